@@ -1,0 +1,44 @@
+"""DITRON: GPU kernels that compute and communicate at the same time.
+
+    import ditron
+    import ditron.language as dl
+
+Public names are listed in ``__all__`` and loaded when first used, so that ``ditron --help`` needs neither torch nor
+triton.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ditron.errors import CompileError, DeadlockError, DitronError, SimulationError
+from ditron_compiler.versions import check_versions
+
+_HOMES = {
+    "CompiledProgram": "ditron.compiler", "compile": "ditron.compiler",
+    "jit": "ditron.jit",
+    "language": "ditron.language", "sim": "ditron.sim",
+    **dict.fromkeys(("Group", "all_gather_object", "barrier", "current_group", "device", "finalize", "init",
+                     "is_initialized", "local_rank", "new_group", "num_ranks", "rank", "symm_empty", "symm_free",
+                     "symm_zeros", "world"), "ditron.distributed"),
+}
+
+__all__ = ["CompileError", "DeadlockError", "DitronError", "SimulationError", *_HOMES]
+
+__version__ = "0.1.0"
+
+check_versions()
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ditron' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    value = module if home == f"ditron.{name}" and name != "jit" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,67 @@
+"""Every environment variable that DITRON reads, in one place; nothing else reads ``os.environ``.
+
+A knob is read when it is asked for, so a test or a user may set it at any time:
+
+    >>> from ditron_compiler import knobs
+    >>> knobs.symmetric_size.get() > 0
+    True
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Knob", "all_knobs", "cache_dir", "local_rank", "local_world_size", "nvshmem_bitcode",
+           "rocshmem_bitcode", "symmetric_size", "transport"]
+
+
+def _parse_bytes(text: str) -> int:
+    """``"512M"`` -> 536870912; the suffixes K, M and G are powers of 1024."""
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    suffix = text[-1:].upper()
+    return int(text[:-1]) * scale[suffix] if suffix in scale else int(text)
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One environment variable: its name, how its text is read, its default, and what it is for."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    doc: str
+
+    def get(self) -> Any:
+        """The variable's value, or the default when it is unset or empty.
+
+        Raises ValueError, naming the variable, when its text cannot be read.
+        """
+        text = os.environ.get(self.name, "")
+        if not text:
+            return self.default
+        try:
+            return self.parse(text)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"environment variable {self.name}={text!r} cannot be read: {self.doc}") from error
+
+
+symmetric_size = Knob("DITRON_SYMMETRIC_SIZE", _parse_bytes, 1 << 30,
+                      "bytes of symmetric memory per rank and group, e.g. 512M or 2G (default 1G)")
+transport = Knob("DITRON_TRANSPORT", str, "",
+                 "transport of ditron.init() on GPUs: p2p or nvshmem (AMD: p2p or rocshmem); default p2p")
+local_rank = Knob("LOCAL_RANK", int, 0, "torchrun's: this process's rank, and so its GPU, on its node")
+local_world_size = Knob("LOCAL_WORLD_SIZE", int, 1, "torchrun's: processes on this node")
+cache_dir = Knob("DITRON_CACHE_DIR", Path, Path.home() / ".cache" / "ditron",
+                 "where code compiled for the simulator is cached (default ~/.cache/ditron)")
+nvshmem_bitcode = Knob("DITRON_NVSHMEM_BITCODE", Path, None,
+                       "libnvshmem_device.bc, when it is not the one of the installed nvidia-nvshmem package")
+rocshmem_bitcode = Knob("DITRON_ROCSHMEM_BITCODE", Path, None,
+                        "librocshmem_device.bc of the installed rocSHMEM")
+
+
+def all_knobs() -> list[Knob]:
+    """Every knob, in the order written in this file."""
+    return [value for value in globals().values() if isinstance(value, Knob)]

@@ -1,0 +1,45 @@
+"""The five examples give the right result on the simulator: ranks, nodes, shapes, schedules."""
+import sys
+from pathlib import Path
+
+import pytest
+
+import ditron
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples"))
+import ag_gemm  # noqa: E402
+import all_gather  # noqa: E402
+import gemm_rs  # noqa: E402
+import put_signal  # noqa: E402
+import ring  # noqa: E402
+
+WORLDS = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (8, 4)]
+SEEDS = range(20)
+
+# name -> (bound on the error, a shape that divides by everything, one that divides by nothing)
+EXAMPLES = {
+    "ring": (1e-5, lambda: ring.check(512), lambda: ring.check(301)),
+    "put_signal": (0, lambda: put_signal.check(2048), lambda: put_signal.check(1501)),
+    "all_gather": (0, lambda: all_gather.check(1024, chunk=256), lambda: all_gather.check(601, chunk=256)),
+    "ag_gemm": (8e-3, lambda: ag_gemm.check(32, 32, 32, calls=2, num_push=2, block=(16, 16, 16), push_rows=8),
+                lambda: ag_gemm.check(19, 21, 25, calls=2, num_push=2, block=(16, 16, 16), push_rows=8)),
+    "gemm_rs": (1.5e-2, lambda: gemm_rs.check(32, 32, 32, calls=2, block=(16, 16, 16)),
+                lambda: gemm_rs.check(19, 21, 25, calls=2, block=(16, 16, 16))),
+}
+
+
+def _on_rank(check):
+    ditron.init()
+    return check()
+
+
+@pytest.mark.parametrize("ranks,ranks_per_node", WORLDS)
+@pytest.mark.parametrize("shape", ["divisible", "odd"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_right_for_every_schedule(name, shape, ranks, ranks_per_node):
+    bound, divisible, odd = EXAMPLES[name]
+    check = divisible if shape == "divisible" else odd
+    for seed in SEEDS:
+        errors = ditron.sim.run(_on_rank, ranks=ranks, ranks_per_node=ranks_per_node, seed=seed, args=(check,))
+        assert max(errors) <= bound, f"seed {seed}: errors per rank {errors}"

@@ -265,7 +265,7 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
 
 def _under_torchrun() -> bool:
     import torch.distributed as dist
-    return dist.is_available() and (dist.is_initialized() or dist.is_torchelastic_launched())
+    return dist.is_available() and (dist.is_initialized() or knobs.under_torchrun())
 
 
 def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int | None) -> GpuGroup:

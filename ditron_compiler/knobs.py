@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["Knob", "all_knobs", "cache_dir", "local_rank", "local_world_size", "nvshmem_bitcode",
-           "rocshmem_bitcode", "symmetric_size", "transport"]
+           "rocshmem_bitcode", "symmetric_size", "transport",
+           "under_torchrun"]
 
 
 def _parse_bytes(text: str) -> int:
@@ -60,6 +61,11 @@ nvshmem_bitcode = Knob("DITRON_NVSHMEM_BITCODE", Path, None,
                        "libnvshmem_device.bc, when it is not the one of the installed nvidia-nvshmem package")
 rocshmem_bitcode = Knob("DITRON_ROCSHMEM_BITCODE", Path, None,
                         "librocshmem_device.bc of the installed rocSHMEM")
+
+
+def under_torchrun() -> bool:
+    """Whether this process is one of torchrun's."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def all_knobs() -> list[Knob]:

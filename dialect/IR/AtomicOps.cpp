@@ -1,0 +1,48 @@
+// Atomic accesses and NVLink SHARP: verifiers and memory effects.
+
+#include "dialect/IR/Checks.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mlir::ditron;
+
+using Effects = SmallVectorImpl<MemoryEffects::EffectInstance>;
+
+void LdOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get());
+  // What comes after an acquire must not move above it: as good as a write.
+  if (getSemantic() == Semantic::Acquire) {
+    effects.emplace_back(MemoryEffects::Write::get());
+  }
+}
+
+static Type getElementType(Value ptr) {
+  return getElementTypeOrSelf(getPointedToType(ptr.getType()));
+}
+
+LogicalResult RedOp::verify() {
+  Type element = getElementType(getPtr());
+  if (getOp() != ReduceOp::Add && !element.isInteger()) {
+    return emitOpError("expected i32 or i64 under ")
+           << stringifyEnum(getOp()) << ", got " << element
+           << "; floats can only be added";
+  }
+  return success();
+}
+
+/// What the switch combines, and that it was asked through its own address.
+template <typename Multimem>
+static LogicalResult verifyMultimem(Multimem op) {
+  Type element = getElementType(op.getPtr());
+  if (op.getOp() != ReduceOp::Add && element.isF32()) {
+    return op.emitOpError("expected i32, i64, f16 or bf16 under ")
+           << stringifyEnum(op.getOp())
+           << ", got f32; NVLink SHARP can only add f32";
+  }
+  return success();
+}
+
+LogicalResult MultimemLdReduceOp::verify() { return verifyMultimem(*this); }
+
+LogicalResult MultimemRedOp::verify() { return verifyMultimem(*this); }

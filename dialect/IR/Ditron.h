@@ -1,0 +1,40 @@
+// The ditron dialect: types, attributes and operations.
+
+#ifndef DITRON_IR_DITRON_H
+#define DITRON_IR_DITRON_H
+
+#include "dialect/IR/TritonShim.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::ditron {
+
+/// What `type`, a pointer or a tensor of pointers, points to: `T`, or a tensor
+/// of `T` of the same shape. Null for any other type.
+Type getPointedToType(Type type);
+
+/// Adds the ditron dialect and the stand-ins for Triton's dialects.
+void registerDitronDialects(DialectRegistry &registry);
+
+} // namespace mlir::ditron
+
+#include "dialect/IR/DitronDialect.h.inc"
+#include "dialect/IR/DitronEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialect/IR/DitronAttrs.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "dialect/IR/DitronTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialect/IR/DitronOps.h.inc"
+
+#endif // DITRON_IR_DITRON_H

@@ -1,0 +1,143 @@
+// The threads inside a program, and the call of what has no operation.
+// These are done by each thread. On a simulated rank a program is one thread.
+
+#ifndef DITRON_THREAD_OPS_TD
+#define DITRON_THREAD_OPS_TD
+
+include "DitronEnums.td"
+include "DitronTypes.td"
+
+class Ditron_ThreadQuery<string mnemonic> : Ditron_Op<mnemonic, [Pure]> {
+  let assemblyFormat = "attr-dict";
+}
+
+def Ditron_ThreadIdOp : Ditron_ThreadQuery<"thread_id"> {
+  let summary = "the number of this thread in its program";
+  let description = [{
+    In `[0, num_threads)`, and different in each thread of the program.
+
+    ```mlir
+    %t = ditron.thread_id
+    ```
+  }];
+  let results = (outs Res<I32, "number of the thread">:$result);
+}
+
+def Ditron_NumThreadsOp : Ditron_ThreadQuery<"num_threads"> {
+  let summary = "how many threads a program has";
+  let description = [{
+    Warps times threads per warp; 1 in the simulator.
+
+    ```mlir
+    %n = ditron.num_threads
+    ```
+  }];
+  let results = (outs Res<I32, "threads per program">:$result);
+}
+
+def Ditron_LaneIdOp : Ditron_ThreadQuery<"lane_id"> {
+  let summary = "the number of this thread in its warp";
+  let description = [{
+    In `[0, 32)` on NVIDIA, `[0, 64)` on AMD's CDNA; 0 in the simulator.
+
+    ```mlir
+    %l = ditron.lane_id
+    ```
+  }];
+  let results = (outs Res<I32, "lane of the thread">:$result);
+}
+
+def Ditron_WarpIdOp : Ditron_ThreadQuery<"warp_id"> {
+  let summary = "the number of this thread's warp in its program";
+  let description = [{
+    0 in the simulator.
+
+    ```mlir
+    %w = ditron.warp_id
+    ```
+  }];
+  let results = (outs Res<I32, "warp of the thread">:$result);
+}
+
+def Ditron_SyncThreadsOp : Ditron_Op<"sync_threads", [Ditron_Ordered]> {
+  let summary = "barrier of all threads of a program";
+  let description = [{
+    No thread goes on before all have come; their earlier stores are visible to
+    each other. Every thread must reach it. A second one right after is dropped.
+
+    ```mlir
+    ditron.sync_threads
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+  let hasCanonicalizeMethod = 1;
+}
+
+def Ditron_ShflOp : Ditron_Op<"shfl", [Ditron_Ordered, AllTypesMatch<["value", "result"]>]> {
+  let summary = "read a value from another lane of the warp";
+  let description = [{
+    Every lane of the warp must execute it together, which is why it counts as
+    reading and writing memory: it is never merged or moved. A lane outside the
+    warp gives the own value back. The own value, in the simulator.
+
+    ```mlir
+    %a = ditron.shfl idx %value, %lane : i32
+    %b = ditron.shfl bfly %value, %mask : i32
+    ```
+  }];
+  let arguments = (ins
+    Arg<Ditron_ShflValue, "value that this lane offers">:$value,
+    Arg<I32, "lane, distance or mask, as the mode says">:$lane,
+    Ditron_Shfl_Idx:$mode);
+  let results = (outs Res<Ditron_ShflValue, "value that the other lane offered">:$result);
+  let assemblyFormat = "custom<Keyword>($mode) $value `,` $lane attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
+def Ditron_BallotOp : Ditron_Op<"ballot", [Ditron_Ordered]> {
+  let summary = "which lanes of the warp hold a true predicate";
+  let description = [{
+    Bit l of the result is the predicate of lane l; bits beyond the warp are 0.
+    Every lane of the warp must execute it together.
+
+    ```mlir
+    %lanes = ditron.ballot %pred
+    ```
+  }];
+  let arguments = (ins Arg<I1, "predicate of this lane">:$pred);
+  let results = (outs Res<I64, "one bit per lane">:$result);
+  let assemblyFormat = "$pred attr-dict";
+}
+
+def Ditron_ExternCallOp : Ditron_Op<"extern_call", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<ConditionallySpeculatable>]> {
+  let summary = "call a function of a device library by its symbol";
+  let description = [{
+    For what the dialect has no operation for. The symbol is called by each
+    thread, with scalars and pointers as they are and tensors elementwise. Unless
+    it is `pure` it may read and write any memory. `libname` and `libpath` name
+    the library that Triton links; left out, the symbol is ours or the target's.
+
+    ```mlir
+    %r = ditron.extern_call "my_reduce"(%a, %b) : (i32, i64) -> i32
+    %s = ditron.extern_call "__nv_sinf"(%x) from "libdevice" at "lib.bc" pure : (f32) -> f32
+    ```
+  }];
+  let arguments = (ins
+    Arg<Variadic<AnyType>, "arguments of the call">:$args,
+    Arg<ConfinedAttr<StrAttr, [AttrConstraint<
+      CPred<"!::llvm::cast<::mlir::StringAttr>($_self).getValue().empty()">,
+      "that names the function to call, not an empty one">]>, "function to call">:$symbol,
+    Arg<DefaultValuedStrAttr<StrAttr, "">, "name of its library">:$libname,
+    Arg<DefaultValuedStrAttr<StrAttr, "">, "file of its library">:$libpath,
+    Arg<UnitAttr, "the result depends on the arguments only">:$pure);
+  let results = (outs Res<Variadic<AnyType>, "what the call returns">:$results);
+  let assemblyFormat = [{
+    $symbol `(` $args `)` (`from` $libname^)? (`at` $libpath^)? (`pure` $pure^)?
+    attr-dict `:` functional-type($args, $results)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // DITRON_THREAD_OPS_TD

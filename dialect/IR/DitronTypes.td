@@ -1,0 +1,64 @@
+// The token type, and what operations accept as pointers and values.
+
+#ifndef DITRON_TYPES_TD
+#define DITRON_TYPES_TD
+
+include "DitronDialect.td"
+
+def Ditron_Token : TypeDef<Ditron_Dialect, "Token"> {
+  let mnemonic = "token";
+  let summary = "proof that a wait has returned";
+  let description = [{
+    Made by `ditron.wait` only, used by `ditron.consume_token`. It carries no
+    data and costs nothing at run time: it is how a value says that it may be
+    used only after a wait.
+
+    ```mlir
+    %token = ditron.wait %sig[%n] ge %epoch : !tt.ptr<i64>
+    %ready = ditron.consume_token %ptr, %token : !tt.ptr<f16>
+    ```
+  }];
+}
+
+// !tt.ptr<T> comes from the stand-in for Triton's dialect, TritonShim.h.
+class PtrTo<Pred pointee, string summary> : Type<And<[
+    CPred<"::llvm::isa<::mlir::ditron::tt::PointerType>($_self)">,
+    SubstLeaves<"$_self",
+      "::llvm::cast<::mlir::ditron::tt::PointerType>($_self).getPointeeType()", pointee>]>,
+    summary, "::mlir::ditron::tt::PointerType">;
+class OrTensor<Type scalar, string text> : Type<Or<[
+    scalar.predicate, RankedTensorOf<[scalar]>.predicate]>, text>;
+
+def Scalar8To64 : TypeConstraint<Or<[
+    AnyTypeOf<[AnyI8, AnyI16, AnyI32, AnyI64]>.predicate,
+    AnyFloat.predicate]>, "8- to 64-bit integer or float">;
+
+def Ditron_Ptr : PtrTo<CPred<"true">, "pointer, !tt.ptr<T>">;
+def Ditron_PtrLike : OrTensor<Ditron_Ptr, "pointer or tensor of pointers, !tt.ptr<T>">;
+def Ditron_SignalPtr : PtrTo<I64.predicate,
+  "signal pointer, !tt.ptr<i64> (signals are 64-bit epoch counters that only grow)">;
+
+def Ditron_CellPtr : OrTensor<PtrTo<Scalar8To64.predicate, "">,
+  "pointer or tensor of pointers to 8- to 64-bit integers or floats">;
+def Ditron_SumPtr : OrTensor<PtrTo<
+  AnyTypeOf<[I32, I64, F16, BF16, F32, F64]>.predicate, "">,
+  "pointer or tensor of pointers to i32, i64, f16, bf16, f32 or f64 (what the GPUs add atomically)">;
+def Ditron_CasPtr : OrTensor<PtrTo<AnyTypeOf<[I32, I64]>.predicate, "">,
+  "pointer or tensor of pointers to i32 or i64 (what the GPUs compare and swap)">;
+def Ditron_MultimemPtr : OrTensor<PtrTo<
+  AnyTypeOf<[I32, I64, F16, BF16, F32]>.predicate, "">,
+  "multicast pointer or tensor of them to i32, i64, f16, bf16 or f32 (what NVLink SHARP reduces)">;
+
+def Ditron_Cell : Type<Or<[Scalar8To64.predicate,
+  RankedTensorOf<[Type<Scalar8To64.predicate, "">]>.predicate]>,
+  "8- to 64-bit integer or float, or tensor of them">;
+def Ditron_ShflValue : AnyTypeOf<[I32, I64, F32]>;
+
+// `value` is what `ptr` points to, elementwise for a tensor of pointers. The
+// custom form infers the value's type from the pointer's through this.
+class PointedToBy<string value, string ptr> : TypesMatchWith<
+  "'" # value # "' has the type that '" # ptr # "' points to, "
+  "elementwise and in the same shape for a tensor of pointers",
+  ptr, value, "::mlir::ditron::getPointedToType($_self)">;
+
+#endif // DITRON_TYPES_TD

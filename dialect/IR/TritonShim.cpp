@@ -1,0 +1,153 @@
+// The `tt` dialect's pointer type, and dialects that take anything.
+
+#include "dialect/IR/TritonShim.h"
+#include "dialect/IR/TritonOpTable.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/MLIRContext.h"
+
+using namespace mlir;
+using namespace mlir::ditron;
+
+//===----------------------------------------------------------------------===//
+// !tt.ptr
+//===----------------------------------------------------------------------===//
+
+struct tt::detail::PointerTypeStorage : public TypeStorage {
+  using KeyTy = std::pair<Type, unsigned>;
+
+  explicit PointerTypeStorage(const KeyTy &key) : key(key) {}
+  bool operator==(const KeyTy &other) const { return key == other; }
+  static PointerTypeStorage *construct(TypeStorageAllocator &allocator,
+                                       const KeyTy &key) {
+    return new (allocator.allocate<PointerTypeStorage>())
+        PointerTypeStorage(key);
+  }
+
+  KeyTy key;
+};
+
+MLIR_DEFINE_EXPLICIT_TYPE_ID(mlir::ditron::tt::PointerType)
+
+tt::PointerType tt::PointerType::get(Type pointee, unsigned addressSpace) {
+  return Base::get(pointee.getContext(), pointee, addressSpace);
+}
+
+Type tt::PointerType::getPointeeType() const { return getImpl()->key.first; }
+
+unsigned tt::PointerType::getAddressSpace() const {
+  return getImpl()->key.second;
+}
+
+static Type parsePointer(DialectAsmParser &parser) {
+  Type pointee;
+  unsigned addressSpace = tt::PointerType::globalAddressSpace;
+  if (parser.parseLess() || parser.parseType(pointee)) {
+    return {};
+  }
+  if (succeeded(parser.parseOptionalComma()) &&
+      parser.parseInteger(addressSpace)) {
+    return {};
+  }
+  if (parser.parseGreater()) {
+    return {};
+  }
+  return tt::PointerType::get(pointee, addressSpace);
+}
+
+//===----------------------------------------------------------------------===//
+// Dialects
+//===----------------------------------------------------------------------===//
+
+namespace mlir::ditron::tt {
+
+/// A dialect whose operations, types and attributes are kept as text.
+class OpaqueDialect : public Dialect {
+public:
+  Attribute parseAttribute(DialectAsmParser &parser, Type type) const override {
+    Builder &builder = parser.getBuilder();
+    return OpaqueAttr::get(builder.getStringAttr(getNamespace()),
+                           parser.getFullSymbolSpec(),
+                           type ? type : builder.getNoneType());
+  }
+  Type parseType(DialectAsmParser &parser) const override {
+    return OpaqueType::get(parser.getBuilder().getStringAttr(getNamespace()),
+                           parser.getFullSymbolSpec());
+  }
+
+protected:
+  OpaqueDialect(StringRef name, MLIRContext *context, TypeID id)
+      : Dialect(name, context, id) {
+    allowUnknownOperations();
+    allowUnknownTypes();
+  }
+};
+
+class TritonDialect : public OpaqueDialect {
+public:
+  explicit TritonDialect(MLIRContext *context)
+      : OpaqueDialect(getDialectNamespace(), context,
+                      TypeID::get<TritonDialect>()) {
+    addTypes<PointerType>();
+    registerTritonOps(*this);
+  }
+  static constexpr StringLiteral getDialectNamespace() { return "tt"; }
+
+  Type parseType(DialectAsmParser &parser) const override {
+    // The full text is asked for first: it is what an opaque type keeps.
+    StringRef text = parser.getFullSymbolSpec();
+    StringRef keyword;
+    if (failed(parser.parseKeyword(&keyword))) {
+      return {};
+    }
+    if (keyword == "ptr") {
+      return parsePointer(parser);
+    }
+    return OpaqueType::get(parser.getBuilder().getStringAttr(getNamespace()),
+                           text);
+  }
+  void printType(Type type, DialectAsmPrinter &printer) const override {
+    auto pointer = cast<PointerType>(type);
+    printer << "ptr<" << pointer.getPointeeType();
+    if (pointer.getAddressSpace() != PointerType::globalAddressSpace) {
+      printer << ", " << pointer.getAddressSpace();
+    }
+    printer << '>';
+  }
+};
+
+/// What Triton's modules mention besides `tt`: layouts and target operations.
+template <typename Name> class TargetDialect : public OpaqueDialect {
+public:
+  explicit TargetDialect(MLIRContext *context)
+      : OpaqueDialect(getDialectNamespace(), context,
+                      TypeID::get<TargetDialect<Name>>()) {}
+  static constexpr StringLiteral getDialectNamespace() { return Name::value; }
+};
+
+struct GPUName {
+  static constexpr StringLiteral value = "ttg";
+};
+struct NvidiaGPUName {
+  static constexpr StringLiteral value = "ttng";
+};
+struct AMDGPUName {
+  static constexpr StringLiteral value = "amdg";
+};
+struct WarpSpecName {
+  static constexpr StringLiteral value = "nvws";
+};
+struct GluonName {
+  static constexpr StringLiteral value = "gluon";
+};
+
+} // namespace mlir::ditron::tt
+
+void tt::registerShims(DialectRegistry &registry) {
+  registry.insert<TritonDialect, TargetDialect<GPUName>,
+                  TargetDialect<NvidiaGPUName>, TargetDialect<AMDGPUName>,
+                  TargetDialect<WarpSpecName>, TargetDialect<GluonName>>();
+}

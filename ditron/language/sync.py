@@ -1,0 +1,52 @@
+"""Barriers of ranks in a kernel, and the order in which a program takes its tiles."""
+from __future__ import annotations
+
+from triton.language import core as tl
+
+from ditron.language._core import attributes, emit, emit_void, enum, integer, primitive
+
+__all__ = ["barrier", "barrier_all", "swizzle", "sync_all"]
+
+
+@primitive
+def barrier_all(_semantic=None):
+    """Wait until every rank of the world has come here, and all puts before it have landed: ``shmem_barrier_all``.
+
+    One program of each rank calls it; the others must not, or it counts them as ranks.
+    """
+    emit_void("barrier_all", [], _semantic)
+
+
+@primitive
+def barrier(team="group", _semantic=None):
+    """:func:`barrier_all` of a team: ``"group"``, ``"node"`` or ``"world"``."""
+    emit_void("barrier", [], _semantic, attributes(team=enum("barrier", team, "team")))
+
+
+@primitive
+def sync_all(team="group", _semantic=None):
+    """As :func:`barrier`, but puts need not have landed: ``shmem_sync_all`` / ``shmem_team_sync``."""
+    emit_void("sync_all", [], _semantic, attributes(team=enum("sync_all", team, "team")))
+
+
+@primitive
+def swizzle(tile, size, block, mode="gather", team="group", _semantic=None):
+    """The tile to work on in place of ``tile``, so that each rank starts where its data is or is needed (int32 scalar).
+
+    Args:
+        tile: index of a tile along the sharded dimension (int scalar), ``0 <= tile < cdiv(size, block)``.
+        size: elements along that dimension, over all ranks. block: elements of a tile.
+        mode: ``"gather"``: a rank begins with its own shard and goes up, as shards arrive from the others.
+            ``"scatter"``: a rank begins with its right neighbour's shard and ends with its own, so that what others wait
+            for leaves first.
+        team: whose ranks share the dimension.
+
+    A permutation of the tiles, for any size: ranks need not divide it.
+
+        pid_m = dl.swizzle(tl.program_id(0), M, BLOCK_M)
+    """
+    tile = integer("swizzle", tile, "tile", tl.int32, _semantic, minimum=0)
+    size = integer("swizzle", size, "size", tl.int32, _semantic, minimum=1)
+    block = integer("swizzle", block, "block", tl.int32, _semantic, minimum=1)
+    attrs = attributes(mode=enum("swizzle", mode, "swizzle_mode", "mode"), team=enum("swizzle", team, "team"))
+    return emit("swizzle", [tile, size, block], tl.int32, _semantic, attrs, pure=True)

@@ -1,0 +1,66 @@
+"""The hand-over between Triton's MLIR and ours: a module crosses as text, in MLIR's generic form.
+
+Two copies of MLIR, of different versions, live in the process: the one inside Triton and ours. The generic form is the
+one that both read whatever their versions, and it keeps every location, which diagnostics need.
+"""
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from ditron_compiler import ir
+
+__all__ = ["from_triton", "print_generic", "to_triton"]
+
+# Name of the function that makes Triton print generic form; not an identifier a kernel can have.
+_MARKER = "ditron.print_generic"
+
+
+def print_generic(module: Any) -> str:
+    """Print a Triton module in generic form with locations, plus one function without a body named ``_MARKER``.
+
+    Triton has no switch for the generic form. But MLIR prints a module that does not verify generically, so that the
+    printers of its operations cannot trip over it; a ``tt.func`` with an empty region does not verify. ``str()`` keeps
+    locations, ``str_nodebug()`` does not. The module must not be used by Triton afterwards.
+    """
+    from triton._C.libtriton import ir as triton_ir
+
+    builder = triton_ir.builder(module.context)
+    function = builder.get_or_insert_function(module, _MARKER, builder.get_function_ty([], []), "private", False)
+    module.push_back(function)
+    return str(module)
+
+
+def from_triton(module: Any, context: ir.Context) -> ir.Module:
+    """Parse a Triton module into ``context``: ``tt`` and other Triton operations stay as they are, with locations.
+
+    Consumes ``module`` (see :func:`print_generic`). Raises ir.MLIRError when our MLIR cannot read it.
+    """
+    parsed = ir.Module.parse(print_generic(module), context)
+    for operation in parsed.body.operations:
+        attribute = operation.attributes
+        if "sym_name" in attribute and ir.StringAttr(attribute["sym_name"]).value == _MARKER:
+            operation.erase()
+            break
+    return parsed
+
+
+def to_triton(module: ir.Module, context: Any) -> Any:
+    """Parse our module into Triton's ``context``, which has its dialects loaded, and return a Triton module.
+
+    Triton reads modules from files only. Raises RuntimeError when it cannot read the module (its diagnostics go to
+    standard error): an operation that only we know was left in it.
+    """
+    from triton._C.libtriton import ir as triton_ir
+
+    text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+    handle, path = tempfile.mkstemp(suffix=".ttir", prefix="ditron-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        parsed = triton_ir.parse_mlir_module(path, context)
+    finally:
+        os.unlink(path)
+    parsed.context = context
+    return parsed

@@ -1,0 +1,120 @@
+"""The hook into stock Triton: a source whose ``make_ir`` also runs our passes.
+
+``triton.compile`` asks its source for TTIR, then lowers it. :class:`DitronSource` answers with TTIR in which the
+primitives are already lowered, so Triton goes on as for any kernel, and nothing global is touched.
+"""
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from triton.compiler import ASTSource
+from triton.compiler.compiler import make_backend
+from triton.runtime.jit import JITFunction
+
+from ditron.language._core import CODEGEN_MARK
+from ditron_compiler import ir, pipeline
+from ditron_compiler.frontend import handover
+from ditron_compiler.frontend.diagnostics import raise_compile_errors
+from ditron_compiler.frontend.targets import Target
+
+__all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "triton_passes"]
+
+# The hidden last parameter of every kernel: the group's context, see ditron/context.py.
+CONTEXT_ARGUMENT = "__ditron_ctx"
+CONTEXT_TYPE = "*i64"
+
+# Called with a stage's name, its module (Triton's or ours) and the seconds it took.
+Observer = Callable[[str, Any, float], None]
+
+
+class _KernelView(JITFunction):
+    """A JIT function seen as a kernel, with the hidden parameter; the function itself, as a helper, has none."""
+
+    def parse(self) -> ast.Module:
+        tree = super().parse()
+        args = tree.body[0].args
+        hidden = ast.copy_location(ast.arg(CONTEXT_ARGUMENT), tree.body[0])
+        if args.vararg or args.kwonlyargs:
+            args.kwonlyargs.append(hidden)
+            args.kw_defaults.append(None)
+        else:
+            args.args.append(hidden)
+            if args.defaults:  # they belong to the last parameters
+                args.defaults.append(ast.copy_location(ast.Constant(None), tree.body[0]))
+        return tree
+
+
+def kernel_view(fn: JITFunction) -> JITFunction:
+    """``fn`` with the hidden parameter appended to its names and to its syntax tree."""
+    view = copy.copy(fn)
+    view.__class__ = _KernelView
+    view.arg_names = [*fn.arg_names, CONTEXT_ARGUMENT]
+    return view
+
+
+class DitronSource(ASTSource):
+    """What ``triton.compile`` is given in place of Triton's ``ASTSource``.
+
+    Args:
+        fn: a ``ditron.jit`` function. signature, constexprs, attrs: as for Triton's, the hidden parameter included.
+        target: the machine and transport that the primitives are lowered to.
+        observer: called after each of our stages; None in the launch path.
+    """
+
+    def __init__(self, fn: JITFunction, signature: dict, constexprs: dict | None = None, attrs: dict | None = None, *,
+                 target: Target, observer: Observer | None = None):
+        super().__init__(kernel_view(fn), signature, constexprs, attrs)
+        self.target = target
+        self.observer = observer or (lambda *_: None)
+
+    def hash(self) -> str:
+        """Triton's hash, and what else decides about the result: our version, passes, transport and libraries."""
+        key = f"{super().hash()}-{pipeline_key(self.target)}"
+        return hashlib.sha256(key.encode()).hexdigest()
+
+    def make_mixed(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> ir.Module:
+        """The kernel as a module in which ``tt`` and ``ditron`` operations stand side by side."""
+        start = time.perf_counter()
+        # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
+        module = super().make_ir(target, options, {**codegen_fns, CODEGEN_MARK: True}, module_map, context)
+        module = triton_passes(module, target, options, self.language)
+        self.observer("ttir", module, time.perf_counter() - start)
+        start = time.perf_counter()
+        with ir.Context() as our_context, raise_compile_errors():
+            mixed = handover.from_triton(module, our_context)
+            pipeline.run(mixed, pipeline.FRONT)
+        self.observer("ditron", mixed, time.perf_counter() - start)
+        return mixed
+
+    def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
+        mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
+        return lower_to_triton(mixed, self.target, context, self.observer)
+
+
+def triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any:
+    """Run Triton's own TTIR passes, which inline the helpers; Triton runs them again on what we give back."""
+    stages: dict = {}
+    make_backend(target).add_stages(stages, options, language)
+    return stages["ttir"](module, {})
+
+
+def lower_to_triton(mixed: ir.Module, target: Target, context: Any, observer: Observer) -> Any:
+    """Lower a mixed module for a GPU and hand it to Triton."""
+    start = time.perf_counter()
+    with mixed.context, raise_compile_errors():
+        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport))
+        lowered = handover.to_triton(mixed, context)
+    observer("lowered", lowered, time.perf_counter() - start)
+    return lowered
+
+
+@lru_cache
+def pipeline_key(target: Target) -> str:
+    """Everything outside of a kernel and of Triton that its code depends on, as one string."""
+    raise NotImplementedError

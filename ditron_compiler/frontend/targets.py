@@ -1,0 +1,64 @@
+"""The machines that kernels are compiled for, and their transports."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["NEUTRAL", "Target", "parse_target"]
+
+TRANSPORTS = {"cuda": ("p2p", "nvshmem"), "hip": ("p2p", "rocshmem"), "sim": ("sim",)}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine (``cuda``, ``hip`` or ``sim``), its architecture (``90``, ``"gfx942"``, ``""``) and transport.
+
+    >>> parse_target("cuda:90")
+    Target(machine='cuda', arch=90, transport='p2p')
+    >>> str(parse_target("hip:gfx942", "rocshmem"))
+    'hip:gfx942'
+    """
+
+    machine: str
+    arch: int | str
+    transport: str
+
+    def __str__(self) -> str:
+        return f"{self.machine}:{self.arch}" if self.arch else self.machine
+
+    @property
+    def is_sim(self) -> bool:
+        return self.machine == "sim"
+
+    def gpu_target(self) -> Any:
+        """Triton's description of the machine; for the simulator that of the GPU it stands in for (Hopper)."""
+        from triton.backends.compiler import GPUTarget
+        if self.machine == "hip":
+            return GPUTarget("hip", self.arch, 64 if str(self.arch).startswith("gfx9") else 32)
+        return GPUTarget("cuda", 90 if self.is_sim else self.arch, 32)
+
+
+def parse_target(text: str, transport: str | None = None) -> Target:
+    """Read ``"cuda:90"``, ``"hip:gfx942"`` or ``"sim"``; the transport defaults to the machine's first.
+
+    Raises ValueError, listing what there is, for a target or a transport that is not known.
+    """
+    machine, _, arch = text.partition(":")
+    if machine == "cuda" and arch.isdigit():
+        parsed: int | str = int(arch)
+    elif machine == "hip" and arch.startswith("gfx"):
+        parsed = arch
+    elif text == "sim":
+        parsed = ""
+    else:
+        raise ValueError(f"unknown target {text!r}: expected 'cuda:SM' (as cuda:90), 'hip:GFX' (as hip:gfx942) or 'sim'")
+    known = TRANSPORTS[machine]
+    transport = transport or known[0]
+    if transport not in known:
+        raise ValueError(f"unknown transport {transport!r} for target {text!r}: expected one of "
+                         f"{', '.join(map(repr, known))}")
+    return Target(machine, parsed, transport)
+
+
+# What the simulator's kernels are parsed as; needs no driver.
+NEUTRAL = Target("sim", "", "sim")

@@ -1,0 +1,345 @@
+; What every GPU transport shares: the group's context, signals, waits, copies, the in-kernel barrier.
+;
+; Written once for both vendors, so that the meaning of an operation cannot differ between them. It calls only the
+; primitives of runtime/{nvidia,amd}/common.ll. No target triple: Triton gives the module its own when it links this.
+;
+; Every thread of a program calls these functions with the same arguments. Functions that stand for an operation without
+; a result return i32 0, because tt.extern_elementwise must have a result. Enumerations arrive as constants and fold
+; once the function is inlined:
+;   scope 0 gpu, 1 node, 2 world (node and world both mean: the whole system)   semantic 0 relaxed 1 acquire 2 release 3 acq_rel
+;   cmp 0 eq 1 ne 2 gt 3 ge 4 lt 5 le (unsigned)   op 0 set 1 add   granularity 0 thread 1 warp 2 block   team 0 group 1 node 2 world
+;
+; Context (ditron/context.py has the same list), int64 slots:
+;   0 rank  1 num_ranks  2 local_rank  3 num_local_ranks  4 node  5 world rank  6 world size  7 SHMEM team
+;   8 heap base  9 heap bytes  10 offset of the barrier area in the heap  11 report buffer  12 multicast base of the heap or 0
+;   16+r  base of group rank r's heap as mapped here, or 0       16+num_ranks+r  world rank of group rank r
+; The context does not change while a kernel runs: its loads are invariant, so LLVM may merge and hoist them.
+
+declare i32 @ditron_thread_id()
+declare i32 @ditron_num_threads()
+declare i32 @ditron_lane_id()
+declare i32 @ditron_warp_size()
+declare void @ditron_block_barrier()
+declare void @ditron_warp_barrier()
+declare void @ditron_fence_scope(i32)
+declare i64 @ditron_poll(ptr addrspace(1), i32, i32)
+declare void @ditron_polled(i32, i32)
+declare i64 @ditron_ld_b64(ptr addrspace(1), i32, i32)
+declare i32 @ditron_st_b64(ptr addrspace(1), i64, i32, i32)
+declare void @ditron_add_b64(ptr addrspace(1), i64, i32)
+declare i32 @ditron_shfl_i32(i32, i32, i32)
+declare void @llvm.trap()
+
+; ---- the context -------------------------------------------------------------------------------------------------
+
+define linkonce_odr hidden i64 @ditron_slot(ptr addrspace(1) %ctx, i64 %slot) alwaysinline {
+  %p = getelementptr i64, ptr addrspace(1) %ctx, i64 %slot
+  %v = load i64, ptr addrspace(1) %p, align 8, !invariant.load !0
+  ret i64 %v
+}
+
+; The entry of `team` among three slots that follow the order group, node, world.
+define linkonce_odr hidden i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %team, i64 %group, i64 %node, i64 %world) alwaysinline {
+  %is_node = icmp eq i32 %team, 1
+  %is_world = icmp eq i32 %team, 2
+  %a = select i1 %is_node, i64 %node, i64 %group
+  %slot = select i1 %is_world, i64 %world, i64 %a
+  %v = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 %slot)
+  %r = trunc i64 %v to i32
+  ret i32 %r
+}
+
+define linkonce_odr hidden i32 @ditron_rank(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+  %r = call i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %team, i64 0, i64 2, i64 5)
+  ret i32 %r
+}
+
+define linkonce_odr hidden i32 @ditron_num_ranks(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+  %r = call i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %team, i64 1, i64 3, i64 6)
+  ret i32 %r
+}
+
+define linkonce_odr hidden i32 @ditron_node(ptr addrspace(1) %ctx) alwaysinline {
+  %v = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 4)
+  %r = trunc i64 %v to i32
+  ret i32 %r
+}
+
+; Base of group rank `rank`'s heap as mapped here; 0 when it is not mapped (another node).
+define linkonce_odr hidden i64 @ditron_peer_base(ptr addrspace(1) %ctx, i32 %rank) alwaysinline {
+  %r = sext i32 %rank to i64
+  %slot = add i64 %r, 16
+  %base = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 %slot)
+  ret i64 %base
+}
+
+; World rank (PE) of group rank `rank`.
+define linkonce_odr hidden i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank) alwaysinline {
+  %n = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
+  %r = sext i32 %rank to i64
+  %rn = add i64 %r, %n
+  %slot = add i64 %rn, 16
+  %pe = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 %slot)
+  %pe32 = trunc i64 %pe to i32
+  ret i32 %pe32
+}
+
+; `p`, an address in this rank's heap, in a heap that begins at `base`; null when `base` is 0.
+define linkonce_odr hidden ptr addrspace(1) @ditron_translate(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %base) alwaysinline {
+  %own = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 8)
+  %delta = sub i64 %base, %own
+  %q = getelementptr i8, ptr addrspace(1) %p, i64 %delta
+  %unmapped = icmp eq i64 %base, 0
+  %r = select i1 %unmapped, ptr addrspace(1) null, ptr addrspace(1) %q
+  ret ptr addrspace(1) %r
+}
+
+; Traps when `p` is null: a signal or a put to a rank that this transport does not reach would otherwise be lost.
+define linkonce_odr hidden void @ditron_require_mapped(ptr addrspace(1) %p) alwaysinline {
+  %null = icmp eq ptr addrspace(1) %p, null
+  br i1 %null, label %unmapped, label %mapped
+unmapped:
+  call void @llvm.trap()
+  unreachable
+mapped:
+  ret void
+}
+
+; ---- lanes -------------------------------------------------------------------------------------------------------
+
+define linkonce_odr hidden i64 @ditron_shfl_i64(i64 %v, i32 %lane, i32 %mode) alwaysinline convergent {
+  %lo = trunc i64 %v to i32
+  %top = lshr i64 %v, 32
+  %hi = trunc i64 %top to i32
+  %a = call i32 @ditron_shfl_i32(i32 %lo, i32 %lane, i32 %mode)
+  %b = call i32 @ditron_shfl_i32(i32 %hi, i32 %lane, i32 %mode)
+  %a64 = zext i32 %a to i64
+  %b64 = zext i32 %b to i64
+  %high = shl i64 %b64, 32
+  %r = or i64 %high, %a64
+  ret i64 %r
+}
+
+; ---- signals -----------------------------------------------------------------------------------------------------
+
+define linkonce_odr hidden i1 @ditron_compare(i64 %a, i64 %b, i32 %cmp) alwaysinline {
+  %eq = icmp eq i64 %a, %b
+  %gt = icmp ugt i64 %a, %b
+  %lt = icmp ult i64 %a, %b
+  %ne = xor i1 %eq, true
+  %ge = xor i1 %lt, true
+  %le = xor i1 %gt, true
+  %is_eq = icmp eq i32 %cmp, 0
+  %is_ne = icmp eq i32 %cmp, 1
+  %is_gt = icmp eq i32 %cmp, 2
+  %is_ge = icmp eq i32 %cmp, 3
+  %is_lt = icmp eq i32 %cmp, 4
+  %r4 = select i1 %is_lt, i1 %lt, i1 %le
+  %r3 = select i1 %is_ge, i1 %ge, i1 %r4
+  %r2 = select i1 %is_gt, i1 %gt, i1 %r3
+  %r1 = select i1 %is_ne, i1 %ne, i1 %r2
+  %r = select i1 %is_eq, i1 %eq, i1 %r1
+  ret i1 %r
+}
+
+; The calling thread polls until the comparison holds. The vendor says how a poll and its acquire look.
+define linkonce_odr hidden void @ditron_spin(ptr addrspace(1) %p, i64 %value, i32 %cmp, i32 %scope, i32 %semantic) alwaysinline {
+entry:
+  br label %poll
+poll:
+  %seen = call i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic)
+  %holds = call i1 @ditron_compare(i64 %seen, i64 %value, i32 %cmp)
+  br i1 %holds, label %done, label %poll
+done:
+  call void @ditron_polled(i32 %scope, i32 %semantic)
+  ret void
+}
+
+; All of signals[0..count) satisfy the comparison when this returns, in every thread of the program: thread t watches
+; t, t + num_threads, ...; the barrier hands what one thread acquired to all. Returns the token, which is 0.
+define linkonce_odr hidden i32 @ditron_wait(ptr addrspace(1) %signals, i32 %count, i64 %value, i32 %cmp, i32 %scope, i32 %semantic) alwaysinline {
+entry:
+  %tid = call i32 @ditron_thread_id()
+  %threads = call i32 @ditron_num_threads()
+  %any = icmp slt i32 %tid, %count
+  br i1 %any, label %watch, label %done
+watch:
+  %i = phi i32 [ %tid, %entry ], [ %next, %watch ]
+  %p = getelementptr i64, ptr addrspace(1) %signals, i32 %i
+  call void @ditron_spin(ptr addrspace(1) %p, i64 %value, i32 %cmp, i32 %scope, i32 %semantic)
+  %next = add i32 %i, %threads
+  %more = icmp slt i32 %next, %count
+  br i1 %more, label %watch, label %done
+done:
+  call void @ditron_block_barrier()
+  ret i32 0
+}
+
+; The calling thread updates the signal at `p`, a mapped address; relaxed, the caller has fenced.
+define linkonce_odr hidden void @ditron_signal(ptr addrspace(1) %p, i64 %value, i32 %op, i32 %scope) alwaysinline {
+  %is_add = icmp eq i32 %op, 1
+  br i1 %is_add, label %add, label %set
+add:
+  call void @ditron_add_b64(ptr addrspace(1) %p, i64 %value, i32 %scope)
+  ret void
+set:
+  %stored = call i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %value, i32 %scope, i32 0)
+  ret void
+}
+
+; ---- copies ------------------------------------------------------------------------------------------------------
+
+; Thread `first` of `step` copies its share: 16 bytes at a time when both addresses allow, the rest byte by byte.
+define linkonce_odr hidden void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %first, i32 %step) alwaysinline {
+entry:
+  %first64 = zext i32 %first to i64
+  %step64 = zext i32 %step to i64
+  %d = ptrtoint ptr addrspace(1) %dst to i64
+  %s = ptrtoint ptr addrspace(1) %src to i64
+  %both = or i64 %d, %s
+  %low = and i64 %both, 15
+  %aligned = icmp eq i64 %low, 0
+  %whole = lshr i64 %bytes, 4
+  %vectors = select i1 %aligned, i64 %whole, i64 0
+  %some = icmp ult i64 %first64, %vectors
+  br i1 %some, label %vector, label %rest
+vector:
+  %i = phi i64 [ %first64, %entry ], [ %i.next, %vector ]
+  %sp = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i
+  %dp = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i
+  %v = load <4 x i32>, ptr addrspace(1) %sp, align 16
+  store <4 x i32> %v, ptr addrspace(1) %dp, align 16
+  %i.next = add i64 %i, %step64
+  %i.more = icmp ult i64 %i.next, %vectors
+  br i1 %i.more, label %vector, label %rest
+rest:
+  %copied = shl i64 %vectors, 4
+  %begin = add i64 %copied, %first64
+  %tail = icmp ult i64 %begin, %bytes
+  br i1 %tail, label %byte, label %done
+byte:
+  %j = phi i64 [ %begin, %rest ], [ %j.next, %byte ]
+  %sb = getelementptr i8, ptr addrspace(1) %src, i64 %j
+  %db = getelementptr i8, ptr addrspace(1) %dst, i64 %j
+  %b = load i8, ptr addrspace(1) %sb, align 1
+  store i8 %b, ptr addrspace(1) %db, align 1
+  %j.next = add i64 %j, %step64
+  %j.more = icmp ult i64 %j.next, %bytes
+  br i1 %j.more, label %byte, label %done
+done:
+  ret void
+}
+
+; The barrier of `granularity`: none for a thread, the warp's, the block's.
+define linkonce_odr hidden void @ditron_barrier_of(i32 %granularity) alwaysinline {
+  switch i32 %granularity, label %done [ i32 1, label %warp
+                                         i32 2, label %block ]
+warp:
+  call void @ditron_warp_barrier()
+  br label %done
+block:
+  call void @ditron_block_barrier()
+  br label %done
+done:
+  ret void
+}
+
+; Whether the calling thread acts for its granularity: every thread, lane 0 of the warp, thread 0 of the block.
+define linkonce_odr hidden i1 @ditron_leads(i32 %granularity) alwaysinline {
+  %i = call i32 @ditron_index_in(i32 %granularity)
+  %r = icmp eq i32 %i, 0
+  ret i1 %r
+}
+
+define linkonce_odr hidden i32 @ditron_index_in(i32 %granularity) alwaysinline {
+  %tid = call i32 @ditron_thread_id()
+  %lane = call i32 @ditron_lane_id()
+  %is_block = icmp eq i32 %granularity, 2
+  %is_warp = icmp eq i32 %granularity, 1
+  %a = select i1 %is_warp, i32 %lane, i32 0
+  %r = select i1 %is_block, i32 %tid, i32 %a
+  ret i32 %r
+}
+
+; The threads of `granularity` copy together. The barrier before lets them read what the others stored.
+define linkonce_odr hidden void @ditron_copy_together(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %granularity) alwaysinline {
+  call void @ditron_barrier_of(i32 %granularity)
+  %threads = call i32 @ditron_num_threads()
+  %lanes = call i32 @ditron_warp_size()
+  %is_block = icmp eq i32 %granularity, 2
+  %is_warp = icmp eq i32 %granularity, 1
+  %a = select i1 %is_warp, i32 %lanes, i32 1
+  %step = select i1 %is_block, i32 %threads, i32 %a
+  %first = call i32 @ditron_index_in(i32 %granularity)
+  call void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %first, i32 %step)
+  ret void
+}
+
+; ---- the barrier between ranks that map each other ---------------------------------------------------------------
+
+; One program per rank calls it. Area at heap + slot 10: int64 arrived[2][num_ranks], epoch[2]; `which` 0 for the group, 1 for
+; the ranks of this node. A rank writes the new epoch into its entry at every peer and waits for every peer's entry
+; here. Epochs only grow, so nothing is reset and a rank that runs ahead into the next barrier does no harm.
+define linkonce_odr hidden void @ditron_barrier_mapped(ptr addrspace(1) %ctx, i32 %which) alwaysinline {
+entry:
+  %n = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
+  %n32 = trunc i64 %n to i32
+  %me = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 0)
+  %heap = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 8)
+  %offset = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 10)
+  %address = add i64 %heap, %offset
+  %area = inttoptr i64 %address to ptr addrspace(1)
+  %which64 = zext i32 %which to i64
+  %row = mul i64 %which64, %n
+  %two_n = shl i64 %n, 1
+  %epoch_index = add i64 %two_n, %which64
+  %epoch_ptr = getelementptr i64, ptr addrspace(1) %area, i64 %epoch_index
+  %last = call i64 @ditron_ld_b64(ptr addrspace(1) %epoch_ptr, i32 0, i32 0)
+  %epoch = add i64 %last, 1
+  %tid = call i32 @ditron_thread_id()
+  %threads = call i32 @ditron_num_threads()
+  ; What the whole program stored is visible at the peers before they see the epoch; and nobody advances
+  ; the epoch before everybody has read it.
+  call void @ditron_fence_scope(i32 2)
+  call void @ditron_block_barrier()
+  call void @ditron_fence_scope(i32 2)
+  %mine = add i64 %row, %me
+  %mine_ptr = getelementptr i64, ptr addrspace(1) %area, i64 %mine
+  %any = icmp slt i32 %tid, %n32
+  br i1 %any, label %peer, label %done
+peer:
+  %r = phi i32 [ %tid, %entry ], [ %r.next, %next ]
+  %base = call i64 @ditron_peer_base(ptr addrspace(1) %ctx, i32 %r)
+  %mapped = icmp ne i64 %base, 0
+  br i1 %mapped, label %arrive, label %unmapped
+unmapped:
+  ; Only the barrier of the node may pass over ranks that are not mapped.
+  %node_only = icmp eq i32 %which, 1
+  br i1 %node_only, label %next, label %unreachable_peer
+unreachable_peer:
+  call void @llvm.trap()
+  unreachable
+arrive:
+  %there = call ptr addrspace(1) @ditron_translate(ptr addrspace(1) %ctx, ptr addrspace(1) %mine_ptr, i64 %base)
+  %stored = call i32 @ditron_st_b64(ptr addrspace(1) %there, i64 %epoch, i32 2, i32 0)
+  %r64 = zext i32 %r to i64
+  %theirs = add i64 %row, %r64
+  %theirs_ptr = getelementptr i64, ptr addrspace(1) %area, i64 %theirs
+  call void @ditron_spin(ptr addrspace(1) %theirs_ptr, i64 %epoch, i32 3, i32 2, i32 1)
+  br label %next
+next:
+  %r.next = add i32 %r, %threads
+  %more = icmp slt i32 %r.next, %n32
+  br i1 %more, label %peer, label %done
+done:
+  call void @ditron_block_barrier()
+  %first = icmp eq i32 %tid, 0
+  br i1 %first, label %advance, label %exit
+advance:
+  %advanced = call i32 @ditron_st_b64(ptr addrspace(1) %epoch_ptr, i64 %epoch, i32 0, i32 0)
+  br label %exit
+exit:
+  ret void
+}
+
+!0 = !{}

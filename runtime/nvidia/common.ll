@@ -1,0 +1,310 @@
+; NVIDIA: the primitives that runtime/gpu/*.ll and the lowering call; each is one instruction or two.
+;
+; scope 0 is .gpu (syncscope "device"), 1 and 2 are .sys; semantic 0 relaxed, 1 acquire, 2 release.
+
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.laneid()
+declare void @llvm.nvvm.barrier0()
+declare void @llvm.nvvm.bar.warp.sync(i32)
+declare i32 @llvm.nvvm.shfl.sync.idx.i32(i32, i32, i32, i32)
+declare i32 @llvm.nvvm.shfl.sync.up.i32(i32, i32, i32, i32)
+declare i32 @llvm.nvvm.shfl.sync.down.i32(i32, i32, i32, i32)
+declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
+declare i32 @llvm.nvvm.vote.ballot.sync(i32, i1)
+
+; ---- threads -----------------------------------------------------------------------------------------------------
+
+define linkonce_odr hidden i32 @ditron_thread_id() alwaysinline {
+  %r = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  ret i32 %r
+}
+
+define linkonce_odr hidden i32 @ditron_num_threads() alwaysinline {
+  %r = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
+  ret i32 %r
+}
+
+define linkonce_odr hidden i32 @ditron_lane_id() alwaysinline {
+  %r = call i32 @llvm.nvvm.read.ptx.sreg.laneid()
+  ret i32 %r
+}
+
+define linkonce_odr hidden i32 @ditron_warp_size() alwaysinline {
+  ret i32 32
+}
+
+define linkonce_odr hidden i32 @ditron_warp_id() alwaysinline {
+  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %r = lshr i32 %tid, 5
+  ret i32 %r
+}
+
+define linkonce_odr hidden void @ditron_block_barrier() alwaysinline convergent {
+  call void @llvm.nvvm.barrier0()
+  ret void
+}
+
+define linkonce_odr hidden void @ditron_warp_barrier() alwaysinline convergent {
+  call void @llvm.nvvm.bar.warp.sync(i32 -1)
+  ret void
+}
+
+define linkonce_odr hidden i32 @ditron_sync_threads() alwaysinline convergent {
+  call void @llvm.nvvm.barrier0()
+  ret i32 0
+}
+
+; mode 0 idx, 1 up, 2 down, 3 bfly. The last operand of shfl.sync is the clamp: 0 for up, 31 for the others.
+define linkonce_odr hidden i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) alwaysinline convergent {
+  switch i32 %mode, label %idx [ i32 1, label %up
+                                 i32 2, label %down
+                                 i32 3, label %bfly ]
+idx:
+  %a = call i32 @llvm.nvvm.shfl.sync.idx.i32(i32 -1, i32 %v, i32 %lane, i32 31)
+  ret i32 %a
+up:
+  %b = call i32 @llvm.nvvm.shfl.sync.up.i32(i32 -1, i32 %v, i32 %lane, i32 0)
+  ret i32 %b
+down:
+  %c = call i32 @llvm.nvvm.shfl.sync.down.i32(i32 -1, i32 %v, i32 %lane, i32 31)
+  ret i32 %c
+bfly:
+  %d = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %v, i32 %lane, i32 31)
+  ret i32 %d
+}
+
+define linkonce_odr hidden i64 @ditron_ballot(i32 %pred) alwaysinline convergent {
+  %p = icmp ne i32 %pred, 0
+  %b = call i32 @llvm.nvvm.vote.ballot.sync(i32 -1, i1 %p)
+  %r = zext i32 %b to i64
+  ret i64 %r
+}
+
+; ---- memory order ------------------------------------------------------------------------------------------------
+
+define linkonce_odr hidden void @ditron_fence_scope(i32 %scope) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  fence syncscope("device") acq_rel
+  ret void
+on_system:
+  fence acq_rel
+  ret void
+}
+
+; One poll of a wait: the load itself acquires, so nothing is left to do after the last.
+define linkonce_odr hidden i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+  %r = call i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 %semantic)
+  ret i64 %r
+}
+
+define linkonce_odr hidden void @ditron_polled(i32 %scope, i32 %semantic) alwaysinline {
+  ret void
+}
+
+; TMA reads and writes through the async proxy. After a wait, what the wait acquired through the generic proxy must be
+; ordered before the TMA loads that follow; the token passes through, so that they follow.
+define linkonce_odr hidden i32 @ditron_tma_acquire(i32 %token) alwaysinline {
+  call void asm sideeffect "fence.proxy.async;", "~{memory}"()
+  ret i32 %token
+}
+
+; Before a publication: the TMA stores of this thread are complete (not only their source read), and ordered before
+; what the generic proxy does next.
+define linkonce_odr hidden i32 @ditron_tma_release() alwaysinline {
+  call void asm sideeffect "cp.async.bulk.wait_group 0;", "~{memory}"()
+  call void asm sideeffect "fence.proxy.async;", "~{memory}"()
+  ret i32 0
+}
+
+; ---- loads, stores and the add of a signal -----------------------------------------------------------------------
+
+define linkonce_odr hidden i8 @ditron_ld_b8(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %acquire = icmp eq i32 %semantic, 1
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %acquire, label %gpu_acquire, label %gpu_relaxed
+on_system:
+  br i1 %acquire, label %system_acquire, label %system_relaxed
+gpu_acquire:
+  %a = load atomic i8, ptr addrspace(1) %p syncscope("device") acquire, align 1
+  ret i8 %a
+gpu_relaxed:
+  %b = load atomic i8, ptr addrspace(1) %p syncscope("device") monotonic, align 1
+  ret i8 %b
+system_acquire:
+  %c = load atomic i8, ptr addrspace(1) %p acquire, align 1
+  ret i8 %c
+system_relaxed:
+  %d = load atomic i8, ptr addrspace(1) %p monotonic, align 1
+  ret i8 %d
+}
+
+define linkonce_odr hidden i16 @ditron_ld_b16(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %acquire = icmp eq i32 %semantic, 1
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %acquire, label %gpu_acquire, label %gpu_relaxed
+on_system:
+  br i1 %acquire, label %system_acquire, label %system_relaxed
+gpu_acquire:
+  %a = load atomic i16, ptr addrspace(1) %p syncscope("device") acquire, align 2
+  ret i16 %a
+gpu_relaxed:
+  %b = load atomic i16, ptr addrspace(1) %p syncscope("device") monotonic, align 2
+  ret i16 %b
+system_acquire:
+  %c = load atomic i16, ptr addrspace(1) %p acquire, align 2
+  ret i16 %c
+system_relaxed:
+  %d = load atomic i16, ptr addrspace(1) %p monotonic, align 2
+  ret i16 %d
+}
+
+define linkonce_odr hidden i32 @ditron_ld_b32(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %acquire = icmp eq i32 %semantic, 1
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %acquire, label %gpu_acquire, label %gpu_relaxed
+on_system:
+  br i1 %acquire, label %system_acquire, label %system_relaxed
+gpu_acquire:
+  %a = load atomic i32, ptr addrspace(1) %p syncscope("device") acquire, align 4
+  ret i32 %a
+gpu_relaxed:
+  %b = load atomic i32, ptr addrspace(1) %p syncscope("device") monotonic, align 4
+  ret i32 %b
+system_acquire:
+  %c = load atomic i32, ptr addrspace(1) %p acquire, align 4
+  ret i32 %c
+system_relaxed:
+  %d = load atomic i32, ptr addrspace(1) %p monotonic, align 4
+  ret i32 %d
+}
+
+define linkonce_odr hidden i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %acquire = icmp eq i32 %semantic, 1
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %acquire, label %gpu_acquire, label %gpu_relaxed
+on_system:
+  br i1 %acquire, label %system_acquire, label %system_relaxed
+gpu_acquire:
+  %a = load atomic i64, ptr addrspace(1) %p syncscope("device") acquire, align 8
+  ret i64 %a
+gpu_relaxed:
+  %b = load atomic i64, ptr addrspace(1) %p syncscope("device") monotonic, align 8
+  ret i64 %b
+system_acquire:
+  %c = load atomic i64, ptr addrspace(1) %p acquire, align 8
+  ret i64 %c
+system_relaxed:
+  %d = load atomic i64, ptr addrspace(1) %p monotonic, align 8
+  ret i64 %d
+}
+
+define linkonce_odr hidden i32 @ditron_st_b8(ptr addrspace(1) %p, i8 %v, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %release = icmp eq i32 %semantic, 2
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %release, label %gpu_release, label %gpu_relaxed
+on_system:
+  br i1 %release, label %system_release, label %system_relaxed
+gpu_release:
+  store atomic i8 %v, ptr addrspace(1) %p syncscope("device") release, align 1
+  ret i32 0
+gpu_relaxed:
+  store atomic i8 %v, ptr addrspace(1) %p syncscope("device") monotonic, align 1
+  ret i32 0
+system_release:
+  store atomic i8 %v, ptr addrspace(1) %p release, align 1
+  ret i32 0
+system_relaxed:
+  store atomic i8 %v, ptr addrspace(1) %p monotonic, align 1
+  ret i32 0
+}
+
+define linkonce_odr hidden i32 @ditron_st_b16(ptr addrspace(1) %p, i16 %v, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %release = icmp eq i32 %semantic, 2
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %release, label %gpu_release, label %gpu_relaxed
+on_system:
+  br i1 %release, label %system_release, label %system_relaxed
+gpu_release:
+  store atomic i16 %v, ptr addrspace(1) %p syncscope("device") release, align 2
+  ret i32 0
+gpu_relaxed:
+  store atomic i16 %v, ptr addrspace(1) %p syncscope("device") monotonic, align 2
+  ret i32 0
+system_release:
+  store atomic i16 %v, ptr addrspace(1) %p release, align 2
+  ret i32 0
+system_relaxed:
+  store atomic i16 %v, ptr addrspace(1) %p monotonic, align 2
+  ret i32 0
+}
+
+define linkonce_odr hidden i32 @ditron_st_b32(ptr addrspace(1) %p, i32 %v, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %release = icmp eq i32 %semantic, 2
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %release, label %gpu_release, label %gpu_relaxed
+on_system:
+  br i1 %release, label %system_release, label %system_relaxed
+gpu_release:
+  store atomic i32 %v, ptr addrspace(1) %p syncscope("device") release, align 4
+  ret i32 0
+gpu_relaxed:
+  store atomic i32 %v, ptr addrspace(1) %p syncscope("device") monotonic, align 4
+  ret i32 0
+system_release:
+  store atomic i32 %v, ptr addrspace(1) %p release, align 4
+  ret i32 0
+system_relaxed:
+  store atomic i32 %v, ptr addrspace(1) %p monotonic, align 4
+  ret i32 0
+}
+
+define linkonce_odr hidden i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %v, i32 %scope, i32 %semantic) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  %release = icmp eq i32 %semantic, 2
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  br i1 %release, label %gpu_release, label %gpu_relaxed
+on_system:
+  br i1 %release, label %system_release, label %system_relaxed
+gpu_release:
+  store atomic i64 %v, ptr addrspace(1) %p syncscope("device") release, align 8
+  ret i32 0
+gpu_relaxed:
+  store atomic i64 %v, ptr addrspace(1) %p syncscope("device") monotonic, align 8
+  ret i32 0
+system_release:
+  store atomic i64 %v, ptr addrspace(1) %p release, align 8
+  ret i32 0
+system_relaxed:
+  store atomic i64 %v, ptr addrspace(1) %p monotonic, align 8
+  ret i32 0
+}
+
+; In assembly, because LLVM's atomicrmw loses the scope on the way to PTX, where none means .gpu.
+define linkonce_odr hidden void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %scope) alwaysinline {
+  %gpu = icmp eq i32 %scope, 0
+  br i1 %gpu, label %on_gpu, label %on_system
+on_gpu:
+  call void asm sideeffect "red.relaxed.gpu.global.add.u64 [$0], $1;", "l,l,~{memory}"(ptr addrspace(1) %p, i64 %v)
+  ret void
+on_system:
+  call void asm sideeffect "red.relaxed.sys.global.add.u64 [$0], $1;", "l,l,~{memory}"(ptr addrspace(1) %p, i64 %v)
+  ret void
+}

@@ -15,13 +15,13 @@ declare i64 @llvm.amdgcn.ballot.i64(i1)
 
 ; ---- threads -----------------------------------------------------------------------------------------------------
 
-define linkonce_odr hidden i32 @ditron_thread_id() alwaysinline {
+define linkonce_odr hidden i32 @ditron_thread_id() #1 {
   %r = call i32 @llvm.amdgcn.workitem.id.x()
   ret i32 %r
 }
 
 ; workgroup_size_x of the dispatch packet (16 bits at byte 4).
-define linkonce_odr hidden i32 @ditron_num_threads() alwaysinline {
+define linkonce_odr hidden i32 @ditron_num_threads() #1 {
   %packet = call ptr addrspace(4) @llvm.amdgcn.dispatch.ptr()
   %p = getelementptr i8, ptr addrspace(4) %packet, i64 4
   %v = load i16, ptr addrspace(4) %p, align 4, !invariant.load !0
@@ -29,7 +29,7 @@ define linkonce_odr hidden i32 @ditron_num_threads() alwaysinline {
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_lane_id() alwaysinline {
+define linkonce_odr hidden i32 @ditron_lane_id() #1 {
   %lo = call i32 @llvm.amdgcn.mbcnt.lo(i32 -1, i32 0)
   %wave = call i32 @llvm.amdgcn.wavefrontsize()
   %wide = icmp eq i32 %wave, 64
@@ -38,12 +38,12 @@ define linkonce_odr hidden i32 @ditron_lane_id() alwaysinline {
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_warp_size() alwaysinline {
+define linkonce_odr hidden i32 @ditron_warp_size() #1 {
   %r = call i32 @llvm.amdgcn.wavefrontsize()
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_warp_id() alwaysinline {
+define linkonce_odr hidden i32 @ditron_warp_id() #1 {
   %tid = call i32 @llvm.amdgcn.workitem.id.x()
   %wave = call i32 @llvm.amdgcn.wavefrontsize()
   %r = udiv i32 %tid, %wave
@@ -51,27 +51,27 @@ define linkonce_odr hidden i32 @ditron_warp_id() alwaysinline {
 }
 
 ; s_barrier alone orders nothing: the fences make it the barrier that CUDA's is.
-define linkonce_odr hidden void @ditron_block_barrier() alwaysinline convergent {
+define linkonce_odr hidden void @ditron_block_barrier() #0 {
   fence syncscope("workgroup") release
   call void @llvm.amdgcn.s.barrier()
   fence syncscope("workgroup") acquire
   ret void
 }
 
-define linkonce_odr hidden void @ditron_warp_barrier() alwaysinline convergent {
+define linkonce_odr hidden void @ditron_warp_barrier() #0 {
   fence syncscope("wavefront") release
   call void @llvm.amdgcn.wave.barrier()
   fence syncscope("wavefront") acquire
   ret void
 }
 
-define linkonce_odr hidden i32 @ditron_sync_threads() alwaysinline convergent {
+define linkonce_odr hidden i32 @ditron_sync_threads() #0 {
   call void @ditron_block_barrier()
   ret i32 0
 }
 
 ; mode 0 idx, 1 up, 2 down, 3 bfly; a lane outside of the wave gives the caller's own value, as on NVIDIA.
-define linkonce_odr hidden i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) alwaysinline convergent {
+define linkonce_odr hidden i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) #0 {
   %me = call i32 @ditron_lane_id()
   %wave = call i32 @llvm.amdgcn.wavefrontsize()
   %up = sub i32 %me, %lane
@@ -92,7 +92,7 @@ define linkonce_odr hidden i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) al
   ret i32 %r
 }
 
-define linkonce_odr hidden i64 @ditron_ballot(i32 %pred) alwaysinline convergent {
+define linkonce_odr hidden i64 @ditron_ballot(i32 %pred) #0 {
   %p = icmp ne i32 %pred, 0
   %r = call i64 @llvm.amdgcn.ballot.i64(i1 %p)
   ret i64 %r
@@ -100,7 +100,7 @@ define linkonce_odr hidden i64 @ditron_ballot(i32 %pred) alwaysinline convergent
 
 ; ---- memory order ------------------------------------------------------------------------------------------------
 
-define linkonce_odr hidden void @ditron_fence_scope(i32 %scope) alwaysinline {
+define linkonce_odr hidden void @ditron_fence_scope(i32 %scope) #0 {
   %gpu = icmp eq i32 %scope, 0
   br i1 %gpu, label %on_gpu, label %on_system
 on_gpu:
@@ -113,13 +113,13 @@ on_system:
 
 ; One poll of a wait is relaxed and the acquire comes once, after the last: an acquiring poll would invalidate the caches
 ; at every turn. The sleep (64 cycles) leaves the memory pipe to others.
-define linkonce_odr hidden i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   call void @llvm.amdgcn.s.sleep(i32 1)
   %r = call i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 0)
   ret i64 %r
 }
 
-define linkonce_odr hidden void @ditron_polled(i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden void @ditron_polled(i32 %scope, i32 %semantic) #0 {
   %relaxed = icmp eq i32 %semantic, 0
   br i1 %relaxed, label %done, label %acquire
 acquire:
@@ -137,7 +137,7 @@ done:
 
 ; ---- loads, stores and the add of a signal -----------------------------------------------------------------------
 
-define linkonce_odr hidden i8 @ditron_ld_b8(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i8 @ditron_ld_b8(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -159,7 +159,7 @@ system_relaxed:
   ret i8 %d
 }
 
-define linkonce_odr hidden i16 @ditron_ld_b16(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i16 @ditron_ld_b16(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -181,7 +181,7 @@ system_relaxed:
   ret i16 %d
 }
 
-define linkonce_odr hidden i32 @ditron_ld_b32(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_ld_b32(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -203,7 +203,7 @@ system_relaxed:
   ret i32 %d
 }
 
-define linkonce_odr hidden i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -225,7 +225,7 @@ system_relaxed:
   ret i64 %d
 }
 
-define linkonce_odr hidden i32 @ditron_st_b8(ptr addrspace(1) %p, i8 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b8(ptr addrspace(1) %p, i8 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -247,7 +247,7 @@ system_relaxed:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_st_b16(ptr addrspace(1) %p, i16 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b16(ptr addrspace(1) %p, i16 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -269,7 +269,7 @@ system_relaxed:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_st_b32(ptr addrspace(1) %p, i32 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b32(ptr addrspace(1) %p, i32 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -291,7 +291,7 @@ system_relaxed:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -313,7 +313,7 @@ system_relaxed:
   ret i32 0
 }
 
-define linkonce_odr hidden void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %scope) alwaysinline {
+define linkonce_odr hidden void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %scope) #0 {
   %gpu = icmp eq i32 %scope, 0
   br i1 %gpu, label %on_gpu, label %on_system
 on_gpu:
@@ -323,5 +323,8 @@ on_system:
   %b = atomicrmw add ptr addrspace(1) %p, i64 %v monotonic, align 8
   ret void
 }
+
+attributes #0 = { alwaysinline convergent nounwind }
+attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged
 
 !0 = !{}

@@ -40,7 +40,7 @@ declare void @_ZN8rocshmem14rocshmem_quietEv()
 declare void @_ZN8rocshmem25rocshmem_ulong_atomic_setEPmmi(ptr, i64, i32)
 declare void @_ZN8rocshmem25rocshmem_ulong_atomic_addEPmmi(ptr, i64, i32)
 
-define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) alwaysinline {
+define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) #1 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %generic = addrspacecast ptr addrspace(1) %p to ptr
   %there = call ptr @rocshmem_ptr(ptr %generic, i32 %pe)
@@ -49,7 +49,7 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ct
 }
 
 ; The calling thread signals.
-define linkonce_odr hidden void @ditron_shmem_signal(ptr addrspace(1) %signal, i64 %value, i32 %op, i32 %pe) alwaysinline {
+define linkonce_odr hidden void @ditron_shmem_signal(ptr addrspace(1) %signal, i64 %value, i32 %op, i32 %pe) #0 {
   %generic = addrspacecast ptr addrspace(1) %signal to ptr
   %is_add = icmp eq i32 %op, 1
   br i1 %is_add, label %add, label %set
@@ -63,7 +63,7 @@ set:
 
 ; The barrier collects what every thread did; the library's fence orders it, stores and puts, before the signal to that rank.
 ; Within one GPU (scope 0) the signal is a store at the mapped address.
-define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) alwaysinline {
+define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) #0 {
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
@@ -87,7 +87,7 @@ done:
 }
 
 ; OpenSHMEM's signal: no barrier, no fence; one thread acts.
-define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) alwaysinline {
+define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) #0 {
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
 lead:
@@ -99,7 +99,7 @@ done:
 }
 
 ; One thread waits; the fence makes what it saw an acquire, which SHMEM does not promise for plain loads; the barrier hands it to all.
-define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) alwaysinline {
+define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) #0 {
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
 lead:
@@ -114,7 +114,7 @@ done:
 
 ; The barrier before lets the copy, or the NIC, read what every thread stored; a blocking put is followed by one, so
 ; that any thread may overwrite the source.
-define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) #0 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
@@ -152,7 +152,7 @@ done:
 
 ; The barrier before protects what other threads still read; a blocking get is followed by one, so that every thread
 ; may read.
-define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) #0 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
@@ -188,7 +188,7 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %nbi, i32 %granularity) #0 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
@@ -225,7 +225,7 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_fence() alwaysinline {
+define linkonce_odr hidden i32 @ditron_fence() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads(i32 2)
@@ -238,7 +238,7 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_quiet() alwaysinline {
+define linkonce_odr hidden i32 @ditron_quiet() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads(i32 2)
@@ -253,14 +253,14 @@ done:
 
 ; The world's barrier is rocSHMEM's. A smaller team's is ours, between ranks that map each other: rocSHMEM's bitcode has no team
 ; barrier with a C name. A group that is not the world and spans nodes traps there.
-define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) alwaysinline {
+define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) #0 {
   call void @ditron_block_barrier()
   call void @rocshmem_barrier_all_wg()
   call void @ditron_fence_scope(i32 2)
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team) #0 {
   %ranks = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
   %world = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 6)
   %whole = icmp eq i64 %ranks, %world
@@ -280,7 +280,10 @@ ours:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_sync_all(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_sync_all(ptr addrspace(1) %ctx, i32 %team) #0 {
   %r = call i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team)
   ret i32 %r
 }
+
+attributes #0 = { alwaysinline convergent nounwind }
+attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged

@@ -32,14 +32,14 @@ declare void @llvm.trap()
 
 ; ---- the context -------------------------------------------------------------------------------------------------
 
-define linkonce_odr hidden i64 @ditron_slot(ptr addrspace(1) %ctx, i64 %slot) alwaysinline {
+define linkonce_odr hidden i64 @ditron_slot(ptr addrspace(1) %ctx, i64 %slot) #1 {
   %p = getelementptr i64, ptr addrspace(1) %ctx, i64 %slot
   %v = load i64, ptr addrspace(1) %p, align 8, !invariant.load !0
   ret i64 %v
 }
 
 ; The entry of `team` among three slots that follow the order group, node, world.
-define linkonce_odr hidden i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %team, i64 %group, i64 %node, i64 %world) alwaysinline {
+define linkonce_odr hidden i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %team, i64 %group, i64 %node, i64 %world) #1 {
   %is_node = icmp eq i32 %team, 1
   %is_world = icmp eq i32 %team, 2
   %a = select i1 %is_node, i64 %node, i64 %group
@@ -49,24 +49,24 @@ define linkonce_odr hidden i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %tea
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_rank(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_rank(ptr addrspace(1) %ctx, i32 %team) #1 {
   %r = call i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %team, i64 0, i64 2, i64 5)
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_num_ranks(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_num_ranks(ptr addrspace(1) %ctx, i32 %team) #1 {
   %r = call i32 @ditron_team_slot(ptr addrspace(1) %ctx, i32 %team, i64 1, i64 3, i64 6)
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_node(ptr addrspace(1) %ctx) alwaysinline {
+define linkonce_odr hidden i32 @ditron_node(ptr addrspace(1) %ctx) #1 {
   %v = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 4)
   %r = trunc i64 %v to i32
   ret i32 %r
 }
 
 ; Base of group rank `rank`'s heap as mapped here; 0 when it is not mapped (another node).
-define linkonce_odr hidden i64 @ditron_peer_base(ptr addrspace(1) %ctx, i32 %rank) alwaysinline {
+define linkonce_odr hidden i64 @ditron_peer_base(ptr addrspace(1) %ctx, i32 %rank) #1 {
   %r = sext i32 %rank to i64
   %slot = add i64 %r, 16
   %base = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 %slot)
@@ -74,7 +74,7 @@ define linkonce_odr hidden i64 @ditron_peer_base(ptr addrspace(1) %ctx, i32 %ran
 }
 
 ; World rank (PE) of group rank `rank`.
-define linkonce_odr hidden i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank) alwaysinline {
+define linkonce_odr hidden i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank) #1 {
   %n = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
   %r = sext i32 %rank to i64
   %rn = add i64 %r, %n
@@ -85,7 +85,7 @@ define linkonce_odr hidden i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank) alwa
 }
 
 ; `p`, an address in this rank's heap, in a heap that begins at `base`; null when `base` is 0.
-define linkonce_odr hidden ptr addrspace(1) @ditron_translate(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %base) alwaysinline {
+define linkonce_odr hidden ptr addrspace(1) @ditron_translate(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %base) #1 {
   %own = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 8)
   %delta = sub i64 %base, %own
   %q = getelementptr i8, ptr addrspace(1) %p, i64 %delta
@@ -95,7 +95,7 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_translate(ptr addrspace(1) %
 }
 
 ; Traps when `p` is null: a signal or a put to a rank that this transport does not reach would otherwise be lost.
-define linkonce_odr hidden void @ditron_require_mapped(ptr addrspace(1) %p) alwaysinline {
+define linkonce_odr hidden void @ditron_require_mapped(ptr addrspace(1) %p) #0 {
   %null = icmp eq ptr addrspace(1) %p, null
   br i1 %null, label %unmapped, label %mapped
 unmapped:
@@ -107,7 +107,7 @@ mapped:
 
 ; ---- lanes -------------------------------------------------------------------------------------------------------
 
-define linkonce_odr hidden i64 @ditron_shfl_i64(i64 %v, i32 %lane, i32 %mode) alwaysinline convergent {
+define linkonce_odr hidden i64 @ditron_shfl_i64(i64 %v, i32 %lane, i32 %mode) #0 {
   %lo = trunc i64 %v to i32
   %top = lshr i64 %v, 32
   %hi = trunc i64 %top to i32
@@ -122,7 +122,7 @@ define linkonce_odr hidden i64 @ditron_shfl_i64(i64 %v, i32 %lane, i32 %mode) al
 
 ; ---- signals -----------------------------------------------------------------------------------------------------
 
-define linkonce_odr hidden i1 @ditron_compare(i64 %a, i64 %b, i32 %cmp) alwaysinline {
+define linkonce_odr hidden i1 @ditron_compare(i64 %a, i64 %b, i32 %cmp) #1 {
   %eq = icmp eq i64 %a, %b
   %gt = icmp ugt i64 %a, %b
   %lt = icmp ult i64 %a, %b
@@ -143,7 +143,7 @@ define linkonce_odr hidden i1 @ditron_compare(i64 %a, i64 %b, i32 %cmp) alwaysin
 }
 
 ; The calling thread polls until the comparison holds. The vendor says how a poll and its acquire look.
-define linkonce_odr hidden void @ditron_spin(ptr addrspace(1) %p, i64 %value, i32 %cmp, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden void @ditron_spin(ptr addrspace(1) %p, i64 %value, i32 %cmp, i32 %scope, i32 %semantic) #0 {
 entry:
   br label %poll
 poll:
@@ -157,7 +157,7 @@ done:
 
 ; All of signals[0..count) satisfy the comparison when this returns, in every thread of the program: thread t watches
 ; t, t + num_threads, ...; the barrier hands what one thread acquired to all. Returns the token, which is 0.
-define linkonce_odr hidden i32 @ditron_wait(ptr addrspace(1) %signals, i32 %count, i64 %value, i32 %cmp, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_wait(ptr addrspace(1) %signals, i32 %count, i64 %value, i32 %cmp, i32 %scope, i32 %semantic) #0 {
 entry:
   %tid = call i32 @ditron_thread_id()
   %threads = call i32 @ditron_num_threads()
@@ -176,7 +176,7 @@ done:
 }
 
 ; The calling thread updates the signal at `p`, a mapped address; relaxed, the caller has fenced.
-define linkonce_odr hidden void @ditron_signal(ptr addrspace(1) %p, i64 %value, i32 %op, i32 %scope) alwaysinline {
+define linkonce_odr hidden void @ditron_signal(ptr addrspace(1) %p, i64 %value, i32 %op, i32 %scope) #0 {
   %is_add = icmp eq i32 %op, 1
   br i1 %is_add, label %add, label %set
 add:
@@ -190,7 +190,7 @@ set:
 ; ---- copies ------------------------------------------------------------------------------------------------------
 
 ; Thread `first` of `step` copies its share: 16 bytes at a time when both addresses allow, the rest byte by byte.
-define linkonce_odr hidden void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %first, i32 %step) alwaysinline {
+define linkonce_odr hidden void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %first, i32 %step) #0 {
 entry:
   %first64 = zext i32 %first to i64
   %step64 = zext i32 %step to i64
@@ -231,7 +231,7 @@ done:
 }
 
 ; The barrier of `granularity`: none for a thread, the warp's, the block's.
-define linkonce_odr hidden void @ditron_barrier_of(i32 %granularity) alwaysinline {
+define linkonce_odr hidden void @ditron_barrier_of(i32 %granularity) #0 {
   switch i32 %granularity, label %done [ i32 1, label %warp
                                          i32 2, label %block ]
 warp:
@@ -245,13 +245,13 @@ done:
 }
 
 ; Whether the calling thread acts for its granularity: every thread, lane 0 of the warp, thread 0 of the block.
-define linkonce_odr hidden i1 @ditron_leads(i32 %granularity) alwaysinline {
+define linkonce_odr hidden i1 @ditron_leads(i32 %granularity) #1 {
   %i = call i32 @ditron_index_in(i32 %granularity)
   %r = icmp eq i32 %i, 0
   ret i1 %r
 }
 
-define linkonce_odr hidden i32 @ditron_index_in(i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_index_in(i32 %granularity) #1 {
   %tid = call i32 @ditron_thread_id()
   %lane = call i32 @ditron_lane_id()
   %is_block = icmp eq i32 %granularity, 2
@@ -262,7 +262,7 @@ define linkonce_odr hidden i32 @ditron_index_in(i32 %granularity) alwaysinline {
 }
 
 ; The threads of `granularity` copy together. The barrier before lets them read what the others stored.
-define linkonce_odr hidden void @ditron_copy_together(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %granularity) alwaysinline {
+define linkonce_odr hidden void @ditron_copy_together(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %granularity) #0 {
   call void @ditron_barrier_of(i32 %granularity)
   %threads = call i32 @ditron_num_threads()
   %lanes = call i32 @ditron_warp_size()
@@ -280,7 +280,7 @@ define linkonce_odr hidden void @ditron_copy_together(ptr addrspace(1) %dst, ptr
 ; One program per rank calls it. Area at heap + slot 10: int64 arrived[2][num_ranks], epoch[2]; `which` 0 for the group, 1 for
 ; the ranks of this node. A rank writes the new epoch into its entry at every peer and waits for every peer's entry
 ; here. Epochs only grow, so nothing is reset and a rank that runs ahead into the next barrier does no harm.
-define linkonce_odr hidden void @ditron_barrier_mapped(ptr addrspace(1) %ctx, i32 %which) alwaysinline {
+define linkonce_odr hidden void @ditron_barrier_mapped(ptr addrspace(1) %ctx, i32 %which) #0 {
 entry:
   %n = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
   %n32 = trunc i64 %n to i32
@@ -341,5 +341,8 @@ advance:
 exit:
   ret void
 }
+
+attributes #0 = { alwaysinline convergent nounwind }
+attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged
 
 !0 = !{}

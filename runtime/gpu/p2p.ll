@@ -18,21 +18,21 @@ declare void @ditron_copy_together(ptr addrspace(1), ptr addrspace(1), i64, i32)
 declare void @ditron_barrier_mapped(ptr addrspace(1), i32)
 declare void @llvm.trap()
 
-define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) alwaysinline {
+define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) #1 {
   %base = call i64 @ditron_peer_base(ptr addrspace(1) %ctx, i32 %rank)
   %r = call ptr addrspace(1) @ditron_translate(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %base)
   ret ptr addrspace(1) %r
 }
 
 ; Multicast memory belongs to the group as a whole; its base is 0 where the links have no multicast.
-define linkonce_odr hidden ptr addrspace(1) @ditron_multicast_ptr(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %team) alwaysinline {
+define linkonce_odr hidden ptr addrspace(1) @ditron_multicast_ptr(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %team) #1 {
   %base = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 12)
   %r = call ptr addrspace(1) @ditron_translate(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %base)
   ret ptr addrspace(1) %r
 }
 
 ; symm_at, or a trap where it would be null.
-define linkonce_odr hidden ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) alwaysinline {
+define linkonce_odr hidden ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) #0 {
   %r = call ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank)
   call void @ditron_require_mapped(ptr addrspace(1) %r)
   ret ptr addrspace(1) %r
@@ -40,7 +40,7 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx,
 
 ; The barrier collects what every thread stored (puts are stores here, so they are ordered too); the fence of one thread is
 ; cumulative and releases it all; then the signal.
-define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) alwaysinline {
+define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) #0 {
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
@@ -54,7 +54,7 @@ done:
 }
 
 ; OpenSHMEM's signal: no barrier, no fence; one thread acts.
-define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) alwaysinline {
+define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) #0 {
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
 lead:
@@ -65,13 +65,13 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) alwaysinline {
+define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) #0 {
   %r = call i32 @ditron_wait(ptr addrspace(1) %signal, i32 1, i64 %value, i32 %cmp, i32 2, i32 1)
   ret i32 %r
 }
 
 ; A blocking put returns when its source may be overwritten, by any thread: hence the second barrier.
-define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) #0 {
   %there = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, i32 %rank)
   call void @ditron_copy_together(ptr addrspace(1) %there, ptr addrspace(1) %src, i64 %bytes, i32 %granularity)
   %blocking = icmp eq i32 %nbi, 0
@@ -84,7 +84,7 @@ done:
 }
 
 ; A blocking get returns when every thread may read what arrived.
-define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) #0 {
   %there = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %src, i32 %rank)
   call void @ditron_copy_together(ptr addrspace(1) %dst, ptr addrspace(1) %there, i64 %bytes, i32 %granularity)
   %blocking = icmp eq i32 %nbi, 0
@@ -97,7 +97,7 @@ done:
 }
 
 ; The data, then the signal: every thread fences what it copied, the barrier collects, one thread fences and signals.
-define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %nbi, i32 %granularity) #0 {
   %there = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, i32 %rank)
   %flag = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 %rank)
   call void @ditron_copy_together(ptr addrspace(1) %there, ptr addrspace(1) %src, i64 %bytes, i32 %granularity)
@@ -114,20 +114,20 @@ done:
 }
 
 ; Puts are stores of all threads: each orders its own, and the barrier makes the order the program's.
-define linkonce_odr hidden i32 @ditron_fence() alwaysinline {
+define linkonce_odr hidden i32 @ditron_fence() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_quiet() alwaysinline {
+define linkonce_odr hidden i32 @ditron_quiet() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   ret i32 0
 }
 
 ; The world is reached only when the group is the world: ranks outside of it are not in the context's table.
-define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team) #0 {
   %is_world = icmp eq i32 %team, 2
   %ranks = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
   %world = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 6)
@@ -144,12 +144,15 @@ go:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_sync_all(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_sync_all(ptr addrspace(1) %ctx, i32 %team) #0 {
   %r = call i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team)
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) alwaysinline {
+define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) #0 {
   %r = call i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 2)
   ret i32 %r
 }
+
+attributes #0 = { alwaysinline convergent nounwind }
+attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged

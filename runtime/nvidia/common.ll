@@ -15,48 +15,48 @@ declare i32 @llvm.nvvm.vote.ballot.sync(i32, i1)
 
 ; ---- threads -----------------------------------------------------------------------------------------------------
 
-define linkonce_odr hidden i32 @ditron_thread_id() alwaysinline {
+define linkonce_odr hidden i32 @ditron_thread_id() #1 {
   %r = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_num_threads() alwaysinline {
+define linkonce_odr hidden i32 @ditron_num_threads() #1 {
   %r = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_lane_id() alwaysinline {
+define linkonce_odr hidden i32 @ditron_lane_id() #1 {
   %r = call i32 @llvm.nvvm.read.ptx.sreg.laneid()
   ret i32 %r
 }
 
-define linkonce_odr hidden i32 @ditron_warp_size() alwaysinline {
+define linkonce_odr hidden i32 @ditron_warp_size() #1 {
   ret i32 32
 }
 
-define linkonce_odr hidden i32 @ditron_warp_id() alwaysinline {
+define linkonce_odr hidden i32 @ditron_warp_id() #1 {
   %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %r = lshr i32 %tid, 5
   ret i32 %r
 }
 
-define linkonce_odr hidden void @ditron_block_barrier() alwaysinline convergent {
+define linkonce_odr hidden void @ditron_block_barrier() #0 {
   call void @llvm.nvvm.barrier0()
   ret void
 }
 
-define linkonce_odr hidden void @ditron_warp_barrier() alwaysinline convergent {
+define linkonce_odr hidden void @ditron_warp_barrier() #0 {
   call void @llvm.nvvm.bar.warp.sync(i32 -1)
   ret void
 }
 
-define linkonce_odr hidden i32 @ditron_sync_threads() alwaysinline convergent {
+define linkonce_odr hidden i32 @ditron_sync_threads() #0 {
   call void @llvm.nvvm.barrier0()
   ret i32 0
 }
 
 ; mode 0 idx, 1 up, 2 down, 3 bfly. The last operand of shfl.sync is the clamp: 0 for up, 31 for the others.
-define linkonce_odr hidden i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) alwaysinline convergent {
+define linkonce_odr hidden i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) #0 {
   switch i32 %mode, label %idx [ i32 1, label %up
                                  i32 2, label %down
                                  i32 3, label %bfly ]
@@ -74,7 +74,7 @@ bfly:
   ret i32 %d
 }
 
-define linkonce_odr hidden i64 @ditron_ballot(i32 %pred) alwaysinline convergent {
+define linkonce_odr hidden i64 @ditron_ballot(i32 %pred) #0 {
   %p = icmp ne i32 %pred, 0
   %b = call i32 @llvm.nvvm.vote.ballot.sync(i32 -1, i1 %p)
   %r = zext i32 %b to i64
@@ -83,7 +83,7 @@ define linkonce_odr hidden i64 @ditron_ballot(i32 %pred) alwaysinline convergent
 
 ; ---- memory order ------------------------------------------------------------------------------------------------
 
-define linkonce_odr hidden void @ditron_fence_scope(i32 %scope) alwaysinline {
+define linkonce_odr hidden void @ditron_fence_scope(i32 %scope) #0 {
   %gpu = icmp eq i32 %scope, 0
   br i1 %gpu, label %on_gpu, label %on_system
 on_gpu:
@@ -95,25 +95,25 @@ on_system:
 }
 
 ; One poll of a wait: the load itself acquires, so nothing is left to do after the last.
-define linkonce_odr hidden i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %r = call i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 %semantic)
   ret i64 %r
 }
 
-define linkonce_odr hidden void @ditron_polled(i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden void @ditron_polled(i32 %scope, i32 %semantic) #0 {
   ret void
 }
 
 ; TMA reads and writes through the async proxy. After a wait, what the wait acquired through the generic proxy must be
 ; ordered before the TMA loads that follow; the token passes through, so that they follow.
-define linkonce_odr hidden i32 @ditron_tma_acquire(i32 %token) alwaysinline {
+define linkonce_odr hidden i32 @ditron_tma_acquire(i32 %token) #0 {
   call void asm sideeffect "fence.proxy.async;", "~{memory}"()
   ret i32 %token
 }
 
 ; Before a publication: the TMA stores of this thread are complete (not only their source read), and ordered before
 ; what the generic proxy does next.
-define linkonce_odr hidden i32 @ditron_tma_release() alwaysinline {
+define linkonce_odr hidden i32 @ditron_tma_release() #0 {
   call void asm sideeffect "cp.async.bulk.wait_group 0;", "~{memory}"()
   call void asm sideeffect "fence.proxy.async;", "~{memory}"()
   ret i32 0
@@ -121,7 +121,7 @@ define linkonce_odr hidden i32 @ditron_tma_release() alwaysinline {
 
 ; ---- loads, stores and the add of a signal -----------------------------------------------------------------------
 
-define linkonce_odr hidden i8 @ditron_ld_b8(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i8 @ditron_ld_b8(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -143,7 +143,7 @@ system_relaxed:
   ret i8 %d
 }
 
-define linkonce_odr hidden i16 @ditron_ld_b16(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i16 @ditron_ld_b16(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -165,7 +165,7 @@ system_relaxed:
   ret i16 %d
 }
 
-define linkonce_odr hidden i32 @ditron_ld_b32(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_ld_b32(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -187,7 +187,7 @@ system_relaxed:
   ret i32 %d
 }
 
-define linkonce_odr hidden i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %acquire = icmp eq i32 %semantic, 1
   br i1 %gpu, label %on_gpu, label %on_system
@@ -209,7 +209,7 @@ system_relaxed:
   ret i64 %d
 }
 
-define linkonce_odr hidden i32 @ditron_st_b8(ptr addrspace(1) %p, i8 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b8(ptr addrspace(1) %p, i8 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -231,7 +231,7 @@ system_relaxed:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_st_b16(ptr addrspace(1) %p, i16 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b16(ptr addrspace(1) %p, i16 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -253,7 +253,7 @@ system_relaxed:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_st_b32(ptr addrspace(1) %p, i32 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b32(ptr addrspace(1) %p, i32 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -275,7 +275,7 @@ system_relaxed:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %v, i32 %scope, i32 %semantic) alwaysinline {
+define linkonce_odr hidden i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %v, i32 %scope, i32 %semantic) #0 {
   %gpu = icmp eq i32 %scope, 0
   %release = icmp eq i32 %semantic, 2
   br i1 %gpu, label %on_gpu, label %on_system
@@ -298,7 +298,7 @@ system_relaxed:
 }
 
 ; In assembly, because LLVM's atomicrmw loses the scope on the way to PTX, where none means .gpu.
-define linkonce_odr hidden void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %scope) alwaysinline {
+define linkonce_odr hidden void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %scope) #0 {
   %gpu = icmp eq i32 %scope, 0
   br i1 %gpu, label %on_gpu, label %on_system
 on_gpu:
@@ -308,3 +308,6 @@ on_system:
   call void asm sideeffect "red.relaxed.sys.global.add.u64 [$0], $1;", "l,l,~{memory}"(ptr addrspace(1) %p, i64 %v)
   ret void
 }
+
+attributes #0 = { alwaysinline convergent nounwind }
+attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged

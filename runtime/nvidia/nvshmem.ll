@@ -42,7 +42,7 @@ declare i32 @nvshmemx_barrier_block(i32)
 declare void @nvshmemx_sync_all_block()
 declare i32 @nvshmemx_team_sync_block(i32)
 
-define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) alwaysinline {
+define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) #1 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %generic = addrspacecast ptr addrspace(1) %p to ptr
   %there = call ptr @nvshmem_ptr(ptr %generic, i32 %pe)
@@ -51,7 +51,7 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ct
 }
 
 ; The SHMEM team of ours: the group's own is in the context.
-define linkonce_odr hidden i32 @ditron_team(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_team(ptr addrspace(1) %ctx, i32 %team) #1 {
   %slot = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 7)
   %group = trunc i64 %slot to i32
   %is_node = icmp eq i32 %team, 1
@@ -61,7 +61,7 @@ define linkonce_odr hidden i32 @ditron_team(ptr addrspace(1) %ctx, i32 %team) al
   ret i32 %r
 }
 
-define linkonce_odr hidden ptr addrspace(1) @ditron_multicast_ptr(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %team) alwaysinline {
+define linkonce_odr hidden ptr addrspace(1) @ditron_multicast_ptr(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %team) #1 {
   %shmem_team = call i32 @ditron_team(ptr addrspace(1) %ctx, i32 %team)
   %generic = addrspacecast ptr addrspace(1) %p to ptr
   %multicast = call ptr @nvshmemx_mc_ptr(i32 %shmem_team, ptr %generic)
@@ -70,7 +70,7 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_multicast_ptr(ptr addrspace(
 }
 
 ; The calling thread signals.
-define linkonce_odr hidden void @ditron_shmem_signal(ptr addrspace(1) %signal, i64 %value, i32 %op, i32 %pe) alwaysinline {
+define linkonce_odr hidden void @ditron_shmem_signal(ptr addrspace(1) %signal, i64 %value, i32 %op, i32 %pe) #0 {
   %generic = addrspacecast ptr addrspace(1) %signal to ptr
   %nv_op = add i32 %op, 9
   call void @nvshmemx_signal_op(ptr %generic, i64 %value, i32 %nv_op, i32 %pe)
@@ -79,7 +79,7 @@ define linkonce_odr hidden void @ditron_shmem_signal(ptr addrspace(1) %signal, i
 
 ; The barrier collects what every thread did; the library's fence orders it, stores and puts, before the signal to that rank.
 ; Within one GPU (scope 0) the signal is a store at the mapped address.
-define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) alwaysinline {
+define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) #0 {
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
@@ -103,7 +103,7 @@ done:
 }
 
 ; OpenSHMEM's signal: no barrier, no fence; one thread acts.
-define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) alwaysinline {
+define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) #0 {
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
 lead:
@@ -115,7 +115,7 @@ done:
 }
 
 ; One thread waits; the fence makes what it saw an acquire, which SHMEM does not promise for plain loads; the barrier hands it to all.
-define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) alwaysinline {
+define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) #0 {
   %leader = call i1 @ditron_leads(i32 2)
   br i1 %leader, label %lead, label %done
 lead:
@@ -134,7 +134,7 @@ done:
 
 ; The barrier before lets the copy, or the NIC, read what every thread stored; a blocking put is followed by one, so
 ; that any thread may overwrite the source.
-define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) #0 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
@@ -172,7 +172,7 @@ done:
 
 ; The barrier before protects what other threads still read; a blocking get is followed by one, so that every thread
 ; may read.
-define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %rank, i32 %nbi, i32 %granularity) #0 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
@@ -208,7 +208,7 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %nbi, i32 %granularity) alwaysinline {
+define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %nbi, i32 %granularity) #0 {
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
@@ -246,7 +246,7 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_fence() alwaysinline {
+define linkonce_odr hidden i32 @ditron_fence() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads(i32 2)
@@ -259,7 +259,7 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_quiet() alwaysinline {
+define linkonce_odr hidden i32 @ditron_quiet() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads(i32 2)
@@ -273,7 +273,7 @@ done:
 }
 
 ; Of the node of a group that is not the world, NVSHMEM has no team: those ranks map each other, so ours serves.
-define linkonce_odr hidden i1 @ditron_has_team(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i1 @ditron_has_team(ptr addrspace(1) %ctx, i32 %team) #1 {
   %ranks = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
   %world = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 6)
   %is_world = icmp eq i64 %ranks, %world
@@ -282,13 +282,13 @@ define linkonce_odr hidden i1 @ditron_has_team(ptr addrspace(1) %ctx, i32 %team)
   ret i1 %r
 }
 
-define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) alwaysinline {
+define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) #0 {
   call void @ditron_block_barrier()
   call void @nvshmemx_barrier_all_block()
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team) #0 {
   call void @ditron_block_barrier()
   %has = call i1 @ditron_has_team(ptr addrspace(1) %ctx, i32 %team)
   br i1 %has, label %shmem, label %ours
@@ -302,7 +302,7 @@ ours:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_sync_all(ptr addrspace(1) %ctx, i32 %team) alwaysinline {
+define linkonce_odr hidden i32 @ditron_sync_all(ptr addrspace(1) %ctx, i32 %team) #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   %has = call i1 @ditron_has_team(ptr addrspace(1) %ctx, i32 %team)
@@ -315,3 +315,6 @@ ours:
   call void @ditron_barrier_mapped(ptr addrspace(1) %ctx, i32 1)
   ret i32 0
 }
+
+attributes #0 = { alwaysinline convergent nounwind }
+attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged

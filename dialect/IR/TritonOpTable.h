@@ -3,16 +3,19 @@
 #ifndef DITRON_TRITON_OP_TABLE_H
 #define DITRON_TRITON_OP_TABLE_H
 
-namespace mlir {
-class Dialect;
-namespace ditron::tt {
+#include "mlir/IR/OperationSupport.h"
 
-/// Registers the operations of the table in TritonOpTable.cpp, with their memory
-/// effects, in the `tt` stand-in. All others stay unknown: MLIR's passes then
-/// assume the worst of them.
-void registerTritonOps(Dialect &dialect);
+namespace mlir::ditron::tt {
 
-} // namespace ditron::tt
-} // namespace mlir
+/// Registers the operations of the table in TritonOpTable.cpp with `dialect`.
+/// All others stay unknown: MLIR's passes assume the worst of them. `ids` must
+/// live as long as the dialect.
+void registerTritonOps(Dialect &dialect, TypeIDAllocator &ids);
+
+/// The memory effects and speculatability of an operation of the table, as
+/// `Dialect::getRegisteredInterfaceForOp` wants them; null for any other.
+void *getTritonOpInterface(TypeID interface, OperationName name);
+
+} // namespace mlir::ditron::tt
 
 #endif // DITRON_TRITON_OP_TABLE_H

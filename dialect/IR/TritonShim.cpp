@@ -92,7 +92,7 @@ public:
       : OpaqueDialect(getDialectNamespace(), context,
                       TypeID::get<TritonDialect>()) {
     addTypes<PointerType>();
-    registerTritonOps(*this);
+    registerTritonOps(*this, operationIds);
   }
   static constexpr StringLiteral getDialectNamespace() { return "tt"; }
 
@@ -117,6 +117,13 @@ public:
     }
     printer << '>';
   }
+  void *getRegisteredInterfaceForOp(TypeID interface,
+                                    OperationName name) override {
+    return getTritonOpInterface(interface, name);
+  }
+
+private:
+  TypeIDAllocator operationIds;
 };
 
 /// What Triton's modules mention besides `tt`: layouts and target operations.

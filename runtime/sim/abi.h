@@ -1,0 +1,91 @@
+// What code compiled for the simulator may call: the one list of the machine's symbols.
+//
+// Lowered kernels call `ditron_sim_<name>`; the table below declares each, and gives Python their addresses
+// (`ditron._sim.symbols()`), so that a symbol is added in one place.
+//
+// Conventions. Enumerations travel as the dialect's integers (below). Pointers are host addresses; a symmetric one lies
+// in the caller's own heap unless said otherwise. `rank` counts in the group the kernel was launched in. `loc` indexes
+// the kernel's location table, for reports. Values of any element type travel as their bits in the low bytes of an i64.
+// A call may switch to another program: nothing else does.
+#pragma once
+
+#include <cstdint>
+
+namespace ditron::sim {
+
+enum class TeamKind : int32_t { Group, Node, World };
+enum class Semantic : int32_t { Relaxed, Acquire, Release, AcqRel };
+enum class SignalOp : int32_t { Set, Add };
+enum class Compare : int32_t { Eq, Ne, Gt, Ge, Lt, Le };
+enum class ReduceOp : int32_t { Add, Min, Max };
+enum class DType : int32_t { I32, I64, F32, F16, BF16, F64, U32, U64 };
+/// Triton's RMWOp numbers.
+enum class Rmw : int32_t { And = 1, Or, Xor, Add, FAdd, Max, Min, UMax, UMin, Xchg };
+
+/// A lowered kernel: `args` has one 8-byte slot per argument, then the program's id and the grid.
+using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2, int32_t n0, int32_t n1, int32_t n2);
+
+} // namespace ditron::sim
+
+// clang-format off
+#define DITRON_SIM_SYMBOLS(X)                                                                                          \
+  /* Who am I; the last three count within the launch's group. */                                                      \
+  X(int32_t, rank, (int32_t team))                                                                                     \
+  X(int32_t, num_ranks, (int32_t team))                                                                                \
+  X(int32_t, local_rank, ())                                                                                           \
+  X(int32_t, num_local_ranks, ())                                                                                      \
+  X(int32_t, node, ())                                                                                                 \
+  /* The address of `p` in `rank`'s heap; null when that rank is on another node. */                                   \
+  X(void *, symm_at, (void *p, int32_t rank, int32_t loc))                                                             \
+  /* An address for multimem operations over `team`; null when the team spans nodes. Not to be loaded from. */         \
+  X(void *, multicast_ptr, (void *p, int32_t team, int32_t loc))                                                       \
+  /* Return when every one of sig[0..n) compares true with `value`. Acquires. */                                       \
+  X(void, wait, (void *sig, int32_t n, int64_t value, int32_t cmp, int32_t scope, int32_t sem, int32_t loc))           \
+  /* Set or add to a signal of `rank`, after all this rank has put there before. */                                    \
+  X(void, notify, (void *sig, int64_t value, int32_t rank, int32_t op, int32_t scope, int32_t loc))                    \
+  /* The same without an order. */                                                                                     \
+  X(void, signal_op, (void *sig, int64_t value, int32_t rank, int32_t op, int32_t loc))                                \
+  /* Wait for one signal and return what it has become. */                                                             \
+  X(int64_t, signal_wait_until, (void *sig, int64_t value, int32_t cmp, int32_t loc))                                  \
+  /* Copy n bytes to (from) `rank`. The symmetric side is named by its address here; any node can be reached. A put    \
+     arrives some time later, at the latest at quiet or a barrier; with nbi the source is read only then. */           \
+  X(void, putmem, (void *dst, void *src, int64_t n, int32_t rank, int32_t nbi, int32_t loc))                           \
+  X(void, getmem, (void *dst, void *src, int64_t n, int32_t rank, int32_t nbi, int32_t loc))                           \
+  /* A put, and a signal that arrives after its data. */                                                               \
+  X(void, putmem_signal, (void *dst, void *src, int64_t n, void *sig, int64_t value, int32_t rank, int32_t op,         \
+                          int32_t nbi, int32_t loc))                                                                   \
+  /* What this rank puts to a peer from here on arrives after what it put there before. */                             \
+  X(void, fence, (int32_t loc))                                                                                        \
+  /* Return when everything this rank has put, got and signalled has arrived. */                                       \
+  X(void, quiet, (int32_t loc))                                                                                        \
+  /* Quiet, then meet one program of every rank of the world (of the team). sync_all meets without quiet. */           \
+  X(void, barrier_all, (int32_t loc))                                                                                  \
+  X(void, barrier, (int32_t team, int32_t loc))                                                                        \
+  X(void, sync_all, (int32_t team, int32_t loc))                                                                       \
+  /* Loads, stores and atomics of 1, 2, 4 or 8 bytes; the atomics return what was there. */                            \
+  X(int64_t, ld, (void *p, int32_t bytes, int32_t scope, int32_t sem, int32_t loc))                                    \
+  X(void, st, (void *p, int64_t bits, int32_t bytes, int32_t scope, int32_t sem, int32_t loc))                         \
+  X(int64_t, atomic_rmw, (void *p, int64_t bits, int32_t kind, int32_t dtype, int32_t scope, int32_t sem, int32_t loc))\
+  X(int64_t, atomic_cas, (void *p, int64_t expected, int64_t desired, int32_t bytes, int32_t scope, int32_t sem,       \
+                          int32_t loc))                                                                                \
+  /* One element over all ranks of a multicast address's team; floating point is reduced in f32. */                    \
+  X(int64_t, multimem_ld_reduce, (void *p, int32_t op, int32_t dtype, int32_t loc))                                    \
+  X(void, multimem_st, (void *p, int64_t bits, int32_t dtype, int32_t loc))                                            \
+  X(void, multimem_red, (void *p, int64_t bits, int32_t op, int32_t dtype, int32_t loc))                               \
+  /* c += a * b on row-major buffers, [m, k] x [k, n]; ld* are row strides in elements. */                             \
+  X(void, dot_f32, (void *a, void *b, void *c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc))\
+  X(void, dot_i32, (void *a, void *b, void *c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc))\
+  X(void, dot_f64, (void *a, void *b, void *c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc))\
+  /* End the launch with the message of a device_assert that failed. */                                                \
+  X(void, assert_fail, (void *msg, int32_t loc))                                                                       \
+  /* One line of device_print; `index` is the element's linear index, -1 for a scalar. */                              \
+  X(void, print, (void *prefix, int64_t bits, int32_t dtype, int32_t index, int32_t loc))                              \
+  /* Check an ordinary access: null, a heap on another node, past the end of a symmetric tensor. */                    \
+  X(void, check_range, (void *p, int64_t bytes, int32_t is_store, int32_t loc))
+// clang-format on
+
+extern "C" {
+#define DITRON_SIM_DECLARE(result, name, parameters) result ditron_sim_##name parameters;
+DITRON_SIM_SYMBOLS(DITRON_SIM_DECLARE)
+#undef DITRON_SIM_DECLARE
+}

@@ -1,0 +1,218 @@
+// Loads, stores and atomics with a scope, multimem operations, printing.
+//
+// Programs only switch inside calls, so plain reads and writes are atomic, and every order is the strongest.
+#include "call.h"
+#include "number.h"
+
+#include <algorithm>
+#include <utility>
+
+using namespace ditron::sim;
+
+/// One element after `kind` with `operand`; T's signedness decides what Max and Min mean.
+template <typename T> static T applyInteger(Rmw kind, T old, T operand) {
+  using U = std::make_unsigned_t<T>;
+  switch (kind) {
+  case Rmw::And:
+    return old & operand;
+  case Rmw::Or:
+    return old | operand;
+  case Rmw::Xor:
+    return old ^ operand;
+  case Rmw::Add:
+    return T(U(old) + U(operand));
+  case Rmw::Max:
+    return std::max(old, operand);
+  case Rmw::Min:
+    return std::min(old, operand);
+  case Rmw::UMax:
+    return T(std::max(U(old), U(operand)));
+  case Rmw::UMin:
+    return T(std::min(U(old), U(operand)));
+  case Rmw::Xchg:
+    return operand;
+  default:
+    throw Failure{format("atomic ", int(kind), " on integers"), "this is a bug of the compiler"};
+  }
+}
+
+template <typename T> static T applyFloat(Rmw kind, T old, T operand) {
+  switch (kind) {
+  case Rmw::Add:
+  case Rmw::FAdd:
+    return old + operand;
+  case Rmw::Max:
+    return std::max(old, operand);
+  case Rmw::Min:
+    return std::min(old, operand);
+  case Rmw::Xchg:
+    return operand;
+  default:
+    throw Failure{format("atomic ", int(kind), " on floating point"), "this is a bug of the compiler"};
+  }
+}
+
+static uint64_t apply(Rmw kind, DType dtype, uint64_t old, uint64_t operand) {
+  if (kind == Rmw::Xchg) {
+    return operand;
+  }
+  switch (dtype) {
+  case DType::I32:
+    return uint32_t(applyInteger(kind, int32_t(old), int32_t(operand)));
+  case DType::U32:
+    return applyInteger(kind, uint32_t(old), uint32_t(operand));
+  case DType::I64:
+    return uint64_t(applyInteger(kind, int64_t(old), int64_t(operand)));
+  case DType::U64:
+    return applyInteger(kind, old, operand);
+  case DType::F64:
+    return bitCast<uint64_t>(applyFloat(kind, bitCast<double>(old), bitCast<double>(operand)));
+  default:
+    return fromFloat(dtype, applyFloat(kind, toFloat(dtype, old), toFloat(dtype, operand)));
+  }
+}
+
+/// Write where something else may be waiting for it.
+static void store(Machine &machine, void *p, uint64_t bits, int32_t bytes) {
+  std::memcpy(p, &bits, bytes);
+  machine.acted();
+  machine.changed(p, size_t(bytes));
+}
+
+int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t, int32_t, int32_t loc) {
+  return call(loc, [=](Machine &machine, Fiber &fiber) {
+    checkAccess(machine, fiber, p, bytes, "ld");
+    uint64_t bits = loadBits(p, bytes);
+    machine.polled(p, bits, bytes);
+    return int64_t(bits);
+  });
+}
+
+void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t, int32_t, int32_t loc) {
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    checkAccess(machine, fiber, p, bytes, "st");
+    store(machine, p, uint64_t(bits), bytes);
+    machine.maybeYield(8);
+  });
+}
+
+int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind, int32_t dtype, int32_t, int32_t, int32_t loc) {
+  return call(loc, [=](Machine &machine, Fiber &fiber) {
+    int32_t bytes = bytesOf(DType(dtype));
+    checkAccess(machine, fiber, p, bytes, "an atomic");
+    uint64_t old = loadBits(p, bytes);
+    uint64_t fresh = apply(Rmw(kind), DType(dtype), old, uint64_t(bits));
+    if (std::memcmp(&fresh, p, size_t(bytes)) == 0) {
+      machine.polled(p, old, bytes); // adding 0 is how a kernel without acquire loads spins
+    } else {
+      store(machine, p, fresh, bytes);
+      machine.maybeYield(8);
+    }
+    return int64_t(old);
+  });
+}
+
+int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired, int32_t bytes, int32_t, int32_t,
+                              int32_t loc) {
+  return call(loc, [=](Machine &machine, Fiber &fiber) {
+    checkAccess(machine, fiber, p, bytes, "an atomic");
+    uint64_t old = loadBits(p, bytes);
+    if (std::memcmp(&expected, p, size_t(bytes)) != 0 || std::memcmp(&desired, p, size_t(bytes)) == 0) {
+      machine.polled(p, old, bytes);
+    } else {
+      store(machine, p, uint64_t(desired), bytes);
+      machine.maybeYield(8);
+    }
+    return int64_t(old);
+  });
+}
+
+/// Call `visit` with the address of one element in the heap of each rank of the multicast address's team.
+template <typename Visit>
+static void forEachReplica(Machine &machine, Fiber &fiber, void *p, DType dtype, const char *what, Visit visit) {
+  std::optional<Heap::Place> place = machine.heap.locate(p);
+  if (!place || !place->multicast) {
+    throw Failure{format(what, ": expected a multicast address, got ", p ? format(p) : "null"),
+                  p ? "make it by dl.multicast_ptr"
+                    : "multicast_ptr gives null when the team spans nodes, where multimem cannot reach"};
+  }
+  for (int32_t rank : fiber.launch->teams[int(place->team)]->ranks) {
+    std::byte *local = machine.heap.at(fiber.launch->rank, place->offset);
+    visit(symmetric(machine, fiber, local, bytesOf(dtype), rank, what));
+  }
+}
+
+static Rmw rmwOf(ReduceOp op, DType dtype) {
+  switch (op) {
+  case ReduceOp::Add:
+    return isSmallFloat(dtype) || dtype == DType::F64 ? Rmw::FAdd : Rmw::Add;
+  case ReduceOp::Min:
+    return Rmw::Min;
+  case ReduceOp::Max:
+    return Rmw::Max;
+  }
+  throw Failure{format("reduction ", int(op)), "this is a bug of the compiler"};
+}
+
+int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype, int32_t loc) {
+  return call(loc, [=](Machine &machine, Fiber &fiber) {
+    DType type = DType(dtype);
+    Rmw kind = rmwOf(ReduceOp(op), type);
+    // Small floats are added up in f32 and rounded once.
+    DType wide = isSmallFloat(type) ? DType::F32 : type;
+    bool first = true;
+    uint64_t sum = 0;
+    forEachReplica(machine, fiber, p, type, "multimem_ld_reduce", [&](std::byte *element) {
+      uint64_t bits = loadBits(element, bytesOf(type));
+      bits = wide == type ? bits : fromFloat(wide, toFloat(type, bits));
+      sum = std::exchange(first, false) ? bits : apply(kind, wide, sum, bits);
+    });
+    machine.maybeYield(8);
+    return int64_t(wide == type ? sum : fromFloat(type, toFloat(wide, sum)));
+  });
+}
+
+void ditron_sim_multimem_st(void *p, int64_t bits, int32_t dtype, int32_t loc) {
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    forEachReplica(machine, fiber, p, DType(dtype), "multimem_st", [&](std::byte *element) {
+      store(machine, element, uint64_t(bits), bytesOf(DType(dtype)));
+    });
+    machine.maybeYield(8);
+  });
+}
+
+void ditron_sim_multimem_red(void *p, int64_t bits, int32_t op, int32_t dtype, int32_t loc) {
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    DType type = DType(dtype);
+    Rmw kind = rmwOf(ReduceOp(op), type);
+    forEachReplica(machine, fiber, p, type, "multimem_red", [&](std::byte *element) {
+      store(machine, element, apply(kind, type, loadBits(element, bytesOf(type)), uint64_t(bits)), bytesOf(type));
+    });
+    machine.maybeYield(8);
+  });
+}
+
+static std::string spell(DType dtype, uint64_t bits) {
+  switch (dtype) {
+  case DType::I32:
+    return format(int32_t(bits));
+  case DType::I64:
+    return format(int64_t(bits));
+  case DType::U32:
+    return format(uint32_t(bits));
+  case DType::U64:
+    return format(bits);
+  case DType::F64:
+    return format(bitCast<double>(bits));
+  default:
+    return format(toFloat(dtype, bits));
+  }
+}
+
+void ditron_sim_print(void *prefix, int64_t bits, int32_t dtype, int32_t index, int32_t loc) {
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    std::string place = index < 0 ? "" : format(" idx (", index, ")");
+    machine.print(format("[rank ", fiber.launch->rank, "] pid (", join(fiber.pid), ")", place, " ",
+                         static_cast<const char *>(prefix), spell(DType(dtype), uint64_t(bits))));
+  });
+}

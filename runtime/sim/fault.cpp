@@ -1,0 +1,108 @@
+#include "fault.h"
+
+#include "machine.h"
+#include "text.h"
+
+#include <csetjmp>
+#include <csignal>
+#include <mutex>
+
+namespace ditron::sim {
+
+constexpr int handledSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+constexpr size_t handlerStackBytes = size_t(64) << 10;
+
+// Handlers belong to the process, so machines in several threads share one installation.
+static std::mutex installing;
+static int installations = 0;
+static struct sigaction previous[NSIG];
+
+/// The handler's own stack, because a program may have run out of its; kept as long as its thread.
+struct HandlerStack {
+  std::byte memory[handlerStackBytes];
+};
+static thread_local std::unique_ptr<HandlerStack> handlerStack;
+static thread_local stack_t previousStack;
+
+static thread_local sigjmp_buf *faultExit = nullptr;
+static thread_local int faultSignal = 0;
+static thread_local void *faultAddress = nullptr;
+
+static void onFault(int signal, siginfo_t *info, void *) {
+  if (!Machine::current() || !faultExit) {
+    sigaction(signal, &previous[signal], nullptr); // not ours: it happens again, and goes where it would have gone
+    return;
+  }
+  faultSignal = signal;
+  faultAddress = info->si_addr;
+  siglongjmp(*faultExit, 1);
+}
+
+FaultGuard::FaultGuard() {
+  if (!handlerStack) {
+    handlerStack = std::make_unique<HandlerStack>();
+  }
+  stack_t stack = {};
+  stack.ss_sp = handlerStack->memory;
+  stack.ss_size = handlerStackBytes;
+  sigaltstack(&stack, &previousStack);
+  std::lock_guard<std::mutex> lock(installing);
+  if (installations++ == 0) {
+    struct sigaction action = {};
+    action.sa_sigaction = onFault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    for (int signal : handledSignals) {
+      sigaction(signal, &action, &previous[signal]);
+    }
+  }
+}
+
+FaultGuard::~FaultGuard() {
+  sigaltstack(&previousStack, nullptr);
+  std::lock_guard<std::mutex> lock(installing);
+  if (--installations == 0) {
+    for (int signal : handledSignals) {
+      sigaction(signal, &previous[signal], nullptr);
+    }
+  }
+}
+
+/// Nothing in this frame or in `loop` has a destructor: a jump out of a program skips them.
+Machine::Status Machine::guarded(uint64_t maxSwitches) {
+  sigjmp_buf exit;
+  faultExit = &exit;
+  Status status;
+  if (sigsetjmp(exit, 0) == 0) {
+    status = loop(maxSwitches);
+  } else {
+    failByFault(faultSignal, faultAddress);
+    status = Status::Failed;
+  }
+  faultExit = nullptr;
+  return status;
+}
+
+void Machine::failByFault(int signal, const void *address) {
+  Fiber &fiber = *current();
+  Failure failure;
+  if (signal == SIGFPE) {
+    failure = {"integer division by zero", "check divisors such as a number of ranks or of tiles"};
+  } else if (signal == SIGILL) {
+    failure = {"execution reached a trap", "code that the compiler holds to be unreachable was reached"};
+  } else if (fiber.stack.guards(address)) {
+    failure = {format("the program's tiles do not fit in its stack of ", options.stackBytes, " bytes"),
+               "use smaller tiles, or give the simulator larger stacks (stack_bytes)"};
+  } else if (std::optional<Heap::Place> place = heap.locate(address); place && place->multicast) {
+    failure = {"an ordinary load or store at a multicast address", "use dl.multimem_* on it"};
+  } else if (reinterpret_cast<uintptr_t>(address) < 4096) {
+    failure = {"a load or store at a null pointer",
+               "symm_at gives null for ranks of other nodes: reach them by putmem and getmem"};
+  } else {
+    failure = {format("a load or store at ", address, ", which is no memory of this program"),
+               "check the offsets and masks of the loads and stores after the line shown, the last one known"};
+  }
+  fail(fiber, std::move(failure));
+}
+
+} // namespace ditron::sim

@@ -1,0 +1,124 @@
+#include "heap.h"
+
+#include "text.h"
+
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+
+namespace ditron::sim {
+
+constexpr size_t pageBytes = size_t(2) << 20;
+/// Nothing lies at the start of an arena, so that a small negative offset is still seen as the heap's.
+constexpr size_t firstOffset = size_t(64) << 10;
+constexpr size_t alignment = 256;
+constexpr int32_t multicastWindows = 3;
+
+static size_t roundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+Heap::Heap(int32_t numRanks, size_t bytes)
+    : numRanks(numRanks), bytes(roundUp(bytes + firstOffset, pageBytes)), stride(this->bytes + pageBytes) {
+  size_t total = stride * size_t(numRanks + multicastWindows) + pageBytes;
+  void *memory = mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw std::bad_alloc();
+  }
+  base = reinterpret_cast<std::byte *>(roundUp(reinterpret_cast<uintptr_t>(memory), pageBytes));
+  munmap(memory, base - static_cast<std::byte *>(memory));
+  size_t kept = stride * size_t(numRanks + multicastWindows);
+  munmap(base + kept, static_cast<std::byte *>(memory) + total - (base + kept));
+  for (int32_t rank = 0; rank < numRanks; ++rank) {
+    if (mprotect(at(rank, 0), this->bytes, PROT_READ | PROT_WRITE) != 0) {
+      munmap(base, kept);
+      throw std::bad_alloc();
+    }
+  }
+}
+
+Heap::~Heap() { munmap(base, stride * size_t(numRanks + multicastWindows)); }
+
+size_t Heap::allocate(Symbol symbol) {
+  // One spare byte before rounding leaves a gap after each allocation, where an overrun is seen.
+  size_t needed = roundUp(symbol.bytes + 1, alignment);
+  size_t offset = firstOffset;
+  for (const auto &[start, other] : symbols) {
+    if (offset + needed <= start) {
+      break;
+    }
+    offset = start + roundUp(other.bytes + 1, alignment);
+  }
+  if (offset + needed > bytes) {
+    size_t taken = 0;
+    for (const auto &entry : symbols) {
+      taken += entry.second.bytes;
+    }
+    throw Failure{format("the symmetric heap is full: ", symbol.bytes, " bytes were asked for, ", taken, " of ", bytes,
+                         " are taken"),
+                  "free symmetric tensors, or give the simulator a larger heap (DITRON_SYMMETRIC_SIZE)"};
+  }
+  if (offset < used) {
+    for (int32_t rank = 0; rank < numRanks; ++rank) {
+      std::memset(at(rank, offset), 0, std::min(needed, used - offset));
+    }
+  }
+  used = std::max(used, offset + needed);
+  symbol.offset = offset;
+  symbols.emplace(offset, std::move(symbol));
+  return offset;
+}
+
+void Heap::release(size_t offset) { symbols.erase(offset); }
+
+std::optional<Heap::Place> Heap::locate(const void *address) const {
+  auto *byte = static_cast<const std::byte *>(address);
+  if (byte < base || byte >= base + stride * size_t(numRanks + multicastWindows)) {
+    return std::nullopt;
+  }
+  size_t distance = byte - base;
+  Place place;
+  place.rank = int32_t(distance / stride);
+  place.offset = distance % stride;
+  if (place.rank >= numRanks) {
+    place.multicast = true;
+    place.team = TeamKind(place.rank - numRanks);
+  }
+  return place;
+}
+
+const Symbol *Heap::before(size_t offset) const {
+  auto next = symbols.upper_bound(offset);
+  return next == symbols.begin() ? nullptr : &std::prev(next)->second;
+}
+
+const Symbol &Heap::require(size_t offset, size_t count, const char *what) const {
+  const Symbol *symbol = before(offset);
+  if (symbol && offset < symbol->offset + symbol->bytes + alignment) {
+    size_t start = offset - symbol->offset;
+    if (start + count <= symbol->bytes) {
+      return *symbol;
+    }
+    throw Failure{format(what, " of ", count, " bytes at byte ", start, " of `", symbol->name,
+                         "` goes past its end: it has ", symbol->bytes, " bytes"),
+                  "check the offset and the size in bytes (elements times their size), or allocate more"};
+  }
+  throw Failure{format(what, " at an address of the symmetric heap where nothing is allocated"),
+                "check the offset; or was the tensor freed?"};
+}
+
+std::string Heap::nameOf(const void *address) const {
+  std::optional<Place> place = locate(address);
+  const Symbol *symbol = place ? before(place->offset) : nullptr;
+  if (!symbol || place->offset >= symbol->offset + symbol->bytes) {
+    return format("the signal at ", address);
+  }
+  size_t index = (place->offset - symbol->offset) / symbol->itemsize;
+  std::string subscript;
+  for (size_t axis = symbol->shape.size(); axis-- > 0;) {
+    size_t extent = size_t(symbol->shape[axis]);
+    subscript = format(index % extent, subscript.empty() ? "" : ", ", subscript);
+    index /= extent;
+  }
+  return format(symbol->name, "[", subscript, "]");
+}
+
+} // namespace ditron::sim

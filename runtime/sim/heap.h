@@ -1,0 +1,69 @@
+// Symmetric memory: one arena per rank, laid out alike, and the names of what lives there.
+#pragma once
+
+#include "abi.h"
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ditron::sim {
+
+/// What is wrong, and what to do about it. Thrown inside the machine; becomes the user's SimulationError.
+struct Failure {
+  std::string what;
+  std::string hint;
+};
+
+/// A symmetric allocation, as reports speak of it.
+struct Symbol {
+  size_t offset = 0;
+  size_t bytes = 0;
+  std::string name;
+  std::string dtype;
+  size_t itemsize = 1;
+  std::vector<int64_t> shape;
+  std::vector<int32_t> ranks; ///< World ranks that hold it.
+};
+
+class Heap {
+public:
+  Heap(int32_t numRanks, size_t bytes);
+  Heap(const Heap &) = delete;
+  ~Heap();
+
+  /// Reserve `symbol.bytes` zeroed bytes at the same offset of every arena and return the offset.
+  size_t allocate(Symbol symbol);
+  void release(size_t offset);
+
+  /// Where an address lies: a rank's arena, or a team's multicast window.
+  struct Place {
+    int32_t rank = 0;
+    size_t offset = 0;
+    bool multicast = false;
+    TeamKind team = TeamKind::Group;
+  };
+  std::optional<Place> locate(const void *address) const;
+  std::byte *at(int32_t rank, size_t offset) const { return base + size_t(rank) * stride + offset; }
+  std::byte *multicastAt(TeamKind team, size_t offset) const { return at(numRanks + int32_t(team), offset); }
+
+  /// The allocation that holds [offset, offset + bytes), else a Failure that names the nearest one.
+  const Symbol &require(size_t offset, size_t bytes, const char *what) const;
+  /// `signals[3]`, or the address when nothing symmetric lies there.
+  std::string nameOf(const void *address) const;
+  size_t capacity() const { return bytes; }
+
+private:
+  const Symbol *before(size_t offset) const;
+
+  int32_t numRanks;
+  size_t bytes;
+  size_t stride;
+  size_t used = 0; ///< Bytes from here on were never handed out, so they are still zero.
+  std::byte *base = nullptr;
+  std::map<size_t, Symbol> symbols;
+};
+
+} // namespace ditron::sim

@@ -1,0 +1,221 @@
+// Launches and the scheduler.
+#include "machine.h"
+
+#include "fault.h"
+#include "text.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace ditron::sim {
+
+static thread_local Machine *runningMachine = nullptr;
+static thread_local Fiber *runningFiber = nullptr;
+
+/// How often, in switches, waits are looked at again: ordinary stores change memory without telling the machine.
+constexpr uint64_t rescanPeriod = 256;
+
+Machine::Machine(const Options &options)
+    : heap(options.numRanks, options.heapBytes), options(options), random(options.seed),
+      network(options.numRanks, random, [this](const void *address, size_t bytes) { changed(address, bytes); }),
+      stacks(options.stackBytes), straggler(options.numRanks), queues(options.numRanks), residents(options.numRanks) {
+  constexpr uint64_t habits[] = {0, 2, 8, 64};
+  landOneIn = habits[random.below(4)];
+  for (int32_t rank = 0; rank < options.numRanks; ++rank) {
+    straggler[rank] = random.oneIn(4);
+  }
+}
+
+Machine::~Machine() = default;
+
+Fiber *Machine::current() { return runningFiber; }
+Machine *Machine::running() { return runningMachine; }
+
+Team &Machine::team(std::vector<int32_t> ranks) {
+  std::unique_ptr<Team> &slot = teams[ranks];
+  if (!slot) {
+    slot = std::make_unique<Team>();
+    slot->indexOf.assign(options.numRanks, -1);
+    slot->inside.assign(ranks.size(), nullptr);
+    for (size_t index = 0; index < ranks.size(); ++index) {
+      slot->indexOf[ranks[index]] = int32_t(index);
+    }
+    slot->ranks = std::move(ranks);
+  }
+  return *slot;
+}
+
+uint64_t Machine::submit(Launch description, const std::vector<int32_t> &group) {
+  auto launch = std::make_unique<Launch>(std::move(description));
+  std::vector<int32_t> onNode, nodes, world;
+  for (int32_t rank : group) {
+    if (nodeOf(rank) == nodeOf(launch->rank)) {
+      onNode.push_back(rank);
+    }
+    nodes.push_back(nodeOf(rank));
+  }
+  for (int32_t rank = 0; rank < options.numRanks; ++rank) {
+    world.push_back(rank);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  launch->node = int32_t(std::find(nodes.begin(), nodes.end(), nodeOf(launch->rank)) - nodes.begin());
+  launch->teams = {&team(group), &team(std::move(onNode)), &team(std::move(world))};
+  uint64_t id = launch->id = nextLaunch++;
+  note(id * 64 + launch->rank);
+  if (launch->programs() == 0) {
+    completed.push_back(id);
+    return id;
+  }
+  Launch &queued = *(launches[id] = std::move(launch));
+  queues[queued.rank].push_back(&queued);
+  admit(queued.rank);
+  return id;
+}
+
+void Machine::admit(int32_t rank) {
+  std::deque<Launch *> &queue = queues[rank];
+  while (!queue.empty() && residents[rank] < options.resident) {
+    Launch &launch = *queue.front();
+    if (unused.empty()) {
+      unused.push_back(&fibers.emplace_back());
+    }
+    Fiber &fiber = *unused.back();
+    unused.pop_back();
+    fiber = Fiber();
+    fiber.launch = &launch;
+    int64_t pid = launch.started++;
+    fiber.pid = {int32_t(pid % launch.grid[0]), int32_t(pid / launch.grid[0] % launch.grid[1]),
+                 int32_t(pid / launch.grid[0] / launch.grid[1])};
+    ++residents[rank];
+    ready.push_back(&fiber);
+    if (launch.started == launch.programs()) {
+      queue.pop_front();
+    }
+  }
+}
+
+Machine::Status Machine::run(uint64_t maxSwitches) {
+  if (thread == std::thread::id()) {
+    thread = std::this_thread::get_id();
+  }
+  if (thread != std::this_thread::get_id()) {
+    throw std::logic_error("a machine must be run by one thread only");
+  }
+  Machine *outer = std::exchange(runningMachine, this);
+  Status status;
+  {
+    FaultGuard guard;
+    status = hasFailed ? Status::Failed : guarded(maxSwitches);
+  }
+  runningMachine = outer;
+  runningFiber = nullptr; // a fault leaves it set
+  return status;
+}
+
+Machine::Status Machine::loop(uint64_t maxSwitches) {
+  for (uint64_t step = 0;; ++step) {
+    if (hasFailed) {
+      return Status::Failed;
+    }
+    if (!completed.empty() || printed.size() > 256) {
+      return completed.empty() ? Status::Paused : Status::Completed;
+    }
+    if (step == maxSwitches) {
+      return Status::Paused;
+    }
+    if (landOneIn && !network.empty() && random.oneIn(landOneIn)) {
+      land();
+    }
+    if (switchCount % rescanPeriod == rescanPeriod - 1) {
+      wakeWaiters();
+    }
+    if (ready.empty() && !land() && !wakeWaiters() && !wakeSpinners()) {
+      return launches.empty() ? Status::Idle : Status::Stuck;
+    }
+    if (!ready.empty()) {
+      resume(*pick());
+    }
+  }
+}
+
+bool Machine::land() {
+  if (!network.landOne()) {
+    return false;
+  }
+  note(network.nextId());
+  for (size_t index = quieting.size(); index-- > 0;) {
+    if (over(*quieting[index])) {
+      wake(*quieting[index]);
+    }
+  }
+  return true;
+}
+
+Fiber *Machine::pick() {
+  size_t index = random.below(ready.size());
+  for (int attempt = 0; attempt < 3 && straggler[ready[index]->launch->rank] && !random.oneIn(16); ++attempt) {
+    index = random.below(ready.size());
+  }
+  Fiber *fiber = ready[index];
+  ready[index] = ready.back();
+  ready.pop_back();
+  return fiber;
+}
+
+/// The first function on every program's stack.
+void programEntry() {
+  Fiber &fiber = *runningFiber;
+  Launch &launch = *fiber.launch;
+  launch.kernel(launch.args.data(), fiber.pid[0], fiber.pid[1], fiber.pid[2], launch.grid[0], launch.grid[1],
+                launch.grid[2]);
+  fiber.done = true;
+  runningMachine->abandon();
+}
+
+void Machine::resume(Fiber &fiber) {
+  ++switchCount;
+  note(((fiber.launch->id * 4096 + fiber.launch->rank) << 20) ^ (uint64_t(fiber.pid[2]) << 40) ^
+       (uint64_t(fiber.pid[1]) << 20) ^ fiber.pid[0]);
+  if (!fiber.begun) {
+    fiber.begun = true;
+    fiber.stack = stacks.take();
+    fiber.stack.prepare(programEntry);
+  }
+  runningFiber = &fiber;
+  switchContext(&scheduler, fiber.stack.context);
+  runningFiber = nullptr;
+  if (fiber.done) {
+    retire(fiber);
+  }
+}
+
+void Machine::retire(Fiber &fiber) {
+  stacks.give(std::move(fiber.stack));
+  Launch &launch = *fiber.launch;
+  int32_t rank = launch.rank;
+  unused.push_back(&fiber);
+  --residents[rank];
+  if (++launch.finished == launch.programs()) {
+    // The host may free what the kernel was given once it hears that the launch is over.
+    network.settle(launch.id, [&](const void *address) { return !heap.locate(address); });
+    completed.push_back(launch.id);
+    launches.erase(launch.id);
+  }
+  admit(rank);
+}
+
+void Machine::leave() { switchContext(&runningFiber->stack.context, scheduler); }
+
+void Machine::abandon() {
+  leave();
+  __builtin_unreachable();
+}
+
+std::vector<uint64_t> Machine::takeCompleted() { return std::exchange(completed, {}); }
+std::vector<std::string> Machine::takePrinted() { return std::exchange(printed, {}); }
+
+void Machine::note(uint64_t event) { trace = (trace ^ event) * 0x9e3779b97f4a7c15u + (trace >> 29); }
+
+} // namespace ditron::sim

@@ -1,0 +1,202 @@
+// The simulated machine: ranks whose kernels' programs are fibers of one deterministic scheduler.
+#pragma once
+
+#include "abi.h"
+#include "fiber.h"
+#include "heap.h"
+#include "network.h"
+#include "random.h"
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace ditron::sim {
+
+struct Fiber;
+
+/// Ranks that count themselves together, and the barrier they meet at.
+struct Team {
+  std::vector<int32_t> ranks;   ///< World rank of each member.
+  std::vector<int32_t> indexOf; ///< Member's index of each world rank, -1 for the others.
+  std::vector<Fiber *> inside;  ///< Per member: the program that waits in the barrier.
+  uint64_t generation = 0;      ///< How often the team has met.
+  int32_t arrived = 0;
+};
+
+/// One kernel launch of one rank.
+struct Launch {
+  uint64_t id = 0;
+  int32_t rank = 0;                    ///< World rank.
+  std::array<Team *, 3> teams = {};    ///< By TeamKind.
+  int32_t node = 0;                    ///< Index of the rank's node among the group's nodes.
+  Kernel kernel = nullptr;
+  std::string name;
+  std::vector<std::string> locations;
+  std::vector<uint64_t> args;
+  std::array<int32_t, 3> grid = {};
+  int64_t started = 0;
+  int64_t finished = 0;
+  int64_t programs() const { return int64_t(grid[0]) * grid[1] * grid[2]; }
+};
+
+/// Why a program cannot go on.
+struct Wait {
+  enum class Kind { None, Signals, Arrival, Quiet, Barrier, Poll };
+  Kind kind = Kind::None;
+  const int64_t *signals = nullptr;
+  int32_t count = 0;
+  int64_t value = 0;
+  Compare compare = Compare::Ge;
+  /// Arrival: the delivery. Quiet: the first delivery that need not have landed. Barrier: the generation to pass.
+  uint64_t id = 0;
+  Team *team = nullptr;
+};
+
+/// What a spinning program has read lately: when it only sees the same again, it waits for a change.
+struct Polls {
+  struct Read {
+    const void *address;
+    uint64_t bits;
+    int32_t bytes;
+  };
+  std::array<Read, 16> reads;
+  int32_t count = 0;
+  int32_t repeats = 0;
+  int32_t rounds = 0; ///< Times it was woken though nothing had changed.
+};
+
+/// A program under way.
+struct Fiber {
+  Launch *launch = nullptr;
+  std::array<int32_t, 3> pid = {};
+  Stack stack;
+  bool begun = false;
+  bool done = false;
+  int32_t loc = -1; ///< Of the last call into the machine.
+  size_t place = 0; ///< Index among the waiting programs.
+  Wait wait;
+  Polls polls;
+  std::vector<uintptr_t> watched; ///< Words, address / 8, whose change wakes it.
+};
+
+/// A program that waits, or the one that failed, in words.
+struct ProgramReport {
+  std::string kernel;
+  std::string location;
+  int32_t rank = 0;
+  std::array<int32_t, 3> program = {};
+  std::string what;
+  std::string hint;
+};
+
+struct Options {
+  int32_t numRanks = 1;
+  int32_t ranksPerNode = 1;
+  size_t heapBytes = size_t(1) << 30;
+  size_t stackBytes = size_t(64) << 20;
+  int32_t resident = 132; ///< Programs of one rank that run at the same time, like blocks on SMs.
+  uint64_t seed = 0;
+};
+
+class Machine {
+public:
+  explicit Machine(const Options &options);
+  Machine(const Machine &) = delete;
+  ~Machine();
+
+  // For the host.
+  uint64_t submit(Launch launch, const std::vector<int32_t> &group);
+  enum class Status { Completed, Paused, Stuck, Idle, Failed };
+  /// Run programs until a launch completes, `maxSwitches` are used up, or nothing can go on.
+  Status run(uint64_t maxSwitches);
+  std::vector<uint64_t> takeCompleted();
+  std::vector<std::string> takePrinted();
+  const ProgramReport &failure() const { return failed; }
+  /// Every program that waits, by rank.
+  std::vector<ProgramReport> waiters() const;
+  /// One line per launch whose programs find no place to start.
+  std::vector<std::string> starved() const;
+  void quiet(int32_t rank) { network.landAllFrom(rank); }
+  uint64_t traceHash() const { return trace; }
+  uint64_t switches() const { return switchCount; }
+
+  // For the ABI, called by the running program.
+  static Fiber *current();
+  static Machine *running();
+  const Options &settings() const { return options; }
+  int32_t nodeOf(int32_t rank) const { return rank / options.ranksPerNode; }
+  /// Stop the running program until `wait` is over.
+  void block(const Wait &wait);
+  /// Let another program go on, sometimes.
+  void maybeYield(uint64_t oneIn = 4);
+  /// A read that a spin loop could be made of.
+  void polled(const void *address, uint64_t bits, int32_t bytes);
+  /// The program has done something that others can see: it is not just spinning.
+  void acted() { current()->polls = {}; }
+  void changed(const void *address, size_t bytes);
+  void barrier(Team &team);
+  void fail(Fiber &fiber, Failure failure);
+  [[noreturn]] void abandon();
+  void print(std::string line) { printed.push_back(std::move(line)); }
+
+  Heap heap;
+
+private:
+  friend void programEntry();
+  Status guarded(uint64_t maxSwitches);
+  Status loop(uint64_t maxSwitches);
+  void admit(int32_t rank);
+  void resume(Fiber &fiber);
+  void retire(Fiber &fiber);
+  Fiber *pick();
+  bool over(const Fiber &fiber) const;
+  void park(Fiber &fiber);
+  void wake(Fiber &fiber);
+  bool wakeWaiters();
+  bool land();
+  bool wakeSpinners();
+  void leave();
+  Team &team(std::vector<int32_t> ranks);
+  std::string describe(const Fiber &fiber) const;
+  ProgramReport report(const Fiber &fiber, std::string what, std::string hint = "") const;
+  void failByFault(int signal, const void *address);
+  void note(uint64_t event);
+
+  Options options;
+  Random random;
+
+public:
+  Network network;
+
+private:
+  StackPool stacks;
+  uint64_t landOneIn;                 ///< Per step, the chance that something under way lands; 0: only when idle.
+  std::vector<bool> straggler;        ///< Per rank: runs seldom while others can.
+  std::map<std::vector<int32_t>, std::unique_ptr<Team>> teams;
+  std::unordered_map<uint64_t, std::unique_ptr<Launch>> launches;
+  std::vector<std::deque<Launch *>> queues; ///< Per rank: launches with programs that have not started.
+  std::vector<int32_t> residents;           ///< Per rank.
+  std::deque<Fiber> fibers;
+  std::vector<Fiber *> unused;
+  std::vector<Fiber *> ready;
+  std::vector<Fiber *> waiting;
+  std::vector<Fiber *> quieting; ///< Those of them that wait for deliveries of their rank.
+  std::unordered_multimap<uintptr_t, Fiber *> watchers; ///< By word.
+  std::vector<Fiber *> woken;                           ///< Scratch of `changed`.
+  std::vector<uint64_t> completed;
+  std::vector<std::string> printed;
+  ProgramReport failed;
+  bool hasFailed = false;
+  uint64_t nextLaunch = 1;
+  uint64_t switchCount = 0;
+  uint64_t trace = 0;
+  void *scheduler = nullptr; ///< The scheduler's context while a program runs.
+  std::thread::id thread;    ///< Programs keep to the thread that first ran them.
+};
+
+} // namespace ditron::sim

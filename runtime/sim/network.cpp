@@ -1,0 +1,126 @@
+#include "network.h"
+
+#include <cstring>
+#include <utility>
+
+namespace ditron::sim {
+
+/// Beyond this, what can land lands: copies of sources must not eat the machine.
+constexpr size_t maxCopiedBytes = size_t(256) << 20;
+
+Network::Network(int32_t numRanks, Random &random, std::function<void(const void *, size_t)> landed)
+    : numRanks(numRanks), random(random), landed(std::move(landed)), pendingOf(numRanks),
+      channels(size_t(numRanks) * numRanks) {}
+
+void Network::send(Delivery delivery, bool readNow) {
+  Channel &line = channel(delivery.origin, delivery.target);
+  delivery.id = sent++;
+  delivery.epoch = line.epoch;
+  ++line.pendingPerEpoch[line.epoch];
+  pendingOf[delivery.origin].insert(delivery.id);
+  pending.push_back(std::make_unique<Delivery>(std::move(delivery)));
+  if (readNow) {
+    read(*pending.back());
+    while (copied > maxCopiedBytes && landOne()) {
+    }
+  }
+}
+
+void Network::read(Delivery &delivery) {
+  if (delivery.bytes && delivery.copy.empty()) {
+    delivery.copy.assign(delivery.from, delivery.from + delivery.bytes);
+    delivery.from = nullptr;
+    copied += delivery.bytes;
+  }
+}
+
+void Network::settle(uint64_t launch, const std::function<bool(const void *)> &dies) {
+  for (size_t index = pending.size(); index-- > 0;) {
+    Delivery &delivery = *pending[index];
+    if (delivery.launch != launch || !delivery.bytes) {
+      continue;
+    }
+    if (delivery.from && dies(delivery.from)) {
+      read(delivery);
+    }
+    if (dies(delivery.to)) {
+      land(index);
+    }
+  }
+}
+
+void Network::fence(int32_t origin, int32_t target) {
+  Channel &line = channel(origin, target);
+  if (!line.pendingPerEpoch.empty()) {
+    ++line.epoch;
+  }
+}
+
+void Network::fence(int32_t origin) {
+  for (int32_t target = 0; target < numRanks; ++target) {
+    fence(origin, target);
+  }
+}
+
+bool Network::mayLand(const Delivery &delivery) {
+  const auto &perEpoch = channel(delivery.origin, delivery.target).pendingPerEpoch;
+  return perEpoch.begin()->first >= delivery.epoch;
+}
+
+bool Network::landOne() {
+  if (pending.empty()) {
+    return false;
+  }
+  // Some delivery of the oldest epoch of each channel may always land, so going on from a random place finds one.
+  size_t index = random.below(pending.size());
+  while (!mayLand(*pending[index])) {
+    index = (index + 1) % pending.size();
+  }
+  land(index);
+  return true;
+}
+
+void Network::land(size_t index) {
+  Delivery &delivery = *pending[index];
+  if (delivery.bytes) {
+    std::memmove(delivery.to, delivery.copy.empty() ? delivery.from : delivery.copy.data(), delivery.bytes);
+    copied -= delivery.copy.size();
+    delivery.copy = {};
+    delivery.from = nullptr;
+    size_t bytes = std::exchange(delivery.bytes, 0);
+    landed(delivery.to, bytes);
+    if (delivery.signal.address) {
+      return; // the signal comes later, at a moment of its own
+    }
+  } else if (delivery.signal.address) {
+    SignalWrite &signal = delivery.signal;
+    *signal.address = signal.op == SignalOp::Add ? int64_t(uint64_t(*signal.address) + uint64_t(signal.value))
+                                                 : signal.value;
+    landed(signal.address, sizeof(int64_t));
+  }
+  Channel &line = channel(delivery.origin, delivery.target);
+  auto count = line.pendingPerEpoch.find(delivery.epoch);
+  if (--count->second == 0) {
+    line.pendingPerEpoch.erase(count);
+  }
+  pendingOf[delivery.origin].erase(delivery.id);
+  std::swap(pending[index], pending.back());
+  pending.pop_back();
+}
+
+void Network::landAllFrom(int32_t origin) {
+  while (!pendingOf[origin].empty()) {
+    for (size_t index = pending.size(); index-- > 0;) {
+      if (index < pending.size() && pending[index]->origin == origin && mayLand(*pending[index])) {
+        land(index);
+      }
+    }
+  }
+}
+
+bool Network::pendingFrom(int32_t origin, uint64_t id) const {
+  const std::set<uint64_t> &ids = pendingOf[origin];
+  return !ids.empty() && *ids.begin() < id;
+}
+
+} // namespace ditron::sim

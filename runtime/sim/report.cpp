@@ -1,0 +1,101 @@
+// What the machine says about programs that wait or have failed.
+#include "compare.h"
+#include "machine.h"
+#include "text.h"
+
+#include <algorithm>
+
+namespace ditron::sim {
+
+ProgramReport Machine::report(const Fiber &fiber, std::string what, std::string hint) const {
+  const Launch &launch = *fiber.launch;
+  ProgramReport report;
+  report.kernel = launch.name;
+  if (fiber.loc >= 0 && size_t(fiber.loc) < launch.locations.size()) {
+    report.location = launch.locations[fiber.loc];
+  }
+  report.rank = launch.rank;
+  report.program = fiber.pid;
+  report.what = std::move(what);
+  report.hint = std::move(hint);
+  return report;
+}
+
+void Machine::fail(Fiber &fiber, Failure failure) {
+  failed = report(fiber, std::move(failure.what), std::move(failure.hint));
+  hasFailed = true;
+}
+
+static std::string describeSignals(const Heap &heap, const Wait &wait) {
+  std::string text = "waits for ";
+  constexpr int32_t shown = 4;
+  int32_t held = 0;
+  for (int32_t index = 0; index < wait.count; ++index) {
+    const int64_t *signal = wait.signals + index;
+    if (!compares(wait.compare, *signal, wait.value) && ++held <= shown) {
+      text += format(held == 1 ? "" : ", ", heap.nameOf(signal), " ", spelling(wait.compare), " ", wait.value,
+                     " (it is ", *signal, ")");
+    }
+  }
+  return held > shown ? format(text, " and ", held - shown, " more signals") : text;
+}
+
+static std::string describeBarrier(const Team &team) {
+  std::vector<int32_t> missing;
+  for (size_t member = 0; member < team.ranks.size(); ++member) {
+    if (!team.inside[member]) {
+      missing.push_back(team.ranks[member]);
+    }
+  }
+  return format("is in a barrier of ranks ", join(team.ranks), "; not there: ", join(missing));
+}
+
+std::string Machine::describe(const Fiber &fiber) const {
+  switch (fiber.wait.kind) {
+  case Wait::Kind::Signals:
+    return describeSignals(heap, fiber.wait);
+  case Wait::Kind::Arrival:
+    return "waits for what it gets to arrive";
+  case Wait::Kind::Quiet:
+    return "waits for what its rank has sent to arrive";
+  case Wait::Kind::Barrier:
+    return describeBarrier(*fiber.wait.team);
+  case Wait::Kind::Poll: {
+    std::string text = "reads the same again and again: ";
+    for (int32_t index = 0; index < fiber.polls.count; ++index) {
+      const Polls::Read &read = fiber.polls.reads[index];
+      text += format(index ? ", " : "", heap.nameOf(read.address), " is ", int64_t(read.bits));
+    }
+    return text;
+  }
+  case Wait::Kind::None:
+    break;
+  }
+  return "can run";
+}
+
+std::vector<ProgramReport> Machine::waiters() const {
+  std::vector<ProgramReport> reports;
+  for (const Fiber *fiber : waiting) {
+    reports.push_back(report(*fiber, describe(*fiber)));
+  }
+  std::sort(reports.begin(), reports.end(), [](const ProgramReport &a, const ProgramReport &b) {
+    return std::tie(a.rank, a.kernel, a.program[2], a.program[1], a.program[0]) <
+           std::tie(b.rank, b.kernel, b.program[2], b.program[1], b.program[0]);
+  });
+  return reports;
+}
+
+std::vector<std::string> Machine::starved() const {
+  std::vector<std::string> lines;
+  for (const auto &queue : queues) {
+    for (const Launch *launch : queue) {
+      lines.push_back(format(launch->programs() - launch->started, " of ", launch->programs(), " programs of `",
+                             launch->name, "` on rank ", launch->rank, " have not started: all ", options.resident,
+                             " places are taken by programs that wait"));
+    }
+  }
+  return lines;
+}
+
+} // namespace ditron::sim

@@ -52,6 +52,7 @@ static uint64_t submit(Machine &machine, int32_t rank, const std::vector<int32_t
 
 NB_MODULE(_sim, m) {
   m.doc() = "The simulated SHMEM machine.";
+  nb::set_leak_warnings(false); // a tensor that lives until the interpreter ends keeps its machine, and may
   m.def("symbols", &symbols, "Address of every symbol that compiled kernels may call (runtime/sim/abi.h).");
 
   nb::class_<ProgramReport>(m, "ProgramReport", "A program that waits or has failed.")
@@ -80,6 +81,12 @@ NB_MODULE(_sim, m) {
       .def("allocate", &allocate, "nbytes"_a, "name"_a, "dtype"_a, "itemsize"_a, "shape"_a, "ranks"_a,
            "Reserve zeroed bytes on every rank and return their offset in the heaps.")
       .def("release", [](Machine &self, size_t offset) { self.heap.release(offset); }, "offset"_a)
+      .def(
+          "address",
+          [](Machine &self, int32_t rank, size_t offset) {
+            return reinterpret_cast<uintptr_t>(self.heap.at(rank, offset));
+          },
+          "rank"_a, "offset"_a)
       .def(
           "view",
           [](nb::handle self, int32_t rank, size_t offset, size_t bytes) {

@@ -1,0 +1,60 @@
+"""What DITRON raises. Every message says where, what is wrong, and what to do."""
+from __future__ import annotations
+
+__all__ = ["CompileError", "DeadlockError", "DitronError", "SimulationError"]
+
+
+class DitronError(Exception):
+    """Base of the errors that a user of DITRON can cause."""
+
+
+class CompileError(DitronError):
+    """A kernel does not compile; the message points at its Python line.
+
+    Attributes:
+        file, line, column: where (1-based; None and 0 when it is not known).
+        message: what is wrong, without the place. notes: (file, line, column, text) of what belongs to it.
+    """
+
+    def __init__(self, message: str, file: str | None = None, line: int = 0, column: int = 0,
+                 notes: tuple[tuple[str | None, int, int, str], ...] = ()):
+        self.message, self.file, self.line, self.column, self.notes = message, file, line, column, notes
+        parts = [_at(file, line, column, "error", message)]
+        parts += [_at(*place, "note", text) for *place, text in notes]
+        super().__init__("\n".join(parts))
+
+
+def _at(file: str | None, line: int, column: int, severity: str, message: str) -> str:
+    """``file:line:column: error: message``, the source line and a caret below, as compilers print it."""
+    if file is None:
+        return f"{severity}: {message}"
+    import linecache
+    text = linecache.getline(file, line).rstrip()
+    head = f"{file}:{line}:{column}: {severity}: {message}"
+    caret = " " * max(column - 1, 0) + "^"
+    return f"{head}\n{text}\n{caret}" if text else head
+
+
+class SimulationError(DitronError):
+    """A kernel, or the script that launched it, did something wrong on the simulator.
+
+    Attributes:
+        kernel: name of the kernel, or None when the script did it.
+        location: ``file:line:col`` of the primitive, as far as it is known.
+        rank: world rank. program: the program's id, three integers.
+    """
+
+    kernel: str | None = None
+    location: str = ""
+    rank: int | None = None
+    program: tuple[int, int, int] | None = None
+
+
+class DeadlockError(SimulationError):
+    """Nothing on the simulated machine can go on.
+
+    Attributes:
+        waiters: one line per program or script that waits: who, where, for what.
+    """
+
+    waiters: tuple[str, ...] = ()

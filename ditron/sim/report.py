@@ -1,0 +1,60 @@
+"""The machine's reports as exceptions."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ditron.errors import DeadlockError, SimulationError
+
+if TYPE_CHECKING:
+    from ditron._sim import ProgramReport
+    from ditron.sim.turns import HostThread
+
+__all__ = ["deadlock", "failure", "script_line"]
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_MAX_LINES = 40
+
+
+def script_line() -> str:
+    """``file:line`` of the innermost caller outside of ditron and torch: the user's."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"
+
+
+def _who(report: ProgramReport) -> str:
+    return f"kernel {report.kernel}, rank {report.rank}, program {tuple(report.program)}"
+
+
+def failure(report: ProgramReport) -> SimulationError:
+    """What the program of a report did wrong, as the exception to raise."""
+    where = f"{report.location}: " if report.location else ""
+    error = SimulationError(f"{where}{report.what}\n  in {_who(report)}" + (f"\n  {report.hint}" if report.hint else ""))
+    error.kernel, error.location = report.kernel, report.location
+    error.rank, error.program = report.rank, tuple(report.program)
+    return error
+
+
+def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread]) -> DeadlockError:
+    """Who waits for what, when nothing can go on."""
+    lines = []
+    for report in programs:
+        at = f" at {report.location}" if report.location else ""
+        lines.append(f"{_who(report)}{at}: {report.what}")
+    lines.extend(starved)
+    for host in hosts:
+        if host.done:
+            lines.append(f"rank {host.rank}'s script has ended")
+        elif host.waits_for and not host.waits_for.startswith("launch"):
+            lines.append(f"rank {host.rank}'s script waits in {host.waits_for}")
+    shown = lines[:_MAX_LINES]
+    if len(lines) > _MAX_LINES:
+        shown.append(f"... and {len(lines) - _MAX_LINES} more (all in the exception's `waiters`)")
+    error = DeadlockError("deadlock: nothing can go on\n  " + "\n  ".join(shown) +
+                          "\n  look for the notify (or the collective call) that the first of these waits for")
+    error.waiters = tuple(lines)
+    return error

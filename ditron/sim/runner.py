@@ -1,0 +1,66 @@
+"""Run a function or a script on simulated ranks."""
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["run", "run_script"]
+
+
+def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None = None, seed: int = 0,
+        args: Sequence[Any] = (), **machine: Any) -> list:
+    """Call ``function(*args)`` on every one of ``ranks`` simulated ranks; return the results in rank order.
+
+    Args:
+        ranks_per_node: default: all ranks are on one node. seed: of the schedule; the same seed, the same run.
+        machine: ``heap_bytes``, ``resident``, ``stack_bytes``, see :class:`ditron.sim.World`.
+
+    The first exception on any rank ends all of them and is raised here, with the rank in a note. A kernel's mistake is
+    a SimulationError, a hang a DeadlockError.
+    """
+    from ditron.sim.world import World
+    return World(ranks, ranks_per_node, seed, **machine).run(function, args)
+
+
+def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks_per_node: int | None = None,
+               seed: int = 0, **machine: Any) -> int:
+    """Run a script as ``__main__`` on every simulated rank, each with globals of its own; return the exit code.
+
+    Args:
+        argv: the script's arguments. The others: see :func:`run`.
+
+    What ``sys.exit`` is given is the exit code, on whichever rank it is not 0 first; other exceptions are raised.
+    """
+    from ditron.sim.world import World
+    path = str(path)
+    code = compile(Path(path).read_bytes(), path, "exec")
+    modules = [types.ModuleType("__main__") for _ in range(ranks)]
+    for module in modules:
+        module.__file__ = path
+        module.__builtins__ = __builtins__
+
+    def main() -> None:
+        from ditron.sim.view import current_world
+        try:
+            exec(code, modules[current_world().rank].__dict__)
+        except SystemExit as stop:
+            if stop.code not in (None, 0):
+                raise
+
+    world = World(ranks, ranks_per_node, seed, **machine)
+    old_argv, old_path = sys.argv, sys.path
+    sys.argv = [path, *argv]
+    sys.path = [str(Path(path).resolve().parent), *sys.path]
+    try:
+        world.run(main, modules=modules)
+    except SystemExit as stop:
+        if isinstance(stop.code, int):
+            return stop.code
+        print(stop.code, file=sys.stderr)
+        return 1
+    finally:
+        sys.argv, sys.path = old_argv, old_path
+    return 0

@@ -1,0 +1,194 @@
+"""What a rank's script sees of the simulated machine."""
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ditron.errors import SimulationError
+from ditron.sim.meeting import Meeting, check_alike
+from ditron.sim.report import script_line
+
+if TYPE_CHECKING:
+    import torch
+
+    from ditron.sim.world import World
+
+__all__ = ["Allocation", "RankView", "SimGroup", "SimKernel", "current_world", "enter"]
+
+
+class SimKernel(Protocol):
+    """A kernel compiled for the simulator: the address of its entry (``Kernel`` of ``runtime/sim/abi.h``), its name,
+    and its location table of ``file:line:col`` strings."""
+
+    address: int
+    name: str
+    locations: Sequence[str]
+
+
+@dataclass
+class SimGroup:
+    """World ranks that are numbered together: rank ``i`` of the group is world rank ``ranks[i]``."""
+
+    ranks: tuple[int, ...]
+    meeting: Meeting | None = None
+
+
+@dataclass
+class Allocation:
+    """A symmetric tensor, until every rank that holds it has freed it."""
+
+    offset: int
+    nbytes: int
+    name: str
+    group: SimGroup
+    freed: set[int] = field(default_factory=set)
+
+
+class _Current(threading.local):
+    view: RankView | None = None
+
+
+_current = _Current()
+
+
+def current_world() -> RankView | None:
+    """The simulated rank that calls, or None outside of the simulator."""
+    return _current.view
+
+
+def enter(view: RankView) -> None:
+    """Make the calling thread a rank's."""
+    _current.view = view
+
+
+class RankView:
+    """One rank of a simulated world. Calls marked collective must be made by every rank of the group.
+
+    Attributes:
+        rank, world_size, ranks_per_node: of the world; node, local_rank: which node, and the rank's place on it.
+        world_group: the group of all ranks.
+    """
+
+    def __init__(self, world: World, rank: int):
+        self._world = world
+        self.rank = rank
+        self.world_size = world.size
+        self.ranks_per_node = world.ranks_per_node
+        self.node = rank // world.ranks_per_node
+        self.local_rank = rank % world.ranks_per_node
+        self.world_group = world.world_group
+
+    def alloc(self, shape: Sequence[int], dtype: torch.dtype, *, name: str = "", group: SimGroup | None = None
+              ) -> torch.Tensor:
+        """A CPU tensor of zeros in symmetric memory, at the same offset on every rank of the group. Collective.
+
+        ``name`` is what reports call it. Raises SimulationError when the ranks ask for different tensors or the heap
+        is full.
+        """
+        import torch
+        asked = (tuple(int(extent) for extent in shape), dtype, name)
+        nbytes = math.prod(asked[0]) * dtype.itemsize
+
+        def finish(all_asked: list) -> Allocation:
+            check_alike("symmetric allocation", group.ranks, all_asked,
+                        lambda one: f"{one[0]} {one[1]}" + (f" named {one[2]!r}" if one[2] else ""),
+                        "symmetric memory is symmetric: allocate the largest on all ranks")
+            label = name or f"symmetric{len(self._world.allocations)}"
+            try:
+                offset = self._world.machine.allocate(nbytes, label, str(dtype), dtype.itemsize, list(asked[0]),
+                                                      list(group.ranks))
+            except RuntimeError as error:
+                raise SimulationError(str(error)) from None
+            allocation = Allocation(offset, nbytes, label, group)
+            self._world.allocations[offset] = allocation
+            return allocation
+
+        group = group or self.world_group
+        allocation = self._meet(group, "alloc", asked, finish)
+        flat = torch.from_dlpack(self._world.machine.view(self.rank, allocation.offset, nbytes))
+        return flat.view(dtype).view(asked[0])
+
+    def free(self, tensor: torch.Tensor) -> None:
+        """Give a tensor of :meth:`alloc` back. Its memory is used again once every rank has freed it."""
+        self._world.require_alive()
+        base = self._world.machine.address(self.rank, 0)
+        allocation = self._world.allocations.get(tensor.data_ptr() - base)
+        if allocation is None or self.rank in allocation.freed:
+            raise SimulationError(f"rank {self.rank} frees a tensor that it does not hold in symmetric memory: pass "
+                                  "the tensor that alloc returned, once")
+        allocation.freed.add(self.rank)
+        if len(allocation.freed) == len(allocation.group.ranks):
+            for rank in range(self.world_size):
+                self._world.machine.quiet(rank)  # nothing may arrive in memory that is someone else's by then
+            self._world.machine.release(allocation.offset)
+            del self._world.allocations[allocation.offset]
+
+    def barrier(self, group: SimGroup | None = None) -> None:
+        """Wait for every rank of the group; what they have sent has arrived. Collective."""
+        group = group or self.world_group
+
+        def finish(_: list) -> None:
+            for rank in group.ranks:
+                self._world.machine.quiet(rank)
+
+        self._meet(group, "barrier", None, finish)
+
+    def all_gather_object(self, value: Any, group: SimGroup | None = None) -> list:
+        """Every rank's ``value`` in group order; the objects themselves, not copies. Collective."""
+        return list(self._meet(group or self.world_group, "all_gather_object", value, list))
+
+    def new_group(self, ranks: Sequence[int]) -> SimGroup:
+        """The group of these world ranks, numbered in this order. Collective over the world."""
+        ranks = tuple(ranks)
+        if not ranks or len(set(ranks)) != len(ranks) or not all(0 <= r < self.world_size for r in ranks):
+            raise SimulationError(f"new_group: expected distinct ranks from 0 to {self.world_size - 1}, got "
+                                  f"{list(ranks)}")
+
+        def finish(all_ranks: list) -> SimGroup:
+            check_alike("new_group", self.world_group.ranks, all_ranks, lambda one: f"ranks {list(one)}",
+                        "every rank of the world makes every group, also the groups it is not in")
+            return self._world.groups.setdefault(ranks, SimGroup(ranks))
+
+        return self._meet(self.world_group, "new_group", ranks, finish)
+
+    def launch(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], *, group: SimGroup | None = None
+               ) -> None:
+        """Run ``grid`` programs of a kernel on this rank, in the group, and return when all have ended.
+
+        ``slots`` are the arguments as 64-bit integers: addresses, sign-extended integers, the bits of floats.
+        Raises SimulationError for what a program does wrong, DeadlockError when nothing can go on.
+        """
+        group = group or self.world_group
+        extents = [int(extent) for extent in grid] + [1] * (3 - len(grid))
+        if len(extents) != 3 or not all(0 <= extent < 2**31 for extent in extents):
+            raise SimulationError(f"launch of {kernel.name}: expected a grid of one to three extents, got {list(grid)}")
+        if self.rank not in group.ranks:
+            raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
+                                  f"{list(group.ranks)}")
+        self._world.require_alive()
+        signed = [(slot + 2**63) % 2**64 - 2**63 for slot in slots]
+        launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
+                                            list(kernel.locations), extents, signed)
+        host = self._world.host(self.rank)
+        self._world.launches[launch] = host
+        host.pause(f"launch of {kernel.name}")
+
+    def _meet(self, group: SimGroup, kind: str, payload: Any, finish: Callable[[list], Any]) -> Any:
+        self._world.require_alive()
+        if self.rank not in group.ranks:
+            raise SimulationError(f"{kind}: rank {self.rank} is not in the group of ranks {list(group.ranks)}")
+        meeting = group.meeting = group.meeting or Meeting(group.ranks, kind)
+        meeting.join(self.rank, kind, payload)
+        host = self._world.host(self.rank)
+        if not meeting.complete():
+            host.pause(f"{kind}() at {script_line()}")
+            return meeting.result
+        group.meeting = None
+        meeting.conclude(finish)
+        for rank in group.ranks:
+            self._world.host(rank).unblock()
+        host.pause()
+        return meeting.result

@@ -1,0 +1,141 @@
+"""A simulated machine with the scripts of its ranks."""
+from __future__ import annotations
+
+import random
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ditron import _sim
+from ditron.errors import SimulationError
+from ditron.sim import report, view
+from ditron.sim.turns import Abandoned, HostThread
+from ditron_compiler import knobs
+
+__all__ = ["World"]
+
+# Programs may be switched that often before Python looks for an interrupt.
+_MAX_SWITCHES = 1 << 18
+
+
+class World:
+    """Ranks, and the machine they run kernels on. Use :func:`ditron.sim.run`, or this to look at the machine after.
+
+    Args:
+        ranks: how many. ranks_per_node: of one node, a divisor of ``ranks``; default: all.
+        seed: of every choice the machine makes: which program goes on, when a put arrives, which ranks are slow.
+        heap_bytes: symmetric memory per rank; committed when touched. Default: ``DITRON_SYMMETRIC_SIZE``.
+        resident: programs of one rank that run at the same time, as blocks do on SMs; the others wait for a place.
+        stack_bytes: of one program; its tiles live there.
+
+    Raises ValueError for numbers that make no machine.
+    """
+
+    def __init__(self, ranks: int, ranks_per_node: int | None = None, seed: int = 0, *, heap_bytes: int | None = None,
+                 resident: int = 132, stack_bytes: int = 64 << 20):
+        ranks_per_node = ranks_per_node or ranks
+        if ranks < 1 or ranks % ranks_per_node:
+            raise ValueError(f"expected at least one rank and a whole number of nodes, got {ranks} ranks on nodes of "
+                             f"{ranks_per_node}")
+        if resident < 1:
+            raise ValueError(f"expected at least one resident program, got resident={resident}")
+        self.size = ranks
+        self.ranks_per_node = ranks_per_node
+        self.machine = _sim.Machine(ranks, ranks_per_node, heap_bytes or knobs.symmetric_size.get(), seed, resident,
+                                    stack_bytes)
+        self.world_group = view.SimGroup(tuple(range(ranks)))
+        self.groups = {self.world_group.ranks: self.world_group}
+        self.allocations: dict[int, view.Allocation] = {}
+        self.launches: dict[int, HostThread] = {}
+        self._random = random.Random(seed)
+        self._hosts: list[HostThread] = []
+        self._failure: BaseException | None = None
+        self._modules: Sequence[types.ModuleType] = ()
+
+    @property
+    def trace_hash(self) -> int:
+        """Equal for runs in which the machine took the same steps."""
+        return self.machine.trace_hash
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any] = (),
+            modules: Sequence[types.ModuleType] = ()) -> list:
+        """Call ``function(*args)`` on every rank and return the results in rank order. Once per world.
+
+        ``modules``, when given, has the module that is ``__main__`` while a rank runs.
+        The first exception of any rank, or of the machine, ends all ranks and is raised, with the rank in a note.
+        """
+        if self._hosts:
+            raise RuntimeError("a world runs once: make another one")
+        self._modules = modules
+        self._hosts = [HostThread(rank, self._rank_main(rank, function, args)) for rank in range(self.size)]
+        main = sys.modules["__main__"]
+        try:
+            self._drive()
+        except BaseException as error:
+            self._failure = self._failure or error
+            self._abandon()
+        finally:
+            sys.modules["__main__"] = main
+        if self._failure is not None:
+            raise self._failure
+        return [host.result for host in self._hosts]
+
+    def host(self, rank: int) -> HostThread:
+        """The thread of a rank's script."""
+        return self._hosts[rank]
+
+    def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
+        def main() -> Any:
+            view.enter(view.RankView(self, rank))
+            return function(*args)
+        return main
+
+    def _drive(self) -> None:
+        """Let scripts and programs go on, in seeded turns, until all scripts have ended."""
+        stuck = False
+        while not all(host.done for host in self._hosts):
+            ready = [host for host in self._hosts if not host.done and not host.waits_for]
+            if ready and (stuck or not self.launches or self._random.random() < 0.5):
+                self._resume(self._random.choice(ready))
+                stuck = False
+            elif stuck or not self.launches:
+                raise report.deadlock(self.machine.waiters(), self.machine.starved(), self._hosts)
+            else:
+                stuck = self._run_machine(self._random.choice((16, 256, 4096)) if ready else _MAX_SWITCHES)
+
+    def _resume(self, host: HostThread) -> None:
+        if self._modules:
+            sys.modules["__main__"] = self._modules[host.rank]
+        host.resume()
+        if host.error is not None:
+            if self.size > 1 and not isinstance(host.error, SystemExit):
+                host.error.add_note(f"raised on rank {host.rank} of {self.size}")
+            raise host.error
+
+    def _run_machine(self, max_switches: int) -> bool:
+        """Run programs; true when none can go on."""
+        status = self.machine.run(max_switches)
+        for line in self.machine.take_printed():
+            print(line)
+        for launch in self.machine.take_completed():
+            self.launches.pop(launch).unblock()
+        if status == _sim.Status.FAILED:
+            failed = report.failure(self.machine.failure)
+            host = self._hosts[failed.rank]
+            self._failure = failed
+            host.throw(failed)  # so that the traceback shows the launch
+            host.resume()
+            raise failed
+        return status in (_sim.Status.STUCK, _sim.Status.IDLE)
+
+    def _abandon(self) -> None:
+        for host in self._hosts:
+            if not host.done:
+                host.throw(Abandoned())
+                host.resume()
+
+    def require_alive(self) -> None:
+        """Raise when the machine has failed: a script caught the error and goes on."""
+        if self._failure is not None:
+            raise SimulationError(f"the simulation has ended: {self._failure}")

@@ -32,8 +32,7 @@ LogicalResult RedOp::verify() {
 }
 
 /// What the switch combines, and that it was asked through its own address.
-template <typename Multimem>
-static LogicalResult verifyMultimem(Multimem op) {
+template <typename Multimem> static LogicalResult verifyMultimem(Multimem op) {
   Type element = getElementType(op.getPtr());
   if (op.getOp() != ReduceOp::Add && element.isF32()) {
     return op.emitOpError("expected i32, i64, f16 or bf16 under ")

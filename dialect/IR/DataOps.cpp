@@ -17,12 +17,12 @@ static int64_t getElementBytes(Type element) {
              : 1;
 }
 
-template <typename Transfer>
-static LogicalResult verifyTransfer(Transfer op) {
+template <typename Transfer> static LogicalResult verifyTransfer(Transfer op) {
   Type element = op.getDst().getType().getPointeeType();
   Type source = op.getSrc().getType().getPointeeType();
   if (element != source) {
-    return op.emitOpError("expected dst and src to point to the same type, got ")
+    return op.emitOpError(
+               "expected dst and src to point to the same type, got ")
            << element << " and " << source;
   }
   std::optional<int64_t> bytes = getConstant(op.getNbytes());
@@ -62,11 +62,10 @@ LogicalResult PutmemSignalOp::verify() {
 }
 
 LogicalResult FenceOp::canonicalize(FenceOp op, PatternRewriter &rewriter) {
-  bool covered =
-      isa_and_nonnull<FenceOp, QuietOp, BarrierAllOp, BarrierOp>(
-          nextWithEffects(op)) ||
-      isa_and_nonnull<QuietOp, BarrierAllOp, BarrierOp>(
-          previousWithEffects(op));
+  bool covered = isa_and_nonnull<FenceOp, QuietOp, BarrierAllOp, BarrierOp>(
+                     nextWithEffects(op)) ||
+                 isa_and_nonnull<QuietOp, BarrierAllOp, BarrierOp>(
+                     previousWithEffects(op));
   if (!covered) {
     return rewriter.notifyMatchFailure(op, "something lies between");
   }
@@ -75,10 +74,9 @@ LogicalResult FenceOp::canonicalize(FenceOp op, PatternRewriter &rewriter) {
 }
 
 LogicalResult QuietOp::canonicalize(QuietOp op, PatternRewriter &rewriter) {
-  bool covered = isa_and_nonnull<QuietOp, BarrierAllOp, BarrierOp>(
-                     nextWithEffects(op)) ||
-                 isa_and_nonnull<BarrierAllOp, BarrierOp>(
-                     previousWithEffects(op));
+  bool covered =
+      isa_and_nonnull<QuietOp, BarrierAllOp, BarrierOp>(nextWithEffects(op)) ||
+      isa_and_nonnull<BarrierAllOp, BarrierOp>(previousWithEffects(op));
   if (!covered) {
     return rewriter.notifyMatchFailure(op, "something lies between");
   }

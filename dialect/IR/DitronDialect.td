@@ -6,6 +6,7 @@
 include "mlir/IR/OpBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -41,6 +42,18 @@ def Ditron_Dialect : Dialect {
 
 class Ditron_Op<string mnemonic, list<Trait> traits = []>
     : Op<Ditron_Dialect, mnemonic, traits>;
+
+// An operation whose first result is printed as `%<name>`, which makes a dump
+// readable: `%rank`, `%token`.
+class Ditron_NamedOp<string mnemonic, string name, list<Trait> traits = []>
+    : Ditron_Op<mnemonic, !listconcat(traits, [
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
+  let extraClassDefinition = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
+      setName(getOperation()->getResult(0), "}] # name # [{");
+    }
+  }];
+}
 
 // Reads and writes memory as far as other passes can tell: nothing moves across
 // it, it is never merged with its like, and it stays when its result is unused.

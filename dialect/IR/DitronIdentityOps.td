@@ -6,11 +6,11 @@
 include "DitronEnums.td"
 include "DitronTypes.td"
 
-class Ditron_TeamQuery<string mnemonic> : Ditron_Op<mnemonic, [Pure]> {
+class Ditron_TeamQuery<string mnemonic> : Ditron_NamedOp<mnemonic, mnemonic, [Pure]> {
   let arguments = (ins Ditron_Team_Group:$team);
   let assemblyFormat = "(`team` custom<Keyword>($team)^)? attr-dict";
 }
-class Ditron_Query<string mnemonic> : Ditron_Op<mnemonic, [Pure]> {
+class Ditron_Query<string mnemonic> : Ditron_NamedOp<mnemonic, mnemonic, [Pure]> {
   let assemblyFormat = "attr-dict";
 }
 
@@ -78,7 +78,7 @@ def Ditron_NodeOp : Ditron_Query<"node"> {
   let results = (outs Res<I32, "number of this rank's node">:$result);
 }
 
-def Ditron_SymmAtOp : Ditron_Op<"symm_at", [Pure, AllTypesMatch<["ptr", "result"]>]> {
+def Ditron_SymmAtOp : Ditron_NamedOp<"symm_at", "peer", [Pure, AllTypesMatch<["ptr", "result"]>]> {
   let summary = "the address of a symmetric object on another rank";
   let description = [{
     `shmem_ptr`: the address through which this rank loads and stores the object
@@ -106,7 +106,7 @@ def Ditron_SymmAtOp : Ditron_Op<"symm_at", [Pure, AllTypesMatch<["ptr", "result"
   let hasVerifier = 1;
 }
 
-def Ditron_MulticastPtrOp : Ditron_Op<"multicast_ptr", [Pure, AllTypesMatch<["ptr", "result"]>]> {
+def Ditron_MulticastPtrOp : Ditron_NamedOp<"multicast_ptr", "mc", [Pure, AllTypesMatch<["ptr", "result"]>]> {
   let summary = "the multicast address of a symmetric object";
   let description = [{
     The address through which `ditron.multimem_*` operations reach the object on

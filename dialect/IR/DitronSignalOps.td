@@ -6,7 +6,7 @@
 include "DitronEnums.td"
 include "DitronTypes.td"
 
-def Ditron_WaitOp : Ditron_Op<"wait", [Ditron_Ordered]> {
+def Ditron_WaitOp : Ditron_NamedOp<"wait", "token", [Ditron_Ordered]> {
   let summary = "wait until each of n signals satisfies a comparison";
   let description = [{
     Returns once every one of `ptr[0]` to `ptr[count - 1]` has satisfied the

@@ -7,7 +7,7 @@
 include "DitronEnums.td"
 include "DitronTypes.td"
 
-class Ditron_ThreadQuery<string mnemonic> : Ditron_Op<mnemonic, [Pure]> {
+class Ditron_ThreadQuery<string mnemonic> : Ditron_NamedOp<mnemonic, mnemonic, [Pure]> {
   let assemblyFormat = "attr-dict";
 }
 

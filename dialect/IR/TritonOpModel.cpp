@@ -100,7 +100,8 @@ int TritonOpModel::getOpPropertyByteSize() { return sizeof(Attribute); }
 
 void TritonOpModel::initProperties(OperationName, OpaqueProperties storage,
                                    OpaqueProperties init) {
-  new (storage.as<Attribute *>()) Attribute(init ? storedIn(init) : Attribute());
+  new (storage.as<Attribute *>())
+      Attribute(init ? storedIn(init) : Attribute());
 }
 
 void TritonOpModel::deleteProperties(OpaqueProperties properties) {

@@ -12,8 +12,9 @@ enum class Structure { Plain, Terminator, Isolated };
 
 /// Model of an operation without a C++ class: any operands, results, regions
 /// and properties. It prints in generic form, because its own is Triton's.
-/// Properties are one attribute, as for an unknown operation; unlike that, it is
-/// known not to be a terminator, which is what lets it be erased when unused.
+/// Properties are one attribute, as for an unknown operation; unlike that, it
+/// is known not to be a terminator, which is what lets it be erased when
+/// unused.
 class TritonOpModel final : public OperationName::Impl {
 public:
   TritonOpModel(StringRef name, Dialect *dialect, TypeID id,
@@ -31,7 +32,8 @@ public:
 
   std::optional<Attribute> getInherentAttr(Operation *op,
                                            StringRef name) override;
-  void setInherentAttr(Operation *op, StringAttr name, Attribute value) override;
+  void setInherentAttr(Operation *op, StringAttr name,
+                       Attribute value) override;
   void populateInherentAttrs(Operation *op, NamedAttrList &attrs) override;
   LogicalResult
   verifyInherentAttrs(OperationName, NamedAttrList &,
@@ -42,8 +44,8 @@ public:
   void deleteProperties(OpaqueProperties) override;
   void populateDefaultProperties(OperationName, OpaqueProperties) override;
   LogicalResult
-  setPropertiesFromAttr(OperationName, OpaqueProperties, Attribute,
-                        function_ref<InFlightDiagnostic()>) override;
+      setPropertiesFromAttr(OperationName, OpaqueProperties, Attribute,
+                            function_ref<InFlightDiagnostic()>) override;
   Attribute getPropertiesAsAttr(Operation *) override;
   void copyProperties(OpaqueProperties to, OpaqueProperties from) override;
   bool compareProperties(OpaqueProperties, OpaqueProperties) override;

@@ -130,7 +130,8 @@ struct Effects : MemoryEffectOpInterface::FallbackModel<Effects> {
   }
 };
 
-struct Speculatability : ConditionallySpeculatable::FallbackModel<Speculatability> {
+struct Speculatability
+    : ConditionallySpeculatable::FallbackModel<Speculatability> {
   static bool classof(Operation *op) { return true; }
   Speculation::Speculatability getSpeculatability(Operation *op) const {
     return getAccess(op) == Access::None ? Speculation::Speculatable

@@ -8,7 +8,6 @@ declare i32 @llvm.amdgcn.mbcnt.lo(i32, i32)
 declare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)
 declare i32 @llvm.amdgcn.wavefrontsize()
 declare void @llvm.amdgcn.s.barrier()
-declare void @llvm.amdgcn.wave.barrier()
 declare void @llvm.amdgcn.s.sleep(i32 immarg)
 declare i32 @llvm.amdgcn.ds.bpermute(i32, i32)
 declare i64 @llvm.amdgcn.ballot.i64(i1)
@@ -55,13 +54,6 @@ define linkonce_odr hidden void @ditron_block_barrier() #0 {
   fence syncscope("workgroup") release
   call void @llvm.amdgcn.s.barrier()
   fence syncscope("workgroup") acquire
-  ret void
-}
-
-define linkonce_odr hidden void @ditron_warp_barrier() #0 {
-  fence syncscope("wavefront") release
-  call void @llvm.amdgcn.wave.barrier()
-  fence syncscope("wavefront") acquire
   ret void
 }
 

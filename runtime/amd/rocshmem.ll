@@ -8,8 +8,8 @@ declare void @ditron_block_barrier()
 declare void @ditron_fence_scope(i32)
 declare i64 @ditron_slot(ptr addrspace(1), i64)
 declare i32 @ditron_pe(ptr addrspace(1), i32)
-declare i1 @ditron_leads(i32)
-declare void @ditron_barrier_of(i32)
+declare i1 @ditron_leads()
+declare i1 @ditron_joins(i32)
 declare void @ditron_signal(ptr addrspace(1), i64, i32, i32)
 declare void @ditron_require_mapped(ptr addrspace(1))
 declare void @ditron_barrier_mapped(ptr addrspace(1), i32)
@@ -65,7 +65,7 @@ set:
 ; Within one GPU (scope 0) the signal is a store at the mapped address.
 define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) #0 {
   call void @ditron_block_barrier()
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %gpu = icmp eq i32 %scope, 0
@@ -88,7 +88,7 @@ done:
 
 ; OpenSHMEM's signal: no barrier, no fence; one thread acts.
 define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) #0 {
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
@@ -100,7 +100,7 @@ done:
 
 ; One thread waits; the fence makes what it saw an acquire, which SHMEM does not promise for plain loads; the barrier hands it to all.
 define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) #0 {
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %generic = addrspacecast ptr addrspace(1) %signal to ptr
@@ -118,35 +118,42 @@ define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspa
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   %blocking = icmp eq i32 %nbi, 0
+  %joins = call i1 @ditron_joins(i32 %granularity)
+  br i1 %joins, label %begin, label %end
+begin:
   br i1 %blocking, label %wait, label %go
 go:
   switch i32 %granularity, label %go_block [ i32 0, label %go_thread
                                              i32 1, label %go_warp ]
 go_thread:
   call void @rocshmem_putmem_nbi(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_warp:
   call void @rocshmem_putmem_nbi_wave(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_block:
   call void @rocshmem_putmem_nbi_wg(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 wait:
   switch i32 %granularity, label %wait_block [ i32 0, label %wait_thread
                                                i32 1, label %wait_warp ]
 wait_thread:
   call void @rocshmem_putmem(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_warp:
   call void @rocshmem_putmem_wave(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_block:
   call void @rocshmem_putmem_wg(ptr %to, ptr %from, i64 %bytes, i32 %pe)
+  br label %end
+end:
+  br i1 %blocking, label %barrier, label %done
+barrier:
+  call void @ditron_block_barrier()
   br label %done
 done:
-  call void @ditron_barrier_of(i32 %granularity)
   ret i32 0
 }
 
@@ -156,35 +163,42 @@ define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspa
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   %blocking = icmp eq i32 %nbi, 0
+  %joins = call i1 @ditron_joins(i32 %granularity)
+  br i1 %joins, label %begin, label %end
+begin:
   br i1 %blocking, label %wait, label %go
 go:
   switch i32 %granularity, label %go_block [ i32 0, label %go_thread
                                              i32 1, label %go_warp ]
 go_thread:
   call void @rocshmem_getmem_nbi(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_warp:
   call void @rocshmem_getmem_nbi_wave(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_block:
   call void @rocshmem_getmem_nbi_wg(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 wait:
   switch i32 %granularity, label %wait_block [ i32 0, label %wait_thread
                                                i32 1, label %wait_warp ]
 wait_thread:
   call void @rocshmem_getmem(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_warp:
   call void @rocshmem_getmem_wave(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_block:
   call void @rocshmem_getmem_wg(ptr %to, ptr %from, i64 %bytes, i32 %pe)
+  br label %end
+end:
+  br i1 %blocking, label %barrier, label %done
+barrier:
+  call void @ditron_block_barrier()
   br label %done
 done:
-  call void @ditron_barrier_of(i32 %granularity)
   ret i32 0
 }
 
@@ -193,42 +207,49 @@ define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr 
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
   %flag = addrspacecast ptr addrspace(1) %signal to ptr
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   %blocking = icmp eq i32 %nbi, 0
+  %joins = call i1 @ditron_joins(i32 %granularity)
+  br i1 %joins, label %begin, label %end
+begin:
   br i1 %blocking, label %wait, label %go
 go:
   switch i32 %granularity, label %go_block [ i32 0, label %go_thread
                                              i32 1, label %go_warp ]
 go_thread:
   call void @rocshmem_putmem_signal_nbi(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %op, i32 %pe)
-  ret i32 0
+  br label %end
 go_warp:
   call void @rocshmem_putmem_signal_nbi_wave(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %op, i32 %pe)
-  ret i32 0
+  br label %end
 go_block:
   call void @rocshmem_putmem_signal_nbi_wg(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %op, i32 %pe)
-  ret i32 0
+  br label %end
 wait:
   switch i32 %granularity, label %wait_block [ i32 0, label %wait_thread
                                                i32 1, label %wait_warp ]
 wait_thread:
   call void @rocshmem_putmem_signal(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %op, i32 %pe)
-  br label %done
+  br label %end
 wait_warp:
   call void @rocshmem_putmem_signal_wave(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %op, i32 %pe)
-  br label %done
+  br label %end
 wait_block:
   call void @rocshmem_putmem_signal_wg(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %op, i32 %pe)
+  br label %end
+end:
+  br i1 %blocking, label %barrier, label %done
+barrier:
+  call void @ditron_block_barrier()
   br label %done
 done:
-  call void @ditron_barrier_of(i32 %granularity)
   ret i32 0
 }
 
 define linkonce_odr hidden i32 @ditron_fence() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   call void @rocshmem_fence()
@@ -241,7 +262,7 @@ done:
 define linkonce_odr hidden i32 @ditron_quiet() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   call void @_ZN8rocshmem14rocshmem_quietEv()
@@ -254,10 +275,8 @@ done:
 ; The world's barrier is rocSHMEM's. A smaller team's is ours, between ranks that map each other: rocSHMEM's bitcode has no team
 ; barrier with a C name. A group that is not the world and spans nodes traps there.
 define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) #0 {
-  call void @ditron_block_barrier()
-  call void @rocshmem_barrier_all_wg()
-  call void @ditron_fence_scope(i32 2)
-  ret i32 0
+  %r = call i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 0)
+  ret i32 %r
 }
 
 define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team) #0 {
@@ -271,7 +290,9 @@ define linkonce_odr hidden i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 %team)
   %all = or i1 %is_world, %group_is_world
   br i1 %all, label %shmem, label %ours
 shmem:
-  %r = call i32 @ditron_barrier_all(ptr addrspace(1) %ctx)
+  call void @ditron_block_barrier()
+  call void @rocshmem_barrier_all_wg()
+  call void @ditron_fence_scope(i32 2)
   ret i32 0
 ours:
   %quiet = call i32 @ditron_quiet()

@@ -7,7 +7,7 @@
 ; a result return i32 0, because tt.extern_elementwise must have a result. Enumerations arrive as constants and fold
 ; once the function is inlined:
 ;   scope 0 gpu, 1 node, 2 world (node and world both mean: the whole system)   semantic 0 relaxed 1 acquire 2 release 3 acq_rel
-;   cmp 0 eq 1 ne 2 gt 3 ge 4 lt 5 le (unsigned)   op 0 set 1 add   granularity 0 thread 1 warp 2 block   team 0 group 1 node 2 world
+;   cmp 0 eq 1 ne 2 gt 3 ge 4 lt 5 le (signed)   op 0 set 1 add   granularity 0 thread 1 warp 2 block   team 0 group 1 node 2 world
 ;
 ; Context (ditron/context.py has the same list), int64 slots:
 ;   0 rank  1 num_ranks  2 local_rank  3 num_local_ranks  4 node  5 world rank  6 world size  7 SHMEM team
@@ -17,14 +17,15 @@
 
 declare i32 @ditron_thread_id()
 declare i32 @ditron_num_threads()
-declare i32 @ditron_lane_id()
 declare i32 @ditron_warp_size()
 declare void @ditron_block_barrier()
-declare void @ditron_warp_barrier()
 declare void @ditron_fence_scope(i32)
 declare i64 @ditron_poll(ptr addrspace(1), i32, i32)
 declare void @ditron_polled(i32, i32)
 declare i64 @ditron_ld_b64(ptr addrspace(1), i32, i32)
+declare i32 @ditron_st_b8(ptr addrspace(1), i8, i32, i32)
+declare i32 @ditron_st_b16(ptr addrspace(1), i16, i32, i32)
+declare i32 @ditron_st_b32(ptr addrspace(1), i32, i32, i32)
 declare i32 @ditron_st_b64(ptr addrspace(1), i64, i32, i32)
 declare void @ditron_add_b64(ptr addrspace(1), i64, i32)
 declare i32 @ditron_shfl_i32(i32, i32, i32)
@@ -105,6 +106,69 @@ mapped:
   ret void
 }
 
+; ---- thread 0 acts for the program -------------------------------------------------------------------------------
+
+define linkonce_odr hidden i1 @ditron_leads() #1 {
+  %tid = call i32 @ditron_thread_id()
+  %r = icmp eq i32 %tid, 0
+  ret i1 %r
+}
+
+; A release by one thread publishes what all threads stored: they come together before it.
+define linkonce_odr hidden void @ditron_barrier_before(i32 %semantic) #0 {
+  %release = icmp eq i32 %semantic, 2
+  br i1 %release, label %barrier, label %done
+barrier:
+  call void @ditron_block_barrier()
+  br label %done
+done:
+  ret void
+}
+
+define linkonce_odr hidden i32 @ditron_st_once_b8(ptr addrspace(1) %p, i8 %v, i32 %scope, i32 %semantic) #0 {
+  call void @ditron_barrier_before(i32 %semantic)
+  %leader = call i1 @ditron_leads()
+  br i1 %leader, label %lead, label %done
+lead:
+  %stored = call i32 @ditron_st_b8(ptr addrspace(1) %p, i8 %v, i32 %scope, i32 %semantic)
+  br label %done
+done:
+  ret i32 0
+}
+
+define linkonce_odr hidden i32 @ditron_st_once_b16(ptr addrspace(1) %p, i16 %v, i32 %scope, i32 %semantic) #0 {
+  call void @ditron_barrier_before(i32 %semantic)
+  %leader = call i1 @ditron_leads()
+  br i1 %leader, label %lead, label %done
+lead:
+  %stored = call i32 @ditron_st_b16(ptr addrspace(1) %p, i16 %v, i32 %scope, i32 %semantic)
+  br label %done
+done:
+  ret i32 0
+}
+
+define linkonce_odr hidden i32 @ditron_st_once_b32(ptr addrspace(1) %p, i32 %v, i32 %scope, i32 %semantic) #0 {
+  call void @ditron_barrier_before(i32 %semantic)
+  %leader = call i1 @ditron_leads()
+  br i1 %leader, label %lead, label %done
+lead:
+  %stored = call i32 @ditron_st_b32(ptr addrspace(1) %p, i32 %v, i32 %scope, i32 %semantic)
+  br label %done
+done:
+  ret i32 0
+}
+
+define linkonce_odr hidden i32 @ditron_st_once_b64(ptr addrspace(1) %p, i64 %v, i32 %scope, i32 %semantic) #0 {
+  call void @ditron_barrier_before(i32 %semantic)
+  %leader = call i1 @ditron_leads()
+  br i1 %leader, label %lead, label %done
+lead:
+  %stored = call i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %v, i32 %scope, i32 %semantic)
+  br label %done
+done:
+  ret i32 0
+}
+
 ; ---- lanes -------------------------------------------------------------------------------------------------------
 
 define linkonce_odr hidden i64 @ditron_shfl_i64(i64 %v, i32 %lane, i32 %mode) #0 {
@@ -124,8 +188,8 @@ define linkonce_odr hidden i64 @ditron_shfl_i64(i64 %v, i32 %lane, i32 %mode) #0
 
 define linkonce_odr hidden i1 @ditron_compare(i64 %a, i64 %b, i32 %cmp) #1 {
   %eq = icmp eq i64 %a, %b
-  %gt = icmp ugt i64 %a, %b
-  %lt = icmp ult i64 %a, %b
+  %gt = icmp sgt i64 %a, %b
+  %lt = icmp slt i64 %a, %b
   %ne = xor i1 %eq, true
   %ge = xor i1 %lt, true
   %le = xor i1 %gt, true
@@ -189,7 +253,8 @@ set:
 
 ; ---- copies ------------------------------------------------------------------------------------------------------
 
-; Thread `first` of `step` copies its share: 16 bytes at a time when both addresses allow, the rest byte by byte.
+; Thread `first` of `step` copies its share: 16 bytes at a time when both addresses allow, four of them in flight so that
+; the latency of a load is paid once for four; the rest byte by byte.
 define linkonce_odr hidden void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %first, i32 %step) #0 {
 entry:
   %first64 = zext i32 %first to i64
@@ -201,77 +266,98 @@ entry:
   %aligned = icmp eq i64 %low, 0
   %whole = lshr i64 %bytes, 4
   %vectors = select i1 %aligned, i64 %whole, i64 0
-  %some = icmp ult i64 %first64, %vectors
-  br i1 %some, label %vector, label %rest
-vector:
-  %i = phi i64 [ %first64, %entry ], [ %i.next, %vector ]
+  %step2 = shl i64 %step64, 1
+  %step3 = add i64 %step2, %step64
+  %step4 = shl i64 %step64, 2
+  br label %quads
+quads:
+  %i0 = phi i64 [ %first64, %entry ], [ %i.after, %quad ]
+  %last = add i64 %i0, %step3
+  %four = icmp ult i64 %last, %vectors
+  br i1 %four, label %quad, label %singles
+quad:
+  %i1 = add i64 %i0, %step64
+  %i2 = add i64 %i1, %step64
+  %i3 = add i64 %i2, %step64
+  %s0 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i0
+  %s1 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i1
+  %s2 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i2
+  %s3 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i3
+  %v0 = load <4 x i32>, ptr addrspace(1) %s0, align 16
+  %v1 = load <4 x i32>, ptr addrspace(1) %s1, align 16
+  %v2 = load <4 x i32>, ptr addrspace(1) %s2, align 16
+  %v3 = load <4 x i32>, ptr addrspace(1) %s3, align 16
+  %d0 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i0
+  %d1 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i1
+  %d2 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i2
+  %d3 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i3
+  store <4 x i32> %v0, ptr addrspace(1) %d0, align 16
+  store <4 x i32> %v1, ptr addrspace(1) %d1, align 16
+  store <4 x i32> %v2, ptr addrspace(1) %d2, align 16
+  store <4 x i32> %v3, ptr addrspace(1) %d3, align 16
+  %i.after = add i64 %i0, %step4
+  br label %quads
+singles:
+  %i = phi i64 [ %i0, %quads ], [ %i.next, %single ]
+  %one = icmp ult i64 %i, %vectors
+  br i1 %one, label %single, label %rest
+single:
   %sp = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i
   %dp = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i
   %v = load <4 x i32>, ptr addrspace(1) %sp, align 16
   store <4 x i32> %v, ptr addrspace(1) %dp, align 16
   %i.next = add i64 %i, %step64
-  %i.more = icmp ult i64 %i.next, %vectors
-  br i1 %i.more, label %vector, label %rest
+  br label %singles
 rest:
   %copied = shl i64 %vectors, 4
   %begin = add i64 %copied, %first64
-  %tail = icmp ult i64 %begin, %bytes
-  br i1 %tail, label %byte, label %done
-byte:
+  br label %bytewise
+bytewise:
   %j = phi i64 [ %begin, %rest ], [ %j.next, %byte ]
+  %more = icmp ult i64 %j, %bytes
+  br i1 %more, label %byte, label %done
+byte:
   %sb = getelementptr i8, ptr addrspace(1) %src, i64 %j
   %db = getelementptr i8, ptr addrspace(1) %dst, i64 %j
   %b = load i8, ptr addrspace(1) %sb, align 1
   store i8 %b, ptr addrspace(1) %db, align 1
   %j.next = add i64 %j, %step64
-  %j.more = icmp ult i64 %j.next, %bytes
-  br i1 %j.more, label %byte, label %done
+  br label %bytewise
 done:
   ret void
 }
 
-; The barrier of `granularity`: none for a thread, the warp's, the block's.
-define linkonce_odr hidden void @ditron_barrier_of(i32 %granularity) #0 {
-  switch i32 %granularity, label %done [ i32 1, label %warp
-                                         i32 2, label %block ]
-warp:
-  call void @ditron_warp_barrier()
-  br label %done
-block:
-  call void @ditron_block_barrier()
-  br label %done
-done:
-  ret void
-}
-
-; Whether the calling thread acts for its granularity: every thread, lane 0 of the warp, thread 0 of the block.
-define linkonce_odr hidden i1 @ditron_leads(i32 %granularity) #1 {
-  %i = call i32 @ditron_index_in(i32 %granularity)
-  %r = icmp eq i32 %i, 0
-  ret i1 %r
-}
-
-define linkonce_odr hidden i32 @ditron_index_in(i32 %granularity) #1 {
-  %tid = call i32 @ditron_thread_id()
-  %lane = call i32 @ditron_lane_id()
-  %is_block = icmp eq i32 %granularity, 2
-  %is_warp = icmp eq i32 %granularity, 1
-  %a = select i1 %is_warp, i32 %lane, i32 0
-  %r = select i1 %is_block, i32 %tid, i32 %a
-  ret i32 %r
-}
-
-; The threads of `granularity` copy together. The barrier before lets them read what the others stored.
-define linkonce_odr hidden void @ditron_copy_together(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %granularity) #0 {
-  call void @ditron_barrier_of(i32 %granularity)
+; How many threads of the program carry out one transfer: thread 0, the first warp, all. It happens once in any case.
+define linkonce_odr hidden i32 @ditron_threads_of(i32 %granularity) #1 {
   %threads = call i32 @ditron_num_threads()
   %lanes = call i32 @ditron_warp_size()
   %is_block = icmp eq i32 %granularity, 2
   %is_warp = icmp eq i32 %granularity, 1
   %a = select i1 %is_warp, i32 %lanes, i32 1
-  %step = select i1 %is_block, i32 %threads, i32 %a
-  %first = call i32 @ditron_index_in(i32 %granularity)
-  call void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %first, i32 %step)
+  %r = select i1 %is_block, i32 %threads, i32 %a
+  ret i32 %r
+}
+
+define linkonce_odr hidden i1 @ditron_joins(i32 %granularity) #1 {
+  %tid = call i32 @ditron_thread_id()
+  %n = call i32 @ditron_threads_of(i32 %granularity)
+  %in = icmp ult i32 %tid, %n
+  %is_block = icmp eq i32 %granularity, 2
+  %r = or i1 %is_block, %in  ; all of them, known at compile time: no branch around a barrier
+  ret i1 %r
+}
+
+; The program copies once. The barrier before lets the copying threads read what the others stored.
+define linkonce_odr hidden void @ditron_copy_together(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %granularity) #0 {
+  call void @ditron_block_barrier()
+  %tid = call i32 @ditron_thread_id()
+  %n = call i32 @ditron_threads_of(i32 %granularity)
+  %joins = icmp ult i32 %tid, %n
+  br i1 %joins, label %copy, label %done
+copy:
+  call void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %tid, i32 %n)
+  br label %done
+done:
   ret void
 }
 

@@ -12,8 +12,7 @@ declare ptr addrspace(1) @ditron_translate(ptr addrspace(1), ptr addrspace(1), i
 declare void @ditron_require_mapped(ptr addrspace(1))
 declare i32 @ditron_wait(ptr addrspace(1), i32, i64, i32, i32, i32)
 declare void @ditron_signal(ptr addrspace(1), i64, i32, i32)
-declare void @ditron_barrier_of(i32)
-declare i1 @ditron_leads(i32)
+declare i1 @ditron_leads()
 declare void @ditron_copy_together(ptr addrspace(1), ptr addrspace(1), i64, i32)
 declare void @ditron_barrier_mapped(ptr addrspace(1), i32)
 declare void @llvm.trap()
@@ -42,7 +41,7 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx,
 ; cumulative and releases it all; then the signal.
 define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) #0 {
   call void @ditron_block_barrier()
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %there = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 %rank)
@@ -55,7 +54,7 @@ done:
 
 ; OpenSHMEM's signal: no barrier, no fence; one thread acts.
 define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) #0 {
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %there = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 %rank)
@@ -77,7 +76,7 @@ define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspa
   %blocking = icmp eq i32 %nbi, 0
   br i1 %blocking, label %wait, label %done
 wait:
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   br label %done
 done:
   ret i32 0
@@ -90,7 +89,7 @@ define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspa
   %blocking = icmp eq i32 %nbi, 0
   br i1 %blocking, label %wait, label %done
 wait:
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   br label %done
 done:
   ret i32 0
@@ -102,8 +101,8 @@ define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr 
   %flag = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 %rank)
   call void @ditron_copy_together(ptr addrspace(1) %there, ptr addrspace(1) %src, i64 %bytes, i32 %granularity)
   call void @ditron_fence_scope(i32 2)
-  call void @ditron_barrier_of(i32 %granularity)
-  %leader = call i1 @ditron_leads(i32 %granularity)
+  call void @ditron_block_barrier()
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   call void @ditron_fence_scope(i32 2)
@@ -150,7 +149,7 @@ define linkonce_odr hidden i32 @ditron_sync_all(ptr addrspace(1) %ctx, i32 %team
 }
 
 define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) #0 {
-  %r = call i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 2)
+  %r = call i32 @ditron_barrier(ptr addrspace(1) %ctx, i32 0)
   ret i32 %r
 }
 

@@ -6,7 +6,6 @@ declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.laneid()
 declare void @llvm.nvvm.barrier0()
-declare void @llvm.nvvm.bar.warp.sync(i32)
 declare i32 @llvm.nvvm.shfl.sync.idx.i32(i32, i32, i32, i32)
 declare i32 @llvm.nvvm.shfl.sync.up.i32(i32, i32, i32, i32)
 declare i32 @llvm.nvvm.shfl.sync.down.i32(i32, i32, i32, i32)
@@ -42,11 +41,6 @@ define linkonce_odr hidden i32 @ditron_warp_id() #1 {
 
 define linkonce_odr hidden void @ditron_block_barrier() #0 {
   call void @llvm.nvvm.barrier0()
-  ret void
-}
-
-define linkonce_odr hidden void @ditron_warp_barrier() #0 {
-  call void @llvm.nvvm.bar.warp.sync(i32 -1)
   ret void
 }
 

@@ -7,8 +7,8 @@ declare void @ditron_block_barrier()
 declare void @ditron_fence_scope(i32)
 declare i64 @ditron_slot(ptr addrspace(1), i64)
 declare i32 @ditron_pe(ptr addrspace(1), i32)
-declare i1 @ditron_leads(i32)
-declare void @ditron_barrier_of(i32)
+declare i1 @ditron_leads()
+declare i1 @ditron_joins(i32)
 declare void @ditron_signal(ptr addrspace(1), i64, i32, i32)
 declare void @ditron_require_mapped(ptr addrspace(1))
 declare void @ditron_barrier_mapped(ptr addrspace(1), i32)
@@ -39,7 +39,6 @@ declare void @nvshmem_fence()
 declare void @nvshmem_quiet()
 declare void @nvshmemx_barrier_all_block()
 declare i32 @nvshmemx_barrier_block(i32)
-declare void @nvshmemx_sync_all_block()
 declare i32 @nvshmemx_team_sync_block(i32)
 
 define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank) #1 {
@@ -81,7 +80,7 @@ define linkonce_odr hidden void @ditron_shmem_signal(ptr addrspace(1) %signal, i
 ; Within one GPU (scope 0) the signal is a store at the mapped address.
 define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) #0 {
   call void @ditron_block_barrier()
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %gpu = icmp eq i32 %scope, 0
@@ -104,7 +103,7 @@ done:
 
 ; OpenSHMEM's signal: no barrier, no fence; one thread acts.
 define linkonce_odr hidden i32 @ditron_signal_op(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op) #0 {
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
@@ -116,7 +115,7 @@ done:
 
 ; One thread waits; the fence makes what it saw an acquire, which SHMEM does not promise for plain loads; the barrier hands it to all.
 define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) #0 {
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   %generic = addrspacecast ptr addrspace(1) %signal to ptr
@@ -138,35 +137,42 @@ define linkonce_odr hidden i32 @ditron_putmem(ptr addrspace(1) %ctx, ptr addrspa
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   %blocking = icmp eq i32 %nbi, 0
+  %joins = call i1 @ditron_joins(i32 %granularity)
+  br i1 %joins, label %begin, label %end
+begin:
   br i1 %blocking, label %wait, label %go
 go:
   switch i32 %granularity, label %go_block [ i32 0, label %go_thread
                                              i32 1, label %go_warp ]
 go_thread:
   call void @nvshmem_putmem_nbi(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_warp:
   call void @nvshmemx_putmem_nbi_warp(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_block:
   call void @nvshmemx_putmem_nbi_block(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 wait:
   switch i32 %granularity, label %wait_block [ i32 0, label %wait_thread
                                                i32 1, label %wait_warp ]
 wait_thread:
   call void @nvshmem_putmem(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_warp:
   call void @nvshmemx_putmem_warp(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_block:
   call void @nvshmemx_putmem_block(ptr %to, ptr %from, i64 %bytes, i32 %pe)
+  br label %end
+end:
+  br i1 %blocking, label %barrier, label %done
+barrier:
+  call void @ditron_block_barrier()
   br label %done
 done:
-  call void @ditron_barrier_of(i32 %granularity)
   ret i32 0
 }
 
@@ -176,35 +182,42 @@ define linkonce_odr hidden i32 @ditron_getmem(ptr addrspace(1) %ctx, ptr addrspa
   %pe = call i32 @ditron_pe(ptr addrspace(1) %ctx, i32 %rank)
   %to = addrspacecast ptr addrspace(1) %dst to ptr
   %from = addrspacecast ptr addrspace(1) %src to ptr
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   %blocking = icmp eq i32 %nbi, 0
+  %joins = call i1 @ditron_joins(i32 %granularity)
+  br i1 %joins, label %begin, label %end
+begin:
   br i1 %blocking, label %wait, label %go
 go:
   switch i32 %granularity, label %go_block [ i32 0, label %go_thread
                                              i32 1, label %go_warp ]
 go_thread:
   call void @nvshmem_getmem_nbi(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_warp:
   call void @nvshmemx_getmem_nbi_warp(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 go_block:
   call void @nvshmemx_getmem_nbi_block(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  ret i32 0
+  br label %end
 wait:
   switch i32 %granularity, label %wait_block [ i32 0, label %wait_thread
                                                i32 1, label %wait_warp ]
 wait_thread:
   call void @nvshmem_getmem(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_warp:
   call void @nvshmemx_getmem_warp(ptr %to, ptr %from, i64 %bytes, i32 %pe)
-  br label %done
+  br label %end
 wait_block:
   call void @nvshmemx_getmem_block(ptr %to, ptr %from, i64 %bytes, i32 %pe)
+  br label %end
+end:
+  br i1 %blocking, label %barrier, label %done
+barrier:
+  call void @ditron_block_barrier()
   br label %done
 done:
-  call void @ditron_barrier_of(i32 %granularity)
   ret i32 0
 }
 
@@ -214,42 +227,49 @@ define linkonce_odr hidden i32 @ditron_putmem_signal(ptr addrspace(1) %ctx, ptr 
   %from = addrspacecast ptr addrspace(1) %src to ptr
   %flag = addrspacecast ptr addrspace(1) %signal to ptr
   %shmem_op = add i32 %op, 9
-  call void @ditron_barrier_of(i32 %granularity)
+  call void @ditron_block_barrier()
   %blocking = icmp eq i32 %nbi, 0
+  %joins = call i1 @ditron_joins(i32 %granularity)
+  br i1 %joins, label %begin, label %end
+begin:
   br i1 %blocking, label %wait, label %go
 go:
   switch i32 %granularity, label %go_block [ i32 0, label %go_thread
                                              i32 1, label %go_warp ]
 go_thread:
   call void @nvshmem_putmem_signal_nbi(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %shmem_op, i32 %pe)
-  ret i32 0
+  br label %end
 go_warp:
   call void @nvshmemx_putmem_signal_nbi_warp(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %shmem_op, i32 %pe)
-  ret i32 0
+  br label %end
 go_block:
   call void @nvshmemx_putmem_signal_nbi_block(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %shmem_op, i32 %pe)
-  ret i32 0
+  br label %end
 wait:
   switch i32 %granularity, label %wait_block [ i32 0, label %wait_thread
                                                i32 1, label %wait_warp ]
 wait_thread:
   call void @nvshmem_putmem_signal(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %shmem_op, i32 %pe)
-  br label %done
+  br label %end
 wait_warp:
   call void @nvshmemx_putmem_signal_warp(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %shmem_op, i32 %pe)
-  br label %done
+  br label %end
 wait_block:
   call void @nvshmemx_putmem_signal_block(ptr %to, ptr %from, i64 %bytes, ptr %flag, i64 %value, i32 %shmem_op, i32 %pe)
+  br label %end
+end:
+  br i1 %blocking, label %barrier, label %done
+barrier:
+  call void @ditron_block_barrier()
   br label %done
 done:
-  call void @ditron_barrier_of(i32 %granularity)
   ret i32 0
 }
 
 define linkonce_odr hidden i32 @ditron_fence() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   call void @nvshmem_fence()
@@ -262,7 +282,7 @@ done:
 define linkonce_odr hidden i32 @ditron_quiet() #0 {
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
-  %leader = call i1 @ditron_leads(i32 2)
+  %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done
 lead:
   call void @nvshmem_quiet()
@@ -282,9 +302,19 @@ define linkonce_odr hidden i1 @ditron_has_team(ptr addrspace(1) %ctx, i32 %team)
   ret i1 %r
 }
 
+; The whole group: NVSHMEM's own when the group is the world, else its team's.
 define linkonce_odr hidden i32 @ditron_barrier_all(ptr addrspace(1) %ctx) #0 {
+  %ranks = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
+  %world = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 6)
+  %is_world = icmp eq i64 %ranks, %world
   call void @ditron_block_barrier()
+  br i1 %is_world, label %all, label %team
+all:
   call void @nvshmemx_barrier_all_block()
+  ret i32 0
+team:
+  %shmem_team = call i32 @ditron_team(ptr addrspace(1) %ctx, i32 0)
+  %status = call i32 @nvshmemx_barrier_block(i32 %shmem_team)
   ret i32 0
 }
 

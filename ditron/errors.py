@@ -31,8 +31,18 @@ def _at(file: str | None, line: int, column: int, severity: str, message: str) -
     import linecache
     text = linecache.getline(file, line).rstrip()
     head = f"{file}:{line}:{column}: {severity}: {message}"
-    caret = " " * max(column - 1, 0) + "^"
-    return f"{head}\n{text}\n{caret}" if text else head
+    return f"{head}\n{text}\n{' ' * _caret(text, column, message)}^" if text else head
+
+
+def _caret(text: str, column: int, message: str) -> int:
+    """Where the caret goes: below the primitive that the message speaks of, else below the column.
+
+    Triton's columns are those of the last argument, and count from 0 or from 1, by version.
+    """
+    import re
+    op = re.search(r"'ditron\.(\w+)'", message)
+    call = op and re.search(rf"(\w+\.)?{op[1]}(_nbi)?\s*\(", text)
+    return call.start() if call else min(max(column - 1, len(text) - len(text.lstrip())), len(text))
 
 
 class SimulationError(DitronError):

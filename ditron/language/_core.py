@@ -231,6 +231,7 @@ def emit(op: str, operands: Sequence, result: tl.dtype, semantic, attrs: str = "
 
 
 def emit_void(op: str, operands: Sequence, semantic, attrs: str = "") -> None:
-    """Emit the placeholder of an op without a result: an i32 (of the operands' shape) that nobody uses."""
+    """Emit the placeholder of an op without a result, marked ``void``: an i32 (of the operands' shape) nobody uses."""
+    attrs = f"{attrs[:-1]}, void}}" if attrs else "{void}"
     shaped = next((o.type for o in operands if isinstance(o, tl.tensor) and o.type.is_block()), None)
     emit(op, operands, shaped.with_element_ty(tl.int32) if shaped else tl.int32, semantic, attrs)

@@ -1,0 +1,176 @@
+"""``@ditron.jit``: ``triton.jit`` for kernels that communicate.
+
+    @ditron.jit
+    def kernel(x_ptr, n, BLOCK: tl.constexpr): ...
+
+    kernel[grid](x, n, BLOCK=1024)                # in the current group
+    kernel[grid](x, n, BLOCK=1024, group=group)   # in another one
+
+The same launch runs on this rank's GPU or, when the group is a simulated one, on the simulator. A ``ditron.jit``
+function may also be called from a kernel, as a helper, like a ``triton.jit`` one.
+
+Everything is local to the decorated function: no Triton hook is set, and ``triton.jit`` kernels are compiled as ever.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import triton
+from triton import knobs
+from triton.compiler import CompiledKernel
+from triton.compiler.compiler import make_backend
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction, KernelParam, create_function_from_signature
+
+from ditron.distributed import current_group
+from ditron.errors import DitronError
+from ditron_compiler.frontend.libraries import device_libraries
+from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, DitronSource
+from ditron_compiler.frontend.targets import Target
+
+__all__ = ["DitronJITFunction", "autotune", "jit"]
+
+
+class DitronJITFunction(JITFunction):
+    """What :func:`jit` returns: a Triton JIT function with one more, hidden parameter when it is a kernel."""
+
+    def __init__(self, fn: Callable, *, example: dict | None = None, **options: Any):
+        try:
+            super().__init__(fn, **options)
+        except (ValueError, OSError, TypeError) as error:
+            if not isinstance(error, OSError) and not isinstance(error.__cause__, OSError):
+                raise
+            raise DitronError(f"@ditron.jit needs the source of {fn.__qualname__!r}, which cannot be read: define it in "
+                              "a Python file (not by exec, nor at an interactive prompt)") from error
+        self.example = example
+        hidden = inspect.Parameter(CONTEXT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None,
+                                   annotation=CONTEXT_TYPE)
+        # Launching and compiling see the hidden parameter; self.signature and self.arg_names, by which helpers are
+        # called, do not.
+        self.params.append(KernelParam(len(self.params), hidden, True, True))
+        self.launch_signature = self.signature.replace(parameters=[*_without_kwargs(self.signature), hidden],
+                                                       return_annotation=inspect.Signature.empty)
+        self._transport = ""
+        self._caches_by_transport: dict[str, Any] = {}
+        self.simulated = None  # state of ditron.simulate, made at the first simulated launch
+
+    def run(self, *args: Any, grid: Any, warmup: bool, group: Any = None, **kwargs: Any) -> Any:
+        """Launch in ``group``, or the current one. Positional and keyword arguments are the kernel's and the options'."""
+        group = group or current_group()
+        if group is None:
+            raise DitronError(f"kernel {self.__name__!r} was launched before ditron.init(): call ditron.init() first, "
+                              "under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the "
+                              "simulator")
+        if group.is_sim:
+            from ditron import simulate
+            return simulate.launch(self, group, grid, args, kwargs, warmup)
+        if group.transport != self._transport:
+            self._use_transport(group.transport)
+        kwargs[CONTEXT_ARGUMENT] = group.context
+        return super().run(*args, grid=grid, warmup=warmup, **kwargs)
+
+    def _use_transport(self, transport: str) -> None:
+        """Kernels are compiled for a transport; each has caches of its own."""
+        if self._transport:
+            self._caches_by_transport[self._transport] = self.device_caches
+        fresh = type(self.device_caches)(self.create_binder)
+        self.device_caches = self._caches_by_transport.get(transport, fresh)
+        self._transport = transport
+
+    def create_binder(self) -> tuple:
+        gpu = driver.active.get_current_target()
+        backend = make_backend(gpu)
+        target = Target(gpu.backend, gpu.arch, self._transport)
+        self.CompiledKernel = CompiledKernel
+        self.compile = partial(_compile, target)
+        self.ASTSource = partial(DitronSource, target=target)
+        binder = create_function_from_signature(self.launch_signature, self.params, backend)
+        return {}, {}, gpu, backend, binder
+
+    def __repr__(self) -> str:
+        return f"DitronJITFunction({self.module}:{self.fn.__qualname__})"
+
+
+def _without_kwargs(signature: inspect.Signature) -> list[inspect.Parameter]:
+    return [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+
+
+class _LoadedKernel(CompiledKernel):
+    """A compiled kernel that tells its group when the driver has loaded its code (NVSHMEM initialises each module)."""
+
+    def _init_handles(self) -> None:
+        if self.module is None:
+            super()._init_handles()
+            group = current_group()
+            if group is not None:
+                group.on_module_loaded(self)
+
+
+def _compile(ditron_target: Target, src: DitronSource, target: Any = None, options: dict | None = None,
+             **kwargs: Any) -> CompiledKernel:
+    """``triton.compile`` with the transport's device libraries linked."""
+    options = dict(options or {})
+    options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
+    kernel = triton.compile(src, target=target, options=options, **kwargs)
+    kernel.__class__ = _LoadedKernel
+    return kernel
+
+
+def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | None = None,
+        launch_metadata: Callable | None = None, do_not_specialize: Iterable[int | str] | None = None,
+        do_not_specialize_on_alignment: Iterable[int | str] | None = None, debug: bool | None = None,
+        noinline: bool | None = None, example: dict | None = None) -> Any:
+    """Make a kernel (or a helper of kernels) of a Python function: ``triton.jit``, and ``ditron.language`` in it.
+
+    Takes what ``triton.jit`` takes, and works under ``triton.heuristics`` and :func:`autotune`.
+
+    Args:
+        example: how ``ditron compile`` and ``ditron dump`` specialise it when they are not told: a dict with
+            ``signature`` (parameter -> type as ``"*bf16"`` or ``"i32"``), ``constexprs`` and ``options``.
+
+    Raises DitronError when the function's source cannot be read.
+    """
+    def decorate(function: Callable) -> DitronJITFunction:
+        if knobs.runtime.interpret:
+            raise DitronError("@ditron.jit does not run under Triton's interpreter: unset TRITON_INTERPRET and run on "
+                              "DITRON's simulator instead (ditron run --sim 4 SCRIPT)")
+        return DitronJITFunction(function, example=example, version=version, repr=repr, launch_metadata=launch_metadata,
+                                 do_not_specialize=do_not_specialize,
+                                 do_not_specialize_on_alignment=do_not_specialize_on_alignment, debug=debug,
+                                 noinline=noinline)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def autotune(configs: list, key: list[str], **kwargs: Any) -> Callable:
+    """``triton.autotune`` for kernels that communicate, with its arguments.
+
+    Every rank tries each configuration the same number of times, together, and all take the one whose slowest rank is
+    fastest: Triton's own benchmark lets each rank decide how often to call, so ranks would wait for each other for ever.
+    On the simulator the first configuration is taken.
+    """
+    return triton.autotune(configs, key, do_bench=_bench_together, **kwargs)
+
+
+def _bench_together(call: Callable[[], Any], quantiles: Iterable[float] = (0.5,), warmup: int = 3, repeat: int = 20
+                    ) -> list[float]:
+    """Milliseconds of ``call`` on the slowest rank, per quantile."""
+    quantiles = list(quantiles)
+    group = current_group()
+    if group is None or group.is_sim:
+        return [0.0] * len(quantiles)
+    import torch
+    for _ in range(warmup):
+        call()
+    group.barrier()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeat + 1)]
+    events[0].record()
+    for event in events[1:]:
+        call()
+        event.record()
+    events[-1].synchronize()
+    times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:])])
+    return [max(rank) for rank in zip(*group.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist()))]

@@ -1,0 +1,137 @@
+"""Turn the placeholders that the frontend emits for ``dl.*`` calls into ``ditron`` operations."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.passes._flow import retype
+from ditron_compiler.passes.base import Pass, PassFailure
+
+__all__ = ["RaisePrimitives"]
+
+_LIBRARY = "ditron"
+_PREFIX = "ditron."
+_VOID = "void"
+
+
+@dataclass(frozen=True)
+class RaisePrimitives(Pass):
+    """Turn the placeholders of ``dl`` calls into ``ditron`` operations.
+
+    Stock Triton carries a primitive as a call: the symbol names the operation, the library path holds its attribute
+    dictionary, and the attribute ``void`` in it says that the result stands for none. A token is an i32 until here;
+    it becomes ``!ditron.token`` wherever it flows. Each public ``tt.func`` is marked as a kernel.
+
+    Before::
+
+        %t = "tt.extern_elementwise"(%sig, %n, %v) <{libname = "ditron", symbol = "ditron.wait",
+             libpath = "{cmp = #ditron.cmp<ge>, scope = #ditron.scope<node>}", pure = false}>
+             : (!tt.ptr<i64>, i32, i64) -> i32
+        %q = "tt.extern_elementwise"(%p, %t) <{libname = "ditron", symbol = "ditron.consume_token", libpath = "",
+             pure = true}> : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+
+    After::
+
+        %t = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+        %q = ditron.consume_token %p, %t : !tt.ptr<f32>
+    """
+
+    name: ClassVar[str] = "raise-primitives"
+
+    def run(self, op: ir.Operation) -> None:
+        placeholders: list[ir.Operation] = []
+        functions: list[ir.Operation] = []
+
+        def collect(visited: ir.Operation) -> ir.WalkResult:
+            if visited.name == "tt.func":
+                functions.append(visited)
+            elif visited.name == "tt.extern_elementwise" and _string(visited, "libname") == _LIBRARY:
+                placeholders.append(visited)
+            return ir.WalkResult.ADVANCE
+
+        op.walk(collect)
+        for function in functions:
+            if _string(function, "sym_visibility") in ("", "public"):
+                function.attributes["ditron.kernel"] = ir.UnitAttr.get(op.context)
+        ok, tokens, dictionaries = True, [], {}
+        for placeholder in placeholders:
+            raised = _raise(placeholder, dictionaries)
+            ok &= raised is not None
+            if raised is not None and raised.name == "ditron.wait":
+                tokens.append(raised.results[0])
+        ok = ok and _check_tokens(op, tokens)
+        if not ok:
+            raise PassFailure
+
+
+def _string(op: ir.Operation, name: str) -> str:
+    attribute = op.attributes.get(name)
+    return ir.StringAttr(attribute).value if attribute is not None else ""
+
+
+def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> ir.Operation | None:
+    """Replace one placeholder; None, after a diagnostic, when it is malformed."""
+    symbol, text = _string(placeholder, "symbol"), _string(placeholder, "libpath")
+    if not symbol.startswith(_PREFIX):
+        placeholder.emit_error(f"expected the symbol of a primitive to be '{_PREFIX}<operation>', got '{symbol}'")
+        return None
+    if not _in_kernel(placeholder):
+        placeholder.emit_error(f"'{symbol}' in a function that is called, not inlined, and so knows no group; take "
+                               "noinline=True away from the helper")
+        return None
+    if text not in dictionaries:
+        try:
+            dictionaries[text] = ir.DictAttr(ir.Attribute.parse(text or "{}", placeholder.context))
+        except (ir.MLIRError, ValueError, TypeError):
+            placeholder.emit_error(f"expected the attribute dictionary of '{symbol}', got '{text}'")
+            return None
+    attributes = {named.name: named.attr for named in dictionaries[text]}
+    if attributes.pop(_VOID, None) is not None:
+        results = []
+        if placeholder.results[0].has_uses:
+            placeholder.emit_error(f"'{symbol}' has no result, but a result is used")
+            return None
+    elif symbol == "ditron.wait":
+        results = [ir.Type.parse("!ditron.token", placeholder.context)]
+    else:
+        results = [placeholder.results[0].type]
+    try:
+        raised = ir.Operation.create(symbol, results=results, operands=list(placeholder.operands),
+                                     attributes=attributes, loc=placeholder.location,
+                                     ip=ir.InsertionPoint(placeholder))
+    except ir.MLIRError as error:
+        placeholder.emit_error(f"'{symbol}' cannot be made of this placeholder: {error.message}")
+        return None
+    if results:
+        placeholder.results[0].replace_all_uses_with(raised.results[0])
+    placeholder.erase()
+    return raised
+
+
+def _in_kernel(op: ir.Operation) -> bool:
+    while op is not None and op.name != "tt.func":
+        op = op.parent
+    return op is None or "ditron.kernel" in op.attributes
+
+
+def _check_tokens(root: ir.Operation, tokens: list[ir.Value]) -> bool:
+    """Type what the tokens become, and check that all they do is being consumed, and that nothing else is."""
+    ok = True
+    token_type = ir.Type.parse("!ditron.token", root.context)
+    for use in retype(tokens, token_type):
+        if use.owner.name != "ditron.consume_token" or use.operand_number != 1:
+            use.owner.emit_error(f"expected a token to be consumed by 'ditron.consume_token', got a use by "
+                                 f"'{use.owner.name}'")
+            ok = False
+
+    def check(op: ir.Operation) -> ir.WalkResult:
+        nonlocal ok
+        if op.name == "ditron.consume_token" and op.operands[1].type != token_type:
+            op.emit_error("'ditron.consume_token' expected a token made by 'ditron.wait' on every path to here, got a "
+                          f"value of type {op.operands[1].type}")
+            ok = False
+        return ir.WalkResult.ADVANCE
+
+    root.walk(check)
+    return ok

@@ -31,17 +31,36 @@ LogicalResult RedOp::verify() {
   return success();
 }
 
-/// What the switch combines, and that it was asked through its own address.
-template <typename Multimem> static LogicalResult verifyMultimem(Multimem op) {
+/// Fails when `ptr` is known to lead to one rank instead of to the switch.
+static LogicalResult verifyMulticast(Operation *op, Value ptr) {
+  auto symmAt = ptr.getDefiningOp<SymmAtOp>();
+  if (!symmAt) {
+    return success();
+  }
+  InFlightDiagnostic error =
+      op->emitOpError("expected ptr to come from ditron.multicast_ptr, got the "
+                      "result of 'ditron.symm_at'");
+  error.attachNote(symmAt.getLoc()) << "the address of one rank is made here";
+  return error;
+}
+
+template <typename Multimem>
+static LogicalResult verifyMultimemReduction(Multimem op) {
   Type element = getElementType(op.getPtr());
   if (op.getOp() != ReduceOp::Add && element.isF32()) {
     return op.emitOpError("expected i32, i64, f16 or bf16 under ")
            << stringifyEnum(op.getOp())
-           << ", got f32; NVLink SHARP can only add f32";
+           << ", got 'f32'; NVLink SHARP can only add f32";
   }
-  return success();
+  return verifyMulticast(op, op.getPtr());
 }
 
-LogicalResult MultimemLdReduceOp::verify() { return verifyMultimem(*this); }
+LogicalResult MultimemLdReduceOp::verify() {
+  return verifyMultimemReduction(*this);
+}
 
-LogicalResult MultimemRedOp::verify() { return verifyMultimem(*this); }
+LogicalResult MultimemStOp::verify() {
+  return verifyMulticast(*this, getPtr());
+}
+
+LogicalResult MultimemRedOp::verify() { return verifyMultimemReduction(*this); }

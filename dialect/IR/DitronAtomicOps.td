@@ -151,6 +151,7 @@ def Ditron_MultimemStOp : Ditron_Op<"multimem_st", [
     Arg<Ditron_MultimemPtr, "from `ditron.multicast_ptr`">:$ptr,
     Arg<Ditron_Cell, "value to store">:$value);
   let assemblyFormat = "$ptr `,` $value attr-dict `:` type($ptr)";
+  let hasVerifier = 1;
 }
 
 def Ditron_MultimemRedOp : Ditron_Op<"multimem_red", [

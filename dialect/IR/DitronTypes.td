@@ -29,9 +29,10 @@ class PtrTo<Pred pointee, string summary> : Type<And<[
 class OrTensor<Type scalar, string text> : Type<Or<[
     scalar.predicate, RankedTensorOf<[scalar]>.predicate]>, text>;
 
-def Scalar8To64 : TypeConstraint<Or<[
-    AnyTypeOf<[AnyI8, AnyI16, AnyI32, AnyI64]>.predicate,
-    AnyFloat.predicate]>, "8- to 64-bit integer or float">;
+def Scalar8To64 : TypeConstraint<CPred<
+    "$_self.isSignlessIntOrFloat() && ::llvm::is_contained("
+    "{8u, 16u, 32u, 64u}, $_self.getIntOrFloatBitWidth())">,
+    "8- to 64-bit integer or float">;
 
 def Ditron_Ptr : PtrTo<CPred<"true">, "pointer, !tt.ptr<T>">;
 def Ditron_PtrLike : OrTensor<Ditron_Ptr, "pointer or tensor of pointers, !tt.ptr<T>">;

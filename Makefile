@@ -3,10 +3,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-PYTHON ?= python3
-VENV   ?= .venv
-BIN    := $(VENV)/bin
-PACKAGES := libmlir-22-dev mlir-22-tools llvm-22-dev libzstd-dev zlib1g-dev g++ cmake ninja-build python3-dev python3-venv
+PYTHON    ?= python3
+PYTHON312 ?= python3.12
+VENV      := .venv
+BIN       := $(VENV)/bin
+PACKAGES  := libmlir-22-dev mlir-22-tools llvm-22-dev libzstd-dev zlib1g-dev g++ cmake ninja-build python3-dev python3-venv
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -15,34 +16,54 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 .PHONY: demo
-demo: build  ## compile AG+GEMM for all targets, run it on 4 simulated ranks (and on GPUs if there are any)
+demo: build  ## compile AG+GEMM for all targets, run it on 4 simulated ranks (and on GPUs where there are any)
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: build  ## lit and pytest
-	@echo "== lit"; $(BIN)/lit -j$$(nproc) -q --timeout 120 test/lit
-	@echo "== pytest"; $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python
+test: build  ## lit, then pytest
+	@echo "== lit" && $(BIN)/lit -sv -j$$(nproc) --timeout 300 test/lit
+	@echo "== pytest" && $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python
 
 .PHONY: test-matrix
 test-matrix: build  ## compile all examples for both vendors under the oldest and the newest Triton
 	@test/matrix.sh 3.6.0 3.9.0
 
 .PHONY: wheels
-wheels: system  ## dist/: one wheel for CPython 3.11, one abi3 wheel for 3.12 and later (PYTHON312=python3.12)
+wheels: system  ## dist/: a wheel for CPython 3.11 and an abi3 wheel for 3.12 and later (PYTHON312=...)
 	@$(PYTHON) -m pip wheel -q --no-deps -w dist .
-	@if command -v $(PYTHON312) >/dev/null; then $(PYTHON312) -m pip wheel -q --no-deps -w dist .; else \
-	  echo "no $(PYTHON312): abi3 wheel not built (set PYTHON312)"; fi
+	@if command -v $(PYTHON312) >/dev/null; then $(PYTHON312) -m pip wheel -q --no-deps -w dist .; \
+	 else echo "no $(PYTHON312) here: abi3 wheel not built (name one by PYTHON312=)"; fi
 	@ls -lh dist/*.whl
-PYTHON312 ?= python3.12
 
 .PHONY: docs
 docs: build  ## write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate_dialect.py
 
 .PHONY: build
-build: $(VENV)/.ready  ## set up Debian packages, the virtual environment, and build the native modules
-	@build/dev.sh 2>/dev/null || true
+build: $(VENV)/.ready build/dev/build.ninja  ## Debian packages, virtual environment, native modules
+	@ninja -C build/dev --quiet
+
+build/dev/build.ninja: $(VENV)/.ready
+	@echo "== configuring" && cmake -G Ninja -S . -B build/dev -DDITRON_IN_PLACE=ON \
+	  -DPython_EXECUTABLE=$(abspath $(BIN))/python > build/configure.log || { cat build/configure.log; exit 1; }
+
+$(VENV)/.ready: pyproject.toml constraints.txt cmake/develop.py | system
+	@echo "== virtual environment $(VENV)" && mkdir -p build
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python cmake/develop.py requirements > build/requirements.txt
+	@$(BIN)/pip install -q -c constraints.txt -r build/requirements.txt
+	@$(BIN)/python cmake/develop.py link
+	@touch $@
+
+.PHONY: system
+system:  ## Debian packages that are missing (needs root if there are any)
+	@missing=$$(for package in $(PACKAGES); do dpkg -s $$package >/dev/null 2>&1 || echo $$package; done); \
+	if [ -n "$$missing" ]; then \
+	  echo "== installing Debian packages:" $$missing; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
 
 .PHONY: clean
-clean:  ## remove what was built (not the virtual environment)
+clean:  ## remove what was built, but not the virtual environment
 	rm -rf build dist
+	git clean -fdXq ditron ditron_compiler

@@ -154,6 +154,7 @@ void ditron_sim_putmem_signal(void *dst, void *src, int64_t n, void *sig, int64_
 void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank, int32_t nbi, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     Delivery delivery = deliveryTo(fiber, worldRank(fiber, rank));
+    delivery.isGet = true;
     delivery.from = symmetric(machine, fiber, src, n, delivery.target, "getmem");
     checkAccess(machine, fiber, dst, n, "getmem");
     delivery.to = static_cast<std::byte *>(dst);

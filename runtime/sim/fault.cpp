@@ -28,13 +28,16 @@ static thread_local sigjmp_buf *faultExit = nullptr;
 static thread_local int faultSignal = 0;
 static thread_local void *faultAddress = nullptr;
 
+static void *const noAddress = reinterpret_cast<void *>(-1);
+
 static void onFault(int signal, siginfo_t *info, void *) {
   if (!Machine::current() || !faultExit) {
     sigaction(signal, &previous[signal], nullptr); // not ours: it happens again, and goes where it would have gone
     return;
   }
   faultSignal = signal;
-  faultAddress = info->si_addr;
+  // The processor does not say which address it was that cannot exist.
+  faultAddress = info->si_code == SI_KERNEL ? noAddress : info->si_addr;
   siglongjmp(*faultExit, 1);
 }
 
@@ -99,7 +102,9 @@ void Machine::failByFault(int signal, const void *address) {
     failure = {"a load or store at a null pointer",
                "symm_at gives null for ranks of other nodes: reach them by putmem and getmem"};
   } else {
-    failure = {format("a load or store at ", address, ", which is no memory of this program"),
+    failure = {address == noAddress
+                   ? "a load or store at an address that cannot exist, or is not aligned for a vector"
+                   : format("a load or store at ", address, ", which is no memory of this program"),
                "check the offsets and masks of the loads and stores after the line shown, the last one known"};
   }
   fail(fiber, std::move(failure));

@@ -86,7 +86,6 @@ void switchContext(void **from, void *to) { ditron_sim_switch_context(from, to);
 
 void Stack::prepare(void (*entry)()) {
   auto *top = reinterpret_cast<void **>(base + guardBytes + bytes);
-  *--top = nullptr;
   *--top = nullptr; // the return address of `entry`: a backtrace ends here, and the stack is aligned as after a call
   *--top = reinterpret_cast<void *>(entry);
   for (int i = 0; i < 6; ++i) {

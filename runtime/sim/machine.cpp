@@ -199,7 +199,7 @@ void Machine::retire(Fiber &fiber) {
   --residents[rank];
   if (++launch.finished == launch.programs()) {
     // The host may free what the kernel was given once it hears that the launch is over.
-    network.settle(launch.id, [&](const void *address) { return !heap.locate(address); });
+    network.settle(rank, launch.id, [&](const void *address) { return !heap.locate(address); });
     completed.push_back(launch.id);
     launches.erase(launch.id);
   }

@@ -16,7 +16,9 @@ void Network::send(Delivery delivery, bool readNow) {
   Channel &line = channel(delivery.origin, delivery.target);
   delivery.id = sent++;
   delivery.epoch = line.epoch;
-  ++line.pendingPerEpoch[line.epoch];
+  if (!delivery.isGet) {
+    ++line.pendingPerEpoch[line.epoch];
+  }
   pendingOf[delivery.origin].insert(delivery.id);
   pending.push_back(std::make_unique<Delivery>(std::move(delivery)));
   if (readNow) {
@@ -34,19 +36,26 @@ void Network::read(Delivery &delivery) {
   }
 }
 
-void Network::settle(uint64_t launch, const std::function<bool(const void *)> &dies) {
+/// One pass over what is under way; what becomes possible by it is left for the next.
+template <typename Pick> void Network::landWhere(Pick pick) {
   for (size_t index = pending.size(); index-- > 0;) {
-    Delivery &delivery = *pending[index];
-    if (delivery.launch != launch || !delivery.bytes) {
-      continue;
-    }
-    if (delivery.from && dies(delivery.from)) {
-      read(delivery);
-    }
-    if (dies(delivery.to)) {
+    if (index < pending.size() && pick(*pending[index]) && mayLand(*pending[index])) {
       land(index);
     }
   }
+}
+
+void Network::settle(int32_t origin, uint64_t launch, const std::function<bool(const void *)> &dies) {
+  const auto &within = channel(origin, origin).pendingPerEpoch;
+  while (!within.empty()) {
+    landWhere([&](const Delivery &delivery) { return delivery.origin == origin && delivery.target == origin; });
+  }
+  for (auto &delivery : pending) {
+    if (delivery->launch == launch && delivery->from && dies(delivery->from)) {
+      read(*delivery);
+    }
+  }
+  landWhere([&](const Delivery &delivery) { return delivery.launch == launch && delivery.bytes && dies(delivery.to); });
 }
 
 void Network::fence(int32_t origin, int32_t target) {
@@ -63,6 +72,9 @@ void Network::fence(int32_t origin) {
 }
 
 bool Network::mayLand(const Delivery &delivery) {
+  if (delivery.isGet) {
+    return true;
+  }
   const auto &perEpoch = channel(delivery.origin, delivery.target).pendingPerEpoch;
   return perEpoch.begin()->first >= delivery.epoch;
 }
@@ -98,10 +110,12 @@ void Network::land(size_t index) {
                                                  : signal.value;
     landed(signal.address, sizeof(int64_t));
   }
-  Channel &line = channel(delivery.origin, delivery.target);
-  auto count = line.pendingPerEpoch.find(delivery.epoch);
-  if (--count->second == 0) {
-    line.pendingPerEpoch.erase(count);
+  if (!delivery.isGet) {
+    Channel &line = channel(delivery.origin, delivery.target);
+    auto count = line.pendingPerEpoch.find(delivery.epoch);
+    if (--count->second == 0) {
+      line.pendingPerEpoch.erase(count);
+    }
   }
   pendingOf[delivery.origin].erase(delivery.id);
   std::swap(pending[index], pending.back());
@@ -110,11 +124,7 @@ void Network::land(size_t index) {
 
 void Network::landAllFrom(int32_t origin) {
   while (!pendingOf[origin].empty()) {
-    for (size_t index = pending.size(); index-- > 0;) {
-      if (index < pending.size() && pending[index]->origin == origin && mayLand(*pending[index])) {
-        land(index);
-      }
-    }
+    landWhere([&](const Delivery &delivery) { return delivery.origin == origin; });
   }
 }
 

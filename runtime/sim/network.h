@@ -25,6 +25,7 @@ struct Delivery {
   uint64_t id = 0;
   int32_t origin = 0; ///< World ranks.
   int32_t target = 0;
+  bool isGet = false; ///< Fences do not order gets.
   uint64_t epoch = 0; ///< Lands after all of its channel's deliveries of earlier epochs.
   std::byte *to = nullptr;
   const std::byte *from = nullptr;
@@ -57,8 +58,9 @@ public:
   /// Whether delivery `id` of `origin` is.
   bool underWay(int32_t origin, uint64_t id) const { return pendingOf[origin].count(id) != 0; }
 
-  /// A launch is over, and the memory that `dies` picks goes away: read there now, and land what goes there.
-  void settle(uint64_t launch, const std::function<bool(const void *)> &dies);
+  /// A launch of `origin` is over: what the rank sent to itself has arrived. Memory that `dies` picks goes away: read
+  /// there now, and land what goes there.
+  void settle(int32_t origin, uint64_t launch, const std::function<bool(const void *)> &dies);
 
 private:
   struct Channel {
@@ -68,6 +70,7 @@ private:
   Channel &channel(int32_t origin, int32_t target) { return channels[size_t(origin) * numRanks + target]; }
   bool mayLand(const Delivery &delivery);
   void land(size_t index);
+  template <typename Pick> void landWhere(Pick pick);
   void read(Delivery &delivery);
 
   int32_t numRanks;

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 from ditron import sim
 
 SIGNATURE = "ptr %args, i32 %pid, i32 %pid1, i32 %pid2, i32 %n0, i32 %n1, i32 %n2"
-CALL = re.compile(r"call (void|i32|i64|ptr) @(ditron_sim_\w+)\((.*?)\)\s*$", re.MULTILINE)
+CALL = re.compile(r"call (void|i32|i64|ptr) @(\w[\w.]*)\((.*?)\)\s*$", re.MULTILINE)
 
 
 @dataclass

@@ -1,0 +1,113 @@
+"""What must hold of a kernel before its primitives become calls: control flow, and loops that Triton would reorder."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ditron_compiler import ir
+from ditron_compiler.lowering.enums import keyword
+
+__all__ = ["acquires", "check", "keep_waits_in_place", "releases", "thread_varying"]
+
+_THREAD_QUERIES = {"ditron.thread_id", "ditron.lane_id", "ditron.warp_id", "ditron.shfl"}
+# Operations with a barrier of the program inside: every thread must come.
+_PROGRAM_WIDE = {f"ditron.{name}" for name in (
+    "wait", "notify", "signal_wait_until", "putmem", "getmem", "putmem_signal", "fence", "quiet", "barrier_all", "barrier",
+    "sync_all", "sync_threads")}
+_SPINS = {f"ditron.{name}" for name in ("wait", "signal_wait_until", "barrier_all", "barrier", "sync_all")}
+
+
+def _semantic(op: ir.Operation) -> str:
+    attribute = op.attributes.get("semantic")
+    return keyword(attribute) if attribute is not None else "relaxed"
+
+
+def acquires(op: ir.Operation) -> bool:
+    """Whether loads after ``op`` may rely on what it saw."""
+    return op.name in _SPINS or op.name != "ditron.wait" and _semantic(op) in ("acquire", "acq_rel")
+
+
+def releases(op: ir.Operation) -> bool:
+    """Whether the atomic ``op`` publishes what the program stored before."""
+    return _semantic(op) in ("release", "acq_rel")
+
+
+def thread_varying(function: ir.Operation) -> set[ir.Value]:
+    """The values that can differ between the threads of a program, because a thread's number went into them.
+
+    Values that are loaded count as equal: a program loads them alike.
+    """
+    varying: set[ir.Value] = set()
+
+    def visit(op: ir.Operation) -> None:
+        if op.name in _THREAD_QUERIES or any(operand in varying for operand in op.operands):
+            varying.update(op.results)
+            for region in op.regions:
+                for block in region:
+                    varying.update(block.arguments)
+        elif op.name == "scf.yield" and any(operand in varying for operand in op.operands):
+            varying.update(op.parent.results)
+
+    present: list[ir.Operation] = []
+    function.walk(lambda op: present.append(op) if op.name in _THREAD_QUERIES else None)
+    before = -1
+    while present and len(varying) != before:  # twice for what a loop carries around
+        before = len(varying)
+        function.walk(visit, ir.WalkOrder.PreOrder)
+    return varying
+
+
+def under_varying_control(op: ir.Operation, varying: set[ir.Value]) -> ir.Operation | None:
+    """The innermost enclosing operation whose condition or trip count depends on the thread."""
+    parent = op.parent
+    while varying and parent is not None and parent.name != "tt.func":
+        decides = {"scf.if": parent.operands, "scf.for": list(parent.operands)[:3]}.get(parent.name, ())
+        if any(operand in varying for operand in decides):
+            return parent
+        parent = parent.parent
+    return None
+
+
+def check(function: ir.Operation, operations: Iterable[ir.Operation], varying: set[ir.Value]) -> bool:
+    """Report operations that would hang: in divergent control flow, or with warps that do not take part."""
+    specialized: list[ir.Operation] = []
+    function.walk(lambda op: specialized.append(op) if "tt.warp_specialize" in op.attributes else None)
+    ok = True
+    for op in operations:
+        if op.name not in _PROGRAM_WIDE:
+            continue
+        culprit = under_varying_control(op, varying)
+        if culprit is not None:
+            op.emit_error(f"'{op.name}' must be reached by every thread of the program, got a '{culprit.name}' that depends "
+                          "on the thread; take it out, or use a value that is the same in all threads")
+            ok = False
+        elif specialized:
+            op.emit_error(f"'{op.name}' synchronises all threads of the program, but the kernel has a loop with "
+                          "warp_specialize=True, whose other warps would never come; take warp_specialize away")
+            ok = False
+    return ok
+
+
+def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
+    """Keep Triton from running loads of later iterations, and with them their waits, ahead of time.
+
+    A loop whose own body waits is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
+    iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as ever.
+    No loop around a wait is flattened into one with them, for the same reason.
+    """
+    seen: set[ir.Operation] = set()
+    for op in operations:
+        if not acquires(op):
+            continue
+        loop, own = op.parent, True
+        while loop is not None and loop.name != "tt.func":
+            if loop.name == "scf.for":
+                if own and loop not in seen:
+                    loop.attributes["tt.num_stages"] = ir.IntegerAttr.get(
+                        ir.IntegerType.get_signless(32, loop.context), 1)
+                if "tt.flatten" in loop.attributes:
+                    loop.emit_warning(f"flatten=True is ignored: the loop contains '{op.name}', which flattening would "
+                                      "move ahead of the iterations before it")
+                    del loop.attributes["tt.flatten"]
+                seen.add(loop)
+                own = False
+            loop = loop.parent

@@ -1,0 +1,70 @@
+"""From a mixed module to a kernel that the simulated machine can run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from ditron_compiler import ir, pipeline
+from ditron_compiler.ir.passmanager import PassManager
+
+from . import jit
+from .lower_to_sim import LOCATIONS
+
+_ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
+
+
+@dataclass(frozen=True)
+class SimKernel:
+    """A compiled kernel: what the machine's launch wants, and the IR on the way."""
+
+    name: str
+    address: int
+    locations: tuple[str, ...]
+    n_args: int
+    arg_types: tuple[str, ...]
+    llvm_ir: str = field(repr=False)
+
+
+_kernels: dict[str, SimKernel] = {}
+
+
+def compile_module(module: ir.Module | str, name: str | None = None) -> SimKernel:
+    """Compile the kernel of a mixed tt + ditron module for the simulator.
+
+    `module` is MLIR text or a module, which is lowered in place. `name` picks the kernel; by default it is the module's
+    only public `tt.func`. Raises ir.MLIRError, with the user's line, for what the simulator does not have.
+    """
+    if isinstance(module, str):
+        key = hashlib.sha256(f"{name}\0{module}".encode()).hexdigest()
+        if key not in _kernels:
+            with ir.Context(), ir.Location.unknown():
+                _kernels[key] = compile_module(ir.Module.parse(module), name)
+        return _kernels[key]
+    name, arguments = _kernel_of(module, name)
+    with module.context:
+        PassManager.parse(pipeline.text(pipeline.SIM)).run(module.operation)
+        locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
+        text = to_llvm(module)
+    return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text)
+
+
+def to_llvm(module: ir.Module) -> str:
+    """LLVM IR of a module in the llvm dialect."""
+    return ir.translate_module_to_llvmir(module)
+
+
+def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...]]:
+    kernels = {}
+    for view in module.body.operations:
+        function = view.operation
+        private = "sym_visibility" in function.attributes and (
+            ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
+        )
+        if function.name == "tt.func" and not private:
+            types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
+            kernels[ir.StringAttr(function.attributes["sym_name"]).value] = tuple(str(t) for t in types)
+    if name is None and len(kernels) != 1:
+        raise ValueError(f"expected a module with one public tt.func, got {sorted(kernels)}: pass name=")
+    name = next(iter(kernels)) if name is None else name
+    return name, kernels[name]

@@ -1,0 +1,136 @@
+"""LLVM IR to machine code in this process, with a cache of object files.
+
+An object file is cached under the hash of everything that it depends on: the IR, the CPU, and LLVM's version.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import hashlib
+import os
+import struct
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from ditron_compiler import knobs
+
+SPEED = 2  # -O2: vectorises; -O3 costs compile time and gained nothing on our kernels
+_engines: list[llvm.ExecutionEngine] = []  # an engine owns the code it loaded: keep it
+
+
+class UnresolvedSymbol(RuntimeError):
+    """Code calls a function that this process does not have."""
+
+
+@lru_cache(maxsize=None)
+def _target() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    library = ctypes.util.find_library("m")
+    if library:  # expf and its like; an interpreter may not have loaded it
+        llvm.load_library_permanently(library)
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=SPEED,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
+    )
+
+
+@lru_cache(maxsize=None)
+def _machine_symbols() -> None:
+    """Make the simulated machine's functions known to the linker."""
+    from ditron import sim
+
+    for name, address in sim.symbols().items():
+        llvm.add_symbol(name, address)
+
+
+def _key(text: str) -> str:
+    target = _target()
+    parts = (text, target.triple, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(),
+             llvmlite.__version__, str(llvm.llvm_version_info), str(SPEED))  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def optimise(text: str) -> llvm.ModuleRef:
+    """Parse LLVM IR and run LLVM's pipeline for this CPU on it."""
+    module = llvm.parse_assembly(text)
+    target = _target()
+    module.triple = target.triple
+    module.data_layout = str(target.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
+    options.loop_vectorization = True
+    options.slp_vectorization = False
+    passes = llvm.create_pass_builder(target, options)
+    passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def object_code(text: str) -> bytes:
+    """Machine code for LLVM IR, from the cache if it is there."""
+    path = Path(knobs.cache_dir.get()) / "sim" / f"{_key(text)}.o"
+    try:
+        return path.read_bytes()
+    except OSError:
+        pass
+    code = _target().emit_object(optimise(text))
+    try:  # a cache that cannot be written only costs time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(code)
+        os.replace(temporary, path)
+    except OSError:
+        pass
+    return code
+
+
+def load(text: str, symbol: str) -> int:
+    """Compile LLVM IR and return the address of its function `symbol`.
+
+    Raises UnresolvedSymbol when the code calls what neither the machine nor the C library has.
+    """
+    code = object_code(text)
+    _machine_symbols()
+    missing = [name for name in undefined_symbols(code) if llvm.address_of_symbol(name) is None]
+    if missing:  # LLVM would end the process
+        raise UnresolvedSymbol(f"compiled code for the simulator calls {', '.join(missing)}, which nothing here defines")
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _fresh_target())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _engines.append(engine)
+    return engine.get_function_address(symbol)
+
+
+def _fresh_target() -> llvm.TargetMachine:
+    """An engine takes its target machine for itself."""
+    _target()
+    return llvm.Target.from_default_triple().create_target_machine(jit=True)
+
+
+def undefined_symbols(code: bytes) -> list[str]:
+    """Names that an ELF64 little-endian object file uses and does not define; none for other formats."""
+    if code[:6] != b"\x7fELF\x02\x01":
+        return []
+    (table,) = struct.unpack_from("<Q", code, 0x28)
+    size, count = struct.unpack_from("<HH", code, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", code, table + i * size) for i in range(count)]
+    names = []
+    for _, kind, _, _, offset, length, link, _, _, entry in sections:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        strings = sections[link][4]
+        for at in range(offset + entry, offset + length, entry):
+            name, _, _, section = struct.unpack_from("<IBBH", code, at)
+            if section == 0:
+                end = code.index(b"\0", strings + name)
+                names.append(code[strings + name : end].decode())
+    return [n for n in names if n != "_GLOBAL_OFFSET_TABLE_"]

@@ -1,0 +1,195 @@
+"""The pass `lower-to-sim`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.passes.base import Pass, PassFailure
+
+from . import ops_control, ops_descriptor, ops_ditron, ops_dot, ops_memory, ops_program, ops_reduce, ops_shape  # noqa: F401
+from .branches import Body
+from .builder import Builder
+from .function import FunctionLowering, Lowered, ModuleState, Unsupported, lowers
+from .memory import from_i64
+from .tiles import Descriptor
+from .types import Shaped, UnsupportedType, parse_type
+
+GRID = ["i32"] * 6  # pid0, pid1, pid2, n0, n1, n2
+LOCATIONS = "ditron.locs"
+# The dot routines keep no pointer; telling LLVM so lets it keep treating tile buffers as private to the function.
+_DOT_ARGUMENTS = "[{llvm.nocapture}, {llvm.nocapture}, {llvm.nocapture}, {}, {}, {}, {}, {}, {}]"
+
+
+@dataclass(frozen=True)
+class LowerToSim(Pass):
+    """Lower a kernel to scalar loops for the simulator.
+
+    One program of the kernel becomes one C function: tiles turn into loop nests over static buffers, ditron operations
+    into calls of the machine (runtime/sim/abi.h). Nothing is computed tile by tile: a chain of elementwise operations is
+    one loop body in the nest of the store, dot, reduction or yield that needs it; loads stay where they are.
+
+    Before::
+
+        tt.func @copy(%x: !tt.ptr<f32>, %n: i32) {
+          %range = tt.make_range {start = 0, end = 64} : tensor<64xi32>
+          ...
+          tt.store %addresses, %values, %mask
+        }
+
+    After::
+
+        func.func @copy(%args: !llvm.ptr, %pid0: i32, ..., %n2: i32) {
+          %buffer = llvm.alloca ... x !llvm.array<64 x f32>
+          scf.for %i = %c0 to %c64 step %c1 : i64 { ... }
+        }
+
+    The module attribute `ditron.locs` lists the Python lines that the calls' location arguments index. Operations that
+    the simulator does not have are errors at the user's line.
+    """
+
+    name: ClassVar[str] = "lower-to-sim"
+    anchor: ClassVar[str] = "builtin.module"
+
+    check_ranges: bool = False  # ask the machine about every load and store; slow, finds accesses out of bounds
+
+    def run(self, op: ir.Operation) -> None:
+        module = op.operation
+        state = ModuleState(check_ranges=self.check_ranges)
+        body = module.regions[0].blocks[0]
+        functions = [view.operation for view in body.operations if view.operation.name == "tt.func"]
+        try:
+            with module.context:
+                for function in functions:
+                    lower_function(function, state)
+                finish_module(module, state)
+        except Unsupported as error:
+            error.op.emit_error(str(error))
+            raise PassFailure(str(error)) from None
+        for function in reversed(functions):
+            function.erase()
+
+
+def lower_function(function: ir.Operation, state: ModuleState) -> None:
+    """Put the lowered function before `function`, which stays."""
+    if not function.regions[0].blocks:
+        return
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    entry = function.regions[0].blocks[0]
+    outputs = [_result_type(function, t) for t in ir.FunctionType(_function_type(function)).results]
+    is_kernel = not _is_private(function)
+    inputs = ["!llvm.ptr"] if is_kernel else [_argument_type(function, a).elem.carrier for a in entry.arguments]
+    b = Builder(state.types, function.location)
+    lowered = _new_function(b, function, name, [*inputs, *GRID], outputs, private=not is_kernel)
+    block = b.block(lowered.regions[0], [*inputs, *GRID])
+    b.enter(block)
+    arguments = list(block.arguments)
+    fn = FunctionLowering(function, state, b, arguments[len(inputs) :])
+    if is_kernel:
+        _bind_slots(fn, function, arguments[0], list(entry.arguments))
+    else:
+        fn.env.update(zip(entry.arguments, arguments))
+    Body(fn, function, lowered.regions[0], block).lower()
+    for symbol, signature in b.called.items():
+        state.declared.setdefault(symbol, signature)
+    state.defined.add(name)
+
+
+def _new_function(b: Builder, before: ir.Operation, name: str, inputs, outputs, private: bool) -> ir.Operation:
+    type = ir.FunctionType.get([b.type(t) for t in inputs], [b.type(t) for t in outputs])
+    attrs = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(type)}
+    if private:
+        attrs["sym_visibility"] = ir.StringAttr.get("private")
+    return ir.Operation.create(
+        "func.func", attributes=attrs, regions=1, loc=before.location, ip=ir.InsertionPoint(before)
+    )
+
+
+def _bind_slots(fn: FunctionLowering, function: ir.Operation, args: ir.Value, arguments: list[ir.Value]) -> None:
+    """Read the argument slots; a tensor descriptor's shape and strides are the arguments behind it."""
+    b = fn.b
+    types = [_argument_type(function, a) for a in arguments]
+    values: list[Lowered] = []
+    for number, type in enumerate(types):
+        slot = b.gep(args, b.constant("i64", number), "i64")
+        if type.block is not None or type.elem.kind == "ptr":
+            values.append(b.load(slot, "!llvm.ptr"))
+        else:
+            values.append(from_i64(b, b.load(slot, "i64"), type.elem))
+    for number, type in enumerate(types):
+        if type.block is not None:
+            rank = len(type.block.shape)
+            shape, strides = values[number + 1 : number + 1 + rank], values[number + 1 + rank : number + 1 + 2 * rank]
+            if len(strides) != rank or any(not isinstance(v, ir.Value) for v in (*shape, *strides)):
+                raise Unsupported(function, "expected a tensor descriptor argument to be followed by its shape and strides")
+            values[number] = Descriptor(type.block.shape, type.block.elem, values[number], shape, strides)
+    fn.env.update(zip(arguments, values))
+
+
+def _argument_type(function: ir.Operation, argument: ir.Value) -> Shaped:
+    try:
+        type = parse_type(str(argument.type))
+    except UnsupportedType as error:
+        raise Unsupported(function, f"the simulator has no {error}") from None
+    if type.shape is not None or type.is_token:
+        raise Unsupported(function, "the simulator has no function arguments that are tiles; drop noinline")
+    return type
+
+
+def _result_type(function: ir.Operation, type: ir.Type) -> str:
+    parsed = parse_type(str(type))
+    if parsed.shape is not None or parsed.elem is None:
+        raise Unsupported(function, "the simulator has no function results that are tiles; drop noinline")
+    return parsed.elem.carrier
+
+
+def _function_type(function: ir.Operation) -> ir.Type:
+    return ir.TypeAttr(function.attributes["function_type"]).value
+
+
+def _is_private(function: ir.Operation) -> bool:
+    return "sym_visibility" in function.attributes and (
+        ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
+    )
+
+
+@lowers("tt.call")
+def _call(fn: FunctionLowering, op: ir.Operation) -> None:
+    """A noinline function takes and gives scalars; it also gets the program's place in the grid."""
+    operands = [fn.env[v] for v in op.operands]
+    types = [fn.type_of(r, op) for r in op.results]
+    if any(not isinstance(v, ir.Value) for v in operands) or any(t.shape is not None or t.elem is None for t in types):
+        raise Unsupported(op, "the simulator calls noinline functions with scalars only; drop noinline from this one")
+    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    results = tuple(t.elem.carrier for t in types)
+    fn.set(op, *fn.call(callee, [*operands, *fn.grid], results))
+
+
+def finish_module(module: ir.Operation, state: ModuleState) -> None:
+    """Declare what was called, define the strings, and leave the location table."""
+    body = module.regions[0].blocks[0]
+    ip, loc = ir.InsertionPoint.at_block_begin(body), module.location
+    for symbol, (inputs, outputs) in state.declared.items():
+        if symbol in state.defined:
+            continue
+        attrs = {
+            "sym_name": ir.StringAttr.get(symbol),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs)),
+            "sym_visibility": ir.StringAttr.get("private"),
+        }
+        if symbol.startswith("ditron_sim_dot_"):
+            attrs["arg_attrs"] = ir.Attribute.parse(_DOT_ARGUMENTS)
+        ir.Operation.create("func.func", attributes=attrs, regions=1, loc=loc, ip=ip)
+    for text, symbol in state.strings.items():
+        data = text.encode() + b"\0"
+        attrs = {
+            "sym_name": ir.StringAttr.get(symbol),
+            "global_type": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{len(data)} x i8>")),
+            "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
+            "constant": ir.UnitAttr.get(),
+            "value": ir.StringAttr.get(text + "\0"),
+            "addr_space": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0),
+        }
+        ir.Operation.create("llvm.mlir.global", attributes=attrs, regions=1, loc=loc, ip=ip)
+    module.attributes[LOCATIONS] = ir.ArrayAttr.get([ir.StringAttr.get(line) for line in state.locations.lines])

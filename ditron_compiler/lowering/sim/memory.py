@@ -1,0 +1,69 @@
+"""Elements in the user's memory: one load, one store, one access under a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ditron_compiler import ir
+
+from .builder import Builder
+from .rounding import from_bits, to_bits
+from .types import Elem
+
+
+def load_element(b: Builder, address: ir.Value, elem: Elem) -> ir.Value:
+    """Load a carrier of `elem`."""
+    value = b.load(address, elem.memory)
+    if elem.name == "i1":
+        return b.cmpi("ne", value, b.constant("i8", 0))
+    if elem.name == "f16":
+        return b.op("arith.extf", "f32", value)
+    return from_bits(b, value, elem) if elem.narrow else value
+
+
+def store_element(b: Builder, value: ir.Value, address: ir.Value, elem: Elem) -> None:
+    """Store a carrier of `elem`, which already is a value of that type."""
+    if elem.name == "i1":
+        value = b.op("arith.extui", "i8", value)
+    elif elem.name == "f16":
+        value = b.op("arith.truncf", "f16", value)
+    elif elem.narrow:
+        value = to_bits(b, value, elem)
+    b.store(value, address)
+
+
+def to_i64(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
+    """The carrier's bits in an i64, as the ABI takes values (integers sign-extended)."""
+    bits = to_bits(b, value, elem)
+    return b.resize(bits, elem.bits, 64, signed=elem.kind == "int" and elem.name != "i1")
+
+
+def from_i64(b: Builder, bits: ir.Value, elem: Elem) -> ir.Value:
+    """The carrier of an `elem` whose bits are the low ones of an i64."""
+    return from_bits(b, b.resize(bits, 64, elem.bits), elem)
+
+
+def guarded(
+    b: Builder, mask: ir.Value | None, then: Callable[[], ir.Value | None], other: ir.Value | None = None, type: str = ""
+) -> ir.Value | None:
+    """`then()` where `mask` holds, else `other`; without a mask, always. No `other`: `then` has no result."""
+    if mask is None:
+        return then()
+    results = [] if other is None else [type]
+    op = b.create("scf.if", results, [mask], regions=2)
+    keep = b.ip
+    b.at_end(b.block(op.regions[0]))
+    value = then()
+    b.create("scf.yield", [], [] if other is None else [value])
+    if other is not None:
+        b.at_end(b.block(op.regions[1]))
+        b.create("scf.yield", [], [other])
+    b.ip = keep
+    return op.results[0] if results else None
+
+
+def zero(b: Builder, elem: Elem) -> ir.Value:
+    """A carrier whose bits are all zero."""
+    if elem.kind == "ptr":
+        return b.op("llvm.mlir.zero", "!llvm.ptr")
+    return b.constant(elem.carrier, 0 if elem.kind == "int" else 0.0)

@@ -1,0 +1,159 @@
+"""A loop nest over a tile's index space, and the expansion of recipes inside it.
+
+Each element is computed at the outermost loop level at which its index is known (`offs_m[:, None] * stride` once per
+row), and once per (tile, index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ditron_compiler import ir
+
+from .builder import Builder
+from .tiles import Buffer, Indices, Tile
+
+
+class Index:
+    """An i64 index that is not a constant, and the loop level at which it is known."""
+
+    __slots__ = ("value", "level")
+
+    def __init__(self, value: ir.Value, level: int):
+        self.value, self.level = value, level
+
+
+class Nest:
+    """`with Nest(b, shape) as nest:` emits the loops; `nest.idx` is the index; on exit the builder is behind them."""
+
+    def __init__(self, b: Builder, shape: Sequence[int] = ()):
+        self.b = b
+        self.shape = tuple(shape)
+        self.idx: Indices = ()
+        self._places: list[ir.InsertionPoint] = []
+        self._loops: list[tuple[ir.Operation, ir.Block]] = []
+        self._memo: dict[tuple, ir.Value] = {}
+        self._index_memo: dict[tuple, Index | int] = {}
+
+    def __enter__(self) -> "Nest":
+        self._home = self.b.ip
+        self._places.append(self.b.ip)
+        self.idx = tuple(self.loop(size) for size in self.shape)
+        return self
+
+    def __exit__(self, kind, value, traceback) -> None:
+        if kind is None:
+            while self._loops:
+                self.close()
+            self.b.ip = self._home
+
+    # --- loops --------------------------------------------------------------------------------------------------
+
+    def loop(self, size: int, step: int = 1) -> Index | int:
+        """Open an inner loop of `size` iterations; one iteration needs none."""
+        if size == step:
+            return 0
+        (index,) = self.carry(size, [], [], step)[0:1]
+        return index
+
+    def carry(self, size: int, inits: Sequence[ir.Value], types: Sequence[str], step: int = 1, start: int = 0):
+        """Open an inner loop that carries `inits`; returns (index, *carried). Close it with `close(values)`."""
+        b = self.b
+        bounds = [b.constant("i64", start), b.constant("i64", size), b.constant("i64", step)]
+        op = b.create("scf.for", types, [*bounds, *inits], regions=1)
+        block = b.block(op.regions[0], ["i64", *types])
+        self._places[-1] = ir.InsertionPoint(op)
+        self._places.append(ir.InsertionPoint(block))
+        self._loops.append((op, block))
+        b.ip = self._places[-1]
+        arguments = list(block.arguments)
+        return [Index(arguments[0], len(self._places) - 1), *arguments[1:]]
+
+    def close(self, values: Sequence[ir.Value] = ()) -> list[ir.Value]:
+        """Close the innermost loop; returns what it carried out."""
+        self.b.create("scf.yield", [], values)
+        op, _ = self._loops.pop()
+        self._places.pop()
+        # Behind the loop just closed, not before it: what follows may use its results.
+        self.b.ip = ir.InsertionPoint(self._loops[-1][1]) if self._loops else self._home
+        self._places[-1] = self.b.ip
+        level = len(self._places) - 1
+        self._memo = {k: v for k, v in self._memo.items() if _level(k[1]) <= level}
+        self._index_memo = {k: v for k, v in self._index_memo.items() if _level((v,)) <= level}
+        return list(op.results)
+
+    # --- elements -----------------------------------------------------------------------------------------------
+
+    def element(self, tile: Tile, idx: Indices | None = None) -> ir.Value:
+        """The element of `tile` at `idx` (the nest's own index by default), a carrier value."""
+        idx = self.idx if idx is None else idx
+        key = (tile, idx)
+        found = self._memo.get(key)
+        if found is None:
+            keep, self.b.ip = self.b.ip, self._places[_level(idx)]
+            found = self._memo[key] = tile.at(self, idx)
+            self.b.ip = keep
+        return found
+
+    def store(self, buffer: Buffer, value: ir.Value, idx: Indices | None = None) -> None:
+        """Put `value` in `buffer` at `idx`, here."""
+        buffer.put(self, value, self.idx if idx is None else idx)
+
+    def value(self, index: Index | int) -> ir.Value:
+        return self.b.constant("i64", index) if isinstance(index, int) else index.value
+
+    def index_of(self, value: ir.Value, idx: Indices) -> Index:
+        """An i64 computed from elements at `idx`, as an index."""
+        return Index(value, _level(idx))
+
+    def linear(self, idx: Indices, strides: Sequence[int]) -> Index | int:
+        """Sum of idx * stride."""
+        total: Index | int = 0
+        for i, stride in zip(idx, strides):
+            total = self.add(total, self.mul(i, stride))
+        return total
+
+    def add(self, a: Index | int, b: Index | int) -> Index | int:
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if b == 0:
+            return a
+        return b if a == 0 else self._index("arith.addi", a, b)
+
+    def mul(self, a: Index | int, k: int) -> Index | int:
+        if isinstance(a, int):
+            return a * k
+        return a if k == 1 else self._index("arith.muli", a, k)
+
+    def div(self, a: Index | int, k: int) -> Index | int:
+        if isinstance(a, int):
+            return a // k
+        if k & (k - 1) == 0:
+            return a if k == 1 else self._index("arith.shrui", a, k.bit_length() - 1)
+        return self._index("arith.divui", a, k)
+
+    def rem(self, a: Index | int, k: int) -> Index | int:
+        if isinstance(a, int):
+            return a % k
+        if k & (k - 1) == 0:
+            return 0 if k == 1 else self._index("arith.andi", a, k - 1)
+        return self._index("arith.remui", a, k)
+
+    def sub_from(self, k: int, a: Index | int) -> Index | int:
+        """k - a."""
+        return k - a if isinstance(a, int) else self._index("arith.subi", k, a)
+
+    def _index(self, name: str, a: Index | int, b: Index | int) -> Index:
+        key = (name, a, b)
+        found = self._index_memo.get(key)
+        if found is None:
+            level = _level((a, b))
+            keep, self.b.ip = self.b.ip, self._places[level]
+            found = Index(self.b.binary(name, self.value(a), self.value(b), "i64"), level)
+            self._index_memo[key] = found
+            self.b.ip = keep
+        return found
+
+
+def _level(idx: Indices) -> int:
+    return max((i.level for i in idx if not isinstance(i, int)), default=0)

@@ -1,0 +1,162 @@
+"""Tensor descriptors: accesses that are clipped at the tensor's bounds and padded outside.
+
+Each dimension's coordinate, bounds test and offset are recipes over that dimension alone, so a row's part is computed
+once per row.
+"""
+
+from __future__ import annotations
+
+
+from ditron_compiler import ir
+
+from . import abi
+from .elementwise import int_attribute
+from .function import FunctionLowering, fails, lowers
+from .memory import guarded, load_element, store_element, to_i64, zero
+from .nest import Nest
+from .ops_memory import abi_dtype, check_range
+from .ops_shape import regroup, reshape_groups
+from .tiles import Descriptor, Indices, Mapped, Range, Splat, Tile
+from .types import I1, I64, Elem
+
+PAD_NAN = 2  # Triton's PaddingOption
+_REDUCE_KINDS = {
+    1: abi.RMW_ADD, 2: abi.RMW_MIN, 3: abi.RMW_MAX, 6: abi.RMW_AND, 7: abi.RMW_OR, 8: abi.RMW_XOR,
+}  # fmt: skip
+
+
+@lowers("tt.make_tensor_descriptor")
+def _make(fn: FunctionLowering, op: ir.Operation) -> None:
+    base, *rest = (fn.scalar(v) for v in op.operands)
+    rank = len(rest) // 2
+    block = fn.type_of(op.results[0], op).block
+    pad_nan = int_attribute(op, "padding", 1) == PAD_NAN
+    fn.set(op, Descriptor(block.shape, block.elem, base, rest[:rank], rest[rank:], pad_nan))
+
+
+class Box:
+    """The elements of a descriptor's tensor at coordinates that are recipes, one per dimension."""
+
+    def __init__(self, fn: FunctionLowering, desc: Descriptor, coordinates: list[Tile]):
+        self.fn, self.desc = fn, desc
+        self.block = tuple(c.shape[0] for c in coordinates)
+        b = fn.b
+        self.inside: list[Tile] = []
+        self.offset: list[Tile] = []
+        for coordinate, size, stride in zip(coordinates, desc.shape, desc.strides):
+            limit = Splat(coordinate.shape, I64, b.resize(size, 32, 64))
+            step = Splat(coordinate.shape, I64, stride)
+            # Unsigned: a negative coordinate is outside too.
+            self.inside.append(Mapped(I1, lambda b, v: b.cmpi("ult", *v), (coordinate, limit), 0))
+            self.offset.append(Mapped(I64, lambda b, v: b.binary("arith.muli", *v, "i64"), (coordinate, step), 0))
+
+    def element(self, nest: Nest, idx: Indices) -> tuple[ir.Value, ir.Value]:
+        """Address of the element at `idx` of the block, and whether it is inside the tensor."""
+        b = nest.b
+        tests = [nest.element(t, (i,)) for t, i in zip(self.inside, idx)]
+        offsets = [nest.element(t, (i,)) for t, i in zip(self.offset, idx)]
+        test, offset = tests[0], offsets[0]
+        for more, step in zip(tests[1:], offsets[1:]):
+            test = b.binary("arith.andi", test, more, "i1")
+            offset = b.binary("arith.addi", offset, step, "i64")
+        return b.gep(self.desc.base, offset, self.desc.elem.memory), test
+
+
+def _box(fn: FunctionLowering, desc: Descriptor, starts: list[ir.Value]) -> Box:
+    coordinates = [_coordinate(fn, n, start) for n, start in zip(desc.block, starts)]
+    return Box(fn, desc, coordinates)
+
+
+def _coordinate(fn: FunctionLowering, size: int, start: ir.Value) -> Tile:
+    first = Splat((size,), I64, fn.b.resize(start, 32, 64))
+    return Mapped(I64, lambda b, v: b.binary("arith.addi", *v, "i64"), (Range((size,), I64, 0), first), 0)
+
+
+def _rows(fn: FunctionLowering, desc: Descriptor, rows: Tile, column: ir.Value) -> Box:
+    bits = rows.elem.bits
+    wide = Mapped(I64, lambda b, v: b.resize(v[0], bits, 64), (rows,), 0)
+    return Box(fn, desc, [wide, _coordinate(fn, desc.block[1], column)])
+
+
+def _load_box(fn: FunctionLowering, op: ir.Operation, box: Box) -> None:
+    result = fn.type_of(op.results[0], op)
+    elem, where = result.elem, fn.where(op)
+    buffer = fn.new_buffer(result.shape, elem)
+    groups = reshape_groups(box.block, result.shape)
+    pad = fn.b.constant(elem.carrier, float("nan")) if box.desc.pad_nan and elem.kind == "float" else zero(fn.b, elem)
+    with fn.nest(result.shape) as nest:
+        address, inside = box.element(nest, regroup(nest, nest.idx, groups))
+        check_range(fn, address, elem, False, inside, where)
+        nest.store(buffer, guarded(fn.b, inside, lambda: load_element(fn.b, address, elem), pad, elem.carrier))
+    fn.set(op, buffer)
+
+
+def _store_box(fn: FunctionLowering, op: ir.Operation, box: Box, tile: Tile, put) -> None:
+    """`put(address, value)` for every element of `tile` that is inside."""
+    groups = reshape_groups(box.block, tile.shape)
+    where = fn.where(op)
+    with fn.nest(tile.shape) as nest:
+        address, inside = box.element(nest, regroup(nest, nest.idx, groups))
+        value = nest.element(tile)
+        check_range(fn, address, tile.elem, True, inside, where)
+        guarded(fn.b, inside, lambda: put(address, value))
+
+
+def _descriptor(fn: FunctionLowering, value: ir.Value) -> Descriptor:
+    found = fn.env[value]
+    assert isinstance(found, Descriptor), value
+    return found
+
+
+@lowers("tt.descriptor_load")
+def _load(fn: FunctionLowering, op: ir.Operation) -> None:
+    desc, *starts = op.operands
+    _load_box(fn, op, _box(fn, _descriptor(fn, desc), [fn.scalar(v) for v in starts]))
+
+
+@lowers("tt.descriptor_gather")
+def _gather(fn: FunctionLowering, op: ir.Operation) -> None:
+    desc, rows, column = op.operands
+    _load_box(fn, op, _rows(fn, _descriptor(fn, desc), fn.tile(rows), fn.scalar(column)))
+
+
+def _put(fn: FunctionLowering, elem: Elem):
+    return lambda address, value: store_element(fn.b, value, address, elem)
+
+
+@lowers("tt.descriptor_store")
+def _store(fn: FunctionLowering, op: ir.Operation) -> None:
+    desc, source, *starts = op.operands
+    tile = fn.tile(source)
+    box = _box(fn, _descriptor(fn, desc), [fn.scalar(v) for v in starts])
+    _store_box(fn, op, box, tile, _put(fn, tile.elem))
+
+
+@lowers("tt.descriptor_scatter")
+def _scatter(fn: FunctionLowering, op: ir.Operation) -> None:
+    desc, rows, column, source = op.operands
+    tile = fn.tile(source)
+    box = _rows(fn, _descriptor(fn, desc), fn.tile(rows), fn.scalar(column))
+    _store_box(fn, op, box, tile, _put(fn, tile.elem))
+
+
+@lowers("tt.descriptor_reduce")
+def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
+    desc, source, *starts = op.operands
+    tile = fn.tile(source)
+    elem, dtype = tile.elem, abi_dtype(tile.elem, op)
+    kind = _REDUCE_KINDS.get(int_attribute(op, "kind"))
+    if kind is None:
+        raise fails(op, "the simulator has no descriptor reduction of kind inc or dec")
+    if kind == abi.RMW_ADD and elem.kind == "float":
+        kind = abi.RMW_FADD
+    # Relaxed, for this GPU: what the TMA unit does.
+    order = [fn.i32(kind), fn.i32(dtype), fn.i32(0), fn.i32(0), fn.where(op)]
+
+    def put(address: ir.Value, value: ir.Value) -> None:
+        fn.call("ditron_sim_atomic_rmw", [address, to_i64(fn.b, value, elem), *order], ("i64",))
+
+    box = _box(fn, _descriptor(fn, desc), [fn.scalar(v) for v in starts])
+    _store_box(fn, op, box, tile, put)
+
+

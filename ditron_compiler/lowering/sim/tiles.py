@@ -1,0 +1,187 @@
+"""What a tile value is while it is lowered: a recipe for its element at an index, or a buffer that holds it.
+
+A tile is not computed when its operation is met. Its recipe is expanded inside the loop nest of whoever needs the
+elements (`Nest.element`), so a chain of elementwise operations becomes one loop body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from ditron_compiler import ir
+
+from .types import Elem
+
+if TYPE_CHECKING:
+    from .nest import Index, Nest
+
+Indices = tuple["Index | int", ...]
+MAX_DEPTH = 64  # a recipe deeper than this is put in a buffer: Python's stack is finite
+
+
+class Tile:
+    """A tile of `shape` whose elements are `elem`; `cost` and `depth` measure its recipe."""
+
+    __slots__ = ("shape", "elem", "cost", "depth")
+
+    def __init__(self, shape: tuple[int, ...], elem: Elem, cost: float = 0, depth: int = 0):
+        self.shape, self.elem, self.cost, self.depth = shape, elem, cost, depth
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def at(self, nest: "Nest", idx: Indices) -> ir.Value:
+        """Emit the element at `idx`, a carrier value."""
+        raise NotImplementedError
+
+    def operands(self) -> tuple["Tile", ...]:
+        return ()
+
+    def reads(self, same_index: bool = True) -> Iterator[tuple["Buffer", bool]]:
+        """Buffers that the recipe reads, and whether only at the very index asked for."""
+        for operand in self.operands():
+            yield from operand.reads(same_index)
+
+
+class Splat(Tile):
+    """Every element is the scalar `value`, which is available outside the nest."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, shape, elem, value: ir.Value):
+        super().__init__(shape, elem)
+        self.value = value
+
+    def at(self, nest, idx):
+        return self.value
+
+
+class Range(Tile):
+    """start, start + 1, ... along the only dimension."""
+
+    __slots__ = ("start",)
+
+    def __init__(self, shape, elem, start: int):
+        super().__init__(shape, elem)
+        self.start = start
+
+    def at(self, nest, idx):
+        b = nest.b
+        if isinstance(idx[0], int):
+            return b.constant(self.elem.carrier, self.start + idx[0])
+        value = b.resize(idx[0].value, 64, self.elem.bits)
+        if self.start == 0:
+            return value
+        return b.binary("arith.addi", value, b.constant(self.elem.carrier, self.start), self.elem.carrier)
+
+
+class Mapped(Tile):
+    """`emit` of the operands' elements at the same index."""
+
+    __slots__ = ("emit", "inputs")
+
+    def __init__(self, elem, emit: Callable[..., ir.Value], inputs: tuple[Tile, ...], cost: float):
+        super().__init__(
+            inputs[0].shape, elem, cost + sum(t.cost for t in inputs), 1 + max(t.depth for t in inputs)
+        )
+        self.emit, self.inputs = emit, inputs
+
+    def at(self, nest, idx):
+        values = [nest.element(t, idx) for t in self.inputs]
+        return self.emit(nest.b, values)
+
+    def operands(self):
+        return self.inputs
+
+
+class View(Tile):
+    """The operand's elements under another index: `index(nest, idx)` is where to look."""
+
+    __slots__ = ("source", "index")
+
+    def __init__(self, shape, source: Tile, index: Callable[["Nest", Indices], Indices]):
+        super().__init__(shape, source.elem, source.cost, source.depth + 1)
+        self.source, self.index = source, index
+
+    def at(self, nest, idx):
+        return nest.element(self.source, self.index(nest, idx))
+
+    def operands(self):
+        return (self.source,)
+
+    def reads(self, same_index=True):
+        yield from self.source.reads(False)
+
+
+class Computed(Tile):
+    """Anything else: `emit(nest, idx)`; it may look at any element of `inputs`."""
+
+    __slots__ = ("emit", "inputs")
+
+    def __init__(self, shape, elem, emit: Callable[["Nest", Indices], ir.Value], inputs: tuple[Tile, ...], cost=1.0):
+        super().__init__(
+            shape, elem, cost + sum(t.cost for t in inputs), 1 + max((t.depth for t in inputs), default=0)
+        )
+        self.emit, self.inputs = emit, inputs
+
+    def at(self, nest, idx):
+        return self.emit(nest, idx)
+
+    def operands(self):
+        return self.inputs
+
+    def reads(self, same_index=True):
+        for operand in self.inputs:
+            yield from operand.reads(False)
+
+
+class Buffer(Tile):
+    """A tile that is in memory, row-major, elements as `elem.stored`."""
+
+    __slots__ = ("address", "strides")
+
+    def __init__(self, shape, elem, address: ir.Value):
+        super().__init__(shape, elem)
+        self.address = address
+        self.strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+    def slot(self, nest: "Nest", idx: Indices) -> ir.Value:
+        """Address of the element at `idx`."""
+        return nest.b.gep(self.address, nest.value(nest.linear(idx, self.strides)), self.elem.stored)
+
+    def at(self, nest, idx):
+        value = nest.b.load(self.slot(nest, idx), self.elem.stored)
+        return nest.b.op("arith.trunci", "i1", value) if self.elem.name == "i1" else value
+
+    def put(self, nest: "Nest", value: ir.Value, idx: Indices) -> None:
+        """Emit the store of one element."""
+        address = self.slot(nest, idx)
+        nest.b.store(nest.b.op("arith.extui", "i8", value) if self.elem.name == "i1" else value, address)
+
+    def reads(self, same_index=True):
+        yield self, same_index
+
+
+class Descriptor:
+    """A tensor descriptor: where a tensor is and how large, as scalars (`shape` i32, `strides` i64, in elements)."""
+
+    __slots__ = ("block", "elem", "base", "shape", "strides", "pad_nan")
+
+    def __init__(self, block: tuple[int, ...], elem: Elem, base, shape, strides, pad_nan: bool = False):
+        self.block, self.elem, self.base = block, elem, base
+        self.shape, self.strides, self.pad_nan = tuple(shape), tuple(strides), pad_nan
+
+    def scalars(self) -> list[ir.Value]:
+        return [self.base, *self.shape, *self.strides]
+
+    def scalar_types(self) -> list[str]:
+        return ["!llvm.ptr", *["i32"] * len(self.shape), *["i64"] * len(self.strides)]
+
+    def rebuilt(self, scalars: list[ir.Value]) -> "Descriptor":
+        rank = len(self.shape)
+        return Descriptor(
+            self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank :], self.pad_nan
+        )

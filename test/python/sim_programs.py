@@ -1,0 +1,85 @@
+"""Run a plain Triton kernel, program after program, through Triton's frontend, lower-to-sim and the JIT; no machine."""
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import torch
+import triton
+from triton._C.libtriton import ir as triton_ir
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.compiler.compiler import make_backend
+
+from ditron_compiler.frontend import handover
+from ditron_compiler.lowering.sim import SimKernel, compile_module
+
+_TYPES = {
+    torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "i8",
+    torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.uint16: "u16",
+    torch.uint32: "u32", torch.uint64: "u64", torch.bool: "i1", torch.float8_e5m2: "fp8e5", torch.float8_e4m3fn: "fp8e4nv",
+}
+_TARGET = GPUTarget("cuda", 90, 32)
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 6)
+_kernels: dict[tuple, SimKernel] = {}
+
+
+def ttir(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any]) -> str:
+    """The kernel's optimised TTIR in generic form, with locations."""
+    backend = make_backend(_TARGET)
+    options = backend.parse_options({})
+    context = triton_ir.context()
+    triton_ir.load_dialects(context)
+    backend.load_dialects(context)
+    names = list(signature)
+    source = ASTSource(fn, signature, {(names.index(k),): v for k, v in constexprs.items()})
+    module = source.make_ir(_TARGET, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    module = backend.make_ttir(module, {}, options, 90)
+    return handover.print_generic(module)
+
+
+def compile_kernel(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any]) -> SimKernel:
+    """Compile for the simulator; remembered for the process."""
+    key = (fn, tuple(signature.items()), tuple(constexprs.items()))
+    if key not in _kernels:
+        _kernels[key] = compile_module(ttir(fn, signature, constexprs), fn.__name__)
+    return _kernels[key]
+
+
+def _type_of(argument: Any) -> str:
+    if isinstance(argument, torch.Tensor):
+        return "*" + _TYPES[argument.dtype]
+    if isinstance(argument, bool):
+        return "i1"
+    if isinstance(argument, int):
+        return "i32" if -(2**31) <= argument < 2**31 else "i64"
+    return "fp32"
+
+
+def _slot(argument: Any) -> int:
+    if isinstance(argument, torch.Tensor):
+        return argument.data_ptr()
+    if isinstance(argument, float):
+        return struct.unpack("<I", struct.pack("<f", argument))[0]
+    return int(argument)
+
+
+def run(fn: triton.JITFunction, grid: Sequence[int], *arguments: Any, types: dict[str, str] | None = None,
+        **constexprs: Any) -> SimKernel:
+    """Run every program of `grid` once, in order. Tensors are given by address, floats as fp32.
+
+    `types` overrides the Triton type of an argument by name.
+    """
+    names = fn.arg_names[: len(arguments)]
+    signature = {n: _type_of(a) for n, a in zip(names, arguments)} | (types or {})
+    signature |= {name: "constexpr" for name in constexprs}
+    kernel = compile_kernel(fn, signature, constexprs)
+    slots = (ctypes.c_int64 * max(1, len(arguments)))(*[_slot(a) for a in arguments])
+    extents = [*grid, 1, 1, 1][:3]
+    entry = _ENTRY(kernel.address)
+    for pid in product(*[range(n) for n in reversed(extents)]):
+        entry(ctypes.addressof(slots), *reversed(pid), *extents)
+    return kernel

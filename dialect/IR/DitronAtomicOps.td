@@ -14,8 +14,8 @@ def Ditron_LdOp : Ditron_Op<"ld", [
     `semantic acquire` nothing later in the program moves above it.
 
     ```mlir
-    %v = ditron.ld %ptr : !tt.ptr<i32>
-    %w = ditron.ld %ptrs scope node semantic acquire : tensor<64x!tt.ptr<f32>>
+    %v = ditron.ld %cell : !tt.ptr<i32>
+    %w = ditron.ld %cells scope node semantic acquire : tensor<64x!tt.ptr<f32>>
     ```
   }];
   let arguments = (ins
@@ -36,8 +36,8 @@ def Ditron_StOp : Ditron_Op<"st", [MemoryEffects<[MemWrite]>, PointedToBy<"value
     the program, not once by each thread.
 
     ```mlir
-    ditron.st %ptr, %value : !tt.ptr<i32>
-    ditron.st %ptr, %value scope node semantic release : !tt.ptr<i32>
+    ditron.st %cell, %value : !tt.ptr<i32>
+    ditron.st %cell, %value scope node semantic release : !tt.ptr<i32>
     ```
   }];
   let arguments = (ins
@@ -57,8 +57,8 @@ def Ditron_AtomicAddOp : Ditron_Op<"atomic_add", [
     `shmem_atomic_fetch_add`. Integers wrap around.
 
     ```mlir
-    %old = ditron.atomic_add %ptr, %value : !tt.ptr<i32>
-    %seen = ditron.atomic_add %ptr, %value scope node semantic acq_rel : !tt.ptr<i32>
+    %old = ditron.atomic_add %cell, %value : !tt.ptr<i32>
+    %seen = ditron.atomic_add %cell, %value scope node semantic acq_rel : !tt.ptr<i32>
     ```
   }];
   let arguments = (ins
@@ -80,8 +80,8 @@ def Ditron_AtomicCasOp : Ditron_Op<"atomic_cas", [
     `shmem_atomic_compare_swap`: stores `value` if memory holds `cmp`.
 
     ```mlir
-    %old = ditron.atomic_cas %ptr, %cmp, %value : !tt.ptr<i32>
-    %seen = ditron.atomic_cas %ptr, %cmp, %value scope node semantic acquire : !tt.ptr<i32>
+    %old = ditron.atomic_cas %cell, %cmp, %value : !tt.ptr<i32>
+    %seen = ditron.atomic_cas %cell, %cmp, %value scope node semantic acquire : !tt.ptr<i32>
     ```
   }];
   let arguments = (ins
@@ -102,8 +102,8 @@ def Ditron_RedOp : Ditron_Op<"red", [Ditron_Ordered, PointedToBy<"value", "ptr">
     Combines `value` with memory. `min` and `max` take integers, signed.
 
     ```mlir
-    ditron.red %ptr add %value : !tt.ptr<i32>
-    ditron.red %ptr max %value scope node semantic release : !tt.ptr<i32>
+    ditron.red %cell add %value : !tt.ptr<i32>
+    ditron.red %cell max %value scope node semantic release : !tt.ptr<i32>
     ```
   }];
   let arguments = (ins
@@ -144,7 +144,7 @@ def Ditron_MultimemStOp : Ditron_Op<"multimem_st", [
     PTX `multimem.st`: every rank of the multicast team receives `value`.
 
     ```mlir
-    ditron.multimem_st %mc, %value : !tt.ptr<bf16>
+    ditron.multimem_st %mc, %x : !tt.ptr<bf16>
     ```
   }];
   let arguments = (ins
@@ -162,7 +162,7 @@ def Ditron_MultimemRedOp : Ditron_Op<"multimem_red", [
     `ditron.multimem_ld_reduce`.
 
     ```mlir
-    ditron.multimem_red %mc add %value : !tt.ptr<bf16>
+    ditron.multimem_red %mc add %x : !tt.ptr<bf16>
     ```
   }];
   let arguments = (ins

@@ -28,8 +28,8 @@ def Ditron_PutmemOp : Ditron_Transfer<"putmem"> {
     (`shmem_putmem_nbi`) `src` must not change before `ditron.quiet`.
 
     ```mlir
-    ditron.putmem %dst, %src, %n on %rank : !tt.ptr<f16>, !tt.ptr<f16>
-    ditron.putmem %dst, %src, %n on %rank nbi granularity warp : !tt.ptr<f16>, !tt.ptr<f16>
+    ditron.putmem %dst, %src, %bytes on %rank : !tt.ptr<bf16>, !tt.ptr<bf16>
+    ditron.putmem %dst, %src, %bytes on %rank nbi granularity warp : !tt.ptr<bf16>, !tt.ptr<bf16>
     ```
   }];
   let assemblyFormat = [{
@@ -46,8 +46,8 @@ def Ditron_GetmemOp : Ditron_Transfer<"getmem"> {
     (`shmem_getmem_nbi`) only after `ditron.quiet`.
 
     ```mlir
-    ditron.getmem %dst, %src, %n on %rank : !tt.ptr<f16>, !tt.ptr<f16>
-    ditron.getmem %dst, %src, %n on %rank nbi : !tt.ptr<f16>, !tt.ptr<f16>
+    ditron.getmem %dst, %src, %bytes on %rank : !tt.ptr<bf16>, !tt.ptr<bf16>
+    ditron.getmem %dst, %src, %bytes on %rank nbi : !tt.ptr<bf16>, !tt.ptr<bf16>
     ```
   }];
   let assemblyFormat = [{
@@ -65,8 +65,8 @@ def Ditron_PutmemSignalOp : Ditron_Op<"putmem_signal", [Ditron_Ordered]> {
     (`shmem_putmem_signal_nbi`) `src` must not change before `ditron.quiet`.
 
     ```mlir
-    ditron.putmem_signal %dst, %src, %n, %sig set %v on %rank : !tt.ptr<f16>, !tt.ptr<f16>, !tt.ptr<i64>
-    ditron.putmem_signal %dst, %src, %n, %sig add %v on %rank nbi : !tt.ptr<f16>, !tt.ptr<f16>, !tt.ptr<i64>
+    ditron.putmem_signal %dst, %src, %bytes, %sig set %epoch on %rank : !tt.ptr<bf16>, !tt.ptr<bf16>, !tt.ptr<i64>
+    ditron.putmem_signal %dst, %src, %bytes, %sig add %one on %rank nbi : !tt.ptr<bf16>, !tt.ptr<bf16>, !tt.ptr<i64>
     ```
   }];
   let arguments = (ins

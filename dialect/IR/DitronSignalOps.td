@@ -48,8 +48,8 @@ def Ditron_ConsumeTokenOp : Ditron_Op<"consume_token", [Pure, AllTypesMatch<["va
     Consuming the same token twice folds to once.
 
     ```mlir
-    %ready = ditron.consume_token %ptr, %token : !tt.ptr<f16>
-    %tile = ditron.consume_token %ptrs, %token : tensor<64x!tt.ptr<f16>>
+    %ready = ditron.consume_token %ptr, %token : !tt.ptr<bf16>
+    %tile = ditron.consume_token %ptrs, %token : tensor<64x!tt.ptr<bf16>>
     ```
   }];
   let arguments = (ins
@@ -100,8 +100,8 @@ def Ditron_SignalOpOp : Ditron_Op<"signal_op", [Ditron_Ordered]> {
     signal is to say that data is there.
 
     ```mlir
-    ditron.signal_op %sig set %value on %rank : !tt.ptr<i64>
-    ditron.signal_op %sig add %value on %rank : !tt.ptr<i64>
+    ditron.signal_op %sig set %epoch on %rank : !tt.ptr<i64>
+    ditron.signal_op %sig add %one on %rank : !tt.ptr<i64>
     ```
   }];
   let arguments = (ins

@@ -121,7 +121,7 @@ def Ditron_ExternCallOp : Ditron_Op<"extern_call", [
 
     ```mlir
     %r = ditron.extern_call "my_reduce"(%a, %b) : (i32, i64) -> i32
-    %s = ditron.extern_call "__nv_sinf"(%x) from "libdevice" at "lib.bc" pure : (f32) -> f32
+    %s = ditron.extern_call "__nv_sinf"(%f) from "libdevice" at "lib.bc" pure : (f32) -> f32
     ```
   }];
   let arguments = (ins

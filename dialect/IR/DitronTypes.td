@@ -7,7 +7,7 @@ include "DitronDialect.td"
 
 def Ditron_Token : TypeDef<Ditron_Dialect, "Token"> {
   let mnemonic = "token";
-  let summary = "proof that a wait has returned";
+  let summary = "token that a ditron.wait returned, !ditron.token";
   let description = [{
     Made by `ditron.wait` only, used by `ditron.consume_token`. It carries no
     data and costs nothing at run time: it is how a value says that it may be
@@ -15,7 +15,7 @@ def Ditron_Token : TypeDef<Ditron_Dialect, "Token"> {
 
     ```mlir
     %token = ditron.wait %sig[%n] ge %epoch : !tt.ptr<i64>
-    %ready = ditron.consume_token %ptr, %token : !tt.ptr<f16>
+    %ready = ditron.consume_token %ptr, %token : !tt.ptr<bf16>
     ```
   }];
 }

@@ -34,7 +34,7 @@ func.func @wait_for_a_negative_count(%sig: !tt.ptr<i64>, %v: i64) {
 // -----
 
 func.func @wait_returns_a_token(%sig: !tt.ptr<i64>, %n: i32, %v: i64) {
-  // expected-error@+1 {{'ditron.wait' op result #0 must be proof that a wait has returned, but got 'i32'}}
+  // expected-error@+1 {{'ditron.wait' op result #0 must be token that a ditron.wait returned, !ditron.token, but got 'i32'}}
   %0 = "ditron.wait"(%sig, %n, %v) : (!tt.ptr<i64>, i32, i64) -> i32
   return
 }
@@ -42,7 +42,7 @@ func.func @wait_returns_a_token(%sig: !tt.ptr<i64>, %n: i32, %v: i64) {
 // -----
 
 func.func @consume_what_is_no_token(%p: !tt.ptr<f16>, %t: i32) {
-  // expected-error@+1 {{'ditron.consume_token' op operand #1 must be proof that a wait has returned, but got 'i32'}}
+  // expected-error@+1 {{'ditron.consume_token' op operand #1 must be token that a ditron.wait returned, !ditron.token, but got 'i32'}}
   %0 = "ditron.consume_token"(%p, %t) : (!tt.ptr<f16>, i32) -> !tt.ptr<f16>
   return
 }

@@ -1,0 +1,219 @@
+"""Write docs/dialect.md from the dialect's ODS, or say whether it is stale.
+
+    python docs/generate_dialect.py           writes the page
+    python docs/generate_dialect.py --check   exits 1 when the page is not what would be written
+
+TableGen's own JSON is the source, so what the page says is what the compiler was built from.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "dialect.md"
+ODS = ROOT / "dialect" / "IR"
+
+# Files of ODS in the order of the page, with the heading of what each defines.
+GROUPS = {
+    "DitronIdentityOps.td": "Who am I, and where is this object",
+    "DitronSignalOps.td": "Signals",
+    "DitronDataOps.td": "Data movement, order, collective synchronisation",
+    "DitronAtomicOps.td": "Atomic accesses and NVLink SHARP",
+    "DitronThreadOps.td": "Threads of a program, and the escape",
+}
+
+
+def tblgen() -> Path:
+    """LLVM's TableGen; raises FileNotFoundError that says how to get it."""
+    for name in ("llvm-tblgen-22", "/usr/lib/llvm-22/bin/llvm-tblgen", "llvm-tblgen"):
+        if found := shutil.which(name):
+            return Path(found).resolve()
+    raise FileNotFoundError("llvm-tblgen of LLVM 22 was not found: install Debian's llvm-22-dev")
+
+
+class Records:
+    """The records of the dialect's ODS, as TableGen evaluated them."""
+
+    def __init__(self) -> None:
+        binary = tblgen()
+        include = binary.parent.parent / "include"
+        command = [binary, "--dump-json", "-I", include, "-I", ODS, ODS / "DitronOps.td"]
+        self.all = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+    def resolve(self, reference: dict) -> dict:
+        return self.all[reference["def"]]
+
+    def named(self, kind: str) -> list[dict]:
+        """Records of a TableGen class that are this dialect's, in the order they were written."""
+        mine = [self.all[name] for name in self.all["!instanceof"][kind]]
+        mine = [record for record in mine if record["!locs"][0].startswith("Ditron")]
+        return sorted(mine, key=place)
+
+    def ops(self) -> list[dict]:
+        return self.named("Op")
+
+    def enums(self) -> list[dict]:
+        return self.named("EnumInfo")
+
+    def cases(self, enum: dict) -> list[tuple[str, int]]:
+        """Keyword and integer value of each case."""
+        found = [self.resolve(case) for case in enum["enumerants"]]
+        return [(case["str"], case["value"]) for case in found]
+
+    def mnemonic(self, enum: dict) -> str:
+        """``scope`` of ``#ditron.scope<node>``."""
+        attrs = (self.all[name] for name in self.all["!instanceof"]["EnumAttr"])
+        return next(a["mnemonic"] for a in attrs if a["enum"]["def"] == enum["!name"])
+
+
+def place(record: dict) -> tuple[int, int]:
+    """Where a record was written: its group's rank and the line."""
+    file, line = record["!locs"][-1 if "Op" in record["!superclasses"] else 0].rsplit(":", 1)
+    groups = list(GROUPS)
+    return (groups.index(file) if file in groups else len(groups), int(line))
+
+
+def prose(text: str) -> str:
+    return textwrap.dedent(text.strip("\n")).strip()
+
+
+def syntax(op: dict) -> str:
+    """The custom form on one line: ``%x`` an operand, ``<x>`` a keyword of enumeration x."""
+    form = re.sub(r"custom<Keyword>\(\$(\w+)\)", r"<\1>", op["assemblyFormat"])
+    form = form.replace("^", "").replace("attr-dict", "")
+    form = re.sub(r"\(`(nbi|pure)` \$\w+\)\?", r"(\1)?", form)
+    form = re.sub(r"type\(\$(\w+)\)", r"type-of-\1", form)
+    form = re.sub(r"functional-type\(\$\w+, \$\w+\)", "function-type", form)
+    form = re.sub(r"\$(symbol|libname|libpath)\b", r'"\1"', form)
+    form = re.sub(r"\$(\w+)", r"%\1", form).replace("`", "")
+    form = re.sub(r"\s+", " ", form).replace(" ,", ",").replace(" [ ", "[").replace(" ]", "]")
+    form = form.replace(" ( ", "(").replace(" )", ")").strip()
+    return f"ditron.{op['opName']} {form}".rstrip()
+
+
+def effects(records: Records, op: dict) -> str:
+    """What passes may assume, in words."""
+    traits = [records.resolve(trait) for trait in op["traits"]]
+    names = [trait["!name"] for trait in traits]
+    if "Pure" in names:
+        return "none: may be moved, merged with its like, and erased when unused"
+    if "Ditron_Ordered" in names:
+        return "reads and writes memory: is never merged or erased, and nothing moves across it"
+    for trait in traits:
+        if "MemoryEffects" in trait["!superclasses"]:
+            return {"MemRead": "reads memory", "MemWrite": "writes memory"}[trait["effects"][0]["def"]]
+    if op["opName"] == "ld":
+        return "reads memory; with `semantic acquire` as if it wrote, too"
+    if op["opName"] == "extern_call":
+        return "reads and writes memory; none if `pure`"
+    raise ValueError(f"{op['opName']}: the page has no words for its memory effects")
+
+
+def default_of(record: dict) -> str:
+    """``; default `ge` ``, or nothing for what must be given."""
+    if record["!name"] == "UnitAttr":
+        return "; left out by default"
+    value = record.get("defaultValue")
+    if value is None:
+        return ""
+    value = value.strip('"').rsplit("::", 1)[-1]
+    return f"; default `{re.sub(r'(?<=[a-z])(?=[A-Z])', '_', value).lower()}`" if value else "; default empty"
+
+
+def enum_of(records: Records, record: dict) -> dict | None:
+    while "enum" not in record and record.get("baseAttr"):
+        record = records.resolve(record["baseAttr"])
+    return records.resolve(record["enum"]) if "enum" in record else None
+
+
+def plain(kind: str) -> str:
+    """A constraint's summary with types as code, short ones for integers and floats."""
+    kind = re.sub(r"(\d+)-bit signless integer", r"`i\1`", kind)
+    kind = re.sub(r"(\d+)-bit float", r"`f\1`", kind)
+    return re.sub(r"(!\w+\.\w+(<\w+>)?)", r"`\1`", kind)
+
+
+def row(records: Records, reference: dict, name: str) -> str:
+    """One line on an operand, an attribute or a result."""
+    record = records.resolve(reference)
+    says = record.get("summary") or ""
+    constraint = records.resolve(record["constraint"]) if "constraint" in record else record
+    if "Attr" not in constraint["!superclasses"]:
+        if "Variadic" in constraint["!superclasses"]:
+            kind = "any number of values of any type"
+        else:
+            kind = plain(constraint["summary"])
+        return f"| `%{name}` | {kind} | {says} |"
+    enum = enum_of(records, constraint)
+    kind = f"[{records.mnemonic(enum)}](#{records.mnemonic(enum)})" if enum else "keyword"
+    if "String" in constraint.get("storageType", ""):
+        kind = "string"
+    return f"| `{name}` | {kind}{default_of(constraint)} | {says.split(' that is ')[0]} |"
+
+
+def op_section(records: Records, op: dict) -> str:
+    lines = [f"### `ditron.{op['opName']}`", "", f"*{op['summary']}*", ""]
+    lines += ["```text", syntax(op), "```", "", prose(op["description"]), ""]
+    lines += [f"Memory effects: {effects(records, op)}.", ""]
+    arguments, results = op["arguments"]["args"], op["results"]["args"]
+    if arguments or results:
+        lines += ["| name | what | meaning |", "| --- | --- | --- |"]
+        lines += [row(records, reference, name) for reference, name in arguments]
+        lines += [row(records, reference, name).replace("| `%", "| result `%", 1) for reference, name in results]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def enum_section(records: Records, enum: dict) -> str:
+    mnemonic, cases = records.mnemonic(enum), records.cases(enum)
+    lines = [f"### {mnemonic}", "", f"*{enum['summary']}*, stand-alone `#ditron.{mnemonic}<{cases[0][0]}>`.", "",
+             prose(enum["description"]), "", "| keyword | value |", "| --- | --- |"]
+    lines += [f"| `{keyword}` | {value} |" for keyword, value in cases]
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    records = Records()
+    dialect, token = records.all["Ditron_Dialect"], records.all["Ditron_Token"]
+    parts = ["<!-- Written by docs/generate_dialect.py from dialect/IR/*.td: change those, not this. -->",
+             f"# The ditron dialect\n\n*{dialect['summary']}*", prose(dialect["description"])]
+    ops = records.ops()
+    index = ["| group | operations |", "| --- | --- |"]
+    for number, heading in enumerate(GROUPS.values()):
+        names = [op["opName"] for op in ops if place(op)[0] == number]
+        index.append(f"| {heading} | " + ", ".join(f"[{n}](#ditron{n})" for n in names) + " |")
+    parts.append("\n".join(index))
+    parts.append("## Type\n\n### `!ditron.token`\n\n"
+                 f"*{plain(token['summary'])}*\n\n{prose(token['description'])}")
+    for number, heading in enumerate(GROUPS.values()):
+        parts.append(f"## {heading}")
+        parts += [op_section(records, op).strip() for op in ops if place(op)[0] == number]
+    parts.append("## Enumerations\n\nThe values are what device libraries and the simulator take; they never change.")
+    parts += [enum_section(records, enum).strip() for enum in records.enums()]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write docs/dialect.md from the dialect's ODS.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page is stale")
+    check = parser.parse_args().check
+    text = page()
+    if not check:
+        PAGE.write_text(text)
+        return 0
+    if not PAGE.exists() or PAGE.read_text() != text:
+        print("docs/dialect.md is stale: run python docs/generate_dialect.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,32 +1,26 @@
-"""Integer values of the dialect's enumerations, as the device libraries take them."""
+"""Enumeration attributes of the dialect, as keywords and as the integers that the device libraries take."""
 from __future__ import annotations
 
 import re
 
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import _ditron_enum_gen as ods
 
-__all__ = ["CASES", "keyword", "number"]
+__all__ = ["keyword", "number"]
 
-# In the order of dialect/IR/DitronEnums.td, which the integer values follow.
-CASES = {
-    "team": ("group", "node", "world"),
-    "scope": ("gpu", "node", "world"),
-    "semantic": ("relaxed", "acquire", "release", "acq_rel"),
-    "signal_op": ("set", "add"),
-    "reduce_op": ("add", "min", "max"),
-    "cmp": ("eq", "ne", "gt", "ge", "lt", "le"),
-    "granularity": ("thread", "warp", "block"),
-    "swizzle_mode": ("gather", "scatter"),
-    "shfl_mode": ("idx", "up", "down", "bfly"),
-}
+
+def _parts(attribute: ir.Attribute) -> tuple[str, str]:
+    """``("signal_op", "add")`` of ``#ditron.signal_op<add>`` or ``#ditron<signal_op<add>>``."""
+    return re.match(r"#ditron[.<](\w+)\s*<(\w+)>", str(attribute)).groups()
 
 
 def keyword(attribute: ir.Attribute) -> str:
     """``"node"`` of ``#ditron.scope<node>``."""
-    return re.search(r"(\w+)>?$", str(attribute)).group(1)
+    return _parts(attribute)[1]
 
 
 def number(attribute: ir.Attribute) -> int:
-    """The integer value of ``#ditron.scope<node>``: 1."""
-    enum, case = re.match(r"#ditron(?:\.|<)(\w+)\s*<(\w+)>", str(attribute)).groups()
-    return CASES[enum].index(case)
+    """The value in the ODS of ``#ditron.scope<node>``: 1."""
+    mnemonic, case = _parts(attribute)
+    enum = getattr(ods, "".join(word.capitalize() for word in mnemonic.split("_")))
+    return next(int(member) for member in enum if str(member) == case)

@@ -52,7 +52,7 @@ def divisibility(pointer: ir.Value) -> ir.Attribute | None:
     arguments = ir.ArrayAttr(function.attributes["arg_attrs"])
     if pointer.arg_number >= len(arguments):
         return None
-    known = ir.DictAttr(arguments[pointer.arg_number]).get("tt.divisibility")
-    if known is None:
+    known = ir.DictAttr(arguments[pointer.arg_number])
+    if "tt.divisibility" not in known:
         return None
-    return ir.Attribute.parse(f"dense<{ir.IntegerAttr(known).value}> : tensor<1xi32>", pointer.context)
+    return ir.Attribute.parse(f"dense<{ir.IntegerAttr(known['tt.divisibility']).value}> : tensor<1xi32>", pointer.context)

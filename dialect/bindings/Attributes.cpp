@@ -1,0 +1,442 @@
+// Attributes: the base class and the builtin kinds with their values.
+#include "Core.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/AffineMap.h"
+#include "llvm/ADT/SmallString.h"
+
+namespace mlir::ditron::python {
+
+using Maker = nb::object (*)(PyContext &, Attribute);
+static llvm::DenseMap<TypeID, Maker> &makers() {
+  static auto *map = new llvm::DenseMap<TypeID, Maker>();
+  return *map;
+}
+
+namespace {
+template <typename T>
+struct Attr : PyAttribute {
+  using PyAttribute::PyAttribute;
+  T get() const { return cast<T>(attr); }
+};
+struct PyBoolAttr : Attr<IntegerAttr> {
+  using Attr<IntegerAttr>::Attr;
+};
+struct PyFlatSymbolRefAttr : Attr<SymbolRefAttr> {
+  using Attr<SymbolRefAttr>::Attr;
+};
+struct PyDenseElements : Attr<DenseElementsAttr> {
+  using Attr<DenseElementsAttr>::Attr;
+};
+struct PyDenseInts : PyDenseElements {
+  using PyDenseElements::PyDenseElements;
+};
+struct PyDenseFloats : PyDenseElements {
+  using PyDenseElements::PyDenseElements;
+};
+} // namespace
+
+nb::object wrapAttribute(PyContext &context, Attribute attr) {
+  if (!attr) {
+    return nb::none();
+  }
+  auto it = makers().find(attr.getTypeID());
+  return it == makers().end() ? nb::cast(PyAttribute(context, attr)) : it->second(context, attr);
+}
+
+template <typename T>
+static bool isA(nb::handle object) {
+  return nb::isinstance<PyAttribute>(object) && isa<T>(nb::cast<PyAttribute *>(object)->attr);
+}
+
+template <typename Py, typename T, typename Base = PyAttribute>
+static nb::class_<Py, Base> bindAttr(nb::module_ &m, const char *name) {
+  std::string text = name;
+  nb::class_<Py, Base> cls(m, name);
+  cls.def(nb::new_([text](PyAttribute &attr) {
+            if (!isa<T>(attr.attr)) {
+              raise(PyExc_ValueError, "cannot cast " + print(attr.attr) + " to " + text);
+            }
+            return Py(*attr.context, attr.attr);
+          }),
+          "cast_from_attr"_a)
+      .def_static("isinstance", &isA<T>);
+  return cls;
+}
+
+template <typename Py, typename T>
+static void enter() {
+  makers()[TypeID::get<T>()] = [](PyContext &context, Attribute attr) { return nb::cast(Py(context, attr)); };
+}
+
+//===-- numbers ----------------------------------------------------------===//
+
+static nb::object toPython(const APInt &value, bool isUnsigned) {
+  if (value.getBitWidth() <= 64) {
+    return isUnsigned ? nb::cast(value.getZExtValue()) : nb::cast(value.getSExtValue());
+  }
+  SmallString<40> digits;
+  value.toString(digits, 10, !isUnsigned);
+  return nb::int_(nb::str(digits.c_str()));
+}
+
+static nb::object toPython(IntegerAttr attr) {
+  auto type = dyn_cast<IntegerType>(attr.getType());
+  bool isUnsigned = type && (type.isUnsigned() || type.getWidth() == 1);
+  return toPython(attr.getValue(), isUnsigned);
+}
+
+/// Any Python int that fits `type`, read as signed or unsigned.
+static APInt toAPInt(nb::handle value, Type type) {
+  unsigned width = isa<IndexType>(type) ? 64 : type.getIntOrFloatBitWidth();
+  std::string digits = nb::str(nb::int_(nb::borrow(value))).c_str();
+  unsigned needed = APInt::getBitsNeeded(digits, 10);
+  if (needed > width && !(needed == width + 1 && digits[0] == '-')) {
+    raise(PyExc_OverflowError, digits + " does not fit " + print(type));
+  }
+  APInt wide(std::max(needed, width) + 1, digits, 10);
+  APInt result = wide.trunc(width);
+  if (result.sext(wide.getBitWidth()) != wide && result.zext(wide.getBitWidth()) != wide) {
+    raise(PyExc_OverflowError, digits + " does not fit " + print(type));
+  }
+  return result;
+}
+
+static double toDouble(APFloat value) {
+  bool losesInfo = false;
+  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+  return value.convertToDouble();
+}
+
+static bool isIntegerLike(Type type) { return isa<IntegerType, IndexType>(type); }
+
+/// A number as an attribute of a scalar type; attributes pass through.
+static Attribute toScalarAttr(nb::handle value, Type type) {
+  if (nb::isinstance<PyAttribute>(value)) {
+    return nb::cast<PyAttribute *>(value)->attr;
+  }
+  if (isIntegerLike(type)) {
+    return IntegerAttr::get(type, toAPInt(value, type));
+  }
+  if (isa<FloatType>(type)) {
+    return FloatAttr::get(type, nb::cast<double>(nb::float_(nb::borrow(value))));
+  }
+  raise(PyExc_ValueError, "expected an integer, index or float type, got " + print(type));
+}
+
+static void bindNumbers(nb::module_ &m) {
+  using Integer = Attr<IntegerAttr>;
+  makers()[TypeID::get<IntegerAttr>()] = [](PyContext &context, Attribute attr) {
+    return cast<IntegerAttr>(attr).getType().isInteger(1) ? nb::cast(PyBoolAttr(context, attr)) : nb::cast(Integer(context, attr));
+  };
+  bindAttr<Integer, IntegerAttr>(m, "IntegerAttr")
+      .def_static("get",
+                  [](PyType &type, nb::handle value) {
+                    if (!isIntegerLike(type.type)) {
+                      raise(PyExc_ValueError, "expected an integer or index type, got " + print(type.type));
+                    }
+                    return wrapAttribute(*type.context, toScalarAttr(value, type.type));
+                  },
+                  "type"_a, "value"_a)
+      .def_prop_ro("value", [](Integer &self) { return toPython(self.get()); })
+      .def_prop_ro("type", [](Integer &self) { return wrapType(*self.context, self.get().getType()); })
+      .def("__int__", [](Integer &self) { return toPython(self.get()); });
+  bindAttr<PyBoolAttr, BoolAttr, Integer>(m, "BoolAttr")
+      .def_static("get",
+                  [](bool value, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    return PyBoolAttr(c, BoolAttr::get(c.context, value));
+                  },
+                  "value"_a, "context"_a = nb::none())
+      .def_prop_ro("value", [](PyBoolAttr &self) { return !self.get().getValue().isZero(); })
+      .def("__bool__", [](PyBoolAttr &self) { return !self.get().getValue().isZero(); });
+  using Floating = Attr<FloatAttr>;
+  enter<Floating, FloatAttr>();
+  bindAttr<Floating, FloatAttr>(m, "FloatAttr")
+      .def_static("get",
+                  [](PyType &type, double value, nb::handle) {
+                    if (!isa<FloatType>(type.type)) {
+                      raise(PyExc_ValueError, "expected a float type, got " + print(type.type));
+                    }
+                    return Floating(*type.context, FloatAttr::get(type.type, value));
+                  },
+                  "type"_a, "value"_a, "loc"_a = nb::none())
+      .def_prop_ro("value", [](Floating &self) { return toDouble(self.get().getValue()); })
+      .def_prop_ro("type", [](Floating &self) { return wrapType(*self.context, self.get().getType()); })
+      .def("__float__", [](Floating &self) { return toDouble(self.get().getValue()); });
+}
+
+//===-- names, collections -----------------------------------------------===//
+
+static void bindNames(nb::module_ &m) {
+  using String = Attr<StringAttr>;
+  enter<String, StringAttr>();
+  bindAttr<String, StringAttr>(m, "StringAttr")
+      .def_static("get",
+                  [](std::string_view value, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    return String(c, StringAttr::get(c.context, ref(value)));
+                  },
+                  "value"_a, "context"_a = nb::none())
+      .def_prop_ro("value", [](String &self) { return toStr(self.get().getValue()); });
+  using Symbol = Attr<SymbolRefAttr>;
+  makers()[TypeID::get<SymbolRefAttr>()] = [](PyContext &context, Attribute attr) {
+    return isa<FlatSymbolRefAttr>(attr) ? nb::cast(PyFlatSymbolRefAttr(context, attr)) : nb::cast(Symbol(context, attr));
+  };
+  bindAttr<Symbol, SymbolRefAttr>(m, "SymbolRefAttr")
+      .def_static("get",
+                  [](std::vector<std::string> path, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    if (path.empty()) {
+                      raise(PyExc_ValueError, "expected at least one symbol");
+                    }
+                    SmallVector<FlatSymbolRefAttr> nested;
+                    for (size_t i = 1; i < path.size(); ++i) {
+                      nested.push_back(FlatSymbolRefAttr::get(c.context, path[i]));
+                    }
+                    return wrapAttribute(c, SymbolRefAttr::get(c.context, path[0], nested));
+                  },
+                  "symbols"_a, "context"_a = nb::none())
+      .def_prop_ro("value", [](Symbol &self) {
+        nb::list list;
+        list.append(toStr(self.get().getRootReference().getValue()));
+        for (FlatSymbolRefAttr nested : self.get().getNestedReferences()) {
+          list.append(toStr(nested.getValue()));
+        }
+        return list;
+      });
+  bindAttr<PyFlatSymbolRefAttr, FlatSymbolRefAttr, Symbol>(m, "FlatSymbolRefAttr")
+      .def_static("get",
+                  [](const std::string &value, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    return PyFlatSymbolRefAttr(c, FlatSymbolRefAttr::get(c.context, value));
+                  },
+                  "value"_a, "context"_a = nb::none())
+      .def_prop_ro("value", [](PyFlatSymbolRefAttr &self) { return toStr(self.get().getRootReference().getValue()); });
+  using TypeA = Attr<TypeAttr>;
+  enter<TypeA, TypeAttr>();
+  bindAttr<TypeA, TypeAttr>(m, "TypeAttr")
+      .def_static("get", [](PyType &type, nb::handle) { return TypeA(*type.context, TypeAttr::get(type.type)); }, "value"_a,
+                  "context"_a = nb::none())
+      .def_prop_ro("value", [](TypeA &self) { return wrapType(*self.context, self.get().getValue()); });
+  using Unit = Attr<UnitAttr>;
+  enter<Unit, UnitAttr>();
+  bindAttr<Unit, UnitAttr>(m, "UnitAttr")
+      .def_static("get",
+                  [](nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    return Unit(c, UnitAttr::get(c.context));
+                  },
+                  "context"_a = nb::none());
+}
+
+static void bindCollections(nb::module_ &m) {
+  using Array = Attr<ArrayAttr>;
+  enter<Array, ArrayAttr>();
+  bindAttr<Array, ArrayAttr>(m, "ArrayAttr")
+      .def_static("get",
+                  [](nb::sequence items, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    SmallVector<Attribute> attrs;
+                    for (nb::handle item : items) {
+                      attrs.push_back(nb::cast<PyAttribute *>(item)->attr);
+                      checkContext(c.context, attrs.back().getContext(), "an element");
+                    }
+                    return Array(c, ArrayAttr::get(c.context, attrs));
+                  },
+                  "attributes"_a, "context"_a = nb::none())
+      .def("__len__", [](Array &self) { return self.get().size(); })
+      .def("__getitem__",
+           [](Array &self, nb::ssize_t index) { return wrapAttribute(*self.context, self.get()[checkIndex(index, self.get().size())]); })
+      .def("__iter__", [](Array &self) {
+        nb::list list;
+        for (Attribute attr : self.get()) {
+          list.append(wrapAttribute(*self.context, attr));
+        }
+        return nb::iter(list);
+      });
+  using Dict = Attr<DictionaryAttr>;
+  enter<Dict, DictionaryAttr>();
+  auto items = [](Dict &self) {
+    nb::dict dict;
+    for (NamedAttribute attr : self.get()) {
+      dict[toStr(attr.getName())] = wrapAttribute(*self.context, attr.getValue());
+    }
+    return dict;
+  };
+  bindAttr<Dict, DictionaryAttr>(m, "DictAttr")
+      .def_static("get",
+                  [](nb::dict value, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    NamedAttrList attrs;
+                    for (auto [name, attr] : value) {
+                      attrs.set(nb::cast<std::string>(name), nb::cast<PyAttribute *>(attr)->attr);
+                    }
+                    return Dict(c, attrs.getDictionary(c.context));
+                  },
+                  "value"_a = nb::dict(), "context"_a = nb::none())
+      .def("__len__", [](Dict &self) { return self.get().size(); })
+      .def("__contains__", [](Dict &self, const std::string &name) { return self.get().contains(name); })
+      .def("__getitem__",
+           [](Dict &self, const std::string &name) {
+             Attribute attr = self.get().get(name);
+             if (!attr) {
+               raise(PyExc_KeyError, "no entry '" + name + "'");
+             }
+             return wrapAttribute(*self.context, attr);
+           })
+      .def("__iter__", [items](Dict &self) { return nb::iter(items(self)); })
+      .def("keys", [items](Dict &self) { return items(self).keys(); })
+      .def("values", [items](Dict &self) { return items(self).values(); })
+      .def("items", [items](Dict &self) { return items(self).items(); });
+}
+
+//===-- dense ------------------------------------------------------------===//
+
+template <typename T, typename Value>
+static void bindDenseArray(nb::module_ &m, const char *name) {
+  using Dense = Attr<T>;
+  enter<Dense, T>();
+  auto list = [](Dense &self) {
+    nb::list values;
+    for (auto value : self.get().asArrayRef()) {
+      values.append(nb::cast(Value(value)));
+    }
+    return values;
+  };
+  bindAttr<Dense, T>(m, name)
+      .def_static("get",
+                  [](nb::sequence values, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    SmallVector<Value> storage;
+                    for (nb::handle value : values) {
+                      storage.push_back(nb::cast<Value>(value));
+                    }
+                    return Dense(c, T::get(c.context, storage));
+                  },
+                  "values"_a, "context"_a = nb::none())
+      .def("__len__", [](Dense &self) { return self.get().size(); })
+      .def("__getitem__",
+           [](Dense &self, nb::ssize_t index) { return Value(self.get()[checkIndex(index, self.get().size())]); })
+      .def("__iter__", [list](Dense &self) { return nb::iter(list(self)); });
+}
+
+static nb::object elementAt(PyDenseElements &self, nb::ssize_t given) {
+  DenseElementsAttr dense = self.get();
+  size_t index = checkIndex(given, size_t(dense.getNumElements()));
+  Type type = dense.getElementType();
+  if (isIntegerLike(type)) {
+    auto integer = dyn_cast<IntegerType>(type);
+    return toPython(dense.getValues<APInt>()[index], integer && (integer.isUnsigned() || integer.getWidth() == 1));
+  }
+  if (isa<FloatType>(type)) {
+    return nb::cast(toDouble(dense.getValues<APFloat>()[index]));
+  }
+  return wrapAttribute(*self.context, dense.getValues<Attribute>()[index]);
+}
+
+static ShapedType shapedType(PyType &type) {
+  auto shaped = dyn_cast<ShapedType>(type.type);
+  if (!shaped || !shaped.hasStaticShape()) {
+    raise(PyExc_ValueError, "expected a static shaped type, got " + print(type.type));
+  }
+  return shaped;
+}
+
+static void bindDense(nb::module_ &m) {
+  makers()[TypeID::get<DenseIntOrFPElementsAttr>()] = [](PyContext &context, Attribute attr) {
+    return isa<DenseIntElementsAttr>(attr) ? nb::cast(PyDenseInts(context, attr)) : nb::cast(PyDenseFloats(context, attr));
+  };
+  enter<PyDenseElements, DenseStringElementsAttr>();
+  bindAttr<PyDenseElements, DenseElementsAttr>(m, "DenseElementsAttr")
+      .def_static("get",
+                  [](nb::sequence values, PyType &type) {
+                    ShapedType shaped = shapedType(type);
+                    SmallVector<Attribute> attrs;
+                    for (nb::handle value : values) {
+                      attrs.push_back(toScalarAttr(value, shaped.getElementType()));
+                    }
+                    if (int64_t(attrs.size()) != shaped.getNumElements() && attrs.size() != 1) {
+                      raise(PyExc_ValueError, "expected " + std::to_string(shaped.getNumElements()) + " values, got " +
+                                                  std::to_string(attrs.size()));
+                    }
+                    return wrapAttribute(*type.context, DenseElementsAttr::get(shaped, attrs));
+                  },
+                  "values"_a, "type"_a, "Numbers (or attributes) in row-major order; one value is a splat.")
+      .def_static("get_splat",
+                  [](PyType &type, nb::handle value) {
+                    ShapedType shaped = shapedType(type);
+                    return wrapAttribute(*type.context,
+                                         DenseElementsAttr::get(shaped, toScalarAttr(value, shaped.getElementType())));
+                  },
+                  "shaped_type"_a, "value"_a)
+      .def_prop_ro("type", [](PyDenseElements &self) { return wrapType(*self.context, self.get().getType()); })
+      .def_prop_ro("is_splat", [](PyDenseElements &self) { return self.get().isSplat(); })
+      .def("get_splat_value",
+           [](PyDenseElements &self) {
+             if (!self.get().isSplat()) {
+               raise(PyExc_ValueError, "the elements are not all the same");
+             }
+             return wrapAttribute(*self.context, self.get().getSplatValue<Attribute>());
+           })
+      .def("__len__", [](PyDenseElements &self) { return self.get().getNumElements(); })
+      .def("__getitem__", &elementAt)
+      .def("__iter__", [](PyDenseElements &self) {
+        nb::list list;
+        for (int64_t i = 0, n = self.get().getNumElements(); i < n; ++i) {
+          list.append(elementAt(self, i));
+        }
+        return nb::iter(list);
+      });
+  bindAttr<PyDenseInts, DenseIntElementsAttr, PyDenseElements>(m, "DenseIntElementsAttr");
+  bindAttr<PyDenseFloats, DenseFPElementsAttr, PyDenseElements>(m, "DenseFPElementsAttr");
+  bindDenseArray<DenseBoolArrayAttr, bool>(m, "DenseBoolArrayAttr");
+  bindDenseArray<DenseI8ArrayAttr, int8_t>(m, "DenseI8ArrayAttr");
+  bindDenseArray<DenseI16ArrayAttr, int16_t>(m, "DenseI16ArrayAttr");
+  bindDenseArray<DenseI32ArrayAttr, int32_t>(m, "DenseI32ArrayAttr");
+  bindDenseArray<DenseI64ArrayAttr, int64_t>(m, "DenseI64ArrayAttr");
+  bindDenseArray<DenseF32ArrayAttr, float>(m, "DenseF32ArrayAttr");
+  bindDenseArray<DenseF64ArrayAttr, double>(m, "DenseF64ArrayAttr");
+}
+
+void bindAttributes(nb::module_ &m) {
+  nb::class_<PyAttribute>(m, "Attribute", "An attribute. Attributes are unique in their context: == is identity.")
+      .def(nb::new_([](PyAttribute &attr) { return wrapAttribute(*attr.context, attr.attr); }), "cast_from_attr"_a)
+      .def_static("parse",
+                  [](const std::string &text, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    ErrorCollector errors(c);
+                    Attribute attr = parseAttribute(text, c.context);
+                    if (!attr) {
+                      errors.raise("cannot parse the attribute '" + text + "'");
+                    }
+                    return wrapAttribute(c, attr);
+                  },
+                  "asm"_a, "context"_a = nb::none())
+      .def_prop_ro("context", [](PyAttribute &self) { return self.contextObject; })
+      .def_prop_ro("dialect", [](PyAttribute &self) { return self.attr.getDialect().getNamespace().str(); })
+      .def("maybe_downcast", [](PyAttribute &self) { return wrapAttribute(*self.context, self.attr); })
+      .def_static("isinstance", [](nb::handle object) { return nb::isinstance<PyAttribute>(object); })
+      .def("__eq__", [](PyAttribute &self, PyAttribute &other) { return self.attr == other.attr; })
+      .def("__eq__", [](PyAttribute &, nb::handle) { return false; })
+      .def("__hash__", [](PyAttribute &self) { return nb::ssize_t(uintptr_t(self.attr.getAsOpaquePointer()) >> 4); })
+      .def("__str__", [](PyAttribute &self) { return print(self.attr); })
+      .def("__repr__", [](PyAttribute &self) { return "Attribute(" + print(self.attr) + ")"; });
+  bindNumbers(m);
+  bindNames(m);
+  bindCollections(m);
+  bindDense(m);
+  using Map = Attr<AffineMapAttr>;
+  enter<Map, AffineMapAttr>();
+  bindAttr<Map, AffineMapAttr>(m, "AffineMapAttr");
+  using Strided = Attr<StridedLayoutAttr>;
+  enter<Strided, StridedLayoutAttr>();
+  bindAttr<Strided, StridedLayoutAttr>(m, "StridedLayoutAttr")
+      .def_static("get",
+                  [](int64_t offset, std::vector<int64_t> strides, nb::handle context) {
+                    PyContext &c = PyContext::resolve(context);
+                    return Strided(c, StridedLayoutAttr::get(c.context, offset, strides));
+                  },
+                  "offset"_a, "strides"_a, "context"_a = nb::none());
+}
+
+} // namespace mlir::ditron::python

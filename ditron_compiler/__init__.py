@@ -1,0 +1,1 @@
+"""The DITRON compiler: IR, passes and lowerings for kernels that compute and communicate."""

@@ -1,0 +1,1 @@
+"""Typed operation classes, one module per dialect, imported when first needed."""

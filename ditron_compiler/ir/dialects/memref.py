@@ -1,0 +1,3 @@
+"""Typed classes of the memref dialect."""
+
+from ._memref_ops_gen import *  # noqa: F403

@@ -14,6 +14,7 @@ Everything is local to the decorated function: no Triton hook is set, and ``trit
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -51,8 +52,7 @@ class DitronJITFunction(JITFunction):
         # Launching and compiling see the hidden parameter; self.signature and self.arg_names, by which helpers are
         # called, do not.
         self.params.append(KernelParam(len(self.params), hidden, True, True))
-        self.launch_signature = self.signature.replace(parameters=[*_without_kwargs(self.signature), hidden],
-                                                       return_annotation=inspect.Signature.empty)
+        self.launch_signature = self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
         self._transport = ""
         self._caches_by_transport: dict[str, Any] = {}
         self.simulated = None  # state of ditron.simulate, made at the first simulated launch
@@ -92,10 +92,6 @@ class DitronJITFunction(JITFunction):
 
     def __repr__(self) -> str:
         return f"DitronJITFunction({self.module}:{self.fn.__qualname__})"
-
-
-def _without_kwargs(signature: inspect.Signature) -> list[inspect.Parameter]:
-    return [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
 
 
 class _LoadedKernel(CompiledKernel):
@@ -174,3 +170,13 @@ def _bench_together(call: Callable[[], Any], quantiles: Iterable[float] = (0.5,)
     events[-1].synchronize()
     times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:])])
     return [max(rank) for rank in zip(*group.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist()))]
+
+
+class _CallableModule(type(sys)):
+    """``ditron.jit`` names this module and the decorator; whichever of them an import leaves there, it decorates."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return jit(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule

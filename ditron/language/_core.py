@@ -9,29 +9,18 @@ A check that fails raises; Triton turns that into a CompilationError that shows 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from triton.language import core as tl
 
-__all__ = ["CODEGEN_MARK", "ENUMS", "attributes", "emit", "emit_void", "enum", "integer", "element", "pointer",
+from ditron_compiler.ir.dialects import ditron as dialect
+
+__all__ = ["CODEGEN_MARK", "attributes", "emit", "emit_void", "enum", "integer", "element", "pointer",
            "primitive", "signal_pointer", "token", "token_type"]
 
 # Key in the code generator's dictionary of backend functions by which a primitive knows that our compiler is at work.
 CODEGEN_MARK = "ditron"
-
-# The dialect's enumerations (a test compares them with the ODS).
-ENUMS: dict[str, tuple[str, ...]] = {
-    "scope": ("gpu", "node", "world"),
-    "semantic": ("relaxed", "acquire", "release", "acq_rel"),
-    "signal_op": ("set", "add"),
-    "cmp": ("eq", "ne", "gt", "ge", "lt", "le"),
-    "granularity": ("thread", "warp", "block"),
-    "swizzle_mode": ("gather", "scatter"),
-    "team": ("group", "node", "world"),
-    "reduce_op": ("add", "min", "max"),
-    "shfl_mode": ("idx", "up", "down", "bfly"),
-}
-
 
 def primitive(fn):
     """Make ``fn`` callable from kernels, and explain itself when it is not called from one of ours."""
@@ -111,11 +100,18 @@ def describe(value: Any) -> str:
     return repr(value)
 
 
+@lru_cache
+def cases(kind: str) -> tuple[str, ...]:
+    """The keywords of one of the dialect's enumerations, by the name of its attribute: ``signal_op``."""
+    return tuple(map(str, getattr(dialect, "".join(word.capitalize() for word in kind.split("_")))))
+
+
 def enum(name: str, value: Any, kind: str, argument: str | None = None) -> str:
     """Check a compile-time string against an enumeration and return it as an MLIR attribute."""
     value = tl._unwrap_if_constexpr(value)
-    if not isinstance(value, str) or value not in ENUMS[kind]:
-        expected = ", ".join(repr(choice) for choice in ENUMS[kind])
+    choices = cases(kind)
+    if not isinstance(value, str) or value not in choices:
+        expected = ", ".join(map(repr, choices))
         raise ValueError(f"dl.{name}: {argument or kind} must be one of {expected}, got {describe(value)}")
     return f"#ditron.{kind}<{value}>"
 

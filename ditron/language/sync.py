@@ -10,16 +10,17 @@ __all__ = ["barrier", "barrier_all", "swizzle", "sync_all"]
 
 @primitive
 def barrier_all(_semantic=None):
-    """Wait until every rank of the world has come here, and all puts before it have landed: ``shmem_barrier_all``.
+    """Wait until every rank of the kernel's group has come here, and all puts before it have landed.
 
-    One program of each rank calls it; the others must not, or it counts them as ranks.
+    OpenSHMEM: ``shmem_barrier_all``; the group is the kernel's world. One program of each rank calls it; two at once
+    would be counted as two ranks.
     """
     emit_void("barrier_all", [], _semantic)
 
 
 @primitive
 def barrier(team="group", _semantic=None):
-    """:func:`barrier_all` of a team: ``"group"``, ``"node"`` or ``"world"``."""
+    """:func:`barrier_all` of a team: ``"group"``, ``"node"`` or ``"world"``; ``shmem_team_sync`` and ``quiet``."""
     emit_void("barrier", [], _semantic, attributes(team=enum("barrier", team, "team")))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ditron_compiler import ir
 
-__all__ = ["compile_error", "raise_compile_errors"]
+__all__ = ["compile_error", "explained", "locate_frontend_errors", "raise_compile_errors"]
 
 
 def compile_error(error: ir.MLIRError) -> Exception:
@@ -48,3 +48,58 @@ def _callers(location: Any) -> list[tuple[str | None, int, int, str]]:
         location, inner = location.caller, location.callee
         notes = _callers(inner) + notes + [(*_place(location), "called from here")]
     return notes
+
+
+@contextmanager
+def locate_frontend_errors() -> Iterator[None]:
+    """Within it, Triton's CompilationError gets a note with file, line and caret.
+
+    By itself it knows lines relative to the function only. The innermost one tells what is wrong; those around it are
+    the calls through which it was reached.
+    """
+    from triton.compiler.errors import CompilationError
+    try:
+        yield
+    except CompilationError as error:
+        explanation = _explain(error, CompilationError)
+        if explanation is not None:
+            error.ditron_explanation = explanation
+            error.add_note(str(explanation))
+        raise
+
+
+def explained(error: BaseException) -> Exception | None:
+    """The CompileError that says what :func:`locate_frontend_errors` found out about ``error``, if it did."""
+    return getattr(error, "ditron_explanation", None)
+
+
+def _explain(error: BaseException, kind: type) -> Exception | None:
+    from ditron.errors import CompileError
+    chain = [error]
+    while isinstance(chain[-1].__cause__, kind):
+        chain.append(chain[-1].__cause__)
+    places = [_generator_place(link) for link in chain]
+    if places[-1] is None:
+        return None
+    inner = chain[-1]
+    message = inner.error_message or (str(inner.__cause__) if inner.__cause__ else "this does not compile")
+    notes = tuple((*place, "called from here") for place in reversed(places[:-1]) if place is not None)
+    return CompileError(str(message), *places[-1], notes=notes)
+
+
+def _generator_place(error: Any) -> tuple[str, int, int] | None:
+    """Where the code generator stood when it raised; its frames are in the traceback."""
+    place, frame = None, error.__traceback__
+    while frame is not None:
+        generator = frame.tb_frame.f_locals.get("self")
+        if hasattr(generator, "begin_line") and hasattr(generator, "jit_fn") and hasattr(error.node, "lineno"):
+            if generator.jit_fn.src == error.src:
+                place = (generator.file_name, generator.begin_line + error.node.lineno, _column(generator, error.node))
+        frame = frame.tb_next
+    return place
+
+
+def _column(generator: Any, node: Any) -> int:
+    """1-based column; the syntax tree is that of the dedented source."""
+    first = generator.jit_fn.raw_src[0]
+    return len(first) - len(first.lstrip()) + node.col_offset + 1

@@ -21,13 +21,13 @@ def print_generic(module: Any) -> str:
     """Print a Triton module in generic form with locations, plus one function without a body named ``_MARKER``.
 
     Triton has no switch for the generic form. But MLIR prints a module that does not verify generically, so that the
-    printers of its operations cannot trip over it; a ``tt.func`` with an empty region does not verify. ``str()`` keeps
+    printers of its operations cannot trip over it; a public ``tt.func`` without a body does not verify. ``str()`` keeps
     locations, ``str_nodebug()`` does not. The module must not be used by Triton afterwards.
     """
     from triton._C.libtriton import ir as triton_ir
 
     builder = triton_ir.builder(module.context)
-    function = builder.get_or_insert_function(module, _MARKER, builder.get_function_ty([], []), "private", False)
+    function = builder.get_or_insert_function(module, _MARKER, builder.get_function_ty([], []), "public", False)
     module.push_back(function)
     return str(module)
 

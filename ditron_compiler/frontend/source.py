@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from triton.compiler import ASTSource
@@ -20,10 +21,11 @@ from triton.runtime.jit import JITFunction
 from ditron.language._core import CODEGEN_MARK
 from ditron_compiler import ir, pipeline
 from ditron_compiler.frontend import handover
-from ditron_compiler.frontend.diagnostics import raise_compile_errors
+from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
+from ditron_compiler.frontend.libraries import device_libraries
 from ditron_compiler.frontend.targets import Target
 
-__all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "triton_passes"]
+__all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton"]
 
 # The hidden last parameter of every kernel: the group's context, see ditron/context.py.
 CONTEXT_ARGUMENT = "__ditron_ctx"
@@ -65,56 +67,85 @@ class DitronSource(ASTSource):
         fn: a ``ditron.jit`` function. signature, constexprs, attrs: as for Triton's, the hidden parameter included.
         target: the machine and transport that the primitives are lowered to.
         observer: called after each of our stages; None in the launch path.
+        print_after: our passes after which the module is printed to standard error.
     """
 
     def __init__(self, fn: JITFunction, signature: dict, constexprs: dict | None = None, attrs: dict | None = None, *,
-                 target: Target, observer: Observer | None = None):
+                 target: Target, observer: Observer | None = None, print_after: tuple[str, ...] = ()):
         super().__init__(kernel_view(fn), signature, constexprs, attrs)
         self.target = target
         self.observer = observer or (lambda *_: None)
+        self.print_after = print_after
 
     def hash(self) -> str:
         """Triton's hash, and what else decides about the result: our version, passes, transport and libraries."""
-        key = f"{super().hash()}-{pipeline_key(self.target)}"
+        key = f"{super().hash()}-{compiler_key(self.target)}"
         return hashlib.sha256(key.encode()).hexdigest()
 
     def make_mixed(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> ir.Module:
         """The kernel as a module in which ``tt`` and ``ditron`` operations stand side by side."""
         start = time.perf_counter()
-        # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
-        module = super().make_ir(target, options, {**codegen_fns, CODEGEN_MARK: True}, module_map, context)
-        module = triton_passes(module, target, options, self.language)
+        with locate_frontend_errors():
+            # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
+            module = super().make_ir(target, options, {**codegen_fns, CODEGEN_MARK: True}, module_map, context)
+        module = _triton_passes(module, target, options, self.language)
         self.observer("ttir", module, time.perf_counter() - start)
         start = time.perf_counter()
         with ir.Context() as our_context, raise_compile_errors():
             mixed = handover.from_triton(module, our_context)
-            pipeline.run(mixed, pipeline.FRONT)
+            pipeline.run(mixed, pipeline.FRONT, print_after=self.print_after)
         self.observer("ditron", mixed, time.perf_counter() - start)
         return mixed
 
     def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
-        return lower_to_triton(mixed, self.target, context, self.observer)
+        return lower_to_triton(mixed, self.target, context, self.observer, self.print_after)
 
 
-def triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any:
+def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any:
     """Run Triton's own TTIR passes, which inline the helpers; Triton runs them again on what we give back."""
     stages: dict = {}
     make_backend(target).add_stages(stages, options, language)
     return stages["ttir"](module, {})
 
 
-def lower_to_triton(mixed: ir.Module, target: Target, context: Any, observer: Observer) -> Any:
-    """Lower a mixed module for a GPU and hand it to Triton."""
+def lower_to_triton(mixed: ir.Module, target: Target, context: Any, observer: Observer,
+                    print_after: tuple[str, ...] = ()) -> Any:
+    """Lower a mixed module for a GPU and hand it to Triton's ``context``."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport))
+        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport), print_after=print_after)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
     return lowered
 
 
+def lower_to_llvm(mixed: ir.Module, observer: Observer, print_after: tuple[str, ...] = ()) -> str:
+    """Lower a mixed module for the simulator, to LLVM IR as text."""
+    start = time.perf_counter()
+    with mixed.context, raise_compile_errors():
+        pipeline.run(mixed, pipeline.lowering("sim", "sim"), print_after=print_after)
+        observer("lowered", mixed, time.perf_counter() - start)
+        start = time.perf_counter()
+        text = ir.translate_module_to_llvmir(mixed)
+    observer("sim-llvm", text, time.perf_counter() - start)
+    return text
+
+
 @lru_cache
-def pipeline_key(target: Target) -> str:
-    """Everything outside of a kernel and of Triton that its code depends on, as one string."""
-    raise NotImplementedError
+def compiler_key(target: Target) -> str:
+    """Everything outside of a kernel and of Triton that its code depends on, as one string.
+
+    It holds the text of our Python files, so that whoever edits a pass does not get a cached kernel; of the native
+    module, which is large, size and time stand for the text.
+    """
+    digest = hashlib.sha256(repr((target, pipeline.FRONT, pipeline.lowering(target.machine, target.transport))).encode())
+    package = Path(__file__).resolve().parent.parent
+    for path in sorted([*package.rglob("*.py"), *(package.parent / "ditron" / "language").glob("*.py")]):
+        digest.update(path.read_bytes())
+    for path in package.glob("_core*"):
+        status = path.stat()
+        digest.update(repr((path.name, status.st_size, status.st_mtime_ns)).encode())
+    for path in device_libraries(target).values():
+        digest.update(Path(path).read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,143 @@
+"""The command ``ditron``: compile, dump, run, doctor.
+
+Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ditron.cli.kernels import UsageError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (default: the process's) and return the exit code."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    from ditron.errors import DitronError
+    try:
+        return args.command(args)
+    except UsageError as error:
+        print(f"ditron: {error}", file=sys.stderr)
+        return 2
+    except DitronError as error:
+        if getattr(args, "traceback", False):
+            raise
+        print(error, file=sys.stderr)
+        return 1
+    except Exception as error:
+        if getattr(args, "traceback", False) or not _is_compiler_error(error):
+            raise
+        print(_compiler_error(error), file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # ditron dump ... | head
+        sys.stderr.close()
+        return 1
+
+
+def _is_compiler_error(error: Exception) -> bool:
+    """Errors of Triton's compiler and of MLIR, whose Python traceback tells a kernel's author nothing."""
+    names = {kind.__module__.split(".")[0] + "." + kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"triton.TritonError", "ditron_compiler.MLIRError", "ditron_compiler.UnresolvedSymbol"})
+
+
+def _compiler_error(error: Exception) -> str:
+    from ditron_compiler.frontend.diagnostics import explained
+    explanation = explained(error)
+    return str(explanation) if explanation is not None else f"error: {error}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ditron", description="Compile and run GPU kernels that communicate.",
+                                     epilog="ditron COMMAND --help tells more. Exit codes: 0 it worked, 1 the kernel or "
+                                     "the script is wrong, 2 the command line is.")
+    parser.add_argument("--version", action="store_true", help="print DITRON's, MLIR's and Triton's versions")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_compile(commands)
+    _add_dump(commands)
+    _add_run(commands)
+    _add_doctor(commands)
+    parser.set_defaults(command=None)
+    return parser
+
+
+_KERNEL = "FILE.py:KERNEL, or an MLIR file that holds a module of tt and ditron operations"
+
+
+def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", metavar="FILE:KERNEL", help=_KERNEL)
+    parser.add_argument("--target", help="cuda:SM (cuda:90), hip:GFX (hip:gfx942) or sim")
+    parser.add_argument("--transport", help="how ranks reach each other: p2p (default), nvshmem (cuda), rocshmem (hip)")
+    parser.add_argument("--signature", metavar="TYPES", help="types of the parameters that are no constants, in order or "
+                        "by name: '*bf16,i32' or 'x_ptr=*bf16,n=i32:16' (:16 says divisible by 16; pointers are, unless "
+                        "they say :1). Default: the kernel's example= or the file's EXAMPLE")
+    parser.add_argument("--constexpr", metavar="NAME=VALUE", action="append", default=[],
+                        help="value of a tl.constexpr parameter; may be repeated")
+    parser.add_argument("--num-warps", type=int, help="warps per program")
+    parser.add_argument("--num-stages", type=int, help="stages of software pipelining")
+    parser.add_argument("--num-ctas", type=int, help="programs per cluster")
+    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
+                        help="another option of Triton's backend; may be repeated")
+    parser.add_argument("--print-after", metavar="PASS", action="append", default=[],
+                        help="print the module to standard error after one of our passes; may be repeated")
+    parser.add_argument("--traceback", action="store_true", help="show Python's traceback when the kernel is wrong")
+
+
+def _add_compile(commands) -> None:
+    parser = commands.add_parser("compile", help="compile a kernel to machine code and save every stage",
+                                 description="Compile a kernel to machine code and save every stage. Needs no GPU.")
+    _add_kernel_options(parser)
+    parser.add_argument("-o", dest="directory", metavar="DIR", default=".", help="where the stages go (default: here)")
+    parser.set_defaults(command=_lazy("compiling", "compile_command"))
+
+
+def _add_dump(commands) -> None:
+    parser = commands.add_parser("dump", help="print one stage of a kernel's compilation",
+                                 description="Print one stage of a kernel's compilation. Needs no GPU.")
+    _add_kernel_options(parser)
+    parser.add_argument("--stage", default="ditron", help="ttir (after Triton's own passes), ditron (the default: tt and "
+                        "ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, amdgcn, "
+                        "sim-llvm")
+    parser.add_argument("--locations", action="store_true", help="keep source locations in the text")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write to a file instead of standard output")
+    parser.set_defaults(command=_lazy("compiling", "dump_command"))
+
+
+def _add_run(commands) -> None:
+    parser = commands.add_parser("run", help="run a script on simulated ranks",
+                                 description="Run a script once per simulated rank. The script calls ditron.init(); on "
+                                 "GPUs the same script is started by torchrun.")
+    parser.add_argument("--sim", metavar="N", type=int, required=True, help="number of ranks")
+    nodes = parser.add_mutually_exclusive_group()
+    nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
+    nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the order of execution and of deliveries (default 0)")
+    parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
+    parser.add_argument("script", help="Python file")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.set_defaults(command=_lazy("running", "run_command"))
+
+
+def _add_doctor(commands) -> None:
+    parser = commands.add_parser("doctor", help="what is installed, what works, what is missing and how to get it")
+    parser.set_defaults(command=_doctor)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from ditron import doctor
+    return doctor.main() or 0
+
+
+def _lazy(module: str, function: str):
+    """Import a command's module when it is run: ``--help`` must not wait for torch."""
+    def run(args: argparse.Namespace) -> int:
+        import importlib
+        return getattr(importlib.import_module(f"ditron.cli.{module}"), function)(args)
+    return run

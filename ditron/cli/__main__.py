@@ -1,0 +1,6 @@
+"""``python -m ditron.cli``."""
+import sys
+
+from ditron.cli import main
+
+sys.exit(main())

@@ -1,0 +1,82 @@
+"""``ditron compile`` and ``ditron dump``."""
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from ditron.cli.kernels import UsageError, load_kernel, parse_assignments, parse_signature
+
+__all__ = ["compile_command", "dump_command"]
+
+_MLIR_SUFFIXES = (".mlir", ".ttir")
+# Stages that only one machine has say which is meant.
+_TARGET_OF_STAGE = {"sim-llvm": "sim", "amdgcn": "hip:gfx942", "hsaco": "hip:gfx942"}
+
+
+def compile_command(args: argparse.Namespace) -> int:
+    """Compile, save, and print a line per stage."""
+    program = _compile(args, args.target or "cuda:90", None)
+    program.save(args.directory)
+    print(program.table())
+    if program.missing:
+        print("\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()),
+              file=sys.stderr)
+    return 0
+
+
+def dump_command(args: argparse.Namespace) -> int:
+    """Print one stage."""
+    from ditron.compiler import STAGES, known_stages
+    if args.stage not in known_stages():
+        raise UsageError(f"unknown stage {args.stage!r}: expected one of {', '.join(known_stages())}")
+    target = args.target or _TARGET_OF_STAGE.get(args.stage, "cuda:90")
+    machine = target.partition(":")[0]
+    if machine in STAGES and args.stage not in STAGES[machine]:
+        raise UsageError(f"target {target!r} has no stage {args.stage!r}: expected one of {', '.join(STAGES[machine])}")
+    program = _compile(args, target, args.stage)
+    if args.stage not in program.asm:
+        reason = program.missing.get(args.stage) or "an MLIR file begins at stage 'ditron'"
+        print(f"ditron: {args.stage} was not made: {reason}", file=sys.stderr)
+        return 1
+    code = program.asm[args.stage]
+    if args.output:
+        Path(args.output).write_bytes(code if isinstance(code, bytes) else code.encode())
+    elif isinstance(code, bytes):
+        sys.stdout.buffer.write(code)
+    else:
+        print(code, end="" if code.endswith("\n") else "\n")
+    return 0
+
+
+def _compile(args: argparse.Namespace, target: str, stop_after: str | None) -> Any:
+    from ditron import compiler
+    from ditron.errors import CompileError, DitronError
+    from ditron_compiler.frontend.targets import parse_target
+
+    options = parse_assignments("--option", args.option)
+    options |= {name: value for name in ("num_warps", "num_stages", "num_ctas")
+                if (value := getattr(args, name)) is not None}
+    constexprs = parse_assignments("--constexpr", args.constexpr)
+    try:
+        parse_target(target, args.transport)
+        compiler.check_passes(parse_target(target, args.transport), args.print_after)
+    except ValueError as error:
+        raise UsageError(error) from error
+    try:
+        kernel = args.kernel if args.kernel.endswith(_MLIR_SUFFIXES) else load_kernel(args.kernel)
+    except DitronError as error:  # the decorator found no source
+        if isinstance(error, CompileError):
+            raise
+        raise UsageError(error) from error
+    try:
+        return compiler.compile(kernel, parse_signature(args.signature), constexprs, target, args.transport, options,
+                                stop_after=stop_after, print_after=args.print_after,
+                                locations=getattr(args, "locations", False))
+    except FileNotFoundError as error:
+        raise UsageError(error) from error
+    except ValueError as error:
+        if isinstance(error, UnicodeError):
+            raise
+        raise UsageError(error) from error

@@ -1,0 +1,100 @@
+"""Find the kernel that a command line names, and read what it says about it."""
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["UsageError", "load_kernel", "parse_assignments", "parse_signature"]
+
+
+class UsageError(Exception):
+    """The command line is wrong; the message says what would be right."""
+
+
+def load_kernel(text: str) -> Any:
+    """The kernel ``FILE:KERNEL``, with the file's ``EXAMPLE`` as its example when it has none of its own."""
+    file, _, name = text.rpartition(":")
+    path = Path(file or text)
+    if not path.is_file():
+        raise UsageError(f"no such file: {path}")
+    module = _import(path)
+    kernels = _kernels_of(module)
+    if not file or name not in kernels:
+        found = ", ".join(sorted(kernels)) or "none (kernels are decorated by @ditron.jit)"
+        what = f"{path} has no kernel {name!r}" if file else f"expected {path}:KERNEL"
+        raise UsageError(f"{what}; its kernels are: {found}")
+    from ditron_compiler.frontend.signature import unwrap
+    kernel = unwrap(kernels[name])
+    if getattr(kernel, "example", None) is None:
+        kernel.example = getattr(module, "EXAMPLE", None)
+    return kernel
+
+
+def _import(path: Path) -> Any:
+    """Import a file as a module (not as ``__main__``), finding its neighbours as a script would."""
+    import importlib.util
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None:
+        raise UsageError(f"{path} is no Python file: expected FILE.py:KERNEL or FILE.mlir")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _kernels_of(module: Any) -> dict[str, Any]:
+    from ditron.jit import DitronJITFunction
+    from ditron_compiler.frontend.signature import unwrap
+    kernels = {}
+    for name, value in vars(module).items():
+        try:
+            if isinstance(unwrap(value), DitronJITFunction):
+                kernels[name] = value
+        except TypeError:
+            continue
+    return kernels
+
+
+def parse_signature(text: str | None) -> dict[str, str] | list[str] | None:
+    """``"*bf16,i32"`` -> list; ``"x=*bf16,n=i32"`` -> dict. Commas in brackets do not separate."""
+    if text is None:
+        return None
+    items, depth, start = [], 0, 0
+    for index, char in enumerate(text + ","):
+        depth += (char in "[<") - (char in "]>")
+        if char == "," and depth == 0:
+            items.append(text[start:index].strip())
+            start = index + 1
+    items = [item for item in items if item]
+    named = [item.partition("=") for item in items]
+    if all(separator for _, separator, _ in named):
+        return {name.strip(): value.strip() for name, _, value in named}
+    if any(separator for _, separator, _ in named):
+        raise UsageError(f"--signature {text!r}: expected all types by name or all in order, got a mixture")
+    return items
+
+
+def parse_assignments(option: str, items: list[str]) -> dict[str, Any]:
+    """``["BLOCK=128", "DTYPE=tl.bfloat16"]`` -> values; what is no Python literal and no tl name is a string."""
+    values = {}
+    for item in items:
+        name, separator, text = item.partition("=")
+        if not separator or not name.isidentifier():
+            raise UsageError(f"{option} {item!r}: expected NAME=VALUE")
+        values[name] = _value(text)
+    return values
+
+
+def _value(text: str) -> Any:
+    if text.startswith("tl."):
+        import triton.language as tl
+        if not hasattr(tl, text[3:]):
+            raise UsageError(f"triton.language has no {text[3:]!r}")
+        return getattr(tl, text[3:])
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -1,0 +1,24 @@
+"""``ditron run``."""
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ditron.cli.kernels import UsageError
+
+__all__ = ["run_command"]
+
+
+def run_command(args: argparse.Namespace) -> int:
+    """Run a script on simulated ranks; its exit code is the command's."""
+    if args.sim < 1:
+        raise UsageError(f"--sim {args.sim}: expected at least 1 rank")
+    ranks_per_node = args.ranks_per_node
+    if args.nodes is not None:
+        if args.nodes < 1 or args.sim % args.nodes:
+            raise UsageError(f"--nodes {args.nodes}: expected a number that divides the {args.sim} ranks")
+        ranks_per_node = args.sim // args.nodes
+    if not Path(args.script).is_file():
+        raise UsageError(f"no such file: {args.script}")
+    from ditron import sim
+    return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=args.seed)

@@ -1,0 +1,28 @@
+"""Which device libraries a target's kernels link to, in the terms of the frontend."""
+from __future__ import annotations
+
+from ditron_compiler.frontend.targets import Target
+from ditron_compiler.lowering import gpu_libraries
+
+__all__ = ["device_libraries", "missing_libraries"]
+
+
+def device_libraries(target: Target, *, shmem: bool = True) -> dict[str, str]:
+    """Triton's option ``extern_libs`` for a target: name -> file, in the order of linking; empty for the simulator.
+
+    Without ``shmem``, the vendor's SHMEM library is left out, so that its calls can be seen in the LLVM IR.
+    """
+    if target.is_sim:
+        return {}
+    return gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem)
+
+
+def missing_libraries(target: Target) -> str | None:
+    """Why machine code cannot be linked for a target, and what to do; None when it can."""
+    if target.transport == "nvshmem" and gpu_libraries.nvshmem_bitcode() is None:
+        return ("NVSHMEM's device library (libnvshmem_device.bc) was not found: pip install nvidia-nvshmem-cu13 (or "
+                "-cu12), or set DITRON_NVSHMEM_BITCODE")
+    if target.transport == "rocshmem" and gpu_libraries.rocshmem_bitcode(str(target.arch)) is None:
+        return ("rocSHMEM's device library (librocshmem_device.bc) was not found under /opt/rocm/lib: install rocSHMEM, "
+                "or set DITRON_ROCSHMEM_BITCODE")
+    return None

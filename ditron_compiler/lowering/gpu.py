@@ -46,12 +46,14 @@ def lower_module(module: ir.Operation, gpu: GPU) -> None:
 
 def _lower_function(function: ir.Operation, gpu: GPU) -> bool:
     from ditron_compiler.lowering.gpu_table import TABLE
-    operations: list[ir.Operation] = []
-    function.walk(lambda op: operations.append(op) if op.name.startswith("ditron.") else None)
+    everything: list[tuple[str, ir.Operation]] = []
+    function.walk(lambda op: everything.append((op.name, op)))
+    operations = [op for name, op in everything if name.startswith("ditron.")]
     if not operations:
         return True
-    lowering = Lowering(function, gpu)
-    ok = gpu_checks.check(function, operations, lowering.varying)
+    lowering = Lowering(function, gpu, {name for name, _ in everything if "descriptor_" in name},
+                        gpu_checks.thread_varying(function, operations))
+    ok = gpu_checks.check(operations, [op for name, op in everything if name == "scf.for"], lowering.varying)
     for op in operations:
         mnemonic = op.name.removeprefix("ditron.")
         if mnemonic in gpu.unsupported:
@@ -83,18 +85,15 @@ class LoweringError(Exception):
 class Lowering:
     """Builds what replaces the operations of one function, at the place and location of the current one."""
 
-    def __init__(self, function: ir.Operation, gpu: GPU):
-        self.function, self.gpu = function, gpu
+    def __init__(self, function: ir.Operation, gpu: GPU, descriptor_accesses: set[str], varying: set[ir.Value]):
+        self.function, self.varying = function, varying
+        self.loads_by_tma = gpu.has_tma and any(n.endswith(("_load", "_gather")) for n in descriptor_accesses)
+        self.stores_by_tma = gpu.has_tma and any(n.endswith(("_store", "_scatter", "_reduce")) for n in descriptor_accesses)
         with function.context:
             self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(width) for width in (1, 32, 64))
             self._true, self._false = ir.BoolAttr.get(True), ir.BoolAttr.get(False)
             self._library = {"libname": ir.StringAttr.get("ditron"), "libpath": ir.StringAttr.get("")}
             self.aligned = ir.Attribute.parse(DIVISIBLE_BY_16)
-        accesses: set[str] = set()
-        function.walk(lambda op: accesses.add(op.name) if "descriptor_" in op.name else None)
-        self.loads_by_tma = gpu.has_tma and any(n.endswith(("_load", "_gather")) for n in accesses)
-        self.stores_by_tma = gpu.has_tma and any(n.endswith(("_store", "_scatter", "_reduce")) for n in accesses)
-        self.varying = gpu_checks.thread_varying(function)
 
     def at(self, op: ir.Operation) -> None:
         """Build in place of ``op`` from here on."""

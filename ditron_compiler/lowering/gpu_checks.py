@@ -31,12 +31,14 @@ def releases(op: ir.Operation) -> bool:
     return _semantic(op) in ("release", "acq_rel")
 
 
-def thread_varying(function: ir.Operation) -> set[ir.Value]:
+def thread_varying(function: ir.Operation, operations: Iterable[ir.Operation]) -> set[ir.Value]:
     """The values that can differ between the threads of a program, because a thread's number went into them.
 
-    Values that are loaded count as equal: a program loads them alike.
+    Values that are loaded count as equal: a program loads them alike. ``operations`` are the function's ``ditron`` ones.
     """
     varying: set[ir.Value] = set()
+    if not any(op.name in _THREAD_QUERIES for op in operations):
+        return varying
 
     def visit(op: ir.Operation) -> None:
         if op.name in _THREAD_QUERIES or any(operand in varying for operand in op.operands):
@@ -47,12 +49,10 @@ def thread_varying(function: ir.Operation) -> set[ir.Value]:
         elif op.name == "scf.yield" and any(operand in varying for operand in op.operands):
             varying.update(op.parent.results)
 
-    present: list[ir.Operation] = []
-    function.walk(lambda op: present.append(op) if op.name in _THREAD_QUERIES else None)
     before = -1
-    while present and len(varying) != before:  # twice for what a loop carries around
+    while len(varying) != before:  # again for what a loop carries around
         before = len(varying)
-        function.walk(visit, ir.WalkOrder.PreOrder)
+        function.walk(visit, ir.WalkOrder.PRE_ORDER)
     return varying
 
 
@@ -67,10 +67,9 @@ def under_varying_control(op: ir.Operation, varying: set[ir.Value]) -> ir.Operat
     return None
 
 
-def check(function: ir.Operation, operations: Iterable[ir.Operation], varying: set[ir.Value]) -> bool:
+def check(operations: Iterable[ir.Operation], loops: Iterable[ir.Operation], varying: set[ir.Value]) -> bool:
     """Report operations that would hang: in divergent control flow, or with warps that do not take part."""
-    specialized: list[ir.Operation] = []
-    function.walk(lambda op: specialized.append(op) if "tt.warp_specialize" in op.attributes else None)
+    specialized = any("tt.warp_specialize" in loop.attributes for loop in loops)
     ok = True
     for op in operations:
         if op.name not in _PROGRAM_WIDE:

@@ -86,7 +86,8 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
         except (ir.MLIRError, ValueError, TypeError):
             placeholder.emit_error(f"expected the attribute dictionary of '{symbol}', got '{text}'")
             return None
-    attributes = {named.name: named.attr for named in dictionaries[text]}
+    dictionary = dictionaries[text]
+    attributes = {name: dictionary[name] for name in dictionary}
     if attributes.pop(_VOID, None) is not None:
         results = []
         if placeholder.results[0].has_uses:

@@ -1,6 +1,7 @@
 """What a rank's script sees of the simulated machine."""
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -137,8 +138,9 @@ class RankView:
         self._meet(group, "barrier", None, finish)
 
     def all_gather_object(self, value: Any, group: SimGroup | None = None) -> list:
-        """Every rank's ``value`` in group order; the objects themselves, not copies. Collective."""
-        return list(self._meet(group or self.world_group, "all_gather_object", value, list))
+        """Every rank's ``value`` in group order; copies, as they would be elsewhere. Collective."""
+        # Copied on the way in, because its owner goes on first, and on the way out, because all receive the same.
+        return copy.deepcopy(self._meet(group or self.world_group, "all_gather_object", copy.deepcopy(value), list))
 
     def new_group(self, ranks: Sequence[int]) -> SimGroup:
         """The group of these world ranks, numbered in this order. Collective over the world."""

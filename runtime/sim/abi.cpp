@@ -6,31 +6,45 @@
 
 using namespace ditron::sim;
 
-static const Team &teamOf(int32_t team) { return *Machine::current()->launch->teams[team]; }
+static const Team &teamOf(int32_t team) {
+  return *Machine::current()->launch->teams[team];
+}
 
-int32_t ditron_sim_rank(int32_t team) { return teamOf(team).indexOf[Machine::current()->launch->rank]; }
-int32_t ditron_sim_num_ranks(int32_t team) { return int32_t(teamOf(team).ranks.size()); }
-int32_t ditron_sim_local_rank() { return ditron_sim_rank(int32_t(TeamKind::Node)); }
-int32_t ditron_sim_num_local_ranks() { return ditron_sim_num_ranks(int32_t(TeamKind::Node)); }
+int32_t ditron_sim_rank(int32_t team) {
+  return teamOf(team).indexOf[Machine::current()->launch->rank];
+}
+int32_t ditron_sim_num_ranks(int32_t team) {
+  return int32_t(teamOf(team).ranks.size());
+}
+int32_t ditron_sim_local_rank() {
+  return ditron_sim_rank(int32_t(TeamKind::Node));
+}
+int32_t ditron_sim_num_local_ranks() {
+  return ditron_sim_num_ranks(int32_t(TeamKind::Node));
+}
 int32_t ditron_sim_node() { return Machine::current()->launch->node; }
 
 void *ditron_sim_symm_at(void *p, int32_t rank, int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) -> void * {
     int32_t target = worldRank(fiber, rank);
-    // Only the heap is checked, not the allocation: lanes that a mask turns off may lie past the end.
+    // Only the heap is checked, not the allocation: lanes that a mask turns off
+    // may lie past the end.
     std::optional<Heap::Place> place = machine.heap.locate(p);
     if (!place || place->multicast) {
-      throw Failure{p ? format("symm_at: expected a symmetric address, got ", p, ", which is in no symmetric heap")
+      throw Failure{p ? format("symm_at: expected a symmetric address, got ", p,
+                               ", which is in no symmetric heap")
                       : "symm_at of a null pointer",
                     "allocate the tensor by ditron.symm_empty or symm_zeros"};
     }
     if (place->rank != fiber.launch->rank) {
-      throw Failure{format("symm_at: expected this rank's own symmetric address, got one in the heap of rank ",
+      throw Failure{format("symm_at: expected this rank's own symmetric "
+                           "address, got one in the heap of rank ",
                            place->rank),
                     "apply symm_at once, to the pointer the kernel was given"};
     }
-    return machine.nodeOf(target) == machine.nodeOf(fiber.launch->rank) ? machine.heap.at(target, place->offset)
-                                                                        : nullptr;
+    return machine.nodeOf(target) == machine.nodeOf(fiber.launch->rank)
+               ? machine.heap.at(target, place->offset)
+               : nullptr;
   });
 }
 
@@ -38,8 +52,12 @@ void *ditron_sim_multicast_ptr(void *p, int32_t team, int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) -> void * {
     std::optional<Heap::Place> place = machine.heap.locate(p);
     if (!place || place->multicast || place->rank != fiber.launch->rank) {
-      throw Failure{format("multicast_ptr: expected this rank's own symmetric address, got ", p),
-                    "pass the pointer of a tensor made by ditron.symm_empty or symm_zeros"};
+      throw Failure{
+          format(
+              "multicast_ptr: expected this rank's own symmetric address, got ",
+              p),
+          "pass the pointer of a tensor made by ditron.symm_empty or "
+          "symm_zeros"};
     }
     for (int32_t rank : teamOf(team).ranks) {
       if (machine.nodeOf(rank) != machine.nodeOf(fiber.launch->rank)) {
@@ -50,11 +68,13 @@ void *ditron_sim_multicast_ptr(void *p, int32_t team, int32_t loc) {
   });
 }
 
-static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n, int64_t value, int32_t cmp,
-                           const char *what) {
+static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
+                           int64_t value, int32_t cmp, const char *what) {
   checkAccess(machine, fiber, sig, int64_t(n) * 8, what);
   if (reinterpret_cast<uintptr_t>(sig) % 8 != 0) {
-    throw Failure{format(what, ": expected a signal aligned to 8 bytes, got ", sig), "signals are int64 elements"};
+    throw Failure{
+        format(what, ": expected a signal aligned to 8 bytes, got ", sig),
+        "signals are int64 elements"};
   }
   Wait wait;
   wait.kind = Wait::Kind::Signals;
@@ -67,11 +87,15 @@ static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
   machine.block(wait);
 }
 
-void ditron_sim_wait(void *sig, int32_t n, int64_t value, int32_t cmp, int32_t, int32_t, int32_t loc) {
-  call(loc, [=](Machine &machine, Fiber &fiber) { waitForSignals(machine, fiber, sig, n, value, cmp, "wait"); });
+void ditron_sim_wait(void *sig, int32_t n, int64_t value, int32_t cmp, int32_t,
+                     int32_t, int32_t loc) {
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    waitForSignals(machine, fiber, sig, n, value, cmp, "wait");
+  });
 }
 
-int64_t ditron_sim_signal_wait_until(void *sig, int64_t value, int32_t cmp, int32_t loc) {
+int64_t ditron_sim_signal_wait_until(void *sig, int64_t value, int32_t cmp,
+                                     int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     waitForSignals(machine, fiber, sig, 1, value, cmp, "signal_wait_until");
     return *static_cast<const int64_t *>(sig);
@@ -86,19 +110,24 @@ static Delivery deliveryTo(const Fiber &fiber, int32_t target) {
   return delivery;
 }
 
-static SignalWrite signalWrite(Machine &machine, Fiber &fiber, void *sig, int64_t value, int32_t target, int32_t op,
+static SignalWrite signalWrite(Machine &machine, Fiber &fiber, void *sig,
+                               int64_t value, int32_t target, int32_t op,
                                const char *what) {
   if (reinterpret_cast<uintptr_t>(sig) % 8 != 0) {
-    throw Failure{format(what, ": expected a signal aligned to 8 bytes, got ", sig), "signals are int64 elements"};
+    throw Failure{
+        format(what, ": expected a signal aligned to 8 bytes, got ", sig),
+        "signals are int64 elements"};
   }
   std::byte *address = symmetric(machine, fiber, sig, 8, target, what);
   return {reinterpret_cast<int64_t *>(address), value, SignalOp(op)};
 }
 
-static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value, int32_t rank, int32_t op, bool ordered,
+static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
+                       int32_t rank, int32_t op, bool ordered,
                        const char *what) {
   Delivery delivery = deliveryTo(fiber, worldRank(fiber, rank));
-  delivery.signal = signalWrite(machine, fiber, sig, value, delivery.target, op, what);
+  delivery.signal =
+      signalWrite(machine, fiber, sig, value, delivery.target, op, what);
   if (ordered) {
     machine.network.fence(delivery.origin, delivery.target);
   }
@@ -106,57 +135,77 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
   machine.acted();
 }
 
-void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op, int32_t, int32_t loc) {
+void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op,
+                       int32_t, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     sendSignal(machine, fiber, sig, value, rank, op, true, "notify");
     machine.maybeYield();
   });
 }
 
-void ditron_sim_signal_op(void *sig, int64_t value, int32_t rank, int32_t op, int32_t loc) {
+void ditron_sim_signal_op(void *sig, int64_t value, int32_t rank, int32_t op,
+                          int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     sendSignal(machine, fiber, sig, value, rank, op, false, "signal_op");
     machine.maybeYield();
   });
 }
 
-static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n, SignalWrite signal, int32_t target,
-                int32_t nbi, const char *what) {
+/// Let a wild pointer fault here, in the program, and not when the scheduler
+/// lands what was sent.
+static void touch(const void *p, int64_t bytes) {
+  auto *bytewise = static_cast<const volatile char *>(p);
+  if (bytes > 0) {
+    (void)bytewise[0];
+    (void)bytewise[bytes - 1];
+  }
+}
+
+static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
+                SignalWrite signal, int32_t target, int32_t nbi,
+                const char *what) {
   Delivery delivery = deliveryTo(fiber, target);
   delivery.to = symmetric(machine, fiber, dst, n, target, what);
   checkAccess(machine, fiber, src, n, what);
   delivery.from = static_cast<const std::byte *>(src);
   delivery.bytes = size_t(n);
   delivery.signal = signal;
+  touch(src, n);
   if (n > 0 || signal.address) {
     machine.network.send(std::move(delivery), !nbi);
   }
   machine.acted();
 }
 
-void ditron_sim_putmem(void *dst, void *src, int64_t n, int32_t rank, int32_t nbi, int32_t loc) {
+void ditron_sim_putmem(void *dst, void *src, int64_t n, int32_t rank,
+                       int32_t nbi, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     put(machine, fiber, dst, src, n, {}, worldRank(fiber, rank), nbi, "putmem");
     machine.maybeYield();
   });
 }
 
-void ditron_sim_putmem_signal(void *dst, void *src, int64_t n, void *sig, int64_t value, int32_t rank, int32_t op,
+void ditron_sim_putmem_signal(void *dst, void *src, int64_t n, void *sig,
+                              int64_t value, int32_t rank, int32_t op,
                               int32_t nbi, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     int32_t target = worldRank(fiber, rank);
-    SignalWrite signal = signalWrite(machine, fiber, sig, value, target, op, "putmem_signal");
+    SignalWrite signal =
+        signalWrite(machine, fiber, sig, value, target, op, "putmem_signal");
     put(machine, fiber, dst, src, n, signal, target, nbi, "putmem_signal");
     machine.maybeYield();
   });
 }
 
-void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank, int32_t nbi, int32_t loc) {
+void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
+                       int32_t nbi, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     Delivery delivery = deliveryTo(fiber, worldRank(fiber, rank));
     delivery.isGet = true;
-    delivery.from = symmetric(machine, fiber, src, n, delivery.target, "getmem");
+    delivery.from =
+        symmetric(machine, fiber, src, n, delivery.target, "getmem");
     checkAccess(machine, fiber, dst, n, "getmem");
+    touch(dst, n);
     delivery.to = static_cast<std::byte *>(dst);
     delivery.bytes = size_t(n);
     uint64_t id = machine.network.nextId();
@@ -208,17 +257,23 @@ static void barrier(int32_t team, bool withQuiet, int32_t loc) {
   });
 }
 
-void ditron_sim_barrier_all(int32_t loc) { barrier(int32_t(TeamKind::World), true, loc); }
+void ditron_sim_barrier_all(int32_t loc) {
+  barrier(int32_t(TeamKind::Group), true, loc);
+}
 void ditron_sim_barrier(int32_t team, int32_t loc) { barrier(team, true, loc); }
-void ditron_sim_sync_all(int32_t team, int32_t loc) { barrier(team, false, loc); }
+void ditron_sim_sync_all(int32_t team, int32_t loc) {
+  barrier(team, false, loc);
+}
 
 void ditron_sim_assert_fail(void *msg, int32_t loc) {
   call(loc, [=](Machine &, Fiber &) {
-    throw Failure{format("assertion failed: ", static_cast<const char *>(msg)), ""};
+    throw Failure{format("assertion failed: ", static_cast<const char *>(msg)),
+                  ""};
   });
 }
 
-void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store, int32_t loc) {
+void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
+                            int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, is_store ? "a store" : "a load");
   });

@@ -1,12 +1,16 @@
-// What code compiled for the simulator may call: the one list of the machine's symbols.
+// What code compiled for the simulator may call: the one list of the machine's
+// symbols.
 //
-// Lowered kernels call `ditron_sim_<name>`; the table below declares each, and gives Python their addresses
+// Lowered kernels call `ditron_sim_<name>`; the table below declares each, and
+// gives Python their addresses
 // (`ditron._sim.symbols()`), so that a symbol is added in one place.
 //
-// Conventions. Enumerations travel as the dialect's integers (below). Pointers are host addresses; a symmetric one lies
-// in the caller's own heap unless said otherwise. `rank` counts in the group the kernel was launched in. `loc` indexes
-// the kernel's location table, for reports. Values of any element type travel as their bits in the low bytes of an i64.
-// A call may switch to another program: nothing else does.
+// Conventions. Enumerations travel as the dialect's integers (below). Pointers
+// are host addresses; a symmetric one lies in the caller's own heap unless said
+// otherwise. `rank` counts in the group the kernel was launched in. `loc`
+// indexes the kernel's location table, for reports. Values of any element type
+// travel as their bits in the low bytes of an i64. A call may switch to another
+// program: nothing else does.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +24,23 @@ enum class Compare : int32_t { Eq, Ne, Gt, Ge, Lt, Le };
 enum class ReduceOp : int32_t { Add, Min, Max };
 enum class DType : int32_t { I32, I64, F32, F16, BF16, F64, U32, U64 };
 /// Triton's RMWOp numbers.
-enum class Rmw : int32_t { And = 1, Or, Xor, Add, FAdd, Max, Min, UMax, UMin, Xchg };
+enum class Rmw : int32_t {
+  And = 1,
+  Or,
+  Xor,
+  Add,
+  FAdd,
+  Max,
+  Min,
+  UMax,
+  UMin,
+  Xchg
+};
 
-/// A lowered kernel: `args` has one 8-byte slot per argument, then the program's id and the grid.
-using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2, int32_t n0, int32_t n1, int32_t n2);
+/// A lowered kernel: `args` has one 8-byte slot per argument, then the
+/// program's id and the grid.
+using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
+                        int32_t n0, int32_t n1, int32_t n2);
 
 } // namespace ditron::sim
 
@@ -58,7 +75,7 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2, in
   X(void, fence, (int32_t loc))                                                                                        \
   /* Return when everything this rank has put, got and signalled has arrived. */                                       \
   X(void, quiet, (int32_t loc))                                                                                        \
-  /* Quiet, then meet one program of every rank of the world (of the team). sync_all meets without quiet. */           \
+  /* Quiet, then meet one program of every rank of the group (of the team). sync_all meets without quiet. */           \
   X(void, barrier_all, (int32_t loc))                                                                                  \
   X(void, barrier, (int32_t team, int32_t loc))                                                                        \
   X(void, sync_all, (int32_t team, int32_t loc))                                                                       \
@@ -85,7 +102,8 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2, in
 // clang-format on
 
 extern "C" {
-#define DITRON_SIM_DECLARE(result, name, parameters) result ditron_sim_##name parameters;
+#define DITRON_SIM_DECLARE(result, name, parameters)                           \
+  result ditron_sim_##name parameters;
 DITRON_SIM_SYMBOLS(DITRON_SIM_DECLARE)
 #undef DITRON_SIM_DECLARE
 }

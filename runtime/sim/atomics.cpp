@@ -1,6 +1,7 @@
 // Loads, stores and atomics with a scope, multimem operations, printing.
 //
-// Programs only switch inside calls, so plain reads and writes are atomic, and every order is the strongest.
+// Programs only switch inside calls, so plain reads and writes are atomic, and
+// every order is the strongest.
 #include "call.h"
 #include "number.h"
 
@@ -9,7 +10,8 @@
 
 using namespace ditron::sim;
 
-/// One element after `kind` with `operand`; T's signedness decides what Max and Min mean.
+/// One element after `kind` with `operand`; T's signedness decides what Max and
+/// Min mean.
 template <typename T> static T applyInteger(Rmw kind, T old, T operand) {
   using U = std::make_unsigned_t<T>;
   switch (kind) {
@@ -32,7 +34,8 @@ template <typename T> static T applyInteger(Rmw kind, T old, T operand) {
   case Rmw::Xchg:
     return operand;
   default:
-    throw Failure{format("atomic ", int(kind), " on integers"), "this is a bug of the compiler"};
+    throw Failure{format("atomic ", int(kind), " on integers"),
+                  "this is a bug of the compiler"};
   }
 }
 
@@ -48,7 +51,8 @@ template <typename T> static T applyFloat(Rmw kind, T old, T operand) {
   case Rmw::Xchg:
     return operand;
   default:
-    throw Failure{format("atomic ", int(kind), " on floating point"), "this is a bug of the compiler"};
+    throw Failure{format("atomic ", int(kind), " on floating point"),
+                  "this is a bug of the compiler"};
   }
 }
 
@@ -66,9 +70,11 @@ static uint64_t apply(Rmw kind, DType dtype, uint64_t old, uint64_t operand) {
   case DType::U64:
     return applyInteger(kind, old, operand);
   case DType::F64:
-    return bitCast<uint64_t>(applyFloat(kind, bitCast<double>(old), bitCast<double>(operand)));
+    return bitCast<uint64_t>(
+        applyFloat(kind, bitCast<double>(old), bitCast<double>(operand)));
   default:
-    return fromFloat(dtype, applyFloat(kind, toFloat(dtype, old), toFloat(dtype, operand)));
+    return fromFloat(
+        dtype, applyFloat(kind, toFloat(dtype, old), toFloat(dtype, operand)));
   }
 }
 
@@ -88,7 +94,8 @@ int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t, int32_t, int32_t loc) {
   });
 }
 
-void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t, int32_t, int32_t loc) {
+void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t, int32_t,
+                   int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "st");
     store(machine, p, uint64_t(bits), bytes);
@@ -96,14 +103,17 @@ void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t, int32_t, int32
   });
 }
 
-int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind, int32_t dtype, int32_t, int32_t, int32_t loc) {
+int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
+                              int32_t dtype, int32_t, int32_t, int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     int32_t bytes = bytesOf(DType(dtype));
     checkAccess(machine, fiber, p, bytes, "an atomic");
     uint64_t old = loadBits(p, bytes);
     uint64_t fresh = apply(Rmw(kind), DType(dtype), old, uint64_t(bits));
     if (std::memcmp(&fresh, p, size_t(bytes)) == 0) {
-      machine.polled(p, old, bytes); // adding 0 is how a kernel without acquire loads spins
+      machine.polled(
+          p, old,
+          bytes); // adding 0 is how a kernel without acquire loads spins
     } else {
       store(machine, p, fresh, bytes);
       machine.maybeYield(8);
@@ -112,12 +122,13 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind, int32_t dtype
   });
 }
 
-int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired, int32_t bytes, int32_t, int32_t,
-                              int32_t loc) {
+int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired,
+                              int32_t bytes, int32_t, int32_t, int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "an atomic");
     uint64_t old = loadBits(p, bytes);
-    if (std::memcmp(&expected, p, size_t(bytes)) != 0 || std::memcmp(&desired, p, size_t(bytes)) == 0) {
+    if (std::memcmp(&expected, p, size_t(bytes)) != 0 ||
+        std::memcmp(&desired, p, size_t(bytes)) == 0) {
       machine.polled(p, old, bytes);
     } else {
       store(machine, p, uint64_t(desired), bytes);
@@ -127,14 +138,18 @@ int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired, int32_
   });
 }
 
-/// Call `visit` with the address of one element in the heap of each rank of the multicast address's team.
+/// Call `visit` with the address of one element in the heap of each rank of the
+/// multicast address's team.
 template <typename Visit>
-static void forEachReplica(Machine &machine, Fiber &fiber, void *p, DType dtype, const char *what, Visit visit) {
+static void forEachReplica(Machine &machine, Fiber &fiber, void *p, DType dtype,
+                           const char *what, Visit visit) {
   std::optional<Heap::Place> place = machine.heap.locate(p);
   if (!place || !place->multicast) {
-    throw Failure{format(what, ": expected a multicast address, got ", p ? format(p) : "null"),
+    throw Failure{format(what, ": expected a multicast address, got ",
+                         p ? format(p) : "null"),
                   p ? "make it by dl.multicast_ptr"
-                    : "multicast_ptr gives null when the team spans nodes, where multimem cannot reach"};
+                    : "multicast_ptr gives null when the team spans nodes, "
+                      "where multimem cannot reach"};
   }
   for (int32_t rank : fiber.launch->teams[int(place->team)]->ranks) {
     std::byte *local = machine.heap.at(fiber.launch->rank, place->offset);
@@ -154,7 +169,8 @@ static Rmw rmwOf(ReduceOp op, DType dtype) {
   throw Failure{format("reduction ", int(op)), "this is a bug of the compiler"};
 }
 
-int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype, int32_t loc) {
+int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype,
+                                      int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     DType type = DType(dtype);
     Rmw kind = rmwOf(ReduceOp(op), type);
@@ -162,11 +178,13 @@ int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype, int32_
     DType wide = isSmallFloat(type) ? DType::F32 : type;
     bool first = true;
     uint64_t sum = 0;
-    forEachReplica(machine, fiber, p, type, "multimem_ld_reduce", [&](std::byte *element) {
-      uint64_t bits = loadBits(element, bytesOf(type));
-      bits = wide == type ? bits : fromFloat(wide, toFloat(type, bits));
-      sum = std::exchange(first, false) ? bits : apply(kind, wide, sum, bits);
-    });
+    forEachReplica(
+        machine, fiber, p, type, "multimem_ld_reduce", [&](std::byte *element) {
+          uint64_t bits = loadBits(element, bytesOf(type));
+          bits = wide == type ? bits : fromFloat(wide, toFloat(type, bits));
+          sum =
+              std::exchange(first, false) ? bits : apply(kind, wide, sum, bits);
+        });
     machine.maybeYield(8);
     return int64_t(wide == type ? sum : fromFloat(type, toFloat(wide, sum)));
   });
@@ -174,20 +192,27 @@ int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype, int32_
 
 void ditron_sim_multimem_st(void *p, int64_t bits, int32_t dtype, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    forEachReplica(machine, fiber, p, DType(dtype), "multimem_st", [&](std::byte *element) {
-      store(machine, element, uint64_t(bits), bytesOf(DType(dtype)));
-    });
+    forEachReplica(machine, fiber, p, DType(dtype), "multimem_st",
+                   [&](std::byte *element) {
+                     store(machine, element, uint64_t(bits),
+                           bytesOf(DType(dtype)));
+                   });
     machine.maybeYield(8);
   });
 }
 
-void ditron_sim_multimem_red(void *p, int64_t bits, int32_t op, int32_t dtype, int32_t loc) {
+void ditron_sim_multimem_red(void *p, int64_t bits, int32_t op, int32_t dtype,
+                             int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     DType type = DType(dtype);
     Rmw kind = rmwOf(ReduceOp(op), type);
-    forEachReplica(machine, fiber, p, type, "multimem_red", [&](std::byte *element) {
-      store(machine, element, apply(kind, type, loadBits(element, bytesOf(type)), uint64_t(bits)), bytesOf(type));
-    });
+    forEachReplica(machine, fiber, p, type, "multimem_red",
+                   [&](std::byte *element) {
+                     store(machine, element,
+                           apply(kind, type, loadBits(element, bytesOf(type)),
+                                 uint64_t(bits)),
+                           bytesOf(type));
+                   });
     machine.maybeYield(8);
   });
 }
@@ -209,10 +234,13 @@ static std::string spell(DType dtype, uint64_t bits) {
   }
 }
 
-void ditron_sim_print(void *prefix, int64_t bits, int32_t dtype, int32_t index, int32_t loc) {
+void ditron_sim_print(void *prefix, int64_t bits, int32_t dtype, int32_t index,
+                      int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     std::string place = index < 0 ? "" : format(" idx (", index, ")");
-    machine.print(format("[rank ", fiber.launch->rank, "] pid (", join(fiber.pid), ")", place, " ",
-                         static_cast<const char *>(prefix), spell(DType(dtype), uint64_t(bits))));
+    machine.print(format("[rank ", fiber.launch->rank, "] pid (",
+                         join(fiber.pid), ")", place, " ",
+                         static_cast<const char *>(prefix),
+                         spell(DType(dtype), uint64_t(bits))));
   });
 }

@@ -1,4 +1,5 @@
-// The frame of every call from a program into the machine, and the checks they share.
+// The frame of every call from a program into the machine, and the checks they
+// share.
 #pragma once
 
 #include "machine.h"
@@ -6,9 +7,12 @@
 
 namespace ditron::sim {
 
-/// Run `body(machine, fiber)`. A Failure ends the launch: compiled code has no unwind tables, so instead of passing
-/// through it an exception stops here, and the program is left for good.
-template <typename Body> auto call(int32_t loc, Body body) -> decltype(body(*Machine::running(), *Machine::current())) {
+/// Run `body(machine, fiber)`. A Failure ends the launch: compiled code has no
+/// unwind tables, so instead of passing through it an exception stops here, and
+/// the program is left for good.
+template <typename Body>
+auto call(int32_t loc, Body body)
+    -> decltype(body(*Machine::running(), *Machine::current())) {
   Machine &machine = *Machine::running();
   Fiber &fiber = *Machine::current();
   fiber.loc = loc;
@@ -17,7 +21,8 @@ template <typename Body> auto call(int32_t loc, Body body) -> decltype(body(*Mac
   } catch (Failure &failure) {
     machine.fail(fiber, std::move(failure));
   } catch (const std::bad_alloc &) {
-    machine.fail(fiber, {"the host is out of memory", "simulate fewer ranks, or smaller tensors"});
+    machine.fail(fiber, {"the host is out of memory",
+                         "simulate fewer ranks, or smaller tensors"});
   }
   machine.abandon();
 }
@@ -25,12 +30,15 @@ template <typename Body> auto call(int32_t loc, Body body) -> decltype(body(*Mac
 /// World rank of rank `rank` of the launch's group.
 int32_t worldRank(const Fiber &fiber, int32_t rank);
 
-/// Check [p, p + bytes): a place this rank may read or write by ordinary instructions.
-void checkAccess(Machine &machine, const Fiber &fiber, const void *p, int64_t bytes, const char *what);
+/// Check [p, p + bytes): a place this rank may read or write by ordinary
+/// instructions.
+void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
+                 int64_t bytes, const char *what);
 
-/// Check that [p, p + bytes) lies in one allocation of this rank's own heap that `target` (world rank) has as well;
-/// return its address in `target`'s heap.
-std::byte *symmetric(Machine &machine, const Fiber &fiber, const void *p, int64_t bytes, int32_t target,
-                     const char *what);
+/// Check that [p, p + bytes) lies in one allocation of this rank's own heap
+/// that `target` (world rank) has as well; return its address in `target`'s
+/// heap.
+std::byte *symmetric(Machine &machine, const Fiber &fiber, const void *p,
+                     int64_t bytes, int32_t target, const char *what);
 
 } // namespace ditron::sim

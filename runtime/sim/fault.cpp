@@ -12,12 +12,14 @@ namespace ditron::sim {
 constexpr int handledSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 constexpr size_t handlerStackBytes = size_t(64) << 10;
 
-// Handlers belong to the process, so machines in several threads share one installation.
+// Handlers belong to the process, so machines in several threads share one
+// installation.
 static std::mutex installing;
 static int installations = 0;
 static struct sigaction previous[NSIG];
 
-/// The handler's own stack, because a program may have run out of its; kept as long as its thread.
+/// The handler's own stack, because a program may have run out of its; kept as
+/// long as its thread.
 struct HandlerStack {
   std::byte memory[handlerStackBytes];
 };
@@ -32,7 +34,9 @@ static void *const noAddress = reinterpret_cast<void *>(-1);
 
 static void onFault(int signal, siginfo_t *info, void *) {
   if (!Machine::current() || !faultExit) {
-    sigaction(signal, &previous[signal], nullptr); // not ours: it happens again, and goes where it would have gone
+    sigaction(signal, &previous[signal],
+              nullptr); // not ours: it happens again, and goes where it would
+                        // have gone
     return;
   }
   faultSignal = signal;
@@ -71,7 +75,8 @@ FaultGuard::~FaultGuard() {
   }
 }
 
-/// Nothing in this frame or in `loop` has a destructor: a jump out of a program skips them.
+/// Nothing in this frame or in `loop` has a destructor: a jump out of a program
+/// skips them.
 Machine::Status Machine::guarded(uint64_t maxSwitches) {
   sigjmp_buf exit;
   faultExit = &exit;
@@ -90,22 +95,32 @@ void Machine::failByFault(int signal, const void *address) {
   Fiber &fiber = *current();
   Failure failure;
   if (signal == SIGFPE) {
-    failure = {"integer division by zero", "check divisors such as a number of ranks or of tiles"};
+    failure = {"integer division by zero",
+               "check divisors such as a number of ranks or of tiles"};
   } else if (signal == SIGILL) {
-    failure = {"execution reached a trap", "code that the compiler holds to be unreachable was reached"};
+    failure = {"execution reached a trap",
+               "code that the compiler holds to be unreachable was reached"};
   } else if (fiber.stack.guards(address)) {
-    failure = {format("the program's tiles do not fit in its stack of ", options.stackBytes, " bytes"),
-               "use smaller tiles, or give the simulator larger stacks (stack_bytes)"};
-  } else if (std::optional<Heap::Place> place = heap.locate(address); place && place->multicast) {
-    failure = {"an ordinary load or store at a multicast address", "use dl.multimem_* on it"};
+    failure = {
+        format("the program's tiles do not fit in its stack of ",
+               options.stackBytes, " bytes"),
+        "use smaller tiles, or give the simulator larger stacks (stack_bytes)"};
+  } else if (std::optional<Heap::Place> place = heap.locate(address);
+             place && place->multicast) {
+    failure = {"an ordinary load or store at a multicast address",
+               "use dl.multimem_* on it"};
   } else if (reinterpret_cast<uintptr_t>(address) < 4096) {
     failure = {"a load or store at a null pointer",
-               "symm_at gives null for ranks of other nodes: reach them by putmem and getmem"};
+               "symm_at gives null for ranks of other nodes: reach them by "
+               "putmem and getmem"};
   } else {
     failure = {address == noAddress
-                   ? "a load or store at an address that cannot exist, or is not aligned for a vector"
-                   : format("a load or store at ", address, ", which is no memory of this program"),
-               "check the offsets and masks of the loads and stores after the line shown, the last one known"};
+                   ? "a load or store at an address that cannot exist, or is "
+                     "not aligned for a vector"
+                   : format("a load or store at ", address,
+                            ", which is no memory of this program"),
+               "check the offsets and masks of the loads and stores after the "
+               "line shown, the last one known"};
   }
   fail(fiber, std::move(failure));
 }

@@ -11,14 +11,16 @@
 
 namespace ditron::sim {
 
-/// Wide, because a kernel's stack frame may step over a single page without touching it.
+/// Wide, because a kernel's stack frame may step over a single page without
+/// touching it.
 constexpr size_t guardBytes = size_t(16) << 20;
 /// More stacks than this are given back to the system when their programs end.
 constexpr size_t pooledStacks = 256;
 
 Stack::Stack(size_t bytes) : bytes(bytes) {
   void *memory =
-      mmap(nullptr, guardBytes + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+      mmap(nullptr, guardBytes + bytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) {
     throw std::bad_alloc();
   }
@@ -31,7 +33,8 @@ Stack::Stack(size_t bytes) : bytes(bytes) {
 }
 
 Stack::Stack(Stack &&other) noexcept
-    : context(std::exchange(other.context, nullptr)), base(std::exchange(other.base, nullptr)), bytes(other.bytes) {}
+    : context(std::exchange(other.context, nullptr)),
+      base(std::exchange(other.base, nullptr)), bytes(other.bytes) {}
 
 Stack &Stack::operator=(Stack &&other) noexcept {
   std::swap(context, other.context);
@@ -47,14 +50,18 @@ Stack::~Stack() {
 }
 
 bool Stack::contains(const void *address) const {
-  return base && address >= base + guardBytes && address < base + guardBytes + bytes;
+  return base && address >= base + guardBytes &&
+         address < base + guardBytes + bytes;
 }
 
-bool Stack::guards(const void *address) const { return base && address >= base && address < base + guardBytes; }
+bool Stack::guards(const void *address) const {
+  return base && address >= base && address < base + guardBytes;
+}
 
 #if defined(__x86_64__)
 
-// Saves what the ABI says a call preserves. ucontext would do, and cost two system calls a switch.
+// Saves what the ABI says a call preserves. ucontext would do, and cost two
+// system calls a switch.
 asm(R"(
 .pushsection .text
 .globl ditron_sim_switch_context
@@ -82,11 +89,14 @@ ditron_sim_switch_context:
 
 extern "C" void ditron_sim_switch_context(void **from, void *to);
 
-void switchContext(void **from, void *to) { ditron_sim_switch_context(from, to); }
+void switchContext(void **from, void *to) {
+  ditron_sim_switch_context(from, to);
+}
 
 void Stack::prepare(void (*entry)()) {
   auto *top = reinterpret_cast<void **>(base + guardBytes + bytes);
-  *--top = nullptr; // the return address of `entry`: a backtrace ends here, and the stack is aligned as after a call
+  *--top = nullptr; // the return address of `entry`: a backtrace ends here, and
+                    // the stack is aligned as after a call
   *--top = reinterpret_cast<void *>(entry);
   for (int i = 0; i < 6; ++i) {
     *--top = nullptr;
@@ -103,11 +113,14 @@ void switchContext(void **from, void *to) {
 }
 
 void Stack::prepare(void (*entry)()) {
-  auto *initial = reinterpret_cast<ucontext_t *>(base + guardBytes + bytes - sizeof(ucontext_t) - 64);
-  initial = reinterpret_cast<ucontext_t *>(reinterpret_cast<uintptr_t>(initial) & ~uintptr_t(63));
+  auto *initial = reinterpret_cast<ucontext_t *>(base + guardBytes + bytes -
+                                                 sizeof(ucontext_t) - 64);
+  initial = reinterpret_cast<ucontext_t *>(
+      reinterpret_cast<uintptr_t>(initial) & ~uintptr_t(63));
   getcontext(initial);
   initial->uc_stack.ss_sp = base + guardBytes;
-  initial->uc_stack.ss_size = reinterpret_cast<std::byte *>(initial) - (base + guardBytes);
+  initial->uc_stack.ss_size =
+      reinterpret_cast<std::byte *>(initial) - (base + guardBytes);
   initial->uc_link = nullptr;
   makecontext(initial, entry, 0);
   context = initial;

@@ -6,7 +6,8 @@
 
 namespace ditron::sim {
 
-/// A stack whose pages are committed when they are first touched, below it a guard that faults.
+/// A stack whose pages are committed when they are first touched, below it a
+/// guard that faults.
 class Stack {
 public:
   Stack() = default; ///< No stack at all.
@@ -15,12 +16,14 @@ public:
   Stack &operator=(Stack &&other) noexcept;
   ~Stack();
 
-  /// Prepare the stack so that the first switch to it calls `entry`, which must never return.
+  /// Prepare the stack so that the first switch to it calls `entry`, which must
+  /// never return.
   void prepare(void (*entry)());
   bool contains(const void *address) const;
   bool guards(const void *address) const;
 
-  void *context = nullptr; ///< Where execution goes on; valid while switched away.
+  void *context =
+      nullptr; ///< Where execution goes on; valid while switched away.
 
 private:
   std::byte *base = nullptr; ///< The guard comes first, then the stack itself.

@@ -9,21 +9,27 @@
 namespace ditron::sim {
 
 constexpr size_t pageBytes = size_t(2) << 20;
-/// Nothing lies at the start of an arena, so that a small negative offset is still seen as the heap's.
+/// Nothing lies at the start of an arena, so that a small negative offset is
+/// still seen as the heap's.
 constexpr size_t firstOffset = size_t(64) << 10;
 constexpr size_t alignment = 256;
 constexpr int32_t multicastWindows = 3;
 
-static size_t roundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+static size_t roundUp(size_t value, size_t to) {
+  return (value + to - 1) / to * to;
+}
 
 Heap::Heap(int32_t numRanks, size_t bytes)
-    : numRanks(numRanks), bytes(roundUp(bytes + firstOffset, pageBytes)), stride(this->bytes + pageBytes) {
+    : numRanks(numRanks), bytes(roundUp(bytes + firstOffset, pageBytes)),
+      stride(this->bytes + pageBytes) {
   size_t total = stride * size_t(numRanks + multicastWindows) + pageBytes;
-  void *memory = mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *memory = mmap(nullptr, total, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     throw std::bad_alloc();
   }
-  base = reinterpret_cast<std::byte *>(roundUp(reinterpret_cast<uintptr_t>(memory), pageBytes));
+  base = reinterpret_cast<std::byte *>(
+      roundUp(reinterpret_cast<uintptr_t>(memory), pageBytes));
   munmap(memory, base - static_cast<std::byte *>(memory));
   size_t kept = stride * size_t(numRanks + multicastWindows);
   munmap(base + kept, static_cast<std::byte *>(memory) + total - (base + kept));
@@ -38,7 +44,8 @@ Heap::Heap(int32_t numRanks, size_t bytes)
 Heap::~Heap() { munmap(base, stride * size_t(numRanks + multicastWindows)); }
 
 size_t Heap::allocate(Symbol symbol) {
-  // One spare byte before rounding leaves a gap after each allocation, where an overrun is seen.
+  // One spare byte before rounding leaves a gap after each allocation, where an
+  // overrun is seen.
   size_t needed = roundUp(symbol.bytes + 1, alignment);
   size_t offset = firstOffset;
   for (const auto &[start, other] : symbols) {
@@ -52,9 +59,11 @@ size_t Heap::allocate(Symbol symbol) {
     for (const auto &entry : symbols) {
       taken += entry.second.bytes;
     }
-    throw Failure{format("the symmetric heap is full: ", symbol.bytes, " bytes were asked for, ", taken, " of ", bytes,
+    throw Failure{format("the symmetric heap is full: ", symbol.bytes,
+                         " bytes were asked for, ", taken, " of ", bytes,
                          " are taken"),
-                  "free symmetric tensors, or give the simulator a larger heap (DITRON_SYMMETRIC_SIZE)"};
+                  "free symmetric tensors, or give the simulator a larger heap "
+                  "(DITRON_SYMMETRIC_SIZE)"};
   }
   if (offset < used) {
     for (int32_t rank = 0; rank < numRanks; ++rank) {
@@ -71,7 +80,8 @@ void Heap::release(size_t offset) { symbols.erase(offset); }
 
 std::optional<Heap::Place> Heap::locate(const void *address) const {
   auto *byte = static_cast<const std::byte *>(address);
-  if (byte < base || byte >= base + stride * size_t(numRanks + multicastWindows)) {
+  if (byte < base ||
+      byte >= base + stride * size_t(numRanks + multicastWindows)) {
     return std::nullopt;
   }
   size_t distance = byte - base;
@@ -90,19 +100,24 @@ const Symbol *Heap::before(size_t offset) const {
   return next == symbols.begin() ? nullptr : &std::prev(next)->second;
 }
 
-const Symbol &Heap::require(size_t offset, size_t count, const char *what) const {
+const Symbol &Heap::require(size_t offset, size_t count,
+                            const char *what) const {
   const Symbol *symbol = before(offset);
   if (symbol && offset < symbol->offset + symbol->bytes + alignment) {
     size_t start = offset - symbol->offset;
     if (start + count <= symbol->bytes) {
       return *symbol;
     }
-    throw Failure{format(what, " of ", count, " bytes at byte ", start, " of `", symbol->name,
-                         "` goes past its end: it has ", symbol->bytes, " bytes"),
-                  "check the offset and the size in bytes (elements times their size), or allocate more"};
+    throw Failure{format(what, " of ", count, " bytes at byte ", start, " of `",
+                         symbol->name, "` goes past its end: it has ",
+                         symbol->bytes, " bytes"),
+                  "check the offset and the size in bytes (elements times "
+                  "their size), or allocate more"};
   }
-  throw Failure{format(what, " at an address of the symmetric heap where nothing is allocated"),
-                "check the offset; or was the tensor freed?"};
+  throw Failure{
+      format(what,
+             " at an address of the symmetric heap where nothing is allocated"),
+      "check the offset; or was the tensor freed?"};
 }
 
 std::string Heap::nameOf(const void *address) const {
@@ -115,7 +130,8 @@ std::string Heap::nameOf(const void *address) const {
   std::string subscript;
   for (size_t axis = symbol->shape.size(); axis-- > 0;) {
     size_t extent = size_t(symbol->shape[axis]);
-    subscript = format(index % extent, subscript.empty() ? "" : ", ", subscript);
+    subscript =
+        format(index % extent, subscript.empty() ? "" : ", ", subscript);
     index /= extent;
   }
   return format(symbol->name, "[", subscript, "]");

@@ -1,4 +1,5 @@
-// Symmetric memory: one arena per rank, laid out alike, and the names of what lives there.
+// Symmetric memory: one arena per rank, laid out alike, and the names of what
+// lives there.
 #pragma once
 
 #include "abi.h"
@@ -11,7 +12,8 @@
 
 namespace ditron::sim {
 
-/// What is wrong, and what to do about it. Thrown inside the machine; becomes the user's SimulationError.
+/// What is wrong, and what to do about it. Thrown inside the machine; becomes
+/// the user's SimulationError.
 struct Failure {
   std::string what;
   std::string hint;
@@ -34,7 +36,8 @@ public:
   Heap(const Heap &) = delete;
   ~Heap();
 
-  /// Reserve `symbol.bytes` zeroed bytes at the same offset of every arena and return the offset.
+  /// Reserve `symbol.bytes` zeroed bytes at the same offset of every arena and
+  /// return the offset.
   size_t allocate(Symbol symbol);
   void release(size_t offset);
 
@@ -46,10 +49,15 @@ public:
     TeamKind team = TeamKind::Group;
   };
   std::optional<Place> locate(const void *address) const;
-  std::byte *at(int32_t rank, size_t offset) const { return base + size_t(rank) * stride + offset; }
-  std::byte *multicastAt(TeamKind team, size_t offset) const { return at(numRanks + int32_t(team), offset); }
+  std::byte *at(int32_t rank, size_t offset) const {
+    return base + size_t(rank) * stride + offset;
+  }
+  std::byte *multicastAt(TeamKind team, size_t offset) const {
+    return at(numRanks + int32_t(team), offset);
+  }
 
-  /// The allocation that holds [offset, offset + bytes), else a Failure that names the nearest one.
+  /// The allocation that holds [offset, offset + bytes), else a Failure that
+  /// names the nearest one.
   const Symbol &require(size_t offset, size_t bytes, const char *what) const;
   /// `signals[3]`, or the address when nothing symmetric lies there.
   std::string nameOf(const void *address) const;
@@ -61,7 +69,8 @@ private:
   int32_t numRanks;
   size_t bytes;
   size_t stride;
-  size_t used = 0; ///< Bytes from here on were never handed out, so they are still zero.
+  size_t used =
+      0; ///< Bytes from here on were never handed out, so they are still zero.
   std::byte *base = nullptr;
   std::map<size_t, Symbol> symbols;
 };

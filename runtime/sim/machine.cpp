@@ -13,14 +13,21 @@ namespace ditron::sim {
 static thread_local Machine *runningMachine = nullptr;
 static thread_local Fiber *runningFiber = nullptr;
 
-/// How often, in switches, waits are looked at again: ordinary stores change memory without telling the machine.
+/// How often, in switches, waits are looked at again: ordinary stores change
+/// memory without telling the machine.
 constexpr uint64_t rescanPeriod = 256;
 
 Machine::Machine(const Options &options)
-    : heap(options.numRanks, options.heapBytes), options(options), random(options.seed),
-      network(options.numRanks, random, [this](const void *address, size_t bytes) { changed(address, bytes); }),
-      stacks(options.stackBytes), straggler(options.numRanks), queues(options.numRanks), residents(options.numRanks) {
-  constexpr uint64_t habits[] = {0, 2, 8, 64};
+    : heap(options.numRanks, options.heapBytes), options(options),
+      random(options.seed), network(options.numRanks, random,
+                                    [this](const void *address, size_t bytes) {
+                                      changed(address, bytes);
+                                    }),
+      stacks(options.stackBytes), straggler(options.numRanks),
+      queues(options.numRanks), residents(options.numRanks) {
+  // Not never: a program may spin in a way that is not recognised, on what is
+  // under way.
+  constexpr uint64_t habits[] = {2, 8, 64, 1024};
   landOneIn = habits[random.below(4)];
   for (int32_t rank = 0; rank < options.numRanks; ++rank) {
     straggler[rank] = random.oneIn(4);
@@ -46,7 +53,8 @@ Team &Machine::team(std::vector<int32_t> ranks) {
   return *slot;
 }
 
-uint64_t Machine::submit(Launch description, const std::vector<int32_t> &group) {
+uint64_t Machine::submit(Launch description,
+                         const std::vector<int32_t> &group) {
   auto launch = std::make_unique<Launch>(std::move(description));
   std::vector<int32_t> onNode, nodes, world;
   for (int32_t rank : group) {
@@ -60,8 +68,11 @@ uint64_t Machine::submit(Launch description, const std::vector<int32_t> &group) 
   }
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  launch->node = int32_t(std::find(nodes.begin(), nodes.end(), nodeOf(launch->rank)) - nodes.begin());
-  launch->teams = {&team(group), &team(std::move(onNode)), &team(std::move(world))};
+  launch->node =
+      int32_t(std::find(nodes.begin(), nodes.end(), nodeOf(launch->rank)) -
+              nodes.begin());
+  launch->teams = {&team(group), &team(std::move(onNode)),
+                   &team(std::move(world))};
   uint64_t id = launch->id = nextLaunch++;
   note(id * 64 + launch->rank);
   if (launch->programs() == 0) {
@@ -86,7 +97,8 @@ void Machine::admit(int32_t rank) {
     fiber = Fiber();
     fiber.launch = &launch;
     int64_t pid = launch.started++;
-    fiber.pid = {int32_t(pid % launch.grid[0]), int32_t(pid / launch.grid[0] % launch.grid[1]),
+    fiber.pid = {int32_t(pid % launch.grid[0]),
+                 int32_t(pid / launch.grid[0] % launch.grid[1]),
                  int32_t(pid / launch.grid[0] / launch.grid[1])};
     ++residents[rank];
     ready.push_back(&fiber);
@@ -125,7 +137,7 @@ Machine::Status Machine::loop(uint64_t maxSwitches) {
     if (step == maxSwitches) {
       return Status::Paused;
     }
-    if (landOneIn && !network.empty() && random.oneIn(landOneIn)) {
+    if (!network.empty() && random.oneIn(landOneIn)) {
       land();
     }
     if (switchCount % rescanPeriod == rescanPeriod - 1) {
@@ -155,7 +167,9 @@ bool Machine::land() {
 
 Fiber *Machine::pick() {
   size_t index = random.below(ready.size());
-  for (int attempt = 0; attempt < 3 && straggler[ready[index]->launch->rank] && !random.oneIn(16); ++attempt) {
+  for (int attempt = 0; attempt < 3 && straggler[ready[index]->launch->rank] &&
+                        !random.oneIn(16);
+       ++attempt) {
     index = random.below(ready.size());
   }
   Fiber *fiber = ready[index];
@@ -168,19 +182,28 @@ Fiber *Machine::pick() {
 void programEntry() {
   Fiber &fiber = *runningFiber;
   Launch &launch = *fiber.launch;
-  launch.kernel(launch.args.data(), fiber.pid[0], fiber.pid[1], fiber.pid[2], launch.grid[0], launch.grid[1],
-                launch.grid[2]);
+  launch.kernel(launch.args.data(), fiber.pid[0], fiber.pid[1], fiber.pid[2],
+                launch.grid[0], launch.grid[1], launch.grid[2]);
   fiber.done = true;
   runningMachine->abandon();
 }
 
 void Machine::resume(Fiber &fiber) {
   ++switchCount;
-  note(((fiber.launch->id * 4096 + fiber.launch->rank) << 20) ^ (uint64_t(fiber.pid[2]) << 40) ^
-       (uint64_t(fiber.pid[1]) << 20) ^ fiber.pid[0]);
+  note(((fiber.launch->id * 4096 + fiber.launch->rank) << 20) ^
+       (uint64_t(fiber.pid[2]) << 40) ^ (uint64_t(fiber.pid[1]) << 20) ^
+       fiber.pid[0]);
   if (!fiber.begun) {
     fiber.begun = true;
-    fiber.stack = stacks.take();
+    try {
+      fiber.stack = stacks.take();
+    } catch (const std::bad_alloc &) {
+      fail(fiber, {format("no memory for another stack of ",
+                          stacks.stackBytes(), " bytes"),
+                   "let fewer programs run at a time (resident), or give them "
+                   "smaller stacks (stack_bytes)"});
+      return;
+    }
     fiber.stack.prepare(programEntry);
   }
   runningFiber = &fiber;
@@ -198,24 +221,34 @@ void Machine::retire(Fiber &fiber) {
   unused.push_back(&fiber);
   --residents[rank];
   if (++launch.finished == launch.programs()) {
-    // The host may free what the kernel was given once it hears that the launch is over.
-    network.settle(rank, launch.id, [&](const void *address) { return !heap.locate(address); });
+    // The host may free what the kernel was given once it hears that the launch
+    // is over.
+    network.settle(rank, launch.id,
+                   [&](const void *address) { return !heap.locate(address); });
     completed.push_back(launch.id);
     launches.erase(launch.id);
   }
   admit(rank);
 }
 
-void Machine::leave() { switchContext(&runningFiber->stack.context, scheduler); }
+void Machine::leave() {
+  switchContext(&runningFiber->stack.context, scheduler);
+}
 
 void Machine::abandon() {
   leave();
   __builtin_unreachable();
 }
 
-std::vector<uint64_t> Machine::takeCompleted() { return std::exchange(completed, {}); }
-std::vector<std::string> Machine::takePrinted() { return std::exchange(printed, {}); }
+std::vector<uint64_t> Machine::takeCompleted() {
+  return std::exchange(completed, {});
+}
+std::vector<std::string> Machine::takePrinted() {
+  return std::exchange(printed, {});
+}
 
-void Machine::note(uint64_t event) { trace = (trace ^ event) * 0x9e3779b97f4a7c15u + (trace >> 29); }
+void Machine::note(uint64_t event) {
+  trace = (trace ^ event) * 0x9e3779b97f4a7c15u + (trace >> 29);
+}
 
 } // namespace ditron::sim

@@ -1,4 +1,5 @@
-// The simulated machine: ranks whose kernels' programs are fibers of one deterministic scheduler.
+// The simulated machine: ranks whose kernels' programs are fibers of one
+// deterministic scheduler.
 #pragma once
 
 #include "abi.h"
@@ -21,19 +22,21 @@ struct Fiber;
 
 /// Ranks that count themselves together, and the barrier they meet at.
 struct Team {
-  std::vector<int32_t> ranks;   ///< World rank of each member.
-  std::vector<int32_t> indexOf; ///< Member's index of each world rank, -1 for the others.
-  std::vector<Fiber *> inside;  ///< Per member: the program that waits in the barrier.
-  uint64_t generation = 0;      ///< How often the team has met.
+  std::vector<int32_t> ranks; ///< World rank of each member.
+  std::vector<int32_t>
+      indexOf; ///< Member's index of each world rank, -1 for the others.
+  std::vector<Fiber *>
+      inside; ///< Per member: the program that waits in the barrier.
+  uint64_t generation = 0; ///< How often the team has met.
   int32_t arrived = 0;
 };
 
 /// One kernel launch of one rank.
 struct Launch {
   uint64_t id = 0;
-  int32_t rank = 0;                    ///< World rank.
-  std::array<Team *, 3> teams = {};    ///< By TeamKind.
-  int32_t node = 0;                    ///< Index of the rank's node among the group's nodes.
+  int32_t rank = 0;                 ///< World rank.
+  std::array<Team *, 3> teams = {}; ///< By TeamKind.
+  int32_t node = 0; ///< Index of the rank's node among the group's nodes.
   Kernel kernel = nullptr;
   std::string name;
   std::vector<std::string> locations;
@@ -52,12 +55,14 @@ struct Wait {
   int32_t count = 0;
   int64_t value = 0;
   Compare compare = Compare::Ge;
-  /// Arrival: the delivery. Quiet: the first delivery that need not have landed. Barrier: the generation to pass.
+  /// Arrival: the delivery. Quiet: the first delivery that need not have
+  /// landed. Barrier: the generation to pass.
   uint64_t id = 0;
   Team *team = nullptr;
 };
 
-/// What a spinning program has read lately: when it only sees the same again, it waits for a change.
+/// What a spinning program has read lately: when it only sees the same again,
+/// it waits for a change.
 struct Polls {
   struct Read {
     const void *address;
@@ -81,7 +86,8 @@ struct Fiber {
   size_t place = 0; ///< Index among the waiting programs.
   Wait wait;
   Polls polls;
-  std::vector<uintptr_t> watched; ///< Words, address / 8, whose change wakes it.
+  std::vector<uintptr_t>
+      watched; ///< Words, address / 8, whose change wakes it.
 };
 
 /// A program that waits, or the one that failed, in words.
@@ -99,7 +105,8 @@ struct Options {
   int32_t ranksPerNode = 1;
   size_t heapBytes = size_t(1) << 30;
   size_t stackBytes = size_t(64) << 20;
-  int32_t resident = 132; ///< Programs of one rank that run at the same time, like blocks on SMs.
+  int32_t resident = 132; ///< Programs of one rank that run at the same time,
+                          ///< like blocks on SMs.
   uint64_t seed = 0;
 };
 
@@ -112,7 +119,8 @@ public:
   // For the host.
   uint64_t submit(Launch launch, const std::vector<int32_t> &group);
   enum class Status { Completed, Paused, Stuck, Idle, Failed };
-  /// Run programs until a launch completes, `maxSwitches` are used up, or nothing can go on.
+  /// Run programs until a launch completes, `maxSwitches` are used up, or
+  /// nothing can go on.
   Status run(uint64_t maxSwitches);
   std::vector<uint64_t> takeCompleted();
   std::vector<std::string> takePrinted();
@@ -136,7 +144,8 @@ public:
   void maybeYield(uint64_t oneIn = 4);
   /// A read that a spin loop could be made of.
   void polled(const void *address, uint64_t bits, int32_t bytes);
-  /// The program has done something that others can see: it is not just spinning.
+  /// The program has done something that others can see: it is not just
+  /// spinning.
   void acted() { current()->polls = {}; }
   void changed(const void *address, size_t bytes);
   void barrier(Team &team);
@@ -163,7 +172,8 @@ private:
   void leave();
   Team &team(std::vector<int32_t> ranks);
   std::string describe(const Fiber &fiber) const;
-  ProgramReport report(const Fiber &fiber, std::string what, std::string hint = "") const;
+  ProgramReport report(const Fiber &fiber, std::string what,
+                       std::string hint = "") const;
   void failByFault(int signal, const void *address);
   void note(uint64_t event);
 
@@ -175,19 +185,21 @@ public:
 
 private:
   StackPool stacks;
-  uint64_t landOneIn;                 ///< Per step, the chance that something under way lands; 0: only when idle.
-  std::vector<bool> straggler;        ///< Per rank: runs seldom while others can.
+  uint64_t landOneIn; ///< Per step, the chance that something under way lands.
+  std::vector<bool> straggler; ///< Per rank: runs seldom while others can.
   std::map<std::vector<int32_t>, std::unique_ptr<Team>> teams;
   std::unordered_map<uint64_t, std::unique_ptr<Launch>> launches;
-  std::vector<std::deque<Launch *>> queues; ///< Per rank: launches with programs that have not started.
-  std::vector<int32_t> residents;           ///< Per rank.
+  std::vector<std::deque<Launch *>>
+      queues; ///< Per rank: launches with programs that have not started.
+  std::vector<int32_t> residents; ///< Per rank.
   std::deque<Fiber> fibers;
   std::vector<Fiber *> unused;
   std::vector<Fiber *> ready;
   std::vector<Fiber *> waiting;
-  std::vector<Fiber *> quieting; ///< Those of them that wait for deliveries of their rank.
+  std::vector<Fiber *>
+      quieting; ///< Those of them that wait for deliveries of their rank.
   std::unordered_multimap<uintptr_t, Fiber *> watchers; ///< By word.
-  std::vector<Fiber *> woken;                           ///< Scratch of `changed`.
+  std::vector<Fiber *> woken; ///< Scratch of `changed`.
   std::vector<uint64_t> completed;
   std::vector<std::string> printed;
   ProgramReport failed;
@@ -196,7 +208,7 @@ private:
   uint64_t switchCount = 0;
   uint64_t trace = 0;
   void *scheduler = nullptr; ///< The scheduler's context while a program runs.
-  std::thread::id thread;    ///< Programs keep to the thread that first ran them.
+  std::thread::id thread; ///< Programs keep to the thread that first ran them.
 };
 
 } // namespace ditron::sim

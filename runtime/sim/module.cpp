@@ -1,4 +1,5 @@
-// The Python module `ditron._sim`: a machine as objects, and the addresses of what compiled kernels call.
+// The Python module `ditron._sim`: a machine as objects, and the addresses of
+// what compiled kernels call.
 #include "machine.h"
 #include "text.h"
 
@@ -14,14 +15,16 @@ using namespace ditron::sim;
 
 static nb::dict symbols() {
   nb::dict addresses;
-#define DITRON_SIM_ADDRESS(result, name, parameters)                                                                   \
-  addresses["ditron_sim_" #name] = reinterpret_cast<uintptr_t>(&ditron_sim_##name);
+#define DITRON_SIM_ADDRESS(result, name, parameters)                           \
+  addresses["ditron_sim_" #name] =                                             \
+      reinterpret_cast<uintptr_t>(&ditron_sim_##name);
   DITRON_SIM_SYMBOLS(DITRON_SIM_ADDRESS)
 #undef DITRON_SIM_ADDRESS
   return addresses;
 }
 
-static size_t allocate(Machine &machine, size_t bytes, std::string name, std::string dtype, size_t itemsize,
+static size_t allocate(Machine &machine, size_t bytes, std::string name,
+                       std::string dtype, size_t itemsize,
                        std::vector<int64_t> shape, std::vector<int32_t> ranks) {
   Symbol symbol;
   symbol.bytes = bytes;
@@ -37,8 +40,10 @@ static size_t allocate(Machine &machine, size_t bytes, std::string name, std::st
   }
 }
 
-static uint64_t submit(Machine &machine, int32_t rank, const std::vector<int32_t> &group, uintptr_t address,
-                       std::string name, std::vector<std::string> locations, std::array<int32_t, 3> grid,
+static uint64_t submit(Machine &machine, int32_t rank,
+                       const std::vector<int32_t> &group, uintptr_t address,
+                       std::string name, std::vector<std::string> locations,
+                       std::array<int32_t, 3> grid,
                        const std::vector<int64_t> &args) {
   Launch launch;
   launch.rank = rank;
@@ -52,12 +57,17 @@ static uint64_t submit(Machine &machine, int32_t rank, const std::vector<int32_t
 
 NB_MODULE(_sim, m) {
   m.doc() = "The simulated SHMEM machine.";
-  nb::set_leak_warnings(false); // a tensor that lives until the interpreter ends keeps its machine, and may
-  m.def("symbols", &symbols, "Address of every symbol that compiled kernels may call (runtime/sim/abi.h).");
+  nb::set_leak_warnings(false); // a tensor that lives until the interpreter
+                                // ends keeps its machine, and may
+  m.def("symbols", &symbols,
+        "Address of every symbol that compiled kernels may call "
+        "(runtime/sim/abi.h).");
 
-  nb::class_<ProgramReport>(m, "ProgramReport", "A program that waits or has failed.")
+  nb::class_<ProgramReport>(m, "ProgramReport",
+                            "A program that waits or has failed.")
       .def_ro("kernel", &ProgramReport::kernel)
-      .def_ro("location", &ProgramReport::location, "file:line:col of its last call into the machine, or empty.")
+      .def_ro("location", &ProgramReport::location,
+              "file:line:col of its last call into the machine, or empty.")
       .def_ro("rank", &ProgramReport::rank)
       .def_ro("program", &ProgramReport::program)
       .def_ro("what", &ProgramReport::what)
@@ -70,17 +80,27 @@ NB_MODULE(_sim, m) {
       .value("IDLE", Machine::Status::Idle)
       .value("FAILED", Machine::Status::Failed);
 
-  nb::class_<Machine>(m, "Machine", "Ranks with symmetric heaps whose kernels run as fibers of one thread.")
+  nb::class_<Machine>(
+      m, "Machine",
+      "Ranks with symmetric heaps whose kernels run as fibers of one thread.")
       .def(
           "__init__",
-          [](Machine *self, int32_t ranks, int32_t ranksPerNode, size_t heapBytes, uint64_t seed, int32_t resident,
+          [](Machine *self, int32_t ranks, int32_t ranksPerNode,
+             size_t heapBytes, uint64_t seed, int32_t resident,
              size_t stackBytes) {
-            new (self) Machine(Options{ranks, ranksPerNode, heapBytes, stackBytes, resident, seed});
+            new (self) Machine(Options{ranks, ranksPerNode, heapBytes,
+                                       stackBytes, resident, seed});
           },
-          "ranks"_a, "ranks_per_node"_a, "heap_bytes"_a, "seed"_a, "resident"_a, "stack_bytes"_a)
-      .def("allocate", &allocate, "nbytes"_a, "name"_a, "dtype"_a, "itemsize"_a, "shape"_a, "ranks"_a,
-           "Reserve zeroed bytes on every rank and return their offset in the heaps.")
-      .def("release", [](Machine &self, size_t offset) { self.heap.release(offset); }, "offset"_a)
+          "ranks"_a, "ranks_per_node"_a, "heap_bytes"_a, "seed"_a, "resident"_a,
+          "stack_bytes"_a)
+      .def("allocate", &allocate, "nbytes"_a, "name"_a, "dtype"_a, "itemsize"_a,
+           "shape"_a, "ranks"_a,
+           "Reserve zeroed bytes on every rank and return their offset in the "
+           "heaps.")
+      .def(
+          "release",
+          [](Machine &self, size_t offset) { self.heap.release(offset); },
+          "offset"_a)
       .def(
           "address",
           [](Machine &self, int32_t rank, size_t offset) {
@@ -91,19 +111,29 @@ NB_MODULE(_sim, m) {
           "view",
           [](nb::handle self, int32_t rank, size_t offset, size_t bytes) {
             auto &machine = nb::cast<Machine &>(self);
-            return nb::ndarray<uint8_t, nb::device::cpu, nb::ndim<1>>(machine.heap.at(rank, offset), {bytes}, self);
+            return nb::ndarray<uint8_t, nb::device::cpu, nb::ndim<1>>(
+                machine.heap.at(rank, offset), {bytes}, self);
           },
-          "rank"_a, "offset"_a, "nbytes"_a, "Bytes of one rank's heap, as a DLPack array that keeps the machine alive.")
-      .def("submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a, "locations"_a, "grid"_a, "args"_a,
+          "rank"_a, "offset"_a, "nbytes"_a,
+          "Bytes of one rank's heap, as a DLPack array that keeps the machine "
+          "alive.")
+      .def("submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
+           "locations"_a, "grid"_a, "args"_a,
            "Queue a launch and return its number.")
-      .def("run", &Machine::run, "max_switches"_a, nb::call_guard<nb::gil_scoped_release>(),
-           "Run programs until a launch completes, max_switches are used up, or nothing can go on.")
-      .def("take_completed", &Machine::takeCompleted, "Numbers of the launches that have completed since last asked.")
-      .def("take_printed", &Machine::takePrinted, "Lines that kernels have printed since last asked.")
-      .def("quiet", &Machine::quiet, "rank"_a, "Let everything that a rank has sent arrive.")
+      .def("run", &Machine::run, "max_switches"_a,
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Run programs until a launch completes, max_switches are used up, "
+           "or nothing can go on.")
+      .def("take_completed", &Machine::takeCompleted,
+           "Numbers of the launches that have completed since last asked.")
+      .def("take_printed", &Machine::takePrinted,
+           "Lines that kernels have printed since last asked.")
+      .def("quiet", &Machine::quiet, "rank"_a,
+           "Let everything that a rank has sent arrive.")
       .def_prop_ro("failure", &Machine::failure, nb::rv_policy::copy)
       .def("waiters", &Machine::waiters)
       .def("starved", &Machine::starved)
-      .def_prop_ro("trace_hash", &Machine::traceHash, "Equal for runs that took the same steps.")
+      .def_prop_ro("trace_hash", &Machine::traceHash,
+                   "Equal for runs that took the same steps.")
       .def_prop_ro("switches", &Machine::switches);
 }

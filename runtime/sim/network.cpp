@@ -5,12 +5,14 @@
 
 namespace ditron::sim {
 
-/// Beyond this, what can land lands: copies of sources must not eat the machine.
+/// Beyond this, what can land lands: copies of sources must not eat the
+/// machine.
 constexpr size_t maxCopiedBytes = size_t(256) << 20;
 
-Network::Network(int32_t numRanks, Random &random, std::function<void(const void *, size_t)> landed)
-    : numRanks(numRanks), random(random), landed(std::move(landed)), pendingOf(numRanks),
-      channels(size_t(numRanks) * numRanks) {}
+Network::Network(int32_t numRanks, Random &random,
+                 std::function<void(const void *, size_t)> landed)
+    : numRanks(numRanks), random(random), landed(std::move(landed)),
+      pendingOf(numRanks), channels(size_t(numRanks) * numRanks) {}
 
 void Network::send(Delivery delivery, bool readNow) {
   Channel &line = channel(delivery.origin, delivery.target);
@@ -36,26 +38,33 @@ void Network::read(Delivery &delivery) {
   }
 }
 
-/// One pass over what is under way; what becomes possible by it is left for the next.
+/// One pass over what is under way; what becomes possible by it is left for the
+/// next.
 template <typename Pick> void Network::landWhere(Pick pick) {
   for (size_t index = pending.size(); index-- > 0;) {
-    if (index < pending.size() && pick(*pending[index]) && mayLand(*pending[index])) {
+    if (index < pending.size() && pick(*pending[index]) &&
+        mayLand(*pending[index])) {
       land(index);
     }
   }
 }
 
-void Network::settle(int32_t origin, uint64_t launch, const std::function<bool(const void *)> &dies) {
+void Network::settle(int32_t origin, uint64_t launch,
+                     const std::function<bool(const void *)> &dies) {
   const auto &within = channel(origin, origin).pendingPerEpoch;
   while (!within.empty()) {
-    landWhere([&](const Delivery &delivery) { return delivery.origin == origin && delivery.target == origin; });
+    landWhere([&](const Delivery &delivery) {
+      return delivery.origin == origin && delivery.target == origin;
+    });
   }
   for (auto &delivery : pending) {
     if (delivery->launch == launch && delivery->from && dies(delivery->from)) {
       read(*delivery);
     }
   }
-  landWhere([&](const Delivery &delivery) { return delivery.launch == launch && delivery.bytes && dies(delivery.to); });
+  landWhere([&](const Delivery &delivery) {
+    return delivery.launch == launch && delivery.bytes && dies(delivery.to);
+  });
 }
 
 void Network::fence(int32_t origin, int32_t target) {
@@ -75,7 +84,8 @@ bool Network::mayLand(const Delivery &delivery) {
   if (delivery.isGet) {
     return true;
   }
-  const auto &perEpoch = channel(delivery.origin, delivery.target).pendingPerEpoch;
+  const auto &perEpoch =
+      channel(delivery.origin, delivery.target).pendingPerEpoch;
   return perEpoch.begin()->first >= delivery.epoch;
 }
 
@@ -83,7 +93,8 @@ bool Network::landOne() {
   if (pending.empty()) {
     return false;
   }
-  // Some delivery of the oldest epoch of each channel may always land, so going on from a random place finds one.
+  // Some delivery of the oldest epoch of each channel may always land, so going
+  // on from a random place finds one.
   size_t index = random.below(pending.size());
   while (!mayLand(*pending[index])) {
     index = (index + 1) % pending.size();
@@ -95,7 +106,9 @@ bool Network::landOne() {
 void Network::land(size_t index) {
   Delivery &delivery = *pending[index];
   if (delivery.bytes) {
-    std::memmove(delivery.to, delivery.copy.empty() ? delivery.from : delivery.copy.data(), delivery.bytes);
+    std::memmove(delivery.to,
+                 delivery.copy.empty() ? delivery.from : delivery.copy.data(),
+                 delivery.bytes);
     copied -= delivery.copy.size();
     delivery.copy = {};
     delivery.from = nullptr;
@@ -106,8 +119,10 @@ void Network::land(size_t index) {
     }
   } else if (delivery.signal.address) {
     SignalWrite &signal = delivery.signal;
-    *signal.address = signal.op == SignalOp::Add ? int64_t(uint64_t(*signal.address) + uint64_t(signal.value))
-                                                 : signal.value;
+    *signal.address =
+        signal.op == SignalOp::Add
+            ? int64_t(uint64_t(*signal.address) + uint64_t(signal.value))
+            : signal.value;
     landed(signal.address, sizeof(int64_t));
   }
   if (!delivery.isGet) {
@@ -124,7 +139,8 @@ void Network::land(size_t index) {
 
 void Network::landAllFrom(int32_t origin) {
   while (!pendingOf[origin].empty()) {
-    landWhere([&](const Delivery &delivery) { return delivery.origin == origin; });
+    landWhere(
+        [&](const Delivery &delivery) { return delivery.origin == origin; });
   }
 }
 

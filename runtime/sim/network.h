@@ -1,4 +1,5 @@
-// What has been sent and has not arrived: puts, gets and signals, and in which order they may land.
+// What has been sent and has not arrived: puts, gets and signals, and in which
+// order they may land.
 #pragma once
 
 #include "abi.h"
@@ -20,17 +21,20 @@ struct SignalWrite {
   SignalOp op = SignalOp::Set;
 };
 
-/// One transfer under way. A put with a signal stays under way, as a signal alone, after its data has landed.
+/// One transfer under way. A put with a signal stays under way, as a signal
+/// alone, after its data has landed.
 struct Delivery {
   uint64_t id = 0;
   int32_t origin = 0; ///< World ranks.
   int32_t target = 0;
   bool isGet = false; ///< Fences do not order gets.
-  uint64_t epoch = 0; ///< Lands after all of its channel's deliveries of earlier epochs.
+  uint64_t epoch =
+      0; ///< Lands after all of its channel's deliveries of earlier epochs.
   std::byte *to = nullptr;
   const std::byte *from = nullptr;
   size_t bytes = 0;
-  std::vector<std::byte> copy; ///< The source as it was, once it may no longer be read.
+  std::vector<std::byte>
+      copy; ///< The source as it was, once it may no longer be read.
   SignalWrite signal;
   uint64_t launch = 0; ///< Who sent it, to know when its source dies.
 };
@@ -38,11 +42,13 @@ struct Delivery {
 class Network {
 public:
   /// `landed(address, bytes)` is called after memory has changed.
-  Network(int32_t numRanks, Random &random, std::function<void(const void *, size_t)> landed);
+  Network(int32_t numRanks, Random &random,
+          std::function<void(const void *, size_t)> landed);
 
   /// Send; with `readNow` the source is copied at once.
   void send(Delivery delivery, bool readNow);
-  /// What `origin` sends to `target` from here on lands after what it sent before.
+  /// What `origin` sends to `target` from here on lands after what it sent
+  /// before.
   void fence(int32_t origin, int32_t target);
   void fence(int32_t origin);
 
@@ -56,18 +62,24 @@ public:
   uint64_t nextId() const { return sent; }
 
   /// Whether delivery `id` of `origin` is.
-  bool underWay(int32_t origin, uint64_t id) const { return pendingOf[origin].count(id) != 0; }
+  bool underWay(int32_t origin, uint64_t id) const {
+    return pendingOf[origin].count(id) != 0;
+  }
 
-  /// A launch of `origin` is over: what the rank sent to itself has arrived. Memory that `dies` picks goes away: read
-  /// there now, and land what goes there.
-  void settle(int32_t origin, uint64_t launch, const std::function<bool(const void *)> &dies);
+  /// A launch of `origin` is over: what the rank sent to itself has arrived.
+  /// Memory that `dies` picks goes away: read there now, and land what goes
+  /// there.
+  void settle(int32_t origin, uint64_t launch,
+              const std::function<bool(const void *)> &dies);
 
 private:
   struct Channel {
     uint64_t epoch = 0;
     std::map<uint64_t, uint64_t> pendingPerEpoch;
   };
-  Channel &channel(int32_t origin, int32_t target) { return channels[size_t(origin) * numRanks + target]; }
+  Channel &channel(int32_t origin, int32_t target) {
+    return channels[size_t(origin) * numRanks + target];
+  }
   bool mayLand(const Delivery &delivery);
   void land(size_t index);
   template <typename Pick> void landWhere(Pick pick);

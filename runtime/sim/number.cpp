@@ -15,7 +15,8 @@ float halfToFloat(uint16_t half) {
   return bitCast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-/// Drop the `dropped` low bits, to nearest even; a carry goes into the exponent, which is right.
+/// Drop the `dropped` low bits, to nearest even; a carry goes into the
+/// exponent, which is right.
 static uint32_t roundAway(uint32_t bits, int dropped) {
   uint32_t half = 1u << (dropped - 1);
   return (bits + half - 1 + ((bits >> dropped) & 1)) >> dropped;
@@ -33,7 +34,8 @@ uint16_t floatToHalf(float value) {
   }
   if (bits < 0x38800000) {
     // Subnormal: a multiple of 2^-24, which nearbyint rounds to even.
-    return sign | uint16_t(std::nearbyint(std::ldexp(bitCast<float>(bits), 24)));
+    return sign |
+           uint16_t(std::nearbyint(std::ldexp(bitCast<float>(bits), 24)));
   }
   return sign | uint16_t(roundAway(bits - (uint32_t(127 - 15) << 23), 13));
 }
@@ -43,7 +45,8 @@ uint16_t floatToBfloat(float value) {
   if ((bits & 0x7fffffff) > 0x7f800000) {
     return uint16_t(bits >> 16) | 0x40;
   }
-  return uint16_t(roundAway(bits & 0x7fffffff, 16)) | uint16_t((bits >> 16) & 0x8000);
+  return uint16_t(roundAway(bits & 0x7fffffff, 16)) |
+         uint16_t((bits >> 16) & 0x8000);
 }
 
 float toFloat(DType dtype, uint64_t bits) {

@@ -32,7 +32,9 @@ float halfToFloat(uint16_t half);
 /// Rounds to nearest even, as the hardware does.
 uint16_t floatToHalf(float value);
 
-inline float bfloatToFloat(uint16_t bits) { return bitCast<float>(uint32_t(bits) << 16); }
+inline float bfloatToFloat(uint16_t bits) {
+  return bitCast<float>(uint32_t(bits) << 16);
+}
 uint16_t floatToBfloat(float value);
 
 /// `bytes` bytes at `p`, zero-extended.
@@ -42,8 +44,11 @@ inline uint64_t loadBits(const void *p, int32_t bytes) {
   return bits;
 }
 
-/// Whether the type is a floating-point one of at most 32 bits, which are computed with in f32.
-inline bool isSmallFloat(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
+/// Whether the type is a floating-point one of at most 32 bits, which are
+/// computed with in f32.
+inline bool isSmallFloat(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+}
 float toFloat(DType dtype, uint64_t bits);
 uint64_t fromFloat(DType dtype, float value);
 

@@ -1,4 +1,5 @@
-// The seeded choices of a run: the same on every platform, unlike <random>'s distributions.
+// The seeded choices of a run: the same on every platform, unlike <random>'s
+// distributions.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,8 @@
 
 namespace ditron::sim {
 
-ProgramReport Machine::report(const Fiber &fiber, std::string what, std::string hint) const {
+ProgramReport Machine::report(const Fiber &fiber, std::string what,
+                              std::string hint) const {
   const Launch &launch = *fiber.launch;
   ProgramReport report;
   report.kernel = launch.name;
@@ -33,11 +34,13 @@ static std::string describeSignals(const Heap &heap, const Wait &wait) {
   for (int32_t index = 0; index < wait.count; ++index) {
     const int64_t *signal = wait.signals + index;
     if (!compares(wait.compare, *signal, wait.value) && ++held <= shown) {
-      text += format(held == 1 ? "" : ", ", heap.nameOf(signal), " ", spelling(wait.compare), " ", wait.value,
-                     " (it is ", *signal, ")");
+      text += format(held == 1 ? "" : ", ", heap.nameOf(signal), " ",
+                     spelling(wait.compare), " ", wait.value, " (it is ",
+                     *signal, ")");
     }
   }
-  return held > shown ? format(text, " and ", held - shown, " more signals") : text;
+  return held > shown ? format(text, " and ", held - shown, " more signals")
+                      : text;
 }
 
 static std::string describeBarrier(const Team &team) {
@@ -47,7 +50,8 @@ static std::string describeBarrier(const Team &team) {
       missing.push_back(team.ranks[member]);
     }
   }
-  return format("is in a barrier of ranks ", join(team.ranks), "; not there: ", join(missing));
+  return format("is in a barrier of ranks ", join(team.ranks),
+                "; not there: ", join(missing));
 }
 
 std::string Machine::describe(const Fiber &fiber) const {
@@ -64,7 +68,8 @@ std::string Machine::describe(const Fiber &fiber) const {
     std::string text = "reads the same again and again: ";
     for (int32_t index = 0; index < fiber.polls.count; ++index) {
       const Polls::Read &read = fiber.polls.reads[index];
-      text += format(index ? ", " : "", heap.nameOf(read.address), " is ", int64_t(read.bits));
+      text += format(index ? ", " : "", heap.nameOf(read.address), " is ",
+                     int64_t(read.bits));
     }
     return text;
   }
@@ -79,10 +84,13 @@ std::vector<ProgramReport> Machine::waiters() const {
   for (const Fiber *fiber : waiting) {
     reports.push_back(report(*fiber, describe(*fiber)));
   }
-  std::sort(reports.begin(), reports.end(), [](const ProgramReport &a, const ProgramReport &b) {
-    return std::tie(a.rank, a.kernel, a.program[2], a.program[1], a.program[0]) <
-           std::tie(b.rank, b.kernel, b.program[2], b.program[1], b.program[0]);
-  });
+  std::sort(reports.begin(), reports.end(),
+            [](const ProgramReport &a, const ProgramReport &b) {
+              return std::tie(a.rank, a.kernel, a.program[2], a.program[1],
+                              a.program[0]) <
+                     std::tie(b.rank, b.kernel, b.program[2], b.program[1],
+                              b.program[0]);
+            });
   return reports;
 }
 
@@ -90,8 +98,10 @@ std::vector<std::string> Machine::starved() const {
   std::vector<std::string> lines;
   for (const auto &queue : queues) {
     for (const Launch *launch : queue) {
-      lines.push_back(format(launch->programs() - launch->started, " of ", launch->programs(), " programs of `",
-                             launch->name, "` on rank ", launch->rank, " have not started: all ", options.resident,
+      lines.push_back(format(launch->programs() - launch->started, " of ",
+                             launch->programs(), " programs of `", launch->name,
+                             "` on rank ", launch->rank,
+                             " have not started: all ", options.resident,
                              " places are taken by programs that wait"));
     }
   }

@@ -11,7 +11,8 @@ namespace ditron::sim {
 
 /// Reads of the same values after which a program counts as spinning.
 constexpr int32_t spinRepeats = 64;
-/// Times a spinning program is given another go before an idle machine calls it stuck.
+/// Times a spinning program is given another go before an idle machine calls it
+/// stuck.
 constexpr int32_t spinRounds = 256;
 /// Changed ranges longer than this are looked up by waiter, not by address.
 constexpr size_t wideChange = 1024;
@@ -71,16 +72,19 @@ void Machine::maybeYield(uint64_t oneIn) {
   }
 }
 
-/// A wait watches the first signal that holds it up; when that one changes, the next such.
+/// A wait watches the first signal that holds it up; when that one changes, the
+/// next such.
 void Machine::park(Fiber &fiber) {
   fiber.place = waiting.size();
   waiting.push_back(&fiber);
   fiber.watched.clear();
   if (fiber.wait.kind == Wait::Kind::Signals) {
-    fiber.watched.push_back(reinterpret_cast<uintptr_t>(firstUnsatisfied(fiber.wait)) / 8);
+    fiber.watched.push_back(
+        reinterpret_cast<uintptr_t>(firstUnsatisfied(fiber.wait)) / 8);
   } else if (fiber.wait.kind == Wait::Kind::Poll) {
     for (int32_t index = 0; index < fiber.polls.count; ++index) {
-      fiber.watched.push_back(reinterpret_cast<uintptr_t>(fiber.polls.reads[index].address) / 8);
+      fiber.watched.push_back(
+          reinterpret_cast<uintptr_t>(fiber.polls.reads[index].address) / 8);
     }
   } else if (awaitsDelivery(fiber.wait)) {
     quieting.push_back(&fiber);
@@ -96,7 +100,9 @@ void Machine::wake(Fiber &fiber) {
   waiting.pop_back();
   for (uintptr_t word : fiber.watched) {
     auto [first, last] = watchers.equal_range(word);
-    watchers.erase(std::find_if(first, last, [&](const auto &entry) { return entry.second == &fiber; }));
+    watchers.erase(std::find_if(first, last, [&](const auto &entry) {
+      return entry.second == &fiber;
+    }));
   }
   fiber.watched.clear();
   if (awaitsDelivery(fiber.wait)) {
@@ -121,14 +127,16 @@ void Machine::changed(const void *address, size_t bytes) {
     }
   } else {
     for (Fiber *fiber : waiting) {
-      if (std::any_of(fiber->watched.begin(), fiber->watched.end(),
-                      [&](uintptr_t word) { return word >= first && word <= last; })) {
+      if (std::any_of(
+              fiber->watched.begin(), fiber->watched.end(),
+              [&](uintptr_t word) { return word >= first && word <= last; })) {
         woken.push_back(fiber);
       }
     }
   }
   // By place, not by hash or address: runs must repeat.
-  std::sort(woken.begin(), woken.end(), [](const Fiber *a, const Fiber *b) { return a->place < b->place; });
+  std::sort(woken.begin(), woken.end(),
+            [](const Fiber *a, const Fiber *b) { return a->place < b->place; });
   woken.erase(std::unique(woken.begin(), woken.end()), woken.end());
   for (Fiber *fiber : woken) {
     wake(*fiber);
@@ -149,7 +157,8 @@ bool Machine::wakeSpinners() {
   size_t before = ready.size();
   for (size_t index = waiting.size(); index-- > 0;) {
     Fiber &fiber = *waiting[index];
-    if (fiber.wait.kind == Wait::Kind::Poll && fiber.polls.rounds < spinRounds) {
+    if (fiber.wait.kind == Wait::Kind::Poll &&
+        fiber.polls.rounds < spinRounds) {
       wake(fiber);
     }
   }
@@ -160,10 +169,13 @@ void Machine::polled(const void *address, uint64_t bits, int32_t bytes) {
   Fiber &fiber = *current();
   Polls &polls = fiber.polls;
   auto begin = polls.reads.begin(), end = begin + polls.count;
-  auto read = std::find_if(begin, end, [&](const Polls::Read &r) { return r.address == address && r.bytes == bytes; });
+  auto read = std::find_if(begin, end, [&](const Polls::Read &r) {
+    return r.address == address && r.bytes == bytes;
+  });
   if (read == end) {
     if (polls.count == int32_t(polls.reads.size())) {
-      polls.count = 0; // a stream of reads, or a loop over more addresses than are kept: not a spin we recognise
+      polls.count = 0; // a stream of reads, or a loop over more addresses than
+                       // are kept: not a spin we recognise
     }
     polls.reads[polls.count++] = {address, bits, bytes};
     polls.repeats = 0;
@@ -189,9 +201,11 @@ void Machine::barrier(Team &team) {
   Fiber &fiber = *current();
   int32_t member = team.indexOf[fiber.launch->rank];
   if (Fiber *other = team.inside[member]) {
-    throw Failure{format("a second program of this rank calls a barrier while program (", join(other->pid),
-                         ") is still in it"),
-                  "call it from one program per rank, for example under `if dl.program_id(0) == 0`"};
+    throw Failure{
+        format("a second program of this rank calls a barrier while program (",
+               join(other->pid), ") is still in it"),
+        "call it from one program per rank, for example under `if "
+        "dl.program_id(0) == 0`"};
   }
   uint64_t generation = team.generation;
   if (++team.arrived == int32_t(team.ranks.size())) {

@@ -123,6 +123,8 @@ FAULTS = {
     "null_load": ("%x = load volatile i64, ptr null", "a load or store at a null pointer"),
     "wild_store": ("store volatile i64 1, ptr inttoptr (i64 1311768467463790320 to ptr)", "cannot exist"),
     "unmapped_store": ("store volatile i64 1, ptr inttoptr (i64 8192 to ptr)", "no memory of this program"),
+    "wild_source": ("call void @ditron_sim_putmem(ptr %buf, ptr inttoptr (i64 8192 to ptr), i64 8, i32 0, i32 1, i32 3)",
+                    "a load or store at 0x2000, which is no memory of this program"),
     "division": ("%me = call i32 @ditron_sim_local_rank()\n%z = sub i32 %me, 1\n%x = sdiv i32 5, %z\n"
                  "%p = alloca i32\nstore volatile i32 %x, ptr %p", "integer division by zero"),
     "multicast_load": ("%p = call ptr @ditron_sim_multicast_ptr(ptr %buf, i32 0, i32 3)\n"

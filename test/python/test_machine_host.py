@@ -164,11 +164,14 @@ def test_all_gather_object():
     def main():
         world = sim.current_world()
         group = world.new_group([3, 1])
-        everyone = world.all_gather_object({"rank": world.rank})
+        mine = {"rank": world.rank}
+        everyone = world.all_gather_object(mine)
+        mine["rank"] = everyone[0]["rank"] = None if world.rank else 0  # nobody else's copy
         return everyone, world.rank in group.ranks and world.all_gather_object(world.rank, group=group)
 
     results = sim.run(main, 4)
     assert results[0] == ([{"rank": rank} for rank in range(4)], False)
+    assert results[3][0] == [{"rank": None}, *results[0][0][1:]]
     assert results[3][1] == results[1][1] == [3, 1]
 
 

@@ -89,12 +89,18 @@ class token(tl.base_value):
 # Checks; each names the argument, what was expected and what was given ---------------------------------------------------
 
 
+def spell(value: tl.tensor) -> str:
+    """A value's type as users write it: ``fp32[8, 16]``."""
+    extents = ", ".join(str(tl._unwrap_if_constexpr(extent)) for extent in value.shape)
+    return f"{value.dtype}[{extents}]" if extents else str(value.dtype)
+
+
 def describe(value: Any) -> str:
     """A value as an error message shows it."""
     if isinstance(value, tl.constexpr):
         value = value.value
     if isinstance(value, tl.tensor):
-        return f"a {'tensor' if value.type.is_block() else 'scalar'} of type {value.type}"
+        return f"a tensor of type {spell(value)}" if value.type.is_block() else f"a scalar of type {value.type}"
     if isinstance(value, tl.base_value):
         return f"a {value.type}"
     return repr(value)
@@ -155,7 +161,7 @@ def pointer(name: str, value: Any, argument: str, *, tensors: bool = False) -> t
             hint = "; cast the address: x.to(tl.pointer_type(tl.float32))"
         raise TypeError(f"dl.{name}: {argument} must be a pointer, got {describe(value)}{hint}")
     if value.type.is_block() and not tensors:
-        raise TypeError(f"dl.{name}: {argument} must be one pointer, got a tensor of pointers of type {value.type}")
+        raise TypeError(f"dl.{name}: {argument} must be one pointer, got a tensor of pointers of type {spell(value)}")
     return value
 
 
@@ -200,7 +206,7 @@ def element(name: str, value: Any, ptr: tl.tensor, semantic, argument: str = "va
     if ptr.type.is_block():
         value = semantic.broadcast_impl_shape(value, ptr.type.get_block_shapes())
     elif value.type.is_block():
-        raise TypeError(f"dl.{name}: {argument} is a tensor of type {value.type}, and ptr is one pointer: "
+        raise TypeError(f"dl.{name}: {argument} is a tensor of type {spell(value)}, and ptr is one pointer: "
                         "give a tensor of pointers")
     return semantic.cast(value, pointee)
 

@@ -119,7 +119,7 @@ def constant_destination(x, sig, n):
     dl.putmem(x, x, 4, 0)  # here
 
 
-@wrong("value is a tensor of type <[8], fp32>, and ptr is one pointer: give a tensor of pointers")
+@wrong("value is a tensor of type fp32[8], and ptr is one pointer: give a tensor of pointers")
 def tensor_to_one_pointer(x, sig, n):
     dl.st(x, tl.zeros([8], tl.float32))  # here
 

@@ -21,6 +21,7 @@ class Builder:
         self.types = types
         self.loc = loc
         self.ip: ir.InsertionPoint | None = None
+        self.scalar_only = 0  # operations so far that keep a loop from being vectorised: calls, divisions, ...
         self.called: dict[str, tuple[list[ir.Type], list[ir.Type]]] = {}
         self._constants: dict[tuple, ir.Value] = {}
         self._attrs: dict[tuple, ir.Attribute] = {}
@@ -141,6 +142,7 @@ class Builder:
 
     def call(self, symbol: str, operands: Sequence[ir.Value], results: Sequence[str] = ()):
         """Call a function of the module or of the simulator's ABI."""
+        self.scalar_only += 1
         if symbol not in self.called:
             self.called[symbol] = ([v.type for v in operands], [self.type(r) for r in results])
         return self.create("func.call", list(results), operands, {"callee": self.attr(f"@{_symbol(symbol)}")}).results

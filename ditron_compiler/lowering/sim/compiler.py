@@ -11,7 +11,7 @@ from ditron_compiler.ir.passmanager import PassManager
 from . import jit
 from .lower_to_sim import LOCATIONS
 
-_ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
+_ENTRY = ""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,27 @@ def compile_module(module: ir.Module | str, name: str | None = None) -> SimKerne
     with module.context:
         PassManager.parse(pipeline.text(pipeline.SIM)).run(module.operation)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
-        text = to_llvm(module)
+        mark_loops(module.operation)
+        text = ir.translate_module_to_llvmir(module)
     return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text)
 
 
-def to_llvm(module: ir.Module) -> str:
-    """LLVM IR of a module in the llvm dialect."""
-    return ir.translate_module_to_llvmir(module)
+def mark_loops(module: ir.Operation) -> None:
+    """Say of every loop whether LLVM is to vectorise it: those that the lowering marked, and no other (see nest.py).
+
+    On a branch, the mark that scf.for carried is an attribute that means nothing to LLVM; `loop_annotation` does.
+    """
+    never = ir.Attribute.parse("#llvm.loop_annotation<vectorize = <disable = true>>")
+    for view in module.regions[0].blocks[0].operations:
+        for region in view.operation.regions:
+            seen = set()
+            for block in region.blocks:
+                seen.add(block)
+                last = block.operations[-1].operation
+                if any(target in seen for target in last.successors):
+                    attributes = last.attributes
+                    marked = "llvm.loop_annotation" in attributes
+                    attributes["loop_annotation"] = attributes["llvm.loop_annotation"] if marked else never
 
 
 def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...]]:

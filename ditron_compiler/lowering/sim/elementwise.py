@@ -81,6 +81,7 @@ for _name in ("negf", "maxnumf", "minnumf", "maximumf", "minimumf"):
 def _divide(b, op, a, src, dst):
     """Division never traps: as on a GPU, dividing by zero, or the least integer by -1, gives some number."""
     type, bits = dst.carrier, dst.bits
+    b.scalar_only += 1
     divisor = a[1]
     bad = b.cmpi("eq", divisor, b.constant(type, 0))
     if not op.name.endswith("ui"):

@@ -13,6 +13,12 @@ from ditron_compiler import ir
 from .builder import Builder
 from .tiles import Buffer, Indices, Tile
 
+# Loops that LLVM is to vectorise carry this mark; all others are told not to be (compiler.py). The width is given, not
+# left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about the best one, and
+# a loop that has a width and cannot be vectorised is talked about on standard error.
+WIDTH = 16
+VECTORISED = f"#llvm.loop_annotation<vectorize = <width = {WIDTH} : i32>>"
+
 
 class Index:
     """An i64 index that is not a constant, and the loop level at which it is known."""
@@ -64,6 +70,8 @@ class Nest:
         block = b.block(op.regions[0], ["i64", *types])
         self._places[-1] = ir.InsertionPoint(op)
         self._places.append(ir.InsertionPoint(block))
+        self._innermost = not inits and step == 1 and size - start >= WIDTH
+        self._scalar_before = b.scalar_only
         self._loops.append((op, block))
         b.ip = self._places[-1]
         arguments = list(block.arguments)
@@ -71,12 +79,16 @@ class Nest:
 
     def close(self, values: Sequence[ir.Value] = ()) -> list[ir.Value]:
         """Close the innermost loop; returns what it carried out."""
-        self.b.create("scf.yield", [], values)
+        b = self.b
+        b.create("scf.yield", [], values)
         op, _ = self._loops.pop()
         self._places.pop()
+        if self._innermost and b.scalar_only == self._scalar_before:
+            op.attributes["llvm.loop_annotation"] = b.attr(VECTORISED)
+        self._innermost = False
         # Behind the loop just closed, not before it: what follows may use its results.
-        self.b.ip = ir.InsertionPoint(self._loops[-1][1]) if self._loops else self._home
-        self._places[-1] = self.b.ip
+        b.ip = ir.InsertionPoint(self._loops[-1][1]) if self._loops else self._home
+        self._places[-1] = b.ip
         level = len(self._places) - 1
         self._memo = {k: v for k, v in self._memo.items() if _level(k[1]) <= level}
         self._index_memo = {k: v for k, v in self._index_memo.items() if _level((v,)) <= level}

@@ -239,19 +239,21 @@ static void initOpView(nb::pointer_and_handle<PyOpView> self, const std::string 
 
 //===-- parsing, cloning, modules ----------------------------------------===//
 
-static OwningOpRef<Operation *> parse(PyContext &context, std::string_view text, const std::string &name, bool verify) {
+/// The text of one operation, or of a module (which is added around several).
+static OwningOpRef<Operation *> parse(PyContext &context, std::string_view text, const std::string &name, bool verify,
+                                      bool isModule) {
   ErrorCollector errors(context);
   ParserConfig config(context.context, verify);
   OwningOpRef<Operation *> op;
-  if (name == "module") {
-    if (OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(ref(text), config)) {
+  if (isModule) {
+    if (OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(ref(text), config, name)) {
       op = module.release().getOperation();
     }
   } else {
     op = parseSourceString(ref(text), config, name);
   }
   if (!op) {
-    errors.raise("cannot parse the " + (name == "module" ? name : "operation"));
+    errors.raise(isModule ? "cannot parse the module" : "cannot parse the operation");
   }
   return op;
 }
@@ -279,15 +281,15 @@ static nb::object clone(PyOperation &self, nb::handle ip, nb::handle mapping) {
   return copy;
 }
 
-static PyModule parseModule(nb::handle text, nb::handle context, bool verify) {
+static PyModule parseModule(nb::handle text, nb::handle context, const std::string &name, bool verify) {
   PyContext &c = PyContext::resolve(context);
-  return PyModule{own(c, parse(c, nb::cast<std::string_view>(text), "module", verify))};
+  return PyModule{own(c, parse(c, nb::cast<std::string_view>(text), name, verify, /*isModule=*/true))};
 }
 
 static void bindModule(nb::module_ &m) {
   nb::class_<PyModule>(m, "Module", "A builtin.module that owns what is in it.")
-      .def_static("parse", &parseModule, "asm"_a, "context"_a = nb::none(), "verify"_a = true,
-                  "Parses text, in custom or generic form; raises MLIRError.")
+      .def_static("parse", &parseModule, "asm"_a, "context"_a = nb::none(), "source_name"_a = "", "verify"_a = true,
+                  "Parses text, in custom or generic form; raises MLIRError. `source_name` is the file in locations.")
       .def_static("create",
                   [](nb::object loc) {
                     PyContext &context = contextFor(loc);
@@ -359,7 +361,7 @@ void bindCreation(nb::module_ &m) {
       .def_static("parse",
                   [](nb::handle source, const std::string &name, nb::handle context, bool verify) {
                     PyContext &c = PyContext::resolve(context);
-                    return own(c, parse(c, nb::cast<std::string_view>(source), name, verify));
+                    return own(c, parse(c, nb::cast<std::string_view>(source), name, verify, /*isModule=*/false));
                   },
                   "source"_a, "source_name"_a = "", "context"_a = nb::none(), "verify"_a = true)
       .def("clone", &clone, "ip"_a = nb::none(), "mapping"_a = nb::none(),

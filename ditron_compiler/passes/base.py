@@ -1,0 +1,79 @@
+"""What a pass is: a frozen dataclass whose fields are its options."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .. import _core
+from .. import ir
+
+#: Option types, by the annotation as written or evaluated.
+_TYPES = {"bool": bool, "int": int, "str": str, bool: bool, int: int, str: str}
+
+
+class PassFailure(Exception):
+    """Raised by a pass to fail. The message, if any, is reported at the operation that the pass runs on."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The base of passes.
+
+    A subclass is a frozen dataclass with ``name`` (as in pipelines and on the command line), ``anchor`` (the operation
+    that it runs on; "" is any) and ``run``. Its fields are its options: bool, int or str, each with a default; on the
+    command line underscores become hyphens; ``field(default=..., metadata={"help": ...})`` documents one. The
+    docstring's first line is the summary; the rest shows the IR before and after.
+
+    ``run`` may expect verified IR and leaves IR that verifies. It fails by reporting an error (``op.emit_error``) or
+    by raising PassFailure; any other exception is a bug and is raised again by ``PassManager.run``.
+    """
+
+    name: ClassVar[str] = ""
+    anchor: ClassVar[str] = "builtin.module"
+
+    def run(self, op: ir.Operation) -> None:
+        """Rewrite ``op`` in place."""
+        raise NotImplementedError
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the docstring."""
+        return (inspect.cleandoc(cls.__doc__ or "").splitlines() or [""])[0]
+
+    @classmethod
+    def register(cls) -> None:
+        """Put the pass into MLIR's registry; TypeError if the class is not a proper pass."""
+        if cls.__dict__.get("_registered"):
+            return
+        if not cls.name or "__dataclass_params__" not in cls.__dict__ or not cls.__dataclass_params__.frozen:
+            raise TypeError(f"{cls.__qualname__} must be a frozen dataclass with a name")
+        options = [_option(cls, field) for field in dataclasses.fields(cls)]
+        _core._register_pass(cls, cls.name, cls.summary(), cls.anchor, options)
+        cls._registered = True
+
+    def __str__(self) -> str:
+        """The pass as pipeline text, with the options that differ from their defaults."""
+        options = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                options.append(f"{_hyphenated(field.name)}={text}")
+        return self.name + (f"{{{' '.join(options)}}}" if options else "")
+
+
+def _hyphenated(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _option(cls: type, field: dataclasses.Field) -> tuple:
+    kind = _TYPES.get(field.type)
+    if kind is None or type(field.default) is not kind:
+        raise TypeError(
+            f"option '{field.name}' of {cls.__qualname__} must be a bool, an int or a str with a default of that type, "
+            f"got {field.type!r}"
+        )
+    return (_hyphenated(field.name), field.name, field.metadata.get("help", ""), field.default)

@@ -1,0 +1,101 @@
+"""Every pipeline, as a list that can be read, and the way to run one.
+
+A line without a reason stands where it must: it needs what the line above makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from . import ir
+from .ir.passmanager import PassManager
+
+Pipeline = tuple[str, ...]
+
+#: What the Triton frontend gave becomes ditron operations that later passes can trust.
+FRONT: Pipeline = (
+    "raise-primitives",
+    "canonicalize",  # fold symm_at(p, rank()) and constant arguments while they are visible
+    "cse",
+)
+
+#: Ends at operations that Triton compiles: tt, arith, scf and calls of the device library.
+NVIDIA: Pipeline = (
+    "lower-swizzle",  # before the target: swizzle expands to rank and num_ranks
+    "lower-to-nvidia{{transport={transport} arch={arch}}}",
+    "canonicalize",
+    "cse",
+)
+
+AMD: Pipeline = (
+    "lower-swizzle",
+    "lower-to-amd{{transport={transport}}}",
+    "canonicalize",
+    "cse",
+)
+
+#: Ends at the LLVM dialect.
+SIM: Pipeline = (
+    "lower-swizzle",
+    "lower-to-sim",
+    "convert-scf-to-cf",
+    "expand-strided-metadata",  # finalize-memref-to-llvm refuses views
+    "lower-affine",  # what expand-strided-metadata wrote
+    "arith-expand",  # ceildiv, min and max have no LLVM operation
+    "convert-math-to-llvm",
+    "convert-math-to-libm",  # what LLVM has no intrinsic for
+    "finalize-memref-to-llvm",
+    "convert-arith-to-llvm",
+    "convert-func-to-llvm",
+    "convert-cf-to-llvm",
+    "convert-ub-to-llvm",
+    "reconcile-unrealized-casts",
+)
+
+_LOWERINGS = {"cuda": NVIDIA, "hip": AMD, "sim": SIM}
+
+
+def lowering(machine: str, transport: str, arch: int | str | None = None) -> Pipeline:
+    """The passes from a mixed module to what ``machine`` (cuda, hip or sim) runs.
+
+    ``arch`` is the compute capability for cuda (90 by default). ValueError for an unknown machine.
+    """
+    if machine not in _LOWERINGS:
+        raise ValueError(f"no pipeline for machine '{machine}': expected one of {', '.join(_LOWERINGS)}")
+    return tuple(entry.format(transport=transport, arch=arch or 90) for entry in _LOWERINGS[machine])
+
+
+def pipeline(machine: str, transport: str, arch: int | str | None = None) -> str:
+    """The whole way, front and lowering, as text for ``--pass-pipeline``."""
+    return text(FRONT + lowering(machine, transport, arch))
+
+
+def text(passes: Iterable[str]) -> str:
+    """Passes as the text of a pipeline over a module."""
+    return f"builtin.module({','.join(passes)})"
+
+
+def run(
+    module: ir.Module,
+    passes: Iterable[str],
+    *,
+    print_after: Iterable[str] = (),
+    timing: Callable[[list[tuple[str, float]]], None] | None = None,
+    file=None,
+) -> None:
+    """Run passes over ``module``, in place.
+
+    ``print_after`` names passes after which the module is printed to ``file`` (stderr); "all" is every pass. ``timing``
+    is called with (pass, seconds) pairs. Raises MLIRError, or the exception of a Python pass that has a bug.
+    """
+    manager = PassManager.parse(text(passes), module.context)
+    names = list(print_after)
+    if names:
+        manager.enable_ir_printing(
+            print_after_all="all" in names, print_after=names, print_module_scope=True, file=file
+        )
+    if timing is not None:
+        manager.enable_timing()
+    manager.run(module)
+    if timing is not None:
+        timing(manager.timings)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ditron_compiler.frontend.targets import Target, parse_target
 
-__all__ = ["STAGES", "CompiledProgram", "compile", "known_stages"]
+__all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
 
 # Stages in order, by machine. ttir: after Triton's own passes; ditron: tt and ditron operations side by side; lowered:
 # the primitives are gone; the rest as in Triton. sim-llvm: LLVM IR that the simulator runs.
@@ -105,10 +105,22 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
     if stop_after is not None and stop_after not in stages:
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
     wanted = stages[:stages.index(stop_after) + 1] if stop_after else stages
-    run = _Compilation(machine, wanted, tuple(print_after), locations)
+    check_passes(machine, print_after := tuple(print_after))
+    run = _Compilation(machine, wanted, print_after, locations)
     if isinstance(fn, (str, Path)):
         return run.file(Path(fn), dict(options or {}))
     return run.function(fn, signature, constexprs, options)
+
+
+def check_passes(target: Target, names: Iterable[str]) -> None:
+    """Raise ValueError, listing those there are, unless all ``names`` are passes of the target's pipeline (or "all")."""
+    from ditron_compiler import pipeline
+    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch)
+    known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
+    for name in names:
+        if name not in known and name != "all":
+            raise ValueError(f"no pass {name!r} on the way to target {str(target)!r}: expected one of {', '.join(known)}, "
+                             "or all")
 
 
 class _Compilation:

@@ -54,6 +54,7 @@ class DitronJITFunction(JITFunction):
         self.params.append(KernelParam(len(self.params), hidden, True, True))
         self.launch_signature = self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
         self._transport = ""
+        self._group: Any = None  # of the latest launch
         self._caches_by_transport: dict[str, Any] = {}
         self.simulated = None  # state of ditron.simulate, made at the first simulated launch
 
@@ -69,6 +70,7 @@ class DitronJITFunction(JITFunction):
             return simulate.launch(self, group, grid, args, kwargs, warmup)
         if group.transport != self._transport:
             self._use_transport(group.transport)
+        self._group = group
         kwargs[CONTEXT_ARGUMENT] = group.context
         return super().run(*args, grid=grid, warmup=warmup, **kwargs)
 
@@ -85,10 +87,19 @@ class DitronJITFunction(JITFunction):
         backend = make_backend(gpu)
         target = Target(gpu.backend, gpu.arch, self._transport)
         self.CompiledKernel = CompiledKernel
-        self.compile = partial(_compile, target)
+        self.compile = partial(self._compile_for, target)
         self.ASTSource = partial(DitronSource, target=target)
         binder = create_function_from_signature(self.launch_signature, self.params, backend)
         return {}, {}, gpu, backend, binder
+
+    def _compile_for(self, ditron_target: Target, src: DitronSource, target: Any = None, options: dict | None = None,
+                     **kwargs: Any) -> CompiledKernel:
+        """``triton.compile`` with the transport's device libraries linked."""
+        options = dict(options or {})
+        options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
+        kernel = triton.compile(src, target=target, options=options, **kwargs)
+        kernel.__class__, kernel.owner = _LoadedKernel, self
+        return kernel
 
     def __repr__(self) -> str:
         return f"DitronJITFunction({self.module}:{self.fn.__qualname__})"
@@ -97,22 +108,12 @@ class DitronJITFunction(JITFunction):
 class _LoadedKernel(CompiledKernel):
     """A compiled kernel that tells its group when the driver has loaded its code (NVSHMEM initialises each module)."""
 
+    owner: DitronJITFunction
+
     def _init_handles(self) -> None:
         if self.module is None:
             super()._init_handles()
-            group = current_group()
-            if group is not None:
-                group.on_module_loaded(self)
-
-
-def _compile(ditron_target: Target, src: DitronSource, target: Any = None, options: dict | None = None,
-             **kwargs: Any) -> CompiledKernel:
-    """``triton.compile`` with the transport's device libraries linked."""
-    options = dict(options or {})
-    options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
-    kernel = triton.compile(src, target=target, options=options, **kwargs)
-    kernel.__class__ = _LoadedKernel
-    return kernel
+            self.owner._group.on_module_loaded(self)
 
 
 def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | None = None,

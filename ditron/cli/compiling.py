@@ -60,7 +60,6 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None) -> A
                 if (value := getattr(args, name)) is not None}
     constexprs = parse_assignments("--constexpr", args.constexpr)
     try:
-        parse_target(target, args.transport)
         compiler.check_passes(parse_target(target, args.transport), args.print_after)
     except ValueError as error:
         raise UsageError(error) from error

@@ -114,7 +114,7 @@ def lower_to_triton(mixed: ir.Module, target: Target, context: Any, observer: Ob
     """Lower a mixed module for a GPU and hand it to Triton's ``context``."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport), print_after=print_after)
+        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport, target.arch), print_after=print_after)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
     return lowered
@@ -139,7 +139,7 @@ def compiler_key(target: Target) -> str:
     It holds the text of our Python files, so that whoever edits a pass does not get a cached kernel; of the native
     module, which is large, size and time stand for the text.
     """
-    digest = hashlib.sha256(repr((target, pipeline.FRONT, pipeline.lowering(target.machine, target.transport))).encode())
+    digest = hashlib.sha256(repr((target, pipeline.FRONT, pipeline.lowering(target.machine, target.transport, target.arch))).encode())
     package = Path(__file__).resolve().parent.parent
     for path in sorted([*package.rglob("*.py"), *(package.parent / "ditron" / "language").glob("*.py")]):
         digest.update(path.read_bytes())

@@ -104,8 +104,8 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
     except ir.MLIRError as error:
         placeholder.emit_error(f"'{symbol}' cannot be made of this placeholder: {error.message}")
         return None
-    if not raised.operation.is_registered:
-        raised.operation.erase()
+    if not raised.is_registered:
+        raised.erase()
         placeholder.emit_error(f"'{symbol}' is no operation of the dialect; the frontend and the compiler differ in "
                                "version")
         return None

@@ -1,0 +1,66 @@
+"""A GPU that is not there: Triton's driver interface, which records launches, and a group to launch in.
+
+Compilation is real (ptxas included), so that everything of a launch but the driver's calls is tested without a GPU.
+"""
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+
+class FakeDriver:
+    """An H200 on which kernels do nothing."""
+
+    def __init__(self):
+        self.launches: list[tuple] = []  # (kernel source, grid, arguments)
+        self.loaded: list[str] = []
+        self.utils = SimpleNamespace(get_device_properties=lambda device: {"max_shared_mem": 232448},
+                                     load_binary=self._load, unload_module=lambda module: None)
+
+    def _load(self, name, binary, shared, device):
+        assert isinstance(binary, bytes) and binary
+        self.loaded.append(name)
+        return 77, 1234, 32, 0, 1024
+
+    def launcher_cls(self, src, metadata):
+        def run(grid_x, grid_y, grid_z, stream, function, packed, launch_metadata, enter_hook, exit_hook, *args):
+            self.launches.append((src, (grid_x, grid_y, grid_z), args))
+        return run
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+
+class FakeGroup:
+    """A GPU group of one rank."""
+
+    is_sim = False
+
+    def __init__(self, transport: str = "p2p"):
+        self.transport = transport
+        self.context = torch.zeros(18, dtype=torch.int64)
+        self.loaded: list = []
+
+    def on_module_loaded(self, kernel) -> None:
+        self.loaded.append(kernel)
+
+
+@contextmanager
+def fake_gpu():
+    """Within it, Triton's active driver is a :class:`FakeDriver`."""
+    before, fake = driver._active, FakeDriver()
+    driver.set_active(fake)
+    try:
+        yield fake
+    finally:
+        driver._active = before

@@ -40,5 +40,5 @@ def check_alike(what: str, ranks: Sequence[int], asked: Sequence[Hashable], desc
                 hint: str) -> None:
     """Raise SimulationError, saying which rank asked for what, unless all ask for the same."""
     if any(one != asked[0] for one in asked):
-        lines = "; ".join(f"rank {rank} asked for {describe(one)}" for rank, one in zip(ranks, asked))
+        lines = "; ".join(f"rank {rank} asked for {describe(one)}" for rank, one in zip(ranks, asked, strict=True))
         raise SimulationError(f"{what}: expected every rank of the group to ask for the same: {lines}; {hint}")

@@ -33,7 +33,8 @@ def _who(report: ProgramReport) -> str:
 def failure(report: ProgramReport) -> SimulationError:
     """What the program of a report did wrong, as the exception to raise."""
     where = f"{report.location}: " if report.location else ""
-    error = SimulationError(f"{where}{report.what}\n  in {_who(report)}" + (f"\n  {report.hint}" if report.hint else ""))
+    hint = f"\n  {report.hint}" if report.hint else ""
+    error = SimulationError(f"{where}{report.what}\n  in {_who(report)}{hint}")
     error.kernel, error.location = report.kernel, report.location
     error.rank, error.program = report.rank, tuple(report.program)
     return error

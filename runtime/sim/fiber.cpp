@@ -5,7 +5,10 @@
 #include <sys/mman.h>
 #include <utility>
 
-#if !defined(__x86_64__)
+// A build may ask for the portable switch, to test it.
+#if defined(__x86_64__) && !defined(DITRON_SIM_UCONTEXT)
+#define DITRON_SIM_ASSEMBLY
+#else
 #include <ucontext.h>
 #endif
 
@@ -58,7 +61,7 @@ bool Stack::guards(const void *address) const {
   return base && address >= base && address < base + guardBytes;
 }
 
-#if defined(__x86_64__)
+#if defined(DITRON_SIM_ASSEMBLY)
 
 // Saves what the ABI says a call preserves. ucontext would do, and cost two
 // system calls a switch.

@@ -58,7 +58,7 @@ def test_integer_atomics(name, dtype):
     expected = [{"and": a & b, "or": a | b, "xor": a ^ b, "add": (a + b - low) % 2**bits + low, "xchg": b,
                  "max": max(a, b, key=order), "umax": max(a, b, key=order),
                  "min": min(a, b, key=order), "umin": min(a, b, key=order)}[name] for a, b in pairs]
-    a, b = (torch.tensor(column, dtype=signed) for column in zip(*pairs))
+    a, b = (torch.tensor(column, dtype=signed) for column in zip(*pairs, strict=True))
     assert rmw(a, b, INTEGERS[name], dtype).tolist() == expected
 
 
@@ -195,7 +195,7 @@ def test_multimem(dtype, torch_dtype, op):
         return out[0], buf[0].clone(), buf[8 // buf.element_size()].clone()
 
     results = sim.run(main, 5)
-    for rank, value in zip([4, 1, 2, 3], values):
+    for rank, value in zip([4, 1, 2, 3], values, strict=True):
         total, after_red, after_st = results[rank]
         assert total == reduced, "summed up in f32 and rounded once"
         assert after_red == [value + operand[0], min(value, operand[0]), max(value, operand[0])][op]

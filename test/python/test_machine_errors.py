@@ -13,7 +13,8 @@ from ditron import sim
 LINE = {index: f"kernel.py:{10 + index}:5" for index in range(20)}
 
 
-def launch_on(launcher: int, kernel_, grid=(1,), ranks: int = 2, ranks_per_node: int | None = None, extra=(), **machine):
+def launch_on(launcher: int, kernel_, grid=(1,), ranks: int = 2, ranks_per_node: int | None = None, extra=(),
+              **machine):
     """Rank `launcher` runs the kernel on a symmetric `buf` of four i64; the others' scripts end at once."""
     def main():
         world = sim.current_world()
@@ -123,7 +124,8 @@ FAULTS = {
     "null_load": ("%x = load volatile i64, ptr null", "a load or store at a null pointer"),
     "wild_store": ("store volatile i64 1, ptr inttoptr (i64 1311768467463790320 to ptr)", "cannot exist"),
     "unmapped_store": ("store volatile i64 1, ptr inttoptr (i64 8192 to ptr)", "no memory of this program"),
-    "wild_source": ("call void @ditron_sim_putmem(ptr %buf, ptr inttoptr (i64 8192 to ptr), i64 8, i32 0, i32 1, i32 3)",
+    "wild_source": ("%p = inttoptr i64 8192 to ptr\n"
+                    "call void @ditron_sim_putmem(ptr %buf, ptr %p, i64 8, i32 0, i32 1, i32 3)",
                     "a load or store at 0x2000, which is no memory of this program"),
     "division": ("%me = call i32 @ditron_sim_local_rank()\n%z = sub i32 %me, 1\n%x = sdiv i32 5, %z\n"
                  "%p = alloca i32\nstore volatile i32 %x, ptr %p", "integer division by zero"),

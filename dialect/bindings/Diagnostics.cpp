@@ -69,7 +69,7 @@ void bindDiagnostics(nb::module_ &m) {
       .def_prop_ro("attached", [](PyDiagnosticHandler &h) { return h.id.has_value(); })
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__exit__", [](PyDiagnosticHandler &h, nb::args) { h.detach(); });
-  m.def(
+  nb::borrow<nb::class_<PyContext>>(m.attr("Context")).def(
       "attach_diagnostic_handler",
       [](PyContext &context, nb::object callback) {
         // On the heap before it is registered: the handler must not move. Not inside a class: Python owns the object.
@@ -87,8 +87,8 @@ void bindDiagnostics(nb::module_ &m) {
         });
         return self;
       },
-      "context"_a, "callback"_a,
-      "Calls `callback(DiagnosticInfo) -> bool` for what is emitted in `context`; True means handled. Lasts until the\n"
+      "callback"_a,
+      "Calls `callback(DiagnosticInfo) -> bool` for what is emitted in this context; True means handled. Lasts until the\n"
       "returned handler is detached or dropped.");
 }
 

@@ -15,7 +15,7 @@ struct OptionSpec {
 
 /// What the registry knows of a pass class. Never freed: MLIR keeps references into it.
 struct PassSpec {
-  std::string name, description, anchor; // an empty anchor is any operation
+  std::string name, className, description, anchor; // an empty anchor is any operation
   nb::object cls;
   std::vector<OptionSpec> options;
   SelfOwningTypeID id;
@@ -53,7 +53,7 @@ public:
       options.emplace_back(*this, option);
     }
   }
-  StringRef getName() const override { return spec.name; }
+  StringRef getName() const override { return spec.className; }
   StringRef getArgument() const override { return spec.name; }
   StringRef getDescription() const override { return spec.description; }
 
@@ -103,12 +103,12 @@ static void report(Operation *op, StringRef pass, nb::python_error &error) {
   std::string text = nb::cast<std::string>(nb::str(value));
   if (error.matches(failure)) {
     if (!text.empty()) {
-      op->emitError(text);
+      emitError(op->getLoc(), text);
     }
     return;
   }
   std::string type = nb::cast<std::string>(value.type().attr("__name__"));
-  InFlightDiagnostic diagnostic = op->emitError() << "pass '" << pass << "' raised " << type << ": " << text;
+  InFlightDiagnostic diagnostic = emitError(op->getLoc()) << "pass '" << pass << "' raised " << type << ": " << text;
   std::string trace;
   for (nb::handle line : nb::module_::import_("traceback").attr("format_tb")(error.traceback())) {
     trace += nb::cast<std::string>(line);
@@ -145,11 +145,11 @@ void PythonPass::runOnOperation() {
     try {
       report(op, spec.name, error);
     } catch (std::exception &second) {
-      op->emitError() << "pass '" << spec.name << "' raised, and so did reporting it: " << second.what();
+      emitError(op->getLoc()) << "pass '" << spec.name << "' raised, and so did reporting it: " << second.what();
     }
   } catch (std::exception &error) {
     failed = true;
-    op->emitError() << "pass '" << spec.name << "' failed: " << error.what();
+    emitError(op->getLoc()) << "pass '" << spec.name << "' failed: " << error.what();
   }
   // C++ goes on with the module: what Python holds of it may not be used any more.
   if (context.owned) {
@@ -181,6 +181,7 @@ void bindPythonPasses(nb::module_ &m) {
           spec->options.clear();
         }
         spec->name = name;
+        spec->className = nb::cast<std::string>(cls.attr("__name__"));
         spec->description = description;
         spec->anchor = anchor;
         spec->cls = cls;

@@ -1,6 +1,7 @@
 // Types: the base class and the builtin kinds with their parts. Other dialects' types are plain `Type`s unless their
 // Python module registers a class (ditron_compiler/ir/_registry.py).
 #include "Core.h"
+#include "dialect/IR/TritonShim.h"
 #include "mlir/AsmParser/AsmParser.h"
 
 namespace mlir::ditron::python {
@@ -251,6 +252,20 @@ static void bindCompound(nb::module_ &m) {
       .def_prop_ro("data", [](Typed<OpaqueType> &self) { return self.get().getTypeData().str(); });
 }
 
+/// Triton's pointers; Python finds the class in ditron_compiler.ir.dialects.tt.
+static void bindPointer(nb::module_ &m) {
+  using Pointer = Typed<tt::PointerType>;
+  bindType<Pointer, tt::PointerType, PyType>(m, "PointerType")
+      .def_static("get",
+                  [](PyType &pointee, unsigned addressSpace) {
+                    pointee.context->context->getOrLoadDialect("tt");
+                    return Pointer(*pointee.context, tt::PointerType::get(pointee.type, addressSpace));
+                  },
+                  "pointee_type"_a, "address_space"_a = tt::PointerType::globalAddressSpace)
+      .def_prop_ro("pointee_type", [](Pointer &self) { return wrapType(*self.context, self.get().getPointeeType()); })
+      .def_prop_ro("address_space", [](Pointer &self) { return self.get().getAddressSpace(); });
+}
+
 void bindTypes(nb::module_ &m) {
   nb::class_<PyType>(m, "Type", "A type. Types are unique in their context: == is identity.")
       .def(nb::new_([](PyType &type) { return wrapType(*type.context, type.type); }), "cast_from_type"_a)
@@ -279,6 +294,7 @@ void bindTypes(nb::module_ &m) {
   bindFloats(m);
   bindShaped(m);
   bindCompound(m);
+  bindPointer(m);
 }
 
 } // namespace mlir::ditron::python

@@ -84,7 +84,6 @@ from .._core import (  # noqa: F401 - this is the list of what the module offers
     VectorType,
     WalkOrder,
     WalkResult,
-    attach_diagnostic_handler,
     llvm_version,
     translate_module_to_llvmir,
 )
@@ -103,7 +102,5 @@ class Dialect:
 for _generic in (Value, OpResult, OpOperandList, OpResultList):
     _generic.__class_getitem__ = classmethod(lambda cls, item: cls)
 
-# Upstream's spelling of what is a function here.
-Context.attach_diagnostic_handler = attach_diagnostic_handler
 
 __all__ = [name for name in dir() if not name.startswith("_") and name != "annotations"]

@@ -39,16 +39,11 @@ SIM: Pipeline = (
     "lower-swizzle",
     "lower-to-sim",
     "convert-scf-to-cf",
-    "expand-strided-metadata",  # finalize-memref-to-llvm refuses views
-    "lower-affine",  # what expand-strided-metadata wrote
-    "arith-expand",  # ceildiv, min and max have no LLVM operation
     "convert-math-to-llvm",
-    "convert-math-to-libm",  # what LLVM has no intrinsic for
-    "finalize-memref-to-llvm",
     "convert-arith-to-llvm",
     "convert-func-to-llvm",
     "convert-cf-to-llvm",
-    "convert-ub-to-llvm",
+    "mark-loops",  # what scf.for said about vectorising, in the form that LLVM reads
     "reconcile-unrealized-casts",
 )
 

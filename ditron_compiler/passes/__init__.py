@@ -13,6 +13,7 @@ PASSES = {
     "lower-to-nvidia": "ditron_compiler.lowering.nvidia:LowerToNvidia",
     "lower-to-amd": "ditron_compiler.lowering.amd:LowerToAMD",
     "lower-to-sim": "ditron_compiler.lowering.sim.lower_to_sim:LowerToSim",
+    "mark-loops": "ditron_compiler.lowering.sim.mark_loops:MarkLoops",
 }
 
 

@@ -1,10 +1,8 @@
-"""Run a plain Triton kernel, program after program, through Triton's frontend, lower-to-sim and the JIT; no machine."""
+"""Run a plain Triton kernel through Triton's frontend, lower-to-sim and the JIT, on one simulated rank."""
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 
+from ditron import sim
 from ditron_compiler.frontend import handover
 from ditron_compiler.lowering.sim import SimKernel, compile_module
 
@@ -23,7 +22,6 @@ _TYPES = {
     torch.uint32: "u32", torch.uint64: "u64", torch.bool: "i1", torch.float8_e5m2: "fp8e5", torch.float8_e4m3fn: "fp8e4nv",
 }
 _TARGET = GPUTarget("cuda", 90, 32)
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 6)
 _kernels: dict[tuple, SimKernel] = {}
 
 
@@ -69,7 +67,7 @@ def _slot(argument: Any) -> int:
 
 def run(fn: triton.JITFunction, grid: Sequence[int], *arguments: Any, types: dict[str, str] | None = None,
         **constexprs: Any) -> SimKernel:
-    """Run every program of `grid` once, in order. Tensors are given by address, floats as fp32.
+    """Run every program of `grid`. Tensors are given by address, floats as fp32.
 
     `types` overrides the Triton type of an argument by name.
     """
@@ -77,9 +75,6 @@ def run(fn: triton.JITFunction, grid: Sequence[int], *arguments: Any, types: dic
     signature = {n: _type_of(a) for n, a in zip(names, arguments)} | (types or {})
     signature |= {name: "constexpr" for name in constexprs}
     kernel = compile_kernel(fn, signature, constexprs)
-    slots = (ctypes.c_int64 * max(1, len(arguments)))(*[_slot(a) for a in arguments])
-    extents = [*grid, 1, 1, 1][:3]
-    entry = _ENTRY(kernel.address)
-    for pid in product(*[range(n) for n in reversed(extents)]):
-        entry(ctypes.addressof(slots), *reversed(pid), *extents)
+    slots = [_slot(a) for a in arguments]
+    sim.run(lambda: sim.current_world().launch(kernel, grid, slots), ranks=1)
     return kernel

@@ -6,12 +6,11 @@ import hashlib
 from dataclasses import dataclass, field
 
 from ditron_compiler import ir, pipeline
-from ditron_compiler.ir.passmanager import PassManager
 
 from . import jit
 from .lower_to_sim import LOCATIONS
 
-_ENTRY = ""
+_ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
 
 
 @dataclass(frozen=True)
@@ -43,29 +42,18 @@ def compile_module(module: ir.Module | str, name: str | None = None) -> SimKerne
         return _kernels[key]
     name, arguments = _kernel_of(module, name)
     with module.context:
-        PassManager.parse(pipeline.text(pipeline.SIM)).run(module.operation)
+        pipeline.run(module, pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
-        mark_loops(module.operation)
+        _rename_entry(module, name)
         text = ir.translate_module_to_llvmir(module)
     return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text)
 
 
-def mark_loops(module: ir.Operation) -> None:
-    """Say of every loop whether LLVM is to vectorise it: those that the lowering marked, and no other (see nest.py).
-
-    On a branch, the mark that scf.for carried is an attribute that means nothing to LLVM; `loop_annotation` does.
-    """
-    never = ir.Attribute.parse("#llvm.loop_annotation<vectorize = <disable = true>>")
-    for view in module.regions[0].blocks[0].operations:
-        for region in view.operation.regions:
-            seen = set()
-            for block in region.blocks:
-                seen.add(block)
-                last = block.operations[-1].operation
-                if any(target in seen for target in last.successors):
-                    attributes = last.attributes
-                    marked = "llvm.loop_annotation" in attributes
-                    attributes["loop_annotation"] = attributes["llvm.loop_annotation"] if marked else never
+def _rename_entry(module: ir.Module, name: str) -> None:
+    for view in module.body.operations:
+        attributes = view.operation.attributes
+        if "sym_name" in attributes and ir.StringAttr(attributes["sym_name"]).value == name:
+            attributes["sym_name"] = ir.StringAttr.get(_ENTRY + name)
 
 
 def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...]]:

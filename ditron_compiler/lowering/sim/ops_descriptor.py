@@ -23,6 +23,7 @@ PAD_NAN = 2  # Triton's PaddingOption
 _REDUCE_KINDS = {
     1: abi.RMW_ADD, 2: abi.RMW_MIN, 3: abi.RMW_MAX, 6: abi.RMW_AND, 7: abi.RMW_OR, 8: abi.RMW_XOR,
 }  # fmt: skip
+_UNSIGNED = {abi.RMW_MIN: abi.RMW_UMIN, abi.RMW_MAX: abi.RMW_UMAX}
 
 
 @lowers("tt.make_tensor_descriptor")
@@ -150,6 +151,8 @@ def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
         raise fails(op, "the simulator has no descriptor reduction of kind inc or dec")
     if kind == abi.RMW_ADD and elem.kind == "float":
         kind = abi.RMW_FADD
+    if kind in _UNSIGNED and "xui" in str(desc.type):
+        kind, dtype = _UNSIGNED[kind], abi.UNSIGNED_DTYPE.get(dtype, dtype)
     # Relaxed, for this GPU: what the TMA unit does.
     order = [fn.i32(kind), fn.i32(dtype), fn.i32(0), fn.i32(0), fn.where(op)]
 

@@ -97,8 +97,9 @@ def _element(text: str) -> Elem:
         if inner.startswith("tensor<"):
             raise UnsupportedType("a pointer to a block (tl.make_block_ptr); use a tensor descriptor")
         return Elem("ptr", "ptr", 64, _element(inner))
-    if re.fullmatch(r"i(1|8|16|32|64)", text):
-        return Elem(text, "int", int(text[1:]))
+    integer = re.fullmatch(r"[su]?i(1|8|16|32|64)", text)  # a descriptor's block type keeps the sign
+    if integer:
+        return Elem(f"i{integer[1]}", "int", int(integer[1]))
     if text in _FLOAT_BITS:
         return Elem(text, "float", _FLOAT_BITS[text])
     raise UnsupportedType(f"element type {text}")

@@ -16,8 +16,7 @@ _RMW = {"add": 4, "fadd": 5, "max": 6, "min": 7}
 
 
 def _order(op: ir.Operation) -> tuple[str, str]:
-    scope, semantic = op.attributes.get("scope"), op.attributes.get("semantic")
-    return (keyword(scope) if scope is not None else "gpu", keyword(semantic) if semantic is not None else "relaxed")
+    return keyword(op.attributes["scope"]), keyword(op.attributes["semantic"])
 
 
 def _attributes(lowering: Lowering, scope: str, semantic: str, **more: int) -> dict[str, ir.Attribute]:
@@ -58,7 +57,7 @@ def lower_atomic_add(lowering: Lowering, op: ir.Operation) -> None:
 
 
 def lower_red(lowering: Lowering, op: ir.Operation) -> None:
-    _rmw(lowering, op, keyword(op.attributes["op"]) if "op" in op.attributes else "add")
+    _rmw(lowering, op, keyword(op.attributes["op"]))
     lowering.replace()
 
 
@@ -74,8 +73,7 @@ def lower_atomic_cas(lowering: Lowering, op: ir.Operation) -> None:
 
 
 def _enums(lowering: Lowering, op: ir.Operation, shape_of: ir.Type) -> list[ir.Value]:
-    return [lowering.constant(number(op.attributes[name]) if name in op.attributes else 0, lowering.i32, shape_of)
-            for name in ("scope", "semantic")]
+    return [lowering.constant(number(op.attributes[name]), lowering.i32, shape_of) for name in ("scope", "semantic")]
 
 
 def lower_ld(lowering: Lowering, op: ir.Operation) -> None:
@@ -129,7 +127,7 @@ def lower_multimem_st(lowering: Lowering, op: ir.Operation) -> None:
 def lower_multimem_red(lowering: Lowering, op: ir.Operation) -> None:
     name, bits, kind = _multimem(lowering, op)
     pointer, value = op.operands
-    if name in ("f16", "bf16") and "op" in op.attributes and keyword(op.attributes["op"]) != "add":
+    if name in ("f16", "bf16") and keyword(op.attributes["op"]) != "add":
         raise LoweringError(f"expected i32 or i64 under {keyword(op.attributes['op'])}, got {name}; PTX's multimem.red can only "
                             "add 16-bit floats")
     lowering.call(f"ditron_multimem_red_{name}", [pointer, lowering.bitcast(value, bits), kind],

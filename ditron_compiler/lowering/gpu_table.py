@@ -25,10 +25,6 @@ class Row:
     publishes: Callable[[ir.Operation], bool] = lambda op: False
 
 
-# ODS default of an enumeration attribute that an operation does not spell out.
-_DEFAULTS = {"team": 0, "granularity": 2, "mode": 0, "nbi": 0}
-
-
 def call(symbol: str, *arguments: str, pure: bool = False, acquires: bool = False) -> Lower:
     """A call of ``symbol``.
 
@@ -51,10 +47,8 @@ def _argument(lowering: Lowering, op: ir.Operation, name: str) -> ir.Value:
         return lowering.ctx
     if name.startswith("#"):
         return op.operands[int(name[1:])]
-    attribute = op.attributes.get(name)
-    if name == "nbi":
-        return lowering.constant(attribute is not None, lowering.i32)
-    return lowering.constant(_DEFAULTS[name] if attribute is None else number(attribute), lowering.i32)
+    value = name in op.attributes if name == "nbi" else number(op.attributes[name])
+    return lowering.constant(value, lowering.i32)
 
 
 def _wait(lowering: Lowering, op: ir.Operation) -> None:

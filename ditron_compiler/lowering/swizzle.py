@@ -62,7 +62,7 @@ class LowerSwizzle(Pass):
 def _lower(op: ir.Operation) -> None:
     i32 = ir.IntegerType.get_signless(32)
     tile, size, block = op.operands
-    team = {"team": op.attributes["team"]} if "team" in op.attributes else {}
+    team = {"team": op.attributes["team"]}
     with op.location, ir.InsertionPoint(op):
 
         def make(name: str, *operands: ir.Value, **attributes: ir.Attribute) -> ir.Value:

@@ -1,0 +1,40 @@
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-nvidia)' --verify-diagnostics | filecheck %s
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-amd)' --verify-diagnostics | filecheck %s
+
+// A loop that waits is not run ahead by Triton's software pipeliner; a loop inside it is, as ever.
+
+// CHECK-LABEL: sym_name = "wait_around_a_loop"
+// CHECK: scf.for %[[OUTER:.*]] =
+// CHECK: symbol = "ditron_wait"
+// CHECK: scf.for %[[INNER:.*]] =
+// CHECK: {tt.num_stages = 3 : i32}
+// CHECK: {tt.num_stages = 1 : i32}
+"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "wait_around_a_loop", sym_visibility = "public"}> ({
+^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{flatten=True is ignored: the loop contains 'ditron.wait', which flattening would move ahead of the iterations before it}}
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = "tt.load"(%sig) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i64>) -> i64
+    } {tt.num_stages = 3 : i32}
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// A notify needs nothing of the kind: loads may go ahead of it.
+// CHECK-LABEL: sym_name = "notify_in_a_loop"
+// CHECK-NOT: tt.num_stages
+// CHECK: tt.return
+"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "notify_in_a_loop", sym_visibility = "public"}> ({
+^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    ditron.notify %sig add %v on %i : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

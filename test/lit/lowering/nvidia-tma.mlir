@@ -1,0 +1,41 @@
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-nvidia{arch=90})' | filecheck %s --check-prefix=TMA
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-nvidia{arch=80})' | filecheck %s --check-prefix=PLAIN
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-amd)' | filecheck %s --check-prefix=PLAIN
+
+// TMA goes through the async proxy: after a wait a proxy fence stands before TMA loads, and a publication waits for TMA stores.
+// Where descriptor accesses are ordinary ones, neither is needed.
+
+// PLAIN-NOT: ditron_tma
+
+// TMA-LABEL: sym_name = "load_after_wait"
+// TMA: %[[SEEN:.*]] = "tt.extern_elementwise"({{.*}} symbol = "ditron_wait"
+// TMA: %[[TOKEN:.*]] = "tt.extern_elementwise"(%[[SEEN]]) {{.*}} symbol = "ditron_tma_acquire"
+// TMA: %[[ROW:.*]] = arith.addi {{.*}}, %[[TOKEN]]
+// TMA: "tt.descriptor_load"({{.*}}, %[[ROW]], {{.*}})
+// TMA-NOT: ditron_tma_release
+"tt.func"() <{function_type = (!tt.tensordesc<tensor<64x64xbf16>>, !tt.ptr<bf16>, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "load_after_wait", sym_visibility = "public"}> ({
+^bb0(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %out: !tt.ptr<bf16>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  %row = ditron.consume_token %c0, %t : i32
+  %x = "tt.descriptor_load"(%desc, %row, %c0) <{cache = 1 : i32, evict = 1 : i32}> : (!tt.tensordesc<tensor<64x64xbf16>>, i32, i32) -> tensor<64x64xbf16>
+  %ptrs = "tt.splat"(%out) : (!tt.ptr<bf16>) -> tensor<64x64x!tt.ptr<bf16>>
+  "tt.store"(%ptrs, %x) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xbf16>) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// TMA-LABEL: sym_name = "notify_after_store"
+// TMA: "tt.descriptor_store"
+// TMA-NEXT: symbol = "ditron_tma_release"
+// TMA: symbol = "ditron_notify"
+// TMA-NOT: ditron_tma_acquire
+"tt.func"() <{function_type = (!tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>, !tt.ptr<i64>, i32, !tt.ptr<i64>) -> (), sym_name = "notify_after_store", sym_visibility = "public"}> ({
+^bb0(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %x: tensor<64x64xbf16>, %sig: !tt.ptr<i64>, %r: i32, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %v = arith.constant 1 : i64
+  "tt.descriptor_store"(%desc, %x, %c0, %c0) : (!tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>, i32, i32) -> ()
+  ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

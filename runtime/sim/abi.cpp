@@ -1,6 +1,6 @@
 // Ranks, symmetric pointers, signals, puts and gets, barriers.
 #include "call.h"
-#include "compare.h"
+#include "number.h"
 
 #include <cstdio>
 
@@ -276,5 +276,10 @@ void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
                             int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, is_store ? "a store" : "a load");
+    if (is_store) {
+      machine.acted();
+    } else if (bytes <= 8) {
+      machine.polledOrdinarily(p, loadBits(p, int32_t(bytes)), int32_t(bytes));
+    }
   });
 }

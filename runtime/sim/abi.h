@@ -97,7 +97,8 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
   X(void, assert_fail, (void *msg, int32_t loc))                                                                       \
   /* One line of device_print; `index` is the element's linear index, -1 for a scalar. */                              \
   X(void, print, (void *prefix, int64_t bits, int32_t dtype, int32_t index, int32_t loc))                              \
-  /* Check an ordinary access: null, a heap on another node, past the end of a symmetric tensor. */                    \
+  /* Before an ordinary access: check it for null, a heap on another node, the end of a symmetric tensor, and let      \
+     others go on when it is a load that only sees the same again, as in a spin loop. */                               \
   X(void, check_range, (void *p, int64_t bytes, int32_t is_store, int32_t loc))
 // clang-format on
 

@@ -69,6 +69,8 @@ struct Polls {
     uint64_t bits;
     int32_t bytes;
   };
+  void clear() { count = repeats = rounds = 0; }
+
   std::array<Read, 16> reads;
   int32_t count = 0;
   int32_t repeats = 0;
@@ -144,9 +146,12 @@ public:
   void maybeYield(uint64_t oneIn = 4);
   /// A read that a spin loop could be made of.
   void polled(const void *address, uint64_t bits, int32_t bytes);
+  /// The same for an ordinary load, of which there are many: it only lets
+  /// others go on when it reads the same again.
+  void polledOrdinarily(const void *address, uint64_t bits, int32_t bytes);
   /// The program has done something that others can see: it is not just
   /// spinning.
-  void acted() { current()->polls = {}; }
+  void acted() { current()->polls.clear(); }
   void changed(const void *address, size_t bytes);
   void barrier(Team &team);
   void fail(Fiber &fiber, Failure failure);
@@ -169,6 +174,7 @@ private:
   bool wakeWaiters();
   bool land();
   bool wakeSpinners();
+  bool seenBefore(const void *address, uint64_t bits, int32_t bytes);
   void leave();
   Team &team(std::vector<int32_t> ranks);
   std::string describe(const Fiber &fiber) const;

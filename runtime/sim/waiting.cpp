@@ -11,9 +11,11 @@ namespace ditron::sim {
 
 /// Reads of the same values after which a program counts as spinning.
 constexpr int32_t spinRepeats = 64;
-/// Times a spinning program is given another go before an idle machine calls it
-/// stuck.
+/// How often an idle machine gives spinning programs another go before it calls
+/// them stuck: it might be a loop that reads the same for long and then ends.
+/// The rounds are shared, so that many spinning programs do not take long.
 constexpr int32_t spinRounds = 256;
+constexpr int32_t sharedSpinRounds = 16384;
 /// Changed ranges longer than this are looked up by waiter, not by address.
 constexpr size_t wideChange = 1024;
 
@@ -154,46 +156,66 @@ bool Machine::wakeWaiters() {
 }
 
 bool Machine::wakeSpinners() {
+  auto spins = [](const Fiber *fiber) {
+    return fiber->wait.kind == Wait::Kind::Poll;
+  };
+  auto spinners = int32_t(std::count_if(waiting.begin(), waiting.end(), spins));
+  int32_t rounds =
+      std::max(spinRounds, sharedSpinRounds / std::max(spinners, 1));
   size_t before = ready.size();
   for (size_t index = waiting.size(); index-- > 0;) {
-    Fiber &fiber = *waiting[index];
-    if (fiber.wait.kind == Wait::Kind::Poll &&
-        fiber.polls.rounds < spinRounds) {
-      wake(fiber);
+    if (spins(waiting[index]) && waiting[index]->polls.rounds < rounds) {
+      wake(*waiting[index]);
     }
   }
   return ready.size() > before;
 }
 
-void Machine::polled(const void *address, uint64_t bits, int32_t bytes) {
-  Fiber &fiber = *current();
-  Polls &polls = fiber.polls;
-  auto begin = polls.reads.begin(), end = begin + polls.count;
-  auto read = std::find_if(begin, end, [&](const Polls::Read &r) {
-    return r.address == address && r.bytes == bytes;
-  });
-  if (read == end) {
-    if (polls.count == int32_t(polls.reads.size())) {
-      polls.count = 0; // a stream of reads, or a loop over more addresses than
-                       // are kept: not a spin we recognise
+bool Machine::seenBefore(const void *address, uint64_t bits, int32_t bytes) {
+  Polls &polls = current()->polls;
+  for (int32_t index = 0; index < polls.count; ++index) {
+    Polls::Read &read = polls.reads[index];
+    if (read.address == address && read.bytes == bytes) {
+      if (read.bits == bits) {
+        return true;
+      }
+      read.bits = bits;
+      polls.repeats = polls.rounds = 0;
+      return false;
     }
-    polls.reads[polls.count++] = {address, bits, bytes};
-    polls.repeats = 0;
-    polls.rounds = 0;
-  } else if (read->bits != bits) {
-    read->bits = bits;
-    polls.repeats = 0;
-    polls.rounds = 0;
-  } else if (++polls.repeats >= spinRepeats) {
-    fiber.wait.kind = Wait::Kind::Poll;
-    park(fiber);
-    leave();
-    bool changed = over(fiber);
-    fiber.wait.kind = Wait::Kind::None;
-    polls.repeats = 0;
-    polls.rounds = changed ? 0 : polls.rounds + 1;
+  }
+  if (polls.count == int32_t(polls.reads.size())) {
+    // A stream of reads, or a loop over more addresses than are kept: not a
+    // spin we recognise.
+    polls.clear();
+  }
+  polls.reads[polls.count++] = {address, bits, bytes};
+  polls.repeats = polls.rounds = 0;
+  return false;
+}
+
+void Machine::polledOrdinarily(const void *address, uint64_t bits,
+                               int32_t bytes) {
+  if (!seenBefore(address, bits, bytes)) {
     return;
   }
+  Fiber &fiber = *current();
+  Polls &polls = fiber.polls;
+  if (++polls.repeats < spinRepeats) {
+    maybeYield(8);
+    return;
+  }
+  fiber.wait.kind = Wait::Kind::Poll;
+  park(fiber);
+  leave();
+  bool changed = over(fiber);
+  fiber.wait.kind = Wait::Kind::None;
+  polls.repeats = 0;
+  polls.rounds = changed ? 0 : polls.rounds + 1;
+}
+
+void Machine::polled(const void *address, uint64_t bits, int32_t bytes) {
+  polledOrdinarily(address, bits, bytes);
   maybeYield(8);
 }
 

@@ -153,7 +153,7 @@ SPIN = kernel("spins", "buf: ptr, how: i32", """
   %flag = getelementptr i64, ptr %buf, i64 3
   br label %again
 again:
-  switch i32 %how, label %load [i32 1, label %cas  i32 2, label %add]
+  switch i32 %how, label %load [i32 1, label %cas  i32 2, label %add  i32 3, label %ordinary]
 load:
   %l = call i64 @ditron_sim_ld(ptr %flag, i32 8, i32 1, i32 1, i32 3)
   br label %look
@@ -163,8 +163,12 @@ cas:
 add:
   %a = call i64 @ditron_sim_atomic_rmw(ptr %flag, i64 0, i32 4, i32 1, i32 1, i32 1, i32 3)
   br label %look
+ordinary:
+  call void @ditron_sim_check_range(ptr %flag, i64 8, i32 0, i32 3)
+  %o = load volatile i64, ptr %flag
+  br label %look
 look:
-  %seen = phi i64 [%l, %load], [%c, %cas], [%a, %add]
+  %seen = phi i64 [%l, %load], [%c, %cas], [%a, %add], [%o, %ordinary]
   %set = icmp eq i64 %seen, 1
   br i1 %set, label %end, label %again
 end:
@@ -182,13 +186,13 @@ def test_deadlock_says_who_waits_for_what():
     assert all(line in str(raised.value) for line in raised.value.waiters)
 
 
-@pytest.mark.parametrize("how", range(3), ids=["load", "cas", "add"])
+@pytest.mark.parametrize("how", range(4), ids=["load", "cas", "add", "ordinary"])
 def test_spin_loop_is_a_wait(how):
     with pytest.raises(ditron.DeadlockError, match=r"reads the same again and again: buf\[1, 1\] is 0"):
         launch_on(0, SPIN, extra=[how])
 
 
-@pytest.mark.parametrize("how", range(3), ids=["load", "cas", "add"])
+@pytest.mark.parametrize("how", range(4), ids=["load", "cas", "add", "ordinary"])
 def test_spin_loop_sees_an_ordinary_store(how):
     def main():
         world = sim.current_world()
@@ -200,6 +204,20 @@ def test_spin_loop_sees_an_ordinary_store(how):
 
     for seed in range(20):
         sim.run(main, 2, seed=seed)
+
+
+def test_reading_the_same_for_long_is_no_deadlock():
+    """Nothing else can run while one program reads a word 200000 times, and then it ends."""
+    reads = mistake("reads", """
+  br label %again
+again:
+  %i = phi i64 [0, %entry], [%next, %again]
+  %x = call i64 @ditron_sim_ld(ptr %buf, i32 8, i32 0, i32 0, i32 3)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, 200000
+  br i1 %more, label %again, label %end
+end:""")
+    launch_on(0, reads)
 
 
 STORE_AT_0 = mistake("stores", "%p = call ptr @ditron_sim_symm_at(ptr %buf, i32 0, i32 2)\n"

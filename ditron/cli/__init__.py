@@ -31,14 +31,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(error, file=sys.stderr)
         return 1
+    except BrokenPipeError:  # ditron dump ... | head
+        sys.stderr.close()
+        return 1
     except Exception as error:
         if getattr(args, "traceback", False) or not _is_compiler_error(error):
             raise
         print(_compiler_error(error), file=sys.stderr)
         return 1
-    except BrokenPipeError:  # ditron dump ... | head
-        sys.stderr.close()
-        return 1
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser, *rest) -> None:
+        from importlib.metadata import version
+
+        import ditron
+        from ditron_compiler._core import llvm_version
+        print(f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "
+              f"{version('llvmlite')})")
+        parser.exit(0)
 
 
 def _is_compiler_error(error: Exception) -> bool:
@@ -57,8 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ditron", description="Compile and run GPU kernels that communicate.",
                                      epilog="ditron COMMAND --help tells more. Exit codes: 0 it worked, 1 the kernel or "
                                      "the script is wrong, 2 the command line is.")
-    parser.add_argument("--version", action="store_true", help="print DITRON's, MLIR's and Triton's versions")
-    parser.set_defaults(command=None)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print DITRON's, MLIR's and Triton's versions")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_compile(commands)
     _add_dump(commands)

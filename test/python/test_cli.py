@@ -1,0 +1,166 @@
+"""The command ``ditron``: what it prints where, and its exit codes."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ditron.cli import main
+
+HERE = Path(__file__).parent
+KERNELS = str(HERE / "cli_kernels.py")
+SCRIPT = str(HERE / "cli_script.py")
+
+
+@pytest.mark.parametrize("arguments", [[], ["compile"], ["dump"], ["run"], ["doctor"]])
+def test_help(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--help"])
+    assert stop.value.code == 0
+    assert "usage: ditron" in capsys.readouterr().out
+
+
+def test_help_waits_for_nothing():
+    code = ("import sys\nfrom ditron.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+            "print(sorted({'torch', 'triton', 'llvmlite'} & set(sys.modules)))")
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert out.endswith("[]\n")
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("ditron 0.")
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["--stage", "ttir"], 'symbol = "ditron.wait"'),
+    ([], "ditron.wait %"),
+    (["--stage", "ditron", "--locations"], "cli_kernels.py"),
+    (["--stage", "lowered"], 'symbol = "ditron_wait"'),
+    (["--stage", "ttgir"], "ttg.num-warps\" = 2"),
+    (["--stage", "ttgir", "--num-warps", "8"], "ttg.num-warps\" = 8"),
+    (["--stage", "llir", "--transport", "nvshmem"], "@nvshmemx_putmem_nbi_block"),
+    (["--stage", "llir", "--constexpr", "BLOCK=128"], "1.280000e+02"),
+    (["--stage", "ptx"], ".entry good("),
+    (["--stage", "amdgcn"], "amdgcn-amd-amdhsa--gfx942"),
+    (["--stage", "sim-llvm"], "@ditron_sim_wait"),
+    (["--stage", "ditron", "--target", "sim", "--signature", "*fp16,*i64,i32"], "tensor<64xf16>"),
+    (["--stage", "ditron", "--signature", "x_ptr=*bf16,signal_ptr=*i64,n=i64"], "tensor<64xbf16>"),
+])
+def test_dump(arguments, expected, capsys):
+    assert main(["dump", f"{KERNELS}:good", *arguments]) == 0
+    assert expected in capsys.readouterr().out
+
+
+def test_dump_of_a_mixed_module(tmp_path, capsys):
+    file = tmp_path / "module.mlir"
+    assert main(["dump", f"{KERNELS}:good", "-o", str(file)]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["dump", str(file), "--stage", "llir", "--transport", "nvshmem"]) == 0
+    assert "@nvshmemx_putmem_nbi_block" in capsys.readouterr().out
+    assert main(["dump", str(file), "--stage", "ttir"]) == 1
+    assert "an MLIR file begins at stage 'ditron'" in capsys.readouterr().err
+
+
+def test_print_after(capfd):
+    assert main(["dump", f"{KERNELS}:good", "--stage", "lowered", "--print-after", "raise-primitives"]) == 0
+    shown = capfd.readouterr().err
+    assert "raise-primitives" in shown and "ditron.wait" in shown and "ditron_wait" not in shown
+
+
+@pytest.mark.parametrize("target, transport, stages, missing", [
+    ("cuda:90", "p2p", ["ttir", "ditron", "lowered", "ttgir", "llir", "ptx", "cubin"], None),
+    ("hip:gfx942", "p2p", ["ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn", "hsaco"], None),
+    ("hip:gfx942", "rocshmem", ["ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn"], "hsaco"),
+    ("sim", None, ["ttir", "ditron", "lowered", "ll"], None),
+])
+def test_compile(target, transport, stages, missing, tmp_path, capsys, monkeypatch):
+    from ditron_compiler.lowering import gpu_libraries
+    monkeypatch.setattr(gpu_libraries, "rocshmem_bitcode", lambda arch: None)
+    arguments = ["compile", f"{KERNELS}:good", "--target", target, "-o", str(tmp_path)]
+    assert main(arguments + (["--transport", transport] if transport else [])) == 0
+    out, err = capsys.readouterr()
+    for stage in stages:
+        assert (tmp_path / f"good.{stage}").stat().st_size > 0
+    about = json.loads((tmp_path / "good.json").read_text())
+    assert about["target"] == target and set(about["missing"]) == ({missing} if missing else set())
+    if missing:
+        assert not (tmp_path / f"good.{missing}").exists()
+        assert "rocSHMEM's device library (librocshmem_device.bc) was not found" in err
+    assert out.splitlines()[0] == f"good for {target}, transport {transport or 'sim'}"
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["dump", "no_such.py:kernel"], "no such file: no_such.py"),
+    (["dump", f"{KERNELS}:nothing"], "has no kernel 'nothing'; its kernels are: bad_pointer, bad_scope, good"),
+    (["dump", KERNELS], "cli_kernels.py:KERNEL; its kernels are: bad_pointer, bad_scope, good"),
+    (["dump", f"{KERNELS}:not_a_kernel"], "has no kernel 'not_a_kernel'"),
+    (["dump", f"{KERNELS}:good", "--stage", "sass"], "unknown stage 'sass': expected one of ttir, ditron, lowered"),
+    (["dump", f"{KERNELS}:good", "--stage", "ptx", "--target", "sim"], "target 'sim' has no stage 'ptx': expected one of"),
+    (["dump", f"{KERNELS}:good", "--target", "metal"], "unknown target 'metal': expected 'cuda:SM'"),
+    (["compile", f"{KERNELS}:good", "--transport", "tcp"], "unknown transport 'tcp' for target 'cuda:90': expected one of"),
+    (["compile", f"{KERNELS}:good", "--transport", "rocshmem"], "expected one of 'p2p', 'nvshmem'"),
+    (["dump", f"{KERNELS}:good", "--print-after", "fuse"], "no pass 'fuse' on the way to target 'cuda:90': expected one of "
+     "raise-primitives"),
+    (["dump", f"{KERNELS}:good", "--signature", "*fp32"], "expected 3 types, for x_ptr, signal_ptr, n; got 1"),
+    (["dump", f"{KERNELS}:good", "--signature", "x=*fp32"], "no parameter is called 'x'; its parameters are x_ptr"),
+    (["dump", f"{KERNELS}:good", "--signature", "*float,*i64,i32"], "type '*float' of 'x_ptr' is not known: expected"),
+    (["dump", f"{KERNELS}:good", "--signature", "x_ptr=*fp32,*i64"], "expected all types by name or all in order"),
+    (["dump", f"{KERNELS}:good", "--constexpr", "BLOCK"], "--constexpr 'BLOCK': expected NAME=VALUE"),
+    (["dump", f"{KERNELS}:good", "--constexpr", "BLOK=1"], "no parameter is called 'BLOK'"),
+    (["run", "--sim", "0", SCRIPT], "--sim 0: expected at least 1 rank"),
+    (["run", "--sim", "4", "--nodes", "3", SCRIPT], "--nodes 3: expected a number that divides the 4 ranks"),
+    (["run", "--sim", "4", "no_such.py"], "no such file: no_such.py"),
+])
+def test_usage_errors(arguments, message, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err and len(err.splitlines()) == 1
+
+
+def test_kernel_without_source(tmp_path, capsys):
+    file = tmp_path / "generated.py"
+    file.write_text("import ditron\nexec('@ditron.jit\\ndef kernel(x):\\n    pass\\n')\n")
+    assert main(["dump", f"{file}:kernel"]) == 2
+    assert "needs the source of 'kernel', which cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kernel, message, line", [
+    ("bad_scope", "error: dl.wait: scope must be one of 'gpu', 'node', 'world', got 'system'", 'dl.wait(signal_ptr, scope='),
+    ("bad_pointer", "error: 'ditron.putmem' op", "dl.putmem(dl.symm_at(x_ptr, n)"),
+])
+def test_compile_errors(kernel, message, line, capsys):
+    assert main(["compile", f"{KERNELS}:{kernel}"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    first, second, third = err.splitlines()[:3]
+    assert first.startswith(f"{KERNELS}:") and message in first
+    assert second.lstrip().startswith(line)
+    assert third.strip() == "^"
+
+
+def test_mlir_errors(tmp_path, capsys):
+    file = tmp_path / "broken.mlir"
+    file.write_text("module {\n  %0 = ditron.rank team galaxy\n}\n")
+    assert main(["dump", str(file), "--stage", "lowered"]) == 1
+    assert capsys.readouterr().err.startswith(f"{file}:2:")
+
+
+def run_cli(*arguments):
+    return subprocess.run([sys.executable, "-m", "ditron.cli", *arguments], capture_output=True, text=True)
+
+
+def test_run():
+    done = run_cli("run", "--sim", "4", "--nodes", "1", "--seed", "3", SCRIPT, "--flag", "value")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {r} ['--flag', 'value']" for r in range(4)]
+
+
+def test_run_exit_code_and_errors():
+    assert run_cli("run", "--sim", "2", SCRIPT, "fail").returncode == 5
+    stuck = run_cli("run", "--sim", "2", SCRIPT, "hang")
+    assert stuck.returncode == 1
+    assert "cli_script.py" in stuck.stderr and "Traceback" not in stuck.stderr

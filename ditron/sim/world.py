@@ -64,6 +64,7 @@ class World:
 
         ``modules``, when given, has the module that is ``__main__`` while a rank runs.
         The first exception of any rank, or of the machine, ends all ranks and is raised, with the rank in a note.
+        Scripts can be interrupted, and so can kernels, except in a loop that never calls the machine.
         """
         if self._hosts:
             raise RuntimeError("a world runs once: make another one")

@@ -30,6 +30,8 @@ def all_gather_kernel(shard_ptr, workspace_ptr, signal_ptr, n_elements, epoch, C
     for step in range(num_ranks):
         peer = (rank + step) % num_ranks
         dl.putmem_signal(mine, shard_ptr + first, nbytes, signal_ptr + rank, 1, peer, op="add")
+    # A signal of this call that lands after one of the next would be counted as its; none is under way after quiet.
+    dl.quiet()
     # Every program of every rank adds one; signals only grow, so the epoch tells this call's from the last one's.
     dl.wait(signal_ptr, num_ranks, epoch.to(tl.int64) * tl.num_programs(0))
 

@@ -66,6 +66,8 @@ def produce_tile(a_ptr, b_ptr, inbox_ptr, outbox_ptr, signal_ptr, rows_per_rank,
         tl.store(parcel + packed, partial)
         nbytes = TILE * (inbox_ptr.dtype.element_ty.primitive_bitwidth // 8)
         dl.putmem_signal_nbi(box, parcel, nbytes, signal, epoch, owner)
+    # No signal of this call may land after one of the next: it would set the counter back.
+    dl.quiet()
 
 
 @ditron.jit

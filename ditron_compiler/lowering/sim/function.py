@@ -15,7 +15,7 @@ from ditron_compiler import ir
 from .analysis import Analysis
 from .builder import Builder
 from .elementwise import ELEMENTWISE, Row, emit_row
-from .locations import LocationTable, user_line
+from .locations import LocationTable
 from .nest import Nest
 from .tiles import MAX_DEPTH, Buffer, Descriptor, Mapped, Splat, Tile
 from .types import Elem, Shaped, UnsupportedType, parse_type
@@ -186,8 +186,3 @@ class FunctionLowering:
             self.set(op, Splat(result.shape, result.elem, emit(self.b, [t.value for t in tiles])))
             return
         self.bind(op, Mapped(result.elem, emit, tiles, row.cost + (3.0 if row.rounds and result.elem.narrow else 0.0)))
-
-
-def fails(op: ir.Operation, text: str) -> Unsupported:
-    """The error that `op` cannot be lowered, with the user's line in the text's place of action."""
-    return Unsupported(op, f"{text} ({user_line(op.location)})")

@@ -11,7 +11,7 @@ from ditron_compiler import ir
 
 from . import abi
 from .elementwise import int_attribute
-from .function import FunctionLowering, fails, lowers
+from .function import FunctionLowering, Unsupported, lowers
 from .memory import guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
 from .ops_memory import abi_dtype, check_range
@@ -148,7 +148,7 @@ def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
     elem, dtype = tile.elem, abi_dtype(tile.elem, op)
     kind = _REDUCE_KINDS.get(int_attribute(op, "kind"))
     if kind is None:
-        raise fails(op, "the simulator has no descriptor reduction of kind inc or dec")
+        raise Unsupported(op, "the simulator has no descriptor reduction of kind inc or dec")
     if kind == abi.RMW_ADD and elem.kind == "float":
         kind = abi.RMW_FADD
     if kind in _UNSIGNED and "xui" in str(desc.type):

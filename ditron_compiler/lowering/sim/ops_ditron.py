@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ditron_compiler import ir
 
 from . import abi
-from .function import FunctionLowering, Unsupported, fails, lowers
+from .function import FunctionLowering, Unsupported, lowers
 from .memory import from_i64, to_i64
 from .ops_memory import Access, abi_dtype
 from .tiles import Mapped, Splat, Tile, View
@@ -265,4 +265,4 @@ def _swizzle(fn, op):
 @lowers("ditron.extern_call")
 def _extern_call(fn, op):
     symbol = ir.StringAttr(op.attributes["symbol"]).value
-    raise fails(op, f"the simulator cannot call the device function '{symbol}': guard the call, or write it in Triton")
+    raise Unsupported(op, f"the simulator cannot call the device function '{symbol}': guard the call, or write it in Triton")

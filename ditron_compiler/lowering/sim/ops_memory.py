@@ -9,7 +9,7 @@ from ditron_compiler import ir
 
 from . import abi
 from .elementwise import int_attribute
-from .function import FunctionLowering, fails, lowers
+from .function import FunctionLowering, Unsupported, lowers
 from .memory import from_i64, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
 from .tiles import Tile
@@ -85,7 +85,7 @@ def check_range(fn: FunctionLowering, address, elem: Elem, is_store: bool, mask,
 
 def abi_dtype(elem: Elem, op: ir.Operation) -> int:
     if elem.abi_dtype is None:
-        raise fails(op, f"the simulator has no atomic access of type {elem.name}; use a 32- or 64-bit type")
+        raise Unsupported(op, f"the simulator has no atomic access of type {elem.name}; use a 32- or 64-bit type")
     return elem.abi_dtype
 
 

@@ -10,13 +10,16 @@ from ditron_compiler.passes.base import Pass, PassFailure
 
 __all__ = ["ROCSHMEM", "LowerToAMD"]
 
+# Set and add: rocSHMEM has no signal_op, and its C interface for bitcode leaves the atomics out; these are the C++ names.
+_SIGNAL = ("_ZN8rocshmem25rocshmem_ulong_atomic_setEPmmi", "_ZN8rocshmem25rocshmem_ulong_atomic_addEPmmi")
+
 # Under transport rocshmem, operation -> the functions of rocSHMEM that the kernel's LLVM IR calls. What is not here calls none:
 # it is an access to memory that this GPU maps. With another granularity `_wg` is `_wave` or absent; without nbi, `_nbi` is absent.
-# rocSHMEM has no signal_op: the mangled names are its atomics and its quiet, which its C interface leaves out.
+# The C interface has no quiet either.
 ROCSHMEM: dict[str, tuple[str, ...]] = {
     "symm_at": ("rocshmem_ptr",),
-    "notify": ("rocshmem_fence", "_ZN8rocshmem25rocshmem_ulong_atomic_setEPmmi"),
-    "signal_op": ("_ZN8rocshmem25rocshmem_ulong_atomic_setEPmmi",),
+    "notify": ("rocshmem_fence", *_SIGNAL),
+    "signal_op": _SIGNAL,
     "signal_wait_until": ("rocshmem_ulong_wait_until",),
     "putmem": ("rocshmem_putmem_nbi_wg",),
     "getmem": ("rocshmem_getmem_nbi_wg",),

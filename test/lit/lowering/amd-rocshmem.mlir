@@ -38,6 +38,8 @@
 // CHECK-NOT: call void @llvm.{{.*}}barrier
 // CHECK-NOT: fence
 // CHECK: call void @_ZN8rocshmem25rocshmem_ulong_atomic_addEPmmi(ptr
+// CHECK-LABEL: define {{.*}} @signal_op_set(
+// CHECK: call void @_ZN8rocshmem25rocshmem_ulong_atomic_setEPmmi(ptr
 // CHECK-LABEL: define {{.*}} @signal_wait_until(
 // CHECK: call void @rocshmem_ulong_wait_until(ptr {{.*}}, i32 3, i64
 // CHECK: fence acq_rel

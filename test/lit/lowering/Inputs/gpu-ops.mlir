@@ -97,6 +97,12 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "signal_op_set", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "signal_wait_until", sym_visibility = "public"}> ({
 ^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
   %x = ditron.signal_wait_until %sig ge %v : !tt.ptr<i64>

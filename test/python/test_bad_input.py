@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import triton.language as tl
+from triton.compiler.errors import CompilationError
 
 import ditron
 import ditron.language as dl
@@ -82,14 +83,14 @@ def signals(dtype=torch.int64):
                  id="symm_at of a pointer that is not symmetric"),
     pytest.param(notify_any, lambda: (torch.zeros(8, dtype=torch.int64), 1), ditron.SimulationError, ["symmetric"],
                  id="signal that is not symmetric"),
-    pytest.param(notify_any, lambda: (signals(torch.int32), 1), ditron.CompileError, ["64"],
+    pytest.param(notify_any, lambda: (signals(torch.int32), 1), CompilationError, ["64"],
                  id="signal of the wrong width"),
     pytest.param(put_bytes, lambda: (floats(), -4), ditron.SimulationError, ["-4"], id="negative byte count"),
     pytest.param(put_bytes, lambda: (floats(), 1 << 40), ditron.SimulationError, [str(1 << 40)],
                  id="byte count beyond the heap"),
-    pytest.param(put_negative_constant, lambda: (floats(),), ditron.CompileError, ["-4"], id="negative constant count"),
-    pytest.param(put_odd_constant, lambda: (floats(),), ditron.CompileError, ["6"], id="odd constant count"),
-    pytest.param(consume_no_token, lambda: (floats(), 0), ditron.CompileError, ["token"],
+    pytest.param(put_negative_constant, lambda: (floats(),), CompilationError, ["-4"], id="negative constant count"),
+    pytest.param(put_odd_constant, lambda: (floats(),), CompilationError, ["6"], id="odd constant count"),
+    pytest.param(consume_no_token, lambda: (floats(), 0), CompilationError, ["token"],
                  id="consume_token of something that is no token"),
     pytest.param(wait_for_nobody, lambda: (signals(),), ditron.DeadlockError, ["signals[0]", ">= 1"],
                  id="a wait that nobody ends"),
@@ -97,8 +98,9 @@ def signals(dtype=torch.int64):
 def test_names_line_and_mistake(kernel, arguments, error, words):
     with pytest.raises(Exception) as caught:
         run(kernel, arguments)
-    message = str(caught.value)
-    assert isinstance(caught.value, error) or "CompilationError" in type(caught.value).__name__, repr(caught.value)
+    # Triton's own CompilationError keeps its type; where it points to is in a note.
+    message = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert isinstance(caught.value, error), repr(caught.value)
     for word in [*words, Path(__file__).name, str(line_of(kernel))]:
         assert word in message, f"{word!r} is not in:\n{message}"
 
@@ -149,7 +151,7 @@ def test_command_line(arguments, code, words):
 
 @pytest.mark.parametrize("package,version", [("triton", "3.5.1"), ("triton", "3.10.0"), ("llvmlite", "0.44.0")])
 def test_version_out_of_range(package, version):
-    found = dict(versions.installed())
-    found[package] = version
-    with pytest.raises(ImportError, match=rf"{package}.*{version}"):
-        versions.check_versions(found)
+    found = {"triton": "3.6.0", "llvmlite": "0.50.0", package: version}
+    with pytest.raises(ImportError) as caught:
+        versions.check_versions(found.__getitem__)
+    assert version in str(caught.value) and package in str(caught.value).lower()

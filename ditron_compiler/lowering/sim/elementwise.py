@@ -15,7 +15,7 @@ from ditron_compiler import ir
 
 from .builder import Builder
 from .rounding import from_bits, round_to, to_bits
-from .types import F32, Elem
+from .types import Elem
 
 Emit = Callable[[Builder, ir.Operation, list[ir.Value], tuple[Elem, ...], Elem], ir.Value]
 EXPENSIVE = 16.0
@@ -220,7 +220,7 @@ def _precise_divf(b, op, a, src, dst):
 # Names of CUDA's libdevice (__nv_X, __nv_Xf) and AMD's ocml (__ocml_X_f32) that the C library has as X, Xf.
 _LIBM = frozenset(
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor fma "
-    "fmax fmin fmod hypot j0 j1 ldexp lgamma log log10 log1p log2 logb nearbyint nextafter pow remainder rint round sin "
+    "fmax fmin fmod hypot j0 j1 lgamma log log10 log1p log2 logb nearbyint nextafter pow remainder rint round rsqrt sin "
     "sinh sqrt tan tanh tgamma trunc y0 y1".split()
 )
 
@@ -240,7 +240,5 @@ def device_math(symbol: str) -> str | None:
 
 @elementwise("tt.extern_elementwise", cost=EXPENSIVE)
 def _extern(b, op, a, src, dst):
-    symbol = ir.StringAttr(op.attributes["symbol"]).value
-    if symbol in ("__nv_rsqrtf", "__nv_rsqrt"):
-        return _rsqrt(b, op, a, src, dst)
-    return call_libm(b, device_math(symbol), a, dst if dst.kind == "float" else F32)
+    name = device_math(ir.StringAttr(op.attributes["symbol"]).value)
+    return _rsqrt(b, op, a, src, dst) if name == "rsqrt" else call_libm(b, name, a, dst)

@@ -67,6 +67,7 @@ class FunctionLowering:
         self.env: dict[ir.Value, Lowered] = {}
         self.facts = Analysis(function)
         self.buffer_bytes = 0
+        self.current = function  # the operation being lowered
 
     # --- values -------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class FunctionLowering:
         self.buffer_bytes += prod(shape) * elem.stored_bytes
         if self.buffer_bytes > STACK_BYTES:
             raise Unsupported(
-                self.function,
+                self.current,
                 f"the tiles of one program take more than {STACK_BYTES >> 20} MiB in the simulator: use smaller tiles",
             )
         return Buffer(shape, elem, self.b.buffer(prod(shape), elem.stored))
@@ -160,7 +161,7 @@ class FunctionLowering:
         return operations[-1]
 
     def lower(self, op: ir.Operation) -> None:
-        self.b.loc = op.location
+        self.b.loc, self.current = op.location, op
         handler = HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)

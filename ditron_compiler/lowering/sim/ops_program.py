@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ditron_compiler import ir
 
-from .elementwise import int_attribute
-from .function import FunctionLowering, lowers
+from .elementwise import ELEMENTWISE, device_math, int_attribute
+from .function import FunctionLowering, Unsupported, lowers
 from .memory import guarded, to_i64, zero
 from .tiles import Splat
 from .types import F32, I64, Elem
@@ -28,6 +28,14 @@ def _nothing(fn: FunctionLowering, op: ir.Operation) -> None:
         type = fn.type_of(result, op)
         value = None if type.elem is None else zero(fn.b, type.elem)
         fn.env[result] = Splat(type.shape, type.elem, value) if type.is_tile else value
+
+
+@lowers("tt.extern_elementwise")
+def _device_function(fn: FunctionLowering, op: ir.Operation) -> None:
+    symbol = ir.StringAttr(op.attributes["symbol"]).value
+    if device_math(symbol) is None:
+        raise Unsupported(op, f"the simulator has no device function '{symbol}'; write it with tl.math operations")
+    fn.lower_elementwise(op, ELEMENTWISE[op.name])
 
 
 def text_address(fn: FunctionLowering, text: str) -> ir.Value:

@@ -1,0 +1,114 @@
+// RUN: ditron-opt --lower-to-sim %s | filecheck %s
+
+// Two carried tiles that change places: both are read before either is written.
+// CHECK-LABEL: func.func @swap
+"tt.func"() <{function_type = (!tt.ptr<f32>, i32) -> (), sym_name = "swap", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %steps: i32):
+  // CHECK: scf.for %{{.*}} : i32 {
+  // CHECK: scf.for %{{.*}} : i64 {
+  // CHECK-DAG: %[[LEFT:.*]] = llvm.load
+  // CHECK-DAG: %[[RIGHT:.*]] = llvm.load
+  // CHECK: llvm.store
+  // CHECK: llvm.store
+  %zero = "arith.constant"() <{value = dense<0.0> : tensor<32xf32>}> : () -> tensor<32xf32>
+  %one = "arith.constant"() <{value = dense<1.0> : tensor<32xf32>}> : () -> tensor<32xf32>
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r:2 = scf.for %k = %c0 to %steps step %c1 iter_args(%a = %zero, %b = %one) -> (tensor<32xf32>, tensor<32xf32>) : i32 {
+    scf.yield %b, %a : tensor<32xf32>, tensor<32xf32>
+  }
+  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
+  %base = "tt.splat"(%p) : (!tt.ptr<f32>) -> tensor<32x!tt.ptr<f32>>
+  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<f32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<f32>>
+  "tt.store"(%addresses, %r#0) : (tensor<32x!tt.ptr<f32>>, tensor<32xf32>) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Both branches write the result's buffer; scalars stay values, tokens vanish.
+// CHECK-LABEL: func.func @branches
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i1, f32) -> (), sym_name = "branches", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %c: i1, %x: f32):
+  // CHECK: %[[TO:.*]] = llvm.alloca %{{.*}} x !llvm.array<32 x f32>
+  // CHECK: %[[S:.*]] = scf.if %{{.*}} -> (f32) {
+  // CHECK: call @ditron_sim_wait
+  // CHECK: llvm.getelementptr %[[TO]]
+  // CHECK: scf.yield %{{.*}} : f32
+  // CHECK: } else {
+  // CHECK: call @ditron_sim_wait
+  // CHECK: llvm.getelementptr %[[TO]]
+  // CHECK: scf.yield %{{.*}} : f32
+  // CHECK: llvm.load %{{.*}} : !llvm.ptr -> f32
+  // CHECK: arith.mulf %{{.*}}, %[[S]] : f32
+  %i1 = arith.constant 1 : i32
+  %v = arith.constant 5 : i64
+  %zero = "arith.constant"() <{value = dense<0.0> : tensor<32xf32>}> : () -> tensor<32xf32>
+  %one = "arith.constant"() <{value = dense<1.0> : tensor<32xf32>}> : () -> tensor<32xf32>
+  %t, %s, %tile = scf.if %c -> (!ditron.token, f32, tensor<32xf32>) {
+    %w = ditron.wait %sig[%i1] ge %v : !tt.ptr<i64>
+    scf.yield %w, %x, %zero : !ditron.token, f32, tensor<32xf32>
+  } else {
+    %w = ditron.wait %sig[%i1] eq %v : !tt.ptr<i64>
+    %y = arith.addf %x, %x : f32
+    scf.yield %w, %y, %one : !ditron.token, f32, tensor<32xf32>
+  }
+  %q = ditron.consume_token %p, %t : !tt.ptr<f32>
+  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
+  %base = "tt.splat"(%q) : (!tt.ptr<f32>) -> tensor<32x!tt.ptr<f32>>
+  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<f32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<f32>>
+  %all = "tt.splat"(%s) : (f32) -> tensor<32xf32>
+  %product = arith.mulf %tile, %all : tensor<32xf32>
+  "tt.store"(%addresses, %product) : (tensor<32x!tt.ptr<f32>>, tensor<32xf32>) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// An early return keeps its blocks.
+// CHECK-LABEL: func.func @early
+"tt.func"() <{function_type = (i32) -> (), sym_name = "early", sym_visibility = "public"}> ({
+^bb0(%limit: i32):
+  // CHECK-SAME: %[[PID:arg1]]: i32
+  // CHECK: %[[OUT:.*]] = arith.cmpi sge, %[[PID]], %{{.*}} : i32
+  // CHECK: cf.cond_br %[[OUT]]
+  // CHECK: return
+  // CHECK: call @ditron_sim_quiet
+  // CHECK: return
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %out = arith.cmpi sge, %pid, %limit : i32
+  cf.cond_br %out, ^done, ^go
+^done:
+  "tt.return"() : () -> ()
+^go:
+  ditron.quiet
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A noinline function gets the grid too.
+// CHECK-LABEL: func.func private @helper(%arg0: i32, %arg1: i32, %arg2: i32, %arg3: i32, %arg4: i32, %arg5: i32, %arg6: i32) -> i32
+"tt.func"() <{function_type = (i32) -> i32, sym_name = "helper", sym_visibility = "private"}> ({
+^bb0(%x: i32):
+  // CHECK: arith.addi %arg0, %arg5
+  %n = "tt.get_num_programs"() <{axis = 1 : i32}> : () -> i32
+  %y = arith.addi %x, %n : i32
+  "tt.return"(%y) : (i32) -> ()
+}) : () -> ()
+
+// CHECK-LABEL: func.func @calls
+"tt.func"() <{function_type = (i32) -> (), sym_name = "calls", sym_visibility = "public"}> ({
+^bb0(%x: i32):
+  // CHECK: call @helper(%{{.*}}, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6)
+  %y = "tt.call"(%x) <{callee = @helper}> : (i32) -> i32
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// What a program says.
+// CHECK-LABEL: func.func @speech
+"tt.func"() <{function_type = (i32, i1) -> (), sym_name = "speech", sym_visibility = "public"}> ({
+^bb0(%x: i32, %ok: i1):
+  // CHECK-DAG: %[[ALONE:.*]] = arith.constant -1 : i32
+  // CHECK: %[[TEXT:.*]] = llvm.mlir.addressof @ditron_text_0
+  // CHECK: call @ditron_sim_print(%[[TEXT]], %{{.*}}, %{{.*}}, %[[ALONE]], %{{.*}})
+  // CHECK: scf.if
+  // CHECK: call @ditron_sim_assert_fail
+  "tt.print"(%x) <{hex = false, isSigned = array<i32: 1>, prefix = " x: "}> : (i32) -> ()
+  "tt.assert"(%ok) <{message = "not ok"}> : (i1) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()

@@ -63,4 +63,5 @@ class LowerToAMD(Pass):
             raise PassFailure
         why = "the links of AMD's GPUs have no multicast; use symm_at and a loop over the ranks"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
-        lower_module(op, GPU(name=f"hip:{self.arch}", has_tma=False, unsupported=dict.fromkeys(multimem, why)))
+        lower_module(op, GPU(name=f"hip:{self.arch}", has_tma=False, has_system_cas=False,
+                             unsupported=dict.fromkeys(multimem, why)))

@@ -24,11 +24,13 @@ class GPU:
 
     Args:
         name: how diagnostics call it. has_tma: descriptor accesses go through TMA's async proxy.
+        has_system_cas: Triton's compare and swap honours its scope.
         unsupported: operation name without ``ditron.`` -> why it cannot be lowered here.
     """
 
     name: str
     has_tma: bool
+    has_system_cas: bool
     unsupported: dict[str, str]
 
 
@@ -86,7 +88,7 @@ class Lowering:
     """Builds what replaces the operations of one function, at the place and location of the current one."""
 
     def __init__(self, function: ir.Operation, gpu: GPU, descriptor_accesses: set[str], varying: set[ir.Value]):
-        self.function, self.varying = function, varying
+        self.function, self.gpu, self.varying = function, gpu, varying
         self.loads_by_tma = gpu.has_tma and any(n.endswith(("_load", "_gather")) for n in descriptor_accesses)
         self.stores_by_tma = gpu.has_tma and any(n.endswith(("_store", "_scatter", "_reduce")) for n in descriptor_accesses)
         with function.context:

@@ -13,6 +13,7 @@ __all__ = ["compare_and_swap", "lower_atomic_add", "lower_atomic_cas", "lower_ld
 _SEMANTIC = {"relaxed": 1, "acquire": 2, "release": 3, "acq_rel": 4}
 _SCOPE = {"gpu": 1, "node": 3, "world": 3}
 _RMW = {"add": 4, "fadd": 5, "max": 6, "min": 7}
+_MOST_THREADS = 1024  # of a program, on both vendors
 
 
 def _order(op: ir.Operation) -> tuple[str, str]:
@@ -64,7 +65,31 @@ def lower_red(lowering: Lowering, op: ir.Operation) -> None:
 def compare_and_swap(lowering: Lowering, pointer: ir.Value, compare: ir.Value, value: ir.Value, *, scope: str,
                      semantic: str) -> ir.Value:
     """Triton's compare-and-swap; on a scalar pointer its result is the same in every thread."""
-    return lowering.make("tt.atomic_cas", [pointer, compare, value], value.type, _attributes(lowering, scope, semantic))
+    if scope == "gpu" or lowering.gpu.has_system_cas:
+        return lowering.make("tt.atomic_cas", [pointer, compare, value], value.type, _attributes(lowering, scope, semantic))
+    if is_tensor(value.type):
+        raise LoweringError(f"expected a scalar pointer or scope gpu on {lowering.gpu.name}, got a tensor of pointers with scope "
+                            f"{scope}; Triton's compare and swap reaches only the GPU there")
+    # Element 0 of a tensor with at least as many elements as a program has threads swaps; a sum hands the old value round.
+    indices = ir.RankedTensorType.get([_MOST_THREADS], lowering.i32)
+    bounds = {"start": ir.IntegerAttr.get(lowering.i32, 0), "end": ir.IntegerAttr.get(lowering.i32, _MOST_THREADS)}
+    index = lowering.make("tt.make_range", [], indices, bounds)
+    olds = lowering.call(f"ditron_cas_at_b{_width(value.type)}",
+                         [*(lowering.splat(v, indices) for v in (pointer, compare, value)), index],
+                         with_element(indices, value.type))
+    return _sum(lowering, olds)
+
+
+def _sum(lowering: Lowering, tensor: ir.Value) -> ir.Value:
+    """The sum of a one-dimensional tensor of integers, the same in every thread."""
+    element = element_of(tensor.type)
+    reduce = ir.Operation.create("tt.reduce", results=[element], operands=[tensor], regions=1, loc=lowering.location,
+                                 ip=lowering.place, attributes={"axis": ir.IntegerAttr.get(lowering.i32, 0)})
+    block = reduce.regions[0].blocks.append(element, element)
+    with lowering.location, ir.InsertionPoint(block):
+        total = ir.Operation.create("arith.addi", results=[element], operands=list(block.arguments)).results[0]
+        ir.Operation.create("tt.reduce.return", operands=[total])
+    return reduce.results[0]
 
 
 def lower_atomic_cas(lowering: Lowering, op: ir.Operation) -> None:

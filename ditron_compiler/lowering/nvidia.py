@@ -62,5 +62,5 @@ class LowerToNvidia(Pass):
             raise PassFailure
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
-        lower_module(op, GPU(name=f"cuda:{self.arch}", has_tma=self.arch >= 90,
+        lower_module(op, GPU(name=f"cuda:{self.arch}", has_tma=self.arch >= 90, has_system_cas=True,
                              unsupported={} if self.arch >= 90 else dict.fromkeys(multimem, why)))

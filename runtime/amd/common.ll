@@ -316,6 +316,32 @@ on_system:
   ret void
 }
 
+; ---- compare and swap at the system's scope ----------------------------------------------------------------------
+
+; Triton's own reaches only the agent. It is called with the index of each element of a tensor: element 0 swaps, the others
+; give 0, so that their sum is the old value, and a reduction makes it the same in every thread.
+define linkonce_odr hidden i32 @ditron_cas_at_b32(ptr addrspace(1) %p, i32 %compare, i32 %value, i32 %index) #0 {
+  %mine = icmp eq i32 %index, 0
+  br i1 %mine, label %swap, label %other
+swap:
+  %pair = cmpxchg ptr addrspace(1) %p, i32 %compare, i32 %value acq_rel monotonic, align 4
+  %old = extractvalue { i32, i1 } %pair, 0
+  ret i32 %old
+other:
+  ret i32 0
+}
+
+define linkonce_odr hidden i64 @ditron_cas_at_b64(ptr addrspace(1) %p, i64 %compare, i64 %value, i32 %index) #0 {
+  %mine = icmp eq i32 %index, 0
+  br i1 %mine, label %swap, label %other
+swap:
+  %pair = cmpxchg ptr addrspace(1) %p, i64 %compare, i64 %value acq_rel monotonic, align 8
+  %old = extractvalue { i64, i1 } %pair, 0
+  ret i64 %old
+other:
+  ret i64 0
+}
+
 attributes #0 = { alwaysinline convergent nounwind }
 attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged
 

@@ -65,7 +65,7 @@
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire
-// CHECK: cmpxchg ptr addrspace(1) {{.*}}, i64 -1, i64 -1
+// CHECK: cmpxchg ptr addrspace(1) {{.*}}, i64 -1, i64 -1 acq_rel
 // CHECK-LABEL: define {{.*}} @putmem(
 // CHECK: load i64, ptr addrspace(1) {{.*}} !invariant.load
 // CHECK: fence syncscope("workgroup") release
@@ -260,6 +260,10 @@
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire
+// CHECK-LABEL: define {{.*}} @atomic_cas_of_node(
+// CHECK-NOT: syncscope("agent")
+// CHECK: cmpxchg ptr addrspace(1) {{.*}} acq_rel monotonic, align 8
+// CHECK: store i64 {{.*}}, ptr addrspace(3)
 // CHECK-LABEL: define {{.*}} @red(
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()

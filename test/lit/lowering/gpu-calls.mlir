@@ -36,7 +36,6 @@
 // CHECK: %{{.*}} = "tt.extern_elementwise"(%arg6, %arg2, %arg3, %arg4, %c1_i32) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_signal_op"
 // CHECK-LABEL: sym_name = "signal_wait_until"
 // CHECK: %{{.*}} = "tt.extern_elementwise"(%arg2, %arg3, %c3_i32) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_signal_wait_until"
-// CHECK: %{{.*}} = "tt.atomic_cas"(%arg2, %c-1_i64, %c-1_i64) {scope = 3 : i32, sem = 1 : i32}
 // CHECK-LABEL: sym_name = "putmem"
 // CHECK: %{{.*}} = "tt.extern_elementwise"(%arg6, %arg0, %arg1, %arg3, %arg4, %c0_i32, %c2_i32) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_putmem"
 // CHECK-LABEL: sym_name = "putmem_nbi"

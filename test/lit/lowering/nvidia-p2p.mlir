@@ -181,6 +181,8 @@
 // CHECK-LABEL: define {{.*}} @atomic_cas(
 // CHECK: atom.global.acquire.gpu.cas.b64
 // CHECK: call void @llvm.nvvm.barrier
+// CHECK-LABEL: define {{.*}} @atomic_cas_of_node(
+// CHECK: atom.global.relaxed.sys.cas.b64
 // CHECK-LABEL: define {{.*}} @red(
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: atom.global.sys.release.max.s64

@@ -235,6 +235,13 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "atomic_cas_of_node", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
+  %x = ditron.atomic_cas %sig, %v, %v scope node : !tt.ptr<i64>
+  "tt.store"(%sig, %x) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "red", sym_visibility = "public"}> ({
 ^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
   ditron.red %sig max %v scope world semantic release : !tt.ptr<i64>

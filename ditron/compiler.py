@@ -192,7 +192,7 @@ class _Compilation:
         from ditron_compiler.frontend.libraries import missing_libraries
         from ditron_compiler.frontend.source import lower_to_triton
 
-        module = lower_to_triton(mixed, self.target, self.context, self.observe, self.print_after)
+        module = lower_to_triton(mixed, self.target, self.options, self.context, self.observe, self.print_after)
         metadata: dict[str, Any] = {"target": self.gpu, **self.options.__dict__}
         stages: dict[str, Callable] = {}
         self.backend.add_stages(stages, self.options, Language.TRITON)

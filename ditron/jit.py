@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -54,7 +55,9 @@ class DitronJITFunction(JITFunction):
         self.params.append(KernelParam(len(self.params), hidden, True, True))
         self.launch_signature = self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
         self._transport = ""
-        self._group: Any = None  # of the latest launch
+        # The group of the latest launch (not kept alive by it) and where its context lies.
+        self._latest_group: Callable[[], Any] = lambda: None
+        self._context = 0
         self._caches_by_transport: dict[str, Any] = {}
         self.simulated = None  # state of ditron.simulate, made at the first simulated launch
 
@@ -68,11 +71,18 @@ class DitronJITFunction(JITFunction):
         if group.is_sim:
             from ditron import simulate
             return simulate.launch(self, group, grid, args, kwargs, warmup)
+        if group is not self._latest_group():
+            self._enter(group)
+        kwargs[CONTEXT_ARGUMENT] = self._context
+        return super().run(*args, grid=grid, warmup=warmup, **kwargs)
+
+    def _enter(self, group: Any) -> None:
+        """What changes when the group does: seldom, so that a launch pays for a comparison only."""
         if group.transport != self._transport:
             self._use_transport(group.transport)
-        self._group = group
-        kwargs[CONTEXT_ARGUMENT] = group.context
-        return super().run(*args, grid=grid, warmup=warmup, **kwargs)
+        # An address is quicker to pass than a tensor, which the driver would be asked about.
+        self._context = group.context.data_ptr()
+        self._latest_group = weakref.ref(group)
 
     def _use_transport(self, transport: str) -> None:
         """Kernels are compiled for a transport; each has caches of its own."""
@@ -113,7 +123,7 @@ class _LoadedKernel(CompiledKernel):
     def _init_handles(self) -> None:
         if self.module is None:
             super()._init_handles()
-            self.owner._group.on_module_loaded(self)
+            self.owner._latest_group().on_module_loaded(self)
 
 
 def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | None = None,

@@ -22,7 +22,7 @@ from ditron.language._core import CODEGEN_MARK
 from ditron_compiler import ir, pipeline
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
-from ditron_compiler.frontend.libraries import device_libraries
+from ditron_compiler.frontend.libraries import device_libraries, drop_unused_libdevice
 from ditron_compiler.frontend.targets import Target
 
 __all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton"]
@@ -99,7 +99,7 @@ class DitronSource(ASTSource):
 
     def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
-        return lower_to_triton(mixed, self.target, context, self.observer, self.print_after)
+        return lower_to_triton(mixed, self.target, options, context, self.observer, self.print_after)
 
 
 def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any:
@@ -109,12 +109,13 @@ def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any
     return stages["ttir"](module, {})
 
 
-def lower_to_triton(mixed: ir.Module, target: Target, context: Any, observer: Observer,
+def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any, observer: Observer,
                     print_after: tuple[str, ...] = ()) -> Any:
-    """Lower a mixed module for a GPU and hand it to Triton's ``context``."""
+    """Lower a mixed module for a GPU and hand it to Triton's ``context``. ``options``: those the backend goes on with."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
         pipeline.run(mixed, pipeline.lowering(target.machine, target.transport, target.arch), print_after=print_after)
+        drop_unused_libdevice(mixed, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
     return lowered

@@ -172,3 +172,16 @@ def test_diagnostics_in_helpers_name_their_callers():
     assert error.line == inner.starting_line_number + 2 and error.file == __file__
     assert (__file__, outer.starting_line_number + 2, "called from here") in [(f, l, t) for f, l, _, t in error.notes]
     assert "inner(signal_ptr)  # called here" in str(error)
+
+
+@ditron.jit(example=dict(signature={"x": "*fp32", "n": "i32"}))
+def uses_libdevice(x, n):
+    tl.store(x + dl.rank(), tl.math.erf(tl.load(x)) + tl.umulhi(n, n))
+
+
+def test_libdevice_is_linked_when_it_is_needed():
+    """It is left out of kernels that cannot call it; here two of its functions are called."""
+    program = ditron.compile(uses_libdevice)
+    assert "cubin" in program.asm and ".extern .func" not in program.asm["ptx"]
+    assert "libdevice" in dict(program.metadata["extern_libs"])
+    assert "libdevice" not in dict(ditron.compile(good, **EXAMPLE).metadata["extern_libs"])

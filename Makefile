@@ -21,7 +21,7 @@ demo: build  ## compile AG+GEMM for all targets, run it on 4 simulated ranks (an
 
 .PHONY: test
 test: build  ## lit, then pytest
-	@echo "== lit" && $(BIN)/lit -sv -j$$(nproc) --timeout 300 test/lit
+	@echo "== lit" && $(BIN)/lit -sv -j$$(nproc) test/lit
 	@echo "== pytest" && $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python
 
 .PHONY: test-matrix

@@ -44,7 +44,7 @@ def test_version(capsys):
     (["--stage", "llir", "--transport", "nvshmem"], "@nvshmemx_putmem_nbi_block"),
     (["--stage", "llir", "--constexpr", "BLOCK=128"], "1.280000e+02"),
     (["--stage", "ptx"], ".entry good("),
-    (["--stage", "amdgcn"], "amdgcn-amd-amdhsa--gfx942"),
+    (["--stage", "amdgcn"], ".amdgcn_target"),
     (["--stage", "sim-llvm"], "@ditron_sim_wait"),
     (["--stage", "ditron", "--target", "sim", "--signature", "*fp16,*i64,i32"], "tensor<64xf16>"),
     (["--stage", "ditron", "--signature", "x_ptr=*bf16,signal_ptr=*i64,n=i64"], "tensor<64xbf16>"),

@@ -186,4 +186,5 @@ class FunctionLowering:
         if all(isinstance(t, Splat) for t in tiles):
             self.set(op, Splat(result.shape, result.elem, emit(self.b, [t.value for t in tiles])))
             return
-        self.bind(op, Mapped(result.elem, emit, tiles, row.cost + (3.0 if row.rounds and result.elem.narrow else 0.0)))
+        cost = row.cost + (3.0 if row.rounds and result.elem.narrow else 0.0)
+        self.bind(op, Mapped(result.elem, emit, tiles, cost, op.name))

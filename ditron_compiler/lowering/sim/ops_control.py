@@ -61,7 +61,7 @@ class Carried:
         if self.kind == TILE:
             return self.buffer
         moved = Splat(self.type.shape, self.offset, scalars[0])
-        return Mapped(self.type.elem, self._move, (self.start, moved), 0)
+        return Mapped(self.type.elem, self._move, (self.start, moved), 0, "tt.addptr")
 
     def _move(self, b, values):
         if self.type.elem.kind == "ptr":

@@ -125,10 +125,10 @@ def _rebased(tile: Tile, call: Callable[[ir.Value], ir.Value]) -> Tile | None:
         return Splat(tile.shape, tile.elem, call(tile.value))
     if isinstance(tile, View):
         source = _rebased(tile.source, call)
-        return None if source is None else View(tile.shape, source, tile.index)
-    if isinstance(tile, Mapped) and len(tile.inputs) == 2 and tile.inputs[0].elem.kind == "ptr":
+        return None if source is None else View(tile.shape, source, tile.index, tile.moves)
+    if isinstance(tile, Mapped) and tile.name == "tt.addptr":
         base = _rebased(tile.inputs[0], call)
-        return None if base is None else Mapped(tile.elem, tile.emit, (base, tile.inputs[1]), 0)
+        return None if base is None else Mapped(tile.elem, tile.emit, (base, tile.inputs[1]), 0, tile.name)
     return None
 
 

@@ -12,6 +12,7 @@ from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import from_i64, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
+from .steps import step
 from .tiles import Tile
 from .types import Elem
 
@@ -31,7 +32,13 @@ class Access:
             self.tiles.append(None if value is None else fn.tile_or_splat(value, self.shape, elem))
 
     def elements(self, nest: Nest) -> list[ir.Value | None]:
+        if not self.vectorises():
+            self.fn.b.scalar_only += 1
         return [None if t is None else nest.element(t) for t in self.tiles]
+
+    def vectorises(self) -> bool:
+        """Whether neighbours are neighbours in memory too, or at least as large as what a CPU can gather."""
+        return not self.shape or self.pointee.bytes >= 4 or step(self.tiles[0], len(self.shape) - 1) in (0, 1)
 
     def finish(self, emit, elem: Elem | None = None) -> None:
         """Run `emit(nest, elements) -> value` over the shape; the values, of type `elem`, are the op's result."""

@@ -14,9 +14,13 @@ from .tiles import Computed, Indices, Range, Splat, Tile, View
 
 
 
-def view(shape: tuple[int, ...], source: Tile, index: Callable[[Nest, Indices], Indices]) -> Tile:
+def view(
+    shape: tuple[int, ...], source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True
+) -> Tile:
     """`source` under another index; a splat stays one."""
-    return Splat(shape, source.elem, source.value) if isinstance(source, Splat) else View(shape, source, index)
+    if isinstance(source, Splat):
+        return Splat(shape, source.elem, source.value, source.number)
+    return View(shape, source, index, moves)
 
 
 @lowers("arith.constant")
@@ -30,7 +34,7 @@ def _constant(fn: FunctionLowering, op: ir.Operation) -> None:
     if not dense.is_splat:
         raise Unsupported(op, "the simulator has no lowering of a constant tile whose elements differ")
     number = number_of(dense.get_splat_value())
-    fn.set(op, Splat(type.shape, type.elem, fn.b.constant(type.elem.carrier, number)))
+    fn.set(op, Splat(type.shape, type.elem, fn.b.constant(type.elem.carrier, number), number))
 
 
 @lowers("tt.make_range")
@@ -78,7 +82,7 @@ def _trans(fn: FunctionLowering, op: ir.Operation) -> None:
 def _reshape(fn: FunctionLowering, op: ir.Operation) -> None:
     source, shape = fn.tile(op.operands[0]), fn.type_of(op.results[0], op).shape
     groups = reshape_groups(source.shape, shape)
-    fn.bind(op, view(shape, source, lambda nest, idx: regroup(nest, idx, groups)))
+    fn.bind(op, view(shape, source, lambda nest, idx: regroup(nest, idx, groups), moves=False))
 
 
 def reshape_groups(have: tuple[int, ...], want: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

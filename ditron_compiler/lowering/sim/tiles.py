@@ -47,13 +47,13 @@ class Tile:
 
 
 class Splat(Tile):
-    """Every element is the scalar `value`, which is available outside the nest."""
+    """Every element is the scalar `value`, which is available outside the nest; `number` if it is a constant."""
 
-    __slots__ = ("value",)
+    __slots__ = ("value", "number")
 
-    def __init__(self, shape, elem, value: ir.Value):
+    def __init__(self, shape, elem, value: ir.Value, number: int | float | None = None):
         super().__init__(shape, elem)
-        self.value = value
+        self.value, self.number = value, number
 
     def at(self, nest, idx):
         return self.value
@@ -79,15 +79,15 @@ class Range(Tile):
 
 
 class Mapped(Tile):
-    """`emit` of the operands' elements at the same index."""
+    """`emit` of the operands' elements at the same index; `name` is the operation's."""
 
-    __slots__ = ("emit", "inputs")
+    __slots__ = ("emit", "inputs", "name")
 
-    def __init__(self, elem, emit: Callable[..., ir.Value], inputs: tuple[Tile, ...], cost: float):
+    def __init__(self, elem, emit: Callable[..., ir.Value], inputs: tuple[Tile, ...], cost: float, name: str = ""):
         super().__init__(
             inputs[0].shape, elem, cost + sum(t.cost for t in inputs), 1 + max(t.depth for t in inputs)
         )
-        self.emit, self.inputs = emit, inputs
+        self.emit, self.inputs, self.name = emit, inputs, name
 
     def at(self, nest, idx):
         values = [nest.element(t, idx) for t in self.inputs]
@@ -98,13 +98,16 @@ class Mapped(Tile):
 
 
 class View(Tile):
-    """The operand's elements under another index: `index(nest, idx)` is where to look."""
+    """The operand's elements under another index: `index(nest, idx)` is where to look.
 
-    __slots__ = ("source", "index")
+    `moves` says that it only moves and drops indices or sets them to 0, and so needs no nest.
+    """
 
-    def __init__(self, shape, source: Tile, index: Callable[["Nest", Indices], Indices]):
+    __slots__ = ("source", "index", "moves")
+
+    def __init__(self, shape, source: Tile, index: Callable[["Nest", Indices], Indices], moves: bool = True):
         super().__init__(shape, source.elem, source.cost, source.depth + 1)
-        self.source, self.index = source, index
+        self.source, self.index, self.moves = source, index, moves
 
     def at(self, nest, idx):
         return nest.element(self.source, self.index(nest, idx))

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ditron_compiler import knobs
+from ditron_compiler.lowering.gpu_shmem import cut_down
 
 __all__ = ["RUNTIME", "VENDORS", "extern_libs", "nvshmem_bitcode", "rocshmem_bitcode"]
 
@@ -26,7 +27,8 @@ def _runtime() -> Path:
 RUNTIME = _runtime()
 
 
-def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: bool = True) -> dict[str, str]:
+def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: bool = True,
+                whole: bool = False) -> dict[str, str]:
     """What Triton's option ``extern_libs`` must hold for a kernel lowered for ``machine`` and ``transport``.
 
     Args:
@@ -34,6 +36,8 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
         arch: the architecture, by which rocSHMEM's bitcode is chosen (``"gfx942"``).
         bitcode: whether to link the SHMEM library itself, where it is found. Without it the SHMEM symbols stay undefined:
             LLVM IR and PTX are made, a cubin is not.
+        whole: link all of NVSHMEM, not only what our transport calls: for kernels that call its other functions
+            themselves (``dl.extern_call``). They take seconds to compile.
 
     Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links a
     library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence names
@@ -52,6 +56,8 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
     shmem = None
     if bitcode and transport == "nvshmem":
         shmem = nvshmem_bitcode()
+        if shmem and not whole:
+            shmem = cut_down(shmem, files[0])
     elif bitcode and transport == "rocshmem":
         shmem = rocshmem_bitcode(str(arch))
     if shmem:

@@ -169,7 +169,7 @@ def test_extern_libs_names_files_in_the_order_of_linking(monkeypatch, tmp_path):
     bitcode = tmp_path / "libnvshmem_device.bc"
     bitcode.touch()
     monkeypatch.setenv("DITRON_NVSHMEM_BITCODE", str(bitcode))
-    files = list(gpu_libraries.extern_libs("cuda", "nvshmem").values())
+    files = list(gpu_libraries.extern_libs("cuda", "nvshmem", whole=True).values())
     assert [Path(f).name for f in files] == ["nvshmem.ll", "core.ll", "multimem.ll", "common.ll", "libnvshmem_device.bc"]
     assert str(bitcode) not in gpu_libraries.extern_libs("cuda", "nvshmem", bitcode=False).values()
     # AMD's backend asks whether an undefined function's name contains the library's.
@@ -177,14 +177,16 @@ def test_extern_libs_names_files_in_the_order_of_linking(monkeypatch, tmp_path):
     monkeypatch.setenv("DITRON_NVSHMEM_BITCODE", str(tmp_path / "none.bc"))
     with pytest.raises(FileNotFoundError, match="DITRON_NVSHMEM_BITCODE"):
         gpu_libraries.extern_libs("cuda", "nvshmem")
+    monkeypatch.delenv("DITRON_NVSHMEM_BITCODE")
     with pytest.raises(ValueError, match="expected transport 'p2p' or 'nvshmem' on cuda, got 'rocshmem'"):
         gpu_libraries.extern_libs("cuda", "rocshmem")
     with pytest.raises(ValueError, match="expected machine 'cuda' or 'hip', got 'sim'"):
         gpu_libraries.extern_libs("sim", "p2p")
 
 
-def test_nvshmem_links_to_a_cubin():
-    """The whole way with NVSHMEM's own library, where it is installed."""
+def test_nvshmem_links_to_a_cubin(monkeypatch, tmp_path):
+    """The whole way with NVSHMEM's own library, where it is installed; cut down it gives the same code."""
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
     if gpu_libraries.nvshmem_bitcode() is None:
         pytest.skip("no libnvshmem_device.bc: pip install nvidia-nvshmem-cu13, or set DITRON_NVSHMEM_BITCODE")
     program = compile(kernels.exchange, {"x": BF16, "out": BF16, "sig": "*i64", "n": "i32:16"}, {"BLOCK": 2048},
@@ -192,3 +194,9 @@ def test_nvshmem_links_to_a_cubin():
     assert program.asm["cubin"] and not program.missing
     # What nvshmemx_cumodule_init looks for in a loaded module.
     assert ".visible .const .align 8 .b8 nvshmemi_device_state_d" in program.asm["ptx"]
+    libraries = gpu_libraries.extern_libs("cuda", "nvshmem", whole=True)
+    assert list(tmp_path.glob("*.ll")) and not set(libraries.values()) & set(map(str, tmp_path.iterdir()))
+    whole = compile(kernels.exchange, {"x": BF16, "out": BF16, "sig": "*i64", "n": "i32:16"}, {"BLOCK": 2048},
+                    target=NVIDIA, transport="nvshmem", options={"extern_libs": libraries}, stop_after="ptx")
+    strip = re.compile(r"//.*|^\s*\.(loc|file).*", re.MULTILINE)
+    assert strip.sub("", whole.asm["ptx"]) == strip.sub("", program.asm["ptx"])

@@ -113,14 +113,14 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
 
 
 def check_passes(target: Target, names: Iterable[str]) -> None:
-    """Raise ValueError, listing those there are, unless all ``names`` are passes of the target's pipeline (or "all")."""
+    """Raise ValueError, listing the passes there are, unless ``names`` are passes on the way to the target (or all)."""
     from ditron_compiler import pipeline
     passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch)
     known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
     for name in names:
         if name not in known and name != "all":
-            raise ValueError(f"no pass {name!r} on the way to target {str(target)!r}: expected one of {', '.join(known)}, "
-                             "or all")
+            raise ValueError(f"no pass {name!r} on the way to target {str(target)!r}: expected one of "
+                             f"{', '.join(known)}, or all")
 
 
 class _Compilation:

@@ -45,8 +45,8 @@ class DitronJITFunction(JITFunction):
         except (ValueError, OSError, TypeError) as error:
             if not isinstance(error, OSError) and not isinstance(error.__cause__, OSError):
                 raise
-            raise DitronError(f"@ditron.jit needs the source of {fn.__qualname__!r}, which cannot be read: define it in "
-                              "a Python file (not by exec, nor at an interactive prompt)") from error
+            raise DitronError(f"@ditron.jit needs the source of {fn.__qualname__!r}, which cannot be read: define it "
+                              "in a Python file (not by exec, nor at an interactive prompt)") from error
         self.example = example
         hidden = inspect.Parameter(CONTEXT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None,
                                    annotation=CONTEXT_TYPE)
@@ -62,7 +62,7 @@ class DitronJITFunction(JITFunction):
         self.simulated = None  # state of ditron.simulate, made at the first simulated launch
 
     def run(self, *args: Any, grid: Any, warmup: bool, group: Any = None, **kwargs: Any) -> Any:
-        """Launch in ``group``, or the current one. Positional and keyword arguments are the kernel's and the options'."""
+        """Launch in ``group``, or the current one; the other arguments are the kernel's and Triton's options."""
         group = group or current_group()
         if group is None:
             raise DitronError(f"kernel {self.__name__!r} was launched before ditron.init(): call ditron.init() first, "
@@ -155,9 +155,9 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
 def autotune(configs: list, key: list[str], **kwargs: Any) -> Callable:
     """``triton.autotune`` for kernels that communicate, with its arguments.
 
-    Every rank tries each configuration the same number of times, together, and all take the one whose slowest rank is
-    fastest: Triton's own benchmark lets each rank decide how often to call, so ranks would wait for each other for ever.
-    On the simulator the first configuration is taken.
+    Every rank of the current group tries each configuration the same number of times, together, and all take the one
+    whose slowest rank is fastest: Triton's own benchmark lets each rank decide how often to call, so that ranks would
+    wait for each other for ever. On the simulator the first configuration is taken.
     """
     return triton.autotune(configs, key, do_bench=_bench_together, **kwargs)
 
@@ -179,8 +179,9 @@ def _bench_together(call: Callable[[], Any], quantiles: Iterable[float] = (0.5,)
         call()
         event.record()
     events[-1].synchronize()
-    times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:])])
-    return [max(rank) for rank in zip(*group.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist()))]
+    times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:], strict=False)])
+    slowest = group.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist())
+    return [max(ranks) for ranks in zip(*slowest, strict=True)]
 
 
 class _CallableModule(type(sys)):

@@ -1,4 +1,4 @@
-"""Launches on the simulator: Triton specialises and parses the kernel, our passes lower it, a simulated rank runs it."""
+"""Launches on the simulator: Triton specialises and parses a kernel, our passes lower it, a simulated rank runs it."""
 from __future__ import annotations
 
 import struct
@@ -54,12 +54,13 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         kernel = state.kernels[key] = _compile(fn, state, signature, constexprs, attrs, options)
     for (name, _), (value, scope) in fn.used_global_vals.items():
         if scope.get(name, kernel) != value:
-            raise RuntimeError(f"global variable {name} has changed since kernel {fn.__name__} was compiled, from {value} "
-                               f"to {scope.get(name)}")
+            raise RuntimeError(f"global variable {name} has changed since kernel {fn.__name__} was compiled, from "
+                               f"{value} to {scope.get(name)}")
     if not warmup:
         extents = grid(bound) if callable(grid) else grid
         types = [entry[0] for entry in specialization]
-        slots = [slot for (name, value), kind in zip(bound.items(), types) for slot in _slots(name, kind, value)]
+        slots = [slot for (name, value), kind in zip(bound.items(), types, strict=True)
+                 for slot in _slots(name, kind, value)]
         group.world.launch(kernel, tuple(extents), slots, group=group.handle)
     return kernel
 
@@ -84,7 +85,7 @@ def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: d
 def _slots(name: str, kind: Any, value: Any) -> Iterator[int]:
     """The 64-bit slots of an argument: one per argument of the ``tt.func``, none for a constant."""
     if isinstance(kind, tuple):
-        for index, (inner, element) in enumerate(zip(kind, value)):
+        for index, (inner, element) in enumerate(zip(kind, value, strict=True)):
             yield from _slots(f"{name}[{index}]", inner, element)
     elif kind == "constexpr":
         return

@@ -45,8 +45,9 @@ class _Version(argparse.Action):
     def __call__(self, parser, *rest) -> None:
         from importlib.metadata import version
 
-        import ditron
         from ditron_compiler._core import llvm_version
+
+        import ditron
         print(f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "
               f"{version('llvmlite')})")
         parser.exit(0)
@@ -66,8 +67,8 @@ def _compiler_error(error: Exception) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ditron", description="Compile and run GPU kernels that communicate.",
-                                     epilog="ditron COMMAND --help tells more. Exit codes: 0 it worked, 1 the kernel or "
-                                     "the script is wrong, 2 the command line is.")
+                                     epilog="ditron COMMAND --help tells more. Exit codes: 0 it worked, 1 the kernel "
+                                     "or the script is wrong, 2 the command line is.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print DITRON's, MLIR's and Triton's versions")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_compile(commands)
@@ -85,9 +86,9 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE:KERNEL", help=_KERNEL)
     parser.add_argument("--target", help="cuda:SM (cuda:90), hip:GFX (hip:gfx942) or sim")
     parser.add_argument("--transport", help="how ranks reach each other: p2p (default), nvshmem (cuda), rocshmem (hip)")
-    parser.add_argument("--signature", metavar="TYPES", help="types of the parameters that are no constants, in order or "
-                        "by name: '*bf16,i32' or 'x_ptr=*bf16,n=i32:16' (:16 says divisible by 16; pointers are, unless "
-                        "they say :1). Default: the kernel's example= or the file's EXAMPLE")
+    parser.add_argument("--signature", metavar="TYPES", help="types of the parameters that are no constants, in order "
+                        "or by name: '*bf16,i32', or 'x_ptr=*bf16,n=i32:16' (:16 says divisible by 16; pointers are, "
+                        "unless they say :1). Default: the kernel's example= or the file's EXAMPLE")
     parser.add_argument("--constexpr", metavar="NAME=VALUE", action="append", default=[],
                         help="value of a tl.constexpr parameter; may be repeated")
     parser.add_argument("--num-warps", type=int, help="warps per program")
@@ -112,9 +113,9 @@ def _add_dump(commands) -> None:
     parser = commands.add_parser("dump", help="print one stage of a kernel's compilation",
                                  description="Print one stage of a kernel's compilation. Needs no GPU.")
     _add_kernel_options(parser)
-    parser.add_argument("--stage", default="ditron", help="ttir (after Triton's own passes), ditron (the default: tt and "
-                        "ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, amdgcn, "
-                        "sim-llvm")
+    parser.add_argument("--stage", default="ditron", help="ttir (after Triton's own passes), ditron (the default: tt "
+                        "and ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, "
+                        "amdgcn, sim-llvm")
     parser.add_argument("--locations", action="store_true", help="keep source locations in the text")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write to a file instead of standard output")
     parser.set_defaults(command=_lazy("compiling", "dump_command"))
@@ -128,7 +129,8 @@ def _add_run(commands) -> None:
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
-    parser.add_argument("--seed", type=int, default=0, help="chooses the order of execution and of deliveries (default 0)")
+    parser.add_argument("--seed", type=int, default=0,
+                        help="chooses the order of execution and of deliveries (default 0)")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument("script", help="Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")

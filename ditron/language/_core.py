@@ -29,7 +29,7 @@ def primitive(fn):
             raise RuntimeError(f"dl.{fn.__name__} was called outside of a kernel: call it in a @ditron.jit function")
         if CODEGEN_MARK not in _semantic.builder.codegen_fns:
             raise RuntimeError(f"dl.{fn.__name__} needs DITRON's compiler, and the kernel is compiled by plain Triton: "
-                               "decorate the kernel with @ditron.jit instead of @triton.jit (helpers may keep @triton.jit)")
+                               "decorate the kernel with @ditron.jit instead of @triton.jit (helpers may keep theirs)")
         return fn(*args, _semantic=_semantic, **kwargs)
 
     # Not functools.wraps: __wrapped__ would show inspect the real signature without what Triton's builtin needs.
@@ -43,7 +43,7 @@ def primitive(fn):
     return checked
 
 
-# Tokens ---------------------------------------------------------------------------------------------------------------
+# Tokens -----------------------------------------------------------------------------------------------------------
 
 
 class token_type(tl.base_type):
@@ -86,7 +86,7 @@ class token(tl.base_value):
         return "token"
 
 
-# Checks; each names the argument, what was expected and what was given ---------------------------------------------------
+# Checks; each names the argument, what was expected and what was given -------------------------------------------
 
 
 def spell(value: tl.tensor) -> str:
@@ -138,7 +138,8 @@ def text(name: str, value: Any, argument: str) -> str:
     return value
 
 
-def integer(name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, minimum: int | None = None) -> tl.tensor:
+def integer(name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, minimum: int | None = None
+            ) -> tl.tensor:
     """Check a scalar integer (a Python int, or an integer scalar of any width) and convert it to ``dtype``."""
     constant = tl._unwrap_if_constexpr(value)
     if isinstance(constant, int) and not isinstance(constant, bool):
@@ -211,7 +212,7 @@ def element(name: str, value: Any, ptr: tl.tensor, semantic, argument: str = "va
     return semantic.cast(value, pointee)
 
 
-# Emission ---------------------------------------------------------------------------------------------------------------
+# Emission ---------------------------------------------------------------------------------------------------------
 
 
 def attributes(**attrs: str | bool | None) -> str:

@@ -3,8 +3,18 @@ from __future__ import annotations
 
 from triton.language import core as tl
 
-from ditron.language._core import (attributes, byte_count, emit_void, enum, flag, integer, pointer, primitive,
-                                   signal_pointer, writable)
+from ditron.language._core import (
+    attributes,
+    byte_count,
+    emit_void,
+    enum,
+    flag,
+    integer,
+    pointer,
+    primitive,
+    signal_pointer,
+    writable,
+)
 
 __all__ = ["fence", "getmem", "getmem_nbi", "putmem", "putmem_nbi", "putmem_signal", "putmem_signal_nbi", "quiet"]
 
@@ -94,7 +104,10 @@ def putmem_signal_nbi(dst, src, nbytes, sig, value, rank, op="set", granularity=
 
 @primitive
 def fence(_semantic=None):
-    """Order puts: those before it reach each rank before those after it. Waits for nothing. OpenSHMEM: ``shmem_fence``."""
+    """Order puts: those before it reach each rank before those after it. It waits for nothing.
+
+    OpenSHMEM: ``shmem_fence``.
+    """
     emit_void("fence", [], _semantic)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from triton.language import core as tl
 
-from ditron.language._core import (attributes, describe, element, emit, emit_void, enum, pointer, primitive, writable)
+from ditron.language._core import attributes, describe, element, emit, emit_void, enum, pointer, primitive, writable
 
 __all__ = ["atomic_add", "atomic_cas", "ld", "multimem_ld_reduce", "multimem_red", "multimem_st", "red", "st"]
 

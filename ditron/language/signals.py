@@ -6,8 +6,19 @@ from __future__ import annotations
 
 from triton.language import core as tl
 
-from ditron.language._core import (attributes, describe, emit, emit_handle, emit_void, enum, integer, primitive,
-                                   signal_pointer, token, token_type)
+from ditron.language._core import (
+    attributes,
+    describe,
+    emit,
+    emit_handle,
+    emit_void,
+    enum,
+    integer,
+    primitive,
+    signal_pointer,
+    token,
+    token_type,
+)
 from ditron.language._descriptor import ordered_descriptor
 
 __all__ = ["consume_token", "notify", "signal_op", "signal_wait_until", "wait"]

@@ -38,8 +38,8 @@ def swizzle(tile, size, block, mode="gather", team="group", _semantic=None):
         tile: index of a tile along the sharded dimension (int scalar), ``0 <= tile < cdiv(size, block)``.
         size: elements along that dimension, over all ranks. block: elements of a tile.
         mode: ``"gather"``: a rank begins with its own shard and goes up, as shards arrive from the others.
-            ``"scatter"``: a rank begins with its right neighbour's shard and ends with its own, so that what others wait
-            for leaves first.
+            ``"scatter"``: a rank begins with its right neighbour's shard and ends with its own, so that what others
+            wait for leaves first.
         team: whose ranks share the dimension.
 
     A permutation of the tiles, for any size: ranks need not divide it.

@@ -9,7 +9,7 @@ import json
 
 from triton.language import core as tl
 
-from ditron.language._core import (attributes, describe, emit, emit_void, enum, flag, integer, primitive, text)
+from ditron.language._core import attributes, describe, emit, emit_void, enum, flag, integer, primitive, text
 
 __all__ = ["ballot", "extern_call", "lane_id", "num_threads", "shfl", "sync_threads", "thread_id", "warp_id"]
 

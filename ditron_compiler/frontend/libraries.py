@@ -26,8 +26,8 @@ def missing_libraries(target: Target) -> str | None:
         return ("NVSHMEM's device library (libnvshmem_device.bc) was not found: pip install nvidia-nvshmem-cu13 (or "
                 "-cu12), or set DITRON_NVSHMEM_BITCODE")
     if target.transport == "rocshmem" and gpu_libraries.rocshmem_bitcode(str(target.arch)) is None:
-        return ("rocSHMEM's device library (librocshmem_device.bc) was not found under /opt/rocm/lib: install rocSHMEM, "
-                "or set DITRON_ROCSHMEM_BITCODE")
+        return ("rocSHMEM's device library (librocshmem_device.bc) was not found under /opt/rocm/lib: install "
+                "rocSHMEM, or set DITRON_ROCSHMEM_BITCODE")
     return None
 
 

@@ -64,9 +64,9 @@ def specialise(fn: Any, signature: Mapping[str, str] | Sequence[str] | None, con
 
 def _by_position(kernel: JITFunction, types: Sequence[str], names: list[str]) -> dict[str, str]:
     if len(types) != len(names):
-        raise ValueError(f"signature of kernel {kernel.__name__!r}: expected {len(names)} types, for {', '.join(names)}; "
-                         f"got {len(types)}")
-    return dict(zip(names, types))
+        raise ValueError(f"signature of kernel {kernel.__name__!r}: expected {len(names)} types, for "
+                         f"{', '.join(names)}; got {len(types)}")
+    return dict(zip(names, types, strict=True))
 
 
 def _type(kernel: JITFunction, name: str, text: str) -> tuple[str, bool]:

@@ -111,7 +111,7 @@ def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any
 
 def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any, observer: Observer,
                     print_after: tuple[str, ...] = ()) -> Any:
-    """Lower a mixed module for a GPU and hand it to Triton's ``context``. ``options``: those the backend goes on with."""
+    """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
         pipeline.run(mixed, pipeline.lowering(target.machine, target.transport, target.arch), print_after=print_after)
@@ -140,7 +140,8 @@ def compiler_key(target: Target) -> str:
     It holds the text of our Python files, so that whoever edits a pass does not get a cached kernel; of the native
     module, which is large, size and time stand for the text.
     """
-    digest = hashlib.sha256(repr((target, pipeline.FRONT, pipeline.lowering(target.machine, target.transport, target.arch))).encode())
+    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch)
+    digest = hashlib.sha256(repr((target, passes)).encode())
     package = Path(__file__).resolve().parent.parent
     for path in sorted([*package.rglob("*.py"), *(package.parent / "ditron" / "language").glob("*.py")]):
         digest.update(path.read_bytes())

@@ -51,7 +51,8 @@ def parse_target(text: str, transport: str | None = None) -> Target:
     elif text == "sim":
         parsed = ""
     else:
-        raise ValueError(f"unknown target {text!r}: expected 'cuda:SM' (as cuda:90), 'hip:GFX' (as hip:gfx942) or 'sim'")
+        raise ValueError(f"unknown target {text!r}: expected 'cuda:SM' (as cuda:90), 'hip:GFX' (as hip:gfx942) or "
+                         "'sim'")
     known = TRANSPORTS[machine]
     transport = transport or known[0]
     if transport not in known:

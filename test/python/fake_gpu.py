@@ -11,7 +11,6 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-
 _loaded: list = []
 
 

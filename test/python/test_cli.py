@@ -98,12 +98,12 @@ def test_compile(target, transport, stages, missing, tmp_path, capsys, monkeypat
     (["dump", KERNELS], "cli_kernels.py:KERNEL; its kernels are: bad_pointer, bad_scope, good"),
     (["dump", f"{KERNELS}:not_a_kernel"], "has no kernel 'not_a_kernel'"),
     (["dump", f"{KERNELS}:good", "--stage", "sass"], "unknown stage 'sass': expected one of ttir, ditron, lowered"),
-    (["dump", f"{KERNELS}:good", "--stage", "ptx", "--target", "sim"], "target 'sim' has no stage 'ptx': expected one of"),
+    (["dump", f"{KERNELS}:good", "--stage", "ptx", "--target", "sim"], "target 'sim' has no stage 'ptx': expected"),
     (["dump", f"{KERNELS}:good", "--target", "metal"], "unknown target 'metal': expected 'cuda:SM'"),
-    (["compile", f"{KERNELS}:good", "--transport", "tcp"], "unknown transport 'tcp' for target 'cuda:90': expected one of"),
+    (["compile", f"{KERNELS}:good", "--transport", "tcp"], "unknown transport 'tcp' for target 'cuda:90': expected"),
     (["compile", f"{KERNELS}:good", "--transport", "rocshmem"], "expected one of 'p2p', 'nvshmem'"),
-    (["dump", f"{KERNELS}:good", "--print-after", "fuse"], "no pass 'fuse' on the way to target 'cuda:90': expected one of "
-     "raise-primitives"),
+    (["dump", f"{KERNELS}:good", "--print-after", "fuse"],
+     "no pass 'fuse' on the way to target 'cuda:90': expected one of raise-primitives"),
     (["dump", f"{KERNELS}:good", "--signature", "*fp32"], "expected 3 types, for x_ptr, signal_ptr, n; got 1"),
     (["dump", f"{KERNELS}:good", "--signature", "x=*fp32"], "no parameter is called 'x'; its parameters are x_ptr"),
     (["dump", f"{KERNELS}:good", "--signature", "*float,*i64,i32"], "type '*float' of 'x_ptr' is not known: expected"),
@@ -129,7 +129,7 @@ def test_kernel_without_source(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kernel, message, line", [
-    ("bad_scope", "error: dl.wait: scope must be one of 'gpu', 'node', 'world', got 'system'", 'dl.wait(signal_ptr, scope='),
+    ("bad_scope", "error: dl.wait: scope must be one of 'gpu', 'node', 'world', got 'system'", "dl.wait(signal_ptr"),
     ("bad_pointer", "error: 'ditron.putmem' op", "dl.putmem(dl.symm_at(x_ptr, n)"),
 ])
 def test_compile_errors(kernel, message, line, capsys):

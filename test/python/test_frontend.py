@@ -39,7 +39,8 @@ def triton_module(kernel=matmul, target="cuda:90"):
     backend.load_dialects(context)
     options = backend.parse_options({})
     source = ASTSource(kernel, {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp32", "K": "i32"}, {"BLOCK": 64})
-    module = source.make_ir(gpu, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    codegen, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    module = source.make_ir(gpu, options, codegen, modules, context)
     stages = {}
     backend.add_stages(stages, options, source.language)
     return stages["ttir"](module, {}), context
@@ -134,8 +135,8 @@ def test_specialise():
 
 
 def test_constants_may_replace_arguments():
-    text = ditron.compile(many, {"a": "*bf16", "b": "*bf16", "m": "i32"}, {"x": 3, "n": 7}, stop_after="ttir").asm["ttir"]
-    assert "arith.constant 7 : i32" in text
+    program = ditron.compile(many, {"a": "*bf16", "b": "*bf16", "m": "i32"}, {"x": 3, "n": 7}, stop_after="ttir")
+    assert "arith.constant 7 : i32" in program.asm["ttir"]
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -170,7 +171,8 @@ def test_diagnostics_in_helpers_name_their_callers():
         ditron.compile(outer)
     error = caught.value
     assert error.line == inner.starting_line_number + 2 and error.file == __file__
-    assert (__file__, outer.starting_line_number + 2, "called from here") in [(f, l, t) for f, l, _, t in error.notes]
+    notes = [(file, line, note) for file, line, _, note in error.notes]
+    assert (__file__, outer.starting_line_number + 2, "called from here") in notes
     assert "inner(signal_ptr)  # called here" in str(error)
 
 

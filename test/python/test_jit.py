@@ -129,11 +129,11 @@ def test_unknown_keyword():
 
 def test_function_without_source():
     scope = {"ditron": ditron}
-    with pytest.raises(ditron.DitronError, match="needs the source of 'f', which cannot be read: define it in a Python"):
+    with pytest.raises(ditron.DitronError, match="needs the source of 'f', which cannot be read: define it"):
         exec("@ditron.jit\ndef f(x):\n    pass\n", scope)
 
 
-# On a GPU that is not there --------------------------------------------------------------------------------------------
+# On a GPU that is not there ----------------------------------------------------------------------------------------
 
 
 def test_gpu_launch_passes_the_context_last():

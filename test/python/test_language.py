@@ -116,7 +116,8 @@ def memory(x, h, i, n):
 
 def test_memory():
     text = mixed(memory)
-    for pattern in (r"ditron.ld %\w+ : !tt.ptr<f32>", r"ditron.ld %\w+ scope node semantic acquire : tensor<8x!tt.ptr<f32>>",
+    for pattern in (r"ditron.ld %\w+ : !tt.ptr<f32>",
+                    r"ditron.ld %\w+ scope node semantic acquire : tensor<8x!tt.ptr<f32>>",
                     r"ditron.st %\w+, %\w+ : tensor<8x!tt.ptr<f32>>",
                     r"ditron.st %\w+, %\w+ scope world semantic release : !tt.ptr<i32>",
                     r"ditron.atomic_add %\w+, %\w+ semantic acq_rel : !tt.ptr<i32>",
@@ -144,7 +145,7 @@ def test_threads_and_calls():
     for pattern in (r"ditron.thread_id$", r"ditron.num_threads$", r"ditron.lane_id$", r"ditron.warp_id$",
                     r"ditron.sync_threads$", r"ditron.shfl idx %\w+, %\w+ : i32", r"ditron.shfl bfly %\w+, %\w+ : i32",
                     r"ditron.ballot %\w+", r"ditron.swizzle scatter %\w+ of %\w+ by %\w+",
-                    r'ditron.extern_call "my_function"\(%\w+, %\w+\) from "mine" at "mine.bc" pure : \(i32, f32\) -> f32',
+                    r'extern_call "my_function"\(%\w+, %\w+\) from "mine" at "mine.bc" pure : \(i32, f32\) -> f32',
                     r'ditron.extern_call "mine_too"\(%\w+, %\w+\) : \(tensor<8x!tt.ptr<f32>>, f32\) -> tensor<8xf32>',
                     r'ditron.extern_call "no_result"\(%\w+\) : \(tensor<8xf32>\) -> \(\)'):
         assert re.search(pattern, text, re.MULTILINE), pattern

@@ -25,10 +25,10 @@ _TARGET = GPUTarget("cuda", 90, 32)
 _kernels: dict[tuple, SimKernel] = {}
 
 
-def ttir(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any]) -> str:
+def ttir(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any], debug: bool = False) -> str:
     """The kernel's optimised TTIR in generic form, with locations."""
     backend = make_backend(_TARGET)
-    options = backend.parse_options({})
+    options = backend.parse_options({"debug": debug})
     context = triton_ir.context()
     triton_ir.load_dialects(context)
     backend.load_dialects(context)
@@ -39,11 +39,12 @@ def ttir(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str
     return handover.print_generic(module)
 
 
-def compile_kernel(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any]) -> SimKernel:
-    """Compile for the simulator; remembered for the process."""
-    key = (fn, tuple(signature.items()), tuple(constexprs.items()))
+def compile_kernel(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any],
+                   debug: bool = False) -> SimKernel:
+    """Compile for the simulator; remembered for the process. `debug` keeps device_assert."""
+    key = (fn, tuple(signature.items()), tuple(constexprs.items()), debug)
     if key not in _kernels:
-        _kernels[key] = compile_module(ttir(fn, signature, constexprs), fn.__name__)
+        _kernels[key] = compile_module(ttir(fn, signature, constexprs, debug), fn.__name__)
     return _kernels[key]
 
 
@@ -66,7 +67,7 @@ def _slot(argument: Any) -> int:
 
 
 def run(fn: triton.JITFunction, grid: Sequence[int], *arguments: Any, types: dict[str, str] | None = None,
-        **constexprs: Any) -> SimKernel:
+        debug: bool = False, **constexprs: Any) -> SimKernel:
     """Run every program of `grid`. Tensors are given by address, floats as fp32.
 
     `types` overrides the Triton type of an argument by name.
@@ -74,7 +75,7 @@ def run(fn: triton.JITFunction, grid: Sequence[int], *arguments: Any, types: dic
     names = fn.arg_names[: len(arguments)]
     signature = {n: _type_of(a) for n, a in zip(names, arguments)} | (types or {})
     signature |= {name: "constexpr" for name in constexprs}
-    kernel = compile_kernel(fn, signature, constexprs)
+    kernel = compile_kernel(fn, signature, constexprs, debug)
     slots = [_slot(a) for a in arguments]
     sim.run(lambda: sim.current_world().launch(kernel, grid, slots), ranks=1)
     return kernel

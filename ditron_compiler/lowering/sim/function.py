@@ -55,7 +55,7 @@ class ModuleState:
     defined: set[str] = field(default_factory=set)
     strings: dict[str, str] = field(default_factory=dict)
     types: dict[str, ir.Type] = field(default_factory=dict)
-    check_ranges: bool = False
+    checks: str = "ends"
 
 
 class FunctionLowering:

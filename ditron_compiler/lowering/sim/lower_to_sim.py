@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.passes.base import Pass, PassFailure
 
 from . import ops_control, ops_descriptor, ops_ditron, ops_dot, ops_memory, ops_program, ops_reduce, ops_shape  # noqa: F401
 from .branches import Body
@@ -52,11 +52,17 @@ class LowerToSim(Pass):
     name: ClassVar[str] = "lower-to-sim"
     anchor: ClassVar[str] = "builtin.module"
 
-    check_ranges: bool = False  # ask the machine about every load and store; slow, finds accesses out of bounds
+    checks: str = field(
+        default="ends",
+        metadata={"help": "accesses that the machine checks for null and for the bounds of symmetric tensors: the ends of "
+                          "each tile (ends), every element (all, slow), or none"},
+    )  # fmt: skip
 
     def run(self, op: ir.Operation) -> None:
+        if self.checks not in ("ends", "all", "none"):
+            raise PassFailure(f"expected checks=ends, all or none, got {self.checks}")
         module = op.operation
-        state = ModuleState(check_ranges=self.check_ranges)
+        state = ModuleState(checks=self.checks)
         body = module.regions[0].blocks[0]
         functions = [view.operation for view in body.operations if view.operation.name == "tt.func"]
         try:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ditron_compiler import ir
 
 from .builder import Builder
 from .rounding import from_bits, to_bits
 from .types import Elem
+
+if TYPE_CHECKING:
+    from .function import FunctionLowering
+    from .nest import Nest
 
 
 def load_element(b: Builder, address: ir.Value, elem: Elem) -> ir.Value:
@@ -67,3 +72,54 @@ def zero(b: Builder, elem: Elem) -> ir.Value:
     if elem.kind == "ptr":
         return b.op("llvm.mlir.zero", "!llvm.ptr")
     return b.constant(elem.carrier, 0 if elem.kind == "int" else 0.0)
+
+
+def check(
+    fn: "FunctionLowering",
+    shape: tuple[int, ...],
+    emit: "Callable[[Nest], tuple[ir.Value, ir.Value | None]]",
+    elem: Elem,
+    is_store: bool,
+    where: ir.Value,
+) -> None:
+    """Before an access of tile `shape`: let the machine look at its lowest and its highest address.
+
+    `emit(nest)` gives an element's address and mask. Two calls for a tile find most accesses out of bounds at little
+    cost; the pass option `checks` may ask for none, or for one call per element.
+    """
+    b = fn.b
+
+    def call(address: ir.Value) -> None:
+        fn.call("ditron_sim_check_range", [address, b.constant("i64", elem.bytes), fn.i32(int(is_store)), where])
+
+    if fn.state.checks == "none":
+        return
+    if fn.state.checks == "all" or all(n == 1 for n in shape):
+        with fn.nest(shape) as nest:
+            address, mask = emit(nest)
+            guarded(b, mask, lambda: call(address))
+        return
+    last = (1 << 64) - 1
+    ends = [b.constant("i64", last), b.constant("i64", 0)]
+    with fn.nest() as nest:
+        opened = 0
+        idx = []
+        for size in shape:
+            if size == 1:
+                idx.append(0)
+                continue
+            index, *ends = nest.carry(size, ends, ["i64", "i64"], vectorise=True)
+            idx.append(index)
+            opened += 1
+        nest.idx = tuple(idx)
+        address, mask = emit(nest)
+        bits = b.op("llvm.ptrtoint", "i64", address)
+        low, high = bits, bits
+        if mask is not None:
+            low = b.select(mask, bits, b.constant("i64", last), "i64")
+            high = b.select(mask, bits, b.constant("i64", 0), "i64")
+        ends = [b.binary("arith.minui", ends[0], low, "i64"), b.binary("arith.maxui", ends[1], high, "i64")]
+        for _ in range(opened):
+            ends = nest.close(ends)
+    some = b.cmpi("ule", *ends)
+    guarded(b, some, lambda: [call(b.op("llvm.inttoptr", "!llvm.ptr", end)) for end in ends] and None)

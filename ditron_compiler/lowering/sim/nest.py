@@ -55,22 +55,24 @@ class Nest:
 
     # --- loops --------------------------------------------------------------------------------------------------
 
-    def loop(self, size: int, step: int = 1) -> Index | int:
+    def loop(self, size: int) -> Index | int:
         """Open an inner loop of `size` iterations; one iteration needs none."""
-        if size == step:
-            return 0
-        (index,) = self.carry(size, [], [], step)[0:1]
-        return index
+        return 0 if size == 1 else self.carry(size, [], [])[0]
 
-    def carry(self, size: int, inits: Sequence[ir.Value], types: Sequence[str], step: int = 1, start: int = 0):
-        """Open an inner loop that carries `inits`; returns (index, *carried). Close it with `close(values)`."""
+    def carry(
+        self, size: int, inits: Sequence[ir.Value], types: Sequence[str], start: int = 0, vectorise: bool = False
+    ) -> list:
+        """Open an inner loop that carries `inits`; returns [index, *carried]. Close it with `close(values)`.
+
+        `vectorise`: LLVM can, although something is carried: an integer minimum, say.
+        """
         b = self.b
-        bounds = [b.constant("i64", start), b.constant("i64", size), b.constant("i64", step)]
+        bounds = [b.constant("i64", start), b.constant("i64", size), b.constant("i64", 1)]
         op = b.create("scf.for", types, [*bounds, *inits], regions=1)
         block = b.block(op.regions[0], ["i64", *types])
         self._places[-1] = ir.InsertionPoint(op)
         self._places.append(ir.InsertionPoint(block))
-        self._innermost = not inits and step == 1 and size - start >= WIDTH
+        self._innermost = (vectorise or not inits) and size - start >= WIDTH
         self._scalar_before = b.scalar_only
         self._loops.append((op, block))
         b.ip = self._places[-1]

@@ -12,9 +12,9 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .memory import guarded, load_element, store_element, to_i64, zero
+from .memory import check, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
-from .ops_memory import abi_dtype, check_range
+from .ops_memory import abi_dtype
 from .ops_shape import regroup, reshape_groups
 from .tiles import Descriptor, Indices, Mapped, Range, Splat, Tile
 from .types import I1, I64, Elem
@@ -81,13 +81,13 @@ def _rows(fn: FunctionLowering, desc: Descriptor, rows: Tile, column: ir.Value) 
 
 def _load_box(fn: FunctionLowering, op: ir.Operation, box: Box) -> None:
     result = fn.type_of(op.results[0], op)
-    elem, where = result.elem, fn.where(op)
+    elem = result.elem
+    check(fn, box.block, lambda nest: box.element(nest, nest.idx), elem, False, fn.where(op))
     buffer = fn.new_buffer(result.shape, elem)
     groups = reshape_groups(box.block, result.shape)
     pad = fn.b.constant(elem.carrier, float("nan")) if box.desc.pad_nan and elem.kind == "float" else zero(fn.b, elem)
     with fn.nest(result.shape) as nest:
         address, inside = box.element(nest, regroup(nest, nest.idx, groups))
-        check_range(fn, address, elem, False, inside, where)
         nest.store(buffer, guarded(fn.b, inside, lambda: load_element(fn.b, address, elem), pad, elem.carrier))
     fn.set(op, buffer)
 
@@ -95,11 +95,10 @@ def _load_box(fn: FunctionLowering, op: ir.Operation, box: Box) -> None:
 def _store_box(fn: FunctionLowering, op: ir.Operation, box: Box, tile: Tile, put) -> None:
     """`put(address, value)` for every element of `tile` that is inside."""
     groups = reshape_groups(box.block, tile.shape)
-    where = fn.where(op)
+    check(fn, box.block, lambda nest: box.element(nest, nest.idx), tile.elem, True, fn.where(op))
     with fn.nest(tile.shape) as nest:
         address, inside = box.element(nest, regroup(nest, nest.idx, groups))
         value = nest.element(tile)
-        check_range(fn, address, tile.elem, True, inside, where)
         guarded(fn.b, inside, lambda: put(address, value))
 
 

@@ -10,7 +10,7 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .memory import from_i64, guarded, load_element, store_element, to_i64, zero
+from .memory import check, from_i64, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
 from .steps import step
 from .tiles import Tile
@@ -40,6 +40,15 @@ class Access:
         """Whether neighbours are neighbours in memory too, or at least as large as what a CPU can gather."""
         return not self.shape or self.pointee.bytes >= 4 or step(self.tiles[0], len(self.shape) - 1) in (0, 1)
 
+    def check(self, is_store: bool, mask: int) -> None:
+        """Have the machine look at where the access goes; `mask` is the number of the operand that is the mask."""
+        address, keep = self.tiles[0], self.tiles[mask]
+
+        def emit(nest: Nest) -> tuple[ir.Value, ir.Value | None]:
+            return nest.element(address), None if keep is None else nest.element(keep)
+
+        check(self.fn, self.shape, emit, self.pointee, is_store, self.fn.where(self.op))
+
     def finish(self, emit, elem: Elem | None = None) -> None:
         """Run `emit(nest, elements) -> value` over the shape; the values, of type `elem`, are the op's result."""
         fn, op = self.fn, self.op
@@ -57,13 +66,13 @@ class Access:
 def _load(fn: FunctionLowering, op: ir.Operation) -> None:
     ptr, mask, other = [*op.operands, None, None][:3]
     access = Access(fn, op, [ptr, mask, other])
-    elem, where = access.pointee, fn.where(op)
+    elem = access.pointee
+    access.check(is_store=False, mask=1)
 
     def emit(nest, values):
         b, (address, keep, default) = nest.b, values
         if keep is not None and default is None:
             default = zero(b, elem)
-        check_range(fn, address, elem, False, keep, where)
         return guarded(b, keep, lambda: load_element(b, address, elem), default, elem.carrier)
 
     access.finish(emit, elem)
@@ -73,21 +82,14 @@ def _load(fn: FunctionLowering, op: ir.Operation) -> None:
 def _store(fn: FunctionLowering, op: ir.Operation) -> None:
     ptr, value, mask = [*op.operands, None][:3]
     access = Access(fn, op, [ptr, value, mask])
-    elem, where = access.pointee, fn.where(op)
+    elem = access.pointee
+    access.check(is_store=True, mask=2)
 
     def emit(nest, values):
         b, (address, value, keep) = nest.b, values
-        check_range(fn, address, elem, True, keep, where)
         guarded(b, keep, lambda: store_element(b, value, address, elem))
 
     access.finish(emit)
-
-
-def check_range(fn: FunctionLowering, address, elem: Elem, is_store: bool, mask, where: ir.Value) -> None:
-    """Under the pass option `check-ranges`, ask the machine whether the access is allowed."""
-    if fn.state.check_ranges:
-        operands = [address, fn.b.constant("i64", elem.bytes), fn.i32(int(is_store)), where]
-        guarded(fn.b, mask, lambda: fn.call("ditron_sim_check_range", operands) and None)
 
 
 def abi_dtype(elem: Elem, op: ir.Operation) -> int:

@@ -1,4 +1,4 @@
-// RUN: ditron-opt --lower-to-sim %s | filecheck %s
+// RUN: ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=none})' %s | filecheck %s
 
 // One row per ditron operation: which call of the machine it becomes. Enumerations are their numbers, and the last argument
 // of most calls is the line, as an index into the table.

@@ -1,4 +1,4 @@
-// RUN: ditron-opt --lower-to-sim %s | filecheck %s
+// RUN: ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=none})' %s | filecheck %s
 
 // A chain of elementwise operations is one loop body, in the nest of the store; what depends on the row only is computed
 // once per row.

@@ -1,0 +1,52 @@
+// RUN: ditron-opt --lower-to-sim %s | filecheck %s
+// RUN: ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=all})' %s | filecheck %s --check-prefix=ALL
+// RUN: ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=none})' %s | filecheck %s --check-prefix=NONE
+// RUN: not ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=some})' %s 2>&1 | filecheck %s --check-prefix=WRONG
+
+// WRONG: expected checks=ends, all or none, got some
+// NONE-NOT: ditron_sim_check_range
+
+// Before a tile is loaded, the machine looks at the lowest and the highest address that the mask lets through.
+// CHECK-LABEL: func.func @tile
+// ALL-LABEL: func.func @tile
+"tt.func"() <{function_type = (!tt.ptr<f32>, i32) -> (), sym_name = "tile", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %limit: i32):
+  // CHECK: %[[ENDS:.*]]:2 = scf.for %{{.*}} iter_args(%[[LOW:.*]] = %{{.*}}, %[[HIGH:.*]] = %{{.*}}) -> (i64, i64) : i64 {
+  // CHECK: arith.minui %[[LOW]]
+  // CHECK: arith.maxui %[[HIGH]]
+  // CHECK: %[[SOME:.*]] = arith.cmpi ule, %[[ENDS]]#0, %[[ENDS]]#1
+  // CHECK: scf.if %[[SOME]] {
+  // CHECK-COUNT-2: func.call @ditron_sim_check_range(
+  // CHECK: scf.for
+  // CHECK: llvm.load
+  // ALL: scf.for
+  // ALL: scf.if
+  // ALL: func.call @ditron_sim_check_range(
+  // ALL: scf.for
+  // ALL: llvm.load
+  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
+  %s = "tt.splat"(%limit) : (i32) -> tensor<32xi32>
+  %mask = arith.cmpi slt, %n, %s : tensor<32xi32>
+  %base = "tt.splat"(%p) : (!tt.ptr<f32>) -> tensor<32x!tt.ptr<f32>>
+  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<f32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<f32>>
+  %v = "tt.load"(%addresses, %mask) : (tensor<32x!tt.ptr<f32>>, tensor<32xi1>) -> tensor<32xf32>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A scalar is looked at as it is; a loop that only loads must let others go on, and this call does.
+// CHECK-LABEL: func.func @spin
+"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "spin", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<i64>):
+  // CHECK: scf.while
+  // CHECK: call @ditron_sim_check_range(%[[P:.*]], %{{.*}}, %{{.*}}, %{{.*}})
+  // CHECK: llvm.load %[[P]]
+  %zero = arith.constant 0 : i64
+  scf.while : () -> () {
+    %v = "tt.load"(%p) : (!tt.ptr<i64>) -> i64
+    %again = arith.cmpi eq, %v, %zero : i64
+    scf.condition(%again)
+  } do {
+    scf.yield
+  }
+  "tt.return"() : () -> ()
+}) : () -> ()

@@ -1,0 +1,113 @@
+"""What goes wrong in a kernel on the simulator is an error at the kernel's line."""
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from sim_programs import compile_kernel, run
+
+from ditron import sim
+from ditron.errors import SimulationError
+from ditron_compiler import ir
+from ditron_compiler.lowering.sim.locations import user_line
+
+
+def _line(fn: triton.JITFunction, text: str) -> int:
+    lines, first = inspect.getsourcelines(fn.fn)
+    return first + next(k for k, line in enumerate(lines) if text in line)
+
+
+@triton.jit
+def _copy(x, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(o + i, v, mask=i < n)
+
+
+def _copy_on_heap(n: int) -> None:
+    """Copy `n` elements between symmetric tensors of 100."""
+    kernel = compile_kernel(_copy, {"x": "*fp32", "o": "*fp32", "n": "i32", "B": "constexpr"}, {"B": 128})
+
+    def main() -> None:
+        world = sim.current_world()
+        x, o = world.alloc((100,), torch.float32, name="x"), world.alloc((100,), torch.float32, name="o")
+        world.launch(kernel, (1,), [x.data_ptr(), o.data_ptr(), n])
+
+    sim.run(main, ranks=1)
+
+
+def test_masked_lanes_may_point_anywhere() -> None:
+    _copy_on_heap(100)
+
+
+def test_load_past_the_end_of_a_symmetric_tensor() -> None:
+    with pytest.raises(SimulationError) as raised:
+        _copy_on_heap(101)
+    assert f":{_line(_copy, 'tl.load')}" in str(raised.value)
+    assert "x" in str(raised.value)
+
+
+@triton.jit
+def _null(o, p, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(o + i, tl.load(p + i))
+
+
+def test_null_pointer() -> None:
+    with pytest.raises(SimulationError) as raised:
+        run(_null, (1,), torch.zeros(16), 0, types={"p": "*fp32"}, B=16)
+    assert f":{_line(_null, 'tl.load')}" in str(raised.value)
+
+
+@triton.jit
+def _asserts(x, n):
+    tl.device_assert(tl.load(x) < n, "x must be small")
+
+
+def test_device_assert() -> None:
+    run(_asserts, (1,), torch.tensor([1.0]), 5, debug=True)
+    with pytest.raises(SimulationError, match="x must be small") as raised:
+        run(_asserts, (1,), torch.tensor([7.0]), 5, debug=True)
+    assert f":{_line(_asserts, 'device_assert')}" in str(raised.value)
+
+
+@triton.jit
+def _prints(x, B: tl.constexpr):
+    tl.device_print("value", tl.load(x + tl.arange(0, B)))
+    tl.device_print("count", tl.num_programs(0))
+
+
+def test_device_print(capfd: pytest.CaptureFixture) -> None:
+    run(_prints, (1,), torch.tensor([1.5, -2.0]), B=2)
+    said = capfd.readouterr()
+    text = said.out + said.err
+    assert "value" in text and "1.5" in text and "-2" in text and "count" in text
+
+
+@triton.jit
+def _assembly(x):
+    tl.store(x, tl.inline_asm_elementwise("mov $0, 1;", "=r", [], dtype=tl.int32, is_pure=True, pack=1))
+
+
+def test_what_is_not_covered_is_an_error_at_the_line() -> None:
+    with pytest.raises(ir.MLIRError, match="elementwise_inline_asm") as raised:
+        run(_assembly, (1,), torch.zeros(1, dtype=torch.int32))
+    assert f"{_line(_assembly, 'inline_asm')}" in str(raised.value)
+
+
+@pytest.mark.parametrize("text, line", [
+    ('loc("k.py":3:4)', "k.py:3:4"),
+    ('loc("acc"("k.py":3:4))', "k.py:3:4"),
+    ('loc(callsite("/x/triton/language/standard.py":9:1 at "k.py":3:4))', "k.py:3:4"),
+    ('loc(callsite("helper.py":7:2 at "k.py":3:4))', "helper.py:7:2"),
+    ('loc(callsite(callsite("/x/triton/language/a.py":1:1 at "/x/ditron/language/b.py":2:2) at "k.py":3:4))', "k.py:3:4"),
+    ('loc(fused["/x/triton/language/a.py":1:1, "k.py":3:4])', "k.py:3:4"),
+    ("loc(unknown)", "<unknown>:0:0"),
+])  # fmt: skip
+def test_line_of_a_location(text: str, line: str) -> None:
+    with ir.Context():
+        module = ir.Module.parse(f'"builtin.module"() ({{^bb0:}}) : () -> () {text}')
+        assert user_line(module.operation.location) == line

@@ -57,6 +57,7 @@ def main() -> int:
     parser.add_argument("--transport", default="p2p")
     parser.add_argument("--table", type=Path, help="append the table to this file")
     parser.add_argument("--only", default="", help="rows whose example contains this word")
+    parser.add_argument("--small", action="store_true", help="leave out the full-size rows, each example's last")
     parser.add_argument("--limit", type=int, default=90, help="seconds a row may take")
     args = parser.parse_args()
 
@@ -65,7 +66,8 @@ def main() -> int:
     table = [f"| example ({args.transport}) | shape | error | bound | s |", "|---|---|---|---|---|"]
     failed = 0
     for name, shape, bound, run in ROWS:
-        if args.only not in name:
+        full_size = (name, shape) == [(n, s) for n, s, *_ in ROWS if n == name][-1]
+        if args.only not in name or (args.small and full_size):
             continue
         if rank == 0:
             print(f"{args.transport}: {name}, {shape} ...", flush=True)

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead]
+# Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
+# under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+out=$1; shift
+parts=${*:-p2p nvshmem overhead}
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 PYTHONUNBUFFERED=1
+export OMP_NUM_THREADS=8
+site=/tmp/ditron-site
+if [ ! -d $site ]; then
+  python3 -m pip install -q --no-index --no-deps --no-compile --target $site .whl/*.whl || exit 1
+fi
+# The installed package is what is tested; the checkout gives examples and scripts.
+export PYTHONPATH=$site
+run() { timeout "$1" python3 -m torch.distributed.run --nproc-per-node "$2" "${@:3}"; }
+gpus=$(nvidia-smi -L | wc -l)
+status=0
+cd /tmp && python3 -m ditron.cli doctor; cd - >/dev/null
+for part in $parts; do
+  echo "== $part on $gpus GPUs, $(date +%T)"
+  case $part in
+    p2p|nvshmem) run 240 "$gpus" test/gpu/check_examples.py --transport "$part" --table "$out/results.md" ;;
+    smoke-p2p|smoke-nvshmem) run 100 "$gpus" test/gpu/check_examples.py --transport "${part#smoke-}" --small --limit 40 ;;
+    overhead) run 150 1 benchmark/overhead.py --table "$out/results.md" ;;
+  esac
+  code=$?
+  [ $code = 0 ] || { status=1; echo "== $part FAILED with exit code $code"; }
+done
+exit $status

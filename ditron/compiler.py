@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ditron.errors import CompileError
 from ditron_compiler.frontend.targets import Target, parse_target
 
 __all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
@@ -84,7 +85,8 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
     """Compile a kernel for a machine, without one.
 
     Args:
-        fn: a ``ditron.jit`` function (autotuned or not), or the path of an MLIR file that holds a mixed module.
+        fn: a ``ditron.jit`` function (autotuned or not), or the path of an MLIR file that holds a mixed module; of
+            several kernels in it, ``FILE.mlir:KERNEL`` names one.
         signature: type of each parameter that is no constant: ``"*bf16"`` for pointers, ``"i32"``, ``"fp32"`` ...; a
             suffix says that the value is divisible by 16 (``"i32:16"``) or not known to be (``"*bf16:1"``); pointers
             are taken to be, as those of tensors are. Default: the function's ``example``.
@@ -108,7 +110,7 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
     check_passes(machine, print_after := tuple(print_after))
     run = _Compilation(machine, wanted, print_after, locations)
     if isinstance(fn, (str, Path)):
-        return run.file(Path(fn), dict(options or {}))
+        return run.file(str(fn), dict(options or {}))
     return run.function(fn, signature, constexprs, options)
 
 
@@ -143,15 +145,23 @@ class _Compilation:
         mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
         return self.rest(mixed)
 
-    def file(self, path: Path, options: dict) -> CompiledProgram:
+    def file(self, spelled: str, options: dict) -> CompiledProgram:
         from ditron_compiler import ir, pipeline
         from ditron_compiler.frontend.diagnostics import raise_compile_errors
+        from ditron_compiler.frontend.modules import keep_kernel, kernels_of
 
-        self.program.name = path.stem
+        file, _, kernel = spelled.rpartition(":") if not Path(spelled).is_file() else (spelled, "", "")
+        path = Path(file or spelled)
+        self.program.name = kernel or path.stem
         self._set_up(options)
         start = time.perf_counter()
         with ir.Context() as context, raise_compile_errors():
             mixed = ir.Module.parse(path.read_text(), context, source_name=str(path))
+            if kernel:
+                keep_kernel(mixed, kernel)
+            elif len(kernels := kernels_of(mixed)) > 1 and self.wanted[-1] not in ("ditron", "lowered"):
+                raise ValueError(f"expected one kernel for stage {self.wanted[-1]!r}, got {len(kernels)} in {path}: "
+                                 f"give {path}:KERNEL, one of {', '.join(kernels)}")
             pipeline.run(mixed, pipeline.FRONT, print_after=self.print_after)
         self.observe("ditron", mixed, time.perf_counter() - start)
         return self.rest(mixed)
@@ -204,7 +214,10 @@ class _Compilation:
                 self.program.missing[stage] = unresolved
                 break
             start = time.perf_counter()
-            module = lower(module, metadata)
+            try:
+                module = lower(module, metadata)
+            except RuntimeError as error:  # Triton has printed why
+                raise CompileError(f"Triton failed to make stage {stage!r} of {self.program.name}: {error}") from error
             if stage != "ttir":  # Triton's passes once more, over what we gave back
                 self.observe(stage, module, time.perf_counter() - start)
         self.program.metadata = {key: value for key, value in metadata.items() if _is_plain(value)}

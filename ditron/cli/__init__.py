@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_KERNEL = "FILE.py:KERNEL, or an MLIR file that holds a module of tt and ditron operations"
+_KERNEL = "FILE.py:KERNEL, or FILE.mlir (or FILE.mlir:KERNEL) that holds a module of tt and ditron operations"
 
 
 def _add_kernel_options(parser: argparse.ArgumentParser) -> None:

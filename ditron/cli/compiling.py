@@ -64,7 +64,8 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None) -> A
     except ValueError as error:
         raise UsageError(error) from error
     try:
-        kernel = args.kernel if args.kernel.endswith(_MLIR_SUFFIXES) else load_kernel(args.kernel)
+        is_mlir = args.kernel.endswith(_MLIR_SUFFIXES) or args.kernel.rpartition(":")[0].endswith(_MLIR_SUFFIXES)
+        kernel = args.kernel if is_mlir else load_kernel(args.kernel)
     except DitronError as error:  # the decorator found no source
         if isinstance(error, CompileError):
             raise

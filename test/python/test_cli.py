@@ -64,6 +64,18 @@ def test_dump_of_a_mixed_module(tmp_path, capsys):
     assert "an MLIR file begins at stage 'ditron'" in capsys.readouterr().err
 
 
+GPU_OPS = str(HERE.parent / "lit" / "lowering" / "Inputs" / "gpu-ops.mlir")
+
+
+def test_dump_of_one_kernel_among_several(capsys):
+    assert main(["dump", f"{GPU_OPS}:putmem_nbi", "--stage", "llir", "--transport", "nvshmem"]) == 0
+    assert "@nvshmemx_putmem_nbi_block" in capsys.readouterr().out
+    assert main(["dump", GPU_OPS, "--stage", "llir"]) == 2
+    assert "give" in (err := capsys.readouterr().err) and "putmem_nbi" in err
+    assert main(["dump", f"{GPU_OPS}:teleport"]) == 2
+    assert "the module has no kernel 'teleport'" in capsys.readouterr().err
+
+
 def test_print_after(capfd):
     assert main(["dump", f"{KERNELS}:good", "--stage", "lowered", "--print-after", "raise-primitives"]) == 0
     shown = capfd.readouterr().err

@@ -26,31 +26,54 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import ag_gemm  # noqa: E402
 
 
-@triton.jit(do_not_specialize=["epoch"])
-def plain_kernel(a_ptr, workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank, N, K, epoch, NUM_PUSH: tl.constexpr,
+# ``ag_gemm.py``'s kernel with the primitives left out, function by function: rank and num_ranks are arguments, what is
+# pushed is stored at home, nothing is waited for.
+@triton.jit
+def plain_push_rows(a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM_PUSH: tl.constexpr,
+                    PUSH_ROWS: tl.constexpr):
+    row_bytes = K.to(tl.int64) * (a_ptr.dtype.element_ty.primitive_bitwidth // 8)
+    mine = workspace_ptr + rank.to(tl.int64) * rows_per_rank * K
+    for step in range(num_ranks):
+        peer = (rank + num_ranks - step) % num_ranks
+        for row in range(tl.program_id(0) * PUSH_ROWS, rows_per_rank, NUM_PUSH * PUSH_ROWS):
+            rows = tl.minimum(PUSH_ROWS, rows_per_rank - row)
+            start = row.to(tl.int64) * K
+            tl.store(mine + start, tl.load(a_ptr + start) + rows * row_bytes + peer)
+
+
+@triton.jit
+def plain_tile(workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, tile, BLOCK_M: tl.constexpr,
+               BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    M = rows_per_rank * num_ranks
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    pid_m = tile // tiles_n
+    pid_n = tile % tiles_n
+    first_row = pid_m * BLOCK_M
+    rows = first_row + tl.arange(0, BLOCK_M)
+    cols = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    ks = tl.arange(0, BLOCK_K)
+    a_ptrs = workspace_ptr + (rows % M).to(tl.int64)[:, None] * K + ks[None, :]
+    b_ptrs = b_ptr + ks.to(tl.int64)[:, None] * N + (cols % N)[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BLOCK_K)):
+        a = tl.load(a_ptrs, mask=ks[None, :] < K - k * BLOCK_K, other=0.0)
+        b = tl.load(b_ptrs, mask=ks[:, None] < K - k * BLOCK_K, other=0.0)
+        acc = tl.dot(a, b, acc)
+        a_ptrs += BLOCK_K
+        b_ptrs += BLOCK_K * N.to(tl.int64)
+    c_ptrs = c_ptr + rows.to(tl.int64)[:, None] * N + cols[None, :]
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (cols[None, :] < N))
+
+
+@triton.jit
+def plain_kernel(a_ptr, workspace_ptr, b_ptr, c_ptr, rank, num_ranks, rows_per_rank, N, K, NUM_PUSH: tl.constexpr,
                  BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PUSH_ROWS: tl.constexpr):
-    """``ag_gemm_kernel`` with the primitives left out: nothing is pushed, nothing waited for."""
     pid = tl.program_id(0)
-    if pid >= NUM_PUSH:
-        tile = pid - NUM_PUSH
-        M = rows_per_rank * 4
-        tiles_n = tl.cdiv(N, BLOCK_N)
-        pid_m = tile // tiles_n
-        pid_n = tile % tiles_n
-        rows = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-        cols = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-        ks = tl.arange(0, BLOCK_K)
-        a_ptrs = workspace_ptr + (rows % M).to(tl.int64)[:, None] * K + ks[None, :]
-        b_ptrs = b_ptr + ks.to(tl.int64)[:, None] * N + (cols % N)[None, :]
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for k in range(0, tl.cdiv(K, BLOCK_K)):
-            a = tl.load(a_ptrs, mask=ks[None, :] < K - k * BLOCK_K, other=0.0)
-            b = tl.load(b_ptrs, mask=ks[:, None] < K - k * BLOCK_K, other=0.0)
-            acc = tl.dot(a, b, acc)
-            a_ptrs += BLOCK_K
-            b_ptrs += BLOCK_K * N.to(tl.int64)
-        c_ptrs = c_ptr + rows.to(tl.int64)[:, None] * N + cols[None, :]
-        tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (cols[None, :] < N))
+    if pid < NUM_PUSH:
+        plain_push_rows(a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM_PUSH, PUSH_ROWS)
+    else:
+        plain_tile(workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, pid - NUM_PUSH, BLOCK_M, BLOCK_N,
+                   BLOCK_K)
 
 
 @triton.jit
@@ -81,12 +104,12 @@ def spread(values: list[float], scale: float) -> str:
 
 def compile_times(rounds: int) -> dict[str, list[float]]:
     example = ag_gemm.EXAMPLE
-    names = list(ag_gemm.EXAMPLE["signature"]) + list(example["constexprs"])
+    types = {**example["signature"], "rank": "i32", "num_ranks": "i32", **dict.fromkeys(example["constexprs"], "constexpr")}
     target = GPUTarget("cuda", 90, 32)
 
     def plain():
-        signature = {n: example["signature"].get(n, "constexpr") for n in names}
-        attrs = {(i,): [["tt.divisibility", 16]] for i in range(5)}
+        signature = {name: types[name] for name in plain_kernel.arg_names}
+        attrs = {(i,): [["tt.divisibility", 16]] for i in range(4)}  # the pointers, as ditron.compile assumes too
         triton.compile(ASTSource(plain_kernel, signature, example["constexprs"], attrs), target=target,
                        options=example["options"])
 

@@ -90,13 +90,12 @@ def split(carried: list[Carried], scalars: list[ir.Value]) -> list[list[ir.Value
 def write_tiles(fn: FunctionLowering, pairs: list[tuple[Buffer, Tile]]) -> None:
     """Write each tile into its buffer as if all at once: a tile may read the buffer of another, or its own."""
     pairs = [(to, tile) for to, tile in pairs if not (isinstance(tile, Buffer) and tile.address == to.address)]
-    targets = {id(to) for to, _ in pairs}
     addresses = {to.address for to, _ in pairs}
     late: list[tuple[Buffer, Tile]] = []
     groups: dict[tuple[int, ...], list[tuple[Buffer, Tile]]] = {}
     for to, tile in pairs:
         # Reading at another index than the one written needs the old contents as a whole.
-        if any((id(read) in targets or read.address in addresses) and not same for read, same in tile.reads()):
+        if any(read.address in addresses and not same for read, same in tile.reads()):
             aside = fn.new_buffer(tile.shape, tile.elem)
             fn.fill(aside, tile)
             late.append((to, aside))

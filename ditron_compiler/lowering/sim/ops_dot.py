@@ -11,6 +11,8 @@ from .rounding import round_to
 from .tiles import Buffer, Mapped, Tile
 from .types import F32, F64, I32, Elem
 
+_ALIASES = ("ditron.consume_token", "scf.execute_region")  # their result is the operand's buffer
+
 
 @lowers("tt.dot")
 def _dot(fn: FunctionLowering, op: ir.Operation) -> None:
@@ -52,6 +54,8 @@ def _accumulator(fn: FunctionLowering, op: ir.Operation, start: Tile) -> Buffer:
     """A buffer that holds `start` and that the dot may overwrite: start's own when nobody else looks at it."""
     value = op.operands[2]
     home = value.owner if isinstance(value, ir.BlockArgument) else fn.facts.block.get(value.owner)
+    if isinstance(value, ir.OpResult) and value.owner.name in _ALIASES:
+        home = None
     if isinstance(start, Buffer) and fn.facts.used_once(value) and home == fn.facts.block[op]:
         return start
     buffer = fn.new_buffer(start.shape, start.elem)

@@ -8,7 +8,7 @@ from .elementwise import ELEMENTWISE, device_math, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import guarded, to_i64, zero
 from .tiles import Splat
-from .types import F32, I64, Elem
+from .types import F32, Elem
 
 
 @lowers("tt.get_program_id")
@@ -74,14 +74,19 @@ def _print(fn: FunctionLowering, op: ir.Operation) -> None:
             element = nest.element(tile)
             # Types that the ABI has no number for are printed as the carrier.
             bits = to_i64(fn.b, element, F32 if elem.narrow and elem.abi_dtype is None else elem)
+            if elem.kind == "int" and elem.bits < 32 and dtype == _UNSIGNED_I32:
+                bits = fn.b.binary("arith.andi", bits, fn.b.constant("i64", (1 << elem.bits) - 1), "i64")
             fn.call("ditron_sim_print", [prefix, bits, fn.i32(dtype), index, where])
+
+
+_UNSIGNED_I32 = 6
 
 
 def _print_dtype(elem: Elem, signed: bool) -> int:
     if elem.kind == "ptr":
-        return I64.abi_dtype + 6
+        return _UNSIGNED_I32 + 1
     if elem.kind == "int":
-        return (1 if elem.bits == 64 else 0) + (0 if signed else 6)
+        return (1 if elem.bits == 64 else 0) + (0 if signed else _UNSIGNED_I32)
     return F32.abi_dtype if elem.abi_dtype is None else elem.abi_dtype
 
 

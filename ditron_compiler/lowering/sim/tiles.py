@@ -40,10 +40,18 @@ class Tile:
     def operands(self) -> tuple["Tile", ...]:
         return ()
 
-    def reads(self, same_index: bool = True) -> Iterator[tuple["Buffer", bool]]:
-        """Buffers that the recipe reads, and whether only at the very index asked for."""
-        for operand in self.operands():
-            yield from operand.reads(same_index)
+    def reads(self) -> Iterator[tuple["Buffer", bool]]:
+        """Buffers that the recipe reads, and whether at the very index asked for."""
+        seen: set[tuple[Tile, bool]] = set()
+        todo: list[tuple[Tile, bool]] = [(self, True)]
+        while todo:
+            tile, same_index = todo.pop()
+            if (tile, same_index) in seen:
+                continue
+            seen.add((tile, same_index))
+            if isinstance(tile, Buffer):
+                yield tile, same_index
+            todo += [(operand, same_index and isinstance(tile, Mapped)) for operand in tile.operands()]
 
 
 class Splat(Tile):
@@ -115,9 +123,6 @@ class View(Tile):
     def operands(self):
         return (self.source,)
 
-    def reads(self, same_index=True):
-        yield from self.source.reads(False)
-
 
 class Computed(Tile):
     """Anything else: `emit(nest, idx)`; it may look at any element of `inputs`."""
@@ -135,10 +140,6 @@ class Computed(Tile):
 
     def operands(self):
         return self.inputs
-
-    def reads(self, same_index=True):
-        for operand in self.inputs:
-            yield from operand.reads(False)
 
 
 class Buffer(Tile):
@@ -163,9 +164,6 @@ class Buffer(Tile):
         """Emit the store of one element."""
         address = self.slot(nest, idx)
         nest.b.store(nest.b.op("arith.extui", "i8", value) if self.elem.name == "i1" else value, address)
-
-    def reads(self, same_index=True):
-        yield self, same_index
 
 
 class Descriptor:

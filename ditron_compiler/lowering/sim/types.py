@@ -111,9 +111,10 @@ def parse_type(text: str) -> Shaped:
     if text == "!ditron.token":
         return Shaped(None, None)
     if text.startswith("!tt.tensordesc<"):
-        return Shaped(None, None, parse_type(text[len("!tt.tensordesc<") : -1]))
+        block = text[len("!tt.tensordesc<") : -1]  # Triton up to 3.8 writes tensor<4x8xf32> there, 3.9 just 4x8xf32
+        return Shaped(None, None, parse_type(block if block.startswith("tensor<") else f"tensor<{block}>"))
     if text.startswith("tensor<"):
-        body = text[len("tensor<") : -1].split(", #")[0]
+        body = text[len("tensor<") : -1].split(", ")[0]
         dims = re.match(r"(?:\d+x)*", body).group()
         shape = tuple(int(d) for d in dims.split("x")[:-1])
         return Shaped(shape, _element(body[len(dims) :]))

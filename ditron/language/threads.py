@@ -80,7 +80,8 @@ def extern_call(symbol, args, result=None, libname="", libpath="", pure=False, _
     Args:
         symbol: its name. args: list of scalars and tensors, passed as they are.
         result: ``tl.dtype`` of the result, None when there is none; with tensor arguments it has their shape.
-        libname, libpath: the library (LLVM bitcode or text) to link, when it is not linked already.
+        libname, libpath: the library (LLVM bitcode or text) to link, when it is not linked already. Compiled kernels
+            are cached by the path: give a file that changes as launch option ``extern_libs={name: path}`` instead.
         pure: it has no side effect, so that calls may be merged, moved or dropped.
 
         smid = dl.extern_call("my_smid", [], tl.int32, libname="mine", libpath="mine.bc")

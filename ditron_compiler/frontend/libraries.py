@@ -7,7 +7,7 @@ from ditron_compiler import ir
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.lowering import gpu_libraries
 
-__all__ = ["device_libraries", "drop_unused_libdevice", "missing_libraries"]
+__all__ = ["device_libraries", "missing_libraries", "settle_libraries"]
 
 
 def device_libraries(target: Target, *, shmem: bool = True) -> dict[str, str]:
@@ -31,31 +31,46 @@ def missing_libraries(target: Target) -> str | None:
     return None
 
 
-# Operations of Triton that its NVIDIA backend turns into calls of libdevice, beside those of the math dialect.
-_USE_LIBDEVICE = ("tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf")
+# Operations that Triton's NVIDIA backend turns into calls of libdevice, beside those of the math dialect.
+_USE_LIBDEVICE = ("arith.remf", "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf")
 
 
-def drop_unused_libdevice(lowered: ir.Module, options: Any) -> None:
-    """Take CUDA's libdevice out of ``options.extern_libs`` when nothing in a lowered module can need it.
+def settle_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
+    """Set ``options.extern_libs`` to what a lowered module needs, now that it is known what it calls.
 
-    Triton reads every library of a kernel that calls any, and reading libdevice takes a tenth of the compile time; a
-    plain kernel without libdevice's functions calls none and is spared it, and so should ours be.
+    CUDA's libdevice is left out where nothing can call it: Triton reads every library of a kernel that calls any, and
+    reading libdevice is a tenth of the compile time, which a plain kernel that does not call it is spared too. All of
+    NVSHMEM is linked where a kernel calls its functions itself, and the libraries that ``dl.extern_call`` names are.
     """
     libraries = dict(options.extern_libs or ())
-    if "libdevice" not in libraries:
-        return
-    needed = False
+    math, symbols = False, {}
 
     def look(op: ir.Operation) -> ir.WalkResult:
-        nonlocal needed
+        nonlocal math
         name = op.name
         if name == "tt.extern_elementwise":
-            needed |= not ir.StringAttr(op.attributes["symbol"]).value.startswith("ditron_")
+            symbols[_string(op, "symbol")] = _string(op, "libpath")
         else:
-            needed |= name.startswith("math.") or name in _USE_LIBDEVICE
-        return ir.WalkResult.INTERRUPT if needed else ir.WalkResult.ADVANCE
+            math |= name.startswith("math.") or name in _USE_LIBDEVICE
+        return ir.WalkResult.ADVANCE
 
     lowered.operation.walk(look)
-    if not needed:
-        del libraries["libdevice"]
-        object.__setattr__(options, "extern_libs", tuple(libraries.items()))
+    foreign = {symbol: path for symbol, path in symbols.items() if not symbol.startswith("ditron_")}
+    if not math and not foreign:
+        libraries.pop("libdevice", None)
+    if target.transport == "nvshmem" and any(symbol.startswith("nvshmem") for symbol in foreign):
+        shmem = gpu_libraries.nvshmem_bitcode() is not None and _links_shmem(libraries, target)
+        libraries |= gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem, whole=True)
+    # By the symbol's name: AMD's backend links a library if a function's name contains its name.
+    libraries |= {symbol: path for symbol, path in foreign.items() if path}
+    object.__setattr__(options, "extern_libs", tuple(libraries.items()))
+
+
+def _links_shmem(libraries: dict[str, str], target: Target) -> bool:
+    """Whether the vendor's SHMEM library is among ``libraries`` (it is not when only LLVM IR is wanted)."""
+    return len(set(libraries.values()) & set(device_libraries(target).values())) == len(device_libraries(target))
+
+
+def _string(op: ir.Operation, name: str) -> str:
+    attribute = op.attributes.get(name)
+    return ir.StringAttr(attribute).value if attribute is not None else ""

@@ -22,7 +22,7 @@ from ditron.language._core import CODEGEN_MARK
 from ditron_compiler import ir, pipeline
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
-from ditron_compiler.frontend.libraries import device_libraries, drop_unused_libdevice
+from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
 from ditron_compiler.frontend.targets import Target
 
 __all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton"]
@@ -115,7 +115,7 @@ def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
         pipeline.run(mixed, pipeline.lowering(target.machine, target.transport, target.arch), print_after=print_after)
-        drop_unused_libdevice(mixed, options)
+        settle_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
     return lowered

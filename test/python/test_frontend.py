@@ -187,3 +187,18 @@ def test_libdevice_is_linked_when_it_is_needed():
     assert "cubin" in program.asm and ".extern .func" not in program.asm["ptx"]
     assert "libdevice" in dict(program.metadata["extern_libs"])
     assert "libdevice" not in dict(ditron.compile(good, **EXAMPLE).metadata["extern_libs"])
+
+
+@ditron.jit
+def calls_library(x, PATH: tl.constexpr):
+    tl.store(x, dl.extern_call("my_answer", [dl.rank()], tl.int32, libname="mine", libpath=PATH))
+
+
+@pytest.mark.parametrize("target", ["cuda:90", "hip:gfx942"])
+def test_libraries_of_extern_calls_are_linked(target, tmp_path):
+    library = tmp_path / "mine.ll"
+    library.write_text("define i32 @my_answer(i32 %x) {\n  %y = add i32 %x, 4242\n  ret i32 %y\n}\n")
+    program = ditron.compile(calls_library, {"x": "*i32"}, {"PATH": str(library)}, target)
+    text = program.asm["llir"]
+    assert re.search(r"add i32 %[\w.]+, 4242", text) and "call i32 @my_answer" not in text
+    assert "cubin" in program.asm or "hsaco" in program.asm

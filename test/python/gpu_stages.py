@@ -36,7 +36,7 @@ def lower(text: str, target: str = "cuda:90", transport: str = "p2p") -> list[st
 
 def stages(ttir: str, target: str, transport: str = "p2p", *, until: str = "", bitcode: bool = False,
            **options: object) -> dict[str, object]:
-    """Run one lowered kernel through Triton's stages up to ``until`` (all of them when empty); stage -> its text or bytes."""
+    """Run one lowered kernel through Triton's stages up to ``until``, or all: stage -> its text or bytes."""
     from triton._C.libtriton import ir as triton_ir
     from triton.backends.compiler import GPUTarget, Language
     from triton.compiler.compiler import make_backend

@@ -58,4 +58,5 @@ def test_the_pass_computes_what_the_function_says(size, block, num_ranks, mode, 
         }}""")
         LowerSwizzle().run(module.operation)
         function = next(iter(module.body.operations))
-        assert interpret(function, [tile, size, block], rank, num_ranks) == swizzled(tile, size, block, rank, num_ranks, mode)
+        computed = interpret(function, [tile, size, block], rank, num_ranks)
+        assert computed == swizzled(tile, size, block, rank, num_ranks, mode)

@@ -19,8 +19,9 @@ from ditron_compiler.lowering.sim import SimKernel, compile_module
 _TYPES = {
     torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "i8",
     torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.uint16: "u16",
-    torch.uint32: "u32", torch.uint64: "u64", torch.bool: "i1", torch.float8_e5m2: "fp8e5", torch.float8_e4m3fn: "fp8e4nv",
-}
+    torch.uint32: "u32", torch.uint64: "u64", torch.bool: "i1", torch.float8_e5m2: "fp8e5",
+    torch.float8_e4m3fn: "fp8e4nv",
+}  # fmt: skip
 _TARGET = GPUTarget("cuda", 90, 32)
 _kernels: dict[tuple, SimKernel] = {}
 
@@ -34,7 +35,8 @@ def ttir(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str
     backend.load_dialects(context)
     names = list(signature)
     source = ASTSource(fn, signature, {(names.index(k),): v for k, v in constexprs.items()})
-    module = source.make_ir(_TARGET, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    codegen, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    module = source.make_ir(_TARGET, options, codegen, modules, context)
     module = backend.make_ttir(module, {}, options, 90)
     return handover.print_generic(module)
 
@@ -73,7 +75,7 @@ def run(fn: triton.JITFunction, grid: Sequence[int], *arguments: Any, types: dic
     `types` overrides the Triton type of an argument by name.
     """
     names = fn.arg_names[: len(arguments)]
-    signature = {n: _type_of(a) for n, a in zip(names, arguments)} | (types or {})
+    signature = {n: _type_of(a) for n, a in zip(names, arguments, strict=False)} | (types or {})
     signature |= {name: "constexpr" for name in constexprs}
     kernel = compile_kernel(fn, signature, constexprs, debug)
     slots = [_slot(a) for a in arguments]

@@ -56,8 +56,8 @@ def test_narrowing_rounds_every_f32_pattern_as_torch_does(to: torch.dtype) -> No
 @pytest.mark.parametrize("to", FLOATS, ids=str)
 @pytest.mark.parametrize("source", INTS, ids=str)
 def test_int_to_float(source: torch.dtype, to: torch.dtype) -> None:
-    info = torch.iinfo(source)
-    x = torch.randint(max(info.min, -(2**45)), min(info.max, 2**45), (N,), generator=torch.Generator().manual_seed(3)).to(source)
+    info, generator = torch.iinfo(source), torch.Generator().manual_seed(3)
+    x = torch.randint(max(info.min, -(2**45)), min(info.max, 2**45), (N,), generator=generator).to(source)
     expected = x.to(torch.float32).to(to) if to in (torch.bfloat16, torch.float16) else x.to(to)
     assert torch.equal(_cast_to(x, to), expected)
 
@@ -105,7 +105,8 @@ def test_f8(name: str) -> None:
     x = x[x.abs() <= largest]  # beyond, the GPU saturates
     n = len(x)
     o, bits = torch.zeros(n), torch.zeros(n, dtype=torch.uint8)
-    run(_through_f8, (triton.cdiv(n, 128),), x, o, bits, n, T={"float8_e5m2": tl.float8e5}.get(name, tl.float8e4nv), B=128)
+    narrow = tl.float8e5 if name == "float8_e5m2" else tl.float8e4nv
+    run(_through_f8, (triton.cdiv(n, 128),), x, o, bits, n, T=narrow, B=128)
     expected = x.to(dtype)
     assert torch.equal(o, expected.float())
     assert torch.equal(bits, expected.view(torch.uint8))

@@ -77,7 +77,7 @@ def test_nested_loops_and_moving_pointers() -> None:
 @triton.jit
 def _offsets(x, o, n, B: tl.constexpr):
     i = tl.arange(0, B)
-    for step in range(n):
+    for _step in range(n):
         tl.store(o + i, tl.load(x + i), mask=i < n * B - 3)
         i += B
 

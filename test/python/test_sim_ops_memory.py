@@ -17,7 +17,8 @@ def _copy_2d(x, o, m, n, stride, BM: tl.constexpr, BN: tl.constexpr):
     tl.store(o + rows[:, None] * n + columns[None, :], v, mask=mask)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool],
+                         ids=str)  # fmt: skip
 @pytest.mark.parametrize("m, n", [(32, 64), (37, 61), (1, 5)])
 def test_masked_copy(m: int, n: int, dtype: torch.dtype) -> None:
     x = torch.randint(0, 100, (m, n + 3)).to(dtype)

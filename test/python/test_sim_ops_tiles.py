@@ -62,8 +62,8 @@ def _expected_shape(op: str, x: torch.Tensor, m: int, n: int) -> torch.Tensor:
     return x[:1].expand(m, n)
 
 
-@pytest.mark.parametrize("op", ["trans", "reshape", "permute", "join_split", "interleave", "cat", "flip", "gather", "sort",
-                                "broadcast"])
+@pytest.mark.parametrize("op", ["trans", "reshape", "permute", "join_split", "interleave", "cat", "flip", "gather",
+                                "sort", "broadcast"])  # fmt: skip
 def test_shapes(op: str) -> None:
     m, n = 8, 16
     x = torch.randn(m, n)
@@ -74,7 +74,8 @@ def test_shapes(op: str) -> None:
 
 
 @triton.jit
-def _matmul(a, b, c, M, N, K, sam, sak, sbk, sbn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ACC: tl.constexpr):
+def _matmul(a, b, c, M, N, K, sam, sak, sbk, sbn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+            ACC: tl.constexpr):  # fmt: skip
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     depth = tl.arange(0, BK)

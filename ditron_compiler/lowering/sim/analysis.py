@@ -14,8 +14,8 @@ from .types import UnsupportedType, parse_type
 
 ITERATIONS = 16.0  # what a loop is assumed to do
 RECIPES = frozenset(ELEMENTWISE) | {
-    "tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat", "tt.unsplat",
-    "ditron.consume_token", "ditron.symm_at", "ditron.multicast_ptr",
+    "tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat",
+    "tt.unsplat", "ditron.consume_token", "ditron.symm_at", "ditron.multicast_ptr",
 }  # fmt: skip
 _LOOPS = ("scf.for", "scf.while")
 _UNIFORM = ("tt.splat", "arith.constant")
@@ -131,7 +131,7 @@ def _repeats(op: ir.Operation) -> int:
         return max(1, int(size_of(op.results[0])))
     have, want = parse_type(str(op.operands[0].type)).shape, parse_type(str(op.results[0].type)).shape
     repeats = 1
-    for h, w in zip(reversed(have), reversed(want)):
+    for h, w in zip(reversed(have), reversed(want), strict=True):
         if h != 1:
             break
         repeats *= w

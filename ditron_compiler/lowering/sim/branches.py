@@ -23,11 +23,13 @@ class Body:
         for block in self.old[1:]:
             carried = [Carried(fn, function, a) for a in block.arguments]
             if any(c.kind not in (TOKEN, SCALAR, TILE) for c in carried):
-                raise Unsupported(function, "the simulator has no tensor descriptor that crosses a branch: return at the end")
+                raise Unsupported(
+                    function, "the simulator has no tensor descriptor that crosses a branch: return at the end"
+                )
             self.carried[block] = carried
             self.new[block] = fn.b.block(region, [t for c in carried for t in c.types])
             scalars = iter(self.new[block].arguments)
-            for c, argument in zip(carried, block.arguments):
+            for c, argument in zip(carried, block.arguments, strict=True):
                 fn.env[argument] = c.inside([next(scalars)] if c.types else [])
 
     def lower(self) -> None:
@@ -51,7 +53,7 @@ class Body:
             edges = [b.block(self.region), b.block(self.region)]
             sizes = b.attr("array<i32: 1, 0, 0>")
             b.create("cf.cond_br", [], [fn.scalar(condition)], {"operandSegmentSizes": sizes}, successors=edges)
-            for edge, target, passed in zip(edges, last.successors, (values[:count], values[count:])):
+            for edge, target, passed in zip(edges, last.successors, (values[:count], values[count:]), strict=True):
                 b.at_end(edge)
                 self._branch(target, passed)
         else:
@@ -60,6 +62,6 @@ class Body:
     def _branch(self, target: ir.Block, values: list[ir.Value]) -> None:
         fn, carried = self.fn, self.carried[target]
         passed: list[Lowered] = [fn.env[v] for v in values]
-        write_tiles(fn, [(c.buffer, v) for c, v in zip(carried, passed) if c.kind == TILE])
-        scalars = [s for c, v in zip(carried, passed) for s in c.scalars(v)]
+        write_tiles(fn, [(c.buffer, v) for c, v in zip(carried, passed, strict=True) if c.kind == TILE])
+        scalars = [s for c, v in zip(carried, passed, strict=True) for s in c.scalars(v)]
         fn.b.create("cf.br", [], scalars, successors=[self.new[target]])

@@ -1,8 +1,8 @@
 """Operations that work element by element, on scalars and inside loop nests alike.
 
-`ELEMENTWISE[name]` is a row `(emit, cost)`: `emit(b, op, args, src, dst)` writes one element's computation, where `args`
-are carrier values of the element types `src` and the result is a carrier of `dst`. The row's caller rounds the result
-when `dst` is a narrow float and the row says so. `cost` is in units of one float addition; index arithmetic counts
+`ELEMENTWISE[name]` is a row: its `emit(b, op, args, src, dst)` writes one element's computation, where `args` are
+carrier values of the element types `src` and the result is a carrier of `dst`. The row's caller rounds the result when
+`dst` is a narrow float and the row says so. `cost` is in units of one float addition; index arithmetic counts
 nothing, for recomputing it in a loop is cheaper than loading it.
 """
 
@@ -66,7 +66,8 @@ def _same(b, op, a, src, dst):
     return b.create(op.name, [dst.carrier], a).results[0]
 
 
-for _name in ("addi", "subi", "muli", "andi", "ori", "xori", "shli", "shrsi", "shrui", "maxsi", "maxui", "minsi", "minui"):
+for _name in ("addi", "subi", "muli", "andi", "ori", "xori", "shli", "shrsi", "shrui", "maxsi", "maxui", "minsi",
+              "minui"):  # fmt: skip
     ELEMENTWISE[f"arith.{_name}"] = Row(_same, 0)
 for _name in ("addf", "subf", "mulf"):
     ELEMENTWISE[f"arith.{_name}"] = Row(_same, 1, rounds=True)
@@ -147,8 +148,8 @@ def _bitcast(b, op, a, src, dst):
 
 for _name in ("absf", "floor", "ceil", "trunc", "round", "roundeven", "copysign"):
     ELEMENTWISE[f"math.{_name}"] = Row(_same, 1)
-for _name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh",
-              "atan", "asin", "acos", "atan2", "powf", "cbrt"):  # fmt: skip
+for _name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "tanh", "sinh",
+              "cosh", "atan", "asin", "acos", "atan2", "powf", "cbrt"):  # fmt: skip
     ELEMENTWISE[f"math.{_name}"] = Row(_same, EXPENSIVE, rounds=True)
 ELEMENTWISE["math.fma"] = Row(_same, 1, rounds=True)
 ELEMENTWISE["math.absi"] = Row(_same, 0)
@@ -219,9 +220,9 @@ def _precise_divf(b, op, a, src, dst):
 
 # Names of CUDA's libdevice (__nv_X, __nv_Xf) and AMD's ocml (__ocml_X_f32) that the C library has as X, Xf.
 _LIBM = frozenset(
-    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor fma "
-    "fmax fmin fmod hypot j0 j1 lgamma log log10 log1p log2 logb nearbyint nextafter pow remainder rint round rsqrt sin "
-    "sinh sqrt tan tanh tgamma trunc y0 y1".split()
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor "
+    "fma fmax fmin fmod hypot j0 j1 lgamma log log10 log1p log2 logb nearbyint nextafter pow remainder rint round "
+    "rsqrt sin sinh sqrt tan tanh tgamma trunc y0 y1".split()
 )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Union
 
 from ditron_compiler import ir
 
@@ -20,7 +19,7 @@ from .nest import Nest
 from .tiles import MAX_DEPTH, Buffer, Descriptor, Mapped, Splat, Tile
 from .types import Elem, Shaped, UnsupportedType, parse_type
 
-Lowered = Union[ir.Value, Tile, Descriptor, None]
+Lowered = ir.Value | Tile | Descriptor | None
 Handler = Callable[["FunctionLowering", ir.Operation], None]
 HANDLERS: dict[str, Handler] = {}
 STACK_BYTES = 48 << 20  # of a fiber's 64 MiB
@@ -182,7 +181,7 @@ class FunctionLowering:
             self.set(op, emit(self.b, operands))
             return
         # A select may have a scalar condition.
-        tiles = tuple(self.tile_or_splat(v, result.shape, e) for v, e in zip(op.operands, src))
+        tiles = tuple(self.tile_or_splat(v, result.shape, e) for v, e in zip(op.operands, src, strict=True))
         if all(isinstance(t, Splat) for t in tiles):
             self.set(op, Splat(result.shape, result.elem, emit(self.b, [t.value for t in tiles])))
             return

@@ -10,7 +10,7 @@ import hashlib
 import os
 import struct
 import tempfile
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import llvmlite
@@ -26,7 +26,7 @@ class UnresolvedSymbol(RuntimeError):
     """Code calls a function that this process does not have."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _target() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -43,7 +43,7 @@ def _target() -> llvm.TargetMachine:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _machine_symbols() -> None:
     """Make the simulated machine's functions known to the linker."""
     from ditron import sim
@@ -102,7 +102,7 @@ def load(text: str, symbol: str) -> int:
     _machine_symbols()
     missing = [name for name in undefined_symbols(code) if llvm.address_of_symbol(name) is None]
     if missing:  # LLVM would end the process
-        raise UnresolvedSymbol(f"compiled code for the simulator calls {', '.join(missing)}, which nothing here defines")
+        raise UnresolvedSymbol(f"code compiled for the simulator calls {', '.join(missing)}, which nothing defines")
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _fresh_target())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -13,7 +13,7 @@ UNKNOWN = "<unknown>:0:0"
 
 
 def user_line(location: ir.Location) -> str:
-    """`file:line:col` of the innermost frame that the user wrote; callsites and fused locations are searched inside out."""
+    """`file:line:col` of the innermost frame that the user wrote, in callsites and fused locations too."""
     frames = _FRAME.findall(str(location))
     if not frames:
         return UNKNOWN

@@ -27,8 +27,8 @@ class LowerToSim(Pass):
     """Lower a kernel to scalar loops for the simulator.
 
     One program of the kernel becomes one C function: tiles turn into loop nests over static buffers, ditron operations
-    into calls of the machine (runtime/sim/abi.h). Nothing is computed tile by tile: a chain of elementwise operations is
-    one loop body in the nest of the store, dot, reduction or yield that needs it; loads stay where they are.
+    into calls of the machine (runtime/sim/abi.h). Nothing is computed tile by tile: a chain of elementwise operations
+    is one loop body in the nest of the store, dot, reduction or yield that needs it; loads stay where they are.
 
     Before::
 
@@ -54,9 +54,11 @@ class LowerToSim(Pass):
 
     checks: str = field(
         default="ends",
-        metadata={"help": "accesses that the machine checks for null and for the bounds of symmetric tensors: the ends of "
-                          "each tile (ends), every element (all, slow), or none"},
-    )  # fmt: skip
+        metadata={
+            "help": "accesses that the machine checks for null and for the bounds of symmetric tensors: the ends of "
+            "each tile (ends), every element (all, slow), or none"
+        },
+    )
 
     def run(self, op: ir.Operation) -> None:
         if self.checks not in ("ends", "all", "none"):
@@ -95,7 +97,7 @@ def lower_function(function: ir.Operation, state: ModuleState) -> None:
     if is_kernel:
         _bind_slots(fn, function, arguments[0], list(entry.arguments))
     else:
-        fn.env.update(zip(entry.arguments, arguments))
+        fn.env.update(zip(entry.arguments, arguments[: len(inputs)], strict=True))
     Body(fn, function, lowered.regions[0], block).lower()
     for symbol, signature in b.called.items():
         state.declared.setdefault(symbol, signature)
@@ -128,9 +130,11 @@ def _bind_slots(fn: FunctionLowering, function: ir.Operation, args: ir.Value, ar
             rank = len(type.block.shape)
             shape, strides = values[number + 1 : number + 1 + rank], values[number + 1 + rank : number + 1 + 2 * rank]
             if len(strides) != rank or any(not isinstance(v, ir.Value) for v in (*shape, *strides)):
-                raise Unsupported(function, "expected a tensor descriptor argument to be followed by its shape and strides")
+                raise Unsupported(
+                    function, "expected a tensor descriptor argument to be followed by its shape and strides"
+                )
             values[number] = Descriptor(type.block.shape, type.block.elem, values[number], shape, strides)
-    fn.env.update(zip(arguments, values))
+    fn.env.update(zip(arguments, values, strict=True))
 
 
 def _argument_type(function: ir.Operation, argument: ir.Value) -> Shaped:

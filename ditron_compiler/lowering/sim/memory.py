@@ -49,7 +49,11 @@ def from_i64(b: Builder, bits: ir.Value, elem: Elem) -> ir.Value:
 
 
 def guarded(
-    b: Builder, mask: ir.Value | None, then: Callable[[], ir.Value | None], other: ir.Value | None = None, type: str = ""
+    b: Builder,
+    mask: ir.Value | None,
+    then: Callable[[], ir.Value | None],
+    other: ir.Value | None = None,
+    type: str = "",
 ) -> ir.Value | None:
     """`then()` where `mask` holds, else `other`; without a mask, always. No `other`: `then` has no result."""
     if mask is None:
@@ -75,9 +79,9 @@ def zero(b: Builder, elem: Elem) -> ir.Value:
 
 
 def check(
-    fn: "FunctionLowering",
+    fn: FunctionLowering,
     shape: tuple[int, ...],
-    emit: "Callable[[Nest], tuple[ir.Value, ir.Value | None]]",
+    emit: Callable[[Nest], tuple[ir.Value, ir.Value | None]],
     elem: Elem,
     is_store: bool,
     where: ir.Value,

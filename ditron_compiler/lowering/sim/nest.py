@@ -41,7 +41,7 @@ class Nest:
         self._memo: dict[tuple, ir.Value] = {}
         self._index_memo: dict[tuple, Index | int] = {}
 
-    def __enter__(self) -> "Nest":
+    def __enter__(self) -> Nest:
         self._home = self.b.ip
         self._places.append(self.b.ip)
         self.idx = tuple(self.loop(size) for size in self.shape)
@@ -123,7 +123,7 @@ class Nest:
     def linear(self, idx: Indices, strides: Sequence[int]) -> Index | int:
         """Sum of idx * stride."""
         total: Index | int = 0
-        for i, stride in zip(idx, strides):
+        for i, stride in zip(idx, strides, strict=True):
             total = self.add(total, self.mul(i, stride))
         return total
 

@@ -104,7 +104,7 @@ def write_tiles(fn: FunctionLowering, pairs: list[tuple[Buffer, Tile]]) -> None:
     for shape, members in groups.items():
         with fn.nest(shape) as nest:
             values = [nest.element(tile) for _, tile in members]
-            for (to, _), value in zip(members, values):
+            for (to, _), value in zip(members, values, strict=True):
                 nest.store(to, value)
     for to, aside in late:
         fn.fill(to, aside)
@@ -119,8 +119,8 @@ def region_block(fn: FunctionLowering, region: ir.Region, types: list[str]) -> l
 
 def lower_yields(fn: FunctionLowering, carried: list[Carried], values: list[ir.Value]) -> list[ir.Value]:
     """Hand `values` on: tiles into the buffers, the rest as scalars."""
-    write_tiles(fn, [(c.buffer, fn.env[v]) for c, v in zip(carried, values) if c.kind == TILE])
-    return [s for c, v in zip(carried, values) for s in c.scalars(fn.env[v])]
+    write_tiles(fn, [(c.buffer, fn.env[v]) for c, v in zip(carried, values, strict=True) if c.kind == TILE])
+    return [s for c, v in zip(carried, values, strict=True) for s in c.scalars(fn.env[v])]
 
 
 @lowers("scf.for")
@@ -130,7 +130,7 @@ def _for(fn: FunctionLowering, op: ir.Operation) -> None:
     inits = list(op.operands)[3:]
     old = op.regions[0].blocks[0]
     arguments = list(old.arguments)
-    carried = [Carried(fn, op, a, fn.env[v]) for a, v in zip(arguments[1:], inits)]
+    carried = [Carried(fn, op, a, fn.env[v]) for a, v in zip(arguments[1:], inits, strict=True)]
     write_tiles(fn, [(c.buffer, c.start) for c in carried if c.kind == TILE])
     starts = [s for c in carried for s in c.initial()]
     types = [t for c in carried for t in c.types]
@@ -140,18 +140,18 @@ def _for(fn: FunctionLowering, op: ir.Operation) -> None:
     iv, *scalars = region_block(fn, loop.regions[0], [str(arguments[0].type), *types])
     fn.env[arguments[0]] = iv
     parts = split(carried, scalars)
-    for c, argument, part in zip(carried, arguments[1:], parts):
+    for c, argument, part in zip(carried, arguments[1:], parts, strict=True):
         fn.env[argument] = c.inside(part)
     last = fn.lower_block(old)
     b.loc = last.location
     yields = list(last.operands)
     results: list[ir.Value] = []
-    write_tiles(fn, [(c.buffer, fn.env[v]) for c, v in zip(carried, yields) if c.kind == TILE])
-    for c, argument, part, value in zip(carried, arguments[1:], parts, yields):
+    write_tiles(fn, [(c.buffer, fn.env[v]) for c, v in zip(carried, yields, strict=True) if c.kind == TILE])
+    for c, argument, part, value in zip(carried, arguments[1:], parts, yields, strict=True):
         results += [c.advanced(argument, part[0])] if c.kind == OFFSET else c.scalars(fn.env[value])
     b.create("scf.yield", [], results)
     b.ip = keep
-    fn.set(op, *[c.inside(part) for c, part in zip(carried, split(carried, list(loop.results)))])
+    fn.set(op, *[c.inside(part) for c, part in zip(carried, split(carried, list(loop.results)), strict=True)])
 
 
 @lowers("scf.if")
@@ -165,14 +165,14 @@ def _if(fn: FunctionLowering, op: ir.Operation) -> None:
     carried = [Carried(fn, op, r, _static_descriptor(fn, op, r)) for r in op.results]
     types = [t for c in carried for t in c.types]
     built = b.create("scf.if", types, [condition], regions=2)
-    for region, block, last in zip(built.regions, blocks, yields):
+    for region, block, last in zip(built.regions, blocks, yields, strict=True):
         region_block(fn, region, [])
         fn.lower_block(block[0])
         b.loc = last.location
         _same_padding(op, carried, [fn.env[v] for v in last.operands])
         b.create("scf.yield", [], lower_yields(fn, carried, list(last.operands)))
     b.ip = keep
-    fn.set(op, *[c.inside(part) for c, part in zip(carried, split(carried, list(built.results)))])
+    fn.set(op, *[c.inside(part) for c, part in zip(carried, split(carried, list(built.results)), strict=True)])
 
 
 def _static_descriptor(fn: FunctionLowering, op: ir.Operation, value: ir.Value) -> Descriptor | None:
@@ -184,7 +184,7 @@ def _static_descriptor(fn: FunctionLowering, op: ir.Operation, value: ir.Value) 
 
 
 def _same_padding(op: ir.Operation, carried: list[Carried], values: list[Lowered]) -> None:
-    for c, value in zip(carried, values):
+    for c, value in zip(carried, values, strict=True):
         if c.kind != DESCRIPTOR:
             continue
         if c.start.pad_nan is None:
@@ -197,7 +197,7 @@ def _same_padding(op: ir.Operation, carried: list[Carried], values: list[Lowered
 def _while(fn: FunctionLowering, op: ir.Operation) -> None:
     b = fn.b
     before, after = (region.blocks[0] for region in op.regions)
-    enter = [Carried(fn, op, a, fn.env[v]) for a, v in zip(before.arguments, op.operands)]
+    enter = [Carried(fn, op, a, fn.env[v]) for a, v in zip(before.arguments, op.operands, strict=True)]
     leave = [Carried(fn, op, r, _static_descriptor(fn, op, r)) for r in op.results]
     write_tiles(fn, [(c.buffer, c.start) for c in enter if c.kind == TILE])
     starts = [s for c in enter for s in c.initial()]
@@ -206,7 +206,7 @@ def _while(fn: FunctionLowering, op: ir.Operation) -> None:
     loop = b.create("scf.while", leave_types, starts, regions=2)
     keep = b.ip
     for c, argument, part in zip(
-        enter, before.arguments, split(enter, region_block(fn, loop.regions[0], enter_types))
+        enter, before.arguments, split(enter, region_block(fn, loop.regions[0], enter_types)), strict=True
     ):
         fn.env[argument] = c.inside(part)
     condition = fn.lower_block(before)
@@ -215,14 +215,14 @@ def _while(fn: FunctionLowering, op: ir.Operation) -> None:
     _same_padding(op, leave, [fn.env[v] for v in values])
     b.create("scf.condition", [], [fn.scalar(test), *lower_yields(fn, leave, values)])
     for c, argument, part in zip(
-        leave, after.arguments, split(leave, region_block(fn, loop.regions[1], leave_types))
+        leave, after.arguments, split(leave, region_block(fn, loop.regions[1], leave_types)), strict=True
     ):
         fn.env[argument] = c.inside(part)
     last = fn.lower_block(after)
     b.loc = last.location
     b.create("scf.yield", [], lower_yields(fn, enter, list(last.operands)))
     b.ip = keep
-    fn.set(op, *[c.inside(part) for c, part in zip(leave, split(leave, list(loop.results)))])
+    fn.set(op, *[c.inside(part) for c, part in zip(leave, split(leave, list(loop.results)), strict=True)])
 
 
 @lowers("scf.execute_region")

@@ -6,7 +6,6 @@ once per row.
 
 from __future__ import annotations
 
-
 from ditron_compiler import ir
 
 from . import abi
@@ -44,7 +43,7 @@ class Box:
         b = fn.b
         self.inside: list[Tile] = []
         self.offset: list[Tile] = []
-        for coordinate, size, stride in zip(coordinates, desc.shape, desc.strides):
+        for coordinate, size, stride in zip(coordinates, desc.shape, desc.strides, strict=True):
             limit = Splat(coordinate.shape, I64, b.resize(size, 32, 64))
             step = Splat(coordinate.shape, I64, stride)
             # Unsigned: a negative coordinate is outside too.
@@ -54,17 +53,17 @@ class Box:
     def element(self, nest: Nest, idx: Indices) -> tuple[ir.Value, ir.Value]:
         """Address of the element at `idx` of the block, and whether it is inside the tensor."""
         b = nest.b
-        tests = [nest.element(t, (i,)) for t, i in zip(self.inside, idx)]
-        offsets = [nest.element(t, (i,)) for t, i in zip(self.offset, idx)]
+        tests = [nest.element(t, (i,)) for t, i in zip(self.inside, idx, strict=True)]
+        offsets = [nest.element(t, (i,)) for t, i in zip(self.offset, idx, strict=True)]
         test, offset = tests[0], offsets[0]
-        for more, step in zip(tests[1:], offsets[1:]):
+        for more, step in zip(tests[1:], offsets[1:], strict=True):
             test = b.binary("arith.andi", test, more, "i1")
             offset = b.binary("arith.addi", offset, step, "i64")
         return b.gep(self.desc.base, offset, self.desc.elem.memory), test
 
 
 def _box(fn: FunctionLowering, desc: Descriptor, starts: list[ir.Value]) -> Box:
-    coordinates = [_coordinate(fn, n, start) for n, start in zip(desc.block, starts)]
+    coordinates = [_coordinate(fn, n, start) for n, start in zip(desc.block, starts, strict=True)]
     return Box(fn, desc, coordinates)
 
 

@@ -265,4 +265,6 @@ def _swizzle(fn, op):
 @lowers("ditron.extern_call")
 def _extern_call(fn, op):
     symbol = ir.StringAttr(op.attributes["symbol"]).value
-    raise Unsupported(op, f"the simulator cannot call the device function '{symbol}': guard the call, or write it in Triton")
+    raise Unsupported(
+        op, f"the simulator cannot call the device function '{symbol}': guard the call, or write it in Triton"
+    )

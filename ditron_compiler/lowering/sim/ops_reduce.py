@@ -31,7 +31,7 @@ class Combine:
 
     def __call__(self, left: Sequence[ir.Value], right: Sequence[ir.Value]) -> list[ir.Value]:
         fn = self.fn
-        for argument, value in zip(self.block.arguments, [*left, *right]):
+        for argument, value in zip(self.block.arguments, [*left, *right], strict=True):
             fn.env[argument] = value
         last = fn.lower_block(self.block)
         return [fn.scalar(v) for v in last.operands]
@@ -57,7 +57,7 @@ def _reduce_rows(fn: FunctionLowering, op: ir.Operation, combine: Combine) -> No
             position, *partial = nest.carry(combine.size, values, combine.types, start=1)
             here = [nest.element(t, combine.at(outer, position)) for t in combine.inputs]
             values = nest.close(combine(partial, here))
-        for buffer, value in zip(out, values):
+        for buffer, value in zip(out, values, strict=not scalar):
             nest.store(buffer, value)
     fn.set(op, *(values if scalar else out))
 
@@ -66,14 +66,14 @@ def _reduce_columns(fn: FunctionLowering, op: ir.Operation, combine: Combine) ->
     """Along an outer axis: a row of partial results in a buffer, so that the inner loop stays contiguous."""
     out = [fn.new_buffer(combine.rest, t.elem) for t in combine.inputs]
     with fn.nest(combine.rest) as nest:
-        for buffer, tile in zip(out, combine.inputs):
+        for buffer, tile in zip(out, combine.inputs, strict=True):
             nest.store(buffer, nest.element(tile, combine.at(nest.idx, 0)))
     with fn.nest() as nest:
         position = nest.carry(combine.size, [], [], start=1)[0]
         idx = tuple(nest.loop(n) for n in combine.rest)
         partial = [nest.element(buffer, idx) for buffer in out]
         here = [nest.element(t, combine.at(idx, position)) for t in combine.inputs]
-        for buffer, value in zip(out, combine(partial, here)):
+        for buffer, value in zip(out, combine(partial, here), strict=True):
             nest.store(buffer, value, idx)
     fn.set(op, *out)
 
@@ -87,7 +87,7 @@ def _scan(fn: FunctionLowering, op: ir.Operation) -> None:
     with fn.nest(combine.rest) as nest:
         outer = nest.idx
         values = [nest.element(t, combine.at(outer, first)) for t in combine.inputs]
-        for buffer, value in zip(out, values):
+        for buffer, value in zip(out, values, strict=True):
             nest.store(buffer, value, combine.at(outer, first))
         if combine.size > 1:
             position, *partial = nest.carry(combine.size, values, combine.types, start=1)
@@ -95,7 +95,7 @@ def _scan(fn: FunctionLowering, op: ir.Operation) -> None:
                 position = nest.sub_from(combine.size - 1, position)
             here = [nest.element(t, combine.at(outer, position)) for t in combine.inputs]
             values = combine(partial, here)
-            for buffer, value in zip(out, values):
+            for buffer, value in zip(out, values, strict=True):
                 nest.store(buffer, value, combine.at(outer, position))
             nest.close(values)
     fn.set(op, *out)

@@ -13,7 +13,6 @@ from .nest import Index, Nest
 from .tiles import Computed, Indices, Range, Splat, Tile, View
 
 
-
 def view(
     shape: tuple[int, ...], source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True
 ) -> Tile:
@@ -67,7 +66,11 @@ def _expand_dims(fn: FunctionLowering, op: ir.Operation) -> None:
 def _broadcast(fn: FunctionLowering, op: ir.Operation) -> None:
     source, shape = fn.tile(op.operands[0]), fn.type_of(op.results[0], op).shape
     have = source.shape
-    fn.bind(op, view(shape, source, lambda nest, idx: tuple(0 if n == 1 else i for i, n in zip(idx, have))))
+
+    def index(nest: Nest, idx: Indices) -> Indices:
+        return tuple(0 if n == 1 else i for i, n in zip(idx, have, strict=True))
+
+    fn.bind(op, view(shape, source, index))
 
 
 @lowers("tt.trans")
@@ -109,7 +112,7 @@ def regroup(nest: Nest, idx: Indices, groups) -> Indices:
     for have, want in groups:
         part = idx[at : at + len(want)]
         at += len(want)
-        significant = [(i, n) for i, n in zip(part, want) if n != 1]
+        significant = [(i, n) for i, n in zip(part, want, strict=True) if n != 1]
         if len([n for n in have if n != 1]) == 1 and len(significant) == 1:
             result += [significant[0][0] if n != 1 else 0 for n in have]
             continue

@@ -33,14 +33,14 @@ class Tile:
     def size(self) -> int:
         return prod(self.shape)
 
-    def at(self, nest: "Nest", idx: Indices) -> ir.Value:
+    def at(self, nest: Nest, idx: Indices) -> ir.Value:
         """Emit the element at `idx`, a carrier value."""
         raise NotImplementedError
 
-    def operands(self) -> tuple["Tile", ...]:
+    def operands(self) -> tuple[Tile, ...]:
         return ()
 
-    def reads(self) -> Iterator[tuple["Buffer", bool]]:
+    def reads(self) -> Iterator[tuple[Buffer, bool]]:
         """Buffers that the recipe reads, and whether at the very index asked for."""
         seen: set[tuple[Tile, bool]] = set()
         todo: list[tuple[Tile, bool]] = [(self, True)]
@@ -113,7 +113,7 @@ class View(Tile):
 
     __slots__ = ("source", "index", "moves")
 
-    def __init__(self, shape, source: Tile, index: Callable[["Nest", Indices], Indices], moves: bool = True):
+    def __init__(self, shape, source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True):
         super().__init__(shape, source.elem, source.cost, source.depth + 1)
         self.source, self.index, self.moves = source, index, moves
 
@@ -129,7 +129,7 @@ class Computed(Tile):
 
     __slots__ = ("emit", "inputs")
 
-    def __init__(self, shape, elem, emit: Callable[["Nest", Indices], ir.Value], inputs: tuple[Tile, ...], cost=1.0):
+    def __init__(self, shape, elem, emit: Callable[[Nest, Indices], ir.Value], inputs: tuple[Tile, ...], cost=1.0):
         super().__init__(
             shape, elem, cost + sum(t.cost for t in inputs), 1 + max((t.depth for t in inputs), default=0)
         )
@@ -152,7 +152,7 @@ class Buffer(Tile):
         self.address = address
         self.strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
-    def slot(self, nest: "Nest", idx: Indices) -> ir.Value:
+    def slot(self, nest: Nest, idx: Indices) -> ir.Value:
         """Address of the element at `idx`."""
         return nest.b.gep(self.address, nest.value(nest.linear(idx, self.strides)), self.elem.stored)
 
@@ -160,7 +160,7 @@ class Buffer(Tile):
         value = nest.b.load(self.slot(nest, idx), self.elem.stored)
         return nest.b.op("arith.trunci", "i1", value) if self.elem.name == "i1" else value
 
-    def put(self, nest: "Nest", value: ir.Value, idx: Indices) -> None:
+    def put(self, nest: Nest, value: ir.Value, idx: Indices) -> None:
         """Emit the store of one element."""
         address = self.slot(nest, idx)
         nest.b.store(nest.b.op("arith.extui", "i8", value) if self.elem.name == "i1" else value, address)
@@ -181,7 +181,7 @@ class Descriptor:
     def scalar_types(self) -> list[str]:
         return ["!llvm.ptr", *["i32"] * len(self.shape), *["i64"] * len(self.strides)]
 
-    def rebuilt(self, scalars: list[ir.Value]) -> "Descriptor":
+    def rebuilt(self, scalars: list[ir.Value]) -> Descriptor:
         rank = len(self.shape)
         return Descriptor(
             self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank :], self.pad_nan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 _FLOAT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "f8E5M2": 8, "f8E4M3FN": 8}
 # ABI numbers of ditron_sim_atomic_rmw's dtype (runtime/sim/abi.h); 6 and 7 are the unsigned views of i32 and i64.
@@ -22,7 +22,7 @@ class Elem:
     name: str
     kind: str  # "int" | "float" | "ptr"
     bits: int
-    pointee: "Elem | None" = None
+    pointee: Elem | None = None
 
     @property
     def narrow(self) -> bool:
@@ -64,11 +64,11 @@ class Elem:
 
 @dataclass(frozen=True)
 class Shaped:
-    """A value's type: `shape` is None for a scalar; `elem` is None for what carries no data (a token) or a descriptor."""
+    """A value's type: `shape` is None for a scalar; `elem` is None for a token, which has no data, or a descriptor."""
 
     shape: tuple[int, ...] | None
     elem: Elem | None
-    block: "Shaped | None" = None  # of a tensor descriptor
+    block: Shaped | None = None  # of a tensor descriptor
 
     @property
     def is_tile(self) -> bool:
@@ -105,7 +105,7 @@ def _element(text: str) -> Elem:
     raise UnsupportedType(f"element type {text}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse_type(text: str) -> Shaped:
     """Read a type by its spelling, which is the same whichever MLIR printed it."""
     if text == "!ditron.token":

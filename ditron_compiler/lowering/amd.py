@@ -10,11 +10,12 @@ from ditron_compiler.passes.base import Pass, PassFailure
 
 __all__ = ["ROCSHMEM", "LowerToAMD"]
 
-# Set and add: rocSHMEM has no signal_op, and its C interface for bitcode leaves the atomics out; these are the C++ names.
+# Set and add: rocSHMEM has no signal_op, and its C interface for bitcode leaves the atomics out: these are C++ names.
 _SIGNAL = ("_ZN8rocshmem25rocshmem_ulong_atomic_setEPmmi", "_ZN8rocshmem25rocshmem_ulong_atomic_addEPmmi")
 
-# Under transport rocshmem, operation -> the functions of rocSHMEM that the kernel's LLVM IR calls. What is not here calls none:
-# it is an access to memory that this GPU maps. With another granularity `_wg` is `_wave` or absent; without nbi, `_nbi` is absent.
+# Under transport rocshmem, operation -> the functions of rocSHMEM that the kernel's LLVM IR calls. What is not here
+# calls none: it is an access to memory that this GPU maps. With another granularity `_wg` is `_wave` or absent; without
+# nbi, `_nbi` is absent.
 # The C interface has no quiet either.
 ROCSHMEM: dict[str, tuple[str, ...]] = {
     "symm_at": ("rocshmem_ptr",),

@@ -1,8 +1,8 @@
 """What lowering to NVIDIA and to AMD have in common: from ``ditron`` operations to calls of the device libraries.
 
-An operation becomes ``tt.extern_elementwise`` of a function ``ditron_*`` (runtime/README.md), which Triton carries through
-its passes and links in; or, where Triton has the thing (atomics), Triton's own operation. Each thread of a program executes
-such a call. ``gpu_table.TABLE`` says what becomes what.
+An operation becomes ``tt.extern_elementwise`` of a function ``ditron_*`` (runtime/README.md), which Triton carries
+through its passes and links in; or, where Triton has the thing (atomics), Triton's own operation. Each thread of a
+program executes such a call. ``gpu_table.TABLE`` says what becomes what.
 """
 from __future__ import annotations
 
@@ -89,8 +89,9 @@ class Lowering:
 
     def __init__(self, function: ir.Operation, gpu: GPU, descriptor_accesses: set[str], varying: set[ir.Value]):
         self.function, self.gpu, self.varying = function, gpu, varying
-        self.loads_by_tma = gpu.has_tma and any(n.endswith(("_load", "_gather")) for n in descriptor_accesses)
-        self.stores_by_tma = gpu.has_tma and any(n.endswith(("_store", "_scatter", "_reduce")) for n in descriptor_accesses)
+        accesses = descriptor_accesses if gpu.has_tma else ()
+        self.loads_by_tma = any(name.endswith(("_load", "_gather")) for name in accesses)
+        self.stores_by_tma = any(name.endswith(("_store", "_scatter", "_reduce")) for name in accesses)
         with function.context:
             self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(width) for width in (1, 32, 64))
             self._true, self._false = ir.BoolAttr.get(True), ir.BoolAttr.get(False)
@@ -106,8 +107,8 @@ class Lowering:
     def ctx(self) -> ir.Value:
         """The kernel's hidden context argument."""
         if "ditron.kernel" not in self.function.attributes:
-            raise LoweringError("expected a kernel, whose last argument is the group's context, got a function without the "
-                                "attribute 'ditron.kernel'; a helper must be inlined (no noinline=True)")
+            raise LoweringError("expected a kernel, whose last argument is the group's context, got a function without "
+                                "the attribute 'ditron.kernel'; a helper must be inlined (no noinline=True)")
         arguments = self.function.regions[0].blocks[0].arguments
         if not len(arguments) or str(arguments[len(arguments) - 1].type) != "!tt.ptr<i64>":
             raise LoweringError("expected the kernel's last argument to be the group's context, a !tt.ptr<i64>")

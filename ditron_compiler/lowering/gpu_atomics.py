@@ -1,4 +1,4 @@
-"""Atomic accesses: Triton's own operations where it has them, the device library's loads, stores and multimem elsewhere."""
+"""Atomic accesses: Triton's own operations where it has them, calls of the device library elsewhere."""
 from __future__ import annotations
 
 from ditron_compiler import ir
@@ -66,11 +66,13 @@ def compare_and_swap(lowering: Lowering, pointer: ir.Value, compare: ir.Value, v
                      semantic: str) -> ir.Value:
     """Triton's compare-and-swap; on a scalar pointer its result is the same in every thread."""
     if scope == "gpu" or lowering.gpu.has_system_cas:
-        return lowering.make("tt.atomic_cas", [pointer, compare, value], value.type, _attributes(lowering, scope, semantic))
+        return lowering.make("tt.atomic_cas", [pointer, compare, value], value.type,
+                             _attributes(lowering, scope, semantic))
     if is_tensor(value.type):
-        raise LoweringError(f"expected a scalar pointer or scope gpu on {lowering.gpu.name}, got a tensor of pointers with scope "
-                            f"{scope}; Triton's compare and swap reaches only the GPU there")
-    # Element 0 of a tensor with at least as many elements as a program has threads swaps; a sum hands the old value round.
+        raise LoweringError(f"expected a scalar pointer or scope gpu on {lowering.gpu.name}, got a tensor of pointers "
+                            f"with scope {scope}; Triton's compare and swap reaches only the GPU there")
+    # Element 0 of a tensor with at least as many elements as a program has threads swaps; a sum hands the old value
+    # round.
     indices = ir.RankedTensorType.get([_MOST_THREADS], lowering.i32)
     bounds = {"start": ir.IntegerAttr.get(lowering.i32, 0), "end": ir.IntegerAttr.get(lowering.i32, _MOST_THREADS)}
     index = lowering.make("tt.make_range", [], indices, bounds)
@@ -94,7 +96,8 @@ def _sum(lowering: Lowering, tensor: ir.Value) -> ir.Value:
 
 def lower_atomic_cas(lowering: Lowering, op: ir.Operation) -> None:
     scope, semantic = _order(op)
-    lowering.replace(_update(lowering, op, lambda: compare_and_swap(lowering, *op.operands, scope=scope, semantic=semantic)))
+    lowering.replace(_update(
+        lowering, op, lambda: compare_and_swap(lowering, *op.operands, scope=scope, semantic=semantic)))
 
 
 def _enums(lowering: Lowering, op: ir.Operation, shape_of: ir.Type) -> list[ir.Value]:
@@ -116,7 +119,8 @@ def lower_st(lowering: Lowering, op: ir.Operation) -> None:
     pointer, value = op.operands
     width = _width(value.type)
     bits = lowering.bitcast(value, ir.IntegerType.get_signless(width))
-    own = pointer in lowering.varying or value in lowering.varying or gpu_checks.under_varying_control(op, lowering.varying)
+    varying = lowering.varying
+    own = pointer in varying or value in varying or gpu_checks.under_varying_control(op, varying) is not None
     symbol = f"ditron_st_b{width}" if is_tensor(value.type) or own else f"ditron_st_once_b{width}"
     if is_tensor(value.type) and gpu_checks.releases(op):
         lowering.call("ditron_sync_threads", [], lowering.i32)
@@ -129,8 +133,8 @@ def _multimem(lowering: Lowering, op: ir.Operation) -> tuple[str, ir.Type, ir.Va
     pointee = element_of(op.results[0].type if len(op.results) else op.operands[1].type)
     name = str(pointee)
     as_bits = ir.IntegerType.get_signless(16) if name in ("f16", "bf16") else pointee
-    reduce_op = op.attributes.get("op")
-    return name, as_bits, lowering.constant(0 if reduce_op is None else number(reduce_op), lowering.i32, op.operands[0].type)
+    kind = number(op.attributes["op"]) if "op" in op.attributes else 0  # a store has none
+    return name, as_bits, lowering.constant(kind, lowering.i32, op.operands[0].type)
 
 
 def lower_multimem_ld_reduce(lowering: Lowering, op: ir.Operation) -> None:
@@ -153,8 +157,8 @@ def lower_multimem_red(lowering: Lowering, op: ir.Operation) -> None:
     name, bits, kind = _multimem(lowering, op)
     pointer, value = op.operands
     if name in ("f16", "bf16") and keyword(op.attributes["op"]) != "add":
-        raise LoweringError(f"expected i32 or i64 under {keyword(op.attributes['op'])}, got {name}; PTX's multimem.red can only "
-                            "add 16-bit floats")
+        raise LoweringError(f"expected i32 or i64 under {keyword(op.attributes['op'])}, got {name}; PTX's multimem.red "
+                            "can only add 16-bit floats")
     lowering.call(f"ditron_multimem_red_{name}", [pointer, lowering.bitcast(value, bits), kind],
                   with_element(value.type, lowering.i32))
     lowering.replace()

@@ -11,8 +11,8 @@ __all__ = ["acquires", "check", "keep_waits_in_place", "releases", "thread_varyi
 _THREAD_QUERIES = {"ditron.thread_id", "ditron.lane_id", "ditron.warp_id", "ditron.shfl"}
 # Operations with a barrier of the program inside: every thread must come.
 _PROGRAM_WIDE = {f"ditron.{name}" for name in (
-    "wait", "notify", "signal_wait_until", "putmem", "getmem", "putmem_signal", "fence", "quiet", "barrier_all", "barrier",
-    "sync_all", "sync_threads")}
+    "wait", "notify", "signal_wait_until", "putmem", "getmem", "putmem_signal", "fence", "quiet", "barrier_all",
+    "barrier", "sync_all", "sync_threads")}
 _SPINS = {f"ditron.{name}" for name in ("wait", "signal_wait_until", "barrier_all", "barrier", "sync_all")}
 
 
@@ -34,7 +34,7 @@ def releases(op: ir.Operation) -> bool:
 def thread_varying(function: ir.Operation, operations: Iterable[ir.Operation]) -> set[ir.Value]:
     """The values that can differ between the threads of a program, because a thread's number went into them.
 
-    Values that are loaded count as equal: a program loads them alike. ``operations`` are the function's ``ditron`` ones.
+    Values that are loaded count as equal: a program loads them alike. ``operations`` are those of ``ditron``.
     """
     varying: set[ir.Value] = set()
     if not any(op.name in _THREAD_QUERIES for op in operations):
@@ -76,8 +76,8 @@ def check(operations: Iterable[ir.Operation], loops: Iterable[ir.Operation], var
             continue
         culprit = under_varying_control(op, varying)
         if culprit is not None:
-            op.emit_error(f"'{op.name}' must be reached by every thread of the program, got a '{culprit.name}' that depends "
-                          "on the thread; take it out, or use a value that is the same in all threads")
+            op.emit_error(f"'{op.name}' must be reached by every thread of the program, got a '{culprit.name}' that "
+                          "depends on the thread; take it out, or use a value that is the same in all threads")
             ok = False
         elif specialized:
             op.emit_error(f"'{op.name}' synchronises all threads of the program, but the kernel has a loop with "
@@ -90,8 +90,8 @@ def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
     """Keep Triton from running loads of later iterations, and with them their waits, ahead of time.
 
     A loop whose own body waits is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
-    iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as ever.
-    No loop around a wait is flattened into one with them, for the same reason.
+    iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined
+    as ever. No loop around a wait is flattened into one with them, for the same reason.
     """
     seen: set[ir.Operation] = set()
     for op in operations:

@@ -34,14 +34,14 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
     Args:
         machine: ``"cuda"`` or ``"hip"``. transport: ``"p2p"``, ``"nvshmem"`` or ``"rocshmem"``.
         arch: the architecture, by which rocSHMEM's bitcode is chosen (``"gfx942"``).
-        bitcode: whether to link the SHMEM library itself, where it is found. Without it the SHMEM symbols stay undefined:
-            LLVM IR and PTX are made, a cubin is not.
+        bitcode: whether to link the SHMEM library itself, where it is found. Without it the SHMEM symbols stay
+            undefined: LLVM IR and PTX are made, a cubin is not.
         whole: link all of NVSHMEM, not only what our transport calls: for kernels that call its other functions
             themselves (``dl.extern_call``). They take seconds to compile.
 
-    Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links a
-    library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence names
-    that are beginnings of that word.
+    Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links
+    a library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence
+    names that are beginnings of that word.
     """
     if machine not in VENDORS:
         raise ValueError(f"expected machine {' or '.join(map(repr, VENDORS))}, got {machine!r}")

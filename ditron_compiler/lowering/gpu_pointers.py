@@ -1,7 +1,8 @@
 """Apply a change of address to the scalar pointer that a pointer, or a tensor of pointers, is computed from.
 
 An opaque call makes Triton's axis analysis forget how pointers are aligned and contiguous; on the scalar base, where an
-attribute restores the alignment, nothing is lost: ``f(base + offsets) = f(base) + offsets`` for what moves the heap as a whole.
+attribute restores the alignment, nothing is lost: ``f(base + offsets) = f(base) + offsets`` for what moves the heap as
+a whole.
 """
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Untraceable(Exception):
 def rebase(lowering: Lowering, pointer: ir.Value, change: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """``pointer`` with ``change`` applied to its scalar base.
 
-    Raises Untraceable for a tensor of pointers that was loaded, carried around a loop, or otherwise not computed from one base.
+    Raises Untraceable for a tensor of pointers that was loaded, carried around a loop, or otherwise not computed from
+    one base.
     """
     op = pointer.owner if isinstance(pointer, ir.OpResult) else None
     if op is not None and op.name in _TRANSPARENT:
@@ -55,4 +57,5 @@ def divisibility(pointer: ir.Value) -> ir.Attribute | None:
     known = ir.DictAttr(arguments[pointer.arg_number])
     if "tt.divisibility" not in known:
         return None
-    return ir.Attribute.parse(f"dense<{ir.IntegerAttr(known['tt.divisibility']).value}> : tensor<1xi32>", pointer.context)
+    value = ir.IntegerAttr(known["tt.divisibility"]).value
+    return ir.Attribute.parse(f"dense<{value}> : tensor<1xi32>", pointer.context)

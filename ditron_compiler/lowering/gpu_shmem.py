@@ -1,7 +1,7 @@
 """NVSHMEM's device library, cut down to the functions that our transport calls.
 
-The library is 31 MB of bitcode, and a kernel that links it takes 6 s to compile; with what our calls need, 0.5 MB, it takes what
-a kernel without NVSHMEM takes. Triton's own LLVM does the cutting, so that it reads back what it wrote.
+The library is 31 MB of bitcode, and a kernel that links it takes 6 s to compile; with what our calls need, 0.5 MB, it
+takes what a kernel without NVSHMEM takes. Triton's own LLVM does the cutting, so that it reads back what it wrote.
 """
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def cut_down(bitcode: Path, transport: Path) -> Path:
     import triton
     declarations = transport.read_text()
     stat = bitcode.stat()
-    key = hashlib.sha256(f"{bitcode.resolve()} {stat.st_size} {stat.st_mtime_ns} {triton.__version__} {declarations}".encode())
-    path = knobs.cache_dir.get() / f"{bitcode.stem}-{key.hexdigest()[:16]}.ll"
+    key = f"{bitcode.resolve()} {stat.st_size} {stat.st_mtime_ns} {triton.__version__} {declarations}"
+    path = knobs.cache_dir.get() / f"{bitcode.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.ll"
     if path.is_file():
         return path
     try:
@@ -65,5 +65,5 @@ def _linked(bitcode: Path, declarations: str) -> str:
     llvm.attach_datalayout(linked, "nvptx64-nvidia-cuda", "sm_90a", "")
     llvm.link_extern_libs(linked, [str(bitcode)])
     # Triton makes what it links internal; a library's functions must be found by name again.
-    names = "|".join(name for _, name, _ in functions)
-    return re.sub(rf"^define internal (.*?@(?:{names})\()", r"define linkonce_odr hidden \1", str(linked), flags=re.MULTILINE)
+    ours = rf"^define internal (.*?@(?:{'|'.join(name for _, name, _ in functions)})\()"
+    return re.sub(ours, r"define linkonce_odr hidden \1", str(linked), flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The table of the GPU lowering: which operation becomes which call. Calls and their arguments are the same on both vendors."""
+"""The table of the GPU lowering: which operation becomes which call, on both vendors alike."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def _wait(lowering: Lowering, op: ir.Operation) -> None:
 
 
 def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
-    """The token is 0 and divisible by 16: adding it makes a pointer or an index depend on the wait and keeps its alignment."""
+    """The token is 0 and divisible by 16: adding it ties a pointer or an index to the wait and keeps its alignment."""
     value, token = op.operands
     element = element_of(value.type)
 
@@ -76,11 +76,12 @@ def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
             lowering.replace(add(value))
     elif ir.IntegerType.isinstance(element):
         width = ir.IntegerType(element).width
-        zero = token if width == 32 else lowering.make("arith.extsi" if width > 32 else "arith.trunci", [token], element)
+        resize = "arith.extsi" if width > 32 else "arith.trunci"
+        zero = token if width == 32 else lowering.make(resize, [token], element)
         lowering.replace(lowering.make("arith.addi", [value, lowering.splat(zero, value.type)], value.type))
     elif str(element).startswith("!tt.tensordesc"):
-        raise LoweringError("expected a pointer or an integer, got a tensor descriptor; consume the token on a coordinate of "
-                            "the access")
+        raise LoweringError("expected a pointer or an integer, got a tensor descriptor; consume the token on a "
+                            "coordinate of the access")
     else:
         lowering.replace(value)  # a float was loaded already: nothing of it can move
 
@@ -92,14 +93,16 @@ def _translate(symbol: str, *arguments: str) -> Lower:
         rest = [_argument(lowering, op, argument) for argument in arguments]
 
         def change(base: ir.Value) -> ir.Value:
-            return lowering.call(symbol, [lowering.ctx, base, *rest], base.type, pure=True, divisibility=divisibility(base))
+            return lowering.call(symbol, [lowering.ctx, base, *rest], base.type, pure=True,
+                                 divisibility=divisibility(base))
 
         try:
             lowering.replace(rebase(lowering, op.operands[0], change))
         except Untraceable:
-            raise LoweringError(f"expected pointers computed from one scalar pointer within this iteration, got a tensor of "
-                                f"pointers that was loaded or is carried by a loop; apply {op.name.removeprefix('ditron.')} "
-                                "to the scalar pointer, then add the offsets") from None
+            name = op.name.removeprefix("ditron.")
+            raise LoweringError("expected pointers computed from one scalar pointer within this iteration, got a tensor of "
+                                f"pointers that was loaded or is carried by a loop; apply {name} to the scalar pointer, "
+                                "then add the offsets") from None
 
     return lower
 
@@ -133,7 +136,8 @@ def _ballot(lowering: Lowering, op: ir.Operation) -> None:
 def _extern_call(lowering: Lowering, op: ir.Operation) -> None:
     """The user's own function; one without a result must return an i32, which nobody reads."""
     if len(op.results) > 1:
-        raise LoweringError(f"expected at most one result, got {len(op.results)}; Triton's calls of device functions have one")
+        raise LoweringError(f"expected at most one result, got {len(op.results)}; Triton's calls of device functions "
+                            "have one")
     types = [operand.type for operand in op.operands if is_tensor(operand.type)]
     result = op.results[0].type if len(op.results) else lowering.i32
     if types and not is_tensor(result):
@@ -168,8 +172,8 @@ TABLE: dict[str, Row] = {
     # data
     "putmem": Row(call("ditron_putmem", "ctx", "#0", "#1", "#2", "#3", "nbi", "granularity"), _always),
     "getmem": Row(call("ditron_getmem", "ctx", "#0", "#1", "#2", "#3", "nbi", "granularity"), _always),
-    "putmem_signal": Row(call("ditron_putmem_signal", "ctx", "#0", "#1", "#2", "#3", "#4", "#5", "op", "nbi", "granularity"),
-                         _always),
+    "putmem_signal": Row(call("ditron_putmem_signal", "ctx", "#0", "#1", "#2", "#3", "#4", "#5", "op", "nbi",
+                              "granularity"), _always),
     "fence": Row(call("ditron_fence"), _always),
     "quiet": Row(call("ditron_quiet", acquires=True), _always),
     "barrier_all": Row(call("ditron_barrier_all", "ctx", acquires=True), _always),

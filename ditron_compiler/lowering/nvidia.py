@@ -10,8 +10,9 @@ from ditron_compiler.passes.base import Pass, PassFailure
 
 __all__ = ["NVSHMEM", "LowerToNvidia"]
 
-# Under transport nvshmem, operation -> the functions of NVSHMEM that the kernel's LLVM IR calls. What is not here calls none:
-# it is an access to memory that this GPU maps. With another granularity `_block` is `_warp` or absent; without nbi, `_nbi` is absent.
+# Under transport nvshmem, operation -> the functions of NVSHMEM that the kernel's LLVM IR calls. What is not here
+# calls none: it is an access to memory that this GPU maps. With another granularity `_block` is `_warp` or absent;
+# without nbi, `_nbi` is absent.
 NVSHMEM: dict[str, tuple[str, ...]] = {
     "symm_at": ("nvshmem_ptr",),
     "multicast_ptr": ("nvshmemx_mc_ptr",),
@@ -57,8 +58,8 @@ class LowerToNvidia(Pass):
             op.emit_error(f"expected transport p2p or nvshmem on NVIDIA, got '{self.transport}'")
             raise PassFailure
         if self.arch < 70:
-            op.emit_error(f"expected compute capability 70 (Volta) or later, got {self.arch}; earlier ones have no acquire "
-                          "and release")
+            op.emit_error(f"expected compute capability 70 (Volta) or later, got {self.arch}; earlier ones have no "
+                          "acquire and release")
             raise PassFailure
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")

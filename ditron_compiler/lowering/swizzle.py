@@ -34,8 +34,8 @@ class LowerSwizzle(Pass):
 
     The tiles of a sharded dimension are rotated. ``gather`` begins with the first tile that lies wholly at or after the
     beginning of the own shard: a tile that reaches into the shard before comes last, when that shard has arrived.
-    ``scatter`` begins with the tile that holds the beginning of the next rank's shard, so that the own shard comes last.
-    A rotation visits every tile once for any size, block and number of ranks.
+    ``scatter`` begins with the tile that holds the beginning of the next rank's shard, so that the own shard comes
+    last. A rotation visits every tile once for any size, block and number of ranks.
 
     Before::
 

@@ -215,8 +215,8 @@ def test_transfers_move_bytes_and_signal(library, granularity):
         back = np.zeros(500, np.uint8)
         library.getmem(ranks.contexts[1], back.ctypes.data, ranks.at(1, DATA + 3), 500, 2, nbi, granularity)
         assert (back == payload).all()
-        library.putmem_signal(ranks.contexts[0], ranks.at(0, DATA), payload.ctypes.data, 500, ranks.at(0, SIGNALS), 5, 1,
-                              1, nbi, granularity)
+        library.putmem_signal(ranks.contexts[0], ranks.at(0, DATA), payload.ctypes.data, 500, ranks.at(0, SIGNALS), 5,
+                              1, 1, nbi, granularity)
         assert ctypes.string_at(ranks.at(1, DATA), 500) == payload.tobytes()
         assert ranks.words(1, SIGNALS, 1)[0] == 5 * (nbi + 1)
 

@@ -3,6 +3,7 @@
 # MLIR is linked statically, from the distribution's archives, so that the module needs no LLVM where it is installed.
 option(DITRON_SHARED_MLIR "Link the distribution's libMLIR.so instead of the archives (development only)" OFF)
 
+set(ZLIB_USE_STATIC_LIBS ON) # CMake 3.24; earlier ones link libz.so, which every Python has
 find_package(MLIR 22.1 REQUIRED CONFIG HINTS /usr/lib/llvm-22/lib/cmake/mlir)
 include(${LLVM_CMAKE_DIR}/TableGen.cmake)
 include(${LLVM_CMAKE_DIR}/AddLLVM.cmake)
@@ -22,11 +23,13 @@ if(DITRON_SHARED_MLIR)
 endif()
 
 # The archives name zstd's shared target; without libzstd-dev a stand-in of the runtime library will do.
+# Where there is an archive it is taken: libzstd.so is not on every machine that a wheel meets.
+find_library(ZSTD_LIBRARY NAMES libzstd.a zstd libzstd.so.1 REQUIRED)
 if(NOT TARGET zstd::libzstd_shared)
-  find_library(ZSTD_LIBRARY NAMES zstd libzstd.so.1 REQUIRED)
   add_library(zstd::libzstd_shared SHARED IMPORTED)
-  set_target_properties(zstd::libzstd_shared PROPERTIES IMPORTED_LOCATION ${ZSTD_LIBRARY})
 endif()
+set_target_properties(zstd::libzstd_shared PROPERTIES
+  IMPORTED_LOCATION ${ZSTD_LIBRARY} IMPORTED_LOCATION_RELEASE ${ZSTD_LIBRARY} IMPORTED_LOCATION_NONE ${ZSTD_LIBRARY})
 
 # The distribution's archives ask for libLLVM.so. They must get LLVM's archives instead, or two copies of LLVM
 # meet in one process. Replace, do not remove: the order on the link line depends on it.
@@ -55,4 +58,4 @@ target_link_libraries(mlir_for_ditron INTERFACE
   # tools
   MLIROptLib MLIRBuiltinToLLVMIRTranslation MLIRLLVMToLLVMIRTranslation MLIRTargetLLVMIRExport)
 target_link_options(mlir_for_ditron INTERFACE
-  LINKER:--gc-sections LINKER:--exclude-libs,ALL $<$<CONFIG:Release>:LINKER:-s>)
+  LINKER:--as-needed LINKER:--gc-sections LINKER:--exclude-libs,ALL $<$<CONFIG:Release>:LINKER:-s>)

@@ -119,6 +119,7 @@ static void eraseBlock(PyBlock &self) {
   }
   self.context->blocks.erase(block);
   self.block = nullptr;
+  block->dropAllReferences();
   block->erase();
 }
 

@@ -14,6 +14,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -37,8 +38,9 @@ struct PyContext {
   llvm::DenseMap<Block *, PyBlock *> blocks;
   /// Python class by operation name; borrowed, the classes live in the registry.
   llvm::DenseMap<const void *, nb::handle> classes;
-  /// Detached operations whose Python object is gone while others still use their results.
-  std::vector<Operation *> orphans;
+  /// Detached operations whose Python object is gone while others still use their results. Owned here until Python
+  /// meets one again.
+  llvm::DenseSet<Operation *> orphans;
 
   PyContext(MLIRContext *context, bool owned);
   ~PyContext();
@@ -199,6 +201,8 @@ void checkContext(MLIRContext *expected, MLIRContext *actual, const char *what);
 size_t checkIndex(nb::ssize_t index, size_t size);
 /// Raises ValueError if something outside `op` uses a value defined in it: destroying it would leave danglers.
 void checkUnused(Operation *op, const char *action);
+/// Destroys an operation, detached or not, that nothing outside uses.
+void eraseOperation(Operation *op);
 /// After `op` moved below another root: its Python objects hold the new root.
 void rebind(PyContext &context, Operation *op);
 /// A value given as a Value, or as an operation with one result.

@@ -143,8 +143,14 @@ static bool isUsedOutside(Operation *op) {
 void checkUnused(Operation *op, const char *action) {
   if (op->getNumRegions() == 0 ? !op->use_empty() : isUsedOutside(op)) {
     raise(PyExc_ValueError, std::string("cannot ") + action + " '" + op->getName().getStringRef().str() +
-                                "': its values are still used; call replace_all_uses_with first");
+                                "': its values are still used outside; call replace_all_uses_with, or erase the users, first");
   }
+}
+
+void eraseOperation(Operation *op) {
+  // Regions are destroyed one by one, and in IR that does not verify one may use values of another.
+  op->dropAllReferences();
+  op->erase();
 }
 
 PyOperation::~PyOperation() {
@@ -154,9 +160,9 @@ PyOperation::~PyOperation() {
   context->operations.erase(op);
   if (owned) {
     if (isUsedOutside(op)) {
-      context->orphans.push_back(op);
+      context->orphans.insert(op);
     } else {
-      op->erase();
+      eraseOperation(op);
     }
   }
 }
@@ -189,6 +195,7 @@ nb::object PyOperation::forOperation(PyContext &context, Operation *op, bool own
     return it->second->object();
   }
   nb::object self = nb::inst_alloc(classForOperation(context, op->getName()));
+  owned |= context.orphans.erase(op);
   auto *py = new (nb::inst_ptr<void>(self)) PyOperation(self, context, op, owned);
   nb::inst_mark_ready(self);
   if (op->getBlock()) {

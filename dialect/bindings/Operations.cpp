@@ -151,7 +151,7 @@ static void erase(PyOperation &self) {
   Operation *op = self.get();
   checkUnused(op, "erase");
   self.context->invalidate(op, /*keepRoot=*/false);
-  op->erase();
+  eraseOperation(op);
 }
 
 static nb::object detach(PyOperation &self) {

@@ -129,6 +129,8 @@ static void run(PyPassManager &self, nb::handle target) {
   PyOperation &py = *nb::cast<PyOperation *>(operation);
   Operation *op = py.get();
   checkContext(self.context->context, op->getContext(), "the operation");
+  // Patterns look at all users of a value: a detached one would be a surprise to them.
+  checkUnused(op, "run passes over");
   self.context->invalidate(op, /*keepRoot=*/true);
   takePendingException();
   ErrorCollector errors(*self.context);

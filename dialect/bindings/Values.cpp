@@ -95,6 +95,8 @@ static void bindLists(nb::module_ &m) {
                      self.get();
                      return PyResults{self.object()};
                    })
+      .def_prop_ro("type", [](nb::object self) { return self.attr("result").attr("type"); },
+                   "The type of the only result, so that an operation can stand for it.")
       .def_prop_ro("result",
                    [](PyOperation &self) {
                      Operation *op = self.get();

@@ -1,0 +1,272 @@
+"""Whatever Python does with operations that are gone, it gets an exception; the process lives."""
+
+import gc
+import os
+import random
+
+import pytest
+from ditron_compiler import ir
+from ditron_compiler.ir.dialects import arith, func, scf
+from ditron_compiler.ir.passmanager import PassManager
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+TEXT = """
+func.func @f(%x: i32, %c: i1) -> i32 {
+  %0 = arith.addi %x, %x : i32
+  %1 = scf.if %c -> i32 {
+    %2 = arith.muli %0, %x : i32
+    scf.yield %2 : i32
+  } else {
+    scf.yield %x : i32
+  }
+  return %1 : i32
+}
+"""
+
+
+@pytest.fixture
+def module():
+    with ir.Context(), ir.Location.unknown():
+        yield ir.Module.parse(TEXT)
+
+
+def entry(module):
+    return module.body.operations[0].entry_block
+
+
+def touch_all(op):
+    """Everything that can be read of an operation, its values and blocks."""
+    for read in (lambda: op.name, lambda: op.operands, lambda: op.results, lambda: op.attributes, lambda: op.regions,
+                 lambda: op.location, lambda: op.parent, lambda: op.block, lambda: str(op), lambda: op.next_op,
+                 lambda: op.erase(), lambda: op.clone(), lambda: op.walk(print), lambda: op.verify(),
+                 lambda: op.move_before(op), lambda: ir.InsertionPoint(op), lambda: op.emit_error("x")):
+        with pytest.raises(RuntimeError, match="erased"):
+            read()
+
+
+def test_erased_operation_raises(module):
+    choice = entry(module).operations[1]
+    product = choice.then_block.operations[0]
+    block, value, operands, region = choice.then_block, product.result, product.operands, choice.regions[0]
+    attributes = product.attributes
+    choice.result.replace_all_uses_with(entry(module).arguments[0])
+    choice.erase()
+    touch_all(choice)
+    touch_all(product)  # nested
+    for read in (lambda: block.operations, lambda: block.arguments, lambda: str(block), lambda: value.type,
+                 lambda: value.uses, lambda: operands[0], lambda: len(region.blocks), lambda: attributes["x"],
+                 lambda: arith.AddIOp(value, value), lambda: ir.InsertionPoint(block).insert(product)):
+        with pytest.raises(RuntimeError, match="erased"):
+            read()
+    assert not choice.is_valid and "erased" in repr(choice)
+    assert module.operation.verify()
+
+
+def test_used_operations_are_not_erased(module):
+    block = entry(module)
+    with pytest.raises(ValueError, match="still used"):
+        block.operations[0].erase()
+    choice = block.operations[1]
+    with pytest.raises(ValueError, match="still used"):
+        choice.erase()
+    assert module.operation.verify()
+
+
+def test_passes_invalidate(module):
+    function, held = module.body.operations[0], entry(module).operations[0]
+    value, block = held.result, entry(module)
+    PassManager.parse("builtin.module(canonicalize,cse)").run(module)
+    touch_all(held)
+    touch_all(function)
+    for read in (lambda: value.owner, lambda: block.operations):
+        with pytest.raises(RuntimeError, match="pass ran over it"):
+            read()
+    assert len(entry(module).operations) == 3  # got again: fine
+
+
+def test_dead_values_as_keys_never_equal_new_ones(module):
+    block = entry(module)
+    table = {}
+    with ir.InsertionPoint(block.operations[0]):
+        for i in range(200):  # addresses are reused
+            op = arith.AddIOp(block.arguments[0], block.arguments[0])
+            assert op.result not in table
+            table[op.result] = i
+            op.erase()
+    assert len(table) == 200
+
+
+def test_operations_keep_their_module_and_context():
+    with ir.Context(), ir.Location.unknown():
+        function = ir.Module.parse(TEXT).body.operations[0]
+    gc.collect()
+    assert function.sym_name.value == "f" and function.parent.name == "builtin.module"
+    value = function.entry_block.operations[0].result
+    del function
+    gc.collect()
+    assert str(value.type) == "i32" and value.owner.parent.parent.verify()
+
+
+def test_types_keep_their_context():
+    with ir.Context():
+        type = ir.Type.parse("tensor<4xf32>")
+    gc.collect()
+    assert type.element_type == ir.F32Type.get(type.context)
+
+
+def test_detached_operations_are_freed_or_kept(module):
+    block = entry(module)
+    x = block.arguments[0]
+    detached = arith.AddIOp(x, x, ip=False)
+    user = arith.MulIOp(detached, x, ip=ir.InsertionPoint(block.terminator))
+    del detached
+    gc.collect()
+    # Its result is in use: the operation must not be freed under the user.
+    assert user.lhs.owner.name == "arith.addi"
+    with pytest.raises(ir.MLIRError):
+        module.operation.verify()
+    user.erase()
+    assert module.operation.verify()
+
+
+def test_moves_between_modules(module):
+    other = ir.Module.create()
+    function = module.body.operations[0]
+    inner = function.entry_block.operations[0]
+    function.detach_from_parent()
+    other.body.append(function)
+    del module, function
+    gc.collect()
+    assert inner.parent.parent is other.operation
+    del other
+    gc.collect()
+    assert inner.parent.parent.verify()
+
+
+def test_impossible_moves(module):
+    function = module.body.operations[0]
+    choice = entry(module).operations[1]
+    inner = choice.then_block.operations[0]
+    for move in (lambda: choice.move_before(inner), lambda: ir.InsertionPoint(inner).insert(choice),
+                 lambda: choice.then_block.append(function), lambda: choice.then_block.append_to(inner.parent.regions[1])
+                 if False else choice.move_after(inner)):
+        with pytest.raises(ValueError):
+            move()
+    with ir.Context(), ir.Location.unknown():
+        elsewhere = ir.Module.create()
+        with pytest.raises(ValueError, match="another Context"):
+            function.move_before(ir.Operation.create("func.return", ip=ir.InsertionPoint(elsewhere.body)))
+        with pytest.raises(ValueError, match="another Context"):
+            arith.AddIOp(inner.lhs, inner.rhs)
+    assert module.operation.verify()
+
+
+def test_a_failed_creation_leaves_nothing(module):
+    block = entry(module)
+    gone = block.operations[0].clone(ip=ir.InsertionPoint(block.operations[0]))
+    point = ir.InsertionPoint(gone)
+    gone.erase()
+    before = str(module)
+    for _ in range(10):
+        with pytest.raises(RuntimeError):
+            arith.AddIOp(block.arguments[0], block.arguments[0], ip=point)
+        with pytest.raises(RuntimeError):
+            ir.Operation.create("arith.addi", [block.arguments[0].type], [block.arguments[0]] * 2, ip=point)
+    gc.collect()
+    assert str(module) == before
+
+
+def test_erasing_while_walking_and_iterating(module):
+    block = entry(module)
+    with ir.InsertionPoint(block.terminator):
+        for _ in range(10):
+            arith.AddIOp(block.arguments[0], block.arguments[0])
+
+    def clean(op):
+        if isinstance(op, arith.AddIOp) and not op.result.has_uses:
+            following = op.next_op
+            op.erase()
+            if isinstance(following, arith.AddIOp):
+                following.erase()  # also what the walk has not reached yet
+
+    module.operation.walk(clean)
+    assert str(module).count("arith.addi") == 1
+    for op in block.operations:
+        if isinstance(op, func.ReturnOp):
+            op.operands[0] = block.arguments[0]
+    for op in reversed(list(block.operations)):
+        if isinstance(op, scf.IfOp | arith.AddIOp):
+            op.erase()
+    assert [op.name for op in block.operations] == ["func.return"]
+    assert module.operation.verify()
+
+
+def test_no_wrapper_is_left_behind():
+    with ir.Context() as context, ir.Location.unknown():
+        module = ir.Module.parse(TEXT)
+        module.operation.walk(lambda op: None)
+        gc.collect()
+        assert context._live_operation_count() == 1  # the module
+        del module
+        gc.collect()
+        assert context._live_operation_count() == 0
+
+
+ACTIONS = ("create", "erase", "move", "detach", "insert", "clone", "assign", "replace", "pass", "forget", "touch", "split")
+
+
+@settings(max_examples=int(os.environ.get("DITRON_FUZZ", "60")), deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(ACTIONS), min_size=5, max_size=60))
+def test_random_edits_never_crash(seed, actions):
+    """Random edits, of operations that may be gone: exceptions are fine, a crash or a corrupt module is not."""
+    choose = random.Random(seed)
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(TEXT)
+        held = [module.operation]
+        blocks = []
+
+        def gather():
+            module.operation.walk(lambda op: held.append(op))
+            module.operation.walk(lambda op: blocks.extend(b for r in op.regions for b in r.blocks))
+
+        gather()
+        for action in actions:
+            op, other = choose.choice(held), choose.choice(held)
+            try:
+                match action:
+                    case "create":
+                        values = [*op.results, *op.operands]
+                        with ir.InsertionPoint(other):
+                            held.append(arith.AddIOp(choose.choice(values), choose.choice(values)))
+                    case "erase":
+                        op.erase()
+                    case "move":
+                        choose.choice([op.move_before, op.move_after])(other)
+                    case "detach":
+                        op.detach_from_parent()
+                    case "insert":
+                        choose.choice(blocks).append(op)
+                    case "clone":
+                        held.append(op.clone(ip=choose.choice([False, ir.InsertionPoint(other)])))
+                    case "assign":
+                        op.operands[0] = other.result
+                    case "replace":
+                        op.result.replace_all_uses_with(other.result)
+                    case "pass":
+                        module.operation.verify()
+                        PassManager.parse("builtin.module(canonicalize,cse)").run(module)
+                        gather()
+                    case "forget":
+                        held.pop(choose.randrange(1, len(held)))
+                        gc.collect()
+                    case "touch":
+                        str(op), [use.owner.name for result in op.results for use in result.uses]
+                    case "split":
+                        blocks.append(op.block.split_before(op))
+            except (RuntimeError, ValueError, IndexError, ir.MLIRError, AttributeError):
+                pass
+        if module.operation.is_valid:
+            str(module)
+        del module, held, blocks
+        gc.collect()

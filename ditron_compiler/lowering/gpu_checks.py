@@ -101,8 +101,7 @@ def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
         while loop is not None and loop.name != "tt.func":
             if loop.name == "scf.for":
                 if own and loop not in seen:
-                    loop.attributes["tt.num_stages"] = ir.IntegerAttr.get(
-                        ir.IntegerType.get_signless(32, loop.context), 1)
+                    _do_not_pipeline(loop, op)
                 if "tt.flatten" in loop.attributes:
                     loop.emit_warning(f"flatten=True is ignored: the loop contains '{op.name}', which flattening would "
                                       "move ahead of the iterations before it")
@@ -110,3 +109,10 @@ def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
                 seen.add(loop)
                 own = False
             loop = loop.parent
+
+
+def _do_not_pipeline(loop: ir.Operation, wait: ir.Operation) -> None:
+    if any(op.name in ("tt.dot", "tt.dot_scaled") for op in loop.regions[0].blocks[0]):
+        loop.emit_remark(f"the loop is not software-pipelined, because it contains '{wait.name}'; wait in a loop "
+                         "around it, once for several steps")
+    loop.attributes["tt.num_stages"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, loop.context), 1)

@@ -100,9 +100,9 @@ def _translate(symbol: str, *arguments: str) -> Lower:
             lowering.replace(rebase(lowering, op.operands[0], change))
         except Untraceable:
             name = op.name.removeprefix("ditron.")
-            raise LoweringError("expected pointers computed from one scalar pointer within this iteration, got a tensor of "
-                                f"pointers that was loaded or is carried by a loop; apply {name} to the scalar pointer, "
-                                "then add the offsets") from None
+            raise LoweringError("expected pointers computed from one scalar pointer within this iteration, got a "
+                                "tensor of pointers that was loaded or is carried by a loop; "
+                                f"apply {name} to the scalar pointer, then add the offsets") from None
 
     return lower
 

@@ -38,3 +38,19 @@
   }
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// CHECK-LABEL: sym_name = "wait_in_the_loop_that_multiplies"
+// CHECK: {tt.num_stages = 1 : i32}
+"tt.func"() <{function_type = (i32, tensor<64x64xbf16>, tensor<64x64xf32>, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "wait_in_the_loop_that_multiplies", sym_visibility = "public"}> ({
+^bb0(%n: i32, %a: tensor<64x64xbf16>, %zero: tensor<64x64xf32>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-remark@+1 {{the loop is not software-pipelined, because it contains 'ditron.wait'; wait in a loop around it, once for several steps}}
+  %sum = scf.for %k = %c0 to %n step %c1 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    %next = "tt.dot"(%a, %a, %acc) <{inputPrecision = 2 : i32, maxNumImpreciseAcc = 0 : i32}> : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    scf.yield %next : tensor<64x64xf32>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -110,6 +110,22 @@ def test_branches_with_tiles(n: int) -> None:
 
 
 @triton.jit
+def _store_sometimes(x, o, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + i)
+    for k in range(4):
+        if k == n:
+            tl.store(o + i, v * k)
+        v += 1
+
+
+def test_branch_without_else() -> None:
+    x, o = torch.randn(16), torch.zeros(16)
+    run(_store_sometimes, (1,), x, o, 3, B=16)
+    torch.testing.assert_close(o, (x + 3) * 3)
+
+
+@triton.jit
 def _while(x, o, limit, B: tl.constexpr):
     i = tl.arange(0, B)
     v = tl.load(x + i)

@@ -169,7 +169,8 @@ def _unary(x, o, n, OP: tl.constexpr, B: tl.constexpr):
 _UNARY = {
     "exp": torch.exp, "exp2": torch.exp2, "log": torch.log, "log2": torch.log2, "sqrt": torch.sqrt,
     "sqrt_rn": torch.sqrt, "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos, "erf": torch.erf,
-    "abs": torch.abs, "floor": torch.floor, "ceil": torch.ceil, "neg": torch.neg, "sigmoid": torch.sigmoid, "fma": lambda a: a * a + a,
+    "abs": torch.abs, "floor": torch.floor, "ceil": torch.ceil,
+    "neg": torch.neg, "sigmoid": torch.sigmoid, "fma": lambda a: a * a + a,
     "clamp": lambda a: a.clamp(-1, 1), "div_rn": lambda a: a / (a + 3), "tanh": torch.tanh,
 }  # fmt: skip
 _POSITIVE = ("log", "log2", "sqrt", "sqrt_rn", "rsqrt", "div_rn")

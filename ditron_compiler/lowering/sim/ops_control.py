@@ -157,17 +157,16 @@ def _for(fn: FunctionLowering, op: ir.Operation) -> None:
 @lowers("scf.if")
 def _if(fn: FunctionLowering, op: ir.Operation) -> None:
     b = fn.b
-    blocks = [list(region.blocks) for region in op.regions]
-    yields = [list(bs[0].operations)[-1].operation for bs in blocks if bs]
+    blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]  # one without an else
     condition = fn.scalar(op.operands[0])
     keep = b.ip
     # A descriptor's padding is known once a branch has been lowered, its number of scalars before.
     carried = [Carried(fn, op, r, _static_descriptor(fn, op, r)) for r in op.results]
     types = [t for c in carried for t in c.types]
     built = b.create("scf.if", types, [condition], regions=2)
-    for region, block, last in zip(built.regions, blocks, yields, strict=True):
+    for region, block in zip(built.regions, blocks, strict=False):
         region_block(fn, region, [])
-        fn.lower_block(block[0])
+        last = fn.lower_block(block)
         b.loc = last.location
         _same_padding(op, carried, [fn.env[v] for v in last.operands])
         b.create("scf.yield", [], lower_yields(fn, carried, list(last.operands)))

@@ -16,7 +16,7 @@ from ditron_compiler.versions import check_versions
 
 _HOMES = {
     "CompiledProgram": "ditron.compiler", "compile": "ditron.compiler",
-    "jit": "ditron.jit",
+    "autotune": "ditron.kernel", "jit": "ditron.kernel",
     "language": "ditron.language", "sim": "ditron.sim",
     **dict.fromkeys(("Group", "all_gather_object", "barrier", "current_group", "device", "finalize", "init",
                      "is_initialized", "local_rank", "new_group", "num_ranks", "rank", "symm_empty", "symm_free",
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'ditron' has no attribute {name!r}")
     module = importlib.import_module(home)
-    value = module if home == f"ditron.{name}" and name != "jit" else getattr(module, name)
+    value = module if home == f"ditron.{name}" else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -14,7 +14,6 @@ Everything is local to the decorated function: no Triton hook is set, and ``trit
 from __future__ import annotations
 
 import inspect
-import sys
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -182,13 +181,3 @@ def _bench_together(call: Callable[[], Any], quantiles: Iterable[float] = (0.5,)
     times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:], strict=False)])
     slowest = group.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist())
     return [max(ranks) for ranks in zip(*slowest, strict=True)]
-
-
-class _CallableModule(type(sys)):
-    """``ditron.jit`` names this module and the decorator; whichever of them an import leaves there, it decorates."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return jit(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _CallableModule

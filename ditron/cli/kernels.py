@@ -46,7 +46,7 @@ def _import(path: Path) -> Any:
 
 
 def _kernels_of(module: Any) -> dict[str, Any]:
-    from ditron.jit import DitronJITFunction
+    from ditron.kernel import DitronJITFunction
     from ditron_compiler.frontend.signature import unwrap
     kernels = {}
     for name, value in vars(module).items():

@@ -13,7 +13,7 @@ from jit_helpers import add_scaled, tell_right
 import ditron
 import ditron.language as dl
 from ditron import sim
-from ditron.jit import autotune
+from ditron.kernel import autotune
 
 
 @ditron.jit(do_not_specialize=["epoch"])

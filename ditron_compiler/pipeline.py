@@ -29,7 +29,7 @@ NVIDIA: Pipeline = (
 
 AMD: Pipeline = (
     "lower-swizzle",
-    "lower-to-amd{{transport={transport}}}",
+    "lower-to-amd{{transport={transport} arch={arch}}}",
     "canonicalize",
     "cse",
 )
@@ -47,17 +47,20 @@ SIM: Pipeline = (
     "reconcile-unrealized-casts",
 )
 
-_LOWERINGS = {"cuda": NVIDIA, "hip": AMD, "sim": SIM}
+#: Machine -> its pipeline and the arch that it stands for when none is given.
+_LOWERINGS = {"cuda": (NVIDIA, 90), "hip": (AMD, "gfx942"), "sim": (SIM, "")}
 
 
 def lowering(machine: str, transport: str, arch: int | str | None = None) -> Pipeline:
     """The passes from a mixed module to what ``machine`` (cuda, hip or sim) runs.
 
-    ``arch`` is the compute capability for cuda (90 by default). ValueError for an unknown machine.
+    ``arch`` is the compute capability for cuda (default 90), the processor for hip (gfx942). ValueError for an unknown
+    machine.
     """
     if machine not in _LOWERINGS:
         raise ValueError(f"no pipeline for machine '{machine}': expected one of {', '.join(_LOWERINGS)}")
-    return tuple(entry.format(transport=transport, arch=arch or 90) for entry in _LOWERINGS[machine])
+    passes, usual = _LOWERINGS[machine]
+    return tuple(entry.format(transport=transport, arch=arch or usual) for entry in passes)
 
 
 def pipeline(machine: str, transport: str, arch: int | str | None = None) -> str:

@@ -1,5 +1,6 @@
 // Ranks, symmetric pointers, signals, puts and gets, barriers.
 #include "call.h"
+#include "compare.h"
 #include "number.h"
 
 #include <cstdio>
@@ -82,6 +83,14 @@ static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
   wait.count = n;
   wait.value = value;
   wait.compare = Compare(cmp);
+  TracedCall traced(
+      machine.events.get(), fiber, what,
+      [&] {
+        return format("for ", machine.heap.nameOf(sig),
+                      n > 1 ? format(" and ", n - 1, " more") : "", " ",
+                      spelling(wait.compare), " ", value);
+      },
+      n > 0 ? sig : nullptr, n);
   machine.acted();
   machine.maybeYield();
   machine.block(wait);
@@ -110,6 +119,15 @@ static Delivery deliveryTo(const Fiber &fiber, int32_t target) {
   return delivery;
 }
 
+static void send(Machine &machine, Fiber &fiber, Delivery delivery,
+                 bool readNow) {
+  delivery.id = machine.network.nextId();
+  if (machine.events) {
+    machine.events->sent(fiber, delivery);
+  }
+  machine.network.send(std::move(delivery), readNow);
+}
+
 static SignalWrite signalWrite(Machine &machine, Fiber &fiber, void *sig,
                                int64_t value, int32_t target, int32_t op,
                                const char *what) {
@@ -128,10 +146,14 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
   Delivery delivery = deliveryTo(fiber, worldRank(fiber, rank));
   delivery.signal =
       signalWrite(machine, fiber, sig, value, delivery.target, op, what);
+  TracedCall traced(machine.events.get(), fiber, what, [&] {
+    return format(machine.heap.nameOf(sig), " of rank ", delivery.target,
+                  SignalOp(op) == SignalOp::Add ? " += " : " = ", value);
+  });
   if (ordered) {
     machine.network.fence(delivery.origin, delivery.target);
   }
-  machine.network.send(std::move(delivery), false);
+  send(machine, fiber, std::move(delivery), false);
   machine.acted();
 }
 
@@ -171,8 +193,12 @@ static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
   delivery.bytes = size_t(n);
   delivery.signal = signal;
   touch(src, n);
+  TracedCall traced(machine.events.get(), fiber, what, [&] {
+    return format(n, " bytes to ", machine.heap.nameOf(dst), " of rank ",
+                  target);
+  });
   if (n > 0 || signal.address) {
-    machine.network.send(std::move(delivery), !nbi);
+    send(machine, fiber, std::move(delivery), !nbi);
   }
   machine.acted();
 }
@@ -209,8 +235,12 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
     delivery.to = static_cast<std::byte *>(dst);
     delivery.bytes = size_t(n);
     uint64_t id = machine.network.nextId();
+    TracedCall traced(machine.events.get(), fiber, "getmem", [&] {
+      return format(n, " bytes of ", machine.heap.nameOf(src), " of rank ",
+                    delivery.target);
+    });
     if (n > 0) {
-      machine.network.send(std::move(delivery), false);
+      send(machine, fiber, std::move(delivery), false);
     }
     machine.acted();
     if (nbi) {
@@ -226,6 +256,7 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
 
 void ditron_sim_fence(int32_t loc) {
   call(loc, [](Machine &machine, Fiber &fiber) {
+    TracedCall traced(machine.events.get(), fiber, "fence");
     machine.network.fence(fiber.launch->rank);
     machine.acted();
     machine.maybeYield();
@@ -241,7 +272,8 @@ static void quiet(Machine &machine) {
 }
 
 void ditron_sim_quiet(int32_t loc) {
-  call(loc, [](Machine &machine, Fiber &) {
+  call(loc, [](Machine &machine, Fiber &fiber) {
+    TracedCall traced(machine.events.get(), fiber, "quiet");
     quiet(machine);
     machine.maybeYield();
   });
@@ -249,11 +281,15 @@ void ditron_sim_quiet(int32_t loc) {
 
 static void barrier(int32_t team, bool withQuiet, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
+    Team &members = *fiber.launch->teams[team];
+    TracedCall traced(machine.events.get(), fiber,
+                      withQuiet ? "barrier" : "sync_all",
+                      [&] { return "of ranks " + join(members.ranks); });
     if (withQuiet) {
       quiet(machine);
     }
     machine.acted();
-    machine.barrier(*fiber.launch->teams[team]);
+    machine.barrier(members);
   });
 }
 

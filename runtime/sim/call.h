@@ -16,6 +16,9 @@ auto call(int32_t loc, Body body)
   Machine &machine = *Machine::running();
   Fiber &fiber = *Machine::current();
   fiber.loc = loc;
+  if (machine.events) {
+    machine.events->tick();
+  }
   try {
     return body(machine, fiber);
   } catch (Failure &failure) {

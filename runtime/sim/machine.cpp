@@ -36,6 +36,14 @@ Machine::Machine(const Options &options)
 
 Machine::~Machine() = default;
 
+void Machine::record(size_t capacity) {
+  events = std::make_unique<Trace>(capacity);
+  network.arrived = [this](const Delivery &delivery, const void *where,
+                           size_t bytes) {
+    events->arrived(heap, delivery, where, bytes);
+  };
+}
+
 Fiber *Machine::current() { return runningFiber; }
 Machine *Machine::running() { return runningMachine; }
 
@@ -80,6 +88,9 @@ uint64_t Machine::submit(Launch description,
     return id;
   }
   Launch &queued = *(launches[id] = std::move(launch));
+  if (events) {
+    events->launched(queued);
+  }
   queues[queued.rank].push_back(&queued);
   admit(queued.rank);
   return id;
@@ -96,6 +107,9 @@ void Machine::admit(int32_t rank) {
     unused.pop_back();
     fiber = Fiber();
     fiber.launch = &launch;
+    if (events) {
+      fiber.slot = events->takePlace(rank);
+    }
     int64_t pid = launch.started++;
     fiber.pid = {int32_t(pid % launch.grid[0]),
                  int32_t(pid / launch.grid[0] % launch.grid[1]),
@@ -205,10 +219,19 @@ void Machine::resume(Fiber &fiber) {
       return;
     }
     fiber.stack.prepare(programEntry);
+    if (events) {
+      events->begun(fiber);
+    }
+  }
+  if (events) {
+    events->turn(fiber);
   }
   runningFiber = &fiber;
   switchContext(&scheduler, fiber.stack.context);
   runningFiber = nullptr;
+  if (events) {
+    events->turnEnded(fiber);
+  }
   if (fiber.done) {
     retire(fiber);
   }
@@ -218,6 +241,9 @@ void Machine::retire(Fiber &fiber) {
   stacks.give(std::move(fiber.stack));
   Launch &launch = *fiber.launch;
   int32_t rank = launch.rank;
+  if (events) {
+    events->ended(fiber);
+  }
   unused.push_back(&fiber);
   --residents[rank];
   if (++launch.finished == launch.programs()) {
@@ -226,6 +252,9 @@ void Machine::retire(Fiber &fiber) {
     network.settle(rank, launch.id,
                    [&](const void *address) { return !heap.locate(address); });
     completed.push_back(launch.id);
+    if (events) {
+      events->completed(launch);
+    }
     launches.erase(launch.id);
   }
   admit(rank);

@@ -7,6 +7,7 @@
 #include "heap.h"
 #include "network.h"
 #include "random.h"
+#include "trace.h"
 
 #include <array>
 #include <deque>
@@ -86,6 +87,7 @@ struct Fiber {
   bool done = false;
   int32_t loc = -1; ///< Of the last call into the machine.
   size_t place = 0; ///< Index among the waiting programs.
+  int32_t slot = -1; ///< Among its rank's resident programs, in a record.
   Wait wait;
   Polls polls;
   std::vector<uintptr_t>
@@ -134,6 +136,8 @@ public:
   void quiet(int32_t rank) { network.landAllFrom(rank); }
   uint64_t traceHash() const { return trace; }
   uint64_t switches() const { return switchCount; }
+  /// Keep a record of what happens from here on, of that many events.
+  void record(size_t capacity);
 
   // For the ABI, called by the running program.
   static Fiber *current();
@@ -159,6 +163,7 @@ public:
   void print(std::string line) { printed.push_back(std::move(line)); }
 
   Heap heap;
+  std::unique_ptr<Trace> events; ///< Null: nobody asked for a record.
 
 private:
   friend void programEntry();

@@ -73,6 +73,23 @@ NB_MODULE(_sim, m) {
       .def_ro("what", &ProgramReport::what)
       .def_ro("hint", &ProgramReport::hint);
 
+  nb::class_<TraceEvent>(m, "TraceEvent",
+                         "One line of the record of a run: see "
+                         "runtime/sim/trace.h for which fields mean what.")
+      .def_ro("time", &TraceEvent::time)
+      .def_ro("kind", &TraceEvent::kind)
+      .def_ro("rank", &TraceEvent::rank)
+      .def_ro("place", &TraceEvent::place)
+      .def_ro("launch", &TraceEvent::launch)
+      .def_ro("location", &TraceEvent::location)
+      .def_ro("name", &TraceEvent::name)
+      .def_ro("what", &TraceEvent::what)
+      .def_ro("id", &TraceEvent::id)
+      .def_ro("peer", &TraceEvent::peer)
+      .def_ro("nbytes", &TraceEvent::bytes)
+      .def_ro("address", &TraceEvent::address)
+      .def_ro("value", &TraceEvent::value);
+
   nb::enum_<Machine::Status>(m, "Status", "Why a run has stopped.")
       .value("COMPLETED", Machine::Status::Completed)
       .value("PAUSED", Machine::Status::Paused)
@@ -130,6 +147,29 @@ NB_MODULE(_sim, m) {
            "Lines that kernels have printed since last asked.")
       .def("quiet", &Machine::quiet, "rank"_a,
            "Let everything that a rank has sent arrive.")
+      .def("record", &Machine::record, "capacity"_a,
+           "Keep a record of what happens from here on, at most that many "
+           "events.")
+      .def(
+          "take_events",
+          [](Machine &self) {
+            return self.events ? self.events->take()
+                               : std::vector<TraceEvent>();
+          },
+          "The record, which is empty afterwards.")
+      .def_prop_ro(
+          "record_full",
+          [](Machine &self) { return self.events && self.events->full(); },
+          "Whether events were left out of the record.")
+      .def(
+          "record_script",
+          [](Machine &self, int32_t rank, bool begins, std::string what) {
+            if (self.events) {
+              self.events->host(rank, begins, std::move(what));
+            }
+          },
+          "rank"_a, "begins"_a, "what"_a,
+          "Put what a rank's script does in the record.")
       .def_prop_ro("failure", &Machine::failure, nb::rv_policy::copy)
       .def("waiters", &Machine::waiters)
       .def("starved", &Machine::starved)

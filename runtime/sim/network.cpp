@@ -113,6 +113,9 @@ void Network::land(size_t index) {
     delivery.copy = {};
     delivery.from = nullptr;
     size_t bytes = std::exchange(delivery.bytes, 0);
+    if (arrived) {
+      arrived(delivery, delivery.to, bytes);
+    }
     landed(delivery.to, bytes);
     if (delivery.signal.address) {
       return; // the signal comes later, at a moment of its own
@@ -123,6 +126,9 @@ void Network::land(size_t index) {
         signal.op == SignalOp::Add
             ? int64_t(uint64_t(*signal.address) + uint64_t(signal.value))
             : signal.value;
+    if (arrived) {
+      arrived(delivery, signal.address, sizeof(int64_t));
+    }
     landed(signal.address, sizeof(int64_t));
   }
   if (!delivery.isGet) {

@@ -61,6 +61,9 @@ public:
   bool pendingFrom(int32_t origin, uint64_t id) const;
   uint64_t nextId() const { return sent; }
 
+  /// Called, when set, for each landing: where and how many bytes.
+  std::function<void(const Delivery &, const void *, size_t)> arrived;
+
   /// Whether delivery `id` of `origin` is.
   bool underWay(int32_t origin, uint64_t id) const {
     return pendingOf[origin].count(id) != 0;

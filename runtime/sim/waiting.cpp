@@ -206,8 +206,12 @@ void Machine::polledOrdinarily(const void *address, uint64_t bits,
     return;
   }
   fiber.wait.kind = Wait::Kind::Poll;
-  park(fiber);
-  leave();
+  {
+    TracedCall traced(events.get(), fiber, "spin",
+                      [&] { return "on " + heap.nameOf(address); });
+    park(fiber);
+    leave();
+  }
   bool changed = over(fiber);
   fiber.wait.kind = Wait::Kind::None;
   polls.repeats = 0;

@@ -27,6 +27,7 @@ class Slot(IntEnum):
     HEAP_BYTES = 9
     BARRIER_OFFSET = 10
     REPORT = 11
+    MULTICAST_BASE = 12
 
 
 def barrier_area_bytes(num_ranks: int) -> int:

@@ -41,11 +41,11 @@
 using namespace mlir;
 
 void ditron::registerAllDialects(DialectRegistry &registry) {
-  registry.insert<affine::AffineDialect, arith::ArithDialect,
-                  cf::ControlFlowDialect, func::FuncDialect,
-                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect,
-                  scf::SCFDialect, tensor::TensorDialect, ub::UBDialect,
-                  vector::VectorDialect>();
+  registry
+      .insert<affine::AffineDialect, arith::ArithDialect,
+              cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect,
+              math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+              tensor::TensorDialect, ub::UBDialect, vector::VectorDialect>();
 #ifdef DITRON_HAS_DIALECT
   registerDitronDialects(registry);
 #endif
@@ -56,7 +56,8 @@ void ditron::registerAllDialects(DialectRegistry &registry) {
 
 void ditron::registerAllPasses() {
   static const bool once = [] {
-    // Clean-up. registerTransformsPasses also brings print-ir, location-snapshot and the like.
+    // Clean-up. registerTransformsPasses also brings print-ir,
+    // location-snapshot and the like.
     registerTransformsPasses();
     registerPass([] { return arith::createArithExpandOpsPass(); });
     registerPass([] { return memref::createExpandStridedMetadataPass(); });

@@ -1,4 +1,5 @@
-// What DITRON links of MLIR: dialects, passes and the way out to LLVM IR. Only Register.cpp includes their headers.
+// What DITRON links of MLIR: dialects, passes and the way out to LLVM IR. Only
+// Register.cpp includes their headers.
 #ifndef DITRON_REGISTER_H
 #define DITRON_REGISTER_H
 
@@ -12,13 +13,16 @@ class Operation;
 
 namespace mlir::ditron {
 
-/// Adds every dialect, inliner and conversion interface that this build has to `registry`.
+/// Adds every dialect, inliner and conversion interface that this build has to
+/// `registry`.
 void registerAllDialects(DialectRegistry &registry);
 
-/// Puts MLIR's passes that our pipelines use into MLIR's global pass registry; once per process.
+/// Puts MLIR's passes that our pipelines use into MLIR's global pass registry;
+/// once per process.
 void registerAllPasses();
 
-/// Writes `module` (builtin.module in the LLVM dialect) as LLVM IR text to `text`; on failure diagnostics say why.
+/// Writes `module` (builtin.module in the LLVM dialect) as LLVM IR text to
+/// `text`; on failure diagnostics say why.
 LogicalResult translateToLLVMIR(Operation *module, std::string &text);
 
 } // namespace mlir::ditron

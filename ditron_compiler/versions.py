@@ -17,9 +17,7 @@ class VersionError(ImportError):
     """A package is missing or of a version that DITRON does not work with."""
 
 
-def check_versions(
-    version_of: Callable[[str], str] = metadata.version, mlir_version: str | None = None
-) -> None:
+def check_versions(version_of: Callable[[str], str] = metadata.version, mlir_version: str | None = None) -> None:
     """Check Triton and llvmlite; VersionError says what there is, what is needed and how to get it.
 
     ``version_of`` maps a distribution's name to its version, ``mlir_version`` is MLIR's ("22.1.8"); both are for tests.
@@ -47,7 +45,9 @@ def _version(package: str, version_of: Callable[[str], str]) -> tuple[int, int]:
     try:
         found = version_of(package)
     except metadata.PackageNotFoundError:
-        raise VersionError(f"DITRON needs {package}, which is not installed; install it with: pip install {package}") from None
+        raise VersionError(
+            f"DITRON needs {package}, which is not installed; install it with: pip install {package}"
+        ) from None
     match = re.match(r"(\d+)\.(\d+)", found)
     if not match:
         raise VersionError(f"cannot read the version of {package}: {found!r}")

@@ -13,8 +13,7 @@ static llvm::DenseMap<TypeID, Maker> &makers() {
 }
 
 namespace {
-template <typename T>
-struct Attr : PyAttribute {
+template <typename T> struct Attr : PyAttribute {
   using PyAttribute::PyAttribute;
   T get() const { return cast<T>(attr); }
 };
@@ -43,8 +42,7 @@ nb::object wrapAttribute(PyContext &context, Attribute attr) {
   return it == makers().end() ? nb::cast(PyAttribute(context, attr)) : it->second(context, attr);
 }
 
-template <typename T>
-static bool isA(nb::handle object) {
+template <typename T> static bool isA(nb::handle object) {
   return nb::isinstance<PyAttribute>(object) && isa<T>(nb::cast<PyAttribute *>(object)->attr);
 }
 
@@ -63,8 +61,7 @@ static nb::class_<Py, Base> bindAttr(nb::module_ &m, const char *name) {
   return cls;
 }
 
-template <typename Py, typename T>
-static void enter() {
+template <typename Py, typename T> static void enter() {
   makers()[TypeID::get<T>()] = [](PyContext &context, Attribute attr) { return nb::cast(Py(context, attr)); };
 }
 
@@ -126,40 +123,44 @@ static Attribute toScalarAttr(nb::handle value, Type type) {
 static void bindNumbers(nb::module_ &m) {
   using Integer = Attr<IntegerAttr>;
   makers()[TypeID::get<IntegerAttr>()] = [](PyContext &context, Attribute attr) {
-    return cast<IntegerAttr>(attr).getType().isInteger(1) ? nb::cast(PyBoolAttr(context, attr)) : nb::cast(Integer(context, attr));
+    return cast<IntegerAttr>(attr).getType().isInteger(1) ? nb::cast(PyBoolAttr(context, attr))
+                                                          : nb::cast(Integer(context, attr));
   };
   bindAttr<Integer, IntegerAttr>(m, "IntegerAttr")
-      .def_static("get",
-                  [](PyType &type, nb::handle value) {
-                    if (!isIntegerLike(type.type)) {
-                      raise(PyExc_ValueError, "expected an integer or index type, got " + print(type.type));
-                    }
-                    return wrapAttribute(*type.context, toScalarAttr(value, type.type));
-                  },
-                  "type"_a, "value"_a)
+      .def_static(
+          "get",
+          [](PyType &type, nb::handle value) {
+            if (!isIntegerLike(type.type)) {
+              raise(PyExc_ValueError, "expected an integer or index type, got " + print(type.type));
+            }
+            return wrapAttribute(*type.context, toScalarAttr(value, type.type));
+          },
+          "type"_a, "value"_a)
       .def_prop_ro("value", [](Integer &self) { return toPython(self.get()); })
       .def_prop_ro("type", [](Integer &self) { return wrapType(*self.context, self.get().getType()); })
       .def("__int__", [](Integer &self) { return toPython(self.get()); });
   bindAttr<PyBoolAttr, BoolAttr, Integer>(m, "BoolAttr")
-      .def_static("get",
-                  [](bool value, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return PyBoolAttr(c, BoolAttr::get(c.context, value));
-                  },
-                  "value"_a, "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](bool value, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return PyBoolAttr(c, BoolAttr::get(c.context, value));
+          },
+          "value"_a, "context"_a = nb::none())
       .def_prop_ro("value", [](PyBoolAttr &self) { return !self.get().getValue().isZero(); })
       .def("__bool__", [](PyBoolAttr &self) { return !self.get().getValue().isZero(); });
   using Floating = Attr<FloatAttr>;
   enter<Floating, FloatAttr>();
   bindAttr<Floating, FloatAttr>(m, "FloatAttr")
-      .def_static("get",
-                  [](PyType &type, double value, nb::handle) {
-                    if (!isa<FloatType>(type.type)) {
-                      raise(PyExc_ValueError, "expected a float type, got " + print(type.type));
-                    }
-                    return Floating(*type.context, FloatAttr::get(type.type, value));
-                  },
-                  "type"_a, "value"_a, "loc"_a = nb::none())
+      .def_static(
+          "get",
+          [](PyType &type, double value, nb::handle) {
+            if (!isa<FloatType>(type.type)) {
+              raise(PyExc_ValueError, "expected a float type, got " + print(type.type));
+            }
+            return Floating(*type.context, FloatAttr::get(type.type, value));
+          },
+          "type"_a, "value"_a, "loc"_a = nb::none())
       .def_prop_ro("value", [](Floating &self) { return toDouble(self.get().getValue()); })
       .def_prop_ro("type", [](Floating &self) { return wrapType(*self.context, self.get().getType()); })
       .def("__float__", [](Floating &self) { return toDouble(self.get().getValue()); });
@@ -171,31 +172,34 @@ static void bindNames(nb::module_ &m) {
   using String = Attr<StringAttr>;
   enter<String, StringAttr>();
   bindAttr<String, StringAttr>(m, "StringAttr")
-      .def_static("get",
-                  [](std::string_view value, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return String(c, StringAttr::get(c.context, ref(value)));
-                  },
-                  "value"_a, "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](std::string_view value, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return String(c, StringAttr::get(c.context, ref(value)));
+          },
+          "value"_a, "context"_a = nb::none())
       .def_prop_ro("value", [](String &self) { return toStr(self.get().getValue()); });
   using Symbol = Attr<SymbolRefAttr>;
   makers()[TypeID::get<SymbolRefAttr>()] = [](PyContext &context, Attribute attr) {
-    return isa<FlatSymbolRefAttr>(attr) ? nb::cast(PyFlatSymbolRefAttr(context, attr)) : nb::cast(Symbol(context, attr));
+    return isa<FlatSymbolRefAttr>(attr) ? nb::cast(PyFlatSymbolRefAttr(context, attr))
+                                        : nb::cast(Symbol(context, attr));
   };
   bindAttr<Symbol, SymbolRefAttr>(m, "SymbolRefAttr")
-      .def_static("get",
-                  [](std::vector<std::string> path, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    if (path.empty()) {
-                      raise(PyExc_ValueError, "expected at least one symbol");
-                    }
-                    SmallVector<FlatSymbolRefAttr> nested;
-                    for (size_t i = 1; i < path.size(); ++i) {
-                      nested.push_back(FlatSymbolRefAttr::get(c.context, path[i]));
-                    }
-                    return wrapAttribute(c, SymbolRefAttr::get(c.context, path[0], nested));
-                  },
-                  "symbols"_a, "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](std::vector<std::string> path, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            if (path.empty()) {
+              raise(PyExc_ValueError, "expected at least one symbol");
+            }
+            SmallVector<FlatSymbolRefAttr> nested;
+            for (size_t i = 1; i < path.size(); ++i) {
+              nested.push_back(FlatSymbolRefAttr::get(c.context, path[i]));
+            }
+            return wrapAttribute(c, SymbolRefAttr::get(c.context, path[0], nested));
+          },
+          "symbols"_a, "context"_a = nb::none())
       .def_prop_ro("value", [](Symbol &self) {
         nb::list list;
         list.append(toStr(self.get().getRootReference().getValue()));
@@ -205,48 +209,54 @@ static void bindNames(nb::module_ &m) {
         return list;
       });
   bindAttr<PyFlatSymbolRefAttr, FlatSymbolRefAttr, Symbol>(m, "FlatSymbolRefAttr")
-      .def_static("get",
-                  [](const std::string &value, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return PyFlatSymbolRefAttr(c, FlatSymbolRefAttr::get(c.context, value));
-                  },
-                  "value"_a, "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](const std::string &value, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return PyFlatSymbolRefAttr(c, FlatSymbolRefAttr::get(c.context, value));
+          },
+          "value"_a, "context"_a = nb::none())
       .def_prop_ro("value", [](PyFlatSymbolRefAttr &self) { return toStr(self.get().getRootReference().getValue()); });
   using TypeA = Attr<TypeAttr>;
   enter<TypeA, TypeAttr>();
   bindAttr<TypeA, TypeAttr>(m, "TypeAttr")
-      .def_static("get", [](PyType &type, nb::handle) { return TypeA(*type.context, TypeAttr::get(type.type)); }, "value"_a,
-                  "context"_a = nb::none())
+      .def_static(
+          "get", [](PyType &type, nb::handle) { return TypeA(*type.context, TypeAttr::get(type.type)); }, "value"_a,
+          "context"_a = nb::none())
       .def_prop_ro("value", [](TypeA &self) { return wrapType(*self.context, self.get().getValue()); });
   using Unit = Attr<UnitAttr>;
   enter<Unit, UnitAttr>();
   bindAttr<Unit, UnitAttr>(m, "UnitAttr")
-      .def_static("get",
-                  [](nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return Unit(c, UnitAttr::get(c.context));
-                  },
-                  "context"_a = nb::none());
+      .def_static(
+          "get",
+          [](nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return Unit(c, UnitAttr::get(c.context));
+          },
+          "context"_a = nb::none());
 }
 
 static void bindCollections(nb::module_ &m) {
   using Array = Attr<ArrayAttr>;
   enter<Array, ArrayAttr>();
   bindAttr<Array, ArrayAttr>(m, "ArrayAttr")
-      .def_static("get",
-                  [](nb::sequence items, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    SmallVector<Attribute> attrs;
-                    for (nb::handle item : items) {
-                      attrs.push_back(nb::cast<PyAttribute *>(item)->attr);
-                      checkContext(c.context, attrs.back().getContext(), "an element");
-                    }
-                    return Array(c, ArrayAttr::get(c.context, attrs));
-                  },
-                  "attributes"_a, "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](nb::sequence items, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            SmallVector<Attribute> attrs;
+            for (nb::handle item : items) {
+              attrs.push_back(nb::cast<PyAttribute *>(item)->attr);
+              checkContext(c.context, attrs.back().getContext(), "an element");
+            }
+            return Array(c, ArrayAttr::get(c.context, attrs));
+          },
+          "attributes"_a, "context"_a = nb::none())
       .def("__len__", [](Array &self) { return self.get().size(); })
       .def("__getitem__",
-           [](Array &self, nb::ssize_t index) { return wrapAttribute(*self.context, self.get()[checkIndex(index, self.get().size())]); })
+           [](Array &self, nb::ssize_t index) {
+             return wrapAttribute(*self.context, self.get()[checkIndex(index, self.get().size())]);
+           })
       .def("__iter__", [](Array &self) {
         nb::list list;
         for (Attribute attr : self.get()) {
@@ -264,16 +274,17 @@ static void bindCollections(nb::module_ &m) {
     return dict;
   };
   bindAttr<Dict, DictionaryAttr>(m, "DictAttr")
-      .def_static("get",
-                  [](nb::dict value, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    NamedAttrList attrs;
-                    for (auto [name, attr] : value) {
-                      attrs.set(nb::cast<std::string>(name), nb::cast<PyAttribute *>(attr)->attr);
-                    }
-                    return Dict(c, attrs.getDictionary(c.context));
-                  },
-                  "value"_a = nb::dict(), "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](nb::dict value, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            NamedAttrList attrs;
+            for (auto [name, attr] : value) {
+              attrs.set(nb::cast<std::string>(name), nb::cast<PyAttribute *>(attr)->attr);
+            }
+            return Dict(c, attrs.getDictionary(c.context));
+          },
+          "value"_a = nb::dict(), "context"_a = nb::none())
       .def("__len__", [](Dict &self) { return self.get().size(); })
       .def("__contains__", [](Dict &self, const std::string &name) { return self.get().contains(name); })
       .def("__getitem__",
@@ -292,8 +303,7 @@ static void bindCollections(nb::module_ &m) {
 
 //===-- dense ------------------------------------------------------------===//
 
-template <typename T, typename Value>
-static void bindDenseArray(nb::module_ &m, const char *name) {
+template <typename T, typename Value> static void bindDenseArray(nb::module_ &m, const char *name) {
   using Dense = Attr<T>;
   enter<Dense, T>();
   auto list = [](Dense &self) {
@@ -304,16 +314,17 @@ static void bindDenseArray(nb::module_ &m, const char *name) {
     return values;
   };
   bindAttr<Dense, T>(m, name)
-      .def_static("get",
-                  [](nb::sequence values, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    SmallVector<Value> storage;
-                    for (nb::handle value : values) {
-                      storage.push_back(nb::cast<Value>(value));
-                    }
-                    return Dense(c, T::get(c.context, storage));
-                  },
-                  "values"_a, "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](nb::sequence values, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            SmallVector<Value> storage;
+            for (nb::handle value : values) {
+              storage.push_back(nb::cast<Value>(value));
+            }
+            return Dense(c, T::get(c.context, storage));
+          },
+          "values"_a, "context"_a = nb::none())
       .def("__len__", [](Dense &self) { return self.get().size(); })
       .def("__getitem__",
            [](Dense &self, nb::ssize_t index) { return Value(self.get()[checkIndex(index, self.get().size())]); })
@@ -344,31 +355,34 @@ static ShapedType shapedType(PyType &type) {
 
 static void bindDense(nb::module_ &m) {
   makers()[TypeID::get<DenseIntOrFPElementsAttr>()] = [](PyContext &context, Attribute attr) {
-    return isa<DenseIntElementsAttr>(attr) ? nb::cast(PyDenseInts(context, attr)) : nb::cast(PyDenseFloats(context, attr));
+    return isa<DenseIntElementsAttr>(attr) ? nb::cast(PyDenseInts(context, attr))
+                                           : nb::cast(PyDenseFloats(context, attr));
   };
   enter<PyDenseElements, DenseStringElementsAttr>();
   bindAttr<PyDenseElements, DenseElementsAttr>(m, "DenseElementsAttr")
-      .def_static("get",
-                  [](nb::sequence values, PyType &type) {
-                    ShapedType shaped = shapedType(type);
-                    SmallVector<Attribute> attrs;
-                    for (nb::handle value : values) {
-                      attrs.push_back(toScalarAttr(value, shaped.getElementType()));
-                    }
-                    if (int64_t(attrs.size()) != shaped.getNumElements() && attrs.size() != 1) {
-                      raise(PyExc_ValueError, "expected " + std::to_string(shaped.getNumElements()) + " values, got " +
-                                                  std::to_string(attrs.size()));
-                    }
-                    return wrapAttribute(*type.context, DenseElementsAttr::get(shaped, attrs));
-                  },
-                  "values"_a, "type"_a, "Numbers (or attributes) in row-major order; one value is a splat.")
-      .def_static("get_splat",
-                  [](PyType &type, nb::handle value) {
-                    ShapedType shaped = shapedType(type);
-                    return wrapAttribute(*type.context,
-                                         DenseElementsAttr::get(shaped, toScalarAttr(value, shaped.getElementType())));
-                  },
-                  "shaped_type"_a, "value"_a)
+      .def_static(
+          "get",
+          [](nb::sequence values, PyType &type) {
+            ShapedType shaped = shapedType(type);
+            SmallVector<Attribute> attrs;
+            for (nb::handle value : values) {
+              attrs.push_back(toScalarAttr(value, shaped.getElementType()));
+            }
+            if (int64_t(attrs.size()) != shaped.getNumElements() && attrs.size() != 1) {
+              raise(PyExc_ValueError, "expected " + std::to_string(shaped.getNumElements()) + " values, got " +
+                                          std::to_string(attrs.size()));
+            }
+            return wrapAttribute(*type.context, DenseElementsAttr::get(shaped, attrs));
+          },
+          "values"_a, "type"_a, "Numbers (or attributes) in row-major order; one value is a splat.")
+      .def_static(
+          "get_splat",
+          [](PyType &type, nb::handle value) {
+            ShapedType shaped = shapedType(type);
+            return wrapAttribute(*type.context,
+                                 DenseElementsAttr::get(shaped, toScalarAttr(value, shaped.getElementType())));
+          },
+          "shaped_type"_a, "value"_a)
       .def_prop_ro("type", [](PyDenseElements &self) { return wrapType(*self.context, self.get().getType()); })
       .def_prop_ro("is_splat", [](PyDenseElements &self) { return self.get().isSplat(); })
       .def("get_splat_value",
@@ -401,17 +415,18 @@ static void bindDense(nb::module_ &m) {
 void bindAttributes(nb::module_ &m) {
   nb::class_<PyAttribute>(m, "Attribute", "An attribute. Attributes are unique in their context: == is identity.")
       .def(nb::new_([](PyAttribute &attr) { return wrapAttribute(*attr.context, attr.attr); }), "cast_from_attr"_a)
-      .def_static("parse",
-                  [](const std::string &text, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    ErrorCollector errors(c);
-                    Attribute attr = parseAttribute(text, c.context);
-                    if (!attr) {
-                      errors.raise("cannot parse the attribute '" + text + "'");
-                    }
-                    return wrapAttribute(c, attr);
-                  },
-                  "asm"_a, "context"_a = nb::none())
+      .def_static(
+          "parse",
+          [](const std::string &text, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            ErrorCollector errors(c);
+            Attribute attr = parseAttribute(text, c.context);
+            if (!attr) {
+              errors.raise("cannot parse the attribute '" + text + "'");
+            }
+            return wrapAttribute(c, attr);
+          },
+          "asm"_a, "context"_a = nb::none())
       .def_prop_ro("context", [](PyAttribute &self) { return self.contextObject; })
       .def_prop_ro("dialect", [](PyAttribute &self) { return self.attr.getDialect().getNamespace().str(); })
       .def("maybe_downcast", [](PyAttribute &self) { return wrapAttribute(*self.context, self.attr); })
@@ -431,12 +446,13 @@ void bindAttributes(nb::module_ &m) {
   using Strided = Attr<StridedLayoutAttr>;
   enter<Strided, StridedLayoutAttr>();
   bindAttr<Strided, StridedLayoutAttr>(m, "StridedLayoutAttr")
-      .def_static("get",
-                  [](int64_t offset, std::vector<int64_t> strides, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return Strided(c, StridedLayoutAttr::get(c.context, offset, strides));
-                  },
-                  "offset"_a, "strides"_a, "context"_a = nb::none());
+      .def_static(
+          "get",
+          [](int64_t offset, std::vector<int64_t> strides, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return Strided(c, StridedLayoutAttr::get(c.context, offset, strides));
+          },
+          "offset"_a, "strides"_a, "context"_a = nb::none());
 }
 
 } // namespace mlir::ditron::python

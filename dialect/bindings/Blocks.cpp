@@ -60,10 +60,9 @@ static void addArguments(PyContext &context, Block *block, nb::handle types, nb:
   for (nb::handle type : types) {
     Type t = nb::cast<PyType *>(type)->type;
     checkContext(context.context, t.getContext(), "an argument type");
-    Location loc = i < locations.size() ? locations[i]
-                   : !frames().empty() && frames().back().location
-                       ? PyLocation::resolve(nb::handle(), context)
-                       : block->getParentOp()->getLoc();
+    Location loc = i < locations.size()                            ? locations[i]
+                   : !frames().empty() && frames().back().location ? PyLocation::resolve(nb::handle(), context)
+                                                                   : block->getParentOp()->getLoc();
     block->addArgument(t, loc);
     ++i;
   }
@@ -105,9 +104,7 @@ static void eraseBlock(PyBlock &self) {
     raise(PyExc_ValueError, "cannot erase the block: operations still branch to it");
   }
   auto outside = [block](Value value) {
-    return llvm::any_of(value.getUsers(), [block](Operation *user) {
-      return !block->findAncestorOpInBlock(*user);
-    });
+    return llvm::any_of(value.getUsers(), [block](Operation *user) { return !block->findAncestorOpInBlock(*user); });
   };
   bool used = llvm::any_of(block->getArguments(), outside);
   block->walk([&](Operation *op) { used |= llvm::any_of(op->getResults(), outside); });
@@ -160,11 +157,12 @@ static void bindRegion(nb::module_ &m) {
   });
   nb::class_<PyBlocks> blocks(m, "BlockList");
   bindList(blocks, [](PyBlocks &self) { return blocksOf(self.region); });
-  blocks.def("append",
-             [](PyBlocks &self, nb::args types, nb::handle locs) {
-               return createBlock(self.region, self.region.get().end(), types, locs);
-             },
-             "types"_a, "arg_locs"_a = nb::none(), "A new block at the end, with arguments of these types.");
+  blocks.def(
+      "append",
+      [](PyBlocks &self, nb::args types, nb::handle locs) {
+        return createBlock(self.region, self.region.get().end(), types, locs);
+      },
+      "types"_a, "arg_locs"_a = nb::none(), "A new block at the end, with arguments of these types.");
   nb::class_<PyRegion>(m, "Region")
       .def_prop_ro("blocks",
                    [](PyRegion &self) {
@@ -178,21 +176,22 @@ static void bindRegion(nb::module_ &m) {
                    })
       .def("__iter__", [](PyRegion &self) { return nb::iter(blocksOf(self)); })
       .def("__len__", [](PyRegion &self) { return self.get().getBlocks().size(); })
-      .def("__eq__",
-           [](PyRegion &self, PyRegion &other) { return self.operation == other.operation && self.index == other.index; })
+      .def("__eq__", [](PyRegion &self,
+                        PyRegion &other) { return self.operation == other.operation && self.index == other.index; })
       .def("__eq__", [](PyRegion &, nb::handle) { return false; })
       .def("__hash__", [](PyRegion &self) { return nb::ssize_t(uintptr_t(self.operation) >> 4) + self.index; })
-      .def("take_body",
-           [](PyRegion &self, PyRegion &other) {
-             if (!self.get().empty()) {
-               raise(PyExc_ValueError, "the region has blocks already");
-             }
-             while (!other.get().empty()) {
-               nb::object block = PyBlock::forBlock(*self.operation->context, &other.get().front());
-               moveBlock(*nb::inst_ptr<PyBlock>(block), self.get(), self.get().end());
-             }
-           },
-           "other"_a, "Moves all blocks of another region into this empty one.");
+      .def(
+          "take_body",
+          [](PyRegion &self, PyRegion &other) {
+            if (!self.get().empty()) {
+              raise(PyExc_ValueError, "the region has blocks already");
+            }
+            while (!other.get().empty()) {
+              nb::object block = PyBlock::forBlock(*self.operation->context, &other.get().front());
+              moveBlock(*nb::inst_ptr<PyBlock>(block), self.get(), self.get().end());
+            }
+          },
+          "other"_a, "Moves all blocks of another region into this empty one.");
   auto operation = nb::borrow<nb::class_<PyOperation>>(m.attr("Operation"));
   operation
       .def_prop_ro("regions",
@@ -212,9 +211,8 @@ static void bindRegion(nb::module_ &m) {
 static void bindBlockLists(nb::module_ &m) {
   nb::class_<PyBlockOperations> operations(m, "OperationList");
   bindList(operations, [](PyBlockOperations &self) { return operationsOf(self.py()); });
-  operations.def("append", [](PyBlockOperations &self, PyOperation &op) {
-    PyInsertionPoint{self.owner, nb::none()}.insert(op);
-  });
+  operations.def("append",
+                 [](PyBlockOperations &self, PyOperation &op) { PyInsertionPoint{self.owner, nb::none()}.insert(op); });
   nb::class_<PyBlockArguments> arguments(m, "BlockArgumentList");
   bindList(arguments, [](PyBlockArguments &self) { return argumentsOf(self.py()); });
   arguments
@@ -233,15 +231,20 @@ void bindBlocks(nb::module_ &m) {
   bindRegion(m);
   bindBlockLists(m);
   nb::class_<PyBlock>(m, "Block", "A block. There is one Python object for each; touching an erased one raises.")
-      .def_static("create_at_start",
-                  [](PyRegion &parent, nb::sequence types, nb::handle locs) {
-                    return createBlock(parent, parent.get().begin(), types, locs);
-                  },
-                  "parent"_a, "arg_types"_a = nb::list(), "arg_locs"_a = nb::none())
-      .def("create_before", [](PyBlock &self, nb::args types, nb::handle locs) { return createBeside(self, types, locs, false); },
-           "arg_types"_a, "arg_locs"_a = nb::none())
-      .def("create_after", [](PyBlock &self, nb::args types, nb::handle locs) { return createBeside(self, types, locs, true); },
-           "arg_types"_a, "arg_locs"_a = nb::none())
+      .def_static(
+          "create_at_start",
+          [](PyRegion &parent, nb::sequence types, nb::handle locs) {
+            return createBlock(parent, parent.get().begin(), types, locs);
+          },
+          "parent"_a, "arg_types"_a = nb::list(), "arg_locs"_a = nb::none())
+      .def(
+          "create_before",
+          [](PyBlock &self, nb::args types, nb::handle locs) { return createBeside(self, types, locs, false); },
+          "arg_types"_a, "arg_locs"_a = nb::none())
+      .def(
+          "create_after",
+          [](PyBlock &self, nb::args types, nb::handle locs) { return createBeside(self, types, locs, true); },
+          "arg_types"_a, "arg_locs"_a = nb::none())
       .def_prop_ro("operations",
                    [](PyBlock &self) {
                      self.get();
@@ -252,18 +255,20 @@ void bindBlocks(nb::module_ &m) {
                      self.get();
                      return PyBlockArguments{self.object()};
                    })
-      .def_prop_ro("owner", [](PyBlock &self) { return PyOperation::forOperation(*self.context, self.get()->getParentOp()); },
-                   "The operation that the block is in.")
+      .def_prop_ro(
+          "owner", [](PyBlock &self) { return PyOperation::forOperation(*self.context, self.get()->getParentOp()); },
+          "The operation that the block is in.")
       .def_prop_ro("region", [](PyBlock &self) { return PyRegion::forRegion(*self.context, self.get()->getParent()); })
-      .def_prop_ro("terminator",
-                   [](PyBlock &self) -> nb::object {
-                     Block *block = self.get();
-                     if (block->empty() || !block->back().mightHaveTrait<OpTrait::IsTerminator>()) {
-                       return nb::none();
-                     }
-                     return PyOperation::forOperation(*self.context, &block->back());
-                   },
-                   "The last operation if it is (or may be) a terminator, else None.")
+      .def_prop_ro(
+          "terminator",
+          [](PyBlock &self) -> nb::object {
+            Block *block = self.get();
+            if (block->empty() || !block->back().mightHaveTrait<OpTrait::IsTerminator>()) {
+              return nb::none();
+            }
+            return PyOperation::forOperation(*self.context, &block->back());
+          },
+          "The last operation if it is (or may be) a terminator, else None.")
       .def_prop_ro("next_in_region",
                    [](PyBlock &self) -> nb::object {
                      Block *next = self.get()->getNextNode();
@@ -285,35 +290,41 @@ void bindBlocks(nb::module_ &m) {
                      }
                      return list;
                    })
-      .def("add_argument",
-           [](PyBlock &self, PyType &type, nb::handle loc) {
-             checkContext(self.context->context, type.type.getContext(), "the type");
-             return PyValue::forValue(*self.context, self.get()->addArgument(type.type, PyLocation::resolve(loc, *self.context)));
-           },
-           "type"_a, "loc"_a = nb::none())
-      .def("insert_argument",
-           [](PyBlock &self, unsigned index, PyType &type, nb::handle loc) {
-             if (index > self.get()->getNumArguments()) {
-               raise(PyExc_IndexError, "the block has " + std::to_string(self.get()->getNumArguments()) + " arguments");
-             }
-             checkContext(self.context->context, type.type.getContext(), "the type");
-             return PyValue::forValue(
-                 *self.context, self.get()->insertArgument(index, type.type, PyLocation::resolve(loc, *self.context)));
-           },
-           "index"_a, "type"_a, "loc"_a = nb::none())
+      .def(
+          "add_argument",
+          [](PyBlock &self, PyType &type, nb::handle loc) {
+            checkContext(self.context->context, type.type.getContext(), "the type");
+            return PyValue::forValue(*self.context,
+                                     self.get()->addArgument(type.type, PyLocation::resolve(loc, *self.context)));
+          },
+          "type"_a, "loc"_a = nb::none())
+      .def(
+          "insert_argument",
+          [](PyBlock &self, unsigned index, PyType &type, nb::handle loc) {
+            if (index > self.get()->getNumArguments()) {
+              raise(PyExc_IndexError, "the block has " + std::to_string(self.get()->getNumArguments()) + " arguments");
+            }
+            checkContext(self.context->context, type.type.getContext(), "the type");
+            return PyValue::forValue(
+                *self.context, self.get()->insertArgument(index, type.type, PyLocation::resolve(loc, *self.context)));
+          },
+          "index"_a, "type"_a, "loc"_a = nb::none())
       .def("erase_argument", &eraseArgument, "index"_a)
-      .def("append", [](PyBlock &self, PyOperation &op) { PyInsertionPoint{self.object(), nb::none()}.insert(op); },
-           "Appends a detached operation.")
-      .def("append_to", [](PyBlock &self, PyRegion &region) { moveBlock(self, region.get(), region.get().end()); },
-           "Moves the block to the end of a region.")
-      .def("split_before",
-           [](PyBlock &self, PyOperation &op) {
-             if (op.get()->getBlock() != self.get()) {
-               raise(PyExc_ValueError, "the operation is not in this block");
-             }
-             return PyBlock::forBlock(*self.context, self.get()->splitBlock(op.get()));
-           },
-           "op"_a, "Moves `op` and what follows into a new block after this one, and returns that.")
+      .def(
+          "append", [](PyBlock &self, PyOperation &op) { PyInsertionPoint{self.object(), nb::none()}.insert(op); },
+          "Appends a detached operation.")
+      .def(
+          "append_to", [](PyBlock &self, PyRegion &region) { moveBlock(self, region.get(), region.get().end()); },
+          "Moves the block to the end of a region.")
+      .def(
+          "split_before",
+          [](PyBlock &self, PyOperation &op) {
+            if (op.get()->getBlock() != self.get()) {
+              raise(PyExc_ValueError, "the operation is not in this block");
+            }
+            return PyBlock::forBlock(*self.context, self.get()->splitBlock(op.get()));
+          },
+          "op"_a, "Moves `op` and what follows into a new block after this one, and returns that.")
       .def("erase", &eraseBlock)
       .def("__iter__", [](PyBlock &self) { return nb::iter(operationsOf(self)); })
       .def("__str__", [](PyBlock &self) { return print(*self.get()); });

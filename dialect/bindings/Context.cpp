@@ -54,7 +54,8 @@ void PyInsertionPoint::insert(PyOperation &py) const {
   if (!before.is_none()) {
     Operation *next = nb::inst_ptr<PyOperation>(before)->get();
     if (next->getBlock() != target) {
-      raise(PyExc_ValueError, "the operation of this InsertionPoint has moved to another block; make a new InsertionPoint");
+      raise(PyExc_ValueError,
+            "the operation of this InsertionPoint has moved to another block; make a new InsertionPoint");
     }
     place = next->getIterator();
   }
@@ -114,14 +115,15 @@ static void bindInsertionPoint(nb::module_ &m) {
                     }
                     return makePoint(block, block.get()->getTerminator());
                   })
-      .def_static("before",
-                  [](PyOperation &op) { return PyInsertionPoint{homeOf(op), op.object()}; })
+      .def_static("before", [](PyOperation &op) { return PyInsertionPoint{homeOf(op), op.object()}; })
       .def_static("after",
                   [](PyOperation &op) {
                     nb::object block = homeOf(op);
                     return makePoint(*nb::inst_ptr<PyBlock>(block), op.get()->getNextNode());
                   })
-      .def("insert", [](PyInsertionPoint &point, PyOperation &op) { point.insert(op); }, "Inserts a detached operation here.")
+      .def(
+          "insert", [](PyInsertionPoint &point, PyOperation &op) { point.insert(op); },
+          "Inserts a detached operation here.")
       .def_prop_ro("block", [](PyInsertionPoint &point) { return point.block; })
       .def_prop_ro("ref_operation", [](PyInsertionPoint &point) { return point.before; })
       .def_prop_ro_static("current", [](nb::handle) { return currentOr(&Frame::insertionPoint, "InsertionPoint"); })
@@ -146,23 +148,25 @@ void bindContext(nb::module_ &m) {
       .def_prop_rw(
           "allow_unregistered_dialects", [](PyContext &c) { return c.context->allowsUnregisteredDialects(); },
           [](PyContext &c, bool allow) { c.context->allowUnregisteredDialects(allow); })
-      .def("enable_multithreading", [](PyContext &c, bool enable) { c.context->enableMultithreading(enable); }, "enable"_a,
-           "Off by default. A pipeline with a Python pass turns it off again.")
+      .def(
+          "enable_multithreading", [](PyContext &c, bool enable) { c.context->enableMultithreading(enable); },
+          "enable"_a, "Off by default. A pipeline with a Python pass turns it off again.")
       .def("load_all_available_dialects", [](PyContext &c) { c.context->loadAllAvailableDialects(); })
       .def("is_registered_operation",
            [](PyContext &c, const std::string &name) {
              c.context->getOrLoadDialect(StringRef(name).split('.').first);
              return RegisteredOperationName::lookup(name, c.context).has_value();
            })
-      .def_prop_ro("dialects",
-                   [](PyContext &c) {
-                     nb::list names;
-                     for (StringRef name : c.context->getAvailableDialects()) {
-                       names.append(toStr(name));
-                     }
-                     return names;
-                   },
-                   "Names of the dialects that this build has.")
+      .def_prop_ro(
+          "dialects",
+          [](PyContext &c) {
+            nb::list names;
+            for (StringRef name : c.context->getAvailableDialects()) {
+              names.append(toStr(name));
+            }
+            return names;
+          },
+          "Names of the dialects that this build has.")
       .def("_live_operation_count", [](PyContext &c) { return c.operations.size(); });
   bindInsertionPoint(m);
 }

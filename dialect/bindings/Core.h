@@ -208,8 +208,7 @@ void rebind(PyContext &context, Operation *op);
 /// A value given as a Value, or as an operation with one result.
 Value valueOf(nb::handle object);
 
-template <typename T>
-std::string print(T &&thing) {
+template <typename T> std::string print(T &&thing) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   thing.print(stream);

@@ -44,7 +44,8 @@ Value valueOf(nb::handle object) {
     }
     return op->getResult(0);
   }
-  raise(PyExc_TypeError, "expected a Value or an Operation with one result, got " + std::string(nb::repr(object).c_str()));
+  raise(PyExc_TypeError,
+        "expected a Value or an Operation with one result, got " + std::string(nb::repr(object).c_str()));
 }
 
 static void addOperand(OperationState &state, nb::handle object) {
@@ -89,7 +90,8 @@ static void inferResults(OperationState &state, PyContext &context) {
   auto info = state.name.getRegisteredInfo();
   auto *interface = info ? info->getInterface<InferTypeOpInterface>() : nullptr;
   if (!interface) {
-    raise(PyExc_ValueError, "the results of '" + state.name.getStringRef().str() + "' cannot be inferred; give their types");
+    raise(PyExc_ValueError,
+          "the results of '" + state.name.getStringRef().str() + "' cannot be inferred; give their types");
   }
   ErrorCollector errors(context);
   SmallVector<Type> types;
@@ -290,18 +292,23 @@ static void bindModule(nb::module_ &m) {
   nb::class_<PyModule>(m, "Module", "A builtin.module that owns what is in it.")
       .def_static("parse", &parseModule, "asm"_a, "context"_a = nb::none(), "source_name"_a = "", "verify"_a = true,
                   "Parses text, in custom or generic form; raises MLIRError. `source_name` is the file in locations.")
-      .def_static("create",
-                  [](nb::object loc) {
-                    PyContext &context = contextFor(loc);
-                    Location location = PyLocation::resolve(loc, context);
-                    return PyModule{own(context, OwningOpRef<Operation *>(ModuleOp::create(location).getOperation()))};
-                  },
-                  "loc"_a = nb::none())
+      .def_static(
+          "create",
+          [](nb::object loc) {
+            PyContext &context = contextFor(loc);
+            Location location = PyLocation::resolve(loc, context);
+            return PyModule{own(context, OwningOpRef<Operation *>(ModuleOp::create(location).getOperation()))};
+          },
+          "loc"_a = nb::none())
       .def_prop_ro("operation", [](PyModule &self) { return self.operation; })
       .def_prop_ro("context", [](PyModule &self) { return self.get().contextObject; })
-      .def_prop_ro("body", [](PyModule &self) { return PyBlock::forBlock(*self.get().context, &self.get().get()->getRegion(0).front()); })
+      .def_prop_ro("body",
+                   [](PyModule &self) {
+                     return PyBlock::forBlock(*self.get().context, &self.get().get()->getRegion(0).front());
+                   })
       .def("get_asm", [](PyModule &self, nb::kwargs flags) { return self.operation.attr("get_asm")(**flags); })
-      .def("print", [](PyModule &self, nb::args args, nb::kwargs flags) { self.operation.attr("print")(*args, **flags); })
+      .def("print",
+           [](PyModule &self, nb::args args, nb::kwargs flags) { self.operation.attr("print")(*args, **flags); })
       .def("__eq__", [](PyModule &self, PyModule &other) { return self.operation.is(other.operation); })
       .def("__hash__", [](PyModule &self) { return nb::hash(self.operation); })
       .def("__str__", [](PyModule &self) { return nb::str(self.operation); });
@@ -332,23 +339,26 @@ static void bindSymbolTable(nb::module_ &m) {
            [](PySymbolTable &self, const std::string &name) {
              return SymbolTable::lookupSymbolIn(self.py().get(), name) != nullptr;
            })
-      .def("insert",
-           [](PySymbolTable &self, PyOperation &op) {
-             if (op.get()->getBlock() && op.get()->getParentOp() != self.py().get()) {
-               raise(PyExc_ValueError, "the operation is in another symbol table");
-             }
-             StringAttr name = SymbolTable(self.py().get()).insert(op.get());
-             op.owned = false;
-             op.attachToRoot();
-             return wrapAttribute(*op.context, name);
-           },
-           "Inserts an operation, renaming it if its name is taken; returns the name.")
-      .def_static("lookup_nearest",
-                  [](PyOperation &from, const std::string &name) -> nb::object {
-                    Operation *found = SymbolTable::lookupNearestSymbolFrom(from.get(), StringAttr::get(from.get()->getContext(), name));
-                    return found ? PyOperation::forOperation(*from.context, found) : nb::none();
-                  },
-                  "from_op"_a, "name"_a, "The symbol as seen from an operation, or None.");
+      .def(
+          "insert",
+          [](PySymbolTable &self, PyOperation &op) {
+            if (op.get()->getBlock() && op.get()->getParentOp() != self.py().get()) {
+              raise(PyExc_ValueError, "the operation is in another symbol table");
+            }
+            StringAttr name = SymbolTable(self.py().get()).insert(op.get());
+            op.owned = false;
+            op.attachToRoot();
+            return wrapAttribute(*op.context, name);
+          },
+          "Inserts an operation, renaming it if its name is taken; returns the name.")
+      .def_static(
+          "lookup_nearest",
+          [](PyOperation &from, const std::string &name) -> nb::object {
+            Operation *found =
+                SymbolTable::lookupNearestSymbolFrom(from.get(), StringAttr::get(from.get()->getContext(), name));
+            return found ? PyOperation::forOperation(*from.context, found) : nb::none();
+          },
+          "from_op"_a, "name"_a, "The symbol as seen from an operation, or None.");
 }
 
 void bindCreation(nb::module_ &m) {
@@ -358,35 +368,38 @@ void bindCreation(nb::module_ &m) {
                   "attributes"_a = nb::none(), "successors"_a = nb::none(), "regions"_a = 0, "loc"_a = nb::none(),
                   "ip"_a = nb::none(), "infer_type"_a = false,
                   "Makes an operation at `ip` (default: the current InsertionPoint; False: detached).")
-      .def_static("parse",
-                  [](nb::handle source, const std::string &name, nb::handle context, bool verify) {
-                    PyContext &c = PyContext::resolve(context);
-                    return own(c, parse(c, nb::cast<std::string_view>(source), name, verify, /*isModule=*/false));
-                  },
-                  "source"_a, "source_name"_a = "", "context"_a = nb::none(), "verify"_a = true)
+      .def_static(
+          "parse",
+          [](nb::handle source, const std::string &name, nb::handle context, bool verify) {
+            PyContext &c = PyContext::resolve(context);
+            return own(c, parse(c, nb::cast<std::string_view>(source), name, verify, /*isModule=*/false));
+          },
+          "source"_a, "source_name"_a = "", "context"_a = nb::none(), "verify"_a = true)
       .def("clone", &clone, "ip"_a = nb::none(), "mapping"_a = nb::none(),
            "A copy at `ip` (as in create); `mapping` is a dict from values used in it to those to use instead.");
   nb::class_<PyOpView, PyOperation>(m, "OpView", "The base of the typed operation classes.")
-      .def("__init__", &initOpView, "name"_a, "ods_regions"_a, "operand_segments"_a.none(), "result_segments"_a.none(), nb::kw_only(),
-           "attributes"_a = nb::none(), "results"_a = nb::none(), "operands"_a = nb::none(), "successors"_a = nb::none(),
-           "regions"_a = nb::none(), "loc"_a = nb::none(), "ip"_a = nb::none());
+      .def("__init__", &initOpView, "name"_a, "ods_regions"_a, "operand_segments"_a.none(), "result_segments"_a.none(),
+           nb::kw_only(), "attributes"_a = nb::none(), "results"_a = nb::none(), "operands"_a = nb::none(),
+           "successors"_a = nb::none(), "regions"_a = nb::none(), "loc"_a = nb::none(), "ip"_a = nb::none());
   m.attr("OpView").attr("_ODS_OPERAND_SEGMENTS") = nb::none();
   m.attr("OpView").attr("_ODS_RESULT_SEGMENTS") = nb::none();
   m.def("_register_operation_class", [](const std::string &name, nb::object cls) { classes()[name] = std::move(cls); });
   bindModule(m);
   bindSymbolTable(m);
-  m.def("translate_module_to_llvmir",
-        [](nb::handle module) {
-          nb::object operation = nb::isinstance<PyModule>(module) ? nb::cast<PyModule *>(module)->operation : nb::borrow(module);
-          PyOperation &py = *nb::cast<PyOperation *>(operation);
-          ErrorCollector errors(*py.context);
-          std::string text;
-          if (failed(translateToLLVMIR(py.get(), text))) {
-            errors.raise("cannot translate the module to LLVM IR");
-          }
-          return text;
-        },
-        "module"_a, "LLVM IR text of a module in the LLVM dialect; raises MLIRError.");
+  m.def(
+      "translate_module_to_llvmir",
+      [](nb::handle module) {
+        nb::object operation =
+            nb::isinstance<PyModule>(module) ? nb::cast<PyModule *>(module)->operation : nb::borrow(module);
+        PyOperation &py = *nb::cast<PyOperation *>(operation);
+        ErrorCollector errors(*py.context);
+        std::string text;
+        if (failed(translateToLLVMIR(py.get(), text))) {
+          errors.raise("cannot translate the module to LLVM IR");
+        }
+        return text;
+      },
+      "module"_a, "LLVM IR text of a module in the LLVM dialect; raises MLIRError.");
 }
 
 } // namespace mlir::ditron::python

@@ -4,7 +4,8 @@
 namespace mlir::ditron::python {
 
 DiagnosticInfo makeDiagnosticInfo(PyContext &context, Diagnostic &diagnostic) {
-  DiagnosticInfo info{diagnostic.getSeverity(), nb::cast(PyLocation(context, diagnostic.getLocation())), diagnostic.str(), {}};
+  DiagnosticInfo info{
+      diagnostic.getSeverity(), nb::cast(PyLocation(context, diagnostic.getLocation())), diagnostic.str(), {}};
   for (Diagnostic &note : diagnostic.getNotes()) {
     info.notes.push_back(makeDiagnosticInfo(context, note));
   }
@@ -69,27 +70,31 @@ void bindDiagnostics(nb::module_ &m) {
       .def_prop_ro("attached", [](PyDiagnosticHandler &h) { return h.id.has_value(); })
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__exit__", [](PyDiagnosticHandler &h, nb::args) { h.detach(); });
-  nb::borrow<nb::class_<PyContext>>(m.attr("Context")).def(
-      "attach_diagnostic_handler",
-      [](PyContext &context, nb::object callback) {
-        // On the heap before it is registered: the handler must not move. Not inside a class: Python owns the object.
-        auto *handler = new PyDiagnosticHandler{context.object(), &context, std::move(callback), {}};
-        nb::object self = nb::cast(handler, nb::rv_policy::take_ownership);
-        handler->id = context.context->getDiagEngine().registerHandler([handler](Diagnostic &diagnostic) {
-          try {
-            return success(nb::cast<bool>(handler->callback(nb::cast(makeDiagnosticInfo(*handler->context, diagnostic)))));
-          } catch (std::exception &) {
-            // No exception may cross MLIR's frames.
-            PyErr_WriteUnraisable(handler->callback.ptr());
-            PyErr_Clear();
-            return failure();
-          }
-        });
-        return self;
-      },
-      "callback"_a,
-      "Calls `callback(DiagnosticInfo) -> bool` for what is emitted in this context; True means handled. Lasts until the\n"
-      "returned handler is detached or dropped.");
+  nb::borrow<nb::class_<PyContext>>(m.attr("Context"))
+      .def(
+          "attach_diagnostic_handler",
+          [](PyContext &context, nb::object callback) {
+            // On the heap before it is registered: the handler must not move. Not inside a class: Python owns the
+            // object.
+            auto *handler = new PyDiagnosticHandler{context.object(), &context, std::move(callback), {}};
+            nb::object self = nb::cast(handler, nb::rv_policy::take_ownership);
+            handler->id = context.context->getDiagEngine().registerHandler([handler](Diagnostic &diagnostic) {
+              try {
+                return success(
+                    nb::cast<bool>(handler->callback(nb::cast(makeDiagnosticInfo(*handler->context, diagnostic)))));
+              } catch (std::exception &) {
+                // No exception may cross MLIR's frames.
+                PyErr_WriteUnraisable(handler->callback.ptr());
+                PyErr_Clear();
+                return failure();
+              }
+            });
+            return self;
+          },
+          "callback"_a,
+          "Calls `callback(DiagnosticInfo) -> bool` for what is emitted in this context; True means handled. Lasts "
+          "until the\n"
+          "returned handler is detached or dropped.");
 }
 
 } // namespace mlir::ditron::python

@@ -13,7 +13,8 @@ void raise(PyObject *type, const std::string &message) {
 
 void checkContext(MLIRContext *expected, MLIRContext *actual, const char *what) {
   if (expected != actual) {
-    raise(PyExc_ValueError, std::string(what) + " belongs to another Context; everything in one operation must share one");
+    raise(PyExc_ValueError,
+          std::string(what) + " belongs to another Context; everything in one operation must share one");
   }
 }
 
@@ -23,7 +24,8 @@ size_t checkIndex(nb::ssize_t index, size_t size) {
     index += nb::ssize_t(size);
   }
   if (index < 0 || size_t(index) >= size) {
-    raise(PyExc_IndexError, "index " + std::to_string(given) + " is out of range, the length is " + std::to_string(size));
+    raise(PyExc_IndexError,
+          "index " + std::to_string(given) + " is out of range, the length is " + std::to_string(size));
   }
   return size_t(index);
 }
@@ -124,26 +126,28 @@ static bool isUsedOutside(Operation *op) {
   auto outside = [op](Value value) {
     return llvm::any_of(value.getUsers(), [op](Operation *user) { return !op->isAncestor(user); });
   };
-  return op->walk([&](Operation *inner) {
-           if (llvm::any_of(inner->getResults(), outside)) {
-             return WalkResult::interrupt();
-           }
-           for (Region &region : inner->getRegions()) {
-             for (Block &block : region) {
-               if (llvm::any_of(block.getArguments(), outside)) {
-                 return WalkResult::interrupt();
-               }
-             }
-           }
-           return WalkResult::advance();
-         })
+  return op
+      ->walk([&](Operation *inner) {
+        if (llvm::any_of(inner->getResults(), outside)) {
+          return WalkResult::interrupt();
+        }
+        for (Region &region : inner->getRegions()) {
+          for (Block &block : region) {
+            if (llvm::any_of(block.getArguments(), outside)) {
+              return WalkResult::interrupt();
+            }
+          }
+        }
+        return WalkResult::advance();
+      })
       .wasInterrupted();
 }
 
 void checkUnused(Operation *op, const char *action) {
   if (op->getNumRegions() == 0 ? !op->use_empty() : isUsedOutside(op)) {
-    raise(PyExc_ValueError, std::string("cannot ") + action + " '" + op->getName().getStringRef().str() +
-                                "': its values are still used outside; call replace_all_uses_with, or erase the users, first");
+    raise(PyExc_ValueError,
+          std::string("cannot ") + action + " '" + op->getName().getStringRef().str() +
+              "': its values are still used outside; call replace_all_uses_with, or erase the users, first");
   }
 }
 

@@ -30,8 +30,7 @@ static FileLineColRange findFile(Location location) { return location->findInsta
 
 static nb::object locate(PyLocation &self, Location loc) { return nb::cast(PyLocation(*self.context, loc)); }
 
-template <typename Kind>
-static Kind as(PyLocation &self, const char *kind) {
+template <typename Kind> static Kind as(PyLocation &self, const char *kind) {
   auto location = dyn_cast<Kind>(self.loc);
   if (!location) {
     raise(PyExc_ValueError, "expected a " + std::string(kind) + " location, got " + print(self.loc));
@@ -63,47 +62,53 @@ static void emitAt(PyLocation &self, const std::string &message, nb::handle note
 }
 
 void bindLocations(nb::module_ &m) {
-  nb::class_<PyLocation>(m, "Location", "Where something comes from. As a context manager, the location of new operations.")
-      .def_static("unknown",
-                  [](nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return PyLocation(c, UnknownLoc::get(c.context));
-                  },
-                  "context"_a = nb::none())
-      .def_static("file",
-                  [](const std::string &file, unsigned line, unsigned col, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return PyLocation(c, FileLineColLoc::get(c.context, file, line, col));
-                  },
-                  "filename"_a, "line"_a, "col"_a, "context"_a = nb::none())
-      .def_static("name",
-                  [](const std::string &name, nb::handle child, nb::handle context) {
-                    PyContext &c = child.is_none() ? PyContext::resolve(context) : *nb::cast<PyLocation *>(child)->context;
-                    auto attr = StringAttr::get(c.context, name);
-                    return PyLocation(c, child.is_none() ? NameLoc::get(attr)
-                                                         : NameLoc::get(attr, nb::cast<PyLocation *>(child)->loc));
-                  },
-                  "name"_a, "childLoc"_a = nb::none(), "context"_a = nb::none())
-      .def_static("callsite",
-                  [](PyLocation &callee, nb::sequence callers) {
-                    std::vector<Location> frames = locationsOf(callers);
-                    if (frames.empty()) {
-                      raise(PyExc_ValueError, "a callsite needs at least one caller");
-                    }
-                    Location caller = frames.back();
-                    for (size_t i = frames.size() - 1; i-- > 0;) {
-                      caller = CallSiteLoc::get(frames[i], caller);
-                    }
-                    return PyLocation(*callee.context, CallSiteLoc::get(callee.loc, caller));
-                  },
-                  "callee"_a, "frames"_a)
-      .def_static("fused",
-                  [](nb::sequence locations, nb::handle metadata, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    Attribute attr = metadata.is_none() ? Attribute() : nb::cast<PyAttribute *>(metadata)->attr;
-                    return PyLocation(c, FusedLoc::get(c.context, locationsOf(locations), attr));
-                  },
-                  "locations"_a, "metadata"_a = nb::none(), "context"_a = nb::none())
+  nb::class_<PyLocation>(m, "Location",
+                         "Where something comes from. As a context manager, the location of new operations.")
+      .def_static(
+          "unknown",
+          [](nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return PyLocation(c, UnknownLoc::get(c.context));
+          },
+          "context"_a = nb::none())
+      .def_static(
+          "file",
+          [](const std::string &file, unsigned line, unsigned col, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return PyLocation(c, FileLineColLoc::get(c.context, file, line, col));
+          },
+          "filename"_a, "line"_a, "col"_a, "context"_a = nb::none())
+      .def_static(
+          "name",
+          [](const std::string &name, nb::handle child, nb::handle context) {
+            PyContext &c = child.is_none() ? PyContext::resolve(context) : *nb::cast<PyLocation *>(child)->context;
+            auto attr = StringAttr::get(c.context, name);
+            return PyLocation(c, child.is_none() ? NameLoc::get(attr)
+                                                 : NameLoc::get(attr, nb::cast<PyLocation *>(child)->loc));
+          },
+          "name"_a, "childLoc"_a = nb::none(), "context"_a = nb::none())
+      .def_static(
+          "callsite",
+          [](PyLocation &callee, nb::sequence callers) {
+            std::vector<Location> frames = locationsOf(callers);
+            if (frames.empty()) {
+              raise(PyExc_ValueError, "a callsite needs at least one caller");
+            }
+            Location caller = frames.back();
+            for (size_t i = frames.size() - 1; i-- > 0;) {
+              caller = CallSiteLoc::get(frames[i], caller);
+            }
+            return PyLocation(*callee.context, CallSiteLoc::get(callee.loc, caller));
+          },
+          "callee"_a, "frames"_a)
+      .def_static(
+          "fused",
+          [](nb::sequence locations, nb::handle metadata, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            Attribute attr = metadata.is_none() ? Attribute() : nb::cast<PyAttribute *>(metadata)->attr;
+            return PyLocation(c, FusedLoc::get(c.context, locationsOf(locations), attr));
+          },
+          "locations"_a, "metadata"_a = nb::none(), "context"_a = nb::none())
       .def_static("from_attr",
                   [](PyAttribute &attr) {
                     auto location = dyn_cast<LocationAttr>(attr.attr);
@@ -131,8 +136,10 @@ void bindLocations(nb::module_ &m) {
       .def_prop_ro("start_col", [](PyLocation &self) { return as<FileLineColRange>(self, "file").getStartColumn(); })
       .def_prop_ro("name_str", [](PyLocation &self) { return as<NameLoc>(self, "name").getName().str(); })
       .def_prop_ro("child_loc", [](PyLocation &self) { return locate(self, as<NameLoc>(self, "name").getChildLoc()); })
-      .def_prop_ro("callee", [](PyLocation &self) { return locate(self, as<CallSiteLoc>(self, "callsite").getCallee()); })
-      .def_prop_ro("caller", [](PyLocation &self) { return locate(self, as<CallSiteLoc>(self, "callsite").getCaller()); })
+      .def_prop_ro("callee",
+                   [](PyLocation &self) { return locate(self, as<CallSiteLoc>(self, "callsite").getCallee()); })
+      .def_prop_ro("caller",
+                   [](PyLocation &self) { return locate(self, as<CallSiteLoc>(self, "callsite").getCaller()); })
       .def_prop_ro("locations",
                    [](PyLocation &self) {
                      nb::list list;
@@ -141,15 +148,16 @@ void bindLocations(nb::module_ &m) {
                      }
                      return list;
                    })
-      .def_prop_ro("file_line_col",
-                   [](PyLocation &self) -> nb::object {
-                     FileLineColRange file = findFile(self.loc);
-                     if (!file) {
-                       return nb::none();
-                     }
-                     return nb::make_tuple(file.getFilename().str(), file.getStartLine(), file.getStartColumn());
-                   },
-                   "(file, line, column) of the innermost source position in any kind of location, or None.")
+      .def_prop_ro(
+          "file_line_col",
+          [](PyLocation &self) -> nb::object {
+            FileLineColRange file = findFile(self.loc);
+            if (!file) {
+              return nb::none();
+            }
+            return nb::make_tuple(file.getFilename().str(), file.getStartLine(), file.getStartColumn());
+          },
+          "(file, line, column) of the innermost source position in any kind of location, or None.")
       .def("emit_error", &emitAt<DiagnosticSeverity::Error>, "message"_a, "notes"_a = nb::none(),
            "Reports an error here; `notes` is a sequence of (Location | Operation | None, text).")
       .def("emit_warning", &emitAt<DiagnosticSeverity::Warning>, "message"_a, "notes"_a = nb::none())

@@ -34,12 +34,13 @@ static void bindAttributeMap(nb::module_ &m) {
              }
              return wrapAttribute(self.context(), attr);
            })
-      .def("get",
-           [](PyOpAttributes &self, const std::string &name, nb::object fallback) {
-             Attribute attr = self.op()->getAttr(name);
-             return attr ? wrapAttribute(self.context(), attr) : fallback;
-           },
-           "name"_a, "default"_a = nb::none())
+      .def(
+          "get",
+          [](PyOpAttributes &self, const std::string &name, nb::object fallback) {
+            Attribute attr = self.op()->getAttr(name);
+            return attr ? wrapAttribute(self.context(), attr) : fallback;
+          },
+          "name"_a, "default"_a = nb::none())
       .def("__setitem__", &setAttribute)
       .def("__delitem__",
            [](PyOpAttributes &self, const std::string &name) {
@@ -167,8 +168,8 @@ static nb::object detach(PyOperation &self) {
 
 //===-- printing ---------------------------------------------------------===//
 
-static std::string getAsm(PyOperation &self, bool debugInfo, bool pretty, bool generic, bool localScope, bool assumeVerified,
-                          bool skipRegions, std::optional<int64_t> largeElements) {
+static std::string getAsm(PyOperation &self, bool debugInfo, bool pretty, bool generic, bool localScope,
+                          bool assumeVerified, bool skipRegions, std::optional<int64_t> largeElements) {
   OpPrintingFlags flags;
   if (debugInfo) {
     flags.enableDebugInfo(true, pretty);
@@ -206,7 +207,9 @@ static nb::object neighbour(PyOperation &self, Operation *op) {
 }
 
 void bindOperations(nb::module_ &m) {
-  nb::enum_<WalkOrder>(m, "WalkOrder").value("PRE_ORDER", WalkOrder::PreOrder).value("POST_ORDER", WalkOrder::PostOrder);
+  nb::enum_<WalkOrder>(m, "WalkOrder")
+      .value("PRE_ORDER", WalkOrder::PreOrder)
+      .value("POST_ORDER", WalkOrder::PostOrder);
   nb::enum_<PyWalkResult>(m, "WalkResult")
       .value("ADVANCE", PyWalkResult::Advance)
       .value("INTERRUPT", PyWalkResult::Interrupt)
@@ -217,10 +220,19 @@ void bindOperations(nb::module_ &m) {
                           "An operation. There is one Python object for each, so `is` compares operations.\n"
                           "Touching it after it was erased raises RuntimeError.")
       .def_prop_ro("name", [](PyOperation &self) { return toStr(self.get()->getName().getStringRef()); })
-      .def_prop_ro("operation", [](PyOperation &self) { self.get(); return self.object(); })
-      .def_prop_ro("opview", [](PyOperation &self) { self.get(); return self.object(); })
+      .def_prop_ro("operation",
+                   [](PyOperation &self) {
+                     self.get();
+                     return self.object();
+                   })
+      .def_prop_ro("opview",
+                   [](PyOperation &self) {
+                     self.get();
+                     return self.object();
+                   })
       .def_prop_ro("context", [](PyOperation &self) { return self.contextObject; })
-      .def_prop_ro("is_valid", [](PyOperation &self) { return self.op != nullptr; }, "False once erased.")
+      .def_prop_ro(
+          "is_valid", [](PyOperation &self) { return self.op != nullptr; }, "False once erased.")
       .def_prop_ro("attached", [](PyOperation &self) { return self.get()->getBlock() != nullptr; })
       .def_prop_ro("is_registered", [](PyOperation &self) { return self.get()->isRegistered(); })
       .def_prop_ro("attributes",
@@ -234,8 +246,9 @@ void bindOperations(nb::module_ &m) {
             checkContext(self.get()->getContext(), loc.loc.getContext(), "the location");
             self.get()->setLoc(loc.loc);
           })
-      .def_prop_ro("parent", [](PyOperation &self) { return neighbour(self, self.get()->getParentOp()); },
-                   "The operation that this one is nested in, or None.")
+      .def_prop_ro(
+          "parent", [](PyOperation &self) { return neighbour(self, self.get()->getParentOp()); },
+          "The operation that this one is nested in, or None.")
       .def_prop_ro("block",
                    [](PyOperation &self) {
                      Block *block = self.get()->getBlock();
@@ -256,11 +269,13 @@ void bindOperations(nb::module_ &m) {
              }
              return self.get()->isBeforeInBlock(other.get());
            })
-      .def("is_ancestor", [](PyOperation &self, PyOperation &other) { return self.get()->isAncestor(other.get()); },
-           "Whether `other` is this operation or nested in it.")
+      .def(
+          "is_ancestor", [](PyOperation &self, PyOperation &other) { return self.get()->isAncestor(other.get()); },
+          "Whether `other` is this operation or nested in it.")
       .def_prop_ro("is_terminator", [](PyOperation &self) { return self.get()->hasTrait<OpTrait::IsTerminator>(); })
-      .def_prop_ro("is_memory_effect_free", [](PyOperation &self) { return isMemoryEffectFree(self.get()); },
-                   "Whether the operation, with everything in it, touches no memory.")
+      .def_prop_ro(
+          "is_memory_effect_free", [](PyOperation &self) { return isMemoryEffectFree(self.get()); },
+          "Whether the operation, with everything in it, touches no memory.")
       .def_prop_ro("is_pure", [](PyOperation &self) { return isPure(self.get()); })
       .def("move_before", [](PyOperation &self, PyOperation &other) { move(self, other, false); })
       .def("move_after", [](PyOperation &self, PyOperation &other) { move(self, other, true); })
@@ -271,57 +286,62 @@ void bindOperations(nb::module_ &m) {
            "The callback may erase, move and create: erased operations are skipped, new ones not visited.\n"
            "Returns whether the walk was interrupted.")
       .def("verify", &verify, "True, or raises MLIRError.")
-      .def("replace_all_uses_with",
-           [](PyOperation &self, nb::object values) {
-             Operation *op = self.get();
-             std::vector<Value> replacements;
-             if (nb::isinstance<PyOperation>(values)) {
-               for (Value result : nb::cast<PyOperation *>(values)->get()->getResults()) {
-                 replacements.push_back(result);
-               }
-             } else if (nb::isinstance<PyValue>(values)) {
-               replacements.push_back(nb::cast<PyValue *>(values)->get());
-             } else {
-               for (nb::handle value : values) {
-                 replacements.push_back(valueOf(value));
-               }
-             }
-             if (replacements.size() != op->getNumResults()) {
-               raise(PyExc_ValueError, "expected " + std::to_string(op->getNumResults()) + " replacements, got " +
-                                           std::to_string(replacements.size()));
-             }
-             op->replaceAllUsesWith(replacements);
-           },
-           "values"_a, "Replaces each result; `values` is an operation, a value or a sequence of values.")
+      .def(
+          "replace_all_uses_with",
+          [](PyOperation &self, nb::object values) {
+            Operation *op = self.get();
+            std::vector<Value> replacements;
+            if (nb::isinstance<PyOperation>(values)) {
+              for (Value result : nb::cast<PyOperation *>(values)->get()->getResults()) {
+                replacements.push_back(result);
+              }
+            } else if (nb::isinstance<PyValue>(values)) {
+              replacements.push_back(nb::cast<PyValue *>(values)->get());
+            } else {
+              for (nb::handle value : values) {
+                replacements.push_back(valueOf(value));
+              }
+            }
+            if (replacements.size() != op->getNumResults()) {
+              raise(PyExc_ValueError, "expected " + std::to_string(op->getNumResults()) + " replacements, got " +
+                                          std::to_string(replacements.size()));
+            }
+            op->replaceAllUsesWith(replacements);
+          },
+          "values"_a, "Replaces each result; `values` is an operation, a value or a sequence of values.")
       .def("replace_uses_of_with",
            [](PyOperation &self, PyValue &of, PyValue &with) { self.get()->replaceUsesOfWith(of.get(), with.get()); })
       .def("get_asm", &getAsm, nb::kw_only(), "enable_debug_info"_a = false, "pretty_debug_info"_a = false,
            "print_generic_op_form"_a = false, "use_local_scope"_a = false, "assume_verified"_a = false,
            "skip_regions"_a = false, "large_elements_limit"_a = nb::none(), "The operation as text.")
-      .def("print",
-           [](PyOperation &self, nb::object file, nb::kwargs flags) {
-             nb::object text = self.object().attr("get_asm")(**flags);
-             nb::object out = file.is_none() ? nb::object(nb::module_::import_("sys").attr("stdout")) : file;
-             out.attr("write")(text + nb::str("\n"));
-           },
-           "file"_a = nb::none(), "flags"_a, "Prints to `file` (stdout); flags are get_asm's.")
-      .def("emit_error",
-           [](nb::object self, nb::object message, nb::object notes) {
-             self.attr("location").attr("emit_error")(message, notes);
-           },
-           "message"_a, "notes"_a = nb::none(),
-           "Reports an error at this operation; a pass that does fails. `notes`: sequence of\n"
-           "(Location | Operation | None, text).")
-      .def("emit_warning",
-           [](nb::object self, nb::object message, nb::object notes) {
-             self.attr("location").attr("emit_warning")(message, notes);
-           },
-           "message"_a, "notes"_a = nb::none())
-      .def("emit_remark",
-           [](nb::object self, nb::object message, nb::object notes) {
-             self.attr("location").attr("emit_remark")(message, notes);
-           },
-           "message"_a, "notes"_a = nb::none())
+      .def(
+          "print",
+          [](PyOperation &self, nb::object file, nb::kwargs flags) {
+            nb::object text = self.object().attr("get_asm")(**flags);
+            nb::object out = file.is_none() ? nb::object(nb::module_::import_("sys").attr("stdout")) : file;
+            out.attr("write")(text + nb::str("\n"));
+          },
+          "file"_a = nb::none(), "flags"_a, "Prints to `file` (stdout); flags are get_asm's.")
+      .def(
+          "emit_error",
+          [](nb::object self, nb::object message, nb::object notes) {
+            self.attr("location").attr("emit_error")(message, notes);
+          },
+          "message"_a, "notes"_a = nb::none(),
+          "Reports an error at this operation; a pass that does fails. `notes`: sequence of\n"
+          "(Location | Operation | None, text).")
+      .def(
+          "emit_warning",
+          [](nb::object self, nb::object message, nb::object notes) {
+            self.attr("location").attr("emit_warning")(message, notes);
+          },
+          "message"_a, "notes"_a = nb::none())
+      .def(
+          "emit_remark",
+          [](nb::object self, nb::object message, nb::object notes) {
+            self.attr("location").attr("emit_remark")(message, notes);
+          },
+          "message"_a, "notes"_a = nb::none())
       .def("__str__", &str)
       .def("__repr__", [](PyOperation &self) {
         return self.op ? str(self) : "<erased operation '" + self.name.getStringRef().str() + "'>";

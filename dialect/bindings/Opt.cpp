@@ -25,7 +25,8 @@ static int optMain(std::vector<std::string> arguments) {
 }
 
 void bindOpt(nb::module_ &m) {
-  m.def("opt_main", &optMain, "argv"_a, "Runs mlir-opt's main with our dialects and the registered passes; once per process.");
+  m.def("opt_main", &optMain, "argv"_a,
+        "Runs mlir-opt's main with our dialects and the registered passes; once per process.");
 }
 
 } // namespace mlir::ditron::python

@@ -142,7 +142,8 @@ static void run(PyPassManager &self, nb::handle target) {
   if (nb::object exception = takePendingException()) {
     // The pass's own exception, with what MLIR said as a note.
     if (!errors.errors.empty()) {
-      exception.attr("add_note")(errors.errors.front().message.substr(0, errors.errors.front().message.find(" raised")));
+      exception.attr("add_note")(
+          errors.errors.front().message.substr(0, errors.errors.front().message.find(" raised")));
     }
     PyErr_SetObject(exception.type().ptr(), exception.ptr());
     throw nb::python_error();
@@ -175,9 +176,10 @@ static void enablePrinting(PyPassManager &self, bool beforeAll, bool afterAll, b
                                         afterFailure, *directory, flags);
     return;
   }
-  self.stream = std::make_unique<PythonStream>(file.is_none() ? nb::object(nb::module_::import_("sys").attr("stderr")) : file);
-  self.pm->enableIRPrinting(chooser(beforeAll, before), chooser(afterAll, after), moduleScope, afterChange, afterFailure,
-                            *self.stream, flags);
+  self.stream =
+      std::make_unique<PythonStream>(file.is_none() ? nb::object(nb::module_::import_("sys").attr("stderr")) : file);
+  self.pm->enableIRPrinting(chooser(beforeAll, before), chooser(afterAll, after), moduleScope, afterChange,
+                            afterFailure, *self.stream, flags);
 }
 
 void bindPassManager(nb::module_ &m) {
@@ -193,28 +195,30 @@ void bindPassManager(nb::module_ &m) {
       .def("run", &run, "operation"_a,
            "Runs over a Module or an operation, in place. Raises MLIRError, or the exception of a Python pass.\n"
            "Python objects of operations below are invalid afterwards.")
-      .def("enable_verifier", [](PyPassManager &self, bool enable) { self.pm->enableVerifier(enable); }, "enable"_a = true,
-           "Verification after every pass; on by default.")
-      .def("enable_ir_printing", &enablePrinting, nb::kw_only(), "print_before_all"_a = false, "print_after_all"_a = true,
-           "print_module_scope"_a = false, "print_after_change"_a = false, "print_after_failure"_a = false,
-           "large_elements_limit"_a = nb::none(), "enable_debug_info"_a = false, "print_generic_op_form"_a = false,
-           "tree_printing_dir_path"_a = nb::none(), "print_before"_a = std::vector<std::string>(),
-           "print_after"_a = std::vector<std::string>(), "file"_a = nb::none(),
+      .def(
+          "enable_verifier", [](PyPassManager &self, bool enable) { self.pm->enableVerifier(enable); },
+          "enable"_a = true, "Verification after every pass; on by default.")
+      .def("enable_ir_printing", &enablePrinting, nb::kw_only(), "print_before_all"_a = false,
+           "print_after_all"_a = true, "print_module_scope"_a = false, "print_after_change"_a = false,
+           "print_after_failure"_a = false, "large_elements_limit"_a = nb::none(), "enable_debug_info"_a = false,
+           "print_generic_op_form"_a = false, "tree_printing_dir_path"_a = nb::none(),
+           "print_before"_a = std::vector<std::string>(), "print_after"_a = std::vector<std::string>(),
+           "file"_a = nb::none(),
            "Prints the IR around passes, to `file` (stderr); print_before and print_after are names of passes.")
-      .def("enable_timing",
-           [](PyPassManager &self) {
-             self.pm->addInstrumentation(std::make_unique<Timer>(self.timings));
-           },
-           "Takes the time of each pass; read `timings` or `timing_table()` after run.")
-      .def_prop_ro("timings",
-                   [](PyPassManager &self) {
-                     nb::list list;
-                     for (const Timer::Entry &entry : self.timings) {
-                       list.append(nb::make_tuple(entry.name, entry.seconds));
-                     }
-                     return list;
-                   },
-                   "(pass, seconds) in order, summed over operations and runs.")
+      .def(
+          "enable_timing",
+          [](PyPassManager &self) { self.pm->addInstrumentation(std::make_unique<Timer>(self.timings)); },
+          "Takes the time of each pass; read `timings` or `timing_table()` after run.")
+      .def_prop_ro(
+          "timings",
+          [](PyPassManager &self) {
+            nb::list list;
+            for (const Timer::Entry &entry : self.timings) {
+              list.append(nb::make_tuple(entry.name, entry.seconds));
+            }
+            return list;
+          },
+          "(pass, seconds) in order, summed over operations and runs.")
       .def("__str__", [](PyPassManager &self) {
         std::string text;
         llvm::raw_string_ostream stream(text);

@@ -30,7 +30,8 @@ struct PassOption {
   PassOption(Pass &pass, const OptionSpec &spec) {
     auto help = llvm::cl::desc(spec.help);
     if (nb::isinstance<nb::bool_>(spec.fallback)) {
-      boolean = std::make_unique<Pass::Option<bool>>(pass, spec.name, help, llvm::cl::init(nb::cast<bool>(spec.fallback)));
+      boolean =
+          std::make_unique<Pass::Option<bool>>(pass, spec.name, help, llvm::cl::init(nb::cast<bool>(spec.fallback)));
     } else if (nb::isinstance<nb::int_>(spec.fallback)) {
       integer = std::make_unique<Pass::Option<int64_t>>(pass, spec.name, help,
                                                         llvm::cl::init(nb::cast<int64_t>(spec.fallback)));

@@ -22,26 +22,22 @@ nb::object wrapType(PyContext &context, Type type) {
 
 namespace {
 /// One Python class per C++ class, so that nanobind can tell them apart.
-template <typename T>
-struct Typed : PyType {
+template <typename T> struct Typed : PyType {
   using PyType::PyType;
   T get() const { return cast<T>(type); }
 };
 struct PyShapedType : PyType {
   using PyType::PyType;
 };
-template <typename T>
-struct Shaped : PyShapedType {
+template <typename T> struct Shaped : PyShapedType {
   using PyShapedType::PyShapedType;
   T get() const { return cast<T>(type); }
 };
 } // namespace
 
-template <typename T>
-static bool isA(nb::handle object) {
+template <typename T> static bool isA(nb::handle object) {
   return nb::isinstance<PyType>(object) && isa<T>(nb::cast<PyType *>(object)->type);
 }
-
 
 template <typename Py, typename T, typename Base>
 static nb::class_<Py, Base> bindType(nb::module_ &m, const char *name) {
@@ -60,8 +56,7 @@ static nb::class_<Py, Base> bindType(nb::module_ &m, const char *name) {
 }
 
 /// A type without parameters; `get(context=None)`.
-template <typename T>
-static void bindSimple(nb::module_ &m, const char *name) {
+template <typename T> static void bindSimple(nb::module_ &m, const char *name) {
   bindType<Typed<T>, T, PyType>(m, name).def_static(
       "get",
       [](nb::handle context) {
@@ -88,8 +83,7 @@ static nb::list wrapTypes(PyContext &context, TypeRange types) {
 }
 
 /// Builds through `getChecked`-like calls that emit; a null type becomes MLIRError.
-template <typename Build>
-static nb::object checked(PyContext &context, nb::handle loc, Build build) {
+template <typename Build> static nb::object checked(PyContext &context, nb::handle loc, Build build) {
   ErrorCollector errors(context);
   Location location = loc.is_none() ? Location(UnknownLoc::get(context.context)) : nb::cast<PyLocation *>(loc)->loc;
   Type type = build([location] { return emitError(location); });
@@ -105,12 +99,17 @@ static void bindInteger(nb::module_ &m) {
     return Typed<IntegerType>(c, IntegerType::get(c.context, width, sign));
   };
   bindType<Typed<IntegerType>, IntegerType, PyType>(m, "IntegerType")
-      .def_static("get_signless", [get](unsigned width, nb::handle context) { return get(width, context, IntegerType::Signless); },
-                  "width"_a, "context"_a = nb::none())
-      .def_static("get_signed", [get](unsigned width, nb::handle context) { return get(width, context, IntegerType::Signed); },
-                  "width"_a, "context"_a = nb::none())
-      .def_static("get_unsigned", [get](unsigned width, nb::handle context) { return get(width, context, IntegerType::Unsigned); },
-                  "width"_a, "context"_a = nb::none())
+      .def_static(
+          "get_signless",
+          [get](unsigned width, nb::handle context) { return get(width, context, IntegerType::Signless); }, "width"_a,
+          "context"_a = nb::none())
+      .def_static(
+          "get_signed", [get](unsigned width, nb::handle context) { return get(width, context, IntegerType::Signed); },
+          "width"_a, "context"_a = nb::none())
+      .def_static(
+          "get_unsigned",
+          [get](unsigned width, nb::handle context) { return get(width, context, IntegerType::Unsigned); }, "width"_a,
+          "context"_a = nb::none())
       .def_prop_ro("width", [](Typed<IntegerType> &self) { return self.get().getWidth(); })
       .def_prop_ro("is_signless", [](Typed<IntegerType> &self) { return self.get().isSignless(); })
       .def_prop_ro("is_signed", [](Typed<IntegerType> &self) { return self.get().isSigned(); })
@@ -123,14 +122,12 @@ namespace {
 struct PyFloatType : PyType {
   using PyType::PyType;
 };
-template <typename T>
-struct Float : PyFloatType {
+template <typename T> struct Float : PyFloatType {
   using PyFloatType::PyFloatType;
 };
 } // namespace
 
-template <typename T>
-static void bindFloat(nb::module_ &m, const char *name) {
+template <typename T> static void bindFloat(nb::module_ &m, const char *name) {
   bindType<Float<T>, T, PyFloatType>(m, name).def_static(
       "get",
       [](nb::handle context) {
@@ -162,91 +159,110 @@ static void bindShaped(nb::module_ &m) {
   base.def_static("isinstance", &isA<ShapedType>)
       .def_prop_ro("has_rank", [shaped](PyShapedType &self) { return shaped(self).hasRank(); })
       .def_prop_ro("rank", [shaped](PyShapedType &self) { return shaped(self).getRank(); })
-      .def_prop_ro("shape",
-                   [shaped](PyShapedType &self) {
-                     ArrayRef<int64_t> shape = shaped(self).getShape();
-                     return std::vector<int64_t>(shape.begin(), shape.end());
-                   },
-                   "Sizes; a dynamic one is ShapedType.get_dynamic_size().")
-      .def_prop_ro("element_type", [shaped](PyShapedType &self) { return wrapType(*self.context, shaped(self).getElementType()); })
+      .def_prop_ro(
+          "shape",
+          [shaped](PyShapedType &self) {
+            ArrayRef<int64_t> shape = shaped(self).getShape();
+            return std::vector<int64_t>(shape.begin(), shape.end());
+          },
+          "Sizes; a dynamic one is ShapedType.get_dynamic_size().")
+      .def_prop_ro("element_type",
+                   [shaped](PyShapedType &self) { return wrapType(*self.context, shaped(self).getElementType()); })
       .def_prop_ro("has_static_shape", [shaped](PyShapedType &self) { return shaped(self).hasStaticShape(); })
-      .def("is_dynamic_dim", [shaped](PyShapedType &self, unsigned dim) { return shaped(self).isDynamicDim(unsigned(checkIndex(dim, shaped(self).getRank()))); })
-      .def("get_dim_size", [shaped](PyShapedType &self, unsigned dim) { return shaped(self).getDimSize(unsigned(checkIndex(dim, shaped(self).getRank()))); })
-      .def_prop_ro("num_elements", [shaped](PyShapedType &self) {
-        if (!shaped(self).hasStaticShape()) {
-          raise(PyExc_ValueError, "the shape is not static");
-        }
-        return shaped(self).getNumElements();
-      })
+      .def("is_dynamic_dim",
+           [shaped](PyShapedType &self, unsigned dim) {
+             return shaped(self).isDynamicDim(unsigned(checkIndex(dim, shaped(self).getRank())));
+           })
+      .def("get_dim_size",
+           [shaped](PyShapedType &self, unsigned dim) {
+             return shaped(self).getDimSize(unsigned(checkIndex(dim, shaped(self).getRank())));
+           })
+      .def_prop_ro("num_elements",
+                   [shaped](PyShapedType &self) {
+                     if (!shaped(self).hasStaticShape()) {
+                       raise(PyExc_ValueError, "the shape is not static");
+                     }
+                     return shaped(self).getNumElements();
+                   })
       .def_static("get_dynamic_size", [] { return ShapedType::kDynamic; });
   bindType<Shaped<RankedTensorType>, RankedTensorType, PyShapedType>(m, "RankedTensorType")
-      .def_static("get",
-                  [](std::vector<int64_t> shape, PyType &element, nb::handle encoding, nb::handle loc) {
-                    Attribute attr = encoding.is_none() ? Attribute() : nb::cast<PyAttribute *>(encoding)->attr;
-                    return checked(*element.context, loc, [&](auto emit) -> Type {
-                      return RankedTensorType::getChecked(emit, shape, element.type, attr);
-                    });
-                  },
-                  "shape"_a, "element_type"_a, "encoding"_a = nb::none(), "loc"_a = nb::none())
-      .def_prop_ro("encoding", [](Shaped<RankedTensorType> &self) { return wrapAttribute(*self.context, self.get().getEncoding()); });
+      .def_static(
+          "get",
+          [](std::vector<int64_t> shape, PyType &element, nb::handle encoding, nb::handle loc) {
+            Attribute attr = encoding.is_none() ? Attribute() : nb::cast<PyAttribute *>(encoding)->attr;
+            return checked(*element.context, loc, [&](auto emit) -> Type {
+              return RankedTensorType::getChecked(emit, shape, element.type, attr);
+            });
+          },
+          "shape"_a, "element_type"_a, "encoding"_a = nb::none(), "loc"_a = nb::none())
+      .def_prop_ro("encoding", [](Shaped<RankedTensorType> &self) {
+        return wrapAttribute(*self.context, self.get().getEncoding());
+      });
   bindType<Shaped<VectorType>, VectorType, PyShapedType>(m, "VectorType")
-      .def_static("get",
-                  [](std::vector<int64_t> shape, PyType &element, nb::handle loc) {
-                    return checked(*element.context, loc,
-                                   [&](auto emit) -> Type { return VectorType::getChecked(emit, shape, element.type); });
-                  },
-                  "shape"_a, "element_type"_a, "loc"_a = nb::none());
+      .def_static(
+          "get",
+          [](std::vector<int64_t> shape, PyType &element, nb::handle loc) {
+            return checked(*element.context, loc,
+                           [&](auto emit) -> Type { return VectorType::getChecked(emit, shape, element.type); });
+          },
+          "shape"_a, "element_type"_a, "loc"_a = nb::none());
   bindType<Shaped<MemRefType>, MemRefType, PyShapedType>(m, "MemRefType")
-      .def_static("get",
-                  [](std::vector<int64_t> shape, PyType &element, nb::handle layout, nb::handle space, nb::handle loc) {
-                    MemRefLayoutAttrInterface layoutAttr;
-                    if (!layout.is_none()) {
-                      layoutAttr = dyn_cast<MemRefLayoutAttrInterface>(nb::cast<PyAttribute *>(layout)->attr);
-                      if (!layoutAttr) {
-                        raise(PyExc_ValueError, "not a memref layout");
-                      }
-                    }
-                    Attribute memorySpace = space.is_none() ? Attribute() : nb::cast<PyAttribute *>(space)->attr;
-                    return checked(*element.context, loc, [&](auto emit) -> Type {
-                      return MemRefType::getChecked(emit, shape, element.type, layoutAttr, memorySpace);
-                    });
-                  },
-                  "shape"_a, "element_type"_a, "layout"_a = nb::none(), "memory_space"_a = nb::none(), "loc"_a = nb::none())
-      .def_prop_ro("layout", [](Shaped<MemRefType> &self) { return wrapAttribute(*self.context, self.get().getLayout()); })
-      .def_prop_ro("memory_space", [](Shaped<MemRefType> &self) { return wrapAttribute(*self.context, self.get().getMemorySpace()); })
-      .def_prop_ro("strides_and_offset",
-                   [](Shaped<MemRefType> &self) {
-                     SmallVector<int64_t> strides;
-                     int64_t offset = 0;
-                     if (failed(self.get().getStridesAndOffset(strides, offset))) {
-                       raise(PyExc_ValueError, "the memref has no strided layout");
-                     }
-                     return nb::make_tuple(nb::cast(std::vector<int64_t>(strides.begin(), strides.end())), offset);
-                   });
+      .def_static(
+          "get",
+          [](std::vector<int64_t> shape, PyType &element, nb::handle layout, nb::handle space, nb::handle loc) {
+            MemRefLayoutAttrInterface layoutAttr;
+            if (!layout.is_none()) {
+              layoutAttr = dyn_cast<MemRefLayoutAttrInterface>(nb::cast<PyAttribute *>(layout)->attr);
+              if (!layoutAttr) {
+                raise(PyExc_ValueError, "not a memref layout");
+              }
+            }
+            Attribute memorySpace = space.is_none() ? Attribute() : nb::cast<PyAttribute *>(space)->attr;
+            return checked(*element.context, loc, [&](auto emit) -> Type {
+              return MemRefType::getChecked(emit, shape, element.type, layoutAttr, memorySpace);
+            });
+          },
+          "shape"_a, "element_type"_a, "layout"_a = nb::none(), "memory_space"_a = nb::none(), "loc"_a = nb::none())
+      .def_prop_ro("layout",
+                   [](Shaped<MemRefType> &self) { return wrapAttribute(*self.context, self.get().getLayout()); })
+      .def_prop_ro("memory_space",
+                   [](Shaped<MemRefType> &self) { return wrapAttribute(*self.context, self.get().getMemorySpace()); })
+      .def_prop_ro("strides_and_offset", [](Shaped<MemRefType> &self) {
+        SmallVector<int64_t> strides;
+        int64_t offset = 0;
+        if (failed(self.get().getStridesAndOffset(strides, offset))) {
+          raise(PyExc_ValueError, "the memref has no strided layout");
+        }
+        return nb::make_tuple(nb::cast(std::vector<int64_t>(strides.begin(), strides.end())), offset);
+      });
   bindType<Shaped<UnrankedTensorType>, UnrankedTensorType, PyShapedType>(m, "UnrankedTensorType");
   bindType<Shaped<UnrankedMemRefType>, UnrankedMemRefType, PyShapedType>(m, "UnrankedMemRefType");
 }
 
 static void bindCompound(nb::module_ &m) {
   bindType<Typed<FunctionType>, FunctionType, PyType>(m, "FunctionType")
-      .def_static("get",
-                  [](nb::sequence inputs, nb::sequence results, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return Typed<FunctionType>(c, FunctionType::get(c.context, typesOf(inputs), typesOf(results)));
-                  },
-                  "inputs"_a, "results"_a, "context"_a = nb::none())
+      .def_static(
+          "get",
+          [](nb::sequence inputs, nb::sequence results, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return Typed<FunctionType>(c, FunctionType::get(c.context, typesOf(inputs), typesOf(results)));
+          },
+          "inputs"_a, "results"_a, "context"_a = nb::none())
       .def_prop_ro("inputs", [](Typed<FunctionType> &self) { return wrapTypes(*self.context, self.get().getInputs()); })
-      .def_prop_ro("results", [](Typed<FunctionType> &self) { return wrapTypes(*self.context, self.get().getResults()); });
+      .def_prop_ro("results",
+                   [](Typed<FunctionType> &self) { return wrapTypes(*self.context, self.get().getResults()); });
   bindType<Typed<TupleType>, TupleType, PyType>(m, "TupleType")
-      .def_static("get_tuple",
-                  [](nb::sequence types, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    return Typed<TupleType>(c, TupleType::get(c.context, typesOf(types)));
-                  },
-                  "elements"_a, "context"_a = nb::none())
+      .def_static(
+          "get_tuple",
+          [](nb::sequence types, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            return Typed<TupleType>(c, TupleType::get(c.context, typesOf(types)));
+          },
+          "elements"_a, "context"_a = nb::none())
       .def_prop_ro("types", [](Typed<TupleType> &self) { return wrapTypes(*self.context, self.get().getTypes()); });
   bindType<Typed<ComplexType>, ComplexType, PyType>(m, "ComplexType")
-      .def_prop_ro("element_type", [](Typed<ComplexType> &self) { return wrapType(*self.context, self.get().getElementType()); });
+      .def_prop_ro("element_type",
+                   [](Typed<ComplexType> &self) { return wrapType(*self.context, self.get().getElementType()); });
   bindType<Typed<OpaqueType>, OpaqueType, PyType>(m, "OpaqueType")
       .def_prop_ro("dialect_namespace", [](Typed<OpaqueType> &self) { return self.get().getDialectNamespace().str(); })
       .def_prop_ro("data", [](Typed<OpaqueType> &self) { return self.get().getTypeData().str(); });
@@ -256,12 +272,13 @@ static void bindCompound(nb::module_ &m) {
 static void bindPointer(nb::module_ &m) {
   using Pointer = Typed<tt::PointerType>;
   bindType<Pointer, tt::PointerType, PyType>(m, "PointerType")
-      .def_static("get",
-                  [](PyType &pointee, unsigned addressSpace) {
-                    pointee.context->context->getOrLoadDialect("tt");
-                    return Pointer(*pointee.context, tt::PointerType::get(pointee.type, addressSpace));
-                  },
-                  "pointee_type"_a, "address_space"_a = tt::PointerType::globalAddressSpace)
+      .def_static(
+          "get",
+          [](PyType &pointee, unsigned addressSpace) {
+            pointee.context->context->getOrLoadDialect("tt");
+            return Pointer(*pointee.context, tt::PointerType::get(pointee.type, addressSpace));
+          },
+          "pointee_type"_a, "address_space"_a = tt::PointerType::globalAddressSpace)
       .def_prop_ro("pointee_type", [](Pointer &self) { return wrapType(*self.context, self.get().getPointeeType()); })
       .def_prop_ro("address_space", [](Pointer &self) { return self.get().getAddressSpace(); });
 }
@@ -269,20 +286,22 @@ static void bindPointer(nb::module_ &m) {
 void bindTypes(nb::module_ &m) {
   nb::class_<PyType>(m, "Type", "A type. Types are unique in their context: == is identity.")
       .def(nb::new_([](PyType &type) { return wrapType(*type.context, type.type); }), "cast_from_type"_a)
-      .def_static("parse",
-                  [](const std::string &text, nb::handle context) {
-                    PyContext &c = PyContext::resolve(context);
-                    ErrorCollector errors(c);
-                    Type type = parseType(text, c.context);
-                    if (!type) {
-                      errors.raise("cannot parse the type '" + text + "'");
-                    }
-                    return wrapType(c, type);
-                  },
-                  "asm"_a, "context"_a = nb::none())
+      .def_static(
+          "parse",
+          [](const std::string &text, nb::handle context) {
+            PyContext &c = PyContext::resolve(context);
+            ErrorCollector errors(c);
+            Type type = parseType(text, c.context);
+            if (!type) {
+              errors.raise("cannot parse the type '" + text + "'");
+            }
+            return wrapType(c, type);
+          },
+          "asm"_a, "context"_a = nb::none())
       .def_prop_ro("context", [](PyType &self) { return self.contextObject; })
-      .def_prop_ro("dialect", [](PyType &self) { return self.type.getDialect().getNamespace().str(); },
-                   "The name of the dialect that defines the type.")
+      .def_prop_ro(
+          "dialect", [](PyType &self) { return self.type.getDialect().getNamespace().str(); },
+          "The name of the dialect that defines the type.")
       .def("maybe_downcast", [](PyType &self) { return wrapType(*self.context, self.type); })
       .def_static("isinstance", [](nb::handle object) { return nb::isinstance<PyType>(object); })
       .def("__eq__", [](PyType &self, PyType &other) { return self.type == other.type; })

@@ -20,8 +20,7 @@ struct PyOpOperand {
 } // namespace
 
 /// len, [], slices (as lists) and iteration over what is there now.
-template <typename List, typename Range>
-static void bindSequence(nb::class_<List> &cls, Range range) {
+template <typename List, typename Range> static void bindSequence(nb::class_<List> &cls, Range range) {
   cls.def("__len__", [range](List &self) { return range(self).size(); })
       .def("__getitem__",
            [range](List &self, nb::ssize_t index) {
@@ -64,14 +63,15 @@ static void bindLists(nb::module_ &m) {
   });
   nb::class_<PyResults> results(m, "OpResultList", "The results of an operation.");
   bindSequence(results, [](PyResults &self) { return self.py().get()->getResults(); });
-  results.def_prop_ro("types",
-                      [](PyResults &self) {
-                        nb::list list;
-                        for (Type type : self.py().get()->getResultTypes()) {
-                          list.append(wrapType(*self.py().context, type));
-                        }
-                        return list;
-                      })
+  results
+      .def_prop_ro("types",
+                   [](PyResults &self) {
+                     nb::list list;
+                     for (Type type : self.py().get()->getResultTypes()) {
+                       list.append(wrapType(*self.py().context, type));
+                     }
+                     return list;
+                   })
       .def_prop_ro("owner", [](PyResults &self) { return self.owner; });
 
   auto operation = nb::borrow<nb::class_<PyOperation>>(m.attr("Operation"));
@@ -95,18 +95,20 @@ static void bindLists(nb::module_ &m) {
                      self.get();
                      return PyResults{self.object()};
                    })
-      .def_prop_ro("type", [](nb::object self) { return self.attr("result").attr("type"); },
-                   "The type of the only result, so that an operation can stand for it.")
-      .def_prop_ro("result",
-                   [](PyOperation &self) {
-                     Operation *op = self.get();
-                     if (op->getNumResults() != 1) {
-                       raise(PyExc_ValueError, "'" + op->getName().getStringRef().str() + "' has " +
-                                                   std::to_string(op->getNumResults()) + " results, not one");
-                     }
-                     return PyValue::forValue(*self.context, op->getResult(0));
-                   },
-                   "The only result; ValueError if there are none or several.");
+      .def_prop_ro(
+          "type", [](nb::object self) { return self.attr("result").attr("type"); },
+          "The type of the only result, so that an operation can stand for it.")
+      .def_prop_ro(
+          "result",
+          [](PyOperation &self) {
+            Operation *op = self.get();
+            if (op->getNumResults() != 1) {
+              raise(PyExc_ValueError, "'" + op->getName().getStringRef().str() + "' has " +
+                                          std::to_string(op->getNumResults()) + " results, not one");
+            }
+            return PyValue::forValue(*self.context, op->getResult(0));
+          },
+          "The only result; ValueError if there are none or several.");
 }
 
 static nb::list usesOf(PyValue &self) {
@@ -134,23 +136,26 @@ void bindValues(nb::module_ &m) {
   nb::class_<PyOpOperand>(m, "OpOperand", "One use of a value.")
       .def_prop_ro("owner", [](PyOpOperand &self) { return self.owner; })
       .def_prop_ro("operand_number", [](PyOpOperand &self) { return self.index; });
-  nb::class_<PyValue>(m, "Value", "An SSA value. Equal and hashed by identity; touching one of an erased operation raises.")
+  nb::class_<PyValue>(m, "Value",
+                      "An SSA value. Equal and hashed by identity; touching one of an erased operation raises.")
       .def_prop_rw(
           "type", [](PyValue &self) { return wrapType(self.context(), self.get().getType()); },
           [](PyValue &self, PyType &type) {
             checkContext(self.get().getContext(), type.type.getContext(), "the type");
             self.get().setType(type.type);
           })
-      .def("set_type", [](PyValue &self, PyType &type) {
+      .def("set_type",
+           [](PyValue &self, PyType &type) {
              checkContext(self.get().getContext(), type.type.getContext(), "the type");
              self.get().setType(type.type);
            })
-      .def_prop_ro("owner",
-                   [](PyValue &self) {
-                     self.get();
-                     return self.owner;
-                   },
-                   "The operation of a result, the block of an argument.")
+      .def_prop_ro(
+          "owner",
+          [](PyValue &self) {
+            self.get();
+            return self.owner;
+          },
+          "The operation of a result, the block of an argument.")
       .def_prop_ro("context", [](PyValue &self) { return self.context().object(); })
       .def_prop_rw(
           "location", [](PyValue &self) { return PyLocation(self.context(), self.get().getLoc()); },
@@ -165,48 +170,50 @@ void bindValues(nb::module_ &m) {
                      return list;
                    })
       .def_prop_ro("has_uses", [](PyValue &self) { return !self.get().use_empty(); })
-      .def("replace_all_uses_with",
-           [](PyValue &self, nb::handle with) {
-             Value to = valueOf(with);
-             checkContext(self.get().getContext(), to.getContext(), "the replacement");
-             if (to != self.get()) {
-               self.get().replaceAllUsesWith(to);
-             }
-           },
-           "with_"_a)
-      .def("replace_all_uses_except", &replaceExcept, "with_"_a, "exceptions"_a, "`exceptions`: an operation or several.")
-      .def("get_name",
-           [](PyValue &self, bool localScope) {
-             OpPrintingFlags flags;
-             if (localScope) {
-               flags.useLocalScope();
-             }
-             std::string text;
-             llvm::raw_string_ostream stream(text);
-             Value value = self.get();
-             Operation *scope = isa<OpResult>(value) ? value.getDefiningOp() : value.getParentBlock()->getParentOp();
-             while (!localScope && scope->getParentOp()) {
-               scope = scope->getParentOp();
-             }
-             AsmState state(scope, flags);
-             value.printAsOperand(stream, state);
-             return text;
-           },
-           "use_local_scope"_a = false, "Its name in the printed module, such as %0.")
+      .def(
+          "replace_all_uses_with",
+          [](PyValue &self, nb::handle with) {
+            Value to = valueOf(with);
+            checkContext(self.get().getContext(), to.getContext(), "the replacement");
+            if (to != self.get()) {
+              self.get().replaceAllUsesWith(to);
+            }
+          },
+          "with_"_a)
+      .def("replace_all_uses_except", &replaceExcept, "with_"_a, "exceptions"_a,
+           "`exceptions`: an operation or several.")
+      .def(
+          "get_name",
+          [](PyValue &self, bool localScope) {
+            OpPrintingFlags flags;
+            if (localScope) {
+              flags.useLocalScope();
+            }
+            std::string text;
+            llvm::raw_string_ostream stream(text);
+            Value value = self.get();
+            Operation *scope = isa<OpResult>(value) ? value.getDefiningOp() : value.getParentBlock()->getParentOp();
+            while (!localScope && scope->getParentOp()) {
+              scope = scope->getParentOp();
+            }
+            AsmState state(scope, flags);
+            value.printAsOperand(stream, state);
+            return text;
+          },
+          "use_local_scope"_a = false, "Its name in the printed module, such as %0.")
       // By the Python object of the owner, which is never reused, unlike the address.
-      .def("__eq__",
-           [](PyValue &self, PyValue &other) { return self.raw == other.raw && self.owner.is(other.owner); })
+      .def("__eq__", [](PyValue &self, PyValue &other) { return self.raw == other.raw && self.owner.is(other.owner); })
       .def("__eq__", [](PyValue &, nb::handle) { return false; })
       .def("__hash__", [](PyValue &self) { return nb::ssize_t(uintptr_t(self.raw.getAsOpaquePointer()) >> 3); })
       .def("__str__", [](PyValue &self) { return print(self.get()); })
       .def("__repr__", [](PyValue &self) { return "Value(" + print(self.get()) + ")"; });
-  nb::class_<PyOpResult, PyValue>(m, "OpResult")
-      .def_prop_ro("result_number", [](PyOpResult &self) { return self.index; });
-  nb::class_<PyBlockArgument, PyValue>(m, "BlockArgument")
-      .def_prop_ro("arg_number", [](PyBlockArgument &self) {
-        self.get();
-        return self.index;
-      });
+  nb::class_<PyOpResult, PyValue>(m, "OpResult").def_prop_ro("result_number", [](PyOpResult &self) {
+    return self.index;
+  });
+  nb::class_<PyBlockArgument, PyValue>(m, "BlockArgument").def_prop_ro("arg_number", [](PyBlockArgument &self) {
+    self.get();
+    return self.index;
+  });
   bindLists(m);
 }
 

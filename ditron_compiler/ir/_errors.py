@@ -7,8 +7,8 @@ class MLIRError(Exception):
     """MLIR reported errors.
 
     ``message`` is the first error's text, ``location`` its Location, ``error_diagnostics`` all errors with their notes
-    (``severity``, ``location``, ``message``, ``notes``), ``what`` what was being done. Without any diagnostic ``message``
-    is ``what`` and ``location`` is None.
+    (``severity``, ``location``, ``message``, ``notes``), ``what`` what was being done. Without any
+    diagnostic ``message`` is ``what`` and ``location`` is None.
     """
 
     def __init__(self, what: str, error_diagnostics=()):

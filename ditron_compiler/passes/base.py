@@ -7,8 +7,7 @@ import inspect
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .. import _core
-from .. import ir
+from .. import _core, ir
 
 #: Option types, by the annotation as written or evaluated.
 _TYPES = {"bool": bool, "int": int, "str": str, bool: bool, int: int, str: str}

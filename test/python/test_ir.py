@@ -1,6 +1,7 @@
 """Reading and building IR: values, attributes, types, blocks."""
 
 import pytest
+
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, func, scf, tt
 from ditron_compiler.ir.dialects import ditron as ditron_ops
@@ -223,7 +224,7 @@ def test_blocks(module):
     assert argument.arg_number == 0 and argument.owner is second
     second.erase_argument(0)
     with pytest.raises(RuntimeError, match="erased"):
-        argument.type
+        _ = argument.type
     with pytest.raises(ValueError, match="branch"):
         second.erase()
 
@@ -235,12 +236,34 @@ def test_values_as_keys(module):
     assert add.result == add.results[0] and add.result != add.lhs and add.result != 3
 
 
-@pytest.mark.parametrize("text", [
-    "i1", "si8", "ui16", "index", "f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2", "none",
-    "tensor<4x?xf32>", "vector<8xi32>", "memref<2x3xf32, strided<[3, 1], offset: ?>>", "(i32, f32) -> index",
-    "tuple<i32, f32>", "complex<f32>", "tensor<*xf32>", "!tt.ptr<bf16>", "!tt.ptr<f32, 3>", "!ditron.token", "!llvm.ptr",
-    "!tt.tensordesc<tensor<64x32xf16>>",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i1",
+        "si8",
+        "ui16",
+        "index",
+        "f16",
+        "bf16",
+        "f32",
+        "f64",
+        "f8E4M3FN",
+        "f8E5M2",
+        "none",
+        "tensor<4x?xf32>",
+        "vector<8xi32>",
+        "memref<2x3xf32, strided<[3, 1], offset: ?>>",
+        "(i32, f32) -> index",
+        "tuple<i32, f32>",
+        "complex<f32>",
+        "tensor<*xf32>",
+        "!tt.ptr<bf16>",
+        "!tt.ptr<f32, 3>",
+        "!ditron.token",
+        "!llvm.ptr",
+        "!tt.tensordesc<tensor<64x32xf16>>",
+    ],
+)
 def test_types_round_trip(context, text):
     type = ir.Type.parse(text)
     assert ir.Type.parse(str(type)) == type and hash(ir.Type.parse(str(type))) == hash(type)
@@ -274,7 +297,7 @@ def test_attribute_values(context):
     assert ir.IntegerAttr.get(ir.IntegerType.get_unsigned(64), (1 << 64) - 1).value == (1 << 64) - 1
     assert ir.BoolAttr.get(True).value is True and isinstance(ir.Attribute.parse("true"), ir.BoolAttr)
     assert ir.FloatAttr.get(f16, 0.1).value == pytest.approx(0.1, rel=1e-3)
-    assert ir.Attribute.parse("[1 : i32, \"a\"]")[1].value == "a"
+    assert ir.Attribute.parse('[1 : i32, "a"]')[1].value == "a"
     dictionary = ir.DictAttr.get({"a": ir.UnitAttr.get()})
     assert "a" in dictionary and list(dictionary) == ["a"] and dictionary["a"] == ir.UnitAttr.get()
     assert list(ir.DenseI32ArrayAttr.get([1, -2])) == [1, -2]
@@ -305,7 +328,7 @@ def test_locations(context):
     assert fused.file_line_col == ("k.py", 12, 4) and fused.locations[0].name_str == "x"
     assert ir.Location.unknown().file_line_col is None
     with pytest.raises(ValueError, match="expected a file location"):
-        call.filename
+        _ = call.filename
 
 
 def test_symbol_table(module):

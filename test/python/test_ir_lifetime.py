@@ -5,11 +5,12 @@ import os
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, func, scf
 from ditron_compiler.ir.passmanager import PassManager
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 TEXT = """
 func.func @f(%x: i32, %c: i1) -> i32 {
@@ -37,10 +38,25 @@ def entry(module):
 
 def touch_all(op):
     """Everything that can be read of an operation, its values and blocks."""
-    for read in (lambda: op.name, lambda: op.operands, lambda: op.results, lambda: op.attributes, lambda: op.regions,
-                 lambda: op.location, lambda: op.parent, lambda: op.block, lambda: str(op), lambda: op.next_op,
-                 lambda: op.erase(), lambda: op.clone(), lambda: op.walk(print), lambda: op.verify(),
-                 lambda: op.move_before(op), lambda: ir.InsertionPoint(op), lambda: op.emit_error("x")):
+    for read in (
+        lambda: op.name,
+        lambda: op.operands,
+        lambda: op.results,
+        lambda: op.attributes,
+        lambda: op.regions,
+        lambda: op.location,
+        lambda: op.parent,
+        lambda: op.block,
+        lambda: str(op),
+        lambda: op.next_op,
+        lambda: op.erase(),
+        lambda: op.clone(),
+        lambda: op.walk(print),
+        lambda: op.verify(),
+        lambda: op.move_before(op),
+        lambda: ir.InsertionPoint(op),
+        lambda: op.emit_error("x"),
+    ):
         with pytest.raises(RuntimeError, match="erased"):
             read()
 
@@ -54,9 +70,18 @@ def test_erased_operation_raises(module):
     choice.erase()
     touch_all(choice)
     touch_all(product)  # nested
-    for read in (lambda: block.operations, lambda: block.arguments, lambda: str(block), lambda: value.type,
-                 lambda: value.uses, lambda: operands[0], lambda: len(region.blocks), lambda: attributes["x"],
-                 lambda: arith.AddIOp(value, value), lambda: ir.InsertionPoint(block).insert(product)):
+    for read in (
+        lambda: block.operations,
+        lambda: block.arguments,
+        lambda: str(block),
+        lambda: value.type,
+        lambda: value.uses,
+        lambda: operands[0],
+        lambda: len(region.blocks),
+        lambda: attributes["x"],
+        lambda: arith.AddIOp(value, value),
+        lambda: ir.InsertionPoint(block).insert(product),
+    ):
         with pytest.raises(RuntimeError, match="erased"):
             read()
     assert not choice.is_valid and "erased" in repr(choice)
@@ -148,9 +173,12 @@ def test_impossible_moves(module):
     function = module.body.operations[0]
     choice = entry(module).operations[1]
     inner = choice.then_block.operations[0]
-    for move in (lambda: choice.move_before(inner), lambda: ir.InsertionPoint(inner).insert(choice),
-                 lambda: choice.then_block.append(function), lambda: choice.then_block.append_to(inner.parent.regions[1])
-                 if False else choice.move_after(inner)):
+    for move in (
+        lambda: choice.move_before(inner),
+        lambda: ir.InsertionPoint(inner).insert(choice),
+        lambda: choice.then_block.append(function),
+        lambda: choice.then_block.append_to(inner.parent.regions[1]) if False else choice.move_after(inner),
+    ):
         with pytest.raises(ValueError):
             move()
     with ir.Context(), ir.Location.unknown():
@@ -213,7 +241,20 @@ def test_no_wrapper_is_left_behind():
         assert context._live_operation_count() == 0
 
 
-ACTIONS = ("create", "erase", "move", "detach", "insert", "clone", "assign", "replace", "pass", "forget", "touch", "split")
+ACTIONS = (
+    "create",
+    "erase",
+    "move",
+    "detach",
+    "insert",
+    "clone",
+    "assign",
+    "replace",
+    "pass",
+    "forget",
+    "touch",
+    "split",
+)
 
 
 @settings(max_examples=int(os.environ.get("DITRON_FUZZ", "60")), deadline=None)
@@ -268,5 +309,5 @@ def test_random_edits_never_crash(seed, actions):
                 pass
         if module.operation.is_valid:
             str(module)
-        del module, held, blocks
+        module = held = blocks = None
         gc.collect()

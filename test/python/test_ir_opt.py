@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+
 from ditron_compiler import runtime_library
 from ditron_compiler.versions import VersionError, check_versions
 
@@ -16,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def python(*arguments, **options):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, *arguments], env=environment, text=True, capture_output=True, timeout=120, **options)
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, text=True, capture_output=True, timeout=120, **options
+    )
 
 
 def opt(*arguments, text=""):
@@ -72,13 +75,24 @@ def test_good_versions(triton):
     check_versions({"triton": triton, "llvmlite": "0.50.0"}.__getitem__, "22.1.8")
 
 
-@pytest.mark.parametrize("versions,mlir,message", [
-    ({"triton": "3.5.1", "llvmlite": "0.50.0"}, "22.1.8", r"Triton 3\.6 up to but not including 3\.10, got 3\.5\.1"),
-    ({"triton": "3.10.0", "llvmlite": "0.50.0"}, "22.1.8", r"got 3\.10\.0"),
-    ({"triton": "3.6.0", "llvmlite": "0.45.1"}, "22.1.8", r"llvmlite with LLVM 22.*got llvmlite 0\.45\.1, fitting: 0\.50"),
-    ({"triton": "3.6.0", "llvmlite": "0.50.0"}, "23.1.0", r"llvmlite with LLVM 23"),
-    ({"triton": "mine", "llvmlite": "0.50.0"}, "22.1.8", "cannot read the version of triton"),
-])
+@pytest.mark.parametrize(
+    "versions,mlir,message",
+    [
+        (
+            {"triton": "3.5.1", "llvmlite": "0.50.0"},
+            "22.1.8",
+            r"Triton 3\.6 up to but not including 3\.10, got 3\.5\.1",
+        ),
+        ({"triton": "3.10.0", "llvmlite": "0.50.0"}, "22.1.8", r"got 3\.10\.0"),
+        (
+            {"triton": "3.6.0", "llvmlite": "0.45.1"},
+            "22.1.8",
+            r"llvmlite with LLVM 22.*got llvmlite 0\.45\.1, fitting: 0\.50",
+        ),
+        ({"triton": "3.6.0", "llvmlite": "0.50.0"}, "23.1.0", r"llvmlite with LLVM 23"),
+        ({"triton": "mine", "llvmlite": "0.50.0"}, "22.1.8", "cannot read the version of triton"),
+    ],
+)
 def test_bad_versions(versions, mlir, message):
     with pytest.raises(VersionError, match=message):
         check_versions(versions.__getitem__, mlir)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
+
 from ditron_compiler import ir, passes, pipeline
 from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.passmanager import PassManager
@@ -121,13 +122,16 @@ def test_options_arrive_and_print(module):
     assert [(type(p).__name__, name) for p, name in SEEN[2:]] == [("Probe", "builtin.module"), ("ProbeFunctions", "f")]
 
 
-@pytest.mark.parametrize("text,message", [
-    ("builtin.module(test-probe{quietly=true})", "no such option quietly"),
-    ("builtin.module(test-probe{how-often=often})", "how-often"),
-    ("builtin.module(no-such-pass)", "'no-such-pass' does not refer to a registered pass"),
-    ("builtin.module(", "expected"),
-    ("builtin.module(test-probe-functions)", "func.func"),
-])
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("builtin.module(test-probe{quietly=true})", "no such option quietly"),
+        ("builtin.module(test-probe{how-often=often})", "how-often"),
+        ("builtin.module(no-such-pass)", "'no-such-pass' does not refer to a registered pass"),
+        ("builtin.module(", "expected"),
+        ("builtin.module(test-probe-functions)", "func.func"),
+    ],
+)
 def test_bad_pipelines(module, text, message):
     with pytest.raises(ValueError, match=message):
         PassManager.parse(text)
@@ -228,12 +232,17 @@ def test_timing(module):
     assert manager.timing_table().splitlines()[1].startswith("cse ")
 
 
-@pytest.mark.parametrize("make", [
-    lambda: type("NoData", (Pass,), {"name": "test-bad"}),
-    lambda: dataclass(frozen=True)(type("NoName", (Pass,), {})),
-    lambda: dataclass(frozen=True)(type("BadOption", (Pass,), {"name": "test-bad", "__annotations__": {"x": float}, "x": 0.5})),
-    lambda: dataclass(frozen=True)(type("NoDefault", (Pass,), {"name": "test-bad", "__annotations__": {"x": int}})),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: type("NoData", (Pass,), {"name": "test-bad"}),
+        lambda: dataclass(frozen=True)(type("NoName", (Pass,), {})),
+        lambda: dataclass(frozen=True)(
+            type("BadOption", (Pass,), {"name": "test-bad", "__annotations__": {"x": float}, "x": 0.5})
+        ),
+        lambda: dataclass(frozen=True)(type("NoDefault", (Pass,), {"name": "test-bad", "__annotations__": {"x": int}})),
+    ],
+)
 def test_improper_passes_are_refused(make):
     with pytest.raises(TypeError, match="must be"):
         make().register()

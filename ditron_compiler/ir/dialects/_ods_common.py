@@ -22,7 +22,9 @@ def segmented_accessor(elements, raw_segments, index: int):
     return elements[start : start + raw_segments[index]]
 
 
-def equally_sized_accessor(elements, n_simple: int, n_variadic: int, n_preceding_simple: int, n_preceding_variadic: int):
+def equally_sized_accessor(
+    elements, n_simple: int, n_variadic: int, n_preceding_simple: int, n_preceding_variadic: int
+):
     """(start, length) of a variadic group when all variadic groups of an op have the same size."""
     length = (len(elements) - n_simple) // n_variadic
     return n_preceding_simple + n_preceding_variadic * length, length

@@ -11,8 +11,10 @@ from ._scf_ops_gen import *  # noqa: F403
 from ._scf_ops_gen import ForOp as _ForOp
 from ._scf_ops_gen import IfOp as _IfOp
 from ._scf_ops_gen import WhileOp as _WhileOp
-from ._scf_ops_gen import _Dialect
-from ._scf_ops_gen import yield_  # noqa: F401
+from ._scf_ops_gen import (
+    _Dialect,
+    yield_,  # noqa: F401
+)
 
 
 @register_operation(_Dialect, replace=True)

@@ -1,22 +1,25 @@
 """Launches on the simulator: Triton specialises and parses a kernel, our passes lower it, a simulated rank runs it."""
 from __future__ import annotations
 
+import hashlib
 import struct
 import threading
+from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any
 
 from triton import knobs
 from triton._C.libtriton import ir as triton_ir
+from triton.compiler import CompiledKernel
 from triton.compiler.compiler import make_backend
 from triton.runtime.jit import compute_cache_key, create_function_from_signature
 
 from ditron.errors import DitronError
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
-from ditron_compiler.frontend.source import DitronSource
+from ditron_compiler.frontend.source import DitronSource, make_mixed
 from ditron_compiler.frontend.targets import NEUTRAL
 
-__all__ = ["launch"]
+__all__ = ["SimulatedKernel", "compile_plain", "launch"]
 
 _FLOAT_FORMATS = {"fp16": "e", "fp32": "f", "fp64": "d"}
 
@@ -82,6 +85,70 @@ def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: d
         return _kernels[key]
 
 
+class SimulatedKernel(CompiledKernel):
+    """What Triton gets when a plain kernel is compiled for the simulator: in place of its own CompiledKernel.
+
+    Attributes that say what a GPU would need (registers, shared memory) are 0.
+    """
+
+    n_regs = n_spills = 0
+    n_max_threads = 1024
+
+    def __init__(self, src: Any, target: Any, options: Any, backend: Any, code: Any, key: str):
+        facts = {"hash": key, "target": target, **options.__dict__, "shared": 0, "tmem_size": 0, "name": code.name}
+        facts.setdefault("cluster_dims", (1, 1, 1))
+        self.metadata = namedtuple("KernelMetadata", sorted(facts))(**facts)
+        self.packed_metadata = backend.pack_metadata(self.metadata)
+        self.src, self.hash, self.name, self.code = src, key, code.name, code
+        self.asm = {"llir": code.llvm_ir}
+        self.metadata_group: dict = {}
+        self.module = self.kernel = code
+        self.function = code.address
+        self._kinds = list(src.signature.items())
+
+    def _init_handles(self) -> None:
+        pass
+
+    @property
+    def run(self) -> Any:
+        return self._launch
+
+    def _launch(self, x: int, y: int, z: int, stream: Any, function: Any, packed_metadata: Any, metadata: Any,
+                enter: Any, leave: Any, *arguments: Any) -> None:
+        from ditron.sim.plain import run_programs
+        slots = [slot for (name, kind), value in zip(self._kinds, arguments, strict=True)
+                 for slot in _slots(name, kind, value)]
+        if enter is not None:
+            enter(metadata)
+        run_programs(self.code, (int(x), int(y), int(z)), slots)
+        if leave is not None:
+            leave(metadata)
+
+
+def compile_plain(src: Any, target: Any = None, options: dict | None = None, _env_vars: Any = None) -> SimulatedKernel:
+    """``triton.compile`` for the simulator: the kernel of a Triton ``ASTSource``.
+
+    Kernels whose IR is the same are compiled once, whatever their number of warps and stages. Raises what Triton's
+    frontend raises, and CompileError for an operation that the simulator does not have.
+    """
+    target = target or NEUTRAL.gpu_target()
+    backend = make_backend(target)
+    options = backend.parse_options(dict(options or {}, **src.parse_options()))
+    context = triton_ir.context()
+    triton_ir.load_dialects(context)
+    backend.load_dialects(context)
+    with _compiling:
+        mixed = make_mixed(src.make_ir, src.language, target, options, backend.get_codegen_implementation(options),
+                           backend.get_module_map(), context)
+        text = mixed.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        if key not in _kernels:
+            from ditron_compiler.lowering.sim import compile_module
+            with mixed.context, raise_compile_errors():
+                _kernels[key] = compile_module(mixed)
+    return SimulatedKernel(src, target, options, backend, _kernels[key], key)
+
+
 def _slots(name: str, kind: Any, value: Any) -> Iterator[int]:
     """The 64-bit slots of an argument: one per argument of the ``tt.func``, none for a constant."""
     if isinstance(kind, tuple):
@@ -92,6 +159,9 @@ def _slots(name: str, kind: Any, value: Any) -> Iterator[int]:
     elif kind.startswith("*"):
         yield _address(name, value)
     elif kind.startswith("tensordesc"):
+        if getattr(value, "padding", "zero") != "zero":
+            raise DitronError(f"argument {name!r}: the simulator has no host tensor descriptor that pads with "
+                              f"{value.padding!r}: make it in the kernel, by tl.make_tensor_descriptor")
         yield _address(name, value.base)
         yield from (int(extent) for extent in value.shape)
         yield from (int(stride) for stride in value.strides)

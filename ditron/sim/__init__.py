@@ -13,14 +13,31 @@ Each rank's script is a thread of this process, and only one runs at a time; ker
 """
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from ditron.sim.runner import run, run_script
 from ditron.sim.view import RankView, SimGroup, current_world
 from ditron.sim.world import World
 
-__all__ = ["RankView", "SimGroup", "World", "current_world", "run", "run_script", "symbols"]
+__all__ = ["RankView", "SimGroup", "World", "current_world", "run", "run_script", "symbols", "triton"]
 
 
 def symbols() -> dict[str, int]:
     """Address of each function that code compiled for the simulator may call, by name."""
     from ditron import _sim
     return _sim.symbols()
+
+
+def triton() -> AbstractContextManager[None]:
+    """Within it, kernels of plain ``@triton.jit``, of whatever package, run on the simulator.
+
+        with ditron.sim.triton():
+            kernel[grid](x, y, n, BLOCK=1024)     # x and y are CPU tensors
+
+    Autotuners try every configuration once and take the first that works, for time on the simulator says nothing about
+    a GPU. :func:`run` and ``ditron run --sim`` are within it already. Launches on CPU tensors in a script run by these
+    use the calling rank; elsewhere a rank of their own. Raises what compiling raises, SimulationError for what a kernel
+    does wrong.
+    """
+    from ditron.sim.plain import simulated
+    return simulated()

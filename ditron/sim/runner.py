@@ -18,11 +18,14 @@ def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None
         ranks_per_node: default: all ranks are on one node. seed: of the schedule; the same seed, the same run.
         machine: ``heap_bytes``, ``resident``, ``stack_bytes``, see :class:`ditron.sim.World`.
 
+    Kernels of plain ``@triton.jit`` run on the simulator too, as under :func:`ditron.sim.triton`.
     The first exception on any rank ends all of them and is raised here, with the rank in a note. A kernel's mistake is
     a SimulationError, a hang a DeadlockError.
     """
+    from ditron.sim.plain import simulated
     from ditron.sim.world import World
-    return World(ranks, ranks_per_node, seed, **machine).run(function, args)
+    with simulated():
+        return World(ranks, ranks_per_node, seed, **machine).run(function, args)
 
 
 def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks_per_node: int | None = None,
@@ -34,6 +37,7 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
 
     What ``sys.exit`` is given is the exit code, on whichever rank it is not 0 first; other exceptions are raised.
     """
+    from ditron.sim.plain import simulated
     from ditron.sim.world import World
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec")
@@ -55,7 +59,8 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
     sys.argv = [path, *argv]
     sys.path = [str(Path(path).resolve().parent), *sys.path]
     try:
-        world.run(main, modules=modules)
+        with simulated():
+            world.run(main, modules=modules)
     except SystemExit as stop:
         if isinstance(stop.code, int):
             return stop.code

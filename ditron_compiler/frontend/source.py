@@ -25,7 +25,7 @@ from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_c
 from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
 from ditron_compiler.frontend.targets import Target
 
-__all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton"]
+__all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton", "make_mixed"]
 
 # The hidden last parameter of every kernel: the group's context, see ditron/context.py.
 CONTEXT_ARGUMENT = "__ditron_ctx"
@@ -84,22 +84,30 @@ class DitronSource(ASTSource):
 
     def make_mixed(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> ir.Module:
         """The kernel as a module in which ``tt`` and ``ditron`` operations stand side by side."""
-        start = time.perf_counter()
-        with locate_frontend_errors():
-            # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
-            module = super().make_ir(target, options, {**codegen_fns, CODEGEN_MARK: True}, module_map, context)
-        module = _triton_passes(module, target, options, self.language)
-        self.observer("ttir", module, time.perf_counter() - start)
-        start = time.perf_counter()
-        with ir.Context() as our_context, raise_compile_errors():
-            mixed = handover.from_triton(module, our_context)
-            pipeline.run(mixed, pipeline.FRONT, print_after=self.print_after)
-        self.observer("ditron", mixed, time.perf_counter() - start)
-        return mixed
+        # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
+        return make_mixed(super().make_ir, self.language, target, options, {**codegen_fns, CODEGEN_MARK: True},
+                          module_map, context, self.observer, self.print_after)
 
     def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
         return lower_to_triton(mixed, self.target, options, context, self.observer, self.print_after)
+
+
+def make_mixed(make_ir: Callable[..., Any], language: Any, target: Any, options: Any, codegen_fns: dict,
+               module_map: dict, context: Any, observer: Observer = lambda *_: None,
+               print_after: tuple[str, ...] = ()) -> ir.Module:
+    """Run ``make_ir`` of a Triton source and Triton's TTIR passes, and hand the module over to our MLIR."""
+    start = time.perf_counter()
+    with locate_frontend_errors():
+        module = make_ir(target, options, codegen_fns, module_map, context)
+    module = _triton_passes(module, target, options, language)
+    observer("ttir", module, time.perf_counter() - start)
+    start = time.perf_counter()
+    with ir.Context() as our_context, raise_compile_errors():
+        mixed = handover.from_triton(module, our_context)
+        pipeline.run(mixed, pipeline.FRONT, print_after=print_after)
+    observer("ditron", mixed, time.perf_counter() - start)
+    return mixed
 
 
 def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any:

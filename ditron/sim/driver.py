@@ -1,0 +1,112 @@
+"""The simulator as a driver of Triton's: what a package may ask it about the GPU it stands in for."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from triton.backends.driver import DriverBase
+
+from ditron.errors import DitronError
+from ditron_compiler.frontend.targets import NEUTRAL
+
+__all__ = ["PROPERTIES", "SimDriver"]
+
+# Of the GPU the simulator stands in for, an H200, as Triton's and torch's drivers tell them.
+PROPERTIES = {
+    "max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32,
+    "sm_clock_rate": 1980000, "mem_clock_rate": 3201000, "mem_bus_width": 6144,
+}
+
+
+class _Device(int):
+    """Device 0, but no key of what Triton has compiled for a GPU of that number."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+
+_DEVICE = _Device(0)
+
+
+class _Event:
+    """A point in the host's time; what was launched before it has ended, for a simulated launch is synchronous."""
+
+    def __init__(self, *_: Any, **__: Any):
+        self.time = 0.0
+
+    def record(self, *_: Any) -> None:
+        self.time = time.perf_counter()
+
+    def elapsed_time(self, end: _Event) -> float:
+        # Never 0: triton.testing divides by it. Nor small: a simulated kernel is not to be run a thousand times.
+        return max((end.time - self.time) * 1e3, 50.0)
+
+    def synchronize(self) -> None:
+        pass
+
+
+class SimDriver(DriverBase):
+    """Programs of plain Triton run on the CPU; kernels are parsed for the GPU that the simulator stands in for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.utils = SimpleNamespace(get_device_properties=lambda device: dict(PROPERTIES))
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return False  # never Triton's own choice
+
+    def get_current_target(self) -> Any:
+        return NEUTRAL.gpu_target()
+
+    def get_current_device(self) -> int:
+        return _DEVICE
+
+    def set_current_device(self, device: int) -> None:
+        pass
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
+        arch = NEUTRAL.gpu_target().arch
+        return arch // 10, arch % 10
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        return SimpleNamespace(Event=_Event, synchronize=lambda *_: None, current_device=lambda: _DEVICE,
+                               set_device=self.set_current_device, device_count=lambda: 1, is_available=lambda: True)
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        import torch
+        return torch.empty(1, dtype=torch.int32)
+
+    def clear_cache(self, cache: Any) -> None:
+        pass
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        raise DitronError(f"the simulator makes no C++ launcher, so it has no C++ type for {ty!r}: leave the "
+                          "ditron.sim.triton() context to compile for a GPU")
+
+    def get_benchmarker(self) -> Callable[..., Sequence[float]]:
+        return try_once
+
+
+def try_once(kernel_call: Callable[[], Any], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
+    """Run one configuration of an autotuner, once; all take equally long.
+
+    Time on the simulator says nothing about a GPU, and choosing by it would make runs differ: so the first
+    configuration that works is taken, and the others are seen to work.
+    """
+    kernel_call()
+    return [1.0] * len(quantiles)

@@ -1,0 +1,159 @@
+"""Plain Triton on the simulator: ``@triton.jit`` kernels of any package, as they are, launched on CPU tensors.
+
+Triton's own launch path is used, hooks, autotuners and all; two things are exchanged while :func:`simulated` is active:
+the active driver, and the step that compiles. Both come back at the end.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+from ditron import _sim
+from ditron.errors import DitronError
+from ditron.sim import report, view
+from ditron.sim.driver import SimDriver
+from ditron.sim.world import World
+
+__all__ = ["run_programs", "simulated"]
+
+_MAX_SWITCHES = 1 << 18  # before Python looks for an interrupt
+_active = 0
+_lock = threading.RLock()
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Within it, kernels of ``@triton.jit`` run on the simulator.
+
+    Launched by a simulated rank they run there; else on a machine of one rank. They may be used inside of each other.
+    """
+    global _active
+    with _lock:
+        previous = driver._active  # driver.active would look for a GPU
+        driver.set_active(SimDriver())
+        _active += 1
+        if _active == 1:
+            _enter()
+    try:
+        yield
+    finally:
+        with _lock:
+            driver.set_active(previous)
+            _active -= 1
+            if _active == 0:
+                _leave()
+
+
+_do_compile = JITFunction._do_compile
+
+
+def _enter() -> None:
+    JITFunction._do_compile = _do_compile_simulated
+    for name in _PER_RANK:
+        setattr(Autotuner, name, _OfRank(name))
+
+
+def _leave() -> None:
+    JITFunction._do_compile = _do_compile
+    for name in _PER_RANK:
+        delattr(Autotuner, name)
+
+
+def _do_compile_simulated(self: JITFunction, *args: Any, **kwargs: Any) -> Any:
+    """Triton's compilation, with its hooks and caches, but by our compiler; not in another thread."""
+    from ditron.simulate import compile_plain
+    keep, self.compile = self.compile, compile_plain
+    mode = _async_mode()
+    token = mode.set(None) if mode is not None else None
+    try:
+        return _do_compile(self, *args, **kwargs)
+    finally:
+        self.compile = keep
+        if token is not None:
+            mode.reset(token)
+
+
+def _async_mode() -> Any:
+    try:
+        from triton.runtime._async_compile import active_mode
+    except ImportError:
+        return None
+    return active_mode
+
+
+# What an autotuner writes down while it runs. Ranks of a simulation share the autotuner, as processes would not.
+_PER_RANK = ("nargs", "restore_copies", "best_config", "cache")
+
+
+class _OfRank:
+    """An attribute of which each simulated rank has its own; elsewhere the object's, as ever."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def _home(self, obj: Any) -> dict:
+        rank = view.current_world()
+        if rank is None:
+            return obj.__dict__
+        homes = rank.__dict__.setdefault("_autotuners", {})
+        if id(obj) not in homes:
+            # The object is kept, so that its id stays its own.
+            homes[id(obj)] = {"self": obj, "cache": dict(obj.__dict__.get("cache", ()))}
+        return homes[id(obj)]
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        if obj is None:
+            return self
+        try:
+            return self._home(obj)[self.name]
+        except KeyError:
+            raise AttributeError(self.name) from None
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        self._home(obj)[self.name] = value
+
+
+_machine: _sim.Machine | None = None
+
+
+def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int]) -> None:
+    """Run a kernel of the simulator on the calling rank, or on a machine of one rank when no rank calls.
+
+    Raises SimulationError for what a program does wrong, DeadlockError when none can go on.
+    """
+    rank = view.current_world()
+    if rank is not None:
+        rank.launch(kernel, grid, slots)
+        return
+    if not all(0 <= extent < 2**31 for extent in grid):
+        raise DitronError(f"launch of {kernel.name}: expected extents from 0 to 2**31 - 1, got a grid of {grid}")
+    global _machine
+    with _lock:
+        if _machine is None:
+            _machine = World(1, heap_bytes=1 << 20).machine
+        try:
+            _run_alone(_machine, kernel, grid, slots)
+        except BaseException:
+            _machine = None  # programs that did not end are still in it
+            raise
+
+
+def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots: list[int]) -> None:
+    signed = [(slot + 2**63) % 2**64 - 2**63 for slot in slots]
+    machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), signed)
+    while True:
+        status = machine.run(_MAX_SWITCHES)
+        for line in machine.take_printed():
+            print(line)
+        if machine.take_completed():
+            return
+        if status == _sim.Status.FAILED:
+            raise report.failure(machine.failure)
+        if status in (_sim.Status.STUCK, _sim.Status.IDLE):
+            raise report.deadlock(machine.waiters(), machine.starved(), ())

@@ -131,6 +131,10 @@ def _add_run(commands) -> None:
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
     parser.add_argument("--seed", type=int, default=0,
                         help="chooses the order of execution and of deliveries (default 0)")
+    parser.add_argument("--trace", metavar="FILE.json", help="write what each rank and program did, in order, as a "
+                        "trace that ui.perfetto.dev opens")
+    parser.add_argument("--timeline", metavar="FILE.png", help="draw it (.png, .svg or .pdf; up to 16 ranks; needs "
+                        "matplotlib: pip install 'ditron[plot]')")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument("script", help="Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")

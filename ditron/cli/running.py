@@ -21,4 +21,10 @@ def run_command(args: argparse.Namespace) -> int:
     if not Path(args.script).is_file():
         raise UsageError(f"no such file: {args.script}")
     from ditron import sim
-    return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=args.seed)
+    from ditron.sim import watch
+    try:
+        watch.check(args.sim, args.trace, args.timeline)
+    except (ValueError, ImportError) as error:
+        raise UsageError(str(error)) from None
+    return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=args.seed,
+                          trace=args.trace, timeline=args.timeline)

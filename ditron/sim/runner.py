@@ -11,11 +11,14 @@ __all__ = ["run", "run_script"]
 
 
 def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None = None, seed: int = 0,
-        args: Sequence[Any] = (), **machine: Any) -> list:
+        args: Sequence[Any] = (), *, trace: str | Path | None = None, timeline: str | Path | None = None,
+        **machine: Any) -> list:
     """Call ``function(*args)`` on every one of ``ranks`` simulated ranks; return the results in rank order.
 
     Args:
         ranks_per_node: default: all ranks are on one node. seed: of the schedule; the same seed, the same run.
+        trace: file for what every rank and program did, in order, which ui.perfetto.dev opens.
+        timeline: file (.png, .svg or .pdf) for a picture of it, for up to 16 ranks; needs matplotlib (ditron[plot]).
         machine: ``heap_bytes``, ``resident``, ``stack_bytes``, see :class:`ditron.sim.World`.
 
     Kernels of plain ``@triton.jit`` run on the simulator too, as under :func:`ditron.sim.triton`.
@@ -23,13 +26,16 @@ def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None
     a SimulationError, a hang a DeadlockError.
     """
     from ditron.sim.plain import simulated
+    from ditron.sim.watch import watching
     from ditron.sim.world import World
-    with simulated():
-        return World(ranks, ranks_per_node, seed, **machine).run(function, args)
+    world = World(ranks, ranks_per_node, seed, **machine)
+    with simulated(), watching(world, getattr(function, "__name__", "a function"), trace, timeline):
+        return world.run(function, args)
 
 
 def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks_per_node: int | None = None,
-               seed: int = 0, **machine: Any) -> int:
+               seed: int = 0, *, trace: str | Path | None = None, timeline: str | Path | None = None,
+               **machine: Any) -> int:
     """Run a script as ``__main__`` on every simulated rank, each with globals of its own; return the exit code.
 
     Args:
@@ -38,6 +44,7 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
     What ``sys.exit`` is given is the exit code, on whichever rank it is not 0 first; other exceptions are raised.
     """
     from ditron.sim.plain import simulated
+    from ditron.sim.watch import watching
     from ditron.sim.world import World
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec")
@@ -59,7 +66,7 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
     sys.argv = [path, *argv]
     sys.path = [str(Path(path).resolve().parent), *sys.path]
     try:
-        with simulated():
+        with simulated(), watching(world, Path(path).name, trace, timeline):
             world.run(main, modules=modules)
     except SystemExit as stop:
         if isinstance(stop.code, int):

@@ -185,12 +185,15 @@ class RankView:
         meeting = group.meeting = group.meeting or Meeting(group.ranks, kind)
         meeting.join(self.rank, kind, payload)
         host = self._world.host(self.rank)
+        self._world.machine.record_script(self.rank, True, f"{kind}()")
         if not meeting.complete():
             host.pause(f"{kind}() at {script_line()}")
+            self._world.machine.record_script(self.rank, False, "")
             return meeting.result
         group.meeting = None
         meeting.conclude(finish)
         for rank in group.ranks:
             self._world.host(rank).unblock()
         host.pause()
+        self._world.machine.record_script(self.rank, False, "")
         return meeting.result

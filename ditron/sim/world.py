@@ -41,6 +41,7 @@ class World:
         if resident < 1:
             raise ValueError(f"expected at least one resident program, got resident={resident}")
         self.size = ranks
+        self.seed = seed
         self.ranks_per_node = ranks_per_node
         self.machine = _sim.Machine(ranks, ranks_per_node, heap_bytes or knobs.symmetric_size.get(), seed, resident,
                                     stack_bytes)

@@ -1,0 +1,57 @@
+"""Watching a run: record it, and write the trace and the picture when it ends, however it ends."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ditron.sim.world import World
+
+__all__ = ["check", "watching"]
+
+CAPACITY = 4_000_000  # events, about 1 GB; a run of minutes
+
+
+def check(ranks: int, trace: str | Path | None, timeline: str | Path | None) -> None:
+    """Find before a run what would spoil its end.
+
+    Raises ValueError for a folder that does not exist, or a picture of a kind or of so many ranks that cannot be made;
+    ImportError when matplotlib is missing.
+    """
+    for path in (trace, timeline):
+        if path is not None and not Path(path).resolve().parent.is_dir():
+            raise ValueError(f"{path}: there is no folder {Path(path).resolve().parent}")
+    if timeline is not None:
+        from ditron.sim import timeline as drawing
+        drawing.check(ranks, timeline)
+
+
+@contextmanager
+def watching(world: World, title: str, trace: str | Path | None = None, timeline: str | Path | None = None
+             ) -> Iterator[None]:
+    """Record what the world does inside, then write ``trace`` (JSON) and ``timeline`` (a picture) where asked for.
+
+    A run that fails is written too: a deadlock is best seen there. Raises what :func:`check` raises, and OSError.
+    """
+    if trace is None and timeline is None:
+        yield
+        return
+    check(world.size, trace, timeline)
+    world.machine.record(CAPACITY)
+    try:
+        yield
+    finally:
+        from ditron.sim import trace as format
+        recording = format.Recording(world.machine.take_events(), title, world.size, world.ranks_per_node, world.seed,
+                                     not world.machine.record_full)
+        if not recording.complete:
+            warnings.warn(f"the run is longer than the {CAPACITY} events that are kept: its end is not in the trace",
+                          stacklevel=3)
+        if trace is not None:
+            format.write(recording, trace)
+        if timeline is not None:
+            from ditron.sim import timeline as drawing
+            drawing.draw(recording, timeline)

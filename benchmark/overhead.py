@@ -104,7 +104,8 @@ def spread(values: list[float], scale: float) -> str:
 
 def compile_times(rounds: int) -> dict[str, list[float]]:
     example = ag_gemm.EXAMPLE
-    types = {**example["signature"], "rank": "i32", "num_ranks": "i32", **dict.fromkeys(example["constexprs"], "constexpr")}
+    types = {**example["signature"], "rank": "i32", "num_ranks": "i32",
+             **dict.fromkeys(example["constexprs"], "constexpr")}
     target = GPUTarget("cuda", 90, 32)
 
     def plain():

@@ -31,7 +31,7 @@ class Slot(IntEnum):
 
 
 def barrier_area_bytes(num_ranks: int) -> int:
-    """Bytes at ``BARRIER_OFFSET`` that in-kernel barriers use: int64[2 * num_ranks + 2], zero before the first launch."""
+    """Bytes at ``BARRIER_OFFSET`` of in-kernel barriers: int64[2 * num_ranks + 2], zero before the first launch."""
     return 8 * (2 * num_ranks + 2)
 
 

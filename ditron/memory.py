@@ -191,8 +191,8 @@ def _nvshmem_team(world_ranks: list[int]) -> int:
     start = world_ranks[0]
     stride = world_ranks[1] - start if len(world_ranks) > 1 else 1
     if stride < 1 or world_ranks != list(range(start, start + stride * len(world_ranks), stride)):
-        raise DitronError(f"new_group: NVSHMEM teams are strided (start, start + k, start + 2 k, ...), got ranks {world_ranks}: "
-                          "use such ranks, or transport 'p2p'")
+        raise DitronError("new_group: NVSHMEM teams are strided (start, start + k, start + 2 k, ...), got ranks "
+                          f"{world_ranks}: use such ranks, or transport 'p2p'")
     team = ctypes.c_int32(-1)
     bindings.team_split_strided(team_world, start, stride, len(world_ranks), 0, 0, ctypes.addressof(team))
     return team.value

@@ -25,7 +25,7 @@ EXAMPLE = {
 
 @ditron.jit
 def push_rows(a_ptr, workspace_ptr, signal_ptr, rows_per_rank, K, NUM_PUSH: tl.constexpr, PUSH_ROWS: tl.constexpr):
-    """Producer: every ``NUM_PUSH``-th slab of ``PUSH_ROWS`` rows goes to each rank, then the rank's signal counts one."""
+    """Producer: every ``NUM_PUSH``-th slab of ``PUSH_ROWS`` rows goes to each rank, whose signal then counts one."""
     rank = dl.rank()
     num_ranks = dl.num_ranks()
     row_bytes = K.to(tl.int64) * (a_ptr.dtype.element_ty.primitive_bitwidth // 8)
@@ -129,7 +129,7 @@ def check(rows_per_rank: int, N: int, K: int, calls: int = 3, **config) -> float
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows-per-rank", type=int, default=75, help="rows of A on each rank (need not divide by a tile)")
+    parser.add_argument("--rows-per-rank", type=int, default=75, help="rows of A on each rank, any number")
     parser.add_argument("--n", type=int, default=96)
     parser.add_argument("--k", type=int, default=80)
     args = parser.parse_args()
@@ -138,6 +138,6 @@ if __name__ == "__main__":
     config = dict(num_push=2, block=(32, 32, 32)) if simulated else dict(num_warps=8, num_stages=3)
     error = check(args.rows_per_rank, args.n, args.k, **config)
     assert error < 8e-3, f"rank {ditron.rank()}: relative error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} N={args.n} "
-          f"K={args.k} PASS, relative error {error:.1e}")
+    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} "
+          f"N={args.n} K={args.k} PASS, relative error {error:.1e}")
     ditron.finalize()

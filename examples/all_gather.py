@@ -37,7 +37,7 @@ def all_gather_kernel(shard_ptr, workspace_ptr, signal_ptr, n_elements, epoch, C
 
 
 class AllGather:
-    """Workspaces of an all-gather of ``n_elements`` per rank; two by parity, so a result lives until the next but one."""
+    """Workspaces of an all-gather of ``n_elements`` per rank; two by parity: a result lives until the next but one."""
 
     def __init__(self, n_elements: int, dtype: torch.dtype = torch.bfloat16, chunk: int = 4096):
         self.n_elements, self.chunk, self.epoch = n_elements, chunk, 0

@@ -154,7 +154,7 @@ def check(rows_per_rank: int, N: int, K: int, calls: int = 3, **config) -> float
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows-per-rank", type=int, default=45, help="rows of C on each rank (need not divide by a tile)")
+    parser.add_argument("--rows-per-rank", type=int, default=45, help="rows of C on each rank, any number")
     parser.add_argument("--n", type=int, default=72)
     parser.add_argument("--k", type=int, default=80)
     args = parser.parse_args()
@@ -163,6 +163,6 @@ if __name__ == "__main__":
     config = dict(block=(32, 32, 32)) if simulated else dict(num_warps=8, num_stages=3)
     error = check(args.rows_per_rank, args.n, args.k, **config)
     assert error < 1.5e-2, f"rank {ditron.rank()}: relative error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: GEMM+RS M={args.rows_per_rank * ditron.num_ranks()} N={args.n} "
-          f"K={args.k} PASS, relative error {error:.1e}")
+    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: GEMM+RS M={args.rows_per_rank * ditron.num_ranks()} "
+          f"N={args.n} K={args.k} PASS, relative error {error:.1e}")
     ditron.finalize()

@@ -134,7 +134,8 @@ def test_kernel_without_source():
 @pytest.mark.parametrize("arguments,code,words", [
     (["dump", "examples/ring.py:ring_kernel", "--target", "tpu"], 2, ["tpu", "cuda"]),
     (["dump", "examples/ring.py:ring_kernel", "--target", "cuda:90", "--stage", "qasm"], 2, ["qasm", "ttgir"]),
-    (["dump", "examples/ring.py:ring_kernel", "--target", "cuda:90", "--transport", "carrier"], 2, ["carrier", "nvshmem"]),
+    (["dump", "examples/ring.py:ring_kernel", "--target", "cuda:90", "--transport", "carrier"], 2,
+     ["carrier", "nvshmem"]),
     (["dump", "examples/ring.py:ring_kernel", "--target", "sim", "--stage", "ditron", "--print-after", "nonesuch"], 2,
      ["nonesuch", "raise-primitives"]),
     (["dump", "examples/ring.py:nonesuch", "--target", "sim", "--stage", "ditron"], 2, ["nonesuch", "ring_kernel"]),

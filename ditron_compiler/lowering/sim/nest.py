@@ -13,7 +13,7 @@ from ditron_compiler import ir
 from .builder import Builder
 from .tiles import Buffer, Indices, Tile
 
-# Loops that LLVM is to vectorise carry this mark; all others are told not to be (compiler.py). The width is given, not
+# Loops that LLVM is to vectorise carry this mark; all others are told not to be (mark_loops.py). The width is given, not
 # left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about the best one, and
 # a loop that has a width and cannot be vectorised is talked about on standard error.
 WIDTH = 16

@@ -13,9 +13,9 @@ from ditron_compiler import ir
 from .builder import Builder
 from .tiles import Buffer, Indices, Tile
 
-# Loops that LLVM is to vectorise carry this mark; all others are told not to be (mark_loops.py). The width is given, not
-# left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about the best one, and
-# a loop that has a width and cannot be vectorised is talked about on standard error.
+# Loops that LLVM is to vectorise carry this mark; all others are told not to be (mark_loops.py). The width is given and
+# not left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about the best
+# one. A loop with a width that cannot be vectorised is talked about on standard error, so mark none of those.
 WIDTH = 16
 VECTORISED = f"#llvm.loop_annotation<vectorize = <width = {WIDTH} : i32>>"
 
@@ -60,14 +60,21 @@ class Nest:
         return 0 if size == 1 else self.carry(size, [], [])[0]
 
     def carry(
-        self, size: int, inits: Sequence[ir.Value], types: Sequence[str], start: int = 0, vectorise: bool = False
+        self,
+        size: int,
+        inits: Sequence[ir.Value],
+        types: Sequence[str],
+        start: int = 0,
+        vectorise: bool = False,
+        stop: ir.Value | None = None,
     ) -> list:
         """Open an inner loop that carries `inits`; returns [index, *carried]. Close it with `close(values)`.
 
-        `vectorise`: LLVM can, although something is carried: an integer minimum, say.
+        `stop`: where it ends, when that is not known before. `vectorise`: LLVM can, although something is carried: an integer minimum, say.
         """
         b = self.b
-        bounds = [b.constant("i64", start), b.constant("i64", size), b.constant("i64", 1)]
+        end = b.constant("i64", size) if stop is None else stop
+        bounds = [b.constant("i64", start), end, b.constant("i64", 1)]
         op = b.create("scf.for", types, [*bounds, *inits], regions=1)
         block = b.block(op.regions[0], ["i64", *types])
         self._places[-1] = ir.InsertionPoint(op)

@@ -115,9 +115,12 @@ class SimulatedKernel(CompiledKernel):
 
     def _launch(self, x: int, y: int, z: int, stream: Any, function: Any, packed_metadata: Any, metadata: Any,
                 enter: Any, leave: Any, *arguments: Any) -> None:
+        from torch._C import DisableTorchFunction
+
         from ditron.sim.plain import run_programs
-        slots = [slot for (name, kind), value in zip(self._kinds, arguments, strict=True)
-                 for slot in _slots(name, kind, value)]
+        with DisableTorchFunction():  # where tensors are, not where they pose to be (ditron.sim.pose)
+            slots = [slot for (name, kind), value in zip(self._kinds, arguments, strict=True)
+                     for slot in _slots(name, kind, value)]
         if enter is not None:
             enter(metadata)
         run_programs(self.code, (int(x), int(y), int(z)), slots)

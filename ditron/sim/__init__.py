@@ -28,16 +28,22 @@ def symbols() -> dict[str, int]:
     return _sim.symbols()
 
 
-def triton() -> AbstractContextManager[None]:
+def triton(*, as_cuda: bool = False) -> AbstractContextManager[None]:
     """Within it, kernels of plain ``@triton.jit``, of whatever package, run on the simulator.
 
         with ditron.sim.triton():
             kernel[grid](x, y, n, BLOCK=1024)     # x and y are CPU tensors
 
-    Autotuners try every configuration once and take the first that works, for time on the simulator says nothing about
-    a GPU. :func:`run` and ``ditron run --sim`` are within it already. Launches on CPU tensors in a script run by these
-    use the calling rank; elsewhere a rank of their own. Raises what compiling raises, SimulationError for what a kernel
-    does wrong.
+    An autotuner takes the first configuration that works, for time on the simulator says nothing about a GPU.
+    :func:`run` and ``ditron run --sim`` are within it already; launches in a script that they run use the calling rank,
+    elsewhere a rank of their own. Raises what compiling raises, SimulationError for what a kernel does wrong.
+
+    Args:
+        as_cuda: for code that insists on CUDA: in the calling thread torch says that there is a CUDA device and that
+            tensors are on it, and takes ``device="cuda"`` for the CPU. ``ditron run --as-cuda`` is the same.
     """
     from ditron.sim.plain import simulated
-    return simulated()
+    if not as_cuda:
+        return simulated()
+    from ditron.sim.pose import posing
+    return posing()

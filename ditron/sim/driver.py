@@ -11,7 +11,7 @@ from triton.backends.driver import DriverBase
 from ditron.errors import DitronError
 from ditron_compiler.frontend.targets import NEUTRAL
 
-__all__ = ["PROPERTIES", "SimDriver"]
+__all__ = ["PROPERTIES", "Event", "SimDriver", "try_once"]
 
 # Of the GPU the simulator stands in for, an H200, as Triton's and torch's drivers tell them.
 PROPERTIES = {
@@ -35,7 +35,7 @@ class _Device(int):
 _DEVICE = _Device(0)
 
 
-class _Event:
+class Event:
     """A point in the host's time; what was launched before it has ended, for a simulated launch is synchronous."""
 
     def __init__(self, *_: Any, **__: Any):
@@ -44,7 +44,7 @@ class _Event:
     def record(self, *_: Any) -> None:
         self.time = time.perf_counter()
 
-    def elapsed_time(self, end: _Event) -> float:
+    def elapsed_time(self, end: Event) -> float:
         # Never 0: triton.testing divides by it. Nor small: a simulated kernel is not to be run a thousand times.
         return max((end.time - self.time) * 1e3, 50.0)
 
@@ -84,7 +84,7 @@ class SimDriver(DriverBase):
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        return SimpleNamespace(Event=_Event, synchronize=lambda *_: None, current_device=lambda: _DEVICE,
+        return SimpleNamespace(Event=Event, synchronize=lambda *_: None, current_device=lambda: _DEVICE,
                                set_device=self.set_current_device, device_count=lambda: 1, is_available=lambda: True)
 
     def get_empty_cache_for_benchmark(self) -> Any:
@@ -106,7 +106,7 @@ def try_once(kernel_call: Callable[[], Any], *, quantiles: Sequence[float] = (0.
     """Run one configuration of an autotuner, once; all take equally long.
 
     Time on the simulator says nothing about a GPU, and choosing by it would make runs differ: so the first
-    configuration that works is taken, and the others are seen to work.
+    configuration that works is taken.
     """
     kernel_call()
     return [1.0] * len(quantiles)

@@ -1,7 +1,7 @@
 """Plain Triton on the simulator: ``@triton.jit`` kernels of any package, as they are, launched on CPU tensors.
 
-Triton's own launch path is used, hooks, autotuners and all; two things are exchanged while :func:`simulated` is active:
-the active driver, and the step that compiles. Both come back at the end.
+Triton's own launch path is used, hooks, autotuners and all; three things are exchanged while :func:`simulated` is active:
+the active driver, and the steps that compile and that time configurations. All come back at the end.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from triton.runtime.jit import JITFunction
 from ditron import _sim
 from ditron.errors import DitronError
 from ditron.sim import report, view
-from ditron.sim.driver import SimDriver
+from ditron.sim.driver import SimDriver, try_once
 from ditron.sim.world import World
 
 __all__ = ["run_programs", "simulated"]
@@ -51,16 +51,19 @@ def simulated() -> Iterator[None]:
 
 
 _do_compile = JITFunction._do_compile
+_bench = Autotuner._bench
 
 
 def _enter() -> None:
     JITFunction._do_compile = _do_compile_simulated
+    Autotuner._bench = _bench_simulated
     for name in _PER_RANK:
         setattr(Autotuner, name, _OfRank(name))
 
 
 def _leave() -> None:
     JITFunction._do_compile = _do_compile
+    Autotuner._bench = _bench
     for name in _PER_RANK:
         delattr(Autotuner, name)
 
@@ -87,8 +90,31 @@ def _async_mode() -> Any:
     return active_mode
 
 
+def _bench_simulated(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
+    """Time of one configuration: of a benchmark that is the kernel's own, as ever; else see ``try_once``.
+
+    Triton's benchmarks are not run: a configuration is tried if none has worked before it.
+    """
+    timed = self.num_warmups is not None or self.num_reps is not None or self.use_cuda_graph
+    if self._do_bench is not None and not timed:
+        return _bench(self, *args, **kwargs)
+    if self.tuned_for is self.nargs:
+        return [float("inf")] * 3
+    keep = self.__dict__.get("do_bench")
+    self.__dict__["do_bench"] = try_once  # where Triton remembers the active driver's
+    try:
+        times = _bench(self, *args, **kwargs)
+    finally:
+        del self.__dict__["do_bench"]
+        if keep is not None:
+            self.__dict__["do_bench"] = keep
+    if times[0] != float("inf"):
+        self.tuned_for = self.nargs
+    return times
+
+
 # What an autotuner writes down while it runs. Ranks of a simulation share the autotuner, as processes would not.
-_PER_RANK = ("nargs", "restore_copies", "best_config", "cache")
+_PER_RANK = ("nargs", "restore_copies", "best_config", "cache", "tuned_for")
 
 
 class _OfRank:
@@ -113,6 +139,8 @@ class _OfRank:
         try:
             return self._home(obj)[self.name]
         except KeyError:
+            if self.name == "tuned_for":
+                return None
             raise AttributeError(self.name) from None
 
     def __set__(self, obj: Any, value: Any) -> None:

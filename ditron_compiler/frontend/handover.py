@@ -37,6 +37,8 @@ def from_triton(module: Any, context: ir.Context) -> ir.Module:
 
     Consumes ``module`` (see :func:`print_generic`). Raises ir.MLIRError when our MLIR cannot read it.
     """
+    # Triton's modules hold operations of dialects that we have no use for: tl.debug_barrier is gpu.barrier.
+    context.allow_unregistered_dialects = True
     parsed = ir.Module.parse(print_generic(module), context)
     for operation in parsed.body.operations:
         attribute = operation.attributes

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ditron.errors import CompileError
+from ditron_compiler import knobs
 from ditron_compiler.frontend.targets import Target, parse_target
 
 __all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
@@ -81,7 +82,8 @@ class CompiledProgram:
 
 def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Mapping[str, Any] | None = None,
             target: str = "cuda:90", transport: str | None = None, options: Mapping[str, Any] | None = None, *,
-            stop_after: str | None = None, print_after: Iterable[str] = (), locations: bool = False) -> CompiledProgram:
+            stop_after: str | None = None, print_after: Iterable[str] = (), locations: bool = False,
+            check: bool | None = None) -> CompiledProgram:
     """Compile a kernel for a machine, without one.
 
     Args:
@@ -98,11 +100,12 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
             library is not linked, and its calls are seen in ``llir`` and ``ptx``.
         print_after: names of our passes after which the module is printed to standard error.
         locations: keep source locations in the text of the stages.
+        check: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_CHECK``.
 
     Raises ValueError for an unknown target, transport, stage or parameter; triton's CompilationError or
     ditron.CompileError, pointing at the Python line, when the kernel is wrong.
     """
-    machine = parse_target(target, transport)
+    machine = parse_target(target, transport, bool(knobs.check.get() if check is None else check))
     stages = STAGES[machine.machine]
     if stop_after is not None and stop_after not in stages:
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
@@ -117,7 +120,7 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
 def check_passes(target: Target, names: Iterable[str]) -> None:
     """Raise ValueError, listing the passes there are, unless ``names`` are passes on the way to the target (or all)."""
     from ditron_compiler import pipeline
-    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch)
+    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch, target.check)
     known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
     for name in names:
         if name not in known and name != "all":

@@ -28,11 +28,15 @@ class Slot(IntEnum):
     BARRIER_OFFSET = 10
     REPORT = 11
     MULTICAST_BASE = 12
+    LIMIT_NS = 13
 
 
 def barrier_area_bytes(num_ranks: int) -> int:
-    """Bytes at ``BARRIER_OFFSET`` of in-kernel barriers: int64[2 * num_ranks + 2], zero before the first launch."""
-    return 8 * (2 * num_ranks + 2)
+    """Bytes at ``BARRIER_OFFSET`` that the device library uses, zero before the first launch.
+
+    int64[2 * num_ranks + 2] of the in-kernel barriers; int64[2] of checked mode: poison, number of reports.
+    """
+    return 8 * (2 * num_ranks + 4)
 
 
 def pack(fixed: dict[Slot, int], peer_bases: list[int], world_ranks: list[int]) -> list[int]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Knob", "all_knobs", "cache_dir", "local_rank", "local_world_size", "nvshmem_bitcode",
-           "rocshmem_bitcode", "symmetric_size", "transport",
+__all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size",
+           "nvshmem_bitcode", "rocshmem_bitcode", "symmetric_size", "transport",
            "under_torchrun"]
 
 
@@ -61,6 +61,12 @@ nvshmem_bitcode = Knob("DITRON_NVSHMEM_BITCODE", Path, None,
                        "libnvshmem_device.bc, when it is not the one of the installed nvidia-nvshmem package")
 rocshmem_bitcode = Knob("DITRON_ROCSHMEM_BITCODE", Path, None,
                         "librocshmem_device.bc of the installed rocSHMEM")
+
+
+check = Knob("DITRON_CHECK", int, 0,
+             "checked mode of GPU kernels: 0 off (default), 1 on, 2 on and the host waits for each launch")
+check_seconds = Knob("DITRON_CHECK_SECONDS", float, 10.0,
+                     "seconds a wait of a GPU kernel may take in checked mode (default 10)")
 
 
 def under_torchrun() -> bool:

@@ -22,14 +22,14 @@ FRONT: Pipeline = (
 #: Ends at operations that Triton compiles: tt, arith, scf and calls of the device library.
 NVIDIA: Pipeline = (
     "lower-swizzle",  # before the target: swizzle expands to rank and num_ranks
-    "lower-to-nvidia{{transport={transport} arch={arch}}}",
+    "lower-to-nvidia{{transport={transport} arch={arch}{check}}}",
     "canonicalize",
     "cse",
 )
 
 AMD: Pipeline = (
     "lower-swizzle",
-    "lower-to-amd{{transport={transport} arch={arch}}}",
+    "lower-to-amd{{transport={transport} arch={arch}{check}}}",
     "canonicalize",
     "cse",
 )
@@ -47,20 +47,24 @@ SIM: Pipeline = (
     "reconcile-unrealized-casts",
 )
 
+#: The same for a machine that looks for races.
+SIM_RACES: Pipeline = tuple("lower-to-sim{races=true}" if entry == "lower-to-sim" else entry for entry in SIM)
+
 #: Machine -> its pipeline and the arch that it stands for when none is given.
 _LOWERINGS = {"cuda": (NVIDIA, 90), "hip": (AMD, "gfx942"), "sim": (SIM, "")}
 
 
-def lowering(machine: str, transport: str, arch: int | str | None = None) -> Pipeline:
+def lowering(machine: str, transport: str, arch: int | str | None = None, check: bool = False) -> Pipeline:
     """The passes from a mixed module to what ``machine`` (cuda, hip or sim) runs.
 
-    ``arch`` is the compute capability for cuda (default 90), the processor for hip (gfx942). ValueError for an unknown
-    machine.
+    ``arch`` is the compute capability for cuda (default 90), the processor for hip (gfx942). ``check`` is checked mode,
+    on GPUs. ValueError for an unknown machine.
     """
     if machine not in _LOWERINGS:
         raise ValueError(f"no pipeline for machine '{machine}': expected one of {', '.join(_LOWERINGS)}")
     passes, usual = _LOWERINGS[machine]
-    return tuple(entry.format(transport=transport, arch=arch or usual) for entry in passes)
+    checked = " check=true" if check else ""
+    return tuple(entry.format(transport=transport, arch=arch or usual, check=checked) for entry in passes)
 
 
 def pipeline(machine: str, transport: str, arch: int | str | None = None) -> str:

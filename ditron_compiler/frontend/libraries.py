@@ -17,7 +17,7 @@ def device_libraries(target: Target, *, shmem: bool = True) -> dict[str, str]:
     """
     if target.is_sim:
         return {}
-    return gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem)
+    return gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem, check=target.check)
 
 
 def missing_libraries(target: Target) -> str | None:
@@ -60,7 +60,8 @@ def settle_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
         libraries.pop("libdevice", None)
     if target.transport == "nvshmem" and any(symbol.startswith("nvshmem") for symbol in foreign):
         shmem = gpu_libraries.nvshmem_bitcode() is not None and _links_shmem(libraries, target)
-        libraries |= gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem, whole=True)
+        libraries |= gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem, whole=True,
+                                               check=target.check)
     # By the symbol's name: AMD's backend links a library if a function's name contains its name.
     libraries |= {symbol: path for symbol, path in foreign.items() if path}
     object.__setattr__(options, "extern_libs", tuple(libraries.items()))

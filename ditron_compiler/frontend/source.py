@@ -122,7 +122,7 @@ def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport, target.arch), print_after=print_after)
+        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport, target.arch, target.check), print_after=print_after)
         settle_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
@@ -148,7 +148,7 @@ def compiler_key(target: Target) -> str:
     It holds the text of our Python files, so that whoever edits a pass does not get a cached kernel; of the native
     module, which is large, size and time stand for the text.
     """
-    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch)
+    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch, target.check)
     digest = hashlib.sha256(repr((target, passes)).encode())
     package = Path(__file__).resolve().parent.parent
     for path in sorted([*package.rglob("*.py"), *(package.parent / "ditron" / "language").glob("*.py")]):

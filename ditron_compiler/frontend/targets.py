@@ -1,7 +1,7 @@
 """The machines that kernels are compiled for, and their transports."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["NEUTRAL", "Target", "parse_target"]
@@ -13,6 +13,8 @@ TRANSPORTS = {"cuda": ("p2p", "nvshmem"), "hip": ("p2p", "rocshmem"), "sim": ("s
 class Target:
     """A machine (``cuda``, ``hip`` or ``sim``), its architecture (``90``, ``"gfx942"``, ``""``) and transport.
 
+    ``check``: compile in checked mode (docs/checked-mode.md); the simulator always checks.
+
     >>> parse_target("cuda:90")
     Target(machine='cuda', arch=90, transport='p2p')
     >>> str(parse_target("hip:gfx942", "rocshmem"))
@@ -22,6 +24,7 @@ class Target:
     machine: str
     arch: int | str
     transport: str
+    check: bool = field(default=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.machine}:{self.arch}" if self.arch else self.machine
@@ -38,7 +41,7 @@ class Target:
         return GPUTarget("cuda", 90 if self.is_sim else self.arch, 32)
 
 
-def parse_target(text: str, transport: str | None = None) -> Target:
+def parse_target(text: str, transport: str | None = None, check: bool = False) -> Target:
     """Read ``"cuda:90"``, ``"hip:gfx942"`` or ``"sim"``; the transport defaults to the machine's first.
 
     Raises ValueError, listing what there is, for a target or a transport that is not known.
@@ -58,7 +61,7 @@ def parse_target(text: str, transport: str | None = None) -> Target:
     if transport not in known:
         raise ValueError(f"unknown transport {transport!r} for target {text!r}: expected one of "
                          f"{', '.join(map(repr, known))}")
-    return Target(machine, parsed, transport)
+    return Target(machine, parsed, transport, check)
 
 
 # What the simulator's kernels are parsed as; needs no driver.

@@ -48,12 +48,15 @@ class LowerToAMD(Pass):
         %done = "tt.extern_elementwise"(%ctx, %signal, %epoch, %rank, %set, %node) <{symbol = "ditron_notify", ...}>
 
     Multicast (``multicast_ptr`` and ``multimem_*``) is an error: the links of AMD's GPUs have none.
+
+    With ``check``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
     """
 
     name: ClassVar[str] = "lower-to-amd"
     anchor: ClassVar[str] = "builtin.module"
     transport: str = "p2p"
     arch: str = "gfx942"
+    check: bool = False
 
     def run(self, op: ir.Operation) -> None:
         if self.transport not in ("p2p", "rocshmem"):
@@ -64,5 +67,6 @@ class LowerToAMD(Pass):
             raise PassFailure
         why = "the links of AMD's GPUs have no multicast; use symm_at and a loop over the ranks"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
-        lower_module(op, GPU(name=f"hip:{self.arch}", has_tma=False, has_system_cas=False,
+        lower_module(op, GPU(checked=self.check, maps_all=self.transport == "p2p",
+                             name=f"hip:{self.arch}", has_tma=False, has_system_cas=False,
                              unsupported=dict.fromkeys(multimem, why)))

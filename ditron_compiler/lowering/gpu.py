@@ -26,12 +26,16 @@ class GPU:
         name: how diagnostics call it. has_tma: descriptor accesses go through TMA's async proxy.
         has_system_cas: Triton's compare and swap honours its scope.
         unsupported: operation name without ``ditron.`` -> why it cannot be lowered here.
+        checked: waits have a time limit and remote accesses are looked at (``gpu_checked``).
+        maps_all: the transport reaches other ranks through mapped memory only.
     """
 
     name: str
     has_tma: bool
     has_system_cas: bool
     unsupported: dict[str, str]
+    checked: bool = False
+    maps_all: bool = True
 
 
 def lower_module(module: ir.Operation, gpu: GPU) -> None:
@@ -47,7 +51,10 @@ def lower_module(module: ir.Operation, gpu: GPU) -> None:
 
 
 def _lower_function(function: ir.Operation, gpu: GPU) -> bool:
-    from ditron_compiler.lowering.gpu_table import TABLE
+    if gpu.checked:
+        from ditron_compiler.lowering.gpu_checked import CHECKED_TABLE as TABLE
+    else:
+        from ditron_compiler.lowering.gpu_table import TABLE
     everything: list[tuple[str, ir.Operation]] = []
     function.walk(lambda op: everything.append((op.name, op)))
     operations = [op for name, op in everything if name.startswith("ditron.")]
@@ -129,10 +136,12 @@ class Lowering:
         return self.make("arith.constant", [], like, {"value": attribute})
 
     def call(self, symbol: str, operands: Sequence[ir.Value], result: ir.Type, *, pure: bool = False,
-             divisibility: ir.Attribute | None = None) -> ir.Value:
+             divisibility: ir.Attribute | None = None, libpath: str = "") -> ir.Value:
         """A call of a device function by every thread; elementwise when operands are tensors."""
         attributes = self._library | {"symbol": ir.StringAttr.get(symbol, self.function.context),
                                       "pure": self._true if pure else self._false}
+        if libpath:
+            attributes["libpath"] = ir.StringAttr.get(libpath, self.function.context)
         if divisibility is not None:
             attributes["tt.divisibility"] = divisibility
         return self.make("tt.extern_elementwise", operands, result, attributes)

@@ -28,7 +28,7 @@ RUNTIME = _runtime()
 
 
 def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: bool = True,
-                whole: bool = False) -> dict[str, str]:
+                whole: bool = False, check: bool = False) -> dict[str, str]:
     """What Triton's option ``extern_libs`` must hold for a kernel lowered for ``machine`` and ``transport``.
 
     Args:
@@ -38,6 +38,7 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
             undefined: LLVM IR and PTX are made, a cubin is not.
         whole: link all of NVSHMEM, not only what our transport calls: for kernels that call its other functions
             themselves (``dl.extern_call``). They take seconds to compile.
+        check: for a kernel lowered in checked mode.
 
     Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links
     a library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence
@@ -48,16 +49,19 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
     vendor, transports = VENDORS[machine]
     if transport not in transports:
         raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {machine}, got {transport!r}")
-    files = [RUNTIME / "gpu/p2p.ll" if transport == "p2p" else RUNTIME / vendor / f"{transport}.ll"]
-    files.append(RUNTIME / "gpu/core.ll")
+    provider = RUNTIME / "gpu/p2p.ll" if transport == "p2p" else RUNTIME / vendor / f"{transport}.ll"
+    files = [RUNTIME / "gpu/checked.ll"] if check else []
+    files += [provider, RUNTIME / "gpu/core.ll"]
     if machine == "cuda":
         files.append(RUNTIME / "nvidia/multimem.ll")
+    if check:
+        files.append(RUNTIME / vendor / "checked.ll")
     files.append(RUNTIME / vendor / "common.ll")
     shmem = None
     if bitcode and transport == "nvshmem":
         shmem = nvshmem_bitcode()
         if shmem and not whole:
-            shmem = cut_down(shmem, files[0])
+            shmem = cut_down(shmem, provider)
     elif bitcode and transport == "rocshmem":
         shmem = rocshmem_bitcode(str(arch))
     if shmem:

@@ -12,7 +12,7 @@ from ditron_compiler.lowering.gpu import Lowering, LoweringError, element_of, is
 from ditron_compiler.lowering.gpu_pointers import Untraceable, divisibility, rebase
 from ditron_compiler.passes._flow import retype
 
-__all__ = ["TABLE", "Row"]
+__all__ = ["TABLE", "Row", "signal_wait_until", "translate", "wait"]
 
 Lower = Callable[[Lowering, ir.Operation], None]
 
@@ -51,14 +51,17 @@ def _argument(lowering: Lowering, op: ir.Operation, name: str) -> ir.Value:
     return lowering.constant(value, lowering.i32)
 
 
-def _wait(lowering: Lowering, op: ir.Operation) -> None:
-    pointer, count, value = op.operands
-    token = lowering.call("ditron_wait", [pointer, count, value, *(_argument(lowering, op, a) for a in
-                                                                   ("cmp", "scope", "semantic"))],
-                          lowering.i32, divisibility=lowering.aligned)
+def wait(lowering: Lowering, op: ir.Operation, build: Callable[[list[ir.Value]], ir.Value]) -> None:
+    """``build`` makes the call that waits, of the operands and enumerations; its result is the token."""
+    token = build([*op.operands, *(_argument(lowering, op, a) for a in ("cmp", "scope", "semantic"))])
     token = lowering.acquired(token)
     lowering.replace(token)
     retype([token], lowering.i32)  # wherever control flow carries it
+
+
+def _wait(lowering: Lowering, op: ir.Operation) -> None:
+    wait(lowering, op, lambda operands: lowering.call("ditron_wait", operands, lowering.i32,
+                                                      divisibility=lowering.aligned))
 
 
 def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
@@ -86,31 +89,35 @@ def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
         lowering.replace(value)  # a float was loaded already: nothing of it can move
 
 
+def translate(lowering: Lowering, op: ir.Operation,
+              build: Callable[[ir.Value, ir.Attribute | None], ir.Value]) -> None:
+    """``build`` makes the address in another heap, of the scalar base so that Triton still sees how pointers are
+    aligned, and of the attribute that says it."""
+    try:
+        lowering.replace(rebase(lowering, op.operands[0], lambda base: build(base, divisibility(base))))
+    except Untraceable:
+        name = op.name.removeprefix("ditron.")
+        raise LoweringError("expected pointers computed from one scalar pointer within this iteration, got a "
+                            "tensor of pointers that was loaded or is carried by a loop; "
+                            f"apply {name} to the scalar pointer, then add the offsets") from None
+
+
 def _translate(symbol: str, *arguments: str) -> Lower:
-    """An address in another heap, computed on the scalar base so that Triton still sees how pointers are aligned."""
+    """An address in another heap, by a call of ``symbol``."""
 
     def lower(lowering: Lowering, op: ir.Operation) -> None:
         rest = [_argument(lowering, op, argument) for argument in arguments]
-
-        def change(base: ir.Value) -> ir.Value:
-            return lowering.call(symbol, [lowering.ctx, base, *rest], base.type, pure=True,
-                                 divisibility=divisibility(base))
-
-        try:
-            lowering.replace(rebase(lowering, op.operands[0], change))
-        except Untraceable:
-            name = op.name.removeprefix("ditron.")
-            raise LoweringError("expected pointers computed from one scalar pointer within this iteration, got a "
-                                "tensor of pointers that was loaded or is carried by a loop; "
-                                f"apply {name} to the scalar pointer, then add the offsets") from None
+        translate(lowering, op, lambda base, aligned: lowering.call(symbol, [lowering.ctx, base, *rest], base.type,
+                                                                    pure=True, divisibility=aligned))
 
     return lower
 
 
-def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
+def signal_wait_until(lowering: Lowering, op: ir.Operation, build: Callable[[list[ir.Value]], ir.Value]) -> None:
+    """``build`` makes the call that waits, of the signal, the value and the comparison."""
     pointer, value = op.operands
     compare = _argument(lowering, op, "cmp")
-    lowering.call("ditron_signal_wait_until", [pointer, value, compare], lowering.i32)
+    build([pointer, value, compare])
     lowering.acquired()
     if not op.results[0].has_uses:
         lowering.op.erase()
@@ -119,6 +126,10 @@ def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
     # atomic is the same for all; a swap of -1 by -1 changes nothing.
     none = lowering.constant(-1, lowering.i64)
     lowering.replace(atomics.compare_and_swap(lowering, pointer, none, none, scope="world", semantic="relaxed"))
+
+
+def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
+    signal_wait_until(lowering, op, lambda operands: lowering.call("ditron_signal_wait_until", operands, lowering.i32))
 
 
 def _shfl(lowering: Lowering, op: ir.Operation) -> None:

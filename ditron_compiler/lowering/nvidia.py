@@ -46,12 +46,15 @@ class LowerToNvidia(Pass):
 
     On sm_90 and later, where descriptor accesses go through TMA, the pass also puts the proxy fence after each wait
     that TMA loads follow, and waits for TMA stores to complete before what publishes them.
+
+    With ``check``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
     """
 
     name: ClassVar[str] = "lower-to-nvidia"
     anchor: ClassVar[str] = "builtin.module"
     transport: str = "p2p"
     arch: int = 90
+    check: bool = False
 
     def run(self, op: ir.Operation) -> None:
         if self.transport not in ("p2p", "nvshmem"):
@@ -63,5 +66,6 @@ class LowerToNvidia(Pass):
             raise PassFailure
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
-        lower_module(op, GPU(name=f"cuda:{self.arch}", has_tma=self.arch >= 90, has_system_cas=True,
+        lower_module(op, GPU(checked=self.check, maps_all=self.transport == "p2p",
+                             name=f"cuda:{self.arch}", has_tma=self.arch >= 90, has_system_cas=True,
                              unsupported={} if self.arch >= 90 else dict.fromkeys(multimem, why)))

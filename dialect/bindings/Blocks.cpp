@@ -103,12 +103,7 @@ static void eraseBlock(PyBlock &self) {
   if (!block->use_empty()) {
     raise(PyExc_ValueError, "cannot erase the block: operations still branch to it");
   }
-  auto outside = [block](Value value) {
-    return llvm::any_of(value.getUsers(), [block](Operation *user) { return !block->findAncestorOpInBlock(*user); });
-  };
-  bool used = llvm::any_of(block->getArguments(), outside);
-  block->walk([&](Operation *op) { used |= llvm::any_of(op->getResults(), outside); });
-  if (used) {
+  if (isUsedOutside(block)) {
     raise(PyExc_ValueError, "cannot erase the block: values defined in it are still used outside");
   }
   for (Operation &op : *block) {

@@ -201,6 +201,8 @@ void checkContext(MLIRContext *expected, MLIRContext *actual, const char *what);
 size_t checkIndex(nb::ssize_t index, size_t size);
 /// Raises ValueError if something outside `op` uses a value defined in it: destroying it would leave danglers.
 void checkUnused(Operation *op, const char *action);
+/// Whether something outside uses a value or a block that is defined in `block`; branches to it do not count.
+bool isUsedOutside(Block *block);
 /// Destroys an operation, detached or not, that nothing outside uses.
 void eraseOperation(Operation *op);
 /// After `op` moved below another root: its Python objects hold the new root.

@@ -304,7 +304,11 @@ static void bindModule(nb::module_ &m) {
       .def_prop_ro("context", [](PyModule &self) { return self.get().contextObject; })
       .def_prop_ro("body",
                    [](PyModule &self) {
-                     return PyBlock::forBlock(*self.get().context, &self.get().get()->getRegion(0).front());
+                     Region &region = self.get().get()->getRegion(0);
+                     if (region.empty()) {
+                       raise(PyExc_RuntimeError, "the module's block was erased or moved away");
+                     }
+                     return PyBlock::forBlock(*self.get().context, &region.front());
                    })
       .def("get_asm", [](PyModule &self, nb::kwargs flags) { return self.operation.attr("get_asm")(**flags); })
       .def("print",

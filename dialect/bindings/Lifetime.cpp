@@ -121,26 +121,31 @@ PyOperation::PyOperation(nb::handle self, PyContext &context, Operation *op, boo
   context.operations[op] = this;
 }
 
-/// Whether anything outside `op` uses a value defined in it.
-static bool isUsedOutside(Operation *op) {
-  auto outside = [op](Value value) {
-    return llvm::any_of(value.getUsers(), [op](Operation *user) { return !op->isAncestor(user); });
-  };
-  return op
-      ->walk([&](Operation *inner) {
-        if (llvm::any_of(inner->getResults(), outside)) {
-          return WalkResult::interrupt();
-        }
-        for (Region &region : inner->getRegions()) {
+/// Whether something for which `inside` does not hold uses a result, an argument or a block of `top` or below.
+static bool isUsed(Operation *top, function_ref<bool(Operation *)> inside) {
+  auto outside = [inside](auto &&used) { return !llvm::all_of(used.getUsers(), inside); };
+  return top
+      ->walk([&](Operation *op) {
+        bool used = llvm::any_of(op->getResults(), outside);
+        for (Region &region : op->getRegions()) {
           for (Block &block : region) {
-            if (llvm::any_of(block.getArguments(), outside)) {
-              return WalkResult::interrupt();
-            }
+            used = used || outside(block) || llvm::any_of(block.getArguments(), outside);
           }
         }
-        return WalkResult::advance();
+        return used ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
+}
+
+static bool isUsedOutside(Operation *op) {
+  return isUsed(op, [op](Operation *user) { return op->isAncestor(user); });
+}
+
+bool isUsedOutside(Block *block) {
+  auto inside = [block](Operation *user) { return block->findAncestorOpInBlock(*user) != nullptr; };
+  return llvm::any_of(block->getArguments(),
+                      [&](BlockArgument argument) { return !llvm::all_of(argument.getUsers(), inside); }) ||
+         llvm::any_of(*block, [&](Operation &op) { return isUsed(&op, inside); });
 }
 
 void checkUnused(Operation *op, const char *action) {

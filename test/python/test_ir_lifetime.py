@@ -1,5 +1,6 @@
 """Whatever Python does with operations that are gone, it gets an exception; the process lives."""
 
+import contextlib
 import gc
 import os
 import random
@@ -241,73 +242,115 @@ def test_no_wrapper_is_left_behind():
         assert context._live_operation_count() == 0
 
 
-ACTIONS = (
-    "create",
-    "erase",
-    "move",
-    "detach",
-    "insert",
-    "clone",
-    "assign",
-    "replace",
-    "pass",
-    "forget",
-    "touch",
-    "split",
+TEXT_WITH_BLOCKS = (
+    TEXT
+    + """
+func.func @g(%c: i1, %x: i32) -> i32 {
+  cf.cond_br %c, ^a(%x : i32), ^b
+^a(%y: i32):
+  cf.br ^b
+^b:
+  %z = arith.addi %x, %x : i32
+  return %z : i32
+}
+"""
 )
 
 
+class Editor:
+    """Two modules, operations, blocks and values of them that may be gone by now, and edits of those."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.modules = [ir.Module.parse(TEXT_WITH_BLOCKS) for _ in range(2)]
+        self.ops, self.blocks, self.values = [], [], []
+        self.gather()
+
+    def gather(self):
+        for module in self.modules:
+            module.operation.walk(self.ops.append)
+        for op in self.ops[-40:]:
+            self.blocks += [block for region in op.regions for block in region.blocks]
+            self.values += [*op.results, *(argument for block in self.blocks[-8:] for argument in block.arguments)]
+
+    @property
+    def op(self):
+        return self.random.choice(self.ops)
+
+    @property
+    def block(self):
+        return self.random.choice(self.blocks)
+
+    @property
+    def value(self):
+        return self.random.choice(self.values)
+
+    def create(self):
+        with ir.InsertionPoint(self.random.choice([self.op, self.block])):
+            self.ops.append(arith.AddIOp(self.value, self.value))
+            self.values.append(self.ops[-1].result)
+
+    def clone(self):
+        where = self.random.choice([False, ir.InsertionPoint(self.block)])
+        self.ops.append(self.op.clone(ip=where, mapping={self.value: self.value}))
+
+    def run_passes(self):
+        module = self.random.choice(self.modules)
+        module.operation.verify()
+        PassManager.parse("builtin.module(canonicalize,cse,inline,symbol-dce)").run(module)
+        self.gather()
+
+    def forget(self):
+        chosen = self.random.choice([self.ops, self.blocks, self.values])
+        chosen.pop(self.random.randrange(len(chosen)))
+        gc.collect()
+
+    def read(self):
+        op, block, value = self.op, self.block, self.value
+        for look in (
+            lambda: (str(op), op.parent, op.next_op, op.block, [str(b) for region in op.regions for b in region]),
+            lambda: (str(block), block.owner, block.predecessors, block.successors, list(block.operations)),
+            lambda: (str(value), value.get_name(), value.owner, [use.owner.name for use in value.uses]),
+        ):
+            self.attempt(look)
+
+    def attempt(self, edit):
+        with contextlib.suppress(RuntimeError, ValueError, IndexError, AttributeError, ir.MLIRError):
+            edit()
+
+    ACTIONS = {
+        "create": create,
+        "clone": clone,
+        "passes": run_passes,
+        "forget": forget,
+        "read": read,
+        "erase": lambda self: self.op.erase(),
+        "move": lambda self: self.random.choice([self.op.move_before, self.op.move_after])(self.op),
+        "detach": lambda self: self.op.detach_from_parent(),
+        "insert": lambda self: self.block.append(self.op),
+        "insert symbol": lambda self: ir.SymbolTable(self.op).insert(self.op),
+        "assign": lambda self: self.op.operands.__setitem__(0, self.value),
+        "replace": lambda self: self.value.replace_all_uses_with(self.value),
+        "retype": lambda self: self.value.set_type(ir.F32Type.get()),
+        "split": lambda self: self.blocks.append(self.block.split_before(self.op)),
+        "erase block": lambda self: self.block.erase(),
+        "move block": lambda self: self.block.append_to(self.block.region),
+        "take body": lambda self: self.block.region.take_body(self.block.region),
+        "add block": lambda self: self.blocks.append(self.block.create_after(ir.F32Type.get())),
+        "add argument": lambda self: self.values.append(self.block.add_argument(ir.F32Type.get())),
+        "erase argument": lambda self: self.block.erase_argument(self.random.randrange(-2, 2)),
+    }
+
+
 @settings(max_examples=int(os.environ.get("DITRON_FUZZ", "60")), deadline=None)
-@given(st.integers(0, 2**32), st.lists(st.sampled_from(ACTIONS), min_size=5, max_size=60))
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(Editor.ACTIONS)), min_size=5, max_size=60))
 def test_random_edits_never_crash(seed, actions):
     """Random edits, of operations that may be gone: exceptions are fine, a crash or a corrupt module is not."""
-    choose = random.Random(seed)
     with ir.Context(), ir.Location.unknown():
-        module = ir.Module.parse(TEXT)
-        held = [module.operation]
-        blocks = []
-
-        def gather():
-            module.operation.walk(lambda op: held.append(op))
-            module.operation.walk(lambda op: blocks.extend(b for r in op.regions for b in r.blocks))
-
-        gather()
+        editor = Editor(seed)
         for action in actions:
-            op, other = choose.choice(held), choose.choice(held)
-            try:
-                match action:
-                    case "create":
-                        values = [*op.results, *op.operands]
-                        with ir.InsertionPoint(other):
-                            held.append(arith.AddIOp(choose.choice(values), choose.choice(values)))
-                    case "erase":
-                        op.erase()
-                    case "move":
-                        choose.choice([op.move_before, op.move_after])(other)
-                    case "detach":
-                        op.detach_from_parent()
-                    case "insert":
-                        choose.choice(blocks).append(op)
-                    case "clone":
-                        held.append(op.clone(ip=choose.choice([False, ir.InsertionPoint(other)])))
-                    case "assign":
-                        op.operands[0] = other.result
-                    case "replace":
-                        op.result.replace_all_uses_with(other.result)
-                    case "pass":
-                        module.operation.verify()
-                        PassManager.parse("builtin.module(canonicalize,cse)").run(module)
-                        gather()
-                    case "forget":
-                        held.pop(choose.randrange(1, len(held)))
-                        gc.collect()
-                    case "touch":
-                        str(op), [use.owner.name for result in op.results for use in result.uses]
-                    case "split":
-                        blocks.append(op.block.split_before(op))
-            except (RuntimeError, ValueError, IndexError, ir.MLIRError, AttributeError):
-                pass
-        if module.operation.is_valid:
-            str(module)
-        module = held = blocks = None
+            editor.attempt(lambda: Editor.ACTIONS[action](editor))  # noqa: B023 - called at once
+        for module in editor.modules:
+            editor.attempt(lambda: str(module))  # noqa: B023
+        editor = module = None
         gc.collect()

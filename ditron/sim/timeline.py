@@ -54,18 +54,24 @@ def draw(recording: Recording, path: str | Path) -> None:
     bars = _bars(recording)
     for rank, axis in enumerate(axes):
         _band(axis, recording, rank, rows[rank], bars[rank])
-    axes[-1].set_xlim(0, recording.end)
-    axes[-1].set_xlabel("step of the simulator: the order in which things happened, not the time they take on a GPU "
-                        "(one program runs at a time)")
+    axes[-1].set_xlim(-0.01 * recording.end, 1.01 * recording.end)
+    axes[-1].set_xlabel("step of the simulator: the order in which things happened, not the time they take on a GPU")
     for release in _chosen(recording):
         _arrow(figure, axes, release)
     nodes = recording.ranks // recording.ranks_per_node
-    figure.suptitle(f"{recording.title} on {recording.ranks} simulated rank{'s' * (recording.ranks > 1)}"
-                    + (f", {nodes} nodes" if nodes > 1 else "") + f", seed {recording.seed}"
-                    + ("" if recording.complete else " (the run goes on: this is its beginning)"),
-                    fontsize=14, x=0.01, ha="left")
+    figure.suptitle(_title(recording) + "\n", fontsize=14, x=0.01, ha="left")
+    figure.text(0.01, 1 - 0.38 / figure.get_figheight(), "A row per program, program 0 on top; one program runs at a "
+                "time. What a rank has put and is still under way is drawn above its programs.", fontsize=9.5,
+                color="#444444", va="top")
     _legend(figure)
     figure.savefig(path, dpi=110)
+
+
+def _title(recording: Recording) -> str:
+    nodes = recording.ranks // recording.ranks_per_node
+    return (f"{recording.title} on {recording.ranks} simulated rank{'s' * (recording.ranks > 1)}"
+            + (f", {nodes} nodes" if nodes > 1 else "") + f", seed {recording.seed}"
+            + ("" if recording.complete else " (the run goes on: this is its beginning)"))
 
 
 def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
@@ -110,7 +116,7 @@ def _band(axis, recording: Recording, rank: int, rows: int, bars: dict[str, list
     if most:
         axis.fill_between(steps, [-lane * 0.12 - lane * count / most for count in counts], -lane * 0.12, step="post",
                           color=COPIES, linewidth=0)
-        axis.text(1.004, -lane * 0.6, f"up to {most} under way", transform=axis.get_yaxis_transform(), fontsize=8,
+        axis.text(1.004, -lane * 0.6, f"up to {most} put{'s' * (most > 1)}\nunder way", transform=axis.get_yaxis_transform(), fontsize=8,
                   color=COPIES, va="center")
     for e in recording.events:
         if e.kind == "launch" and e.rank == rank:
@@ -119,8 +125,9 @@ def _band(axis, recording: Recording, rank: int, rows: int, bars: dict[str, list
                 axis.annotate(f" {e.what}: {e.value} program{'s' * (e.value != 1)}", (e.time, 1),
                               xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
                               fontsize=8, color="#444444", va="bottom")
-    axis.set_ylabel(f"rank {rank}", rotation=0, ha="right", va="center", fontsize=12)
-    axis.set_yticks([0.5, rows - 0.5] if rows > 1 else [0.5], ["0", str(rows - 1)] if rows > 1 else ["0"], fontsize=7)
+    axis.set_ylabel(f"rank {rank}", rotation=0, ha="right", va="center", fontsize=12, labelpad=12)
+    ticks = range(rows) if rows <= 10 else (0, rows - 1)
+    axis.set_yticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=7)
     axis.tick_params(axis="y", length=2)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
@@ -147,7 +154,7 @@ def _chosen(recording: Recording) -> Iterator[Release]:
     for release in recording.releases:
         if release.sender.rank != release.call.rank:
             waited[release.call.rank].append(release)
-    each = max(1, ARROWS // recording.ranks)
+    each = max(1, ARROWS // max(len(waited), 1))
     for releases in waited.values():
         seen: set[tuple[int, int]] = set()
         for release in sorted(releases, key=lambda r: r.call.time - r.end.time):

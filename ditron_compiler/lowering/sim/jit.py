@@ -1,6 +1,7 @@
 """LLVM IR to machine code in this process, with a cache of object files.
 
-An object file is cached under the hash of everything that it depends on: the IR, the CPU, and LLVM's version.
+An object file is cached under the hash of everything that it depends on: the IR, the CPU, and LLVM's version. Its own
+hash follows it in the file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import llvmlite.binding as llvm
 from ditron_compiler import knobs
 
 SPEED = 2  # -O2: vectorises; -O3 costs compile time and gained nothing on our kernels
+FORMAT = "2"  # of a cached file: code, then its hash
 _engines: list[llvm.ExecutionEngine] = []  # an engine owns the code it loaded: keep it
 
 
@@ -55,7 +57,7 @@ def _machine_symbols() -> None:
 def _key(text: str) -> str:
     target = _target()
     parts = (text, target.triple, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(),
-             llvmlite.__version__, str(llvm.llvm_version_info), str(SPEED))  # fmt: skip
+             llvmlite.__version__, str(llvm.llvm_version_info), str(SPEED), FORMAT)  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -78,19 +80,27 @@ def object_code(text: str) -> bytes:
     """Machine code for LLVM IR, from the cache if it is there."""
     path = Path(knobs.cache_dir.get()) / "sim" / f"{_key(text)}.o"
     try:
-        return path.read_bytes()
+        code = _intact(path.read_bytes())
     except OSError:
-        pass
+        code = None
+    if code is not None:
+        return code
     code = _target().emit_object(optimise(text))
     try:  # a cache that cannot be written only costs time
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:
-            file.write(code)
+            file.write(code + hashlib.sha256(code).digest())
         os.replace(temporary, path)
     except OSError:
         pass
     return code
+
+
+def _intact(content: bytes) -> bytes | None:
+    """The code in a cached file, or None when the file is not whole: LLVM would crash on it."""
+    code, digest = content[:-32], content[-32:]
+    return code if hashlib.sha256(code).digest() == digest else None
 
 
 def load(text: str, symbol: str) -> int:

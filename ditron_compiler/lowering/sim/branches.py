@@ -43,7 +43,7 @@ class Body:
 
     def _terminate(self, block: ir.Block, last: ir.Operation) -> None:
         fn, b = self.fn, self.fn.b
-        if last.name == "tt.return":
+        if last.name in ("tt.return", "tt.map_elementwise.return"):
             b.create("func.return", [], [fn.scalar(v) for v in last.operands])
         elif last.name == "cf.br":
             self._branch(last.successors[0], list(last.operands))

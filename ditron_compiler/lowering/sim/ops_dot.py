@@ -19,9 +19,15 @@ def _dot(fn: FunctionLowering, op: ir.Operation) -> None:
     left, right, start = (fn.tile(v) for v in op.operands)
     symbol, elem = _routine(op, left.elem, right.elem, start.elem)
     a, b = (_operand(fn, t, elem) for t in (left, right))
-    result = _accumulator(fn, op, start)
-    *batch, m, k = left.shape
-    n = right.shape[-1]
+    fn.set(op, multiply(fn, op, a, b, start, symbol))
+
+
+def multiply(fn: FunctionLowering, op: ir.Operation, a: Buffer, b: Buffer, start: Tile, symbol: str,
+             accumulator: int = 2) -> Buffer:  # fmt: skip
+    """`start` plus the product of `a` and `b` by the routine `symbol`; `start` is operand `accumulator` of `op`."""
+    result = _accumulator(fn, op, start, accumulator)
+    *batch, m, k = a.shape
+    n = b.shape[-1]
     sizes = [fn.b.constant("i64", v) for v in (m, n, k, k, n, n)]
     with fn.nest(tuple(batch)) as nest:
         starts = [t.slot(nest, (*nest.idx, 0, 0)) if prod(batch) > 1 else t.address for t in (a, b, result)]
@@ -29,7 +35,7 @@ def _dot(fn: FunctionLowering, op: ir.Operation) -> None:
     if result.elem.narrow:  # accumulated in f32, handed on as the narrow type
         with fn.nest(result.shape) as nest:
             nest.store(result, round_to(fn.b, nest.element(result), result.elem))
-    fn.set(op, result)
+    return result
 
 
 def _routine(op: ir.Operation, left: Elem, right: Elem, acc: Elem) -> tuple[str, Elem]:
@@ -50,9 +56,9 @@ def _operand(fn: FunctionLowering, tile: Tile, elem: Elem) -> Buffer:
     return fn.materialise(Mapped(elem, lambda b, v: b.resize(v[0], bits, elem.bits), (tile,), 0))
 
 
-def _accumulator(fn: FunctionLowering, op: ir.Operation, start: Tile) -> Buffer:
+def _accumulator(fn: FunctionLowering, op: ir.Operation, start: Tile, number: int) -> Buffer:
     """A buffer that holds `start` and that the dot may overwrite: start's own when nobody else looks at it."""
-    value = op.operands[2]
+    value = op.operands[number]
     home = value.owner if isinstance(value, ir.BlockArgument) else fn.facts.block.get(value.owner)
     if isinstance(value, ir.OpResult) and value.owner.name in _ALIASES:
         home = None

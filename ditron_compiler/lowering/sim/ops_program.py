@@ -38,6 +38,12 @@ def _device_function(fn: FunctionLowering, op: ir.Operation) -> None:
     fn.lower_elementwise(op, ELEMENTWISE[op.name])
 
 
+@lowers("tt.elementwise_inline_asm")
+def _assembly(fn: FunctionLowering, op: ir.Operation) -> None:
+    raise Unsupported(op, "the simulator has no inline assembly, which is one GPU's: write it with tl operations, here "
+                          "or in the branch of a tl.constexpr")  # fmt: skip
+
+
 def text_address(fn: FunctionLowering, text: str) -> ir.Value:
     """Address of a constant C string."""
     symbol = fn.state.strings.setdefault(text, f"ditron_text_{len(fn.state.strings)}")

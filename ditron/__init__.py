@@ -11,11 +11,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ditron.errors import CompileError, DeadlockError, DitronError, SimulationError
+from ditron.errors import CheckError, CompileError, DeadlockError, DitronError, SimulationError, WaitTimeout
 from ditron_compiler.versions import check_versions
 
 _HOMES = {
     "CompiledProgram": "ditron.compiler", "compile": "ditron.compiler",
+    "check": "ditron.checked",
     "autotune": "ditron.kernel", "jit": "ditron.kernel",
     "language": "ditron.language", "sim": "ditron.sim",
     **dict.fromkeys(("Group", "all_gather_object", "barrier", "current_group", "device", "finalize", "init",
@@ -23,7 +24,7 @@ _HOMES = {
                      "symm_zeros", "world"), "ditron.distributed"),
 }
 
-__all__ = ["CompileError", "DeadlockError", "DitronError", "SimulationError", *_HOMES]
+__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "SimulationError", "WaitTimeout", *_HOMES]
 
 __version__ = "0.1.0"
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ditron.context import Slot, pack
+from ditron.context import Slot, barrier_area_bytes, pack
 from ditron.errors import DitronError
 from ditron_compiler import knobs
 
@@ -37,6 +37,7 @@ class Group:
         transport: ``"p2p"``, ``"nvshmem"``, ``"rocshmem"`` or ``"sim"``.
         device: where this rank's tensors live.
         context: int64 tensor that kernels find their peers by (GPUs only, see :mod:`ditron.context`).
+        check: 0; 1 in checked mode on GPUs; 2 when the host also waits for each launch.
 
     As a context manager it becomes the current group, in which kernels are launched and tensors allocated:
 
@@ -53,6 +54,7 @@ class Group:
         self.context: torch.Tensor | None = None
 
     is_sim = False
+    check = 0
 
     def __enter__(self) -> Group:
         _state.stack.append(self)
@@ -88,7 +90,7 @@ class GpuGroup(Group):
     """A group of processes with a GPU each."""
 
     def __init__(self, ranks: Sequence[int], world_rank: int, transport: str, device: torch.device, process_group,
-                 heap, ranks_per_node: int):
+                 heap, ranks_per_node: int, check: int = 0):
         import torch
         super().__init__(ranks, world_rank, transport, device)
         self.process_group = process_group
@@ -102,6 +104,13 @@ class GpuGroup(Group):
             Slot.WORLD_RANK: world_rank, Slot.WORLD_SIZE: _world_size(), Slot.TEAM: heap.team,
             Slot.HEAP_BASE: heap.base, Slot.HEAP_BYTES: heap.buffer.numel(), Slot.BARRIER_OFFSET: 0,
         }
+        self.check = check
+        if check:
+            from ditron.checked import RECORDS, WORDS, Monitor
+            buffer = torch.zeros(RECORDS * WORDS, dtype=torch.int64, pin_memory=True)
+            self.monitor = Monitor(buffer, self.ranks, self.rank, heap.base, heap.buffer.numel(),
+                                   barrier_area_bytes(self.num_ranks))
+            fixed |= {Slot.REPORT: buffer.data_ptr(), Slot.LIMIT_NS: int(knobs.check_seconds.get() * 1e9)}
         self.context = torch.tensor(pack(fixed, heap.peer_bases, self.ranks), dtype=torch.int64, device=device)
         self.barrier()
 
@@ -111,14 +120,22 @@ class GpuGroup(Group):
             lines = [f"rank {r} asked for {tuple(s)} {d}" for r, (s, d) in enumerate(asked)]
             raise DitronError(f"symm_empty: expected every rank of the group to ask for the same tensor: "
                               f"{'; '.join(lines)}: symmetric memory is symmetric, allocate the largest on all ranks")
-        return self.heap.allocate(shape, dtype)
+        tensor = self.heap.allocate(shape, dtype)
+        if self.check:
+            self.monitor.remember(tensor, name)
+        return tensor
 
     def free(self, tensor: torch.Tensor) -> None:
         self.heap.free(tensor)
+        if self.check:
+            self.monitor.forget(tensor)
 
     def barrier(self) -> None:
         import torch
         import torch.distributed as dist
+        if self.check:
+            from ditron import checked
+            return checked.meet(self)
         torch.cuda.synchronize(self.device)
         dist.barrier(self.process_group, device_ids=[self.device.index])
         torch.cuda.synchronize(self.device)
@@ -145,7 +162,8 @@ class GpuGroup(Group):
             if not member:
                 _state.kept.append(heap)
                 return None
-        return GpuGroup(ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node)
+        return GpuGroup(ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node,
+                        self.check)
 
     def on_module_loaded(self, kernel: Any) -> None:
         """Called once per kernel after its code was loaded; ``kernel.module`` is the driver's module handle."""
@@ -223,7 +241,7 @@ def is_initialized() -> bool:
 
 
 def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport: str | None = None,
-         heap_bytes: int | None = None, seed: int = 0) -> Group:
+         heap_bytes: int | None = None, seed: int = 0, check: bool | int | None = None) -> Group:
     """Make this process (or simulated rank) a rank of the world and return the world group.
 
     Args:
@@ -234,6 +252,8 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
             Default: the environment variable ``DITRON_TRANSPORT``, else ``"p2p"``.
         heap_bytes: symmetric memory per rank in bytes. Default: ``DITRON_SYMMETRIC_SIZE``, else 1 GiB.
         seed: of the simulator's schedule.
+        check: checked mode on GPUs (docs/checked-mode.md; the simulator always checks): True, or 2 to wait for each
+            launch too. Default: ``DITRON_CHECK``, else off.
 
     Raises DitronError when there is neither a simulator nor a GPU to run on, saying how to get one.
 
@@ -251,7 +271,7 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
         _state.stack.append(group)
         return group
     if _under_torchrun():
-        return _init_gpu(transport, heap_bytes, ranks_per_node)
+        return _init_gpu(transport, heap_bytes, ranks_per_node, int(knobs.check.get() if check is None else check))
     if sim is not None:
         script = getattr(sys.modules["__main__"], "__file__", None)
         if script is None:
@@ -268,7 +288,7 @@ def _under_torchrun() -> bool:
     return dist.is_available() and (dist.is_initialized() or knobs.under_torchrun())
 
 
-def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int | None) -> GpuGroup:
+def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int | None, check: int) -> GpuGroup:
     import torch
     import torch.distributed as dist
     global _gpu_world
@@ -299,7 +319,7 @@ def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int
     else:
         NvshmemHeap.initialize(device, world_rank, world_size)
         heap = NvshmemHeap(nbytes, device, ranks)
-    _gpu_world = GpuGroup(ranks, world_rank, transport, device, dist.group.WORLD, heap, ranks_per_node)
+    _gpu_world = GpuGroup(ranks, world_rank, transport, device, dist.group.WORLD, heap, ranks_per_node, check)
     return _gpu_world
 
 

@@ -1,7 +1,7 @@
 """What DITRON raises. Every message says where, what is wrong, and what to do."""
 from __future__ import annotations
 
-__all__ = ["CompileError", "DeadlockError", "DitronError", "SimulationError"]
+__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "RaceError", "SimulationError", "WaitTimeout"]
 
 
 class DitronError(Exception):
@@ -52,12 +52,25 @@ class SimulationError(DitronError):
         kernel: name of the kernel, or None when the script did it.
         location: ``file:line:col`` of the primitive, as far as it is known.
         rank: world rank. program: the program's id, three integers.
+        kind: of the mistake: ``"race"``, ``"deadlock"``, ``"bounds"``, ``"freed"``, ``"unwritten"`` (a read of
+            symmetric memory that nobody wrote), ``"signal"`` (one that goes backwards or wraps), or empty.
+        others: locations of what else is part of it: the other access of a race.
+        seed: of the simulator's run, which finds it again.
     """
 
     kernel: str | None = None
     location: str = ""
     rank: int | None = None
     program: tuple[int, int, int] | None = None
+    kind: str = ""
+    others: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+class RaceError(SimulationError):
+    """Two accesses to the same memory, of which one writes, that nothing orders: ``location`` and ``others[0]``."""
+
+    kind = "race"
 
 
 class DeadlockError(SimulationError):
@@ -67,4 +80,19 @@ class DeadlockError(SimulationError):
         waiters: one line per program or script that waits: who, where, for what.
     """
 
+    kind = "deadlock"
     waiters: tuple[str, ...] = ()
+
+
+class CheckError(DitronError):
+    """A GPU kernel was stopped in checked mode, before an access that cannot be right.
+
+    Attributes:
+        reports: one :class:`ditron.checked.Report` per program that reported, the cause first.
+    """
+
+    reports: tuple = ()
+
+
+class WaitTimeout(CheckError):
+    """A wait of a GPU kernel took longer than checked mode allows (``DITRON_CHECK_SECONDS``)."""

@@ -26,6 +26,7 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction, KernelParam, create_function_from_signature
 
+from ditron import checked
 from ditron.distributed import current_group
 from ditron.errors import DitronError
 from ditron_compiler.frontend.libraries import device_libraries
@@ -54,10 +55,11 @@ class DitronJITFunction(JITFunction):
         self.params.append(KernelParam(len(self.params), hidden, True, True))
         self.launch_signature = self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
         self._transport = ""
+        self._checked = False
         # The group of the latest launch (not kept alive by it) and where its context lies.
         self._latest_group: Callable[[], Any] = lambda: None
         self._context = 0
-        self._caches_by_transport: dict[str, Any] = {}
+        self._caches_by_mode: dict[tuple[str, bool], Any] = {}
         self.simulated = None  # state of ditron.simulate, made at the first simulated launch
 
     def run(self, *args: Any, grid: Any, warmup: bool, group: Any = None, **kwargs: Any) -> Any:
@@ -73,28 +75,34 @@ class DitronJITFunction(JITFunction):
         if group is not self._latest_group():
             self._enter(group)
         kwargs[CONTEXT_ARGUMENT] = self._context
-        return super().run(*args, grid=grid, warmup=warmup, **kwargs)
+        if not group.check:
+            return super().run(*args, grid=grid, warmup=warmup, **kwargs)
+        checked.before_launch(group)
+        kernel = super().run(*args, grid=grid, warmup=warmup, **kwargs)
+        if group.check > 1 and not warmup:
+            checked.check(group)
+        return kernel
 
     def _enter(self, group: Any) -> None:
         """What changes when the group does: seldom, so that a launch pays for a comparison only."""
-        if group.transport != self._transport:
-            self._use_transport(group.transport)
+        if (group.transport, bool(group.check)) != (self._transport, self._checked):
+            self._use_transport(group.transport, bool(group.check))
         # An address is quicker to pass than a tensor, which the driver would be asked about.
         self._context = group.context.data_ptr()
         self._latest_group = weakref.ref(group)
 
-    def _use_transport(self, transport: str) -> None:
-        """Kernels are compiled for a transport; each has caches of its own."""
+    def _use_transport(self, transport: str, check: bool = False) -> None:
+        """Kernels are compiled for a transport, checked or not; each has caches of its own."""
         if self._transport:
-            self._caches_by_transport[self._transport] = self.device_caches
+            self._caches_by_mode[self._transport, self._checked] = self.device_caches
         fresh = type(self.device_caches)(self.create_binder)
-        self.device_caches = self._caches_by_transport.get(transport, fresh)
-        self._transport = transport
+        self.device_caches = self._caches_by_mode.get((transport, check), fresh)
+        self._transport, self._checked = transport, check
 
     def create_binder(self) -> tuple:
         gpu = driver.active.get_current_target()
         backend = make_backend(gpu)
-        target = Target(gpu.backend, gpu.arch, self._transport)
+        target = Target(gpu.backend, gpu.arch, self._transport, self._checked)
         self.CompiledKernel = CompiledKernel
         self.compile = partial(self._compile_for, target)
         self.ASTSource = partial(DitronSource, target=target)
@@ -122,7 +130,10 @@ class _LoadedKernel(CompiledKernel):
     def _init_handles(self) -> None:
         if self.module is None:
             super()._init_handles()
-            self.owner._latest_group().on_module_loaded(self)
+            group = self.owner._latest_group()
+            if group.check:
+                checked.remember_kernel(self.asm.get("ttir"))
+            group.on_module_loaded(self)
 
 
 def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | None = None,

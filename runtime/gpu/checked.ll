@@ -5,7 +5,8 @@
 ; all threads together: a kernel that ends by itself leaves the GPU and the process usable, a trap would not.
 ;
 ; Behind the barrier area's int64[2 n + 2] lie the words: poison, number of records. The report (slot 11) is memory of the host, mapped
-; here: RECORDS records of 16 int64, which survive whatever happens to the GPU (ditron/checked.py reads them):
+; here: 32 records of 16 int64, which survive whatever happens to the GPU (ditron/checked.py reads them). The first is for who gave up
+; on this rank, the others for who was waiting then:
 ;   0 kind, written last  1 place, a number that stands for the primitive's Python line  2 3 4 program id  5 thread  6 address
 ;   7 cmp  8 expected  9 actual  10 peer (group rank) or -1  11 bytes  12 ns waited  13 who gave up first, + 1
 ; kinds: 1 this wait expired first  2 this one was waiting then  3 rank out of range  4 rank not mapped  5 address outside of the
@@ -88,14 +89,20 @@ define linkonce_odr hidden void @ditron_put(ptr addrspace(1) %record, i64 %index
   ret void
 }
 
-; Writes a record while there is room: who comes late is not missed.
+; Writes a record while there is room; for who gave up there is, however many others were quicker.
 define linkonce_odr hidden void @ditron_report(ptr addrspace(1) %ctx, i64 %kind, i64 %place, ptr addrspace(1) %p, i32 %cmp, i64 %expected, i64 %actual, i32 %peer, i64 %bytes, i64 %ns) #0 {
+entry:
   %word = call ptr addrspace(1) @ditron_poison_word(ptr addrspace(1) %ctx)
+  %waits = icmp eq i64 %kind, 2
+  br i1 %waits, label %next, label %write
+next:
   %count = getelementptr i64, ptr addrspace(1) %word, i64 1
-  %slot = atomicrmw add ptr addrspace(1) %count, i64 1 monotonic, align 8
-  %room = icmp ult i64 %slot, 32
+  %before = atomicrmw add ptr addrspace(1) %count, i64 1 monotonic, align 8
+  %free = add i64 %before, 1
+  %room = icmp ult i64 %free, 32
   br i1 %room, label %write, label %done
 write:
+  %slot = phi i64 [ 0, %entry ], [ %free, %next ]
   %report = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 11)
   %first = inttoptr i64 %report to ptr addrspace(1)
   %index = shl i64 %slot, 4

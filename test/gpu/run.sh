@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead]
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [hangs]
 # Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
 # under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=$1; shift
-parts=${*:-p2p nvshmem overhead}
+parts=${*:-p2p nvshmem overhead}  # hangs: two GPUs and four minutes, when asked for
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 PYTHONUNBUFFERED=1
 export OMP_NUM_THREADS=8
 site=/tmp/ditron-site
@@ -23,6 +23,7 @@ for part in $parts; do
   case $part in
     p2p|nvshmem) run 240 "$gpus" test/gpu/check_examples.py --transport "$part" --table "$out/results.md" ;;
     smoke-p2p|smoke-nvshmem) run 100 "$gpus" test/gpu/check_examples.py --transport "${part#smoke-}" --small --limit 40 ;;
+    hangs) timeout 280 python3 test/gpu/check_hangs.py --table "$out/results.md" ;;
     overhead) run 150 1 benchmark/overhead.py --table "$out/results.md" ;;
   esac
   code=$?

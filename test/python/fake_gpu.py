@@ -47,6 +47,7 @@ class FakeGroup:
     """A GPU group of one rank."""
 
     is_sim = False
+    check = 0
 
     def __init__(self, transport: str = "p2p"):
         self.transport = transport

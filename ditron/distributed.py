@@ -186,7 +186,7 @@ class SimGroup(Group):
         self.handle = handle
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
-        return self.world.alloc(shape, dtype, name=name, group=self.handle)
+        return self.world.alloc(shape, dtype, name=name, group=self.handle, undefined=True)
 
     def free(self, tensor: torch.Tensor) -> None:
         self.world.free(tensor)

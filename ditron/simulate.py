@@ -50,11 +50,12 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         hook(*args, **kwargs)
     state = fn.simulated = fn.simulated or _State(fn)
     bound, specialization, options = state.binder(*args, **kwargs)
-    key = compute_cache_key(state.keys, specialization, options)
+    races = group.world.races
+    key = (compute_cache_key(state.keys, specialization, options), races)
     kernel = state.kernels.get(key)
     if kernel is None:
         options, signature, constexprs, attrs = fn._pack_args(state.backend, kwargs, bound, specialization, options)
-        kernel = state.kernels[key] = _compile(fn, state, signature, constexprs, attrs, options)
+        kernel = state.kernels[key] = _compile(fn, state, signature, constexprs, attrs, options, races)
     for (name, _), (value, scope) in fn.used_global_vals.items():
         if scope.get(name, kernel) != value:
             raise RuntimeError(f"global variable {name} has changed since kernel {fn.__name__} was compiled, from "
@@ -64,15 +65,16 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         types = [entry[0] for entry in specialization]
         slots = [slot for (name, value), kind in zip(bound.items(), types, strict=True)
                  for slot in _slots(name, kind, value)]
-        group.world.launch(kernel, tuple(extents), slots, group=group.handle)
+        tensors = [(name, value) for name, value in bound.items() if hasattr(value, "data_ptr")]
+        group.world.launch(kernel, tuple(extents), slots, group=group.handle, tensors=tensors)
     return kernel
 
 
-def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: dict, options: Any) -> Any:
+def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: dict, options: Any, races: bool) -> Any:
     from ditron_compiler.lowering.sim import compile_module
 
     source = DitronSource(fn, signature, constexprs, attrs, target=NEUTRAL)
-    key = f"{source.hash()}-{options.hash()}"
+    key = f"{source.hash()}-{options.hash()}-{races}"
     with _compiling:
         if key not in _kernels:
             context = triton_ir.context()
@@ -81,7 +83,7 @@ def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: d
             mixed = source.make_mixed(state.target, options, state.backend.get_codegen_implementation(options),
                                       state.backend.get_module_map(), context)
             with raise_compile_errors():
-                _kernels[key] = compile_module(mixed)
+                _kernels[key] = compile_module(mixed, races=races)
         return _kernels[key]
 
 
@@ -121,9 +123,11 @@ class SimulatedKernel(CompiledKernel):
         with DisableTorchFunction():  # where tensors are, not where they pose to be (ditron.sim.pose)
             slots = [slot for (name, kind), value in zip(self._kinds, arguments, strict=True)
                      for slot in _slots(name, kind, value)]
+            tensors = [(name, value) for (name, _), value in zip(self._kinds, arguments, strict=True)
+                       if hasattr(value, "data_ptr")]
         if enter is not None:
             enter(metadata)
-        run_programs(self.code, (int(x), int(y), int(z)), slots)
+        run_programs(self.code, (int(x), int(y), int(z)), slots, tensors)
         if leave is not None:
             leave(metadata)
 
@@ -140,15 +144,17 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
     context = triton_ir.context()
     triton_ir.load_dialects(context)
     backend.load_dialects(context)
+    from ditron.sim.driver import compiles_for_races
     with _compiling:
         mixed = make_mixed(src.make_ir, src.language, target, options, backend.get_codegen_implementation(options),
                            backend.get_module_map(), context)
         text = mixed.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-        key = hashlib.sha256(text.encode()).hexdigest()
+        races = compiles_for_races()
+        key = hashlib.sha256(f"{races} {text}".encode()).hexdigest()
         if key not in _kernels:
             from ditron_compiler.lowering.sim import compile_module
             with mixed.context, raise_compile_errors():
-                _kernels[key] = compile_module(mixed)
+                _kernels[key] = compile_module(mixed, races=races)
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from triton.backends.driver import DriverBase
 
 from ditron.errors import DitronError
+from ditron.sim.view import current_world
 from ditron_compiler.frontend.targets import NEUTRAL
 
-__all__ = ["PROPERTIES", "Event", "SimDriver", "try_once"]
+__all__ = ["PROPERTIES", "Event", "SimDriver", "compiles_for_races", "try_once"]
 
 # Of the GPU the simulator stands in for, an H200, as Triton's and torch's drivers tell them.
 PROPERTIES = {
@@ -32,7 +33,8 @@ class _Device(int):
         return self is not other
 
 
-_DEVICE = _Device(0)
+# One per way of compiling, with and without the search for races: Triton keeps kernels by device.
+_DEVICES = {False: _Device(0), True: _Device(0)}
 
 
 class Event:
@@ -52,6 +54,12 @@ class Event:
         pass
 
 
+def compiles_for_races() -> bool:
+    """Whether the calling rank's machine looks for races; without a rank nobody does."""
+    rank = current_world()
+    return rank is not None and rank.races
+
+
 class SimDriver(DriverBase):
     """Programs of plain Triton run on the CPU; kernels are parsed for the GPU that the simulator stands in for."""
 
@@ -67,7 +75,7 @@ class SimDriver(DriverBase):
         return NEUTRAL.gpu_target()
 
     def get_current_device(self) -> int:
-        return _DEVICE
+        return _DEVICES[compiles_for_races()]
 
     def set_current_device(self, device: int) -> None:
         pass
@@ -84,7 +92,7 @@ class SimDriver(DriverBase):
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        return SimpleNamespace(Event=Event, synchronize=lambda *_: None, current_device=lambda: _DEVICE,
+        return SimpleNamespace(Event=Event, synchronize=lambda *_: None, current_device=self.get_current_device,
                                set_device=self.set_current_device, device_count=lambda: 1, is_available=lambda: True)
 
     def get_empty_cache_for_benchmark(self) -> Any:

@@ -52,11 +52,13 @@ def simulated() -> Iterator[None]:
 
 _do_compile = JITFunction._do_compile
 _bench = Autotuner._bench
+_do_bench = Autotuner.do_bench  # a cached property
 
 
 def _enter() -> None:
     JITFunction._do_compile = _do_compile_simulated
     Autotuner._bench = _bench_simulated
+    Autotuner.do_bench = property(lambda self: self._do_bench if _has_own_benchmark(self) else try_once)
     for name in _PER_RANK:
         setattr(Autotuner, name, _OfRank(name))
 
@@ -64,6 +66,7 @@ def _enter() -> None:
 def _leave() -> None:
     JITFunction._do_compile = _do_compile
     Autotuner._bench = _bench
+    Autotuner.do_bench = _do_bench
     for name in _PER_RANK:
         delattr(Autotuner, name)
 
@@ -90,24 +93,19 @@ def _async_mode() -> Any:
     return active_mode
 
 
-def _bench_simulated(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
-    """Time of one configuration: of a benchmark that is the kernel's own, as ever; else see ``try_once``.
-
-    Triton's benchmarks are not run: a configuration is tried if none has worked before it.
-    """
+def _has_own_benchmark(self: Autotuner) -> bool:
+    """Whether the kernel's author has written how to measure; times for Triton's way do not count."""
     timed = self.num_warmups is not None or self.num_reps is not None or self.use_cuda_graph
-    if self._do_bench is not None and not timed:
+    return self._do_bench is not None and not timed
+
+
+def _bench_simulated(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
+    """Times of one configuration; where the author does not measure, only until one has worked."""
+    if _has_own_benchmark(self):
         return _bench(self, *args, **kwargs)
     if self.tuned_for is self.nargs:
         return [float("inf")] * 3
-    keep = self.__dict__.get("do_bench")
-    self.__dict__["do_bench"] = try_once  # where Triton remembers the active driver's
-    try:
-        times = _bench(self, *args, **kwargs)
-    finally:
-        del self.__dict__["do_bench"]
-        if keep is not None:
-            self.__dict__["do_bench"] = keep
+    times = _bench(self, *args, **kwargs)
     if times[0] != float("inf"):
         self.tuned_for = self.nargs
     return times
@@ -150,21 +148,23 @@ class _OfRank:
 _machine: _sim.Machine | None = None
 
 
-def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int]) -> None:
+def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: list[tuple[str, Any]]) -> None:
     """Run a kernel of the simulator on the calling rank, or on a machine of one rank when no rank calls.
+
+    ``tensors`` are names and values of arguments, for reports.
 
     Raises SimulationError for what a program does wrong, DeadlockError when none can go on.
     """
     rank = view.current_world()
     if rank is not None:
-        rank.launch(kernel, grid, slots)
+        rank.launch(kernel, grid, slots, tensors=tensors)
         return
     if not all(0 <= extent < 2**31 for extent in grid):
         raise DitronError(f"launch of {kernel.name}: expected extents from 0 to 2**31 - 1, got a grid of {grid}")
     global _machine
     with _lock:
         if _machine is None:
-            _machine = World(1, heap_bytes=1 << 20).machine
+            _machine = World(1, heap_bytes=1 << 20, races=False).machine
         try:
             _run_alone(_machine, kernel, grid, slots)
         except BaseException:

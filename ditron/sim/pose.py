@@ -22,18 +22,30 @@ _DEVICE = torch.device("cuda", 0)
 _CPU = torch.device("cpu")
 
 
+_originals: dict[str, Any] = {}
+_posing = 0  # ranks that pose end at different times
+
+
 @contextmanager
 def posing() -> Iterator[None]:
     """:func:`ditron.sim.triton` with CPU tensors that say they are CUDA tensors."""
-    keep = {name: getattr(torch.cuda, name) for name in _ANSWERS}
+    global _posing
     with simulated(), _Pose():
-        for name, answer in _ANSWERS.items():
-            setattr(torch.cuda, name, answer)
+        if not _posing:
+            _originals.update((name, getattr(torch.cuda, name)) for name in _ANSWERS)
+            _answer(_ANSWERS)
+        _posing += 1
         try:
             yield
         finally:
-            for name, function in keep.items():
-                setattr(torch.cuda, name, function)
+            _posing -= 1
+            if not _posing:
+                _answer(_originals)
+
+
+def _answer(functions: dict[str, Any]) -> None:
+    for name, function in functions.items():
+        setattr(torch.cuda, name, function)
 
 
 class _Pose(TorchFunctionMode):

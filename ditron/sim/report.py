@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ditron.errors import DeadlockError, SimulationError
+from ditron.errors import DeadlockError, RaceError, SimulationError
 
 if TYPE_CHECKING:
     from ditron._sim import ProgramReport
@@ -21,12 +21,15 @@ _MAX_LINES = 40
 def script_line() -> str:
     """``file:line`` of the innermost caller outside of ditron and torch: the user's."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
+    skipped = (_PACKAGE, "<", str(Path(sys.modules["torch"].__file__).parent)) if "torch" in sys.modules else (_PACKAGE, "<")
+    while frame is not None and frame.f_code.co_filename.startswith(skipped):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"
 
 
 def _who(report: ProgramReport) -> str:
+    if not report.kernel:
+        return f"the script of rank {report.rank}"
     return f"kernel {report.kernel}, rank {report.rank}, program {tuple(report.program)}"
 
 
@@ -34,7 +37,12 @@ def failure(report: ProgramReport) -> SimulationError:
     """What the program of a report did wrong, as the exception to raise."""
     where = f"{report.location}: " if report.location else ""
     hint = f"\n  {report.hint}" if report.hint else ""
-    error = SimulationError(f"{where}{report.what}\n  in {_who(report)}{hint}")
+    others = "".join(f"\n  {other.what}: {other.location or 'an unknown line'}, in {_who(other)}"
+                     for other in report.others)
+    kind = RaceError if report.kind == "race" else SimulationError
+    error = kind(f"{where}{report.what}\n  in {_who(report)}{others}{hint}")
+    error.kind = report.kind
+    error.others = tuple(other.location for other in report.others)
     error.kernel, error.location = report.kernel, report.location
     error.rank, error.program = report.rank, tuple(report.program)
     return error

@@ -35,14 +35,15 @@ def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None
 
 def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks_per_node: int | None = None,
                seed: int = 0, *, trace: str | Path | None = None, timeline: str | Path | None = None,
-               **machine: Any) -> int:
+               as_cuda: bool = False, **machine: Any) -> int:
     """Run a script as ``__main__`` on every simulated rank, each with globals of its own; return the exit code.
 
     Args:
-        argv: the script's arguments. The others: see :func:`run`.
+        argv: the script's arguments. as_cuda: see :func:`ditron.sim.triton`. The others: see :func:`run`.
 
     What ``sys.exit`` is given is the exit code, on whichever rank it is not 0 first; other exceptions are raised.
     """
+    from ditron.sim import triton
     from ditron.sim.plain import simulated
     from ditron.sim.watch import watching
     from ditron.sim.world import World
@@ -56,7 +57,8 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
     def main() -> None:
         from ditron.sim.view import current_world
         try:
-            exec(code, modules[current_world().rank].__dict__)
+            with triton(as_cuda=as_cuda):
+                exec(code, modules[current_world().rank].__dict__)
         except SystemExit as stop:
             if stop.code not in (None, 0):
                 raise

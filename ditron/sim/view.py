@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ditron import _sim
 from ditron.errors import SimulationError
 from ditron.sim.meeting import Meeting, check_alike
 from ditron.sim.report import script_line
@@ -82,11 +83,16 @@ class RankView:
         self.local_rank = rank % world.ranks_per_node
         self.world_group = world.world_group
 
-    def alloc(self, shape: Sequence[int], dtype: torch.dtype, *, name: str = "", group: SimGroup | None = None
-              ) -> torch.Tensor:
+    @property
+    def races(self) -> bool:
+        """Whether the machine looks for races; kernels are then compiled to tell it of every access."""
+        return self._world.races
+
+    def alloc(self, shape: Sequence[int], dtype: torch.dtype, *, name: str = "", group: SimGroup | None = None,
+              undefined: bool = False) -> torch.Tensor:
         """A CPU tensor of zeros in symmetric memory, at the same offset on every rank of the group. Collective.
 
-        ``name`` is what reports call it. Raises SimulationError when the ranks ask for different tensors or the heap
+        ``name`` is what reports call it. ``undefined``: reading it before it is written is a mistake. Raises SimulationError when the ranks ask for different tensors or the heap
         is full.
         """
         import torch
@@ -100,7 +106,7 @@ class RankView:
             label = name or f"symmetric{len(self._world.allocations)}"
             try:
                 offset = self._world.machine.allocate(nbytes, label, str(dtype), dtype.itemsize, list(asked[0]),
-                                                      list(group.ranks))
+                                                      list(group.ranks), undefined)
             except RuntimeError as error:
                 raise SimulationError(str(error)) from None
             allocation = Allocation(offset, nbytes, label, group)
@@ -111,6 +117,19 @@ class RankView:
         allocation = self._meet(group, "alloc", asked, finish)
         flat = torch.from_dlpack(self._world.machine.view(self.rank, allocation.offset, nbytes))
         return flat.view(dtype).view(asked[0])
+
+    def is_symmetric(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies in this rank's symmetric memory."""
+        import torch
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu" \
+                or tensor.layout != torch.strided:
+            return False
+        base = self._world.heap_bases[self.rank]
+        return base <= tensor.data_ptr() < base + self._world.heap_bytes
+
+    def script_access(self, address: int, nbytes: int, writes: bool, line: str) -> list:
+        """Tell the machine what the script does; the reports of what is wrong with it."""
+        return self._world.machine.script_access(self.rank, address, nbytes, writes, line)
 
     def free(self, tensor: torch.Tensor) -> None:
         """Give a tensor of :meth:`alloc` back. Its memory is used again once every rank has freed it."""
@@ -156,11 +175,12 @@ class RankView:
 
         return self._meet(self.world_group, "new_group", ranks, finish)
 
-    def launch(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], *, group: SimGroup | None = None
-               ) -> None:
+    def launch(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], *, group: SimGroup | None = None,
+               tensors: Sequence[tuple[str, torch.Tensor]] = ()) -> None:
         """Run ``grid`` programs of a kernel on this rank, in the group, and return when all have ended.
 
         ``slots`` are the arguments as 64-bit integers: addresses, sign-extended integers, the bits of floats.
+        ``tensors`` are the names and values of arguments, for reports.
         Raises SimulationError for what a program does wrong, DeadlockError when nothing can go on.
         """
         group = group or self.world_group
@@ -171,9 +191,10 @@ class RankView:
             raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
                                   f"{list(group.ranks)}")
         self._world.require_alive()
+        operands = [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize) for name, tensor in tensors]
         signed = [(slot + 2**63) % 2**64 - 2**63 for slot in slots]
         launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
-                                            list(kernel.locations), extents, signed)
+                                            list(kernel.locations), extents, signed, operands)
         host = self._world.host(self.rank)
         self._world.launches[launch] = host
         host.pause(f"launch of {kernel.name}")
@@ -192,6 +213,7 @@ class RankView:
             return meeting.result
         group.meeting = None
         meeting.conclude(finish)
+        self._world.machine.meet(list(group.ranks), kind == "barrier")
         for rank in group.ranks:
             self._world.host(rank).unblock()
         host.pause()

@@ -5,6 +5,7 @@ import random
 import sys
 import types
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ditron import _sim
@@ -28,12 +29,14 @@ class World:
         heap_bytes: symmetric memory per rank; committed when touched. Default: ``DITRON_SYMMETRIC_SIZE``.
         resident: programs of one rank that run at the same time, as blocks do on SMs; the others wait for a place.
         stack_bytes: of one program; its tiles live there.
+        races: look for unordered accesses to the same memory and for reads of what nobody wrote (see
+            docs/simulator.md); costs about as much time again as running the kernels.
 
     Raises ValueError for numbers that make no machine.
     """
 
     def __init__(self, ranks: int, ranks_per_node: int | None = None, seed: int = 0, *, heap_bytes: int | None = None,
-                 resident: int = 132, stack_bytes: int = 64 << 20):
+                 resident: int = 132, stack_bytes: int = 64 << 20, races: bool = True):
         ranks_per_node = ranks_per_node or ranks
         if ranks < 1 or ranks % ranks_per_node:
             raise ValueError(f"expected at least one rank and a whole number of nodes, got {ranks} ranks on nodes of "
@@ -43,8 +46,13 @@ class World:
         self.size = ranks
         self.seed = seed
         self.ranks_per_node = ranks_per_node
-        self.machine = _sim.Machine(ranks, ranks_per_node, heap_bytes or knobs.symmetric_size.get(), seed, resident,
-                                    stack_bytes)
+        heap_bytes = heap_bytes or knobs.symmetric_size.get()
+        self.machine = _sim.Machine(ranks, ranks_per_node, heap_bytes, seed, resident, stack_bytes)
+        self.heap_bytes = heap_bytes
+        self.heap_bases = [self.machine.address(rank, 0) for rank in range(ranks)]
+        self.races = races
+        if races:
+            self.machine.find_races()
         self.world_group = view.SimGroup(tuple(range(ranks)))
         self.groups = {self.world_group.ranks: self.world_group}
         self.allocations: dict[int, view.Allocation] = {}
@@ -79,6 +87,8 @@ class World:
             self._abandon()
         finally:
             sys.modules["__main__"] = main
+        if isinstance(self._failure, SimulationError):
+            self._failure.seed = self.seed
         if self._failure is not None:
             raise self._failure
         return [host.result for host in self._hosts]
@@ -89,8 +99,12 @@ class World:
 
     def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
         def main() -> Any:
-            view.enter(view.RankView(self, rank))
-            return function(*args)
+            here = view.RankView(self, rank)
+            view.enter(here)
+            if self.races:
+                from ditron.sim.script_accesses import watch_script
+            with watch_script(here) if self.races else nullcontext():
+                return function(*args)
         return main
 
     def _drive(self) -> None:

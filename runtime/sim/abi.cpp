@@ -70,7 +70,8 @@ void *ditron_sim_multicast_ptr(void *p, int32_t team, int32_t loc) {
 }
 
 static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
-                           int64_t value, int32_t cmp, const char *what) {
+                           int64_t value, int32_t cmp, const char *what,
+                           bool acquires = true, bool narrow = false) {
   checkAccess(machine, fiber, sig, int64_t(n) * 8, what);
   if (reinterpret_cast<uintptr_t>(sig) % 8 != 0) {
     throw Failure{
@@ -94,12 +95,19 @@ static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
   machine.acted();
   machine.maybeYield();
   machine.block(wait);
+  if (machine.races) {
+    machine.races->access(fiber, sig, size_t(n) * 8, Access::Wait);
+    for (int32_t index = 0; index < n && acquires; ++index) {
+      machine.races->acquire(fiber, wait.signals + index, narrow);
+    }
+  }
 }
 
-void ditron_sim_wait(void *sig, int32_t n, int64_t value, int32_t cmp, int32_t,
-                     int32_t, int32_t loc) {
+void ditron_sim_wait(void *sig, int32_t n, int64_t value, int32_t cmp,
+                     int32_t scope, int32_t sem, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    waitForSignals(machine, fiber, sig, n, value, cmp, "wait");
+    waitForSignals(machine, fiber, sig, n, value, cmp, "wait", acquires(sem),
+                   isNarrow(scope));
   });
 }
 
@@ -141,7 +149,7 @@ static SignalWrite signalWrite(Machine &machine, Fiber &fiber, void *sig,
 }
 
 static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
-                       int32_t rank, int32_t op, bool ordered,
+                       int32_t rank, int32_t op, bool ordered, bool narrow,
                        const char *what) {
   Delivery delivery = deliveryTo(fiber, worldRank(fiber, rank));
   delivery.signal =
@@ -153,14 +161,21 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
   if (ordered) {
     machine.network.fence(delivery.origin, delivery.target);
   }
+  if (machine.races) {
+    if (ordered) {
+      machine.races->fence(fiber, delivery.target);
+    }
+    delivery.passage = machine.races->signal(fiber, delivery, narrow);
+  }
   send(machine, fiber, std::move(delivery), false);
   machine.acted();
 }
 
 void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op,
-                       int32_t, int32_t loc) {
+                       int32_t scope, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    sendSignal(machine, fiber, sig, value, rank, op, true, "notify");
+    sendSignal(machine, fiber, sig, value, rank, op, true, isNarrow(scope),
+               "notify");
     machine.maybeYield();
   });
 }
@@ -168,7 +183,8 @@ void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op,
 void ditron_sim_signal_op(void *sig, int64_t value, int32_t rank, int32_t op,
                           int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    sendSignal(machine, fiber, sig, value, rank, op, false, "signal_op");
+    sendSignal(machine, fiber, sig, value, rank, op, false, false,
+               "signal_op");
     machine.maybeYield();
   });
 }
@@ -198,6 +214,9 @@ static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
                   target);
   });
   if (n > 0 || signal.address) {
+    if (machine.races) {
+      delivery.passage = machine.races->put(fiber, delivery, nbi);
+    }
     send(machine, fiber, std::move(delivery), !nbi);
   }
   machine.acted();
@@ -240,6 +259,9 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
                     delivery.target);
     });
     if (n > 0) {
+      if (machine.races) {
+        machine.races->get(fiber, delivery, nbi);
+      }
       send(machine, fiber, std::move(delivery), false);
     }
     machine.acted();
@@ -258,23 +280,29 @@ void ditron_sim_fence(int32_t loc) {
   call(loc, [](Machine &machine, Fiber &fiber) {
     TracedCall traced(machine.events.get(), fiber, "fence");
     machine.network.fence(fiber.launch->rank);
+    if (machine.races) {
+      machine.races->fence(fiber);
+    }
     machine.acted();
     machine.maybeYield();
   });
 }
 
-static void quiet(Machine &machine) {
+static void quiet(Machine &machine, Fiber &fiber) {
   Wait wait;
   wait.kind = Wait::Kind::Quiet;
   wait.id = machine.network.nextId();
   machine.acted();
   machine.block(wait);
+  if (machine.races) {
+    machine.races->quiet(fiber);
+  }
 }
 
 void ditron_sim_quiet(int32_t loc) {
   call(loc, [](Machine &machine, Fiber &fiber) {
     TracedCall traced(machine.events.get(), fiber, "quiet");
-    quiet(machine);
+    quiet(machine, fiber);
     machine.maybeYield();
   });
 }
@@ -286,7 +314,7 @@ static void barrier(int32_t team, bool withQuiet, int32_t loc) {
                       withQuiet ? "barrier" : "sync_all",
                       [&] { return "of ranks " + join(members.ranks); });
     if (withQuiet) {
-      quiet(machine);
+      quiet(machine, fiber);
     }
     machine.acted();
     machine.barrier(members);
@@ -316,6 +344,20 @@ void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
       machine.acted();
     } else if (bytes <= 8) {
       machine.polledOrdinarily(p, loadBits(p, int32_t(bytes)), int32_t(bytes));
+    }
+  });
+}
+
+void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {
+  constexpr int32_t store = 1, atomic = 2;
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    checkAccess(machine, fiber, p, bytes, flags & store ? "a store" : "a load");
+    if (machine.races) {
+      Access kind = flags & atomic
+                        ? (flags & store ? Access::AtomicStore
+                                         : Access::AtomicLoad)
+                        : (flags & store ? Access::Store : Access::Load);
+      machine.races->access(fiber, p, size_t(bytes), kind);
     }
   });
 }

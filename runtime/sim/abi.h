@@ -99,7 +99,9 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
   X(void, print, (void *prefix, int64_t bits, int32_t dtype, int32_t index, int32_t loc))                              \
   /* Before an ordinary access: check it for null, a heap on another node, the end of a symmetric tensor, and let      \
      others go on when it is a load that only sees the same again, as in a spin loop. */                               \
-  X(void, check_range, (void *p, int64_t bytes, int32_t is_store, int32_t loc))
+  X(void, check_range, (void *p, int64_t bytes, int32_t is_store, int32_t loc))                                        \
+  /* An ordinary access to a run of bytes, for the search for races. flags: 1 a store, 2 volatile. */                  \
+  X(void, record, (void *p, int64_t bytes, int32_t flags, int32_t loc))
 // clang-format on
 
 extern "C" {

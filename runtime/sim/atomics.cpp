@@ -85,29 +85,64 @@ static void store(Machine &machine, void *p, uint64_t bits, int32_t bytes) {
   machine.changed(p, size_t(bytes));
 }
 
-int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t, int32_t, int32_t loc) {
+static void read(Machine &machine, Fiber &fiber, const void *p, int32_t bytes,
+                 int32_t scope, int32_t sem) {
+  if (machine.races) {
+    machine.races->access(fiber, p, size_t(bytes), Access::AtomicLoad);
+    if (acquires(sem)) {
+      machine.races->acquire(fiber, p, isNarrow(scope));
+    }
+  }
+}
+
+static void readAndWrite(Machine &machine, Fiber &fiber, const void *p,
+                         int32_t bytes, int32_t scope, int32_t sem) {
+  if (machine.races) {
+    machine.races->access(fiber, p, size_t(bytes), Access::Atomic);
+    if (acquires(sem)) {
+      machine.races->acquire(fiber, p, isNarrow(scope));
+    }
+    if (releases(sem)) {
+      machine.races->release(fiber, p, isNarrow(scope), false);
+    }
+  }
+}
+
+int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t scope, int32_t sem,
+                      int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "ld");
     uint64_t bits = loadBits(p, bytes);
+    read(machine, fiber, p, bytes, scope, sem);
     machine.polled(p, bits, bytes);
     return int64_t(bits);
   });
 }
 
-void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t, int32_t,
-                   int32_t loc) {
+void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t scope,
+                   int32_t sem, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "st");
+    if (machine.races) {
+      machine.races->access(fiber, p, size_t(bytes), Access::AtomicStore);
+      if (releases(sem)) {
+        machine.races->release(fiber, p, isNarrow(scope), true);
+      } else {
+        machine.races->forget(fiber, p);
+      }
+    }
     store(machine, p, uint64_t(bits), bytes);
     machine.maybeYield(8);
   });
 }
 
 int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
-                              int32_t dtype, int32_t, int32_t, int32_t loc) {
+                              int32_t dtype, int32_t scope, int32_t sem,
+                              int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     int32_t bytes = bytesOf(DType(dtype));
     checkAccess(machine, fiber, p, bytes, "an atomic");
+    readAndWrite(machine, fiber, p, bytes, scope, sem);
     uint64_t old = loadBits(p, bytes);
     uint64_t fresh = apply(Rmw(kind), DType(dtype), old, uint64_t(bits));
     if (std::memcmp(&fresh, p, size_t(bytes)) == 0) {
@@ -123,11 +158,18 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
 }
 
 int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired,
-                              int32_t bytes, int32_t, int32_t, int32_t loc) {
+                              int32_t bytes, int32_t scope, int32_t sem,
+                              int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "an atomic");
     uint64_t old = loadBits(p, bytes);
-    if (std::memcmp(&expected, p, size_t(bytes)) != 0 ||
+    bool fails = std::memcmp(&expected, p, size_t(bytes)) != 0;
+    if (fails) {
+      read(machine, fiber, p, bytes, scope, sem);
+    } else {
+      readAndWrite(machine, fiber, p, bytes, scope, sem);
+    }
+    if (fails ||
         std::memcmp(&desired, p, size_t(bytes)) == 0) {
       machine.polled(p, old, bytes);
     } else {
@@ -180,6 +222,10 @@ int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype,
     uint64_t sum = 0;
     forEachReplica(
         machine, fiber, p, type, "multimem_ld_reduce", [&](std::byte *element) {
+          if (machine.races) {
+            machine.races->access(fiber, element, size_t(bytesOf(type)),
+                                  Access::Load);
+          }
           uint64_t bits = loadBits(element, bytesOf(type));
           bits = wide == type ? bits : fromFloat(wide, toFloat(type, bits));
           sum =
@@ -194,6 +240,11 @@ void ditron_sim_multimem_st(void *p, int64_t bits, int32_t dtype, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     forEachReplica(machine, fiber, p, DType(dtype), "multimem_st",
                    [&](std::byte *element) {
+                     if (machine.races) {
+                       machine.races->access(fiber, element,
+                                             size_t(bytesOf(DType(dtype))),
+                                             Access::Store);
+                     }
                      store(machine, element, uint64_t(bits),
                            bytesOf(DType(dtype)));
                    });
@@ -208,6 +259,8 @@ void ditron_sim_multimem_red(void *p, int64_t bits, int32_t op, int32_t dtype,
     Rmw kind = rmwOf(ReduceOp(op), type);
     forEachReplica(machine, fiber, p, type, "multimem_red",
                    [&](std::byte *element) {
+                     readAndWrite(machine, fiber, element, bytesOf(type), 2,
+                                  int32_t(Semantic::Relaxed));
                      store(machine, element,
                            apply(kind, type, loadBits(element, bytesOf(type)),
                                  uint64_t(bits)),

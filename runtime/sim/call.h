@@ -30,6 +30,15 @@ auto call(int32_t loc, Body body)
   machine.abandon();
 }
 
+inline bool acquires(int32_t sem) {
+  return Semantic(sem) == Semantic::Acquire || Semantic(sem) == Semantic::AcqRel;
+}
+inline bool releases(int32_t sem) {
+  return Semantic(sem) == Semantic::Release || Semantic(sem) == Semantic::AcqRel;
+}
+/// The scope of one GPU, the dialect's first: it orders nothing between ranks.
+inline bool isNarrow(int32_t scope) { return scope == 0; }
+
 /// World rank of rank `rank` of the launch's group.
 int32_t worldRank(const Fiber &fiber, int32_t rank);
 

@@ -71,12 +71,23 @@ size_t Heap::allocate(Symbol symbol) {
     }
   }
   used = std::max(used, offset + needed);
+  for (auto old = freed.begin(); old != freed.end();) {
+    bool covered =
+        old->first < offset + needed && offset < old->first + old->second.bytes;
+    old = covered ? freed.erase(old) : std::next(old);
+  }
   symbol.offset = offset;
   symbols.emplace(offset, std::move(symbol));
   return offset;
 }
 
-void Heap::release(size_t offset) { symbols.erase(offset); }
+void Heap::release(size_t offset) {
+  auto found = symbols.find(offset);
+  if (found != symbols.end()) {
+    freed[offset] = std::move(found->second);
+    symbols.erase(found);
+  }
+}
 
 std::optional<Heap::Place> Heap::locate(const void *address) const {
   auto *byte = static_cast<const std::byte *>(address);
@@ -112,12 +123,24 @@ const Symbol &Heap::require(size_t offset, size_t count,
                          symbol->name, "` goes past its end: it has ",
                          symbol->bytes, " bytes"),
                   "check the offset and the size in bytes (elements times "
-                  "their size), or allocate more"};
+                  "their size), or allocate more",
+                  "bounds"};
+  }
+  auto next = freed.upper_bound(offset);
+  if (next != freed.begin()) {
+    const Symbol &gone = std::prev(next)->second;
+    if (offset < gone.offset + gone.bytes) {
+      throw Failure{format(what, " of ", count, " bytes at byte ",
+                           offset - gone.offset, " of `", gone.name,
+                           "`, which was freed"),
+                    "free it after the last kernel that uses it, on every rank",
+                    "freed"};
+    }
   }
   throw Failure{
       format(what,
              " at an address of the symmetric heap where nothing is allocated"),
-      "check the offset; or was the tensor freed?"};
+      "check the offset; or was the tensor freed?", "bounds"};
 }
 
 std::string Heap::nameOf(const void *address) const {

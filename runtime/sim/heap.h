@@ -3,6 +3,7 @@
 #pragma once
 
 #include "abi.h"
+#include "report.h"
 
 #include <cstddef>
 #include <map>
@@ -11,13 +12,6 @@
 #include <vector>
 
 namespace ditron::sim {
-
-/// What is wrong, and what to do about it. Thrown inside the machine; becomes
-/// the user's SimulationError.
-struct Failure {
-  std::string what;
-  std::string hint;
-};
 
 /// A symmetric allocation, as reports speak of it.
 struct Symbol {
@@ -73,6 +67,7 @@ private:
       0; ///< Bytes from here on were never handed out, so they are still zero.
   std::byte *base = nullptr;
   std::map<size_t, Symbol> symbols;
+  std::map<size_t, Symbol> freed; ///< To name what was there.
 };
 
 } // namespace ditron::sim

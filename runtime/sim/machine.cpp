@@ -44,6 +44,18 @@ void Machine::record(size_t capacity) {
   };
 }
 
+void Machine::findRaces() {
+  races = std::make_unique<Races>(heap, options.numRanks);
+  network.signalling = [this](const Delivery &delivery) {
+    if (delivery.passage && !hasFailed) {
+      if (std::optional<ProgramReport> wrong = races->land(delivery)) {
+        failed = std::move(*wrong);
+        hasFailed = true;
+      }
+    }
+  };
+}
+
 Fiber *Machine::current() { return runningFiber; }
 Machine *Machine::running() { return runningMachine; }
 
@@ -90,6 +102,9 @@ uint64_t Machine::submit(Launch description,
   Launch &queued = *(launches[id] = std::move(launch));
   if (events) {
     events->launched(queued);
+  }
+  if (races) {
+    races->launched(queued);
   }
   queues[queued.rank].push_back(&queued);
   admit(queued.rank);
@@ -209,6 +224,9 @@ void Machine::resume(Fiber &fiber) {
        fiber.pid[0]);
   if (!fiber.begun) {
     fiber.begun = true;
+    if (races) {
+      races->begun(fiber);
+    }
     try {
       fiber.stack = stacks.take();
     } catch (const std::bad_alloc &) {
@@ -244,6 +262,9 @@ void Machine::retire(Fiber &fiber) {
   if (events) {
     events->ended(fiber);
   }
+  if (races) {
+    races->ended(fiber);
+  }
   unused.push_back(&fiber);
   --residents[rank];
   if (++launch.finished == launch.programs()) {
@@ -254,6 +275,9 @@ void Machine::retire(Fiber &fiber) {
     completed.push_back(launch.id);
     if (events) {
       events->completed(launch);
+    }
+    if (races) {
+      races->completed(launch);
     }
     launches.erase(launch.id);
   }

@@ -6,7 +6,9 @@
 #include "fiber.h"
 #include "heap.h"
 #include "network.h"
+#include "races.h"
 #include "random.h"
+#include "report.h"
 #include "trace.h"
 
 #include <array>
@@ -30,6 +32,19 @@ struct Team {
       inside; ///< Per member: the program that waits in the barrier.
   uint64_t generation = 0; ///< How often the team has met.
   int32_t arrived = 0;
+  Clock gathered; ///< What those inside know.
+};
+
+/// A tensor that a kernel was given, as reports speak of it.
+struct Operand {
+  std::string name;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t itemsize = 1;
+
+  Operand(std::string name, uint64_t address, uint64_t bytes, uint64_t itemsize)
+      : name(std::move(name)), address(address), bytes(bytes),
+        itemsize(std::max<uint64_t>(itemsize, 1)) {}
 };
 
 /// One kernel launch of one rank.
@@ -42,6 +57,7 @@ struct Launch {
   std::string name;
   std::vector<std::string> locations;
   std::vector<uint64_t> args;
+  std::vector<Operand> operands;
   std::array<int32_t, 3> grid = {};
   int64_t started = 0;
   int64_t finished = 0;
@@ -90,18 +106,9 @@ struct Fiber {
   int32_t slot = -1; ///< Among its rank's resident programs, in a record.
   Wait wait;
   Polls polls;
+  Thread thread;
   std::vector<uintptr_t>
       watched; ///< Words, address / 8, whose change wakes it.
-};
-
-/// A program that waits, or the one that failed, in words.
-struct ProgramReport {
-  std::string kernel;
-  std::string location;
-  int32_t rank = 0;
-  std::array<int32_t, 3> program = {};
-  std::string what;
-  std::string hint;
 };
 
 struct Options {
@@ -136,6 +143,8 @@ public:
   void quiet(int32_t rank) { network.landAllFrom(rank); }
   uint64_t traceHash() const { return trace; }
   uint64_t switches() const { return switchCount; }
+  /// Look for races from here on; before the first launch and allocation.
+  void findRaces();
   /// Keep a record of what happens from here on, of that many events.
   void record(size_t capacity);
 
@@ -163,6 +172,7 @@ public:
   void print(std::string line) { printed.push_back(std::move(line)); }
 
   Heap heap;
+  std::unique_ptr<Races> races; ///< Null: nobody looks for them.
   std::unique_ptr<Trace> events; ///< Null: nobody asked for a record.
 
 private:

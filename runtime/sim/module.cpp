@@ -25,7 +25,8 @@ static nb::dict symbols() {
 
 static size_t allocate(Machine &machine, size_t bytes, std::string name,
                        std::string dtype, size_t itemsize,
-                       std::vector<int64_t> shape, std::vector<int32_t> ranks) {
+                       std::vector<int64_t> shape, std::vector<int32_t> ranks,
+                       bool undefined) {
   Symbol symbol;
   symbol.bytes = bytes;
   symbol.name = std::move(name);
@@ -34,18 +35,40 @@ static size_t allocate(Machine &machine, size_t bytes, std::string name,
   symbol.shape = std::move(shape);
   symbol.ranks = std::move(ranks);
   try {
-    return machine.heap.allocate(std::move(symbol));
+    Symbol known = symbol;
+    known.offset = machine.heap.allocate(std::move(symbol));
+    if (machine.races) {
+      machine.races->allocated(known, undefined);
+    }
+    return known.offset;
   } catch (const Failure &failure) {
     throw std::runtime_error(failure.what + ": " + failure.hint);
   }
+}
+
+/// What is wrong with an access of a rank's script: nothing, or one report.
+static std::vector<ProgramReport> script(Machine &machine, int32_t rank,
+                                         uintptr_t address, size_t bytes,
+                                         bool writes, const std::string &line) {
+  std::vector<ProgramReport> reports;
+  if (machine.races) {
+    std::optional<ProgramReport> wrong = machine.races->host(
+        rank, reinterpret_cast<const void *>(address), bytes, writes, line);
+    if (wrong) {
+      reports.push_back(std::move(*wrong));
+    }
+  }
+  return reports;
 }
 
 static uint64_t submit(Machine &machine, int32_t rank,
                        const std::vector<int32_t> &group, uintptr_t address,
                        std::string name, std::vector<std::string> locations,
                        std::array<int32_t, 3> grid,
-                       const std::vector<int64_t> &args) {
+                       const std::vector<int64_t> &args,
+                       std::vector<Operand> operands) {
   Launch launch;
+  launch.operands = std::move(operands);
   launch.rank = rank;
   launch.kernel = reinterpret_cast<Kernel>(address);
   launch.name = std::move(name);
@@ -71,7 +94,13 @@ NB_MODULE(_sim, m) {
       .def_ro("rank", &ProgramReport::rank)
       .def_ro("program", &ProgramReport::program)
       .def_ro("what", &ProgramReport::what)
-      .def_ro("hint", &ProgramReport::hint);
+      .def_ro("hint", &ProgramReport::hint)
+      .def_ro("kind", &ProgramReport::kind)
+      .def_ro("others", &ProgramReport::others);
+
+  nb::class_<Operand>(m, "Operand", "A tensor that a kernel was given.")
+      .def(nb::init<std::string, uint64_t, uint64_t, uint64_t>(), "name"_a,
+           "address"_a, "nbytes"_a, "itemsize"_a);
 
   nb::class_<TraceEvent>(m, "TraceEvent",
                          "One line of the record of a run: see "
@@ -111,7 +140,7 @@ NB_MODULE(_sim, m) {
           "ranks"_a, "ranks_per_node"_a, "heap_bytes"_a, "seed"_a, "resident"_a,
           "stack_bytes"_a)
       .def("allocate", &allocate, "nbytes"_a, "name"_a, "dtype"_a, "itemsize"_a,
-           "shape"_a, "ranks"_a,
+           "shape"_a, "ranks"_a, "undefined"_a = false,
            "Reserve zeroed bytes on every rank and return their offset in the "
            "heaps.")
       .def(
@@ -136,6 +165,7 @@ NB_MODULE(_sim, m) {
           "alive.")
       .def("submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
            "locations"_a, "grid"_a, "args"_a,
+           "operands"_a = std::vector<Operand>(),
            "Queue a launch and return its number.")
       .def("run", &Machine::run, "max_switches"_a,
            nb::call_guard<nb::gil_scoped_release>(),
@@ -147,6 +177,21 @@ NB_MODULE(_sim, m) {
            "Lines that kernels have printed since last asked.")
       .def("quiet", &Machine::quiet, "rank"_a,
            "Let everything that a rank has sent arrive.")
+      .def("find_races", &Machine::findRaces,
+           "Look for races from here on; before the first allocation.")
+      .def(
+          "meet",
+          [](Machine &self, const std::vector<int32_t> &ranks, bool quiet) {
+            if (self.races) {
+              self.races->meet(ranks, quiet);
+            }
+          },
+          "ranks"_a, "quiet"_a,
+          "The scripts of these ranks have met; quiet: what they have sent has "
+          "arrived.")
+      .def("script_access", &script, "rank"_a, "address"_a, "nbytes"_a,
+           "writes"_a, "line"_a,
+           "A rank's script reads or writes; what is wrong with that.")
       .def("record", &Machine::record, "capacity"_a,
            "Keep a record of what happens from here on, at most that many "
            "events.")

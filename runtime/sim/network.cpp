@@ -122,6 +122,9 @@ void Network::land(size_t index) {
     }
   } else if (delivery.signal.address) {
     SignalWrite &signal = delivery.signal;
+    if (signalling) {
+      signalling(delivery);
+    }
     *signal.address =
         signal.op == SignalOp::Add
             ? int64_t(uint64_t(*signal.address) + uint64_t(signal.value))

@@ -21,6 +21,8 @@ struct SignalWrite {
   SignalOp op = SignalOp::Set;
 };
 
+struct Passage;
+
 /// One transfer under way. A put with a signal stays under way, as a signal
 /// alone, after its data has landed.
 struct Delivery {
@@ -37,6 +39,7 @@ struct Delivery {
       copy; ///< The source as it was, once it may no longer be read.
   SignalWrite signal;
   uint64_t launch = 0; ///< Who sent it, to know when its source dies.
+  std::shared_ptr<Passage> passage; ///< What its signal's receiver learns.
 };
 
 class Network {
@@ -61,6 +64,8 @@ public:
   bool pendingFrom(int32_t origin, uint64_t id) const;
   uint64_t nextId() const { return sent; }
 
+  /// Called, when set, before a signal is written.
+  std::function<void(const Delivery &)> signalling;
   /// Called, when set, for each landing: where and how many bytes.
   std::function<void(const Delivery &, const void *, size_t)> arrived;
 

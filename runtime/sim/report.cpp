@@ -24,6 +24,8 @@ ProgramReport Machine::report(const Fiber &fiber, std::string what,
 
 void Machine::fail(Fiber &fiber, Failure failure) {
   failed = report(fiber, std::move(failure.what), std::move(failure.hint));
+  failed.kind = std::move(failure.kind);
+  failed.others = std::move(failure.others);
   hasFailed = true;
 }
 

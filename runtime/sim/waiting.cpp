@@ -234,11 +234,20 @@ void Machine::barrier(Team &team) {
         "dl.program_id(0) == 0`"};
   }
   uint64_t generation = team.generation;
+  if (races) {
+    races->arrive(fiber, team);
+  }
   if (++team.arrived == int32_t(team.ranks.size())) {
     team.arrived = 0;
     ++team.generation;
+    if (races) {
+      races->leave(fiber, team);
+    }
     for (Fiber *&inside : team.inside) {
       if (inside) {
+        if (races) {
+          races->leave(*inside, team);
+        }
         wake(*inside);
         inside = nullptr;
       }

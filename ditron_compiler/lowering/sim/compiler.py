@@ -28,21 +28,22 @@ class SimKernel:
 _kernels: dict[str, SimKernel] = {}
 
 
-def compile_module(module: ir.Module | str, name: str | None = None) -> SimKernel:
+def compile_module(module: ir.Module | str, name: str | None = None, races: bool = False) -> SimKernel:
     """Compile the kernel of a mixed tt + ditron module for the simulator.
 
     `module` is MLIR text or a module, which is lowered in place. `name` picks the kernel; by default it is the module's
-    only public `tt.func`. Raises ir.MLIRError, with the user's line, for what the simulator does not have.
+    only public `tt.func`. `races`: the kernel tells the machine of all that it loads and stores. Raises ir.MLIRError,
+    with the user's line, for what the simulator does not have.
     """
     if isinstance(module, str):
-        key = hashlib.sha256(f"{name}\0{module}".encode()).hexdigest()
+        key = hashlib.sha256(f"{name}\0{races}\0{module}".encode()).hexdigest()
         if key not in _kernels:
             with ir.Context(), ir.Location.unknown():
-                _kernels[key] = compile_module(ir.Module.parse(module), name)
+                _kernels[key] = compile_module(ir.Module.parse(module), name, races)
         return _kernels[key]
     name, arguments = _kernel_of(module, name)
     with module.context:
-        pipeline.run(module, pipeline.SIM)
+        pipeline.run(module, pipeline.SIM_RACES if races else pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
         _rename_entry(module, name)
         text = ir.translate_module_to_llvmir(module)

@@ -55,6 +55,7 @@ class ModuleState:
     strings: dict[str, str] = field(default_factory=dict)
     types: dict[str, ir.Type] = field(default_factory=dict)
     checks: str = "ends"
+    races: bool = False
 
 
 class FunctionLowering:

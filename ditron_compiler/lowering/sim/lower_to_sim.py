@@ -8,7 +8,19 @@ from typing import ClassVar
 from ditron_compiler import ir
 from ditron_compiler.passes.base import Pass, PassFailure
 
-from . import ops_control, ops_descriptor, ops_ditron, ops_dot, ops_memory, ops_program, ops_reduce, ops_shape  # noqa: F401
+from . import (  # noqa: F401
+    ops_atomic,
+    ops_control,
+    ops_descriptor,
+    ops_ditron,
+    ops_dot,
+    ops_map,
+    ops_memory,
+    ops_program,
+    ops_reduce,
+    ops_scaled,
+    ops_shape,
+)
 from .branches import Body
 from .builder import Builder
 from .function import FunctionLowering, Lowered, ModuleState, Unsupported, lowers
@@ -60,11 +72,15 @@ class LowerToSim(Pass):
         },
     )
 
+    races: bool = field(
+        default=False, metadata={"help": "tell the machine of every byte that is loaded or stored, to find races"}
+    )
+
     def run(self, op: ir.Operation) -> None:
         if self.checks not in ("ends", "all", "none"):
             raise PassFailure(f"expected checks=ends, all or none, got {self.checks}")
         module = op.operation
-        state = ModuleState(checks=self.checks)
+        state = ModuleState(checks=self.checks, races=self.races)
         body = module.regions[0].blocks[0]
         functions = [view.operation for view in body.operations if view.operation.name == "tt.func"]
         try:
@@ -89,7 +105,7 @@ def lower_function(function: ir.Operation, state: ModuleState) -> None:
     is_kernel = not _is_private(function)
     inputs = ["!llvm.ptr"] if is_kernel else [_argument_type(function, a).elem.carrier for a in entry.arguments]
     b = Builder(state.types, function.location)
-    lowered = _new_function(b, function, name, [*inputs, *GRID], outputs, private=not is_kernel)
+    lowered = new_function(b, function, name, [*inputs, *GRID], outputs, private=not is_kernel)
     block = b.block(lowered.regions[0], [*inputs, *GRID])
     b.enter(block)
     arguments = list(block.arguments)
@@ -104,7 +120,7 @@ def lower_function(function: ir.Operation, state: ModuleState) -> None:
     state.defined.add(name)
 
 
-def _new_function(b: Builder, before: ir.Operation, name: str, inputs, outputs, private: bool) -> ir.Operation:
+def new_function(b: Builder, before: ir.Operation, name: str, inputs, outputs, private: bool) -> ir.Operation:
     type = ir.FunctionType.get([b.type(t) for t in inputs], [b.type(t) for t in outputs])
     attrs = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(type)}
     if private:

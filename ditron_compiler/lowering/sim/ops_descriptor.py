@@ -15,6 +15,7 @@ from .memory import check, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
 from .ops_memory import abi_dtype
 from .ops_shape import regroup, reshape_groups
+from .recording import STORE, record
 from .tiles import Descriptor, Indices, Mapped, Range, Splat, Tile
 from .types import I1, I64, Elem
 
@@ -78,10 +79,22 @@ def _rows(fn: FunctionLowering, desc: Descriptor, rows: Tile, column: ir.Value) 
     return Box(fn, desc, [wide, _coordinate(fn, desc.block[1], column)])
 
 
+def _check(fn: FunctionLowering, op: ir.Operation, box: Box, elem: Elem, is_store: bool) -> None:
+    """Have the machine look at where the access goes."""
+
+    def emit(nest: Nest) -> tuple[ir.Value, ir.Value]:
+        return box.element(nest, nest.idx)
+
+    check(fn, box.block, emit, elem, is_store, fn.where(op))
+    # A reduction's atomics tell by themselves.
+    if fn.state.races and op.name != "tt.descriptor_reduce":
+        record(fn, box.block, emit, elem, STORE * is_store, fn.where(op))
+
+
 def _load_box(fn: FunctionLowering, op: ir.Operation, box: Box) -> None:
     result = fn.type_of(op.results[0], op)
     elem = result.elem
-    check(fn, box.block, lambda nest: box.element(nest, nest.idx), elem, False, fn.where(op))
+    _check(fn, op, box, elem, False)
     buffer = fn.new_buffer(result.shape, elem)
     groups = reshape_groups(box.block, result.shape)
     pad = fn.b.constant(elem.carrier, float("nan")) if box.desc.pad_nan and elem.kind == "float" else zero(fn.b, elem)
@@ -94,7 +107,7 @@ def _load_box(fn: FunctionLowering, op: ir.Operation, box: Box) -> None:
 def _store_box(fn: FunctionLowering, op: ir.Operation, box: Box, tile: Tile, put) -> None:
     """`put(address, value)` for every element of `tile` that is inside."""
     groups = reshape_groups(box.block, tile.shape)
-    check(fn, box.block, lambda nest: box.element(nest, nest.idx), tile.elem, True, fn.where(op))
+    _check(fn, op, box, tile.elem, True)
     with fn.nest(tile.shape) as nest:
         address, inside = box.element(nest, regroup(nest, nest.idx, groups))
         value = nest.element(tile)

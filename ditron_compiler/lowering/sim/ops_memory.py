@@ -12,6 +12,7 @@ from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import check, from_i64, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
+from .recording import STORE, VOLATILE, record
 from .steps import step
 from .tiles import Tile
 from .types import Elem
@@ -40,14 +41,25 @@ class Access:
         """Whether neighbours are neighbours in memory too, or at least as large as what a CPU can gather."""
         return not self.shape or self.pointee.bytes >= 4 or step(self.tiles[0], len(self.shape) - 1) in (0, 1)
 
-    def check(self, is_store: bool, mask: int) -> None:
+    def check(self, is_store: bool, mask: int, volatile: bool = False) -> None:
         """Have the machine look at where the access goes; `mask` is the number of the operand that is the mask."""
         address, keep = self.tiles[0], self.tiles[mask]
 
         def emit(nest: Nest) -> tuple[ir.Value, ir.Value | None]:
             return nest.element(address), None if keep is None else nest.element(keep)
 
-        check(self.fn, self.shape, emit, self.pointee, is_store, self.fn.where(self.op))
+        where = self.fn.where(self.op)
+        check(self.fn, self.shape, emit, self.pointee, is_store, where)
+        if self.fn.state.races:
+            flags = STORE * is_store + VOLATILE * volatile
+            record(self.fn, self.shape, emit, self.pointee, flags, where, *self._runs(address, keep))
+
+    def _runs(self, address: Tile, mask: Tile | None) -> tuple[int | None, bool]:
+        """Along which dimension neighbours are neighbours in memory, and whether under one mask."""
+        for dim in reversed(range(len(self.shape))):
+            if self.shape[dim] > 1 and step(address, dim) == 1:
+                return dim, mask is None or step(mask, dim) == 0
+        return None, False
 
     def finish(self, emit, elem: Elem | None = None) -> None:
         """Run `emit(nest, elements) -> value` over the shape; the values, of type `elem`, are the op's result."""
@@ -67,7 +79,8 @@ def _load(fn: FunctionLowering, op: ir.Operation) -> None:
     ptr, mask, other = [*op.operands, None, None][:3]
     access = Access(fn, op, [ptr, mask, other])
     elem = access.pointee
-    access.check(is_store=False, mask=1)
+    volatile = "isVolatile" in op.attributes and ir.BoolAttr(op.attributes["isVolatile"]).value
+    access.check(is_store=False, mask=1, volatile=volatile)
 
     def emit(nest, values):
         b, (address, keep, default) = nest.b, values
@@ -106,13 +119,13 @@ def _atomic_rmw(fn: FunctionLowering, op: ir.Operation) -> None:
     dtype = abi_dtype(elem, op)
     if kind in (abi.RMW_UMAX, abi.RMW_UMIN):
         dtype = abi.UNSIGNED_DTYPE.get(dtype, dtype)
-    order = _order(fn, op)
+    ordering = order(fn, op)
     where = fn.where(op)
 
     def emit(nest, values):
         address, value, mask = values
         b = nest.b
-        operands = [address, to_i64(b, value, elem), fn.i32(kind), fn.i32(dtype), *order, where]
+        operands = [address, to_i64(b, value, elem), fn.i32(kind), fn.i32(dtype), *ordering, where]
         return guarded(
             b,
             mask,
@@ -128,19 +141,19 @@ def _atomic_rmw(fn: FunctionLowering, op: ir.Operation) -> None:
 def _atomic_cas(fn: FunctionLowering, op: ir.Operation) -> None:
     access = Access(fn, op, list(op.operands))
     elem = access.pointee
-    order, where = _order(fn, op), fn.where(op)
+    ordering, where = order(fn, op), fn.where(op)
 
     def emit(nest, values):
         address, *pair = values
         b = nest.b
         bits = [to_i64(b, v, elem) for v in pair]
-        operands = [address, *bits, fn.i32(elem.bytes), *order, where]
+        operands = [address, *bits, fn.i32(elem.bytes), *ordering, where]
         return from_i64(b, fn.call("ditron_sim_atomic_cas", operands, ("i64",))[0], elem)
 
     access.finish(emit, elem)
 
 
-def _order(fn: FunctionLowering, op: ir.Operation) -> list[ir.Value]:
+def order(fn: FunctionLowering, op: ir.Operation) -> list[ir.Value]:
     scope = abi.TRITON_SCOPE[int_attribute(op, "scope", 1)]
     semantic = abi.TRITON_SEMANTIC[int_attribute(op, "sem", 4)]
     return [fn.i32(scope), fn.i32(semantic)]

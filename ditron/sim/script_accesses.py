@@ -1,0 +1,78 @@
+"""What a rank's script does to symmetric tensors with torch, for the search for races."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ditron.sim.report import failure, script_line
+
+if TYPE_CHECKING:
+    from ditron.sim.view import RankView
+
+__all__ = ["watch_script"]
+
+# A view with more rows than this is taken as the whole range that it spans.
+_MAX_ROWS = 4096
+
+
+class watch_script(TorchDispatchMode):
+    """Within it, every torch operation of this thread on symmetric memory is checked as an access of the script.
+
+    What goes around torch (``tensor.numpy()``, ctypes) is not seen.
+    """
+
+    def __init__(self, view: RankView):
+        super().__init__()
+        self._view = view
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        schema = func._schema
+        if not any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):  # else a view
+            for number, argument in enumerate(schema.arguments):
+                value = args[number] if number < len(args) else kwargs.get(argument.name)
+                if value is not None:
+                    writes = argument.alias_info is not None and argument.alias_info.is_write
+                    for tensor in _tensors(value):
+                        self._access(tensor, writes)
+        return func(*args, **kwargs)
+
+    def _access(self, tensor: torch.Tensor, writes: bool) -> None:
+        if self._view.is_symmetric(tensor):
+            line = script_line()
+            for address, nbytes in _ranges(tensor):
+                for report in self._view.script_access(address, nbytes, writes, line):
+                    raise failure(report)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _tensors(entry)
+
+
+def _ranges(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
+    """Address and length of the runs of bytes that a tensor covers."""
+    if tensor.numel() == 0:
+        return
+    if tensor.is_contiguous():
+        yield tensor.data_ptr(), tensor.nbytes
+        return
+    # Dimensions by falling stride: the last ones may be contiguous together.
+    extents = sorted(((s, n) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1), reverse=True)
+    run = tensor.itemsize
+    while extents and extents[-1][0] * tensor.itemsize == run:
+        run *= extents.pop()[1]
+    starts = [tensor.data_ptr()]
+    for stride, extent in extents:
+        starts = [start + i * stride * tensor.itemsize for start in starts for i in range(extent)]
+        if len(starts) > _MAX_ROWS:
+            span = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+            yield tensor.data_ptr(), span * tensor.itemsize
+            return
+    yield from ((start, run) for start in starts)

@@ -1,0 +1,325 @@
+// The shadow of memory, and what is said about accesses that meet there.
+#include "machine.h"
+#include "races.h"
+#include "text.h"
+
+namespace ditron::sim {
+
+constexpr AccessId isSet = AccessId(1) << 31;
+/// Readers of one place that are remembered, the latest; a write that follows
+/// more than these is checked against these.
+constexpr size_t maxReaders = 64;
+
+static bool writes(Access kind) {
+  switch (kind) {
+  case Access::Store:
+  case Access::AtomicStore:
+  case Access::Atomic:
+  case Access::Put:
+  case Access::Get:
+  case Access::Signal:
+  case Access::HostWrite:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static bool isAtomic(Access kind) {
+  switch (kind) {
+  case Access::AtomicLoad:
+  case Access::AtomicStore:
+  case Access::Atomic:
+  case Access::Signal:
+  case Access::Wait:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static const char *spelling(Access kind) {
+  constexpr const char *spellings[] = {
+      "load",    "store",           "atomic load",
+      "atomic store", "atomic",     "put",
+      "put's read of its source",   "get",
+      "get's read of its source",   "signal",
+      "wait",    "read by the script", "write by the script"};
+  return spellings[int(kind)];
+}
+
+AccessId Races::addRecord(Actor actor, uint32_t time, int32_t loc,
+                          Access kind) {
+  records.push_back({actor, time, loc, kind});
+  return AccessId(records.size() - 1);
+}
+
+/// A program that does the same at the same place, with nothing between that
+/// others could tell, is remembered once.
+AccessId Races::remember(Fiber &fiber, Access kind) {
+  Thread &thread = fiber.thread;
+  for (const Thread::Remembered &recent : thread.recent) {
+    if (recent.loc == fiber.loc && recent.kind == kind) {
+      return recent.id;
+    }
+  }
+  AccessId id = addRecord(thread.actor, thread.time, fiber.loc, kind);
+  thread.recent.push_back({fiber.loc, kind, id});
+  return id;
+}
+
+void Races::access(Fiber &fiber, const void *p, size_t bytes, Access kind) {
+  if (bytes == 0) {
+    return;
+  }
+  checkWritten(p, bytes, kind);
+  touch(fiber.launch->rank, p, bytes, remember(fiber, kind),
+        fiber.thread.clock);
+}
+
+void Races::allocated(const Symbol &symbol, bool undefined) {
+  for (int32_t rank : symbol.ranks) {
+    auto address = reinterpret_cast<uintptr_t>(heap.at(rank, symbol.offset));
+    spaces[0].shadow.forget(address, symbol.bytes);
+    for (size_t byte = 0; byte < symbol.bytes && !spaces[0].syncs.empty();
+         byte += 8) {
+      spaces[0].syncs.erase(address + byte);
+    }
+    if (undefined) {
+      written.reset(address, symbol.bytes);
+    } else {
+      written.mark(address, symbol.bytes);
+    }
+  }
+}
+
+void Races::checkWritten(const void *p, size_t bytes, Access kind) {
+  auto address = reinterpret_cast<uintptr_t>(p);
+  if (kind == Access::PutSource || kind == Access::GetSource ||
+      kind == Access::Get || !heap.locate(p)) {
+    return; // what is copied may be padding
+  }
+  if (writes(kind) && kind != Access::Atomic) {
+    written.mark(address, bytes);
+    return;
+  }
+  for (uintptr_t at = address, end = address + bytes;
+       (at = written.firstUnwritten(at, end - at)) < end; ++at) {
+    // It was zero when it was given out: a script has written there, in a way
+    // that was not seen.
+    if (*reinterpret_cast<const char *>(at) != 0) {
+      written.mark(at, 1);
+      continue;
+    }
+    int32_t rank = heap.locate(p)->rank;
+    throw Failure{
+        format("this ", spelling(kind), " reads ",
+               heap.nameOf(reinterpret_cast<const void *>(at)), " of rank ",
+               rank, ", which nobody has written"),
+        "ditron.symm_empty gives memory without contents: write it first, mask "
+        "the access, or take ditron.symm_zeros (signals need it)",
+        "unwritten",
+        {}};
+  }
+}
+
+bool Races::mayMeet(AccessId before, AccessId after,
+                    const Clock &clock) const {
+  const Record &one = records[before];
+  Access two = records[after].kind;
+  // A script may look at a signal at any time.
+  bool peeks = (one.kind == Access::HostRead && isAtomic(two)) ||
+               (two == Access::HostRead && isAtomic(one.kind));
+  return peeks || (isAtomic(one.kind) && isAtomic(two)) ||
+         ordered(one.actor, one.time, clock);
+}
+
+template <typename Visit>
+void Races::forEachReader(AccessId readers, Visit visit) {
+  if (readers & isSet) {
+    for (AccessId id : readerSets[readers & ~isSet]) {
+      visit(id);
+    }
+  } else if (readers) {
+    visit(readers);
+  }
+}
+
+/// The readers of a place with one more, without those that it follows.
+AccessId Races::addReader(AccessId readers, AccessId id, const Clock &clock) {
+  if (!readers || readers == id) {
+    return id;
+  }
+  AccessId &slot = grown[uint64_t(readers) << 32 | id];
+  if (slot) {
+    return slot;
+  }
+  std::vector<AccessId> kept;
+  bool plain = !isAtomic(records[id].kind);
+  forEachReader(readers, [&](AccessId other) {
+    const Record &record = records[other];
+    bool covered = (plain || isAtomic(record.kind)) &&
+                   ordered(record.actor, record.time, clock);
+    if (other != id && !covered) {
+      kept.push_back(other);
+    }
+  });
+  if (kept.empty()) {
+    return slot = id;
+  }
+  if (kept.size() >= maxReaders) {
+    kept.erase(kept.begin());
+  }
+  kept.push_back(id);
+  readerSets.push_back(std::move(kept));
+  return slot = AccessId(readerSets.size() - 1) | isSet;
+}
+
+void Races::touch(int32_t rank, const void *p, size_t bytes, AccessId id,
+                  const Clock &clock) {
+  // Neighbouring cells mostly have the same history.
+  AccessId goodWrite = id, goodRead = id, from = 0, to = 0;
+  bool isWrite = writes(records[id].kind);
+  spaceOf(rank, p).shadow.forEach(
+      reinterpret_cast<uintptr_t>(p), bytes,
+      [&](Shadow::Cell &cell, uintptr_t address) {
+        if (cell.write && cell.write != goodWrite) {
+          if (!mayMeet(cell.write, id, clock)) {
+            conflict(rank, address, cell.write, id);
+          }
+          goodWrite = cell.write;
+        }
+        if (isWrite) {
+          if (cell.read && cell.read != goodRead) {
+            forEachReader(cell.read, [&](AccessId reader) {
+              if (!mayMeet(reader, id, clock)) {
+                conflict(rank, address, reader, id);
+              }
+            });
+            goodRead = cell.read;
+          }
+          cell.write = id;
+          cell.read = 0;
+        } else if (cell.read != id) {
+          if (cell.read != from || !to) {
+            from = cell.read;
+            to = addReader(from, id, clock);
+          }
+          cell.read = to;
+        }
+      });
+}
+
+std::string Races::nameOf(int32_t rank, const void *p) const {
+  if (std::optional<Heap::Place> place = heap.locate(p)) {
+    return format(heap.nameOf(p), " of rank ", place->rank);
+  }
+  auto found = latestOf.find(rank);
+  if (found != latestOf.end()) {
+    auto address = reinterpret_cast<uint64_t>(p);
+    for (const Operand &operand : found->second->operands) {
+      if (address >= operand.address &&
+          address < operand.address + operand.bytes) {
+        return format(operand.name, "[",
+                      (address - operand.address) / operand.itemsize,
+                      "] of rank ", rank);
+      }
+    }
+  }
+  return format("memory at ", p, " of rank ", rank);
+}
+
+ProgramReport Races::report(AccessId id) const {
+  const Record &record = records[id];
+  const Identity &who = identities[record.actor];
+  const Source &source = sources[who.source];
+  ProgramReport report;
+  report.kernel = source.kernel;
+  if (record.loc >= 0 && size_t(record.loc) < source.locations.size()) {
+    report.location = source.locations[record.loc];
+  }
+  report.rank = who.rank;
+  report.program = who.program;
+  report.what = format("the ", spelling(record.kind));
+  return report;
+}
+
+/// What would order the two.
+static std::string remedy(Access before, Access after) {
+  auto either = [&](Access kind) { return before == kind || after == kind; };
+  if (either(Access::PutSource)) {
+    return "a put without a wait reads its source at any time until dl.quiet(): "
+           "call that before the source is written again, also when that is in "
+           "the next launch";
+  }
+  if (before == Access::Get || after == Access::Get) {
+    return "what a get without a wait brings may be read after dl.quiet()";
+  }
+  if (before == Access::Put && after == Access::Put) {
+    return "two puts to one place: give each rank (and each step) a place of "
+           "its own, or let a dl.fence() or the receiver's answer come between "
+           "them";
+  }
+  if (either(Access::Put)) {
+    return "a put arrives at any time: its reader waits for a signal that was "
+           "sent after it (putmem_signal, notify, or fence and signal_op), and "
+           "its sender for the news that the place is free again";
+  }
+  if (either(Access::HostRead) || either(Access::HostWrite)) {
+    return "call ditron.barrier() between the script's access and the kernels "
+           "of other ranks";
+  }
+  if (isAtomic(before) != isAtomic(after)) {
+    return "one is an ordinary access to what others wait for: use dl.wait, "
+           "dl.notify, dl.ld or dl.st";
+  }
+  return "order them: dl.notify after the first and dl.wait before the second "
+         "(acquire and release, of a scope that holds both), or a barrier";
+}
+
+void Races::conflict(int32_t rank, uintptr_t address, AccessId before,
+                     AccessId after) const {
+  Access first = records[before].kind, second = records[after].kind;
+  ProgramReport other = report(before);
+  throw Failure{
+      format("race on ", nameOf(rank, reinterpret_cast<const void *>(address)),
+             ": nothing orders this ", spelling(second), " and a ",
+             spelling(first), " by rank ", other.rank),
+      remedy(first, second),
+      "race",
+      {std::move(other)}};
+}
+
+std::optional<ProgramReport> Races::host(int32_t rank, const void *p,
+                                         size_t bytes, bool isWrite,
+                                         const std::string &line) {
+  std::optional<Heap::Place> place = heap.locate(p);
+  if (!place) {
+    return std::nullopt;
+  }
+  if (isWrite) {
+    written.mark(reinterpret_cast<uintptr_t>(p), bytes);
+  }
+  Thread &script = scripts[rank];
+  std::vector<std::string> &lines = sources[0].locations;
+  auto known = std::find(lines.begin(), lines.end(), line);
+  auto loc = int32_t(known - lines.begin());
+  if (known == lines.end()) {
+    lines.push_back(line);
+  }
+  AccessId id = addRecord(script.actor, script.time, loc,
+                          isWrite ? Access::HostWrite : Access::HostRead);
+  try {
+    touch(rank, p, bytes, id, script.clock);
+  } catch (Failure &failure) {
+    ProgramReport wrong = report(id);
+    wrong.what = std::move(failure.what);
+    wrong.hint = std::move(failure.hint);
+    wrong.kind = std::move(failure.kind);
+    wrong.others = std::move(failure.others);
+    return wrong;
+  }
+  return std::nullopt;
+}
+
+} // namespace ditron::sim

@@ -1,0 +1,204 @@
+// Finds accesses to the same memory that nothing orders, of which one writes,
+// and reads of symmetric memory that nobody has written.
+//
+// The order is that of vector clocks, not of what happened to come first in this
+// run, so most mistakes are found whatever the schedule. A put counts as an actor
+// of its own: what it writes is ordered only for those who hear of its arrival.
+#pragma once
+
+#include "clock.h"
+#include "heap.h"
+#include "report.h"
+#include "shadow.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace ditron::sim {
+
+struct Delivery;
+struct Fiber;
+struct Launch;
+struct Team;
+
+enum class Access : uint8_t {
+  Load,
+  Store,
+  AtomicLoad,
+  AtomicStore,
+  Atomic,
+  Put,
+  PutSource,
+  Get,
+  GetSource,
+  Signal,
+  Wait,
+  HostRead,
+  HostWrite
+};
+
+/// What a program knows; part of its fiber.
+struct Thread {
+  struct Remembered {
+    int32_t loc;
+    Access kind;
+    AccessId id;
+  };
+
+  Actor actor = 0;
+  uint32_t time = 0;
+  Clock clock;
+  std::map<int32_t, Clock> fenced; ///< Per target: its puts that later ones to
+                                   ///< there follow.
+  std::vector<Remembered> recent;  ///< Accesses at this time.
+};
+
+/// What travels with a signal: all that its sender had done for whoever sees it.
+struct Passage {
+  Clock clock;
+  AccessId id = 0; ///< The signal's own write.
+  bool narrow = false;
+};
+
+class Races {
+public:
+  Races(const Heap &heap, int32_t numRanks);
+
+  // The life of launches and programs.
+  void launched(const Launch &launch);
+  void begun(Fiber &fiber);
+  void ended(Fiber &fiber);
+  void completed(const Launch &launch);
+  /// The scripts of these ranks have met; `quiet`: what they sent has arrived.
+  void meet(const std::vector<int32_t> &ranks, bool quiet);
+  /// Symmetric memory begins a new life; `undefined`: until it is written.
+  void allocated(const Symbol &symbol, bool undefined);
+
+  // What programs do. Each throws a Failure when it finds a mistake.
+  void access(Fiber &fiber, const void *p, size_t bytes, Access kind);
+  /// `narrow`: with a scope of one GPU, which orders nothing between ranks.
+  void acquire(Fiber &fiber, const void *p, bool narrow);
+  /// `starts`: the write begins a release sequence, as a store does.
+  void release(Fiber &fiber, const void *p, bool narrow, bool starts);
+  /// An atomic store without an order: whoever sees it learns nothing.
+  void forget(Fiber &fiber, const void *p);
+  void fence(Fiber &fiber, int32_t target);
+  void fence(Fiber &fiber);
+  void quiet(Fiber &fiber);
+  /// A put leaves; with a signal, returns what travels with that.
+  std::shared_ptr<Passage> put(Fiber &fiber, const Delivery &delivery,
+                               bool nbi);
+  std::shared_ptr<Passage> signal(Fiber &fiber, const Delivery &delivery,
+                                  bool narrow);
+  void get(Fiber &fiber, const Delivery &delivery, bool nbi);
+  void arrive(Fiber &fiber, Team &team);
+  void leave(Fiber &fiber, const Team &team);
+
+  /// A signal lands. Returns what is wrong with that.
+  std::optional<ProgramReport> land(const Delivery &delivery);
+  /// A rank's script reads or writes symmetric memory.
+  std::optional<ProgramReport> host(int32_t rank, const void *p, size_t bytes,
+                                    bool writes, const std::string &line);
+  /// The senders of a signal so far, for reports.
+  std::optional<ProgramReport> senderOf(const void *signal) const;
+
+private:
+  struct Record {
+    Actor actor;
+    uint32_t time;
+    int32_t loc;
+    Access kind;
+  };
+  /// Whose an actor is, to speak of it and to know when it is over.
+  struct Identity {
+    int32_t rank;
+    uint32_t launch;
+    int32_t source; ///< Index of its kernel in `sources`.
+    std::array<int32_t, 3> program;
+    bool travels; ///< A transfer to another rank: a launch's end is not its end.
+  };
+  struct Source {
+    std::string kernel;
+    std::vector<std::string> locations;
+  };
+  struct Running {
+    uint32_t number;
+    int32_t source;
+    Clock start, end;
+  };
+  /// Transfers of a program to one rank; each has a time, and a fence orders all
+  /// up to one.
+  struct Channel {
+    Actor actor;
+    Actor issuer;
+    int32_t target;
+    std::vector<uint32_t> issued; ///< The issuer's time at each.
+    bool open;                    ///< More may come.
+  };
+  /// What a rank's programs have sent, until all know that it has arrived.
+  struct Flying {
+    std::vector<Channel> channels;
+    size_t over = 0; ///< The first ones, of launches that are over.
+    std::unordered_map<Actor, std::vector<size_t>> of; ///< By issuer.
+    void clear() { *this = Flying(); }
+  };
+  struct Release {
+    int32_t rank;
+    bool narrow;
+    Clock clock;
+  };
+  struct Sync {
+    std::vector<Release> releases;
+    AccessId latest = 0; ///< The latest signal that landed here.
+  };
+  /// Memory that all ranks share, or one rank's own.
+  struct Space {
+    Shadow shadow;
+    std::unordered_map<uintptr_t, Sync> syncs;
+  };
+
+  bool ordered(Actor actor, uint32_t time, const Clock &clock) const;
+  Space &spaceOf(int32_t rank, const void *p);
+  AccessId remember(Fiber &fiber, Access kind);
+  AccessId addRecord(Actor actor, uint32_t time, int32_t loc, Access kind);
+  void touch(int32_t rank, const void *p, size_t bytes, AccessId id,
+             const Clock &clock);
+  bool mayMeet(AccessId before, AccessId after, const Clock &clock) const;
+  AccessId addReader(AccessId readers, AccessId id, const Clock &clock);
+  template <typename Visit> void forEachReader(AccessId readers, Visit visit);
+  [[noreturn]] void conflict(int32_t rank, uintptr_t address, AccessId before,
+                             AccessId after) const;
+  void checkWritten(const void *p, size_t bytes, Access kind);
+  std::string nameOf(int32_t rank, const void *p) const;
+  ProgramReport report(AccessId id) const;
+  void tick(Thread &thread);
+  Channel &channel(Fiber &fiber, int32_t target, bool own);
+  size_t known(const Channel &channel, const Thread &thread) const;
+  template <typename Visit> void forEachKnown(const Fiber &fiber, Visit visit);
+  void prune(Clock &clock) const;
+  void restart();
+  void giveOff(Sync &sync, Release release);
+
+  const Heap &heap;
+  int32_t numRanks;
+  std::vector<Identity> identities;
+  std::vector<Source> sources;
+  std::map<const void *, int32_t> sourceOf; ///< By the kernel's address.
+  std::vector<Record> records;
+  std::vector<std::vector<AccessId>> readerSets;
+  std::unordered_map<uint64_t, AccessId> grown; ///< (readers, one more).
+  std::vector<Thread> scripts;                  ///< Per rank.
+  std::vector<Space> spaces;                    ///< [0]: symmetric; 1 + rank.
+  std::vector<Flying> flying;                   ///< Per rank.
+  std::vector<uint32_t> launchCount;            ///< Per rank.
+  std::unordered_map<uint64_t, Running> running;
+  std::map<int32_t, const Launch *> latestOf; ///< Per rank, for names.
+  Written written;
+};
+
+} // namespace ditron::sim

@@ -11,7 +11,7 @@
 ;
 ; Context (ditron/context.py has the same list), int64 slots:
 ;   0 rank  1 num_ranks  2 local_rank  3 num_local_ranks  4 node  5 world rank  6 world size  7 SHMEM team
-;   8 heap base  9 heap bytes  10 offset of the barrier area in the heap  11 report buffer  12 multicast base of the heap or 0
+;   8 heap base  9 heap bytes  10 offset of the barrier area in the heap  11 report buffer  12 multicast base of the heap or 0  13 limit in ns
 ;   16+r  base of group rank r's heap as mapped here, or 0       16+num_ranks+r  world rank of group rank r
 ; The context does not change while a kernel runs: its loads are invariant, so LLVM may merge and hoist them.
 

@@ -28,6 +28,11 @@ test: build  ## lit, then pytest
 test-matrix: build  ## compile all examples for both vendors under the oldest and the newest Triton
 	@test/matrix.sh 3.6.0 3.9.0
 
+.PHONY: test-liger
+test-liger: build  ## every operator of liger-kernel on the simulator (installed beside the environment)
+	@test -d .venv-matrix/liger/liger_kernel || $(BIN)/pip install -q --no-deps --target .venv-matrix/liger liger-kernel
+	@$(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python/test_liger.py
+
 .PHONY: wheels
 wheels: system  ## dist/: a wheel for CPython 3.11 and an abi3 wheel for 3.12 and later (PYTHON312=...)
 	@$(PYTHON) -m pip wheel -q --no-deps -w dist .

@@ -138,6 +138,8 @@ def _add_run(commands) -> None:
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument("script", help="Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("--as-cuda", action="store_true", help="for scripts that insist on CUDA: torch says that there "
+                        "is a CUDA device, which is the CPU")
     parser.set_defaults(command=_lazy("running", "run_command"))
 
 

@@ -27,4 +27,4 @@ def run_command(args: argparse.Namespace) -> int:
     except (ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
     return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=args.seed,
-                          trace=args.trace, timeline=args.timeline)
+                          trace=args.trace, timeline=args.timeline, as_cuda=args.as_cuda)

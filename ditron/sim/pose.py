@@ -94,8 +94,9 @@ class _Stream:
         pass
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
+def _nothing() -> Callable[..., None]:
+    """A function of its own for every name: torch.compile tells torch's functions apart by what they are."""
+    return lambda *_, **__: None
 
 
 def _properties(_: Any = None) -> Any:
@@ -107,12 +108,13 @@ def _properties(_: Any = None) -> Any:
 
 
 _ANSWERS = {
-    "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "set_device": _nothing,
+    "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "set_device": _nothing(),
     "get_device_properties": _properties, "get_device_capability": lambda _=None: (9, 0),
     "get_device_name": lambda _=None: "DITRON simulator", "is_bf16_supported": lambda *_, **__: True,
     "device": lambda _=None: nullcontext(), "device_of": lambda _=None: nullcontext(),
-    "stream": lambda _=None: nullcontext(), "current_stream": _Stream, "default_stream": _Stream, "Stream": _Stream,
-    "Event": Event, "synchronize": _nothing, "empty_cache": _nothing, "manual_seed": _nothing,
-    "manual_seed_all": _nothing, "reset_peak_memory_stats": _nothing, "max_memory_allocated": lambda _=None: 0,
+    "stream": lambda _=None: nullcontext(),
+    "current_stream": lambda _=None: _Stream(), "default_stream": lambda _=None: _Stream(), "Stream": _Stream,
+    "Event": Event, "synchronize": _nothing(), "empty_cache": _nothing(), "manual_seed": _nothing(),
+    "manual_seed_all": _nothing(), "reset_peak_memory_stats": _nothing(), "max_memory_allocated": lambda _=None: 0,
     "memory_allocated": lambda _=None: 0, "mem_get_info": lambda _=None: (141 << 30, 141 << 30),
 }

@@ -76,12 +76,13 @@ def _histogram(x, o, mask, N: tl.constexpr, BINS: tl.constexpr):
     tl.store(o + BINS + tl.arange(0, BINS), tl.histogram(tl.load(x + i), BINS, mask=tl.load(mask + i)))
 
 
-@pytest.mark.parametrize("dtype", (torch.int32, torch.int64))
+@pytest.mark.parametrize("dtype", (torch.int32, torch.uint32))
 def test_histogram(dtype):
     x, mask = torch.randint(16, (128,)).to(dtype), torch.randint(2, (128,)).bool()
     o = torch.zeros(2, 16, dtype=torch.int32)
     with ditron.sim.triton():
         _histogram[(1,)](x, o, mask, 128, 16)
+    x = x.long()
     check(o, torch.stack((x.bincount(minlength=16), x[mask].bincount(minlength=16))).int())
 
 
@@ -239,21 +240,69 @@ def _accesses(x, o, n, N: tl.constexpr):
     i = tl.arange(0, N)
     value = tl.load(x + i, mask=i < n, other=7, cache_modifier=".cg", eviction_policy="evict_first", volatile=True)
     tl.store(o + i, value, mask=i < N - 1, cache_modifier=".wb", eviction_policy="evict_last")
-    block = tl.make_block_ptr(x, shape=(n,), strides=(1,), offsets=(0,), block_shape=(N // 2,), order=(0,))
-    first = tl.load(block, boundary_check=(0,), padding_option="zero")
-    second = tl.load(tl.advance(block, (N // 2,)), boundary_check=(0,), padding_option="zero")
-    out = tl.make_block_ptr(o + N, shape=(N // 2,), strides=(1,), offsets=(0,), block_shape=(N // 2,), order=(0,))
-    tl.store(out, first + second, boundary_check=(0,))
 
 
 @pytest.mark.parametrize("dtype", (F32, F16, BF16, torch.int8, torch.int64))
-def test_loads_stores_and_block_pointers(dtype):
-    x, o = make(dtype, 32), torch.zeros(48, dtype=dtype)
+def test_loads_and_stores(dtype):
+    x, o = make(dtype, 32), torch.zeros(32, dtype=dtype)
     with ditron.sim.triton():
         _accesses[(1,)](x, o, 25, 32)
+    check(o, torch.cat((x[:25], torch.full((6,), 7).to(dtype), torch.zeros(1).to(dtype))))
+
+
+@triton.jit
+def _block_pointers(x, o, n, N: tl.constexpr):
+    block = tl.make_block_ptr(x, shape=(n,), strides=(1,), offsets=(0,), block_shape=(N // 2,), order=(0,))
+    first = tl.load(block, boundary_check=(0,), padding_option="zero")
+    second = tl.load(tl.advance(block, (N // 2,)), boundary_check=(0,), padding_option="zero")
+    out = tl.make_block_ptr(o, shape=(N // 2,), strides=(1,), offsets=(0,), block_shape=(N // 2,), order=(0,))
+    tl.store(out, first + second, boundary_check=(0,))
+
+
+@pytest.mark.skipif(triton.__version__ >= "3.9", reason="Triton 3.9 has no block pointers any more")
+@pytest.mark.parametrize("dtype", (F32, F16, BF16, torch.int8, torch.int64))
+def test_block_pointers(dtype):
+    x, o = make(dtype, 32), torch.zeros(16, dtype=dtype)
+    with ditron.sim.triton():
+        _block_pointers[(1,)](x, o, 25, 32)
     padded = torch.cat((x[:25], torch.zeros(7, dtype=dtype)))
-    check(o[:31], torch.cat((x[:25], torch.full((6,), 7).to(dtype))))
-    check(o[32:], padded[:16] + padded[16:])
+    check(o, padded[:16] + padded[16:])
+
+
+@triton.jit
+def _atomic_accesses(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    value = tl.atomic_load(x + i, mask=i < 3, sem="relaxed", scope="sys")
+    tl.atomic_store(o + i, value + 1, mask=i < 3)
+    tl.atomic_store(o + 3, tl.atomic_load(x + 3))
+    tl.store(o + 4 + i, tl.atomic_poll(x + i, i // 2, timeout_ns=100).to(o.dtype.element_ty))
+    tl.store(o + 8, tl.atomic_poll(x + 1, 1).to(o.dtype.element_ty) + tl.to_tensor(3))
+    tl.store(o + 9 + i, tl.squeeze(tl.unsqueeze(tl.expect_zero(value, i > 100), 0), 0), mask=i < 3)
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="these functions came with Triton 3.9")
+@pytest.mark.parametrize("dtype", (torch.int16, torch.int32, torch.int64))
+def test_atomic_accesses(dtype):
+    x, o = torch.arange(4).to(dtype), torch.zeros(16, dtype=dtype)
+    with ditron.sim.triton():
+        _atomic_accesses[(1,)](x, o, 4)
+    assert o.tolist() == [1, 2, 3, 3, 1, 0, 0, 0, 4, 0, 1, 2, 0, 0, 0, 0]
+
+
+@triton.jit
+def _turns(turn, o):
+    me = tl.program_id(0)
+    tl.atomic_poll(turn, me)
+    tl.store(o, tl.load(o) * 3 + me)
+    tl.atomic_store(turn, me + 1)
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="tl.atomic_poll came with Triton 3.9")
+def test_programs_take_turns_by_polling():
+    turn, o = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    with ditron.sim.triton():
+        _turns[(5,)](turn, o)
+    assert turn.item() == 5 and o.item() == (((1 * 3) + 2) * 3 + 3) * 3 + 4
 
 
 @triton.jit

@@ -41,13 +41,20 @@ def thread_varying(function: ir.Operation, operations: Iterable[ir.Operation]) -
         return varying
 
     def visit(op: ir.Operation) -> None:
-        if op.name in _THREAD_QUERIES or any(operand in varying for operand in op.operands):
-            varying.update(op.results)
-            for region in op.regions:
+        if op.name not in _THREAD_QUERIES and not any(operand in varying for operand in op.operands):
+            return
+        varying.update(op.results)
+        for region in op.regions:
+            for block in region:
+                varying.update(block.arguments)
+        if op.name in ("scf.yield", "scf.condition"):  # what the parent gives, and what a loop carries on
+            varying.update(op.parent.results)
+            for region in op.parent.regions:
                 for block in region:
                     varying.update(block.arguments)
-        elif op.name == "scf.yield" and any(operand in varying for operand in op.operands):
-            varying.update(op.parent.results)
+        # A branch decides which values the blocks after it are given, as well as giving its own.
+        for block in _reachable(op.successors):
+            varying.update(block.arguments)
 
     before = -1
     while len(varying) != before:  # again for what a loop carries around
@@ -56,14 +63,48 @@ def thread_varying(function: ir.Operation, operations: Iterable[ir.Operation]) -
     return varying
 
 
+def _reachable(blocks: Iterable[ir.Block], without: ir.Block | None = None) -> set[ir.Block]:
+    """The blocks on the ways that start at ``blocks``, themselves among them, and do not touch ``without``."""
+    found: set[ir.Block] = set()
+    worklist = list(blocks)
+    while worklist:
+        block = worklist.pop()
+        if block not in found and block != without:
+            found.add(block)
+            worklist += block.successors
+    return found
+
+
+def _varying_branch(block: ir.Block, varying: set[ir.Value]) -> ir.Operation | None:
+    """A branch that depends on the thread, and after which some threads come to ``block`` and others may not."""
+    for other in block.region:
+        branch = other.terminator
+        if branch is None or len(branch.successors) < 2 or not any(operand in varying for operand in branch.operands):
+            continue
+        if block in _reachable(branch.successors) and any(
+                not end.successors for end in _reachable(branch.successors, without=block)):
+            return branch
+    return None
+
+
 def under_varying_control(op: ir.Operation, varying: set[ir.Value]) -> ir.Operation | None:
-    """The innermost enclosing operation whose condition or trip count depends on the thread."""
-    parent = op.parent
-    while varying and parent is not None and parent.name != "tt.func":
-        decides = {"scf.if": parent.operands, "scf.for": list(parent.operands)[:3]}.get(parent.name, ())
+    """The innermost operation that decides by the thread whether, or how often, ``op`` is run.
+
+    That is an enclosing operation whose condition or trip count depends on the thread, or a branch before ``op``, such
+    as an early return.
+    """
+    while varying and op.name != "tt.func":
+        branch = _varying_branch(op.block, varying) if len(list(op.block.region)) > 1 else None
+        if branch is not None:
+            return branch
+        op = op.parent
+        if op is None:
+            return None
+        decides = {"scf.if": op.operands, "scf.for": list(op.operands)[:3]}.get(op.name, ())
+        if op.name == "scf.while":
+            decides = [op.regions[0].blocks[0].terminator.operands[0]]
         if any(operand in varying for operand in decides):
-            return parent
-        parent = parent.parent
+            return op
     return None
 
 

@@ -52,6 +52,93 @@
 
 // -----
 
+"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "turns_by_thread", sym_visibility = "public"}> ({
+^bb0(%ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %t = ditron.thread_id
+  %n = scf.while (%i = %c0) : (i32) -> i32 {
+    %more = arith.cmpi slt, %i, %t : i32
+    scf.condition(%more) %i : i32
+  } do {
+  ^bb0(%i: i32):
+    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.while' that depends on the thread; take it out, or use a value that is the same in all threads}}
+    ditron.sync_threads
+    %next = arith.addi %i, %c1 : i32
+    scf.yield %next : i32
+  }
+  // How many turns there were differs too.
+  %some = arith.cmpi sgt, %n, %c1 : i32
+  scf.if %some {
+    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.if' that depends on the thread; take it out, or use a value that is the same in all threads}}
+    ditron.sync_threads
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The value that decides is carried by a loop from one turn to the next.
+"tt.func"() <{function_type = (i32, !tt.ptr<i64>) -> (), sym_name = "carried", sym_visibility = "public"}> ({
+^bb0(%n: i32, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %t = ditron.thread_id
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%before = %c0) -> i32 : i32 {
+    %some = arith.cmpi sgt, %before, %c0 : i32
+    scf.if %some {
+      // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.if' that depends on the thread; take it out, or use a value that is the same in all threads}}
+      ditron.sync_threads
+    }
+    scf.yield %t : i32
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "early_return", sym_visibility = "public"}> ({
+^bb0(%ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %t = ditron.thread_id
+  %others = arith.cmpi sgt, %t, %c0 : i32
+  ditron.sync_threads
+  cf.cond_br %others, ^bb1, ^bb2
+^bb1:
+  "tt.return"() : () -> ()
+^bb2:
+  // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'cf.cond_br' that depends on the thread; take it out, or use a value that is the same in all threads}}
+  ditron.sync_threads
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// All threads come back together, but with values that tell which way they took.
+"tt.func"() <{function_type = (i1, !tt.ptr<i64>) -> (), sym_name = "together_again", sym_visibility = "public"}> ({
+^bb0(%same: i1, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %t = ditron.thread_id
+  %others = arith.cmpi sgt, %t, %c0 : i32
+  cf.cond_br %same, ^bb1, ^bb2
+^bb1:
+  ditron.sync_threads
+  cf.cond_br %others, ^bb3(%c0 : i32), ^bb3(%c1 : i32)
+^bb2:
+  "tt.return"() : () -> ()
+^bb3(%way: i32):
+  ditron.sync_threads
+  %one = arith.cmpi eq, %way, %c1 : i32
+  scf.if %one {
+    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.if' that depends on the thread; take it out, or use a value that is the same in all threads}}
+    ditron.sync_threads
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
 "tt.func"() <{function_type = (i32, !tt.ptr<i64>, i64, !tt.ptr<i64>) -> (), sym_name = "specialized", sym_visibility = "public"}> ({
 ^bb0(%n: i32, %sig: !tt.ptr<i64>, %v: i64, %ctx: !tt.ptr<i64>):
   %c0 = arith.constant 0 : i32

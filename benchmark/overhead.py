@@ -31,7 +31,7 @@ import ag_gemm  # noqa: E402
 @triton.jit
 def plain_push_rows(a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM_PUSH: tl.constexpr,
                     PUSH_ROWS: tl.constexpr):
-    row_bytes = K.to(tl.int64) * (a_ptr.dtype.element_ty.primitive_bitwidth // 8)
+    row_bytes = tl.cast(K, tl.int64) * (a_ptr.dtype.element_ty.primitive_bitwidth // 8)
     mine = workspace_ptr + rank.to(tl.int64) * rows_per_rank * K
     for step in range(num_ranks):
         peer = (rank + num_ranks - step) % num_ranks
@@ -60,7 +60,7 @@ def plain_tile(workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, tile
         b = tl.load(b_ptrs, mask=ks[:, None] < K - k * BLOCK_K, other=0.0)
         acc = tl.dot(a, b, acc)
         a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K * N.to(tl.int64)
+        b_ptrs += BLOCK_K * tl.cast(N, tl.int64)
     c_ptrs = c_ptr + rows.to(tl.int64)[:, None] * N + cols[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (cols[None, :] < N))
 

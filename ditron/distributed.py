@@ -10,6 +10,7 @@ and launches kernels, which run in a :class:`Group` and number their ranks in it
 """
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 from collections.abc import Sequence
@@ -278,7 +279,9 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
             raise DitronError("ditron.init(sim=N) runs the calling script once per rank, and there is no script here "
                               "(an interactive session?): put the code in a function and call "
                               "ditron.sim.run(function, ranks=N)")
-        sys.exit(simulator.run_script(script, sys.argv[1:], ranks=sim, ranks_per_node=ranks_per_node, seed=seed))
+        from ditron.cli import main as command
+        nodes = [] if ranks_per_node is None else ["--ranks-per-node", str(ranks_per_node)]
+        sys.exit(command(["run", "--sim", str(sim), *nodes, "--seed", str(seed), script, *sys.argv[1:]]))
     raise DitronError("ditron.init() found no ranks: start the script by 'torchrun --nproc-per-node N SCRIPT' on a "
                       "machine with GPUs, or by 'ditron run --sim N SCRIPT' (or ditron.init(sim=N)) anywhere")
 
@@ -389,8 +392,26 @@ def symm_empty(*shape: int | Sequence[int], dtype: torch.dtype, name: str = "", 
 
         workspace = ditron.symm_empty(1024, 512, dtype=torch.bfloat16)
     """
-    extents = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else tuple(shape)
-    return _group(group, "ditron.symm_empty()").allocate(extents, dtype, name)
+    return _group(group, "ditron.symm_empty()").allocate(_extents(shape), _dtype(dtype), name)
+
+
+def _extents(shape: tuple) -> tuple[int, ...]:
+    listed = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    try:
+        extents = tuple(operator.index(extent) for extent in listed)
+    except TypeError:
+        raise DitronError(f"symm_empty: expected integers as extents, got {tuple(listed)}") from None
+    if not all(extent > 0 for extent in extents):
+        raise DitronError(f"symm_empty: expected extents of at least 1, got {extents}: symmetric memory is made once, "
+                          "for the largest size that is needed")
+    return extents
+
+
+def _dtype(dtype: torch.dtype) -> torch.dtype:
+    import torch
+    if not isinstance(dtype, torch.dtype):
+        raise DitronError(f"symm_empty: expected a torch dtype such as torch.float32, got {dtype!r}")
+    return dtype
 
 
 def symm_zeros(*shape: int | Sequence[int], dtype: torch.dtype, name: str = "", group: Group | None = None

@@ -28,7 +28,7 @@ def push_rows(a_ptr, workspace_ptr, signal_ptr, rows_per_rank, K, NUM_PUSH: tl.c
     """Producer: every ``NUM_PUSH``-th slab of ``PUSH_ROWS`` rows goes to each rank, whose signal then counts one."""
     rank = dl.rank()
     num_ranks = dl.num_ranks()
-    row_bytes = K.to(tl.int64) * (a_ptr.dtype.element_ty.primitive_bitwidth // 8)
+    row_bytes = tl.cast(K, tl.int64) * (a_ptr.dtype.element_ty.primitive_bitwidth // 8)
     mine = workspace_ptr + rank.to(tl.int64) * rows_per_rank * K
     for step in range(num_ranks):
         # Consumers begin with their own rows and go up, so the left neighbour is the first to need ours.
@@ -69,7 +69,7 @@ def consume_tile(workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank, N, K, e
         b = tl.load(b_ptrs, mask=ks[:, None] < K - k * BLOCK_K, other=0.0)
         acc = tl.dot(a, b, acc)
         a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K * N.to(tl.int64)
+        b_ptrs += BLOCK_K * tl.cast(N, tl.int64)
     c_ptrs = c_ptr + rows.to(tl.int64)[:, None] * N + cols[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (cols[None, :] < N))
 

@@ -50,7 +50,7 @@ def produce_tile(a_ptr, b_ptr, inbox_ptr, outbox_ptr, signal_ptr, rows_per_rank,
         b = tl.load(b_ptrs, mask=ks[:, None] < K - k * BLOCK_K, other=0.0)
         acc = tl.dot(a, b, acc)
         a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K * N.to(tl.int64)
+        b_ptrs += BLOCK_K * tl.cast(N, tl.int64)
 
     TILE: tl.constexpr = BLOCK_M * BLOCK_N
     packed = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
@@ -85,7 +85,7 @@ def reduce_tile(out_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, epoch, owned, 
     boxes = dl.consume_token(inbox_ptr, token) + (half * tiles_per_rank + owned) * TILE
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for source in range(num_ranks):
-        total += tl.load(boxes + source * (tiles_per_rank * TILE).to(tl.int64) + packed).to(tl.float32)
+        total += tl.load(boxes + source * tl.cast(tiles_per_rank * TILE, tl.int64) + packed).to(tl.float32)
 
     rows = owned // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = owned % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -45,9 +45,8 @@ class _Version(argparse.Action):
     def __call__(self, parser, *rest) -> None:
         from importlib.metadata import version
 
-        from ditron_compiler._core import llvm_version
-
         import ditron
+        from ditron_compiler._core import llvm_version
         print(f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "
               f"{version('llvmlite')})")
         parser.exit(0)
@@ -149,8 +148,8 @@ def _add_doctor(commands) -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from ditron import doctor
-    return doctor.main() or 0
+    from ditron_compiler import doctor
+    return doctor.main()
 
 
 def _lazy(module: str, function: str):

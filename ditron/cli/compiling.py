@@ -18,7 +18,10 @@ _TARGET_OF_STAGE = {"sim-llvm": "sim", "amdgcn": "hip:gfx942", "hsaco": "hip:gfx
 def compile_command(args: argparse.Namespace) -> int:
     """Compile, save, and print a line per stage."""
     program = _compile(args, args.target or "cuda:90", None)
-    program.save(args.directory)
+    try:
+        program.save(args.directory)
+    except OSError as error:
+        raise UsageError(f"cannot write to {args.directory}: {error}") from error
     print(program.table())
     if program.missing:
         print("\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()),
@@ -42,7 +45,10 @@ def dump_command(args: argparse.Namespace) -> int:
         return 1
     code = program.asm[args.stage]
     if args.output:
-        Path(args.output).write_bytes(code if isinstance(code, bytes) else code.encode())
+        try:
+            Path(args.output).write_bytes(code if isinstance(code, bytes) else code.encode())
+        except OSError as error:
+            raise UsageError(f"cannot write to {args.output}: {error}") from error
     elif isinstance(code, bytes):
         sys.stdout.buffer.write(code)
     else:

@@ -41,7 +41,11 @@ def _import(path: Path) -> Any:
         raise UsageError(f"{path} is no Python file: expected FILE.py:KERNEL or FILE.mlir")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ValueError, ImportError) as error:  # ValueError: the file holds null bytes
+        where = f"{error.filename}:{error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UsageError(f"{path} cannot be imported: {where}{error}") from error
     return module
 
 

@@ -18,6 +18,8 @@ def run_command(args: argparse.Namespace) -> int:
         if args.nodes < 1 or args.sim % args.nodes:
             raise UsageError(f"--nodes {args.nodes}: expected a number that divides the {args.sim} ranks")
         ranks_per_node = args.sim // args.nodes
+    if ranks_per_node is not None and (ranks_per_node < 1 or args.sim % ranks_per_node):
+        raise UsageError(f"--ranks-per-node {ranks_per_node}: expected a number that divides the {args.sim} ranks")
     if not Path(args.script).is_file():
         raise UsageError(f"no such file: {args.script}")
     from ditron import sim

@@ -1,5 +1,6 @@
 """Every mistake a user can make gets an error that names the place and the remedy, and nothing hangs."""
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,9 @@ def test_kernel_without_source():
      ["nonesuch", "raise-primitives"]),
     (["dump", "examples/ring.py:nonesuch", "--target", "sim", "--stage", "ditron"], 2, ["nonesuch", "ring_kernel"]),
     (["dump", "examples/nonesuch.py:k", "--target", "sim", "--stage", "ditron"], 2, ["nonesuch.py"]),
+    (["dump", "README.md:k", "--target", "sim"], 2, ["README.md"]),
+    (["dump", "examples/ring.py:ring_kernel", "-o", "nonesuch/file"], 2, ["nonesuch/file"]),
+    (["run", "--sim", "4", "--ranks-per-node", "3", "examples/ring.py"], 2, ["3", "divides"]),
 ])
 def test_command_line(arguments, code, words):
     root = Path(__file__).resolve().parents[2]
@@ -156,3 +160,40 @@ def test_version_out_of_range(package, version):
     with pytest.raises(ImportError) as caught:
         versions.check_versions(found.__getitem__)
     assert version in str(caught.value) and package in str(caught.value).lower()
+
+
+@pytest.mark.parametrize("shape,dtype,words", [
+    ((0,), torch.float32, ["at least 1", "(0,)"]), ((-4,), torch.float32, ["at least 1", "(-4,)"]),
+    ((2.5,), torch.float32, ["integers", "2.5"]), ((4,), "float32", ["torch.float32", "'float32'"]),
+])
+def test_allocations_that_make_no_sense(shape, dtype, words):
+    def on_rank():
+        ditron.init()
+        ditron.symm_empty(*shape, dtype=dtype)
+    with pytest.raises(ditron.DitronError) as caught:
+        ditron.sim.run(on_rank, ranks=2)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_doctor_answers_where_ditron_cannot_be_imported(tmp_path):
+    """With a Triton out of range, `import ditron` fails; the doctor says so."""
+    fake = tmp_path / "triton-3.5.0.dist-info"
+    fake.mkdir()
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 3.5.0\n")
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text("__version__ = '3.5.0'\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    doctor, compile_ = (subprocess.run([BIN / "ditron", *words], capture_output=True, text=True, env=env, timeout=60)
+                        for words in (["doctor"], ["compile", "x.py:k"]))
+    assert doctor.returncode == 1 and "3.5.0" in doctor.stdout and not doctor.stderr, doctor.stdout + doctor.stderr
+    assert compile_.returncode == 1 and "3.5.0" in compile_.stderr and "Traceback" not in compile_.stderr
+
+
+def test_a_script_that_names_its_ranks_reports_as_briefly_as_ditron_run(tmp_path):
+    script = tmp_path / "bad.py"
+    script.write_text("import torch, ditron, ditron.language as dl\n@ditron.jit\ndef k(p):\n    dl.notify(p, 9, 1)\n"
+                      "ditron.init(sim=2)\nk[(1,)](ditron.symm_zeros(1, dtype=torch.int64))\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "bad.py:4" in done.stderr and "rank 9" in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr

@@ -43,3 +43,19 @@ def test_right_for_every_schedule(name, shape, ranks, ranks_per_node):
     for seed in SEEDS:
         errors = ditron.sim.run(_on_rank, ranks=ranks, ranks_per_node=ranks_per_node, seed=seed, args=(check,))
         assert max(errors) <= bound, f"seed {seed}: errors per rank {errors}"
+
+
+@pytest.mark.parametrize("name,check", [
+    ("ring", lambda: ring.check(1)), ("put_signal", lambda: put_signal.check(1)),
+    ("all_gather", lambda: all_gather.check(1)),
+    # Triton makes an argument that is 1 a constant, which has fewer methods than a scalar.
+    ("ag_gemm", lambda: ag_gemm.check(1, 1, 1, num_push=2, block=(16, 16, 16))),
+    ("gemm_rs", lambda: gemm_rs.check(20, 1, 1, block=(16, 16, 16))),
+    ("gemm_rs", lambda: gemm_rs.check(1, 40, 8, block=(16, 16, 16))),
+    ("ag_gemm", lambda: ag_gemm.check(3, 1, 40, num_push=3, block=(16, 16, 16))),
+    ("gemm_rs", lambda: gemm_rs.check(3, 40, 1, block=(16, 16, 16))),
+])
+def test_extents_of_one(name, check):
+    for ranks, ranks_per_node in [(1, 1), (5, 5), (6, 2)]:
+        errors = ditron.sim.run(_on_rank, ranks=ranks, ranks_per_node=ranks_per_node, args=(check,))
+        assert max(errors) <= EXAMPLES[name][0], errors

@@ -78,8 +78,8 @@ class Report:
         """What is wrong, without the place."""
         if self.kind in (Kind.EXPIRED, Kind.WAITING):
             peer = f", for rank {self.peer}" if self.peer is not None else ""
-            return (f"{self.op} on {self.where}{peer}: expected {self.cmp} {self.expected}, actual {self.actual}, after "
-                    f"{self.seconds:.1f} s")
+            return (f"{self.op} on {self.where}{peer}: expected {self.cmp} {self.expected}, actual {self.actual}, "
+                    f"after {self.seconds:.1f} s")
         if self.kind == Kind.RANK_OUT_OF_RANGE:
             return f"{self.op} to rank {self.peer}: expected a rank from 0 to {self.num_ranks - 1}"
         if self.kind == Kind.RANK_NOT_MAPPED:
@@ -257,7 +257,7 @@ def check(group: Any = None) -> None:
 
 
 def meet(group: Any) -> None:
-    """Wait for the group's GPUs; every rank raises what any of them reported. Collective: the barrier of checked mode."""
+    """The barrier of checked mode: wait for the GPUs; every rank of the group raises what any reported. Collective."""
     import torch
     failure = None
     try:

@@ -44,9 +44,9 @@ PROGRAMS = {
 def torchrun(*command: str, limit: float, **environment: str) -> tuple[int | None, str, float]:
     """Exit code (None: ended at the limit), output and seconds of a job."""
     start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), *command],
-                               env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True, start_new_session=True)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
+    process = subprocess.Popen([*launcher, *command], env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, start_new_session=True)
     try:
         output, _ = process.communicate(timeout=limit)
         code: int | None = process.returncode

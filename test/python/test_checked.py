@@ -181,6 +181,19 @@ def test_launch_in_a_checked_group(tmp_path, monkeypatch):
             checked.check(group)
 
 
+@pytest.mark.parametrize("check, waits", [(1, 0), (2, 1)])
+def test_the_host_waits_for_each_launch_when_asked_to(monkeypatch, check, waits):
+    from test_jit import shift
+    waited = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    x, signals = torch.zeros(64), torch.zeros(1, dtype=torch.int64)
+    with fake_gpu():
+        group = FakeGroup()
+        group.check, group.monitor, group.device = check, monitor_with(), "cuda:1"
+        ditron.jit(shift.fn)[(1,)](x, x, x, signals, 50, 1, group=group)
+    assert waited == ["cuda:1"] * waits
+
+
 def test_report_of_a_failed_gpu_and_of_a_lost_peer(monkeypatch):
     """The report is raised, from what failed; without one, the failure itself."""
     group = FakeGroup()

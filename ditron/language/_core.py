@@ -140,7 +140,9 @@ def text(name: str, value: Any, argument: str) -> str:
 
 def integer(name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, minimum: int | None = None
             ) -> tl.tensor:
-    """Check a scalar integer (a Python int, or an integer scalar of any width) and convert it to ``dtype``."""
+    """Check a scalar integer and convert it to ``dtype``: a Python int that fits, or an integer scalar of at most its
+    width, since what is known at run time only would be cut without a word.
+    """
     constant = tl._unwrap_if_constexpr(value)
     if isinstance(constant, int) and not isinstance(constant, bool):
         if minimum is not None and constant < minimum:
@@ -151,6 +153,10 @@ def integer(name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, 
         return semantic.scalar_constant(constant, dtype)
     if not isinstance(value, tl.tensor) or value.type.is_block() or not value.dtype.is_int():
         raise TypeError(f"dl.{name}: {argument} must be an integer scalar, got {describe(value)}")
+    if value.dtype.primitive_bitwidth > dtype.primitive_bitwidth:
+        raise TypeError(f"dl.{name}: {argument} must be an integer of at most {dtype.primitive_bitwidth} bits, got "
+                        f"{describe(value)}, whose upper bits would be lost; if they are never used, convert it: "
+                        f"{argument}.to(tl.{dtype})")
     return semantic.cast(value, dtype)
 
 

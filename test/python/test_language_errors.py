@@ -109,6 +109,22 @@ def large_count(x, sig, n):
     dl.wait(sig, 4294967296)  # here
 
 
+@wrong("rank must be an integer of at most 32 bits, got a scalar of type int64, whose upper bits would be lost; if they "
+       "are never used, convert it: rank.to(tl.int32)", n="i64")
+def wide_rank(x, sig, n):
+    dl.notify(sig, n)  # here
+
+
+@wrong("count must be an integer of at most 32 bits, got a scalar of type int64", n="i64")
+def wide_count(x, sig, n):
+    dl.wait(sig, n)  # here
+
+
+@wrong("rank must be an integer of at most 32 bits, got a scalar of type uint64", n="u64")
+def wide_rank_of_a_copy(x, sig, n):
+    dl.putmem(x, x, 4, n)  # here
+
+
 @wrong("nbi must be True or False at compile time, got a scalar of type int1")
 def runtime_flag(x, sig, n):
     dl.putmem(x, x, 4, 0, nbi=n > 3)  # here

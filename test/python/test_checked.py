@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import gpu_kernels as kernels
 import pytest
@@ -16,8 +17,10 @@ from ditron.context import Slot, barrier_area_bytes
 from ditron_compiler import knobs, pipeline
 from ditron_compiler.frontend.source import compiler_key
 from ditron_compiler.frontend.targets import parse_target
-from ditron_compiler.lowering.gpu_checked import place_number, places
+from ditron_compiler.lowering.gpu_checked import CHECKED_TABLE, place_number, places
+from ditron_compiler.lowering.gpu_table import TABLE
 
+OPERATIONS = Path(__file__).parents[1] / "lit" / "lowering" / "Inputs" / "gpu-ops.mlir"
 EXCHANGE = ({"x": "*bf16", "out": "*bf16", "sig": "*i64", "n": "i32:16"}, {"BLOCK": 2048})
 
 
@@ -43,6 +46,21 @@ def test_amd_compiles_it_to_machine_code():
     assert "s_memrealtime" in program.asm["amdgcn"] and "s_endpgm" in program.asm["amdgcn"]
     plain = ditron.compile(kernels.exchange, *EXCHANGE, target="hip:gfx942", check=False, stop_after="amdgcn")
     assert "s_memrealtime" not in plain.asm["amdgcn"]
+
+
+@pytest.mark.parametrize("target, transport", [("cuda:90", "p2p"), ("cuda:90", "nvshmem"), ("hip:gfx942", "p2p"),
+                                               ("hip:gfx942", "rocshmem")])
+def test_every_checked_operation_is_complete(target, transport):
+    """Machine code under p2p; with a SHMEM library, LLVM IR in which only its functions are missing."""
+    changed = {name for name, row in CHECKED_TABLE.items() if row is not TABLE[name]}
+    last = "llir" if transport != "p2p" else "cubin" if target == "cuda:90" else "hsaco"
+    kernels_of_operations = set(re.findall(r'sym_name = "(\w+)"', OPERATIONS.read_text())) & changed
+    assert kernels_of_operations == changed
+    for name in sorted(changed):
+        program = ditron.compile(f"{OPERATIONS}:{name}", target=target, transport=transport, check=True,
+                                 stop_after=last)
+        assert program.asm[last], (name, program.missing)
+        assert not re.findall(r"^declare .*@ditron_\w+", program.asm["llir"], re.MULTILINE), name
 
 
 def test_the_mode_decides_about_the_cache():

@@ -128,8 +128,12 @@ def _add_run(commands) -> None:
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
-    parser.add_argument("--seed", type=int, default=0,
-                        help="chooses the order of execution and of deliveries (default 0)")
+    parser.add_argument("--seed", "--replay", metavar="SEED", type=int, default=0,
+                        help="chooses the order of execution and of deliveries (default 0); the same seed, the same run")
+    parser.add_argument("--seeds", metavar="COUNT", type=int, help="run with that many seeds, from --seed on, and stop "
+                        "at the first mistake; only the output of that run is shown")
+    parser.add_argument("--races", action=argparse.BooleanOptionalAction, default=True,
+                        help="look for races and for reads of what nobody wrote (default; costs about half the speed)")
     parser.add_argument("--trace", metavar="FILE.json", help="write what each rank and program did, in order, as a "
                         "trace that ui.perfetto.dev opens")
     parser.add_argument("--timeline", metavar="FILE.png", help="draw it (.png, .svg or .pdf; up to 16 ranks; needs "

@@ -2,9 +2,15 @@
 from __future__ import annotations
 
 import argparse
+import io
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from ditron.cli.kernels import UsageError
+from ditron.errors import SimulationError
 
 __all__ = ["run_command"]
 
@@ -28,5 +34,54 @@ def run_command(args: argparse.Namespace) -> int:
         watch.check(args.sim, args.trace, args.timeline)
     except (ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
-    return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=args.seed,
-                          trace=args.trace, timeline=args.timeline, as_cuda=args.as_cuda)
+    def run(seed: int) -> int:
+        return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=seed,
+                              trace=args.trace, timeline=args.timeline, races=args.races)
+
+    if args.seeds is None:
+        with _saying_how_to_replay(args, args.seed):
+            return run(args.seed)
+    if args.seeds < 1:
+        raise UsageError(f"--seeds {args.seeds}: expected at least 1 seed")
+    return _explore(args, run)
+
+
+def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
+    """Run with one seed after another until one fails; its exit code, or what it raised."""
+    for seed in range(args.seed, args.seed + args.seeds):
+        printed = io.StringIO()
+        try:
+            with _saying_how_to_replay(args, seed), redirect_stdout(printed):
+                code = run(seed)
+        except BaseException:
+            sys.stdout.write(printed.getvalue())
+            raise
+        if code:
+            sys.stdout.write(printed.getvalue())
+            print(f"the script ended with exit code {code}; again: {_replay(args, seed)}", file=sys.stderr)
+            return code
+    print(f"{args.seeds} seeds, {args.seed} to {args.seed + args.seeds - 1}: nothing found")
+    return 0
+
+
+@contextmanager
+def _saying_how_to_replay(args: argparse.Namespace, seed: int) -> Iterator[None]:
+    """Let an error say which seed shows it again."""
+    try:
+        yield
+    except SimulationError as error:
+        error.args = (f"{error}\nseed {seed}; again: {_replay(args, seed)}",)
+        raise
+    except Exception:
+        print(f"seed {seed}; again: {_replay(args, seed)}", file=sys.stderr)
+        raise
+
+
+def _replay(args: argparse.Namespace, seed: int) -> str:
+    words = ["ditron", "run", "--sim", str(args.sim)]
+    if args.ranks_per_node is not None:
+        words += ["--ranks-per-node", str(args.ranks_per_node)]
+    if args.nodes is not None:
+        words += ["--nodes", str(args.nodes)]
+    words += ["--replay", str(seed)] if args.races else ["--no-races", "--replay", str(seed)]
+    return shlex.join([*words, args.script, *args.args])

@@ -48,12 +48,28 @@ def failure(report: ProgramReport) -> SimulationError:
     return error
 
 
+def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[HostThread]) -> str:
+    """The circle, as far as it is known."""
+    if starved:
+        return ("programs wait for what a program must send that has no place to start: give the producers the lowest "
+                "program ids, or launch no more programs than are resident")
+    waiting = sorted({report.rank for report in programs})
+    spinning = [report for report in programs if report.what.startswith(("waits for", "reads"))]
+    if len(waiting) > 1 and spinning and not any(host.done for host in hosts) and len(waiting) == len(hosts):
+        ranks = " and ".join((", ".join(map(str, waiting[:-1])), str(waiting[-1])))
+        return (f"ranks {ranks} wait for each other: no program is left that could send what they wait for; a notify "
+                "behind these waits is never reached, or one is missing")
+    return "look for the notify (or the collective call) that the first of these waits for"
+
+
 def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread]) -> DeadlockError:
     """Who waits for what, when nothing can go on."""
     lines = []
+    programs, starved, hosts = list(programs), list(starved), list(hosts)
     for report in programs:
         at = f" at {report.location}" if report.location else ""
-        lines.append(f"{_who(report)}{at}: {report.what}")
+        known = f"; {report.hint}" if report.hint else ""
+        lines.append(f"{_who(report)}{at}: {report.what}{known}")
     lines.extend(starved)
     for host in hosts:
         if host.done:
@@ -63,7 +79,12 @@ def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: I
     shown = lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:
         shown.append(f"... and {len(lines) - _MAX_LINES} more (all in the exception's `waiters`)")
-    error = DeadlockError("deadlock: nothing can go on\n  " + "\n  ".join(shown) +
-                          "\n  look for the notify (or the collective call) that the first of these waits for")
+    error = DeadlockError("deadlock: nothing can go on\n  " + "\n  ".join(shown) + "\n  " +
+                          _in_words(programs, starved, hosts))
+    if programs:
+        first = programs[0]
+        error.kernel, error.location, error.rank = first.kernel, first.location, first.rank
+        error.program = tuple(first.program)
+        error.others = tuple(dict.fromkeys(r.location for r in programs if r.location and r.location != first.location))
     error.waiters = tuple(lines)
     return error

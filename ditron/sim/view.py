@@ -137,8 +137,10 @@ class RankView:
         base = self._world.machine.address(self.rank, 0)
         allocation = self._world.allocations.get(tensor.data_ptr() - base)
         if allocation is None or self.rank in allocation.freed:
-            raise SimulationError(f"rank {self.rank} frees a tensor that it does not hold in symmetric memory: pass "
-                                  "the tensor that alloc returned, once")
+            error = SimulationError(f"{script_line()}: rank {self.rank} frees a tensor that it does not hold in "
+                                    "symmetric memory: pass the tensor that alloc returned, once")
+            error.kind, error.location, error.rank = "freed", script_line(), self.rank
+            raise error
         allocation.freed.add(self.rank)
         if len(allocation.freed) == len(allocation.group.ranks):
             for rank in range(self.world_size):

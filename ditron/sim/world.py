@@ -82,6 +82,7 @@ class World:
         main = sys.modules["__main__"]
         try:
             self._drive()
+            self._settle()
         except BaseException as error:
             self._failure = self._failure or error
             self._abandon()
@@ -120,6 +121,13 @@ class World:
             else:
                 stuck = self._run_machine(self._random.choice((16, 256, 4096)) if ready else _MAX_SWITCHES)
 
+    def _settle(self) -> None:
+        """Let what is under way arrive: that may be wrong too."""
+        for rank in range(self.size):
+            self.machine.quiet(rank)
+        if self.races and self.machine.run(1) == _sim.Status.FAILED:
+            raise report.failure(self.machine.failure)
+
     def _resume(self, host: HostThread) -> None:
         if self._modules:
             sys.modules["__main__"] = self._modules[host.rank]
@@ -140,8 +148,9 @@ class World:
             failed = report.failure(self.machine.failure)
             host = self._hosts[failed.rank]
             self._failure = failed
-            host.throw(failed)  # so that the traceback shows the launch
-            host.resume()
+            if not host.done:
+                host.throw(failed)  # so that the traceback shows the launch
+                host.resume()
             raise failed
         return status in (_sim.Status.STUCK, _sim.Status.IDLE)
 

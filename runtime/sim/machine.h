@@ -193,6 +193,7 @@ private:
   void leave();
   Team &team(std::vector<int32_t> ranks);
   std::string describe(const Fiber &fiber) const;
+  std::string history(const Wait &wait) const;
   ProgramReport report(const Fiber &fiber, std::string what,
                        std::string hint = "") const;
   void failByFault(int signal, const void *address);

@@ -81,10 +81,41 @@ std::string Machine::describe(const Fiber &fiber) const {
   return "can run";
 }
 
+/// What is known of who signals what a program waits for.
+std::string Machine::history(const Wait &wait) const {
+  if (!races || wait.kind != Wait::Kind::Signals) {
+    return "";
+  }
+  for (int32_t index = 0; index < wait.count; ++index) {
+    const int64_t *signal = wait.signals + index;
+    if (compares(wait.compare, *signal, wait.value)) {
+      continue;
+    }
+    auto by = [](const ProgramReport &sender) {
+      return format("rank ", sender.rank, ", program (", join(sender.program),
+                    "), at ", sender.location);
+    };
+    if (std::optional<ProgramReport> sender = races->senderOf(signal)) {
+      return format("its latest signal came from ", by(*sender));
+    }
+    std::optional<Heap::Place> place = heap.locate(signal);
+    for (int32_t rank = 0; place && rank < options.numRanks; ++rank) {
+      const void *same = heap.at(rank, place->offset);
+      if (std::optional<ProgramReport> sender = races->senderOf(same)) {
+        return format("no program has sent this signal; ", heap.nameOf(same),
+                      " of rank ", rank, " has been signalled, by ",
+                      by(*sender), ": is the rank right?");
+      }
+    }
+    return "no program has sent this signal";
+  }
+  return "";
+}
+
 std::vector<ProgramReport> Machine::waiters() const {
   std::vector<ProgramReport> reports;
   for (const Fiber *fiber : waiting) {
-    reports.push_back(report(*fiber, describe(*fiber)));
+    reports.push_back(report(*fiber, describe(*fiber), history(fiber->wait)));
   }
   std::sort(reports.begin(), reports.end(),
             [](const ProgramReport &a, const ProgramReport &b) {

@@ -1,0 +1,52 @@
+"""The simulator finds every mistake of the catalogue, says which it is, and names the lines; right kernels are clean."""
+from __future__ import annotations
+
+import pytest
+from broken_kernels import CASES, location_lines
+
+import ditron
+
+SEEDS = 100
+
+
+def find(case) -> tuple[ditron.SimulationError, int]:
+    """The first finding, and its seed."""
+    for seed in range(SEEDS):
+        try:
+            ditron.sim.run(case.main, ranks=case.ranks, seed=seed, resident=case.resident)
+        except ditron.SimulationError as error:
+            return error, seed
+    pytest.fail(f"{case.name}: nothing found in {SEEDS} seeds")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mistake_is_found(name):
+    case = CASES[name]
+    error, seed = find(case)
+    assert error.kind == case.kind, error
+    assert case.says in str(error), error
+    assert error.seed == seed
+    if case.kind == "deadlock":
+        assert any(f"broken_kernels.py:{line}" in str(error) for line in case.lines), error
+    elif case.host is None:
+        lines = location_lines(error)
+        assert len(lines) == (2 if case.kind == "race" else len(lines)) and lines, error
+        assert set(lines) <= case.lines, f"expected lines {sorted(case.lines)}: {error}"
+
+
+def test_there_are_enough():
+    assert len(CASES) >= 30
+
+
+def test_without_the_search_nothing_is_said():
+    """It can be switched off: the race is there, and the run goes on."""
+    assert ditron.sim.run(CASES["missing_wait"].main, ranks=2, races=False) == [None, None]
+
+
+def test_a_race_is_a_race_error_with_both_places():
+    with pytest.raises(ditron.RaceError) as caught:
+        ditron.sim.run(CASES["missing_wait"].main, ranks=2)
+    error = caught.value
+    assert "nothing orders" in str(error) and "of rank" in str(error)
+    assert error.kernel == "missing_wait" and error.rank in (0, 1) and error.program == (0, 0, 0)
+    assert len(error.others) == 1 and error.others[0].startswith(error.location.split(":")[0])

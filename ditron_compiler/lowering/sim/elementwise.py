@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 
+from . import device_functions
 from .builder import Builder
 from .rounding import from_bits, round_to, to_bits
 from .types import Elem
@@ -241,5 +242,8 @@ def device_math(symbol: str) -> str | None:
 
 @elementwise("tt.extern_elementwise", cost=EXPENSIVE)
 def _extern(b, op, a, src, dst):
-    name = device_math(ir.StringAttr(op.attributes["symbol"]).value)
+    symbol = ir.StringAttr(op.attributes["symbol"]).value
+    name = device_math(symbol)
+    if name is None:
+        return device_functions.find(symbol)(b, a, src, dst)
     return _rsqrt(b, op, a, src, dst) if name == "rsqrt" else call_libm(b, name, a, dst)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ditron_compiler import ir
 
+from . import device_functions
 from .elementwise import ELEMENTWISE, device_math, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import guarded, to_i64, zero
@@ -33,7 +34,7 @@ def _nothing(fn: FunctionLowering, op: ir.Operation) -> None:
 @lowers("tt.extern_elementwise")
 def _device_function(fn: FunctionLowering, op: ir.Operation) -> None:
     symbol = ir.StringAttr(op.attributes["symbol"]).value
-    if device_math(symbol) is None:
+    if device_math(symbol) is None and device_functions.find(symbol) is None:
         raise Unsupported(op, f"the simulator has no device function '{symbol}'; write it with tl.math operations")
     fn.lower_elementwise(op, ELEMENTWISE[op.name])
 

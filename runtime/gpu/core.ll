@@ -418,13 +418,14 @@ next:
   %more = icmp slt i32 %r.next, %n32
   br i1 %more, label %peer, label %done
 done:
-  call void @ditron_block_barrier()
+  ; Everybody has read the epoch by now; the barrier that ends this one lets nobody into the next before it is stored.
   %first = icmp eq i32 %tid, 0
-  br i1 %first, label %advance, label %exit
+  br i1 %first, label %advance, label %leave
 advance:
   %advanced = call i32 @ditron_st_b64(ptr addrspace(1) %epoch_ptr, i64 %epoch, i32 0, i32 0)
-  br label %exit
-exit:
+  br label %leave
+leave:
+  call void @ditron_block_barrier()
   ret void
 }
 

@@ -198,10 +198,10 @@
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
 // CHECK: fence acquire
+// CHECK: store atomic i64 %epoch
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire
-// CHECK: store atomic i64 %epoch
 // CHECK-LABEL: define {{.*}} @barrier(
 // CHECK: fence acq_rel
 // CHECK: fence syncscope("workgroup") release
@@ -210,10 +210,10 @@
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
 // CHECK: fence acquire
+// CHECK: store atomic i64 %epoch
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire
-// CHECK: store atomic i64 %epoch
 // CHECK-LABEL: define {{.*}} @sync_all(
 // CHECK: fence acq_rel
 // CHECK: fence syncscope("workgroup") release
@@ -222,10 +222,10 @@
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
 // CHECK: fence acquire
+// CHECK: store atomic i64 %epoch
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire
-// CHECK: store atomic i64 %epoch
 // CHECK-LABEL: define {{.*}} @barrier_of_node(
 // CHECK-NOT: llvm.trap
 // CHECK: fence acq_rel
@@ -235,10 +235,10 @@
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
 // CHECK: fence acquire
+// CHECK: store atomic i64 %epoch
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire
-// CHECK: store atomic i64 %epoch
 // CHECK-LABEL: define {{.*}} @ld(
 // CHECK: load atomic i32, ptr addrspace(1) {{.*}} acquire
 // CHECK-LABEL: define {{.*}} @st(

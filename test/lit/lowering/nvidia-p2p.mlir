@@ -144,30 +144,30 @@
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
-// CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch
+// CHECK: call void @llvm.nvvm.barrier
 // CHECK-LABEL: define {{.*}} @barrier(
 // CHECK: fence acq_rel
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
-// CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch
+// CHECK: call void @llvm.nvvm.barrier
 // CHECK-LABEL: define {{.*}} @sync_all(
 // CHECK: fence acq_rel
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
-// CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch
+// CHECK: call void @llvm.nvvm.barrier
 // CHECK-LABEL: define {{.*}} @barrier_of_node(
 // CHECK-NOT: llvm.trap
 // CHECK: fence acq_rel
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch{{.*}} monotonic
 // CHECK: load atomic i64
-// CHECK: call void @llvm.nvvm.barrier
 // CHECK: store atomic i64 %epoch
+// CHECK: call void @llvm.nvvm.barrier
 // CHECK-LABEL: define {{.*}} @ld(
 // CHECK: load atomic i32, ptr addrspace(1) {{.*}} acquire
 // CHECK-LABEL: define {{.*}} @st(

@@ -2,7 +2,7 @@
 
 "tt.func"() <{function_type = (f32) -> (), sym_name = "unknown", sym_visibility = "public"}> ({
 ^bb0(%x: f32):
-  // expected-error@+1 {{the simulator has no lowering of 'tt.elementwise_inline_asm'}}
+  // expected-error@+1 {{the simulator has no inline assembly, which is one GPU's: write it with tl operations, here or in the branch of a tl.constexpr}}
   %y = "tt.elementwise_inline_asm"(%x) <{asm_string = "x", constraints = "=r", packed_element = 1 : i32, pure = true}> : (f32) -> f32
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -11,8 +11,8 @@
 
 "tt.func"() <{function_type = (f32) -> (), sym_name = "device_math", sym_visibility = "public"}> ({
 ^bb0(%x: f32):
-  // expected-error@+1 {{the simulator has no device function '__nv_normcdff'; write it with tl.math operations}}
-  %y = "tt.extern_elementwise"(%x) <{libname = "", libpath = "", pure = true, symbol = "__nv_normcdff"}> : (f32) -> f32
+  // expected-error@+1 {{the simulator has no device function '__nv_nonesuchf'; write it with tl.math operations}}
+  %y = "tt.extern_elementwise"(%x) <{libname = "", libpath = "", pure = true, symbol = "__nv_nonesuchf"}> : (f32) -> f32
   "tt.return"() : () -> ()
 }) : () -> ()
 

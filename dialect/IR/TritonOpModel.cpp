@@ -2,6 +2,7 @@
 
 #include "dialect/IR/TritonOpModel.h"
 
+#include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
@@ -18,9 +19,29 @@ static DictionaryAttr getDictionary(Operation *op) {
   return dyn_cast_or_null<DictionaryAttr>(storedIn(op->getPropertiesStorage()));
 }
 
+namespace {
+/// Bytecode asks every registered operation that has properties for this; its
+/// reader does not ask the dialect, so it is in each operation's own map.
+struct Bytecode : BytecodeOpInterface::FallbackModel<Bytecode> {
+  static LogicalResult readProperties(DialectBytecodeReader &reader,
+                                      OperationState &state) {
+    return reader.readOptionalAttribute(state.propertiesAttr);
+  }
+  void writeProperties(Operation *op, DialectBytecodeWriter &writer) const {
+    writer.writeOptionalAttribute(storedIn(op->getPropertiesStorage()));
+  }
+};
+} // namespace
+
+static mlir::detail::InterfaceMap makeInterfaces() {
+  mlir::detail::InterfaceMap map;
+  map.insertModels<Bytecode>();
+  return map;
+}
+
 TritonOpModel::TritonOpModel(StringRef name, Dialect *dialect, TypeID id,
                              Structure structure)
-    : Impl(name, dialect, id, detail::InterfaceMap()), structure(structure) {}
+    : Impl(name, dialect, id, makeInterfaces()), structure(structure) {}
 
 //===----------------------------------------------------------------------===//
 // Behaviour

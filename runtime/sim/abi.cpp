@@ -69,9 +69,31 @@ void *ditron_sim_multicast_ptr(void *p, int32_t team, int32_t loc) {
   });
 }
 
+/// What checkAccess says of bytes, said of signals.
+static void checkSignals(Machine &machine, const void *sig, int32_t n,
+                         const char *what) {
+  if (n < 0) {
+    throw Failure{
+        format(what, ": expected a count of at least 0 signals, got ", n),
+        "check how the count is computed"};
+  }
+  std::optional<Heap::Place> place = machine.heap.locate(sig);
+  std::optional<size_t> left =
+      place ? machine.heap.bytesFrom(place->offset) : std::nullopt;
+  if (left && size_t(n) > *left / 8) {
+    throw Failure{format(what, " for ", n, " signals from ",
+                         machine.heap.nameOf(sig), " on, where there are ",
+                         *left / 8),
+                  "check the pointer and the count (it counts signals, not "
+                  "bytes), or allocate more",
+                  "bounds"};
+  }
+}
+
 static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
                            int64_t value, int32_t cmp, const char *what,
                            bool acquires = true, bool narrow = false) {
+  checkSignals(machine, sig, n, what);
   checkAccess(machine, fiber, sig, int64_t(n) * 8, what);
   if (reinterpret_cast<uintptr_t>(sig) % 8 != 0) {
     throw Failure{
@@ -222,6 +244,20 @@ static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
   machine.acted();
 }
 
+void ditron_sim_check_bytes(int64_t n, int32_t size, void *element,
+                            int32_t loc) {
+  if (n % size == 0) {
+    return;
+  }
+  call(loc, [=](Machine &, Fiber &) {
+    throw Failure{format(n, " bytes, not a multiple of the ", size,
+                         " bytes of ", static_cast<const char *>(element)),
+                  format("the count is of bytes, not of elements: multiply "
+                         "by ",
+                         size)};
+  });
+}
+
 void ditron_sim_putmem(void *dst, void *src, int64_t n, int32_t rank,
                        int32_t nbi, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
@@ -333,6 +369,15 @@ void ditron_sim_assert_fail(void *msg, int32_t loc) {
   call(loc, [=](Machine &, Fiber &) {
     throw Failure{format("assertion failed: ", static_cast<const char *>(msg)),
                   ""};
+  });
+}
+
+void ditron_sim_zero_divisor(int32_t loc) {
+  call(loc, [=](Machine &, Fiber &) {
+    throw Failure{"an integer is divided by zero, which on a GPU gives some "
+                  "number",
+                  "divide in an `if` that keeps zero out, or by "
+                  "tl.maximum(n, 1)"};
   });
 }
 

@@ -71,6 +71,8 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
   /* A put, and a signal that arrives after its data. */                                                               \
   X(void, putmem_signal, (void *dst, void *src, int64_t n, void *sig, int64_t value, int32_t rank, int32_t op,         \
                           int32_t nbi, int32_t loc))                                                                   \
+  /* Before one of these: end the launch unless n is a multiple of the `size` bytes of an `element` (`an f32`). */      \
+  X(void, check_bytes, (int64_t n, int32_t size, void *element, int32_t loc))                                          \
   /* What this rank puts to a peer from here on arrives after what it put there before. */                             \
   X(void, fence, (int32_t loc))                                                                                        \
   /* Return when everything this rank has put, got and signalled has arrived. */                                       \
@@ -95,6 +97,8 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
   X(void, dot_f64, (void *a, void *b, void *c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc))\
   /* End the launch with the message of a device_assert that failed. */                                                \
   X(void, assert_fail, (void *msg, int32_t loc))                                                                       \
+  /* The same with the message that an integer was divided by zero. */                                                 \
+  X(void, zero_divisor, (int32_t loc))                                                                                 \
   /* One line of device_print; `index` is the element's linear index, -1 for a scalar. */                              \
   X(void, print, (void *prefix, int64_t bits, int32_t dtype, int32_t index, int32_t loc))                              \
   /* Before an ordinary access: check it for null, a heap on another node, the end of a symmetric tensor, and let      \

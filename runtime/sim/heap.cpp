@@ -143,6 +143,14 @@ const Symbol &Heap::require(size_t offset, size_t count,
       "check the offset; or was the tensor freed?", "bounds"};
 }
 
+std::optional<size_t> Heap::bytesFrom(size_t offset) const {
+  const Symbol *symbol = before(offset);
+  if (!symbol || offset >= symbol->offset + symbol->bytes) {
+    return std::nullopt;
+  }
+  return symbol->offset + symbol->bytes - offset;
+}
+
 std::string Heap::nameOf(const void *address) const {
   std::optional<Place> place = locate(address);
   const Symbol *symbol = place ? before(place->offset) : nullptr;

@@ -50,6 +50,9 @@ public:
     return at(numRanks + int32_t(team), offset);
   }
 
+  /// How much of the symbol at `offset` there is from there on; none between
+  /// symbols.
+  std::optional<size_t> bytesFrom(size_t offset) const;
   /// The allocation that holds [offset, offset + bytes), else a Failure that
   /// names the nearest one.
   const Symbol &require(size_t offset, size_t bytes, const char *what) const;

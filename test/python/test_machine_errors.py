@@ -44,9 +44,9 @@ MISTAKES = {
     "wait_null": ("call void @ditron_sim_wait(ptr null, i32 1, i64 1, i32 3, i32 1, i32 1, i32 3)",
                   "wait through a null pointer"),
     "wait_too_many": ("call void @ditron_sim_wait(ptr %buf, i32 5, i64 1, i32 3, i32 1, i32 1, i32 3)",
-                      "wait of 40 bytes at byte 0 of `buf` goes past its end: it has 32 bytes"),
+                      "wait for 5 signals from buf[0, 0] on, where there are 4"),
     "wait_count": ("call void @ditron_sim_wait(ptr %buf, i32 -1, i64 1, i32 3, i32 1, i32 1, i32 3)",
-                   "expected a size of at least 0 bytes, got -8"),
+                   "wait: expected a count of at least 0 signals, got -1"),
     "unaligned": ("%p = getelementptr i8, ptr %buf, i64 4\n"
                   "call i64 @ditron_sim_signal_wait_until(ptr %p, i64 1, i32 3, i32 3)", "aligned to 8 bytes"),
     "put_negative": ("call void @ditron_sim_putmem(ptr %buf, ptr %buf, i64 -4, i32 0, i32 0, i32 3)",
@@ -182,7 +182,7 @@ def test_deadlock_says_who_waits_for_what():
         launch_on(1, WAIT)
     assert raised.value.waiters == (
         f"kernel waits, rank 1, program (0, 0, 0) at {LINE[3]}: waits for buf[0, 0] >= 9 (it is 0), buf[0, 1] >= 9 "
-        "(it is 0), buf[1, 0] >= 9 (it is 0), buf[1, 1] >= 9 (it is 0)", "rank 0's script has ended")
+        "(it is 0), buf[1, 0] >= 9 (it is 0), buf[1, 1] >= 9 (it is 0); no program has sent buf[0, 0]", "rank 0's script has ended")
     assert all(line in str(raised.value) for line in raised.value.waiters)
 
 

@@ -1,6 +1,8 @@
 """The ditron operations, executed: kernels of several simulated ranks, checked against what they should have done."""
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 import triton.language as tl
@@ -244,3 +246,61 @@ def test_loop_of_ordinary_loads_lets_others_go_on() -> None:
         assert o.item() == 1
 
     on_ranks(main, 2)
+
+
+@ditron.jit
+def _puts(dst, src, sig, n):
+    dl.putmem(dst, src, n, 0)  # here
+
+
+@ditron.jit
+def _gets(dst, src, sig, n):
+    dl.getmem(dst, src, n, 0)  # here
+
+
+@ditron.jit
+def _puts_and_signals(dst, src, sig, n):
+    dl.putmem_signal(dst, src, n, sig, 1, 0)  # here
+
+
+@pytest.mark.parametrize("kernel", [_puts, _gets, _puts_and_signals], ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("dtype, count, message", [
+    (torch.float32, 7, "7 bytes, not a multiple of the 4 bytes of an f32"),
+    (torch.bfloat16, 7, "7 bytes, not a multiple of the 2 bytes of a bf16"),
+    (torch.int64, 12, "12 bytes, not a multiple of the 8 bytes of an i64"),
+    (torch.float16, 6, None),
+    (torch.uint8, 7, None),
+])
+def test_parts_of_elements_are_not_moved(kernel, dtype, count, message) -> None:
+    """The byte count is known at run time only."""
+    def main() -> None:
+        ditron.init()
+        dst, src = ditron.symm_zeros(8, dtype=dtype), ditron.symm_zeros(8, dtype=dtype)
+        kernel[(1,)](dst, src, ditron.symm_zeros(1, dtype=torch.int64), count)
+
+    if message is None:
+        sim.run(main, ranks=1)
+        return
+    with pytest.raises(ditron.SimulationError, match=message) as raised:
+        sim.run(main, ranks=1)
+    lines, first = inspect.getsourcelines(kernel.fn)
+    here = first + next(k for k, line in enumerate(lines) if "# here" in line)
+    assert f"{__file__}:{here}" in str(raised.value)
+
+
+@ditron.jit
+def _waits(sig, count):
+    dl.wait(sig, count, 0)
+
+
+@pytest.mark.parametrize("count, message", [
+    (-1, "wait: expected a count of at least 0 signals, got -1"),
+    (1_000_000, r"wait for 1000000 signals from signals\[0\] on, where there are 3"),
+])
+def test_waits_are_counted_in_signals(count, message) -> None:
+    def main() -> None:
+        ditron.init()
+        _waits[(1,)](ditron.symm_zeros(3, dtype=torch.int64, name="signals"), count)
+
+    with pytest.raises(ditron.SimulationError, match=message):
+        sim.run(main, ranks=1)

@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     ops_control,
     ops_descriptor,
     ops_ditron,
+    ops_division,
     ops_dot,
     ops_map,
     ops_memory,

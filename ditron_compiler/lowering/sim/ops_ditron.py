@@ -14,6 +14,7 @@ from . import abi
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import from_i64, to_i64
 from .ops_memory import Access, abi_dtype
+from .ops_program import text_address
 from .tiles import Mapped, Splat, Tile, View
 
 
@@ -165,13 +166,23 @@ def _signal_wait_until(fn, op):
 # --- data and order ---------------------------------------------------------------------------------------------
 
 
+def _check_bytes(fn: FunctionLowering, op: ir.Operation) -> None:
+    """A count that the language could not check, being no constant: whole elements. Both sides have the same."""
+    elem = fn.type_of(op.operands[0], op).elem.pointee
+    if elem.bytes > 1:
+        name = text_address(fn, f"an {elem.name}" if elem.name[0] in "if" else f"a {elem.name}")
+        fn.call("ditron_sim_check_bytes", [fn.scalar(op.operands[2]), fn.i32(elem.bytes), name, fn.where(op)])
+
+
 @lowers("ditron.putmem", "ditron.getmem")
 def _move(fn, op):
+    _check_bytes(fn, op)
     fn.call(f"ditron_sim_{op.name[7:]}", [*_scalars(fn, op), _nbi(fn, op), fn.where(op)])
 
 
 @lowers("ditron.putmem_signal")
 def _putmem_signal(fn, op):
+    _check_bytes(fn, op)
     fn.call("ditron_sim_putmem_signal", [*_scalars(fn, op), _signal_op(fn, op), _nbi(fn, op), fn.where(op)])
 
 

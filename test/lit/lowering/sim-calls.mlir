@@ -61,6 +61,7 @@
 ^bb0(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %r: i32, %n: i64):
   // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : i32
   // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i32
+  // CHECK: call @ditron_sim_check_bytes(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (i64, i32, !llvm.ptr, i32) -> ()
   // CHECK: call @ditron_sim_putmem(%[[DST:.*]], %[[SRC:.*]], %[[N:.*]], %[[R:.*]], %[[C0]], %{{.*}}) : (!llvm.ptr, !llvm.ptr, i64, i32, i32, i32) -> ()
   ditron.putmem %dst, %src, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
   // CHECK: call @ditron_sim_getmem(%[[DST]], %[[SRC]], %[[N]], %[[R]], %[[C1]], %{{.*}})

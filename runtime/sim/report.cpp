@@ -102,12 +102,12 @@ std::string Machine::history(const Wait &wait) const {
     for (int32_t rank = 0; place && rank < options.numRanks; ++rank) {
       const void *same = heap.at(rank, place->offset);
       if (std::optional<ProgramReport> sender = races->senderOf(same)) {
-        return format("no program has sent this signal; ", heap.nameOf(same),
-                      " of rank ", rank, " has been signalled, by ",
+        return format("no program has sent ", heap.nameOf(signal), "; ",
+                      heap.nameOf(same), " of rank ", rank, " has been signalled, by ",
                       by(*sender), ": is the rank right?");
       }
     }
-    return "no program has sent this signal";
+    return "no program has sent " + heap.nameOf(signal);
   }
   return "";
 }

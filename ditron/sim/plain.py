@@ -1,7 +1,7 @@
 """Plain Triton on the simulator: ``@triton.jit`` kernels of any package, as they are, launched on CPU tensors.
 
-Triton's own launch path is used, hooks, autotuners and all; three things are exchanged while :func:`simulated` is active:
-the active driver, and the steps that compile and that time configurations. All come back at the end.
+Triton's own launch path is used, hooks, autotuners and all. Three things are exchanged while :func:`simulated` is
+active: the active driver, and the steps that compile and that time configurations. All come back at the end.
 """
 from __future__ import annotations
 

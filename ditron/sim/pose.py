@@ -1,7 +1,7 @@
 """For code that insists on CUDA: torch says that there is a CUDA device, which is the CPU.
 
-Only on request (``ditron.sim.triton(as_cuda=True)``), only while it is active; tensors are treated so in the thread that
-asked. What cannot be passed through Python stays as it is: a ``torch.Generator`` of a CUDA device, a CUDA graph.
+Only on request (``ditron.sim.triton(as_cuda=True)``), only while it is active; tensors are treated so in the thread
+that asked. What cannot be passed through Python stays as it is: a ``torch.Generator`` of a CUDA device, a CUDA graph.
 """
 from __future__ import annotations
 

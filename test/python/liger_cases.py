@@ -397,7 +397,8 @@ def table() -> None:
         for dtype in this.dtypes:
             shapes = " ".join("x".join(map(str, v.shape)) or "scalar" for v in this.inputs(dtype))
             forward, backward, bound = measure(ops, name, dtype)
-            print(f"| {name} | {str(dtype)[6:]} | {shapes} | {forward:.1e} | {backward:.1e} | {bound:.0e} |", flush=True)
+            errors = f"{forward:.1e} | {backward:.1e} | {bound:.0e}"
+            print(f"| {name} | {str(dtype)[6:]} | {shapes} | {errors} |", flush=True)
     print("\n| cannot run | reason |\n| --- | --- |")
     for name, reason in IMPOSSIBLE.items():
         print(f"| {name} | {reason} |")

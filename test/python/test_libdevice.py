@@ -46,12 +46,13 @@ ONE = {
     "signbit": (F32, torch.signbit), "float_as_int": (F32, lambda x: x.float().view(I32)),
     "float2int_rn": (F32, torch.round), "float2int_rz": (F32, torch.trunc), "float2int_rd": (F32, torch.floor),
     "float2ll_ru": (F32, torch.ceil), "llrint": (F32, torch.round), "int2float_rn": (I32, lambda x: x),
-    "popc": (I32, lambda x: _popc(x, 32)), "ffs": (I32, lambda x: torch.tensor([(v & -v).bit_length() for v in x.tolist()])),
+    "popc": (I32, lambda x: _popc(x, 32)),
+    "ffs": (I32, lambda x: torch.tensor([(v & -v).bit_length() for v in x.tolist()])),
     "clz": (I32, lambda x: torch.tensor([32 - (v & 0xFFFFFFFF).bit_length() for v in x.tolist()])),
     "brev": (I32, lambda x: torch.tensor([int(f"{v & 0xFFFFFFFF:032b}"[::-1], 2) for v in x.tolist()])),
 }
-_WHOLE_RESULTS = ("float_as_int", "float2int_rn", "float2int_rz", "float2int_rd", "float2ll_ru", "llrint", "popc", "ffs",
-                  "clz", "brev", "isnan", "isinf", "finitef", "signbit")
+_WHOLE_RESULTS = ("float_as_int", "float2int_rn", "float2int_rz", "float2int_rd", "float2ll_ru", "llrint", "popc",
+                  "ffs", "clz", "brev", "isnan", "isinf", "finitef", "signbit")
 
 
 @pytest.mark.parametrize("name", ONE)

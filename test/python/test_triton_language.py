@@ -83,7 +83,8 @@ def test_unary(name, dtype):
 BINARY = {
     "add": (torch.add, FLOATS + INTS + UNSIGNED[:1]), "sub": (torch.sub, FLOATS + INTS),
     "mul": (torch.mul, FLOATS + INTS), "maximum": (torch.maximum, FLOATS + INTS + UNSIGNED[:1]),
-    "minimum": (torch.minimum, FLOATS + INTS + UNSIGNED[:1]), "div_rn": (torch.div, (F32,)), "fdiv": (torch.div, (F32,)),
+    "minimum": (torch.minimum, FLOATS + INTS + UNSIGNED[:1]), "div_rn": (torch.div, (F32,)),
+    "fdiv": (torch.div, (F32,)),
     "cdiv": (lambda x, y: -(-x // y), (torch.int32, torch.int64)),
     "umulhi": (lambda x, y: (x * y) >> 32, (torch.uint32,)),
 }
@@ -353,8 +354,8 @@ TOGETHER = set(
     "randint4x randn randn4x pair_uniform_to_normal uint_to_uniform_float squeeze unsqueeze to_tensor atomic_load "
     "atomic_store atomic_poll expect_zero".split())
 NOT_FUNCTIONS = {
-    "types": set("PropagateNan TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const constexpr constexpr_type dtype float16 "
-                 "float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int16 int32 int64 int8 "
+    "types": set("PropagateNan TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const constexpr constexpr_type dtype "
+                 "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int16 int32 int64 int8 "
                  "pi32_t pointer_type slice tensor tensor_descriptor tuple uint16 uint32 uint64 uint8 void".split()),
     "modules": {"extra", "math", "target_info"},
 }

@@ -1,7 +1,7 @@
 """Functions of CUDA's libdevice that the C library does not have, written with MLIR's operations.
 
-`FUNCTIONS[stem]` is `emit(b, arguments, src, dst) -> value`; the stem is the symbol without `__nv_`, and, if that is not a
-key, without the `f` at its end. Missing are arithmetic that rounds up, down or to zero, and inverses of distributions.
+`FUNCTIONS[stem]` is `emit(b, arguments, src, dst) -> value`; the stem is the symbol without `__nv_`, and, if that is
+no key, without the `f` at its end. Missing: arithmetic that rounds up, down or to zero, inverses of distributions.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ _define("fast_exp10f", lambda b, a, src, dst: b.op("math.powf", dst.carrier, _c(
 
 def _saturate(b, a, src, dst):
     """Between 0 and 1; 0 of what is no number."""
-    return b.op("arith.minnumf", dst.carrier, b.op("arith.maxnumf", dst.carrier, a[0], _c(b, dst, 0.0)), _c(b, dst, 1.0))
+    positive = b.op("arith.maxnumf", dst.carrier, a[0], _c(b, dst, 0.0))
+    return b.op("arith.minnumf", dst.carrier, positive, _c(b, dst, 1.0))
 
 
 _define("saturatef", _saturate)
@@ -209,7 +210,8 @@ def _scale(b, a, src, dst):
 
 
 _define("ldexp ldexpf scalbn scalbnf", _scale)
-_define("powi powif", lambda b, a, src, dst: b.op("math.powf", dst.carrier, a[0], b.op("arith.sitofp", dst.carrier, a[1])))
+_define("powi powif", lambda b, a, src, dst: b.op("math.powf", dst.carrier, a[0],
+                                                  b.op("arith.sitofp", dst.carrier, a[1])))
 
 
 def _of_pi(name: str) -> Emit:

@@ -19,6 +19,7 @@ import llvmlite.binding as llvm
 
 from ditron_compiler import knobs
 
+CODE_MODEL = "large"  # LLVM maps the sections of an object one by one, maybe either side of a simulated heap
 SPEED = 2  # -O2: vectorises; -O3 costs compile time and gained nothing on our kernels
 FORMAT = "2"  # of a cached file: code, then its hash
 _engines: list[llvm.ExecutionEngine] = []  # an engine owns the code it loaded: keep it
@@ -39,8 +40,8 @@ def _target() -> llvm.TargetMachine:
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
         opt=SPEED,
-        reloc="pic",
-        codemodel="default",
+        reloc="static",
+        codemodel=CODE_MODEL,
         jit=True,
     )
 
@@ -57,7 +58,7 @@ def _machine_symbols() -> None:
 def _key(text: str) -> str:
     target = _target()
     parts = (text, target.triple, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(),
-             llvmlite.__version__, str(llvm.llvm_version_info), str(SPEED), FORMAT)  # fmt: skip
+             llvmlite.__version__, str(llvm.llvm_version_info), str(SPEED), CODE_MODEL, FORMAT)  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

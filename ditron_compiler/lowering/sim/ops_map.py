@@ -37,7 +37,8 @@ def _map(fn: FunctionLowering, op: ir.Operation) -> None:
 def _captured(fn: FunctionLowering, op: ir.Operation) -> list[ir.Value]:
     """Values from outside that the function uses; scalars only."""
     inside = {result for o in _operations(op) for result in o.results}
-    inside |= {argument for o in [op, *_operations(op)] for r in o.regions for b in r.blocks for argument in b.arguments}
+    blocks = [block for o in [op, *_operations(op)] for region in o.regions for block in region.blocks]
+    inside |= {argument for block in blocks for argument in block.arguments}
     captured: list[ir.Value] = []
     for operand in (v for o in _operations(op) for v in o.operands):
         if operand in inside or operand in captured:

@@ -47,7 +47,8 @@ def _decode(fn: FunctionLowering, op: ir.Operation, value: ir.Value, scale: ir.V
     with fn.nest(shape) as nest:
         if halved is None:
             element = nest.element(tile)
-            element = from_bits(fn.b, element, Elem(_FLOATS[number], "float", 8)) if tile.elem.kind == "int" else element
+            if tile.elem.kind == "int":
+                element = from_bits(fn.b, element, Elem(_FLOATS[number], "float", 8))
         else:
             element = _nibble(nest, tile, halved)
         if scales is not None:

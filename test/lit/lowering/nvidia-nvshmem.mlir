@@ -86,7 +86,10 @@
 // CHECK: call void @nvshmemx_barrier_all_block()
 // CHECK-LABEL: define {{.*}} @barrier(
 // CHECK: call i32 @nvshmemx_barrier_block(i32 %
+// What every thread has stored is ordered before the team meets.
 // CHECK-LABEL: define {{.*}} @sync_all(
+// CHECK: fence acq_rel
+// CHECK: call void @llvm.nvvm.barrier
 // CHECK: call i32 @nvshmemx_team_sync_block(i32 %
 // CHECK-LABEL: define {{.*}} @barrier_of_node(
 // CHECK: call i32 @nvshmemx_barrier_block(i32 2)

@@ -34,9 +34,10 @@ def run_command(args: argparse.Namespace) -> int:
         watch.check(args.sim, args.trace, args.timeline)
     except (ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
+
     def run(seed: int) -> int:
         return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=seed,
-                              trace=args.trace, timeline=args.timeline, races=args.races)
+                              trace=args.trace, timeline=args.timeline, races=args.races, as_cuda=args.as_cuda)
 
     if args.seeds is None:
         with _saying_how_to_replay(args, args.seed):
@@ -83,5 +84,7 @@ def _replay(args: argparse.Namespace, seed: int) -> str:
         words += ["--ranks-per-node", str(args.ranks_per_node)]
     if args.nodes is not None:
         words += ["--nodes", str(args.nodes)]
+    if args.as_cuda:
+        words.append("--as-cuda")
     words += ["--replay", str(seed)] if args.races else ["--no-races", "--replay", str(seed)]
     return shlex.join([*words, args.script, *args.args])

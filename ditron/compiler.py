@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
         locations: keep source locations in the text of the stages.
         check: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_CHECK``.
 
-    Raises ValueError for an unknown target, transport, stage or parameter; triton's CompilationError or
+    Raises ValueError for an unknown target, transport, stage, option or parameter; triton's CompilationError or
     ditron.CompileError, pointing at the Python line, when the kernel is wrong.
     """
     machine = parse_target(target, transport, bool(knobs.check.get() if check is None else check))
@@ -169,6 +169,14 @@ class _Compilation:
         self.observe("ditron", mixed, time.perf_counter() - start)
         return self.rest(mixed)
 
+    def _check(self, options: dict) -> None:
+        """Raise ValueError for an option that Triton's backend would not look at."""
+        known = sorted({f.name for f in fields(self.backend.parse_options({}))} - {"arch", "backend_name"})
+        for name in options:
+            if name not in known:
+                raise ValueError(f"unknown option {name!r} for target {str(self.target)!r}: expected one of "
+                                 f"{', '.join(known)}")
+
     def _set_up(self, options: dict) -> None:
         """Triton's part of the machine: backend, options and a context with its dialects."""
         from triton._C.libtriton import ir as triton_ir
@@ -179,8 +187,12 @@ class _Compilation:
         self.backend = make_backend(self.gpu)
         # Linking SHMEM's own library is for machine code; before that its calls are what one wants to see.
         shmem = self.wanted[-1] in ("cubin", "hsaco")
+        self._check(options)
         options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(self.target, shmem=shmem)
-        self.options = self.backend.parse_options(options)
+        try:
+            self.options = self.backend.parse_options(options)
+        except (AssertionError, TypeError) as error:  # a value that the backend's own checks refuse
+            raise ValueError(f"options for target {str(self.target)!r}: {error}") from error
         self.context = triton_ir.context()
         triton_ir.load_dialects(self.context)
         self.backend.load_dialects(self.context)

@@ -7,6 +7,13 @@ from typing import Any
 __all__ = ["NEUTRAL", "Target", "parse_target"]
 
 TRANSPORTS = {"cuda": ("p2p", "nvshmem"), "hip": ("p2p", "rocshmem"), "sim": ("sim",)}
+# What Triton makes code for. Its own answer to another number is the same complaint by each of LLVM's passes.
+ARCHITECTURES: dict[str, tuple[int | str, ...]] = {
+    "cuda": (75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121),
+    "hip": ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150",
+            "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201", "gfx1250"),
+    "sim": ("",),
+}
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,10 @@ def parse_target(text: str, transport: str | None = None, check: bool = False) -
     else:
         raise ValueError(f"unknown target {text!r}: expected 'cuda:SM' (as cuda:90), 'hip:GFX' (as hip:gfx942) or "
                          "'sim'")
+    if parsed not in ARCHITECTURES[machine]:
+        what = "compute capability" if machine == "cuda" else "architecture"
+        raise ValueError(f"unknown {what} in target {text!r}: expected {machine}: and one of "
+                         f"{', '.join(map(str, ARCHITECTURES[machine]))}")
     known = TRANSPORTS[machine]
     transport = transport or known[0]
     if transport not in known:

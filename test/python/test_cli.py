@@ -47,7 +47,7 @@ def test_version(capsys):
     (["--stage", "amdgcn"], ".amdgcn_target"),
     (["--stage", "sim-llvm"], "@ditron_sim_wait"),
     (["--stage", "ditron", "--target", "sim", "--signature", "*fp16,*i64,i32"], "tensor<64xf16>"),
-    (["--stage", "ditron", "--signature", "x_ptr=*bf16,signal_ptr=*i64,n=i64"], "tensor<64xbf16>"),
+    (["--stage", "ditron", "--signature", "x_ptr=*bf16,signal_ptr=*i64,n=i32"], "tensor<64xbf16>"),
 ])
 def test_dump(arguments, expected, capsys):
     assert main(["dump", f"{KERNELS}:good", *arguments]) == 0
@@ -112,6 +112,15 @@ def test_compile(target, transport, stages, missing, tmp_path, capsys, monkeypat
     (["dump", f"{KERNELS}:good", "--stage", "sass"], "unknown stage 'sass': expected one of ttir, ditron, lowered"),
     (["dump", f"{KERNELS}:good", "--stage", "ptx", "--target", "sim"], "target 'sim' has no stage 'ptx': expected"),
     (["dump", f"{KERNELS}:good", "--target", "metal"], "unknown target 'metal': expected 'cuda:SM'"),
+    (["compile", f"{KERNELS}:good", "--target", "cuda:999"],
+     "unknown compute capability in target 'cuda:999': expected cuda: and one of 75, 80, 86,"),
+    (["compile", f"{KERNELS}:good", "--target", "hip:gfx999"],
+     "unknown architecture in target 'hip:gfx999': expected hip: and one of gfx908, gfx90a"),
+    (["compile", f"{KERNELS}:good", "--option", "foo=1"],
+     "unknown option 'foo' for target 'cuda:90': expected one of allowed_dot_input_precisions, debug, "),
+    (["compile", f"{KERNELS}:good", "--option", "arch=sm80"], "unknown option 'arch' for target 'cuda:90'"),
+    (["dump", f"{KERNELS}:good", "--target", "sim", "--option", "waves_per_eu=1"], "unknown option 'waves_per_eu'"),
+    (["dump", f"{KERNELS}:good", "--num-warps", "3"], "options for target 'cuda:90': num_warps must be a power of 2"),
     (["compile", f"{KERNELS}:good", "--transport", "tcp"], "unknown transport 'tcp' for target 'cuda:90': expected"),
     (["compile", f"{KERNELS}:good", "--transport", "rocshmem"], "expected one of 'p2p', 'nvshmem'"),
     (["dump", f"{KERNELS}:good", "--print-after", "fuse"],

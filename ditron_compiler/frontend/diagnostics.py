@@ -82,9 +82,21 @@ def _explain(error: BaseException, kind: type) -> Exception | None:
     if places[-1] is None:
         return None
     inner = chain[-1]
-    message = inner.error_message or (str(inner.__cause__) if inner.__cause__ else "this does not compile")
+    message = _recursion(inner) or inner.error_message or (str(inner.__cause__) if inner.__cause__ else "this does not compile")
     notes = tuple((*place, "called from here") for place in reversed(places[:-1]) if place is not None)
     return CompileError(str(message), *places[-1], notes=notes)
+
+
+def _recursion(error: Any) -> str | None:
+    """What to say of a call of a function that is being compiled, whose result type Triton then looks up in vain."""
+    cause = error.__cause__ or error.__context__
+    frame = cause.__traceback__ if isinstance(cause, KeyError) else None
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None or frame.tb_frame.f_code.co_name != "call_JitFunction":
+        return None
+    name = frame.tb_frame.f_locals["fn"].__name__
+    return f"{name} calls itself, and kernels have no recursion: write it as a loop"
 
 
 def _generator_place(error: Any) -> tuple[str, int, int] | None:

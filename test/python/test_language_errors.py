@@ -181,6 +181,32 @@ def in_a_helper(x, sig, n):
     wrong_helper(sig)  # here
 
 
+@triton.jit
+def recursive_helper(p, n):
+    if n > 0:
+        recursive_helper(p, n - 1)  # there
+    tl.store(p, n)
+
+
+@ditron.jit(example=dict(signature={"x": "*i32", "n": "i32"}))
+def recursion(x, n):
+    recursive_helper(x, n)
+
+
+@ditron.jit(example=dict(signature={"x": "*i32", "n": "i32"}))
+def recursive_kernel(x, n):
+    recursive_kernel(x, n)  # there
+
+
+@pytest.mark.parametrize("kernel, name", [(recursion, "recursive_helper"), (recursive_kernel, "recursive_kernel")])
+def test_recursion(kernel, name):
+    with pytest.raises(CompilationError) as caught:
+        ditron.compile(kernel, stop_after="ditron")
+    explanation = explained(caught.value)
+    assert explanation.message == f"{name} calls itself, and kernels have no recursion: write it as a loop"
+    assert linecache.getline(explanation.file, explanation.line).rstrip().endswith("# there")
+
+
 @pytest.mark.parametrize("kernel, message", CASES)
 def test_wrong_use(kernel, message):
     with pytest.raises(CompilationError) as caught:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,14 +31,13 @@ class watch_script(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        schema = func._schema
-        if not any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):  # else a view
-            for number, argument in enumerate(schema.arguments):
-                value = args[number] if number < len(args) else kwargs.get(argument.name)
-                if value is not None:
-                    writes = argument.alias_info is not None and argument.alias_info.is_write
-                    for tensor in _tensors(value):
-                        self._access(tensor, writes)
+        for number, name, writes in _tensor_arguments(func):
+            value = args[number] if number < len(args) else kwargs.get(name)
+            if isinstance(value, torch.Tensor):
+                self._access(value, writes)
+            elif value is not None:
+                for tensor in _tensors(value):
+                    self._access(tensor, writes)
         return func(*args, **kwargs)
 
     def _access(self, tensor: torch.Tensor, writes: bool) -> None:
@@ -46,6 +46,16 @@ class watch_script(TorchDispatchMode):
             for address, nbytes in _ranges(tensor):
                 for report in self._view.script_access(address, nbytes, writes, line):
                     raise failure(report)
+
+
+@cache
+def _tensor_arguments(func: Any) -> tuple[tuple[int, str, bool], ...]:
+    """Number, name, and whether it is written, of each argument that may hold tensors; none for what makes a view."""
+    schema = func._schema
+    if any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns):
+        return ()
+    return tuple((number, argument.name, argument.alias_info is not None and argument.alias_info.is_write)
+                 for number, argument in enumerate(schema.arguments) if "Tensor" in str(argument.type))
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

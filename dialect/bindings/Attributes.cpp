@@ -43,7 +43,7 @@ nb::object wrapAttribute(PyContext &context, Attribute attr) {
 }
 
 template <typename T> static bool isA(nb::handle object) {
-  return nb::isinstance<PyAttribute>(object) && isa<T>(nb::cast<PyAttribute *>(object)->attr);
+  return nb::isinstance<PyAttribute>(object) && isa<T>(expect<PyAttribute>(object).attr);
 }
 
 template <typename Py, typename T, typename Base = PyAttribute>
@@ -106,10 +106,40 @@ static double toDouble(APFloat value) {
 
 static bool isIntegerLike(Type type) { return isa<IntegerType, IndexType>(type); }
 
-/// A number as an attribute of a scalar type; attributes pass through.
+Attribute optionalAttribute(PyContext &context, nb::handle object, const char *what) {
+  if (object.is_none()) {
+    return {};
+  }
+  Attribute attr = expect<PyAttribute>(object).attr;
+  checkContext(context.context, attr.getContext(), what);
+  return attr;
+}
+
+/// Whether `attr` is one scalar of `type`; what is neither a number nor complex is a string.
+static bool isScalarOf(Attribute attr, Type type) {
+  if (auto complex = dyn_cast<ComplexType>(type)) {
+    auto parts = dyn_cast<ArrayAttr>(attr);
+    return parts && parts.size() == 2 &&
+           llvm::all_of(parts, [&](Attribute part) { return isScalarOf(part, complex.getElementType()); });
+  }
+  if (isIntegerLike(type)) {
+    return isa<IntegerAttr>(attr) && cast<IntegerAttr>(attr).getType() == type;
+  }
+  if (isa<FloatType>(type)) {
+    return isa<FloatAttr>(attr) && cast<FloatAttr>(attr).getType() == type;
+  }
+  return isa<StringAttr>(attr);
+}
+
+/// A number as an attribute of a scalar type; attributes of that type pass through.
 static Attribute toScalarAttr(nb::handle value, Type type) {
   if (nb::isinstance<PyAttribute>(value)) {
-    return nb::cast<PyAttribute *>(value)->attr;
+    Attribute attr = expect<PyAttribute>(value).attr;
+    checkContext(type.getContext(), attr.getContext(), "the value");
+    if (!isScalarOf(attr, type)) {
+      raise(PyExc_ValueError, "expected a value of type " + print(type) + ", got " + print(attr));
+    }
+    return attr;
   }
   if (isIntegerLike(type)) {
     return IntegerAttr::get(type, toAPInt(value, type));
@@ -246,7 +276,7 @@ static void bindCollections(nb::module_ &m) {
             PyContext &c = PyContext::resolve(context);
             SmallVector<Attribute> attrs;
             for (nb::handle item : items) {
-              attrs.push_back(nb::cast<PyAttribute *>(item)->attr);
+              attrs.push_back(expect<PyAttribute>(item).attr);
               checkContext(c.context, attrs.back().getContext(), "an element");
             }
             return Array(c, ArrayAttr::get(c.context, attrs));
@@ -280,7 +310,9 @@ static void bindCollections(nb::module_ &m) {
             PyContext &c = PyContext::resolve(context);
             NamedAttrList attrs;
             for (auto [name, attr] : value) {
-              attrs.set(nb::cast<std::string>(name), nb::cast<PyAttribute *>(attr)->attr);
+              Attribute a = expect<PyAttribute>(attr).attr;
+              checkContext(c.context, a.getContext(), "an entry");
+              attrs.set(nb::cast<std::string>(name), a);
             }
             return Dict(c, attrs.getDictionary(c.context));
           },

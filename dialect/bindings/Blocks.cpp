@@ -53,12 +53,12 @@ static void addArguments(PyContext &context, Block *block, nb::handle types, nb:
   std::vector<Location> locations;
   if (locs.is_valid() && !locs.is_none()) {
     for (nb::handle loc : locs) {
-      locations.push_back(nb::cast<PyLocation *>(loc)->loc);
+      locations.push_back(expect<PyLocation>(loc).loc);
     }
   }
   size_t i = 0;
   for (nb::handle type : types) {
-    Type t = nb::cast<PyType *>(type)->type;
+    Type t = expect<PyType>(type).type;
     checkContext(context.context, t.getContext(), "an argument type");
     Location loc = i < locations.size()                            ? locations[i]
                    : !frames().empty() && frames().back().location ? PyLocation::resolve(nb::handle(), context)
@@ -82,6 +82,12 @@ static nb::object createBeside(PyBlock &self, nb::args types, nb::handle locs, b
   return createBlock(region, after ? std::next(block->getIterator()) : block->getIterator(), types, locs);
 }
 
+static void checkNoneRunning(Block *block, const char *action) {
+  for (Operation &op : *block) {
+    checkNotRunning(&op, action);
+  }
+}
+
 static void moveBlock(PyBlock &self, Region &region, Region::iterator place) {
   Block *block = self.get();
   if (region.getParentOp() && block->getParentOp() && block->getParentOp() != region.getParentOp()) {
@@ -91,6 +97,7 @@ static void moveBlock(PyBlock &self, Region &region, Region::iterator place) {
       }
     }
   }
+  checkNoneRunning(block, "move");
   region.getBlocks().splice(place, block->getParent()->getBlocks(), block->getIterator());
   self.attachToRoot();
   for (Operation &op : *block) {
@@ -106,6 +113,7 @@ static void eraseBlock(PyBlock &self) {
   if (isUsedOutside(block)) {
     raise(PyExc_ValueError, "cannot erase the block: values defined in it are still used outside");
   }
+  checkNoneRunning(block, "erase");
   for (Operation &op : *block) {
     self.context->invalidate(&op, /*keepRoot=*/false);
   }
@@ -317,6 +325,7 @@ void bindBlocks(nb::module_ &m) {
             if (op.get()->getBlock() != self.get()) {
               raise(PyExc_ValueError, "the operation is not in this block");
             }
+            checkNoneRunning(self.get(), "split the block of");
             return PyBlock::forBlock(*self.context, self.get()->splitBlock(op.get()));
           },
           "op"_a, "Moves `op` and what follows into a new block after this one, and returns that.")

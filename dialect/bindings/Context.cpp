@@ -42,7 +42,7 @@ PyContext &PyContext::resolve(nb::handle given) {
   if (!given.is_valid() || given.is_none()) {
     return current();
   }
-  return *nb::cast<PyContext *>(given);
+  return expect<PyContext>(given);
 }
 
 static PyContext &contextOf(const PyInsertionPoint &point) { return *nb::inst_ptr<PyBlock>(point.block)->context; }
@@ -99,7 +99,7 @@ static void bindInsertionPoint(nb::module_ &m) {
              if (nb::isinstance<PyBlock>(place)) {
                return PyInsertionPoint{nb::borrow(place), nb::none()};
              }
-             auto &op = *nb::cast<PyOperation *>(place);
+             auto &op = expect<PyOperation>(place);
              return PyInsertionPoint{homeOf(op), op.object()};
            }),
            "place"_a, "The end of a block, or before an operation.")

@@ -41,6 +41,8 @@ struct PyContext {
   /// Detached operations whose Python object is gone while others still use their results. Owned here until Python
   /// meets one again.
   llvm::DenseSet<Operation *> orphans;
+  /// What Python passes are running on, the innermost last: the pass manager goes on with it, so it has to stay.
+  SmallVector<Operation *> running;
 
   PyContext(MLIRContext *context, bool owned);
   ~PyContext();
@@ -195,8 +197,21 @@ DiagnosticInfo makeDiagnosticInfo(PyContext &context, Diagnostic &diagnostic);
 [[noreturn]] void raiseMLIRError(const std::string &what, const std::vector<DiagnosticInfo> &errors);
 
 [[noreturn]] void raise(PyObject *type, const std::string &message);
+/// `object` as a `T`; raises TypeError. nanobind's cast takes None for a null pointer, and names no type when it fails.
+template <typename T> T &expect(nb::handle object) {
+  T *found = nullptr;
+  if (!nb::try_cast(object, found) || !found) {
+    raise(PyExc_TypeError, "expected " + std::string(nb::str(nb::type<T>().attr("__name__")).c_str()) + ", got " +
+                               nb::repr(object).c_str());
+  }
+  return *found;
+}
 /// Raises ValueError if the two contexts differ; `what` names the thing that came from elsewhere.
 void checkContext(MLIRContext *expected, MLIRContext *actual, const char *what);
+/// None, or an Attribute of `context`; `what` names it in the error.
+Attribute optionalAttribute(PyContext &context, nb::handle object, const char *what);
+/// Raises ValueError if destroying or moving what is in `op` would take away the operation that a Python pass runs on.
+void checkNotRunning(Operation *op, const char *action);
 /// The index of a Python sequence, negative ones from the end; raises IndexError.
 size_t checkIndex(nb::ssize_t index, size_t size);
 /// Raises ValueError if something outside `op` uses a value defined in it: destroying it would leave danglers.

@@ -17,15 +17,14 @@ static llvm::StringMap<nb::object> &classes() {
 
 /// The typed class of an operation; the dialect's Python module is imported when its first operation is met.
 nb::object classForOperation(PyContext &context, OperationName name) {
-  auto [it, inserted] = context.classes.try_emplace(name.getAsOpaquePointer());
-  if (!inserted) {
+  if (auto it = context.classes.find(name.getAsOpaquePointer()); it != context.classes.end()) {
     return nb::borrow(it->second);
   }
   StringRef text = name.getStringRef();
   nb::module_::import_("ditron_compiler.ir._registry").attr("load_dialect")(toStr(text.split('.').first));
   auto found = classes().find(text);
   nb::handle cls = found != classes().end() ? nb::handle(found->second) : nb::type<PyOpView>();
-  // The import may have made operations of its own: look the slot up again.
+  // Only now is there an entry: the import lets other threads run, and they may be here for the same name.
   context.classes[name.getAsOpaquePointer()] = cls;
   return nb::borrow(cls);
 }
@@ -34,10 +33,10 @@ nb::object classForOperation(PyContext &context, OperationName name) {
 
 Value valueOf(nb::handle object) {
   if (nb::isinstance<PyValue>(object)) {
-    return nb::cast<PyValue *>(object)->get();
+    return expect<PyValue>(object).get();
   }
   if (nb::isinstance<PyOperation>(object)) {
-    Operation *op = nb::cast<PyOperation *>(object)->get();
+    Operation *op = expect<PyOperation>(object).get();
     if (op->getNumResults() != 1) {
       raise(PyExc_ValueError, "expected a value, got '" + op->getName().getStringRef().str() + "' with " +
                                   std::to_string(op->getNumResults()) + " results");
@@ -58,7 +57,7 @@ static void addResult(OperationState &state, nb::handle object) {
   if (!nb::isinstance<PyType>(object)) {
     raise(PyExc_TypeError, "expected a result Type, got " + std::string(nb::repr(object).c_str()));
   }
-  Type type = nb::cast<PyType *>(object)->type;
+  Type type = expect<PyType>(object).type;
   checkContext(state.getContext(), type.getContext(), "a result type");
   state.types.push_back(type);
 }
@@ -72,7 +71,7 @@ static void addAttributes(OperationState &state, nb::handle attributes) {
       raise(PyExc_TypeError, "expected an Attribute for '" + nb::cast<std::string>(key) + "', got " +
                                  std::string(nb::repr(value).c_str()));
     }
-    Attribute attr = nb::cast<PyAttribute *>(value)->attr;
+    Attribute attr = expect<PyAttribute>(value).attr;
     checkContext(state.getContext(), attr.getContext(), "an attribute");
     state.addAttribute(nb::cast<std::string>(key), attr);
   }
@@ -81,7 +80,7 @@ static void addAttributes(OperationState &state, nb::handle attributes) {
 static void addSuccessors(OperationState &state, nb::handle successors) {
   if (successors.is_valid() && !successors.is_none()) {
     for (nb::handle block : successors) {
-      state.addSuccessors(nb::cast<PyBlock *>(block)->get());
+      state.addSuccessors(expect<PyBlock>(block).get());
     }
   }
 }
@@ -136,13 +135,13 @@ static Operation *build(OperationState &state, nb::handle ip, nb::handle &place)
 
 static void insertAt(nb::handle place, PyOperation &py) {
   if (place.is_valid()) {
-    nb::cast<PyInsertionPoint *>(place)->insert(py);
+    expect<PyInsertionPoint>(place).insert(py);
   }
 }
 
 /// The context that a new operation lives in: its location's, or the current one.
 static PyContext &contextFor(nb::handle loc) {
-  return loc.is_none() ? PyContext::current() : *nb::cast<PyLocation *>(loc)->context;
+  return loc.is_none() ? PyContext::current() : *expect<PyLocation>(loc).context;
 }
 
 static nb::object create(const std::string &name, nb::object results, nb::object operands, nb::object attributes,
@@ -394,8 +393,8 @@ void bindCreation(nb::module_ &m) {
       "translate_module_to_llvmir",
       [](nb::handle module) {
         nb::object operation =
-            nb::isinstance<PyModule>(module) ? nb::cast<PyModule *>(module)->operation : nb::borrow(module);
-        PyOperation &py = *nb::cast<PyOperation *>(operation);
+            nb::isinstance<PyModule>(module) ? expect<PyModule>(module).operation : nb::borrow(module);
+        PyOperation &py = expect<PyOperation>(operation);
         ErrorCollector errors(*py.context);
         std::string text;
         if (failed(translateToLLVMIR(py.get(), text))) {

@@ -37,6 +37,17 @@ static llvm::DenseMap<MLIRContext *, PyContext *> &liveContexts() {
   return *map;
 }
 
+void checkNotRunning(Operation *op, const char *action) {
+  PyContext &context = *liveContexts().at(op->getContext());
+  for (Operation *root : context.running) {
+    if (op->isAncestor(root)) {
+      raise(PyExc_ValueError, std::string("cannot ") + action + " '" + op->getName().getStringRef().str() +
+                                  "': a pass is running on " + (op == root ? "it" : "an operation in it") +
+                                  "; a pass may change only what is in the operation that it gets");
+    }
+  }
+}
+
 PyContext::PyContext(MLIRContext *context, bool owned) : context(context), owned(owned) {
   liveContexts()[context] = this;
 }
@@ -203,7 +214,12 @@ nb::object PyOperation::forOperation(PyContext &context, Operation *op, bool own
   if (it != context.operations.end()) {
     return it->second->object();
   }
-  nb::object self = nb::inst_alloc(classForOperation(context, op->getName()));
+  nb::object cls = classForOperation(context, op->getName());
+  // Finding the class may import a module, which lets other threads run: one of them may have made the object.
+  if (it = context.operations.find(op); it != context.operations.end()) {
+    return it->second->object();
+  }
+  nb::object self = nb::inst_alloc(cls);
   owned |= context.orphans.erase(op);
   auto *py = new (nb::inst_ptr<void>(self)) PyOperation(self, context, op, owned);
   nb::inst_mark_ready(self);

@@ -5,9 +5,9 @@ namespace mlir::ditron::python {
 
 Location PyLocation::resolve(nb::handle given, PyContext &context) {
   if (given.is_valid() && !given.is_none()) {
-    auto *location = nb::cast<PyLocation *>(given);
-    checkContext(context.context, location->loc.getContext(), "the location");
-    return location->loc;
+    Location location = expect<PyLocation>(given).loc;
+    checkContext(context.context, location.getContext(), "the location");
+    return location;
   }
   if (frames().empty() || !frames().back().location) {
     raise(PyExc_ValueError, "no Location: diagnostics need one; write `with op.location:` or pass loc=");
@@ -17,10 +17,11 @@ Location PyLocation::resolve(nb::handle given, PyContext &context) {
   return location->loc;
 }
 
-static std::vector<Location> locationsOf(const nb::sequence &sequence) {
+static std::vector<Location> locationsOf(PyContext &context, const nb::sequence &sequence) {
   std::vector<Location> locations;
   for (nb::handle item : sequence) {
-    locations.push_back(nb::cast<PyLocation *>(item)->loc);
+    locations.push_back(expect<PyLocation>(item).loc);
+    checkContext(context.context, locations.back().getContext(), "a location");
   }
   return locations;
 }
@@ -47,9 +48,9 @@ static void emit(Location loc, DiagnosticSeverity severity, const std::string &m
       nb::handle where = pair[0];
       std::optional<Location> at;
       if (nb::isinstance<PyOperation>(where)) {
-        at = nb::cast<PyOperation *>(where)->get()->getLoc();
+        at = expect<PyOperation>(where).get()->getLoc();
       } else if (!where.is_none()) {
-        at = nb::cast<PyLocation *>(where)->loc;
+        at = expect<PyLocation>(where).loc;
       }
       diagnostic.attachNote(at) << nb::cast<std::string>(pair[1]);
     }
@@ -81,16 +82,16 @@ void bindLocations(nb::module_ &m) {
       .def_static(
           "name",
           [](const std::string &name, nb::handle child, nb::handle context) {
-            PyContext &c = child.is_none() ? PyContext::resolve(context) : *nb::cast<PyLocation *>(child)->context;
+            PyContext &c = child.is_none() ? PyContext::resolve(context) : *expect<PyLocation>(child).context;
             auto attr = StringAttr::get(c.context, name);
             return PyLocation(c, child.is_none() ? NameLoc::get(attr)
-                                                 : NameLoc::get(attr, nb::cast<PyLocation *>(child)->loc));
+                                                 : NameLoc::get(attr, expect<PyLocation>(child).loc));
           },
           "name"_a, "childLoc"_a = nb::none(), "context"_a = nb::none())
       .def_static(
           "callsite",
           [](PyLocation &callee, nb::sequence callers) {
-            std::vector<Location> frames = locationsOf(callers);
+            std::vector<Location> frames = locationsOf(*callee.context, callers);
             if (frames.empty()) {
               raise(PyExc_ValueError, "a callsite needs at least one caller");
             }
@@ -105,8 +106,8 @@ void bindLocations(nb::module_ &m) {
           "fused",
           [](nb::sequence locations, nb::handle metadata, nb::handle context) {
             PyContext &c = PyContext::resolve(context);
-            Attribute attr = metadata.is_none() ? Attribute() : nb::cast<PyAttribute *>(metadata)->attr;
-            return PyLocation(c, FusedLoc::get(c.context, locationsOf(locations), attr));
+            Attribute attr = optionalAttribute(c, metadata, "the metadata");
+            return PyLocation(c, FusedLoc::get(c.context, locationsOf(c, locations), attr));
           },
           "locations"_a, "metadata"_a = nb::none(), "context"_a = nb::none())
       .def_static("from_attr",

@@ -111,6 +111,11 @@ static bool walk(PyOperation &self, nb::callable callback, WalkOrder order) {
       continue;
     }
     nb::object answer = callback(entries[i].op);
+    // Not a cast: that takes any number, and True is one.
+    if (!answer.is_none() && !nb::isinstance<PyWalkResult>(answer)) {
+      raise(PyExc_TypeError, "the callback of walk returned " + std::string(nb::repr(answer).c_str()) +
+                                 "; return None to go on, or a WalkResult (ADVANCE, INTERRUPT, SKIP)");
+    }
     auto result = answer.is_none() ? PyWalkResult::Advance : nb::cast<PyWalkResult>(answer);
     if (result == PyWalkResult::Interrupt) {
       return true;
@@ -137,6 +142,7 @@ static void move(PyOperation &self, PyOperation &other, bool after) {
   if (op->isAncestor(anchor)) {
     raise(PyExc_ValueError, "an operation cannot be moved into itself");
   }
+  checkNotRunning(op, "move");
   Block *block = anchor->getBlock();
   Block::iterator place = after ? std::next(anchor->getIterator()) : anchor->getIterator();
   if (op->getBlock()) {
@@ -150,6 +156,7 @@ static void move(PyOperation &self, PyOperation &other, bool after) {
 
 static void erase(PyOperation &self) {
   Operation *op = self.get();
+  checkNotRunning(op, "erase");
   checkUnused(op, "erase");
   self.context->invalidate(op, /*keepRoot=*/false);
   eraseOperation(op);
@@ -160,6 +167,7 @@ static nb::object detach(PyOperation &self) {
   if (!op->getBlock()) {
     raise(PyExc_ValueError, "the operation has no parent");
   }
+  checkNotRunning(op, "detach");
   op->remove();
   self.owned = true;
   rebind(*self.context, op);
@@ -292,11 +300,11 @@ void bindOperations(nb::module_ &m) {
             Operation *op = self.get();
             std::vector<Value> replacements;
             if (nb::isinstance<PyOperation>(values)) {
-              for (Value result : nb::cast<PyOperation *>(values)->get()->getResults()) {
+              for (Value result : expect<PyOperation>(values).get()->getResults()) {
                 replacements.push_back(result);
               }
             } else if (nb::isinstance<PyValue>(values)) {
-              replacements.push_back(nb::cast<PyValue *>(values)->get());
+              replacements.push_back(expect<PyValue>(values).get());
             } else {
               for (nb::handle value : values) {
                 replacements.push_back(valueOf(value));

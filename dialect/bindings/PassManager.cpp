@@ -126,7 +126,7 @@ static void add(PyPassManager &self, nb::handle pass) {
 static void run(PyPassManager &self, nb::handle target) {
   // A Module, or an operation.
   nb::object operation = nb::borrow(target.attr("operation"));
-  PyOperation &py = *nb::cast<PyOperation *>(operation);
+  PyOperation &py = expect<PyOperation>(operation);
   Operation *op = py.get();
   checkContext(self.context->context, op->getContext(), "the operation");
   // Patterns look at all users of a value: a detached one would be a surprise to them.

@@ -115,7 +115,10 @@ static void report(Operation *op, StringRef pass, nb::python_error &error) {
     trace += nb::cast<std::string>(line);
   }
   diagnostic.attachNote(op->getLoc()) << "Python traceback:\n" << StringRef(trace).rtrim();
-  pendingException() = value;
+  // MLIR goes on with the next function: what went wrong first is what the user wants to see.
+  if (!pendingException()) {
+    pendingException() = value;
+  }
 }
 
 void PythonPass::runOnOperation() {
@@ -133,7 +136,11 @@ void PythonPass::runOnOperation() {
   try {
     pushFrame({contextObject, nb::cast(PyLocation(context, op->getLoc())), {}});
     size_t depth = frames().size();
-    auto restore = [&] { frames().resize(depth - 1); };
+    context.running.push_back(op);
+    auto restore = [&] {
+      frames().resize(depth - 1);
+      context.running.pop_back();
+    };
     try {
       run(context, op);
     } catch (...) {

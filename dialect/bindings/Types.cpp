@@ -36,7 +36,7 @@ template <typename T> struct Shaped : PyShapedType {
 } // namespace
 
 template <typename T> static bool isA(nb::handle object) {
-  return nb::isinstance<PyType>(object) && isa<T>(nb::cast<PyType *>(object)->type);
+  return nb::isinstance<PyType>(object) && isa<T>(expect<PyType>(object).type);
 }
 
 template <typename Py, typename T, typename Base>
@@ -66,10 +66,11 @@ template <typename T> static void bindSimple(nb::module_ &m, const char *name) {
       "context"_a = nb::none());
 }
 
-static SmallVector<Type> typesOf(nb::handle sequence) {
+static SmallVector<Type> typesOf(PyContext &context, nb::handle sequence, const char *what) {
   SmallVector<Type> types;
   for (nb::handle type : sequence) {
-    types.push_back(nb::cast<PyType *>(type)->type);
+    types.push_back(expect<PyType>(type).type);
+    checkContext(context.context, types.back().getContext(), what);
   }
   return types;
 }
@@ -85,7 +86,7 @@ static nb::list wrapTypes(PyContext &context, TypeRange types) {
 /// Builds through `getChecked`-like calls that emit; a null type becomes MLIRError.
 template <typename Build> static nb::object checked(PyContext &context, nb::handle loc, Build build) {
   ErrorCollector errors(context);
-  Location location = loc.is_none() ? Location(UnknownLoc::get(context.context)) : nb::cast<PyLocation *>(loc)->loc;
+  Location location = loc.is_none() ? Location(UnknownLoc::get(context.context)) : expect<PyLocation>(loc).loc;
   Type type = build([location] { return emitError(location); });
   if (!type) {
     errors.raise("invalid type");
@@ -96,6 +97,10 @@ template <typename Build> static nb::object checked(PyContext &context, nb::hand
 static void bindInteger(nb::module_ &m) {
   auto get = [](unsigned width, nb::handle context, IntegerType::SignednessSemantics sign) {
     PyContext &c = PyContext::resolve(context);
+    if (width > IntegerType::kMaxWidth) {
+      raise(PyExc_ValueError, "expected a width of at most " + std::to_string(unsigned(IntegerType::kMaxWidth)) +
+                                  " bits, got " + std::to_string(width));
+    }
     return Typed<IntegerType>(c, IntegerType::get(c.context, width, sign));
   };
   bindType<Typed<IntegerType>, IntegerType, PyType>(m, "IntegerType")
@@ -189,7 +194,7 @@ static void bindShaped(nb::module_ &m) {
       .def_static(
           "get",
           [](std::vector<int64_t> shape, PyType &element, nb::handle encoding, nb::handle loc) {
-            Attribute attr = encoding.is_none() ? Attribute() : nb::cast<PyAttribute *>(encoding)->attr;
+            Attribute attr = optionalAttribute(*element.context, encoding, "the encoding");
             return checked(*element.context, loc, [&](auto emit) -> Type {
               return RankedTensorType::getChecked(emit, shape, element.type, attr);
             });
@@ -212,12 +217,13 @@ static void bindShaped(nb::module_ &m) {
           [](std::vector<int64_t> shape, PyType &element, nb::handle layout, nb::handle space, nb::handle loc) {
             MemRefLayoutAttrInterface layoutAttr;
             if (!layout.is_none()) {
-              layoutAttr = dyn_cast<MemRefLayoutAttrInterface>(nb::cast<PyAttribute *>(layout)->attr);
+              layoutAttr =
+                  dyn_cast<MemRefLayoutAttrInterface>(optionalAttribute(*element.context, layout, "the layout"));
               if (!layoutAttr) {
                 raise(PyExc_ValueError, "not a memref layout");
               }
             }
-            Attribute memorySpace = space.is_none() ? Attribute() : nb::cast<PyAttribute *>(space)->attr;
+            Attribute memorySpace = optionalAttribute(*element.context, space, "the memory space");
             return checked(*element.context, loc, [&](auto emit) -> Type {
               return MemRefType::getChecked(emit, shape, element.type, layoutAttr, memorySpace);
             });
@@ -245,7 +251,8 @@ static void bindCompound(nb::module_ &m) {
           "get",
           [](nb::sequence inputs, nb::sequence results, nb::handle context) {
             PyContext &c = PyContext::resolve(context);
-            return Typed<FunctionType>(c, FunctionType::get(c.context, typesOf(inputs), typesOf(results)));
+            return Typed<FunctionType>(c, FunctionType::get(c.context, typesOf(c, inputs, "an input type"),
+                                                             typesOf(c, results, "a result type")));
           },
           "inputs"_a, "results"_a, "context"_a = nb::none())
       .def_prop_ro("inputs", [](Typed<FunctionType> &self) { return wrapTypes(*self.context, self.get().getInputs()); })
@@ -256,7 +263,7 @@ static void bindCompound(nb::module_ &m) {
           "get_tuple",
           [](nb::sequence types, nb::handle context) {
             PyContext &c = PyContext::resolve(context);
-            return Typed<TupleType>(c, TupleType::get(c.context, typesOf(types)));
+            return Typed<TupleType>(c, TupleType::get(c.context, typesOf(c, types, "an element type")));
           },
           "elements"_a, "context"_a = nb::none())
       .def_prop_ro("types", [](Typed<TupleType> &self) { return wrapTypes(*self.context, self.get().getTypes()); });

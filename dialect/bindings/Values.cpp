@@ -123,10 +123,10 @@ static nb::list usesOf(PyValue &self) {
 static void replaceExcept(PyValue &self, PyValue &with, nb::object except) {
   llvm::SmallPtrSet<Operation *, 4> exceptions;
   if (nb::isinstance<PyOperation>(except)) {
-    exceptions.insert(nb::cast<PyOperation *>(except)->get());
+    exceptions.insert(expect<PyOperation>(except).get());
   } else {
     for (nb::handle op : except) {
-      exceptions.insert(nb::cast<PyOperation *>(op)->get());
+      exceptions.insert(expect<PyOperation>(op).get());
     }
   }
   self.get().replaceAllUsesExcept(with.get(), exceptions);

@@ -85,6 +85,12 @@ def test_walk_orders_and_results(module):
     assert names == ["arith.constant"]
 
 
+@pytest.mark.parametrize("answer", [True, 0, "stop", ir.WalkOrder.PRE_ORDER])
+def test_a_walk_wants_none_or_a_result(module, answer):
+    with pytest.raises(TypeError, match="callback of walk returned .*; return None to go on, or a WalkResult"):
+        module.operation.walk(lambda op: answer)
+
+
 def test_an_exception_leaves_a_walk(module):
     def fail(op):
         raise KeyError(op.name)
@@ -317,6 +323,74 @@ def test_dense_elements(context):
     assert isinstance(floats, ir.DenseFPElementsAttr) and list(floats) == [0.5] * 3
     with pytest.raises(ValueError, match="expected 4 values, got 3"):
         ir.DenseElementsAttr.get([1, 2, 3], tensor)
+
+
+def test_splats_and_elements_have_the_element_type(context):
+    i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
+    floats, ints = ir.RankedTensorType.get([4], f32), ir.RankedTensorType.get([4], i32)
+    one = ir.IntegerAttr.get(i32, 1)
+    half = ir.FloatAttr.get(f32, 0.5)
+    assert list(ir.DenseElementsAttr.get_splat(ints, one)) == [1] * 4
+    assert list(ir.DenseElementsAttr.get_splat(floats, half)) == [0.5] * 4
+    long = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
+    complexes = ir.RankedTensorType.get([2], ir.Type.parse("complex<f32>"))
+    assert "(5.0" in str(ir.DenseElementsAttr.get_splat(complexes, ir.ArrayAttr.get([half, half])))
+    for shaped, value in (
+        (floats, one),
+        (ints, half),
+        (ints, long),
+        (ints, ir.StringAttr.get("x")),
+        (complexes, half),
+        (complexes, ir.ArrayAttr.get([half, one])),
+    ):
+        with pytest.raises(ValueError, match="expected a value of type .*, got"):
+            ir.DenseElementsAttr.get_splat(shaped, value)
+        with pytest.raises(ValueError, match="expected a value of type .*, got"):
+            ir.DenseElementsAttr.get([value], shaped)
+
+
+def test_integer_widths(context):
+    for get in (ir.IntegerType.get_signless, ir.IntegerType.get_signed, ir.IntegerType.get_unsigned):
+        assert get(2**24 - 1).width == 2**24 - 1
+        for width in (2**24, 2**30):
+            with pytest.raises(ValueError, match=f"expected a width of at most 16777215 bits, got {width}"):
+                get(width)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "i32"])
+def test_wrong_elements_are_type_errors(context, wrong):
+    i32 = ir.IntegerType.get_signless(32)
+    block = func.FuncOp("f", ([], []), ip=ir.InsertionPoint(ir.Module.create().body)).add_entry_block()
+    for make in (
+        lambda: ir.FunctionType.get([i32], [wrong]),
+        lambda: ir.FunctionType.get([wrong], [i32]),
+        lambda: ir.TupleType.get_tuple([wrong]),
+        lambda: ir.ArrayAttr.get([wrong]),
+        lambda: ir.DictAttr.get({"a": wrong}),
+        lambda: ir.Location.fused([wrong]),
+        lambda: ir.Location.callsite(ir.Location.unknown(), [wrong]),
+        lambda: block.create_after(wrong),
+        lambda: ir.Operation.create("cf.br", successors=[wrong]),
+        lambda: ir.Operation.create("ditron.rank", results=[wrong]),
+    ):
+        with pytest.raises(TypeError, match=f"expected (a result )?(Type|Attribute|Location|Block), got {wrong!r}"):
+            make()
+
+
+def test_everything_shares_one_context(context):
+    i32 = ir.IntegerType.get_signless(32)
+    with ir.Context() as other:
+        for make in (
+            lambda: ir.FunctionType.get([i32], [], other),
+            lambda: ir.FunctionType.get([], [i32], other),
+            lambda: ir.TupleType.get_tuple([i32], other),
+            lambda: ir.ArrayAttr.get([ir.TypeAttr.get(i32)], other),
+            lambda: ir.DictAttr.get({"a": ir.TypeAttr.get(i32)}, other),
+            lambda: ir.RankedTensorType.get([1], ir.F32Type.get(), ir.TypeAttr.get(i32)),
+            lambda: ir.Location.fused([ir.Location.unknown(context)]),
+        ):
+            with pytest.raises(ValueError, match="belongs to another Context"):
+                make()
 
 
 def test_locations(context):

@@ -39,6 +39,46 @@ assert not heavy, heavy
     assert result.returncode == 0, result.stderr
 
 
+def test_threads_that_meet_a_dialect_first():
+    """The import of a dialect's classes lets other threads run, which then look for the same wrappers and classes."""
+    program = '''
+import sys, threading
+from ditron_compiler import ir
+sys.setswitchinterval(1e-6)
+with ir.Context() as context:
+    module = ir.Module.parse("""func.func @f(%x: i32, %n: index, %p: memref<1xi32>) -> i32 {
+      %r = ditron.rank
+      %0 = arith.addi %x, %r : i32
+      %1 = scf.while (%a = %0) : (i32) -> i32 {
+        %c = arith.constant true
+        scf.condition(%c) %a : i32
+      } do {
+      ^bb0(%b: i32):
+        memref.store %b, %p[%n] : memref<1xi32>
+        scf.yield %b : i32
+      }
+      return %1 : i32
+    }""")
+ready, kept = threading.Barrier(4), []
+def walk():
+    ready.wait()
+    for _ in range(20):
+        module.operation.walk(kept.append)
+threads = [threading.Thread(target=walk) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(kept) == 4 * 20 * 10, len(kept)
+assert len({id(op) for op in kept}) == 10
+plain = {op.name for op in kept if type(op) is ir.OpView}
+assert plain == {"builtin.module"}, plain
+'''
+    for _ in range(5):
+        result = python("-c", program)
+        assert result.returncode == 0, result.stderr
+
+
 def test_start_up_time():
     """150 ms is the promise (55 ms measured on an idle machine, 20 of them Python's own); the best of five counts."""
     best = min(_timed() for _ in range(5))

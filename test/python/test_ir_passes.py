@@ -39,8 +39,11 @@ class ProbeFunctions(Pass):
     name: ClassVar[str] = "test-probe-functions"
     anchor: ClassVar[str] = "func.func"
 
+    action: str = "nothing"
+
     def run(self, op: ir.Operation) -> None:
         SEEN.append((self, op.sym_name.value))
+        ACTIONS[self.action](op)
 
 
 SEEN = []
@@ -88,6 +91,12 @@ ACTIONS = {
     "bug": bug,
     "warn": lambda op: adds(op)[0].emit_warning("this is slow"),
     "keep": lambda op: KEPT.extend([op, adds(op)[0], adds(op)[0].result, op.regions[0].blocks[0]]),
+    "erase": lambda op: op.erase(),
+    "erase-parent": lambda op: op.parent.erase(),
+    "erase-block": lambda op: op.block.erase(),
+    "detach": lambda op: op.detach_from_parent(),
+    "move": lambda op: op.move_before(op.next_op),
+    "split": lambda op: op.block.split_before(op),
     "nest": lambda op: PassManager.parse("builtin.module(canonicalize)", op.context).run(op),
 }
 
@@ -120,6 +129,23 @@ def test_options_arrive_and_print(module):
     assert "test-probe{action=nothing how-often=0 loudly=false}" in str(manager)
     manager.run(module)
     assert [(type(p).__name__, name) for p, name in SEEN[2:]] == [("Probe", "builtin.module"), ("ProbeFunctions", "f")]
+
+
+@pytest.mark.parametrize("action", ["erase", "erase-parent", "erase-block", "detach", "move", "split"])
+def test_a_pass_cannot_take_away_what_it_runs_on(action):
+    """The pass manager goes on with the operation, and with the next one in its block."""
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse("func.func private @f()\nfunc.func private @g()")
+        with pytest.raises(ValueError, match=f"cannot {action.split('-')[0]} .*a pass is running on"):
+            run(module, f"func.func(test-probe-functions{{action={action}}})")
+        assert module.operation.verify() and len(module.body.operations) == 2
+        module.body.operations[0].erase()  # afterwards it can be done
+
+
+def test_a_pass_cannot_erase_the_module_it_runs_on(module):
+    with pytest.raises(ValueError, match="cannot erase 'builtin.module': a pass is running on it"):
+        run(module, "test-probe{action=erase}")
+    assert module.operation.verify()
 
 
 @pytest.mark.parametrize(

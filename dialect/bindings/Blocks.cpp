@@ -289,7 +289,10 @@ void bindBlocks(nb::module_ &m) {
                    [](PyBlock &self) {
                      nb::list list;
                      for (Block *block : self.get()->getPredecessors()) {
-                       list.append(PyBlock::forBlock(*self.context, block));
+                       // A detached branch is in no block.
+                       if (block) {
+                         list.append(PyBlock::forBlock(*self.context, block));
+                       }
                      }
                      return list;
                    })

@@ -156,6 +156,17 @@ def test_detached_operations_are_freed_or_kept(module):
     assert module.operation.verify()
 
 
+def test_a_detached_branch_is_in_no_predecessor():
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse("func.func @f() {\n  cf.br ^b\n^b:\n  return\n}")
+        entry, target = module.body.operations[0].regions[0].blocks
+        assert list(target.predecessors) == [entry]
+        branch = entry.operations[0].detach_from_parent()
+        assert list(target.predecessors) == []
+        entry.append(branch)
+        assert list(target.predecessors) == [entry]
+
+
 def test_moves_between_modules(module):
     other = ir.Module.create()
     function = module.body.operations[0]

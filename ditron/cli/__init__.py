@@ -121,7 +121,8 @@ def _add_dump(commands) -> None:
 
 
 def _add_run(commands) -> None:
-    parser = commands.add_parser("run", help="run a script on simulated ranks",
+    # A script may have --n too, which must not be taken for the beginning of one of ours.
+    parser = commands.add_parser("run", allow_abbrev=False, help="run a script on simulated ranks",
                                  description="Run a script once per simulated rank. The script calls ditron.init(); on "
                                  "GPUs the same script is started by torchrun.")
     parser.add_argument("--sim", metavar="N", type=int, required=True, help="number of ranks")

@@ -52,7 +52,7 @@ def plain_tile(workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, tile
     rows = first_row + tl.arange(0, BLOCK_M)
     cols = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
     ks = tl.arange(0, BLOCK_K)
-    a_ptrs = workspace_ptr + (rows % M).to(tl.int64)[:, None] * K + ks[None, :]
+    a_ptrs = workspace_ptr + tl.minimum(rows, M - 1).to(tl.int64)[:, None] * K + ks[None, :]
     b_ptrs = b_ptr + ks.to(tl.int64)[:, None] * N + (cols % N)[None, :]
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):

@@ -3,7 +3,7 @@
     python benchmark/simulator.py                  # prints a table
     python benchmark/simulator.py --table out.md
 
-Each row is the fastest of ``--repeat`` runs; seconds of CPU are the process's, so they mean something on a busy machine.
+Each row is the fastest of ``--repeat`` runs; seconds of CPU are the process's, and mean something on a busy machine.
 """
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ _HOMES = {
                      "symm_zeros", "world"), "ditron.distributed"),
 }
 
-__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "RaceError", "SimulationError", "WaitTimeout", *_HOMES]
+__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "RaceError", "SimulationError", "WaitTimeout",
+           *_HOMES]
 
 __version__ = "0.1.0"
 

@@ -130,7 +130,7 @@ def _add_run(commands) -> None:
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
     parser.add_argument("--seed", "--replay", metavar="SEED", type=int, default=0,
-                        help="chooses the order of execution and of deliveries (default 0); the same seed, the same run")
+                        help="chooses the order of execution and of deliveries (default 0); same seed, same run")
     parser.add_argument("--seeds", metavar="COUNT", type=int, help="run with that many seeds, from --seed on, and stop "
                         "at the first mistake; only the output of that run is shown")
     parser.add_argument("--races", action=argparse.BooleanOptionalAction, default=True,

@@ -21,7 +21,9 @@ _MAX_LINES = 40
 def script_line() -> str:
     """``file:line`` of the innermost caller outside of ditron and torch: the user's."""
     frame = sys._getframe(1)
-    skipped = (_PACKAGE, "<", str(Path(sys.modules["torch"].__file__).parent)) if "torch" in sys.modules else (_PACKAGE, "<")
+    skipped = (_PACKAGE, "<")
+    if "torch" in sys.modules:
+        skipped += (str(Path(sys.modules["torch"].__file__).parent),)
     while frame is not None and frame.f_code.co_filename.startswith(skipped):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"

@@ -92,8 +92,8 @@ class RankView:
               undefined: bool = False) -> torch.Tensor:
         """A CPU tensor of zeros in symmetric memory, at the same offset on every rank of the group. Collective.
 
-        ``name`` is what reports call it. ``undefined``: reading it before it is written is a mistake. Raises SimulationError when the ranks ask for different tensors or the heap
-        is full.
+        ``name`` is what reports call it. ``undefined``: reading it before it is written is a mistake.
+        Raises SimulationError when the ranks ask for different tensors or the heap is full.
         """
         import torch
         asked = (tuple(int(extent) for extent in shape), dtype, name)

@@ -122,7 +122,8 @@ def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        pipeline.run(mixed, pipeline.lowering(target.machine, target.transport, target.arch, target.check), print_after=print_after)
+        passes = pipeline.lowering(target.machine, target.transport, target.arch, target.check)
+        pipeline.run(mixed, passes, print_after=print_after)
         settle_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)

@@ -1,16 +1,24 @@
 // The main of ditron-opt: MLIR's own, with our dialects and passes; Python has registered its passes before.
-#include "Core.h"
+#include "PythonPass.h"
 #include "dialect/Register.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::ditron::python {
+
+static bool isStatisticsFlag(const std::string &argument) {
+  return StringRef(argument).ltrim('-') == "mlir-pass-statistics" && StringRef(argument).starts_with("-");
+}
 
 static int optMain(std::vector<std::string> arguments) {
   static bool called = false;
   if (std::exchange(called, true)) {
     raise(PyExc_RuntimeError, "opt_main can run once in a process: LLVM's command line options are global");
   }
+  // Ours, because LLVM's own counters are compiled out of release builds: MLIR would print an empty report.
+  bool showStatistics = llvm::any_of(arguments, isStatisticsFlag);
+  llvm::erase_if(arguments, isStatisticsFlag);
   std::vector<char *> argv;
   for (std::string &argument : arguments) {
     argv.push_back(argument.data());
@@ -21,7 +29,16 @@ static int optMain(std::vector<std::string> arguments) {
   }
   DialectRegistry registry;
   registerAllDialects(registry);
-  return asMainReturnCode(MlirOptMain(int(argv.size()), argv.data(), "DITRON's mlir-opt\n", registry));
+  PassStatistics statistics;
+  CountInto counting(statistics);
+  LogicalResult result = MlirOptMain(int(argv.size()), argv.data(), "DITRON's mlir-opt\n", registry);
+  if (showStatistics) {
+    llvm::errs() << "===- pass statistics -===\n";
+    for (const PassStatistics::Entry &entry : statistics.entries) {
+      llvm::errs() << llvm::formatv("{0,8}  {1}: {2}\n", entry.count, entry.pass, entry.name);
+    }
+  }
+  return asMainReturnCode(result);
 }
 
 void bindOpt(nb::module_ &m) {

@@ -82,6 +82,7 @@ struct PyPassManager {
   nb::object contextObject;
   PyContext *context;
   std::vector<Timer::Entry> timings;
+  PassStatistics statistics;
   std::unique_ptr<PythonStream> stream;
   std::unique_ptr<PassManager> pm; // last: it is destroyed first
 
@@ -134,7 +135,10 @@ static void run(PyPassManager &self, nb::handle target) {
   self.context->invalidate(op, /*keepRoot=*/true);
   takePendingException();
   ErrorCollector errors(*self.context);
-  LogicalResult result = self.pm->run(op);
+  LogicalResult result = [&] {
+    CountInto counting(self.statistics);
+    return self.pm->run(op);
+  }();
   self.context->invalidate(op, /*keepRoot=*/true);
   if (succeeded(result)) {
     return;
@@ -219,6 +223,16 @@ void bindPassManager(nb::module_ &m) {
             return list;
           },
           "(pass, seconds) in order, summed over operations and runs.")
+      .def_prop_ro(
+          "statistics",
+          [](PyPassManager &self) {
+            nb::list list;
+            for (const PassStatistics::Entry &entry : self.statistics.entries) {
+              list.append(nb::make_tuple(entry.pass, entry.name, entry.count));
+            }
+            return list;
+          },
+          "(pass, what, how often) in order of first use, summed over operations and runs: what passes counted.")
       .def("__str__", [](PyPassManager &self) {
         std::string text;
         llvm::raw_string_ostream stream(text);

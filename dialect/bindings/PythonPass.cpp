@@ -88,6 +88,23 @@ static nb::object &pendingException() {
 
 nb::object takePendingException() { return std::exchange(pendingException(), nb::object()); }
 
+static PassStatistics *&countedInto() {
+  static thread_local PassStatistics *statistics = nullptr;
+  return statistics;
+}
+
+void PassStatistics::add(const std::string &pass, const std::string &name, int64_t n) {
+  auto it = llvm::find_if(entries, [&](const Entry &entry) { return entry.pass == pass && entry.name == name; });
+  if (it == entries.end()) {
+    entries.push_back({pass, name, n});
+  } else {
+    it->count += n;
+  }
+}
+
+CountInto::CountInto(PassStatistics &statistics) : outer(std::exchange(countedInto(), &statistics)) {}
+CountInto::~CountInto() { countedInto() = outer; }
+
 void PythonPass::run(PyContext &context, Operation *op) {
   nb::kwargs arguments;
   for (auto [option, optionSpec] : llvm::zip(options, spec.options)) {
@@ -203,6 +220,14 @@ void bindPythonPasses(nb::module_ &m) {
         }
       },
       "cls"_a, "name"_a, "description"_a, "anchor"_a, "options"_a);
+  m.def(
+      "_count",
+      [](const std::string &pass, const std::string &name, int64_t n) {
+        if (PassStatistics *statistics = countedInto()) {
+          statistics->add(pass, name, n);
+        }
+      },
+      "pass_"_a, "name"_a, "n"_a);
   m.def("_registered_passes_contain", [](const std::string &name) { return PassInfo::lookup(name) != nullptr; });
 }
 

@@ -2,7 +2,7 @@
 
 from .._core import PassManager
 
-__all__ = ["PassManager", "timing_table"]
+__all__ = ["PassManager", "statistics_table", "timing_table"]
 
 
 def timing_table(timings) -> str:
@@ -18,3 +18,14 @@ def timing_table(timings) -> str:
 
 PassManager.timing_table = lambda self: timing_table(self.timings)
 PassManager.timing_table.__doc__ = "The timings as a readable table."
+
+
+def statistics_table(statistics) -> str:
+    """A readable table of ``PassManager.statistics``: what each pass counted, one line each."""
+    width = max([len(name) for name, _, _ in statistics] + [4])
+    return "\n".join([f"{'pass':<{width}}  {'count':>7}  what",
+                      *(f"{name:<{width}}  {count:7}  {what}" for name, what, count in statistics)])
+
+
+PassManager.statistics_table = lambda self: statistics_table(self.statistics)
+PassManager.statistics_table.__doc__ = "The statistics as a readable table."

@@ -37,6 +37,13 @@ class Pass:
         """Rewrite ``op`` in place."""
         raise NotImplementedError
 
+    def count(self, what: str, n: int = 1) -> None:
+        """Add ``n`` to a statistic of this run, such as ``"waits merged"``.
+
+        ``PassManager.statistics`` has them all, ``ditron-opt --mlir-pass-statistics`` prints them.
+        """
+        _core._count(self.name, what, n)
+
     @classmethod
     def summary(cls) -> str:
         """The first line of the docstring."""

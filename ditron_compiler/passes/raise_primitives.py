@@ -60,6 +60,7 @@ class RaisePrimitives(Pass):
             ok &= raised is not None
             if raised is not None and raised.name == "ditron.wait":
                 tokens.append(raised.results[0])
+        self.count("primitives raised", len(placeholders))
         ok = ok and _check_tokens(op, tokens)
         if not ok:
             raise PassFailure

@@ -1,4 +1,4 @@
-"""Python passes in MLIR's pass manager: options, failures, printing, timing."""
+"""Python passes in MLIR's pass manager: options, failures, printing, timing, statistics."""
 
 import io
 from dataclasses import dataclass, field
@@ -97,6 +97,7 @@ ACTIONS = {
     "detach": lambda op: op.detach_from_parent(),
     "move": lambda op: op.move_before(op.next_op),
     "split": lambda op: op.block.split_before(op),
+    "count": lambda op: Probe().count("additions seen", len(adds(op))),
     "nest": lambda op: PassManager.parse("builtin.module(canonicalize)", op.context).run(op),
 }
 
@@ -256,6 +257,19 @@ def test_timing(module):
     manager.enable_timing()
     manager.run(module)
     assert manager.timing_table().splitlines()[1].startswith("cse ")
+
+
+def test_statistics(module):
+    manager = PassManager.parse("builtin.module(test-probe{action=count how-often=2},cse,test-probe{action=count})")
+    manager.run(module)
+    assert manager.statistics == [("test-probe", "additions seen", 3)]
+    manager = PassManager.parse("builtin.module(test-probe{action=count})")
+    assert manager.statistics == []
+    manager.run(module)
+    manager.run(module)
+    assert manager.statistics == [("test-probe", "additions seen", 2)]
+    assert manager.statistics_table().splitlines()[1] == "test-probe        2  additions seen"
+    Probe().count("outside of a pass manager: goes nowhere")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from typing import Any
 from ditron.errors import CompileError
 from ditron_compiler import knobs
 from ditron_compiler.frontend.targets import Target, parse_target
+from ditron_compiler.watch import Watch
 
 __all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
 
@@ -82,7 +83,7 @@ class CompiledProgram:
 
 def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Mapping[str, Any] | None = None,
             target: str = "cuda:90", transport: str | None = None, options: Mapping[str, Any] | None = None, *,
-            stop_after: str | None = None, print_after: Iterable[str] = (), locations: bool = False,
+            stop_after: str | None = None, watch: Watch | None = None, locations: bool = False,
             check: bool | None = None) -> CompiledProgram:
     """Compile a kernel for a machine, without one.
 
@@ -98,7 +99,7 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
         options: Triton's ``num_warps``, ``num_stages`` ...
         stop_after: the last stage wanted, see :data:`STAGES`. When that is not the machine code, SHMEM's own device
             library is not linked, and its calls are seen in ``llir`` and ``ptx``.
-        print_after: names of our passes after which the module is printed to standard error.
+        watch: what to see of our passes: the module after them, their times, their statistics.
         locations: keep source locations in the text of the stages.
         check: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_CHECK``.
 
@@ -110,8 +111,9 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
     if stop_after is not None and stop_after not in stages:
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
     wanted = stages[:stages.index(stop_after) + 1] if stop_after else stages
-    check_passes(machine, print_after := tuple(print_after))
-    run = _Compilation(machine, wanted, print_after, locations)
+    watch = watch or Watch()
+    check_passes(machine, watch.print_after)
+    run = _Compilation(machine, wanted, watch, locations)
     if isinstance(fn, (str, Path)):
         return run.file(str(fn), dict(options or {}))
     return run.function(fn, signature, constexprs, options)
@@ -131,8 +133,8 @@ def check_passes(target: Target, names: Iterable[str]) -> None:
 class _Compilation:
     """One call of :func:`compile`: collects the stages in ``program``."""
 
-    def __init__(self, target: Target, wanted: tuple[str, ...], print_after: tuple[str, ...], locations: bool):
-        self.target, self.wanted, self.print_after, self.locations = target, wanted, print_after, locations
+    def __init__(self, target: Target, wanted: tuple[str, ...], watch: Watch, locations: bool):
+        self.target, self.wanted, self.watch, self.locations = target, wanted, watch, locations
         self.program = CompiledProgram("", target)
 
     def function(self, fn: Any, signature: Any, constexprs: Any, options: Any) -> CompiledProgram:
@@ -143,7 +145,7 @@ class _Compilation:
         self.program.name = kernel.__name__
         self._set_up(options)
         source = DitronSource(kernel, signature, constants, attrs, target=self.target, observer=self.observe,
-                              print_after=self.print_after)
+                              watch=self.watch)
         codegen, modules = self.backend.get_codegen_implementation(self.options), self.backend.get_module_map()
         mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
         return self.rest(mixed)
@@ -165,7 +167,7 @@ class _Compilation:
             elif len(kernels := kernels_of(mixed)) > 1 and self.wanted[-1] not in ("ditron", "lowered"):
                 raise ValueError(f"expected one kernel for stage {self.wanted[-1]!r}, got {len(kernels)} in {path}: "
                                  f"give {path}:KERNEL, one of {', '.join(kernels)}")
-            pipeline.run(mixed, pipeline.FRONT, print_after=self.print_after)
+            pipeline.run(mixed, pipeline.FRONT, self.watch)
         self.observe("ditron", mixed, time.perf_counter() - start)
         return self.rest(mixed)
 
@@ -209,7 +211,7 @@ class _Compilation:
 
     def _to_simulator(self, mixed: Any) -> None:
         from ditron_compiler.frontend.source import lower_to_llvm
-        lower_to_llvm(mixed, self.observe, self.print_after)
+        lower_to_llvm(mixed, self.observe, self.watch)
 
     def _to_gpu(self, mixed: Any) -> None:
         from triton.backends.compiler import Language
@@ -217,7 +219,7 @@ class _Compilation:
         from ditron_compiler.frontend.libraries import missing_libraries
         from ditron_compiler.frontend.source import lower_to_triton
 
-        module = lower_to_triton(mixed, self.target, self.options, self.context, self.observe, self.print_after)
+        module = lower_to_triton(mixed, self.target, self.options, self.context, self.observe, self.watch)
         metadata: dict[str, Any] = {"target": self.gpu, **self.options.__dict__}
         stages: dict[str, Callable] = {}
         self.backend.add_stages(stages, self.options, Language.TRITON)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size",
-           "nvshmem_bitcode", "rocshmem_bitcode", "symmetric_size", "transport",
+__all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size", "no_color",
+           "nvshmem_bitcode", "reproducer", "rocshmem_bitcode", "symmetric_size", "transport",
            "under_torchrun"]
 
 
@@ -67,6 +67,9 @@ check = Knob("DITRON_CHECK", int, 0,
              "checked mode of GPU kernels: 0 off (default), 1 on, 2 on and the host waits for each launch")
 check_seconds = Knob("DITRON_CHECK_SECONDS", float, 10.0,
                      "seconds a wait of a GPU kernel may take in checked mode (default 10)")
+no_color = Knob("NO_COLOR", bool, False, "no colours in terminals, whatever its value (see no-color.org)")
+reproducer = Knob("DITRON_REPRODUCER", str, "",
+                  "file that a pass that fails leaves its module and pipeline in: ditron-opt --run-reproducer FILE")
 
 
 def under_torchrun() -> bool:

@@ -5,10 +5,11 @@ A line without a reason stands where it must: it needs what the line above makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from . import ir
 from .ir.passmanager import PassManager
+from .watch import Watch
 
 Pipeline = tuple[str, ...]
 
@@ -72,32 +73,25 @@ def pipeline(machine: str, transport: str, arch: int | str | None = None) -> str
     return text(FRONT + lowering(machine, transport, arch))
 
 
+def named() -> dict[str, Pipeline]:
+    """The pipelines by name, as documentation shows them."""
+    return {"front": FRONT, "cuda": NVIDIA, "hip": AMD, "sim": SIM}
+
+
 def text(passes: Iterable[str]) -> str:
     """Passes as the text of a pipeline over a module."""
     return f"builtin.module({','.join(passes)})"
 
 
-def run(
-    module: ir.Module,
-    passes: Iterable[str],
-    *,
-    print_after: Iterable[str] = (),
-    timing: Callable[[list[tuple[str, float]]], None] | None = None,
-    file=None,
-) -> None:
-    """Run passes over ``module``, in place.
+def run(module: ir.Module, passes: Iterable[str], watch: Watch | None = None) -> None:
+    """Run passes over ``module``, in place; ``watch`` says what to see of it.
 
-    ``print_after`` names passes after which the module is printed to ``file`` (stderr); "all" is every pass. ``timing``
-    is called with (pass, seconds) pairs. Raises MLIRError, or the exception of a Python pass that has a bug.
+    Raises MLIRError, or the exception of a Python pass that has a bug.
     """
+    watch = watch or Watch()
     manager = PassManager.parse(text(passes), module.context)
-    names = list(print_after)
-    if names:
-        manager.enable_ir_printing(
-            print_after_all="all" in names, print_after=names, print_module_scope=True, file=file
-        )
-    if timing is not None:
-        manager.enable_timing()
-    manager.run(module)
-    if timing is not None:
-        timing(manager.timings)
+    printer = watch.begin(manager, module)
+    try:
+        manager.run(module)
+    finally:
+        watch.end(manager, printer)

@@ -1,4 +1,4 @@
-"""The command ``ditron``: compile, dump, run, doctor.
+"""The command ``ditron``: compile, dump, passes, run, doctor.
 
 Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is.
 """
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_compile(commands)
     _add_dump(commands)
+    _add_passes(commands)
     _add_run(commands)
     _add_doctor(commands)
     parser.set_defaults(command=None)
@@ -97,6 +98,10 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
                         help="another option of Triton's backend; may be repeated")
     parser.add_argument("--print-after", metavar="PASS", action="append", default=[],
                         help="print the module to standard error after one of our passes; may be repeated")
+    parser.add_argument("--pass-statistics", action="store_true", help="tell what our passes did, and how often")
+    parser.add_argument("--pass-timing", action="store_true", help="tell how long each of our passes took")
+    parser.add_argument("--reproducer", metavar="FILE.mlir", help="when a pass fails, leave the module it was given and "
+                        "its pipeline there: ditron-opt --run-reproducer FILE.mlir")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when the kernel is wrong")
 
 
@@ -117,7 +122,18 @@ def _add_dump(commands) -> None:
                         "amdgcn, sim-llvm")
     parser.add_argument("--locations", action="store_true", help="keep source locations in the text")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write to a file instead of standard output")
+    parser.add_argument("--pass-diff", action="store_true", help="print what each of our passes changed, down to stage "
+                        "'lowered' or the one given, instead of the stage")
+    parser.add_argument("--html", metavar="FILE.html", help="the same side by side, as one page that needs nothing else")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="of --pass-diff")
     parser.set_defaults(command=_lazy("compiling", "dump_command"))
+
+
+def _add_passes(commands) -> None:
+    parser = commands.add_parser("passes", help="list our passes, or show one with its options",
+                                 description="List our passes, also those of other packages, or show one.")
+    parser.add_argument("name", nargs="?", help="a pass")
+    parser.set_defaults(command=_lazy("passes", "passes_command"))
 
 
 def _add_run(commands) -> None:

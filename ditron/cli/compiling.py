@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ditron.cli.kernels import UsageError, load_kernel, parse_assignments, parse_signature
+from ditron_compiler import knobs
+from ditron_compiler.watch import Watch
 
 __all__ = ["compile_command", "dump_command"]
 
@@ -17,7 +19,7 @@ _TARGET_OF_STAGE = {"sim-llvm": "sim", "amdgcn": "hip:gfx942", "hsaco": "hip:gfx
 
 def compile_command(args: argparse.Namespace) -> int:
     """Compile, save, and print a line per stage."""
-    program = _compile(args, args.target or "cuda:90", None)
+    program = _compile(args, args.target or "cuda:90", None, watch := _watch(args))
     try:
         program.save(args.directory)
     except OSError as error:
@@ -26,6 +28,7 @@ def compile_command(args: argparse.Namespace) -> int:
     if program.missing:
         print("\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()),
               file=sys.stderr)
+    _tell(args, watch)
     return 0
 
 
@@ -38,7 +41,13 @@ def dump_command(args: argparse.Namespace) -> int:
     machine = target.partition(":")[0]
     if machine in STAGES and args.stage not in STAGES[machine]:
         raise UsageError(f"target {target!r} has no stage {args.stage!r}: expected one of {', '.join(STAGES[machine])}")
-    program = _compile(args, target, args.stage)
+    diffed = args.pass_diff or args.html is not None
+    program = _compile(args, target, "lowered" if diffed and args.stage == "ditron" else args.stage,
+                       watch := _watch(args, snapshots=diffed))
+    if diffed:
+        _show_diff(args, f"{program.name} for {target}", watch)
+        _tell(args, watch)
+        return 0
     if args.stage not in program.asm:
         reason = program.missing.get(args.stage) or "an MLIR file begins at stage 'ditron'"
         print(f"ditron: {args.stage} was not made: {reason}", file=sys.stderr)
@@ -53,10 +62,43 @@ def dump_command(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(code)
     else:
         print(code, end="" if code.endswith("\n") else "\n")
+    _tell(args, watch)
     return 0
 
 
-def _compile(args: argparse.Namespace, target: str, stop_after: str | None) -> Any:
+def _watch(args: argparse.Namespace, snapshots: bool = False) -> Watch:
+    """What the command line asks to see of our passes."""
+    watch = Watch(tuple(args.print_after), snapshots, measure=args.pass_statistics or args.pass_timing)
+    if args.reproducer:
+        watch.reproducer = args.reproducer
+    return watch
+
+
+def _tell(args: argparse.Namespace, watch: Watch) -> None:
+    """Statistics and times of our passes, after what was asked for, on standard error."""
+    from ditron_compiler.ir.passmanager import statistics_table, timing_table
+    if args.pass_statistics:
+        print(statistics_table([(entry.name, entry.what, entry.count) for entry in watch.statistics]), file=sys.stderr)
+    if args.pass_timing:
+        print(timing_table(watch.timings), file=sys.stderr)
+
+
+def _show_diff(args: argparse.Namespace, title: str, watch: Watch) -> None:
+    """What each pass changed: to the terminal, or as a page to a file."""
+    from ditron_compiler import passdiff
+    if args.html is None:
+        color = args.color == "always" or args.color == "auto" and sys.stdout.isatty() and not knobs.no_color.get()
+        for line in passdiff.terminal(watch.pairs(), color):
+            print(line)
+        return
+    try:
+        Path(args.html).write_text(passdiff.page(title, watch.pairs()))
+    except OSError as error:
+        raise UsageError(f"cannot write to {args.html}: {error}") from error
+    print(args.html)
+
+
+def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watch: Watch) -> Any:
     from ditron import compiler
     from ditron.errors import CompileError, DitronError
     from ditron_compiler.frontend.targets import parse_target
@@ -78,7 +120,7 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None) -> A
         raise UsageError(error) from error
     try:
         return compiler.compile(kernel, parse_signature(args.signature), constexprs, target, args.transport, options,
-                                stop_after=stop_after, print_after=args.print_after,
+                                stop_after=stop_after, watch=watch,
                                 locations=getattr(args, "locations", False))
     except FileNotFoundError as error:
         raise UsageError(error) from error

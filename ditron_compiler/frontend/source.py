@@ -24,6 +24,7 @@ from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
 from ditron_compiler.frontend.targets import Target
+from ditron_compiler.watch import Watch
 
 __all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton", "make_mixed"]
 
@@ -67,15 +68,15 @@ class DitronSource(ASTSource):
         fn: a ``ditron.jit`` function. signature, constexprs, attrs: as for Triton's, the hidden parameter included.
         target: the machine and transport that the primitives are lowered to.
         observer: called after each of our stages; None in the launch path.
-        print_after: our passes after which the module is printed to standard error.
+        watch: what to see of our passes.
     """
 
     def __init__(self, fn: JITFunction, signature: dict, constexprs: dict | None = None, attrs: dict | None = None, *,
-                 target: Target, observer: Observer | None = None, print_after: tuple[str, ...] = ()):
+                 target: Target, observer: Observer | None = None, watch: Watch | None = None):
         super().__init__(kernel_view(fn), signature, constexprs, attrs)
         self.target = target
         self.observer = observer or (lambda *_: None)
-        self.print_after = print_after
+        self.watch = watch
 
     def hash(self) -> str:
         """Triton's hash, and what else decides about the result: our version, passes, transport and libraries."""
@@ -86,16 +87,16 @@ class DitronSource(ASTSource):
         """The kernel as a module in which ``tt`` and ``ditron`` operations stand side by side."""
         # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
         return make_mixed(super().make_ir, self.language, target, options, {**codegen_fns, CODEGEN_MARK: True},
-                          module_map, context, self.observer, self.print_after)
+                          module_map, context, self.observer, self.watch)
 
     def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
-        return lower_to_triton(mixed, self.target, options, context, self.observer, self.print_after)
+        return lower_to_triton(mixed, self.target, options, context, self.observer, self.watch)
 
 
 def make_mixed(make_ir: Callable[..., Any], language: Any, target: Any, options: Any, codegen_fns: dict,
                module_map: dict, context: Any, observer: Observer = lambda *_: None,
-               print_after: tuple[str, ...] = ()) -> ir.Module:
+               watch: Watch | None = None) -> ir.Module:
     """Run ``make_ir`` of a Triton source and Triton's TTIR passes, and hand the module over to our MLIR."""
     start = time.perf_counter()
     with locate_frontend_errors():
@@ -105,7 +106,7 @@ def make_mixed(make_ir: Callable[..., Any], language: Any, target: Any, options:
     start = time.perf_counter()
     with ir.Context() as our_context, raise_compile_errors():
         mixed = handover.from_triton(module, our_context)
-        pipeline.run(mixed, pipeline.FRONT, print_after=print_after)
+        pipeline.run(mixed, pipeline.FRONT, watch)
     observer("ditron", mixed, time.perf_counter() - start)
     return mixed
 
@@ -118,23 +119,23 @@ def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any
 
 
 def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any, observer: Observer,
-                    print_after: tuple[str, ...] = ()) -> Any:
+                    watch: Watch | None = None) -> Any:
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
         passes = pipeline.lowering(target.machine, target.transport, target.arch, target.check)
-        pipeline.run(mixed, passes, print_after=print_after)
+        pipeline.run(mixed, passes, watch)
         settle_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
     return lowered
 
 
-def lower_to_llvm(mixed: ir.Module, observer: Observer, print_after: tuple[str, ...] = ()) -> str:
+def lower_to_llvm(mixed: ir.Module, observer: Observer, watch: Watch | None = None) -> str:
     """Lower a mixed module for the simulator, to LLVM IR as text."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        pipeline.run(mixed, pipeline.lowering("sim", "sim"), print_after=print_after)
+        pipeline.run(mixed, pipeline.lowering("sim", "sim"), watch)
         observer("lowered", mixed, time.perf_counter() - start)
         start = time.perf_counter()
         text = ir.translate_module_to_llvmir(mixed)

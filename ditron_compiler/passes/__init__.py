@@ -1,12 +1,25 @@
-"""The registry of Python passes: every pass by name, imported when a pipeline first names it."""
+"""The registry of Python passes: every pass by name, imported when a pipeline first names it.
+
+A pass of another package is found by an entry point of the group ``ditron.passes``; in its pyproject.toml:
+
+    [project.entry-points."ditron.passes"]
+    count-waits = "my_passes.count_waits:CountWaits"
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import re
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
 
-#: Pass name -> "module:Class". The one place to add a pass to.
+from .. import _core
+
+#: Pass name -> "module:Class". The one place to add a pass of ours to.
 PASSES = {
     "raise-primitives": "ditron_compiler.passes.raise_primitives:RaisePrimitives",
     "lower-swizzle": "ditron_compiler.lowering.swizzle:LowerSwizzle",
@@ -17,26 +30,62 @@ PASSES = {
 }
 
 
+#: The group of entry points by which other packages add passes.
+ENTRY_POINTS = "ditron.passes"
+
+
+@cache
+def installed() -> dict[str, str]:
+    """The passes of other packages, by entry point: name -> "module:Class". A name of ours is not theirs to take."""
+    found: dict[str, str] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name in PASSES or found.setdefault(point.name, point.value) != point.value:
+            raise ImportError(f"two packages have a pass '{point.name}': {point.value} and "
+                              f"{PASSES.get(point.name) or found[point.name]}: rename one")
+    return found
+
+
 def load(name: str) -> type:
     """The class of a pass; LookupError if there is none of that name."""
-    if name not in PASSES:
-        raise LookupError(f"no Python pass '{name}'; there are {', '.join(sorted(PASSES))}")
-    module, _, attribute = PASSES[name].partition(":")
+    where = PASSES.get(name) or installed().get(name)
+    if where is None:
+        raise LookupError(f"no Python pass '{name}'; there are {', '.join(sorted(PASSES | installed()))}")
+    module, _, attribute = where.partition(":")
     cls = getattr(importlib.import_module(module), attribute)
     if cls.name != name:
-        raise TypeError(f"{PASSES[name]} is listed as '{name}' but names itself '{cls.name}'")
+        raise TypeError(f"{where} is listed as '{name}' but names itself '{cls.name}'")
     return cls
+
+
+def load_file(path: str | Path) -> list[type]:
+    """Register the passes that a Python file defines, and return them; ValueError if it defines none."""
+    from .base import Pass
+
+    path = Path(path).resolve()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or not path.is_file():
+        raise ValueError(f"{path} is not a Python file")
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = [cls for cls in vars(module).values() if inspect.isclass(cls) and issubclass(cls, Pass)
+             and cls.__module__ == path.stem]
+    if not found:
+        raise ValueError(f"{path} defines no pass: expected a subclass of ditron_compiler.passes.base.Pass")
+    for cls in found:
+        cls.register()
+    return found
 
 
 def register_named(text: str) -> None:
     """Register the passes whose names occur in ``text`` (a pipeline, a command line)."""
     for word in set(re.findall(r"[\w.-]+", text)):
         name = word.lstrip("-")
-        if name in PASSES:
+        # Looking for entry points costs milliseconds: only for what can be a pass and is not known.
+        if name in PASSES or ("-" in name and not _core._registered_passes_contain(name) and name in installed()):
             load(name).register()
 
 
 def register_all() -> None:
-    """Register every pass."""
-    for name in PASSES:
+    """Register every pass, those of other packages too."""
+    for name in PASSES | installed():
         load(name).register()

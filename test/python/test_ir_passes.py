@@ -10,6 +10,7 @@ from ditron_compiler import ir, passes, pipeline
 from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.passmanager import PassManager
 from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.watch import Watch
 
 TEXT = 'func.func @f(%x: i32) -> i32 { %0 = arith.addi %x, %x : i32 loc("k.py":7:3) return %0 : i32 }'
 
@@ -239,20 +240,20 @@ def test_passes_refuse_detached_users(module):
 
 def test_printing(module):
     out = io.StringIO()
-    pipeline.run(module, ["test-probe{action=double}", "canonicalize"], print_after=["test-probe"], file=out)
+    pipeline.run(module, ["test-probe{action=double}", "canonicalize"], Watch(print_after=("test-probe",), file=out))
     assert out.getvalue().count("IR Dump After") == 1
     assert "IR Dump After Probe (test-probe)" in out.getvalue() and "arith.muli" in out.getvalue()
     out = io.StringIO()
-    pipeline.run(module, ["cse", "canonicalize"], print_after=["all"], file=out)
+    pipeline.run(module, ["cse", "canonicalize"], Watch(print_after=("all",), file=out))
     assert "After CSEPass (cse)" in out.getvalue() or "(cse)" in out.getvalue()
     assert "(canonicalize)" in out.getvalue()
 
 
 def test_timing(module):
-    times = []
-    pipeline.run(module, ["test-probe", "canonicalize", "func.func(cse)"], timing=times.extend)
-    assert [name for name, _ in times] == ["test-probe", "canonicalize", "cse"]
-    assert all(0 <= seconds < 10 for _, seconds in times)
+    watch = Watch(measure=True)
+    pipeline.run(module, ["test-probe", "canonicalize", "func.func(cse)"], watch)
+    assert [name for name, _ in watch.timings] == ["test-probe", "canonicalize", "cse"]
+    assert all(0 <= seconds < 10 for _, seconds in watch.timings)
     manager = PassManager.parse("builtin.module(cse)")
     manager.enable_timing()
     manager.run(module)

@@ -56,6 +56,6 @@ target_link_libraries(mlir_for_ditron INTERFACE
   MLIRFuncToLLVM MLIRMathToLLVM MLIRMathToLibm MLIRMemRefToLLVM MLIRMemRefTransforms
   MLIRReconcileUnrealizedCasts MLIRSCFToControlFlow MLIRTransforms MLIRUBToLLVM
   # tools
-  MLIROptLib MLIRBuiltinToLLVMIRTranslation MLIRLLVMToLLVMIRTranslation MLIRTargetLLVMIRExport)
+  MLIROptLib MLIRLspServerLib MLIRBuiltinToLLVMIRTranslation MLIRLLVMToLLVMIRTranslation MLIRTargetLLVMIRExport)
 target_link_options(mlir_for_ditron INTERFACE
   LINKER:--as-needed LINKER:--gc-sections LINKER:--exclude-libs,ALL $<$<CONFIG:Release>:LINKER:-s>)

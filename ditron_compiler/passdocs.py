@@ -63,7 +63,7 @@ def describe(name: str) -> str:
 def markdown() -> str:
     """The page docs/passes.md: our own passes, in the order of the registry."""
     parts = ["# Passes", "Written by `docs/generate_passes.py` from the passes themselves. `ditron passes` lists them, "
-             "`ditron passes NAME` shows one;\nMLIR's own (canonicalize, cse ...) are as upstream documents them.\n"
+             "`ditron passes NAME`\nshows one; MLIR's own (canonicalize, cse ...) are as upstream documents them.\n"
              "[Write a pass](tutorials/write-a-pass.md) shows how to add one.",
              "## Pipelines", _pipelines()]
     parts += [_section(name) for name in passes.PASSES]
@@ -80,7 +80,7 @@ def _section(name: str) -> str:
     cls = passes.load(name)
     parts = [f"## {name}", cls.summary()]
     if body := _body(cls):
-        parts.append(_LITERAL.sub(lambda m: f"{m['lead']}:\n\n```mlir\n{textwrap.dedent(m['block']).strip()}\n```\n",
+        parts.append(_LITERAL.sub(lambda m: f"{m['lead']}:\n\n```mlir\n{textwrap.dedent(m['block']).strip()}\n```\n\n",
                                   body + "\n").strip())
     if options := _options(cls):
         parts.append("\n".join(["| option | type | default | |", "|---|---|---|---|",

@@ -246,6 +246,7 @@ void bindTypes(nb::module_ &m);
 void bindAttributes(nb::module_ &m);
 void bindPassManager(nb::module_ &m);
 void bindOpt(nb::module_ &m);
+void bindLsp(nb::module_ &m);
 
 } // namespace mlir::ditron::python
 

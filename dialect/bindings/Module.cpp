@@ -22,4 +22,5 @@ NB_MODULE(_core, m) {
   bindBlocks(m);
   bindPassManager(m);
   bindOpt(m);
+  bindLsp(m);
 }

@@ -213,6 +213,15 @@ void bindPassManager(nb::module_ &m) {
           "enable_timing",
           [](PyPassManager &self) { self.pm->addInstrumentation(std::make_unique<Timer>(self.timings)); },
           "Takes the time of each pass; read `timings` or `timing_table()` after run.")
+      .def(
+          "enable_reproducer",
+          [](PyPassManager &self, const std::string &path) {
+            self.context->context->disableMultithreading(); // MLIR asks for it
+            self.pm->enableCrashReproducerGeneration(path, /*genLocalReproducer=*/true);
+          },
+          "path"_a,
+          "When a pass fails, writes what it was given and its pipeline to `path`; the error says so.\n"
+          "`ditron-opt --run-reproducer PATH` runs it again. Copies the module before each pass.")
       .def_prop_ro(
           "timings",
           [](PyPassManager &self) {

@@ -13,7 +13,7 @@ KERNELS = str(HERE / "cli_kernels.py")
 SCRIPT = str(HERE / "cli_script.py")
 
 
-@pytest.mark.parametrize("arguments", [[], ["compile"], ["dump"], ["run"], ["doctor"]])
+@pytest.mark.parametrize("arguments", [[], ["compile"], ["dump"], ["passes"], ["run"], ["doctor"]])
 def test_help(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*arguments, "--help"])

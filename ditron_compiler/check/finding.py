@@ -1,0 +1,87 @@
+"""What the checker says."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["KINDS", "Finding", "Report"]
+
+#: Kind -> what it is, in a line; docs/checker.md has an example of each.
+KINDS = {
+    "never-signalled": "a wait that no one can satisfy: no signal is sent there",
+    "count": "a wait that no one can satisfy: the signals do not add up to its value",
+    "cycle": "waits that wait for each other",
+    "starved": "programs that spin hold the SMs that the producer needs",
+    "barrier": "a barrier that not every rank comes to",
+    "unordered": "data that is read without a wait for it",
+    "too-early": "a wait that returns before the data it is for is there",
+    "unpublished": "a signal that is not ordered after the data it announces",
+    "scope": "a scope too small for where the signal comes from",
+    "semantic": "a relaxed access where the order of others depends on it",
+    "token": "a load that does not depend on the token of its wait",
+    "reuse": "a buffer that is used again before its reader is known to be done",
+    "writers": "two writers of one place that nothing orders",
+    "overtaken": "a signal that another one may overtake",
+    "shared": "a signal that two call sites use",
+    "unwritten": "a read of memory that nobody has written",
+    "bounds": "an access outside of its buffer",
+    "freed": "an access to a buffer that was freed",
+    "rank": "a rank that does not exist",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A mistake.
+
+    Attributes:
+        kind: one of :data:`KINDS`. message: what is wrong. loc: ``file:line:col`` of the one side; others: of the other
+        sides, each with what it is. where: ranks, programs, streams. hint: what would mend it.
+    """
+
+    kind: str
+    message: str
+    loc: str
+    where: str
+    hint: str
+    others: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.loc}: {self.message} [{self.kind}]", f"  {self.where}"]
+        lines += [f"  {what}: {loc}" for what, loc in self.others]
+        return "\n".join([*lines, f"  {self.hint}"])
+
+    @property
+    def key(self) -> tuple:
+        """Findings of which this is the same are one mistake."""
+        return self.kind, self.loc, tuple(loc for _, loc in self.others)
+
+
+@dataclass
+class Report:
+    """What a check came to.
+
+    Attributes:
+        subject: what was checked. findings: mistakes. notes: what could not be followed, or is worth knowing.
+        checked: the groups, as "4 ranks". seconds: that it took.
+    """
+
+    subject: str
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, findings: list[Finding], notes: list[str]) -> None:
+        """What one group came to; what is known already is left out."""
+        known = {finding.key for finding in self.findings}
+        for finding in findings:
+            if finding.key not in known:
+                known.add(finding.key)
+                self.findings.append(finding)
+        self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
+
+    def __str__(self) -> str:
+        lines = [str(finding) for finding in self.findings]
+        lines += [f"note: {note}" for note in self.notes]
+        count = f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else "no findings"
+        return "\n".join([*lines, f"{self.subject}: {count} ({', '.join(self.checked)})"])

@@ -1,0 +1,135 @@
+"""Accesses to the same bytes, of which one writes, that are not in a visible order; and reads of what nobody wrote."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ditron_compiler.check.machine import Access, Machine, Wait
+from ditron_compiler.check.memory import Root, parts
+
+__all__ = ["Conflict", "conflicts", "untied", "unwritten"]
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """``first`` came first in the machine's run. ``offset``: a byte of ``root`` on ``rank`` that both touch."""
+
+    first: Access
+    second: Access
+    rank: int
+    root: Root
+    offset: int
+    together: tuple[Access, ...]  # all that touch that byte
+
+
+def conflicts(machine: Machine) -> Iterator[Conflict]:
+    """Each pair of operations once."""
+    seen: set[tuple] = set()
+    for (rank, number), accesses in machine.accesses.items():
+        if not any(a.write and not a.atomic for a in accesses) and not (
+                any(a.write for a in accesses) and not all(a.atomic for a in accesses)):
+            continue
+        ordered: dict[tuple[int, int], bool] = {}
+        for start, active in _places(accesses):
+            for i, j in _pairs(active, accesses, ordered):
+                first, second = sorted((accesses[i], accesses[j]), key=lambda a: a.node)
+                ordered[i, j] = machine.graph.sees(first.node, second.node)
+                if ordered[i, j]:
+                    continue
+                key = (first.loc, first.how, second.loc, second.how, first.task.call == second.task.call)
+                if key not in seen:
+                    seen.add(key)
+                    yield Conflict(first, second, rank, machine.scenario.roots[number], parts(start)[2],
+                                   tuple(accesses[k] for k in active))
+
+
+def _pairs(active: tuple[int, ...], accesses: list[Access], ordered: dict) -> Iterator[tuple[int, int]]:
+    writes = [i for i in active if accesses[i].write]
+    for i in writes:
+        for j in active:
+            pair = (i, j) if i < j else (j, i)
+            if i == j or pair in ordered or (accesses[j].write and j < i):
+                continue
+            if not (accesses[i].atomic and accesses[j].atomic):
+                yield pair
+
+
+def _places(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Stretches of memory that the same accesses touch, each set of accesses once: its first byte, and the set."""
+    starts = np.concatenate([a.span[:, 0] for a in accesses])
+    ends = np.concatenate([a.span[:, 1] for a in accesses])
+    owners = np.repeat(np.arange(len(accesses)), [len(a.span) for a in accesses])
+    order = np.argsort(np.concatenate([starts, ends]), kind="stable")
+    points = np.concatenate([starts, ends])[order].tolist()
+    which = np.concatenate([owners, owners])[order].tolist()
+    opens = (order < len(starts)).tolist()
+    active: dict[int, int] = {}
+    known: set[tuple[int, ...]] = set()
+    for at, point in enumerate(points):
+        owner = which[at]
+        if opens[at]:
+            active[owner] = active.get(owner, 0) + 1
+        elif active[owner] == 1:
+            del active[owner]
+        else:
+            active[owner] -= 1
+        if len(active) > 1 and at + 1 < len(points) and points[at + 1] != point:
+            group = tuple(sorted(active))
+            if group not in known:
+                known.add(group)
+                yield point, group
+
+
+def unwritten(machine: Machine) -> Iterator[tuple[Access, int, Root, int]]:
+    """Reads of memory that nobody can have written before: the access, rank, buffer and offset of its first byte."""
+    seen: set[str] = set()
+    for (rank, number), accesses in machine.accesses.items():
+        root = machine.scenario.roots[number]
+        if root.zeroed or root.given:
+            continue
+        for start, active in _every_place(accesses):
+            writes = [accesses[i] for i in active if accesses[i].write]
+            for read in (accesses[i] for i in active if not accesses[i].write and accesses[i].task.pid is not None):
+                if read.loc in seen or any(w.node == read.node or not machine.graph.sees(read.node, w.node)
+                                               for w in writes):
+                    continue  # written before; or at the same time, which is a race
+                seen.add(read.loc)
+                yield read, rank, root, parts(start)[2]
+
+
+def _every_place(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    reads = [i for i, a in enumerate(accesses) if not a.write]
+    # Twice each read, so that a stretch that one read alone touches counts as a place, too.
+    places = _places([*accesses, *(accesses[i] for i in reads)])
+    return ((start, tuple(i for i in group if i < len(accesses))) for start, group in places)
+
+
+def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
+    """Loads in loops that rely on a wait whose token they do not depend on: the wait, the load, what it reads."""
+    waits: dict[int, list[Wait]] = {}
+    for wait in machine.waits:
+        if wait.site is not None and wait.task.kernel.sites[wait.site].name == "ditron.wait":
+            waits.setdefault(id(wait.task), []).append(wait)
+    seen: set[tuple] = set()
+    for accesses in machine.accesses.values():
+        writes = [a for a in accesses if a.write and not a.atomic]
+        for read in accesses if writes else ():
+            if read.write or read.site is None or read.how != "a load" or id(read.task) not in waits:
+                continue
+            kernel = read.task.kernel
+            site = kernel.sites[read.site]
+            for wait in waits[id(read.task)]:
+                waited = kernel.sites[wait.site]
+                key = (kernel.name, waited.number, site.number)
+                if key in seen or not site.loops or waited.op in site.ties or wait.after > read.node:
+                    continue
+                low, high = read.span[0, 0], read.span[-1, 1]
+                for write in writes:
+                    if write.task is not read.task and machine.graph.sees(write.node, wait.after) \
+                            and not machine.graph.sees(write.node, wait.before) \
+                            and write.span[0, 0] < high and low < write.span[-1, 1]:
+                        seen.add(key)
+                        yield wait, read, write
+                        break

@@ -19,6 +19,7 @@ static bool writes(Access kind) {
   case Access::Get:
   case Access::Signal:
   case Access::HostWrite:
+  case Access::Copy:
     return true;
   default:
     return false;
@@ -44,7 +45,8 @@ static const char *spelling(Access kind) {
       "atomic store", "atomic",     "put",
       "put's read of its source",   "get",
       "get's read of its source",   "signal",
-      "wait",    "read by the script", "write by the script"};
+      "wait",    "read by the script", "write by the script",
+      "copy",    "copy's read of its source"};
   return spellings[int(kind)];
 }
 
@@ -96,7 +98,8 @@ void Races::allocated(const Symbol &symbol, bool undefined) {
 void Races::checkWritten(const void *p, size_t bytes, Access kind) {
   auto address = reinterpret_cast<uintptr_t>(p);
   if (kind == Access::PutSource || kind == Access::GetSource ||
-      kind == Access::Get || !heap.locate(p)) {
+      kind == Access::Get || kind == Access::Copy ||
+      kind == Access::CopySource || !heap.locate(p)) {
     return; // what is copied may be padding
   }
   if (writes(kind) && kind != Access::Atomic) {
@@ -214,16 +217,13 @@ std::string Races::nameOf(int32_t rank, const void *p) const {
   if (std::optional<Heap::Place> place = heap.locate(p)) {
     return format(heap.nameOf(p), " of rank ", place->rank);
   }
-  auto found = latestOf.find(rank);
-  if (found != latestOf.end()) {
-    auto address = reinterpret_cast<uint64_t>(p);
-    for (const Operand &operand : found->second->operands) {
-      if (address >= operand.address &&
-          address < operand.address + operand.bytes) {
-        return format(operand.name, "[",
-                      (address - operand.address) / operand.itemsize,
-                      "] of rank ", rank);
-      }
+  auto address = reinterpret_cast<uint64_t>(p);
+  for (const Operand &operand : names[rank]) { // the latest come first
+    if (address >= operand.address &&
+        address < operand.address + operand.bytes) {
+      return format(operand.name, "[",
+                    (address - operand.address) / operand.itemsize,
+                    "] of rank ", rank);
     }
   }
   return format("memory at ", p, " of rank ", rank);
@@ -239,14 +239,33 @@ ProgramReport Races::report(AccessId id) const {
     report.location = source.locations[record.loc];
   }
   report.rank = who.rank;
+  report.stream = lanes[who.lane].label;
   report.program = who.program;
   report.what = format("the ", spelling(record.kind));
   return report;
 }
 
-/// What would order the two.
-static std::string remedy(Access before, Access after) {
+/// What would order the two; `onStreams`: of one rank.
+static std::string remedy(Access before, Access after, bool onStreams) {
   auto either = [&](Access kind) { return before == kind || after == kind; };
+  if (onStreams && (either(Access::HostRead) || either(Access::HostWrite))) {
+    return "what is on a stream may still be under way: synchronize() the "
+           "stream first";
+  }
+  if (onStreams) {
+    return "order the streams: let the second wait for an event that is "
+           "recorded after the first, or put both on one stream";
+  }
+  if (either(Access::CopySource)) {
+    return "the copy engine reads its source until the copy is over: who writes "
+           "it next waits for a signal or an event that comes after the copy on "
+           "its stream";
+  }
+  if (either(Access::Copy)) {
+    return "a copy lands at any time: its reader waits for a signal written "
+           "after it on its stream, and its sender for the news that the place "
+           "is free again";
+  }
   if (either(Access::PutSource)) {
     return "a put without a wait reads its source at any time until dl.quiet(): "
            "call that before the source is written again, also when that is in "
@@ -280,12 +299,16 @@ static std::string remedy(Access before, Access after) {
 void Races::conflict(int32_t rank, uintptr_t address, AccessId before,
                      AccessId after) const {
   Access first = records[before].kind, second = records[after].kind;
+  const Identity &one = identities[records[before].actor];
+  const Identity &two = identities[records[after].actor];
+  bool onStreams = one.rank == two.rank && one.lane != two.lane;
   ProgramReport other = report(before);
   throw Failure{
       format("race on ", nameOf(rank, reinterpret_cast<const void *>(address)),
              ": nothing orders this ", spelling(second), " and a ",
-             spelling(first), " by rank ", other.rank),
-      remedy(first, second),
+             spelling(first), " by rank ", other.rank,
+             other.stream.empty() ? "" : "'s ", other.stream),
+      remedy(first, second, onStreams),
       "race",
       {std::move(other)}};
 }
@@ -294,10 +317,10 @@ std::optional<ProgramReport> Races::host(int32_t rank, const void *p,
                                          size_t bytes, bool isWrite,
                                          const std::string &line) {
   std::optional<Heap::Place> place = heap.locate(p);
-  if (!place) {
+  if (!place && lanesOf[rank].size() == 1) {
     return std::nullopt;
   }
-  if (isWrite) {
+  if (isWrite && place) {
     written.mark(reinterpret_cast<uintptr_t>(p), bytes);
   }
   Thread &script = scripts[rank];

@@ -17,10 +17,14 @@ using Actor = uint32_t;
 /// programs: it is shared, and only what they learn later is their own.
 ///
 /// An actor's action happened before the owner of the clock if the clock has
-/// reached its time. Launches and transfers that are over are known by rank, so
-/// that a clock does not grow with the number of programs that ever ran.
+/// reached its time. Launches and transfers that are over are known by lane, so
+/// that a clock does not grow with the number of programs that ever ran. A lane
+/// is what launches follow each other on: a rank's script, or one of its streams
+/// (the first lanes are the scripts', by rank).
 struct Clock {
-  explicit Clock(size_t numRanks = 0) : launches(numRanks), landed(numRanks) {}
+  using Lanes = std::vector<uint32_t>;
+
+  explicit Clock(size_t lanes = 0) : launches(lanes), landed(lanes) {}
 
   using Entries = std::vector<std::pair<Actor, uint32_t>>;
 
@@ -42,10 +46,8 @@ struct Clock {
   }
 
   void join(const Clock &other) {
-    for (size_t rank = 0; rank < launches.size(); ++rank) {
-      launches[rank] = std::max(launches[rank], other.launches[rank]);
-      landed[rank] = std::max(landed[rank], other.landed[rank]);
-    }
+    joinLanes(launches, other.launches);
+    joinLanes(landed, other.landed);
     joinEntries(other.entries);
     for (const auto &base : other.bases) {
       if (std::find(bases.begin(), bases.end(), base) == bases.end()) {
@@ -97,13 +99,26 @@ struct Clock {
     entries.swap(both);
   }
 
-  std::vector<uint32_t> launches; ///< Per rank: those before this are over.
-  std::vector<uint32_t>
-      landed;      ///< Per rank: what launches before this sent has arrived.
+  static uint32_t of(const Lanes &lanes, int32_t lane) {
+    return size_t(lane) < lanes.size() ? lanes[lane] : 0;
+  }
+  static void set(Lanes &lanes, int32_t lane, uint32_t count) {
+    lanes.resize(std::max(lanes.size(), size_t(lane) + 1));
+    lanes[lane] = count;
+  }
+
+  Lanes launches;  ///< Per lane: those before this are over.
+  Lanes landed;    ///< Per lane: what launches before this sent has arrived.
   Entries entries; ///< By actor.
   std::vector<std::shared_ptr<const Entries>> bases;
 
 private:
+  static void joinLanes(Lanes &mine, const Lanes &theirs) {
+    mine.resize(std::max(mine.size(), theirs.size()));
+    for (size_t lane = 0; lane < theirs.size(); ++lane) {
+      mine[lane] = std::max(mine[lane], theirs[lane]);
+    }
+  }
   static uint32_t in(const Entries &entries, Actor actor) {
     auto found = find(entries, actor);
     return found != entries.end() && found->first == actor ? found->second : 0;

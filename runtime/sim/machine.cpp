@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include "fault.h"
+#include "stream.h"
 #include "text.h"
 
 #include <algorithm>
@@ -59,8 +60,8 @@ void Machine::findRaces() {
 Fiber *Machine::current() { return runningFiber; }
 Machine *Machine::running() { return runningMachine; }
 
-Team &Machine::team(std::vector<int32_t> ranks) {
-  std::unique_ptr<Team> &slot = teams[ranks];
+Team &Machine::team(std::vector<int32_t> ranks, const std::string &name) {
+  std::unique_ptr<Team> &slot = teams[{ranks, name}];
   if (!slot) {
     slot = std::make_unique<Team>();
     slot->indexOf.assign(options.numRanks, -1);
@@ -135,6 +136,22 @@ void Machine::admit(int32_t rank) {
       queue.pop_front();
     }
   }
+}
+
+Stream &Machine::stream(int32_t rank, const std::string &name, int32_t index) {
+  std::unique_ptr<Stream> &slot = streams[{rank, name, index}];
+  if (!slot) {
+    auto others = std::count_if(streams.begin(), streams.end(), [&](auto &one) {
+      return one.second && one.second->rankOf() == rank;
+    });
+    slot = std::make_unique<Stream>(*this, rank, name, index, int32_t(others));
+  }
+  return *slot;
+}
+
+bool Machine::busy() const {
+  return std::any_of(streams.begin(), streams.end(),
+                     [](const auto &one) { return one.second->busy(); });
 }
 
 Machine::Status Machine::run(uint64_t maxSwitches) {
@@ -224,7 +241,7 @@ void Machine::resume(Fiber &fiber) {
        fiber.pid[0]);
   if (!fiber.begun) {
     fiber.begun = true;
-    if (races) {
+    if (races && !fiber.launch->isStream) {
       races->begun(fiber);
     }
     try {
@@ -237,7 +254,7 @@ void Machine::resume(Fiber &fiber) {
       return;
     }
     fiber.stack.prepare(programEntry);
-    if (events) {
+    if (events && !fiber.launch->isStream) {
       events->begun(fiber);
     }
   }
@@ -272,12 +289,16 @@ void Machine::retire(Fiber &fiber) {
     // is over.
     network.settle(rank, launch.id,
                    [&](const void *address) { return !heap.locate(address); });
-    completed.push_back(launch.id);
     if (events) {
       events->completed(launch);
     }
     if (races) {
       races->completed(launch);
+    }
+    if (launch.stream) {
+      launch.stream->launchOver();
+    } else {
+      completed.push_back(launch.id);
     }
     launches.erase(launch.id);
   }

@@ -16,12 +16,14 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 namespace ditron::sim {
 
 struct Fiber;
+class Stream;
 
 /// Ranks that count themselves together, and the barrier they meet at.
 struct Team {
@@ -59,6 +61,10 @@ struct Launch {
   std::vector<uint64_t> args;
   std::vector<Operand> operands;
   std::array<int32_t, 3> grid = {};
+  Stream *stream = nullptr; ///< Where it was launched; null: by the script.
+  int32_t lane = -1;        ///< The stream's; -1: the script's.
+  bool isMove = false;      ///< A copy or fill within the rank.
+  bool isStream = false;    ///< No launch, but the stream's own actions.
   int64_t started = 0;
   int64_t finished = 0;
   int64_t programs() const { return int64_t(grid[0]) * grid[1] * grid[2]; }
@@ -129,6 +135,10 @@ public:
 
   // For the host.
   uint64_t submit(Launch launch, const std::vector<int32_t> &group);
+  /// A rank's stream of that name and index; made when it is first asked for.
+  Stream &stream(int32_t rank, const std::string &name, int32_t index);
+  /// Whether something is on a stream.
+  bool busy() const;
   enum class Status { Completed, Paused, Stuck, Idle, Failed };
   /// Run programs until a launch completes, `maxSwitches` are used up, or
   /// nothing can go on.
@@ -140,6 +150,8 @@ public:
   std::vector<ProgramReport> waiters() const;
   /// One line per launch whose programs find no place to start.
   std::vector<std::string> starved() const;
+  /// Streams that wait for each other, in words; empty when there are none.
+  std::string circle() const;
   void quiet(int32_t rank) { network.landAllFrom(rank); }
   uint64_t traceHash() const { return trace; }
   uint64_t switches() const { return switchCount; }
@@ -171,12 +183,25 @@ public:
   [[noreturn]] void abandon();
   void print(std::string line) { printed.push_back(std::move(line)); }
 
+  // For streams.
+  uint64_t newId() { return nextLaunch++; }
+  Random &chance() { return random; }
+  void start(Fiber &fiber) { ready.push_back(&fiber); }
+  /// Let another program go on.
+  void pass() { maybeYield(1); }
+  /// The host hears of what has this number.
+  void tell(uint64_t id) { completed.push_back(id); }
+  /// The team of these ranks; those of a name meet apart.
+  Team &team(std::vector<int32_t> ranks, const std::string &name = "");
+
   Heap heap;
   std::unique_ptr<Races> races; ///< Null: nobody looks for them.
   std::unique_ptr<Trace> events; ///< Null: nobody asked for a record.
 
 private:
   friend void programEntry();
+  friend class Circles;
+  friend class Stream;
   Status guarded(uint64_t maxSwitches);
   Status loop(uint64_t maxSwitches);
   void admit(int32_t rank);
@@ -191,7 +216,6 @@ private:
   bool wakeSpinners();
   bool seenBefore(const void *address, uint64_t bits, int32_t bytes);
   void leave();
-  Team &team(std::vector<int32_t> ranks);
   std::string describe(const Fiber &fiber) const;
   std::string history(const Wait &wait) const;
   ProgramReport report(const Fiber &fiber, std::string what,
@@ -209,7 +233,10 @@ private:
   StackPool stacks;
   uint64_t landOneIn; ///< Per step, the chance that something under way lands.
   std::vector<bool> straggler; ///< Per rank: runs seldom while others can.
-  std::map<std::vector<int32_t>, std::unique_ptr<Team>> teams;
+  std::map<std::pair<std::vector<int32_t>, std::string>, std::unique_ptr<Team>>
+      teams;
+  std::map<std::tuple<int32_t, std::string, int32_t>, std::unique_ptr<Stream>>
+      streams;
   std::unordered_map<uint64_t, std::unique_ptr<Launch>> launches;
   std::vector<std::deque<Launch *>>
       queues; ///< Per rank: launches with programs that have not started.

@@ -1,6 +1,6 @@
 // The Python module `ditron._sim`: a machine as objects, and the addresses of
 // what compiled kernels call.
-#include "machine.h"
+#include "stream_module.h"
 #include "text.h"
 
 #include <nanobind/nanobind.h>
@@ -61,12 +61,12 @@ static std::vector<ProgramReport> script(Machine &machine, int32_t rank,
   return reports;
 }
 
-static uint64_t submit(Machine &machine, int32_t rank,
-                       const std::vector<int32_t> &group, uintptr_t address,
-                       std::string name, std::vector<std::string> locations,
-                       std::array<int32_t, 3> grid,
-                       const std::vector<int64_t> &args,
-                       std::vector<Operand> operands) {
+Launch ditron::sim::makeLaunch(int32_t rank, uintptr_t address,
+                               std::string name,
+                               std::vector<std::string> locations,
+                               std::array<int32_t, 3> grid,
+                               const std::vector<int64_t> &args,
+                               std::vector<Operand> operands) {
   Launch launch;
   launch.operands = std::move(operands);
   launch.rank = rank;
@@ -75,7 +75,19 @@ static uint64_t submit(Machine &machine, int32_t rank,
   launch.locations = std::move(locations);
   launch.grid = grid;
   launch.args.assign(args.begin(), args.end());
-  return machine.submit(std::move(launch), group);
+  return launch;
+}
+
+static uint64_t submit(Machine &machine, int32_t rank,
+                       const std::vector<int32_t> &group, uintptr_t address,
+                       std::string name, std::vector<std::string> locations,
+                       std::array<int32_t, 3> grid,
+                       const std::vector<int64_t> &args,
+                       std::vector<Operand> operands) {
+  return machine.submit(makeLaunch(rank, address, std::move(name),
+                                   std::move(locations), grid, args,
+                                   std::move(operands)),
+                        group);
 }
 
 NB_MODULE(_sim, m) {
@@ -91,6 +103,9 @@ NB_MODULE(_sim, m) {
       .def_ro("kernel", &ProgramReport::kernel)
       .def_ro("location", &ProgramReport::location,
               "file:line:col of its last call into the machine, or empty.")
+      .def_ro("stream", &ProgramReport::stream,
+              "Where it runs: \"stream copy\", \"main stream\"; empty: the "
+              "script's launch, or the script.")
       .def_ro("rank", &ProgramReport::rank)
       .def_ro("program", &ProgramReport::program)
       .def_ro("what", &ProgramReport::what)
@@ -125,6 +140,8 @@ NB_MODULE(_sim, m) {
       .value("STUCK", Machine::Status::Stuck)
       .value("IDLE", Machine::Status::Idle)
       .value("FAILED", Machine::Status::Failed);
+
+  bindStreams(m);
 
   nb::class_<Machine>(
       m, "Machine",
@@ -215,6 +232,12 @@ NB_MODULE(_sim, m) {
           },
           "rank"_a, "begins"_a, "what"_a,
           "Put what a rank's script does in the record.")
+      .def("stream", &Machine::stream, "rank"_a, "name"_a, "index"_a,
+           nb::rv_policy::reference_internal,
+           "A rank's stream; made when it is first asked for.")
+      .def_prop_ro("busy", &Machine::busy, "Whether something is on a stream.")
+      .def("circle", &Machine::circle,
+           "Streams that wait for each other, in words, or nothing.")
       .def_prop_ro("failure", &Machine::failure, nb::rv_policy::copy)
       .def("waiters", &Machine::waiters)
       .def("starved", &Machine::starved)

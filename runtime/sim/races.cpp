@@ -11,10 +11,12 @@ constexpr uint32_t never = UINT32_MAX;
 
 Races::Races(const Heap &heap, int32_t numRanks)
     : heap(heap), numRanks(numRanks), scripts(numRanks), spaces(numRanks + 1),
-      flying(numRanks), launchCount(numRanks) {
+      flying(numRanks), lanesOf(numRanks), names(numRanks) {
   sources.push_back({"", {}});
-  for (Thread &script : scripts) {
-    script.clock = Clock(numRanks);
+  for (int32_t rank = 0; rank < numRanks; ++rank) {
+    scripts[rank].clock = Clock(numRanks);
+    lanes.push_back({rank, "", &scripts[rank]});
+    lanesOf[rank].push_back(rank);
   }
   restart();
 }
@@ -27,22 +29,35 @@ void Races::restart() {
   grown.clear();
   spaces[0].shadow.clear();
   spaces[0].syncs.clear();
-  for (int32_t rank = 0; rank < numRanks; ++rank) {
-    identities.push_back({rank, never, 0, {0, 0, 0}, false});
-    Thread &script = scripts[rank];
-    script.actor = Actor(rank);
-    script.time = 1;
-    script.recent.clear();
-    script.clock.entries.clear();
-    script.clock.bases.clear();
-    script.clock.reach(script.actor, script.time);
+  ++restarts;
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    beginAgain(int32_t(lane));
   }
 }
 
+/// Scripts and streams are actors of their own; their knowledge begins here.
+void Races::beginAgain(int32_t lane) {
+  Thread &thread = *lanes[lane].thread;
+  thread.actor = Actor(identities.size());
+  identities.push_back({lanes[lane].rank, never, lanes[lane].source, {0, 0, 0},
+                        false, lane});
+  thread.time = 1;
+  thread.recent.clear();
+  thread.clock.entries.clear();
+  thread.clock.bases.clear();
+  thread.clock.reach(thread.actor, thread.time);
+  thread.fenced.clear();
+  lanes[lane].itemsKnown += lanes[lane].unknown.size();
+  lanes[lane].unknown.clear();
+}
+
+bool Races::isOver(const Identity &who, const Clock &clock) const {
+  return Clock::of(who.travels ? clock.landed : clock.launches, who.lane) >
+         who.launch;
+}
+
 bool Races::ordered(Actor actor, uint32_t time, const Clock &clock) const {
-  const Identity &who = identities[actor];
-  const auto &over = who.travels ? clock.landed : clock.launches;
-  return over[who.rank] > who.launch || clock.of(actor) >= time;
+  return isOver(identities[actor], clock) || clock.of(actor) >= time;
 }
 
 /// What a thread does from here on is not known to those who have heard of it.
@@ -51,12 +66,11 @@ void Races::tick(Thread &thread) {
   thread.recent.clear();
 }
 
-/// Keep of a script's clock only what is not known by rank.
+/// Keep of a script's clock only what is not known by lane.
 void Races::prune(Clock &clock) const {
   clock.flatten();
   auto known = [&](const auto &entry) {
-    const Identity &who = identities[entry.first];
-    return (who.travels ? clock.landed : clock.launches)[who.rank] > who.launch;
+    return isOver(identities[entry.first], clock);
   };
   clock.entries.erase(
       std::remove_if(clock.entries.begin(), clock.entries.end(), known),
@@ -64,16 +78,18 @@ void Races::prune(Clock &clock) const {
 }
 
 void Races::launched(const Launch &launch) {
-  Thread &script = scripts[launch.rank];
+  Lane &lane = lanes[laneOf(launch)];
+  Thread &owner = *lane.thread;
   auto key = reinterpret_cast<const void *>(launch.kernel);
   auto [found, fresh] = sourceOf.emplace(key, int32_t(sources.size()));
   if (fresh) {
     sources.push_back({launch.name, launch.locations});
   }
-  running[launch.id] = {launchCount[launch.rank]++, found->second,
-                        script.clock.shared(), Clock(numRanks)};
-  latestOf[launch.rank] = &launch;
-  tick(script);
+  owner.clock.flatten();
+  running[launch.id] = {lane.launches++, found->second, owner.clock.shared(),
+                        Clock(numRanks)};
+  named(launch.rank, launch.operands);
+  tick(owner);
 }
 
 void Races::begun(Fiber &fiber) {
@@ -82,7 +98,7 @@ void Races::begun(Fiber &fiber) {
   thread = Thread();
   thread.actor = Actor(identities.size());
   identities.push_back({fiber.launch->rank, launch.number, launch.source,
-                        fiber.pid, false});
+                        fiber.pid, false, laneOf(*fiber.launch)});
   thread.clock = launch.start;
   tick(thread);
 }
@@ -93,27 +109,26 @@ void Races::ended(Fiber &fiber) {
 
 void Races::completed(const Launch &launch) {
   auto found = running.find(launch.id);
-  Clock &clock = scripts[launch.rank].clock;
+  int32_t lane = laneOf(launch);
+  Clock &clock = lanes[lane].thread->clock;
   clock.join(found->second.end);
   uint32_t number = found->second.number;
   running.erase(found);
-  clock.launches[launch.rank] = number + 1;
+  Clock::set(clock.launches, lane, number + 1);
   // A program may have waited for all that it sent; then so has the launch.
-  Flying &sent = flying[launch.rank];
+  Flying &sent = flying[lane];
   bool landed = std::all_of(
       sent.channels.begin(), sent.channels.end(), [&](const Channel &c) {
         return ordered(c.actor, uint32_t(c.issued.size()), clock);
       });
   if (landed) {
-    clock.landed[launch.rank] = number + 1;
+    Clock::set(clock.landed, lane, number + 1);
     sent.clear();
   }
   sent.over = sent.channels.size();
   sent.of.clear();
   prune(clock);
-  // No program of this rank runs: its own memory can be forgotten.
-  spaces[1 + launch.rank] = Space();
-  latestOf.erase(launch.rank);
+  forgetLocal(launch.rank);
 }
 
 void Races::meet(const std::vector<int32_t> &ranks, bool quiet) {
@@ -121,8 +136,10 @@ void Races::meet(const std::vector<int32_t> &ranks, bool quiet) {
   for (int32_t rank : ranks) {
     Clock &clock = scripts[rank].clock;
     if (quiet) {
-      clock.landed[rank] = clock.launches[rank];
-      flying[rank].clear();
+      for (int32_t lane : lanesOf[rank]) {
+        Clock::set(clock.landed, lane, Clock::of(clock.launches, lane));
+        flying[lane].clear();
+      }
     }
     all.join(clock);
   }
@@ -131,7 +148,12 @@ void Races::meet(const std::vector<int32_t> &ranks, bool quiet) {
     scripts[rank].clock = all;
     tick(scripts[rank]);
   }
-  if (quiet && int32_t(ranks.size()) == numRanks && running.empty()) {
+  bool allKnown = true;
+  for (size_t lane = numRanks; lane < lanes.size(); ++lane) {
+    allKnown &= itemsKnown(int32_t(lane)) == lanes[lane].itemsEnqueued;
+  }
+  if (quiet && int32_t(ranks.size()) == numRanks && running.empty() &&
+      allKnown) {
     restart();
   }
 }
@@ -239,7 +261,7 @@ std::optional<ProgramReport> Races::senderOf(const void *signal) const {
 // --- transfers -------------------------------------------------------------
 
 Races::Channel &Races::channel(Fiber &fiber, int32_t target, bool own) {
-  Flying &sent = flying[fiber.launch->rank];
+  Flying &sent = flying[laneOf(*fiber.launch)];
   Actor issuer = fiber.thread.actor;
   std::vector<size_t> &mine = sent.of[issuer];
   for (size_t index = 0; index < mine.size() && !own; ++index) {
@@ -273,24 +295,26 @@ size_t Races::known(const Channel &channel, const Thread &thread) const {
 /// have been issued.
 template <typename Visit>
 void Races::forEachKnown(const Fiber &fiber, Visit visit) {
-  const Flying &sent = flying[fiber.launch->rank];
   auto look = [&](const Channel &channel) {
     if (size_t count = known(channel, fiber.thread)) {
       visit(channel, uint32_t(count));
     }
   };
-  for (size_t index = 0; index < sent.over; ++index) {
-    look(sent.channels[index]);
-  }
-  if (sent.of.empty()) {
-    return;
-  }
-  const Clock::Entries heardOf = fiber.thread.clock.entries;
-  for (const auto &entry : heardOf) { // the program itself is among them
-    auto found = sent.of.find(entry.first);
-    if (found != sent.of.end()) {
-      for (size_t index : found->second) {
-        look(sent.channels[index]);
+  for (int32_t lane : lanesOf[fiber.launch->rank]) {
+    const Flying &sent = flying[lane];
+    for (size_t index = 0; index < sent.over; ++index) {
+      look(sent.channels[index]);
+    }
+    if (sent.of.empty()) {
+      continue;
+    }
+    const Clock::Entries heardOf = fiber.thread.clock.entries;
+    for (const auto &entry : heardOf) { // the program itself is among them
+      auto found = sent.of.find(entry.first);
+      if (found != sent.of.end()) {
+        for (size_t index : found->second) {
+          look(sent.channels[index]);
+        }
       }
     }
   }

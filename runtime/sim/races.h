@@ -12,6 +12,7 @@
 #include "shadow.h"
 
 #include <array>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@ namespace ditron::sim {
 struct Delivery;
 struct Fiber;
 struct Launch;
+struct Operand;
 struct Team;
 
 enum class Access : uint8_t {
@@ -39,7 +41,9 @@ enum class Access : uint8_t {
   Signal,
   Wait,
   HostRead,
-  HostWrite
+  HostWrite,
+  Copy, ///< By a copy engine.
+  CopySource
 };
 
 /// What a program knows; part of its fiber.
@@ -99,9 +103,31 @@ public:
   void arrive(Fiber &fiber, Team &team);
   void leave(Fiber &fiber, const Team &team);
 
+  // Streams (stream_races.cpp). The actions of a stream are those of its fiber.
+  /// A new lane of a rank: the number of the lane.
+  int32_t addStream(Fiber &fiber, const std::string &label);
+  /// What the script of a rank knows as it enqueues something.
+  Clock enqueued(int32_t lane);
+  /// An item begins; `known` had happened when it was enqueued.
+  void itemBegins(Fiber &fiber, const Clock &known);
+  void itemEnds(Fiber &fiber);
+  /// The script waited for all that is over on a lane.
+  void synchronized(int32_t lane);
+  /// How many items of a lane its rank's script knows to be over.
+  uint64_t itemsKnown(int32_t lane);
+  /// A stream writes a signal, and waits until that has landed.
+  std::shared_ptr<Passage> streamSignal(Fiber &fiber, const Delivery &delivery);
+  /// Bytes are copied: what has been written there is as at the source.
+  void copied(const void *to, const void *from, size_t bytes);
+  /// How often everything so far has become known to everybody: clocks of
+  /// another age mean nothing.
+  uint64_t age() const { return restarts; }
+  /// Names for memory that is not symmetric.
+  void named(int32_t rank, const std::vector<Operand> &operands);
+
   /// A signal lands. Returns what is wrong with that.
   std::optional<ProgramReport> land(const Delivery &delivery);
-  /// A rank's script reads or writes symmetric memory.
+  /// A rank's script reads or writes memory: symmetric, or what its streams use.
   std::optional<ProgramReport> host(int32_t rank, const void *p, size_t bytes,
                                     bool writes, const std::string &line);
   /// The senders of a signal so far, for reports.
@@ -121,6 +147,18 @@ private:
     int32_t source; ///< Index of its kernel in `sources`.
     std::array<int32_t, 3> program;
     bool travels; ///< A transfer to another rank: a launch's end is not its end.
+    int32_t lane;
+  };
+  /// Where launches follow each other: a script's, or a stream's.
+  struct Lane {
+    int32_t rank;
+    std::string label; ///< Empty: the script.
+    Thread *thread;
+    int32_t source = 0;      ///< Of its own actions, in `sources`.
+    uint32_t launches = 0;   ///< So far.
+    uint64_t itemsEnqueued = 0, itemsKnown = 0;
+    std::deque<uint32_t> unknown = {}; ///< When items ended that the script
+                                       ///< does not know of.
   };
   struct Source {
     std::string kernel;
@@ -163,6 +201,10 @@ private:
   };
 
   bool ordered(Actor actor, uint32_t time, const Clock &clock) const;
+  bool isOver(const Identity &who, const Clock &clock) const;
+  static int32_t laneOf(const Launch &launch);
+  void beginAgain(int32_t lane);
+  void forgetLocal(int32_t rank);
   Space &spaceOf(int32_t rank, const void *p);
   AccessId remember(Fiber &fiber, Access kind);
   AccessId addRecord(Actor actor, uint32_t time, int32_t loc, Access kind);
@@ -194,10 +236,12 @@ private:
   std::unordered_map<uint64_t, AccessId> grown; ///< (readers, one more).
   std::vector<Thread> scripts;                  ///< Per rank.
   std::vector<Space> spaces;                    ///< [0]: symmetric; 1 + rank.
-  std::vector<Flying> flying;                   ///< Per rank.
-  std::vector<uint32_t> launchCount;            ///< Per rank.
+  std::vector<Flying> flying;                   ///< Per lane.
+  std::deque<Lane> lanes;                       ///< The scripts' come first.
+  std::vector<std::vector<int32_t>> lanesOf;    ///< Per rank.
   std::unordered_map<uint64_t, Running> running;
-  std::map<int32_t, const Launch *> latestOf; ///< Per rank, for names.
+  std::vector<std::deque<Operand>> names; ///< Per rank: of its own memory.
+  uint64_t restarts = 0;
   Written written;
 };
 

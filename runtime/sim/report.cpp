@@ -1,6 +1,7 @@
 // What the machine says about programs that wait or have failed.
 #include "compare.h"
 #include "machine.h"
+#include "stream.h"
 #include "text.h"
 
 #include <algorithm>
@@ -12,6 +13,9 @@ ProgramReport Machine::report(const Fiber &fiber, std::string what,
   const Launch &launch = *fiber.launch;
   ProgramReport report;
   report.kernel = launch.name;
+  if (launch.stream) {
+    report.stream = launch.stream->label();
+  }
   if (fiber.loc >= 0 && size_t(fiber.loc) < launch.locations.size()) {
     report.location = launch.locations[fiber.loc];
   }
@@ -92,8 +96,11 @@ std::string Machine::history(const Wait &wait) const {
       continue;
     }
     auto by = [](const ProgramReport &sender) {
-      return format("rank ", sender.rank, ", program (", join(sender.program),
-                    "), at ", sender.location);
+      return sender.kernel.empty()
+                 ? format("rank ", sender.rank, "'s ", sender.stream, " at ",
+                          sender.location)
+                 : format("rank ", sender.rank, ", program (",
+                          join(sender.program), "), at ", sender.location);
     };
     if (std::optional<ProgramReport> sender = races->senderOf(signal)) {
       return format("its latest signal came from ", by(*sender));
@@ -115,14 +122,21 @@ std::string Machine::history(const Wait &wait) const {
 std::vector<ProgramReport> Machine::waiters() const {
   std::vector<ProgramReport> reports;
   for (const Fiber *fiber : waiting) {
+    if (fiber->launch->isStream) {
+      if (std::optional<ProgramReport> one = fiber->launch->stream->waiter()) {
+        one->hint = history(fiber->wait);
+        reports.push_back(std::move(*one));
+      }
+      continue;
+    }
     reports.push_back(report(*fiber, describe(*fiber), history(fiber->wait)));
   }
   std::sort(reports.begin(), reports.end(),
             [](const ProgramReport &a, const ProgramReport &b) {
-              return std::tie(a.rank, a.kernel, a.program[2], a.program[1],
-                              a.program[0]) <
-                     std::tie(b.rank, b.kernel, b.program[2], b.program[1],
-                              b.program[0]);
+              return std::tie(a.rank, a.kernel, a.stream, a.program[2],
+                              a.program[1], a.program[0]) <
+                     std::tie(b.rank, b.kernel, b.stream, b.program[2],
+                              b.program[1], b.program[0]);
             });
   return reports;
 }
@@ -131,9 +145,19 @@ std::vector<std::string> Machine::starved() const {
   std::vector<std::string> lines;
   for (const auto &queue : queues) {
     for (const Launch *launch : queue) {
+      if (launch->isMove) {
+        lines.push_back(format(
+            launch->stream->who(), ": the ", launch->name, " at ",
+            launch->locations.front(), " has not started: it is a kernel, and all ",
+            options.resident, " places of rank ", launch->rank,
+            " are taken by programs that wait"));
+        continue;
+      }
       lines.push_back(format(launch->programs() - launch->started, " of ",
                              launch->programs(), " programs of `", launch->name,
-                             "` on rank ", launch->rank,
+                             "` on ",
+                             launch->stream ? launch->stream->who()
+                                            : format("rank ", launch->rank),
                              " have not started: all ", options.resident,
                              " places are taken by programs that wait"));
     }

@@ -10,7 +10,8 @@ namespace ditron::sim {
 
 /// A program that waits, or one that did something wrong, in words.
 struct ProgramReport {
-  std::string kernel; ///< Empty: the rank's script.
+  std::string kernel; ///< Empty: the rank's script, or its stream itself.
+  std::string stream; ///< Where that is: "stream copy", "main stream", or empty.
   std::string location;
   int32_t rank = 0;
   std::array<int32_t, 3> program = {};

@@ -122,13 +122,28 @@ void Trace::arrived(const Heap &heap, const Delivery &delivery,
     event->launch = delivery.launch;
     event->bytes = bytes;
     event->name = delivery.isGet ? "get" : "put";
-    event->what = heap.nameOf(where);
+    event->what = heap.locate(where) ? heap.nameOf(where) : "its own memory";
     if (isSignal) {
       event->address = reinterpret_cast<uintptr_t>(where);
       event->value = *delivery.signal.address;
     }
   }
 }
+
+void Trace::streamMade(const Fiber &fiber, const std::string &label) {
+  if (TraceEvent *event = add("stream", fiber)) {
+    event->what = label;
+  }
+}
+
+void Trace::itemBegins(const Fiber &fiber, const std::string &what) {
+  if (TraceEvent *event = add("item", fiber)) {
+    event->what = what;
+    event->location = fiber.launch->locations[fiber.loc];
+  }
+}
+
+void Trace::itemEnds(const Fiber &fiber) { add("item end", fiber); }
 
 void Trace::host(int32_t rank, bool begins, std::string what) {
   if (TraceEvent *event = add(begins ? "call" : "call end")) {

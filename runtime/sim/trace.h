@@ -23,6 +23,8 @@ struct Launch;
 ///                          signals the address and count
 ///   send                   id, peer, bytes (0: a signal alone), address
 ///   data, signal           id arrives: rank is where, peer who sent it
+///   stream                 a stream (what) has the place from here on
+///   item, item end         an item of the stream at that place; what it does
 struct TraceEvent {
   uint64_t time = 0;
   const char *kind = "";
@@ -46,6 +48,9 @@ class Trace {
 public:
   explicit Trace(size_t capacity) : capacity(capacity) {}
 
+  /// Streams have places too, from here on.
+  static constexpr int32_t firstStream = 1 << 16;
+
   void tick() { ++clock; }
   /// The lowest place of `rank` that no resident program has.
   int32_t takePlace(int32_t rank);
@@ -62,6 +67,9 @@ public:
   void sent(const Fiber &fiber, const Delivery &delivery);
   void arrived(const Heap &heap, const Delivery &delivery, const void *where,
                size_t bytes);
+  void streamMade(const Fiber &fiber, const std::string &label);
+  void itemBegins(const Fiber &fiber, const std::string &what);
+  void itemEnds(const Fiber &fiber);
   /// What a rank's script does: kind "call" or "call end" without a place.
   void host(int32_t rank, bool begins, std::string what);
 

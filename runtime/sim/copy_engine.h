@@ -1,0 +1,27 @@
+// How copies and fills move their bytes: in pieces, in any order.
+#pragma once
+
+#include "random.h"
+#include "stream.h"
+
+#include <vector>
+
+namespace ditron::sim {
+
+/// A part of a transfer that moves at once: the same stretch of some rows.
+struct Piece {
+  size_t row, rows, start, bytes;
+};
+
+/// The whole of a transfer in some pieces, in a seeded order.
+std::vector<Piece> cut(const Transfer &transfer, Random &random);
+
+/// Move one piece, now.
+void movePiece(Machine &machine, const Transfer &transfer, const Piece &piece);
+
+/// The kernel of one program that copies or fills within a rank: its argument is
+/// the address of the transfer.
+void moveWithin(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
+                int32_t);
+
+} // namespace ditron::sim

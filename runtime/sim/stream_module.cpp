@@ -1,0 +1,98 @@
+#include "stream_module.h"
+
+
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ditron::sim {
+
+/// Rows and their length in bytes, then address and pitch of both ends, and the
+/// bytes of an element.
+static Transfer makeTransfer(size_t rows, size_t bytes, uintptr_t to,
+                             size_t toPitch, uintptr_t from, size_t fromPitch,
+                             size_t itemsize, nb::bytes pattern) {
+  Transfer transfer;
+  transfer.rows = rows;
+  transfer.bytes = bytes;
+  transfer.to = reinterpret_cast<std::byte *>(to);
+  transfer.toPitch = toPitch;
+  transfer.from = reinterpret_cast<const std::byte *>(from);
+  transfer.fromPitch = fromPitch;
+  transfer.itemsize = itemsize;
+  auto *element = reinterpret_cast<const std::byte *>(pattern.c_str());
+  transfer.pattern.assign(element, element + pattern.size());
+  return transfer;
+}
+
+void bindStreams(nb::module_ &m) {
+  nb::class_<StreamEvent>(m, "StreamEvent", "A moment on a stream.");
+
+  nb::class_<Transfer>(m, "Transfer",
+                       "Rows of bytes to copy; from address 0: to fill with "
+                       "the pattern, one element.")
+      .def("__init__",
+           [](Transfer *self, size_t rows, size_t bytes, uintptr_t to,
+              size_t toPitch, uintptr_t from, size_t fromPitch, size_t itemsize,
+              nb::bytes pattern) {
+             new (self) Transfer(makeTransfer(rows, bytes, to, toPitch, from,
+                                              fromPitch, itemsize, pattern));
+           },
+           "rows"_a, "nbytes"_a, "to"_a, "to_pitch"_a, "source"_a,
+           "source_pitch"_a, "itemsize"_a, "pattern"_a = nb::bytes("", 0));
+
+  nb::class_<Stream>(
+      m, "Stream",
+      "A queue of work of one rank. Its methods return reports of what is wrong "
+      "with what they were given: nothing was enqueued then.")
+      .def(
+          "launch",
+          [](Stream &self, const std::string &line, std::vector<int32_t> group,
+             uintptr_t address, std::string name,
+             std::vector<std::string> locations, std::array<int32_t, 3> grid,
+             const std::vector<int64_t> &args, std::vector<Operand> operands) {
+            return self.launch(line,
+                               makeLaunch(self.rankOf(), address,
+                                          std::move(name), std::move(locations),
+                                          grid, args, std::move(operands)),
+                               std::move(group));
+          },
+          "line"_a, "group"_a, "address"_a, "name"_a, "locations"_a, "grid"_a,
+          "args"_a, "operands"_a)
+      .def("rank_copy", &Stream::rankCopy, "line"_a, "transfer"_a, "peer"_a,
+           "push"_a, "operands"_a)
+      .def("move", &Stream::move, "line"_a, "transfer"_a, "operands"_a,
+           "A copy or a fill within the rank.")
+      .def(
+          "signal_write",
+          [](Stream &self, const std::string &line, uintptr_t signal,
+             int64_t value, int32_t op, int32_t peer) {
+            return self.writeSignal(line, reinterpret_cast<void *>(signal),
+                                    value, SignalOp(op), peer);
+          },
+          "line"_a, "signal"_a, "value"_a, "op"_a, "peer"_a)
+      .def(
+          "signal_wait",
+          [](Stream &self, const std::string &line, uintptr_t signals,
+             int32_t count, int64_t value, int32_t compare) {
+            return self.waitSignals(line, reinterpret_cast<void *>(signals),
+                                    count, value, Compare(compare));
+          },
+          "line"_a, "signals"_a, "count"_a, "value"_a, "compare"_a)
+      .def("record", &Stream::record, "line"_a)
+      .def("wait_event", &Stream::await, "line"_a, "event"_a)
+      .def("barrier", &Stream::barrier, "line"_a, "group"_a)
+      .def("synchronize", &Stream::synchronize,
+           "The number by which take_completed tells that all is over; 0: it "
+           "is.")
+      .def_prop_ro("busy", &Stream::busy)
+      .def_prop_ro("enqueued", &Stream::enqueued, "Items so far.")
+      .def_prop_ro("known", &Stream::known,
+                   "How many of them the script knows to be over.");
+}
+
+} // namespace ditron::sim

@@ -22,6 +22,11 @@ from .. import _core
 #: Pass name -> "module:Class". The one place to add a pass of ours to.
 PASSES = {
     "raise-primitives": "ditron_compiler.passes.raise_primitives:RaisePrimitives",
+    "hoist-symm-at": "ditron_compiler.passes.hoist_symm_at:HoistSymmAt",
+    "merge-waits": "ditron_compiler.passes.merge_waits:MergeWaits",
+    "infer-scope": "ditron_compiler.passes.infer_scope:InferScope",
+    "insert-fences": "ditron_compiler.passes.insert_fences:InsertFences",
+    "lower-nonatomic-sync": "ditron_compiler.passes.lower_nonatomic_sync:LowerNonatomicSync",
     "lower-swizzle": "ditron_compiler.lowering.swizzle:LowerSwizzle",
     "lower-to-nvidia": "ditron_compiler.lowering.nvidia:LowerToNvidia",
     "lower-to-amd": "ditron_compiler.lowering.amd:LowerToAMD",

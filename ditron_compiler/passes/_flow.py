@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ditron_compiler import ir
 
-__all__ = ["retype"]
+__all__ = ["in_dominance_order", "retype"]
 
 
 def retype(values: Iterable[ir.Value], new_type: ir.Type) -> list[ir.OpOperand]:
@@ -56,3 +57,19 @@ def _becomes(use: ir.OpOperand) -> Iterator[ir.Value]:
 def _loop_carried(loop: ir.Operation, index: int) -> Iterator[ir.Value]:
     yield loop.regions[0].blocks[0].arguments[index + 1]  # the induction variable comes first
     yield loop.results[index]
+
+
+def in_dominance_order(region: ir.Region, known: Iterable[Any] = ()) -> Iterator[tuple[ir.Operation, list[Any]]]:
+    """Every operation of ``region``, after those that come before it, with a list of what is known where it stands.
+
+    What the caller appends to the list is in those of all operations that this one dominates. An operation comes after
+    those in its regions.
+    """
+    inside = list(known)
+    for index, block in enumerate(region):
+        # The first block comes before all others; of those nothing is known but that.
+        scope = inside if index == 0 else list(inside)
+        for op in list(block):
+            for inner in op.regions:
+                yield from in_dominance_order(inner, scope)
+            yield op, scope

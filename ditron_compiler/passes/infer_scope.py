@@ -1,0 +1,110 @@
+"""Give synchronising operations the scope that their rank or pointer calls for."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.passes._pointers import origins
+from ditron_compiler.passes._ranks import Place, is_other, place
+from ditron_compiler.passes.base import Pass
+
+__all__ = ["InferScope"]
+
+_SCOPES = ("gpu", "node", "world")
+# How far an update of a signal comes from, and whether another rank makes it wherever there are several.
+_Update = tuple[int, bool]
+# Operation -> its operands that are the signal and the rank.
+_UPDATES = {"ditron.notify": (0, 2), "ditron.signal_op": (0, 2), "ditron.putmem_signal": (3, 5)}
+_ATOMICS = ("ditron.ld", "ditron.st", "ditron.red", "ditron.atomic_add", "ditron.atomic_cas")
+
+
+@dataclass(frozen=True)
+class InferScope(Pass):
+    """Give each notify, wait and atomic the scope that it needs.
+
+    A ``notify`` gets that of the rank it goes to: ``gpu`` for this rank; ``node`` for ranks on this node, which are
+    ``node * num_local_ranks + x`` with x a local rank, and those that a condition ``rank / num_local_ranks == node``
+    lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and nothing is
+    narrowed to it while a host program of the module waits for signals: a stream is outside of what ``gpu`` orders.
+
+    A ``wait`` is widened to what the kernel's own updates of the same signals have, and never narrowed: other kernels
+    may update them too. An atomic access through ``symm_at`` to another rank is widened from ``gpu`` to ``node``, since
+    ``symm_at`` reaches just that.
+
+    Where ``gpu`` is widened the author's scope was too weak to work, and a warning says so.
+
+    Before::
+
+        ditron.notify %sig set %epoch on %right : !tt.ptr<i64>
+        %there = ditron.symm_at %cell on %right : !tt.ptr<i32>
+        ditron.red %there add %one : !tt.ptr<i32>
+
+    After::
+
+        ditron.notify %sig set %epoch on %right scope world : !tt.ptr<i64>
+        %there = ditron.symm_at %cell on %right : !tt.ptr<i32>
+        ditron.red %there add %one scope node : !tt.ptr<i32>
+    """
+
+    name: ClassVar[str] = "infer-scope"
+
+    def run(self, op: ir.Operation) -> None:
+        functions = [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]
+        streams_wait = any(o.name == "ditron.program" for o in op.regions[0].blocks[0])
+        for function in functions:
+            found: list[ir.Operation] = []
+            function.walk(lambda o: found.append(o) if o.name.startswith("ditron.") else None)
+            updates: dict[ir.Value, set[_Update]] = {}
+            for o in found:
+                self._update(o, updates, narrow=not streams_wait)
+            for o in found:
+                if o.name == "ditron.wait":
+                    self._wait(o, set().union(*(updates.get(origin.root, ()) for origin in origins(o.operands[0]))))
+                elif o.name in _ATOMICS and any(
+                        origin.rank is not None and place(origin.rank, o) != Place.SELF for origin in
+                        origins(o.operands[0])):
+                    self._widen(o, Place.NODE, "the pointer is another rank's")
+
+    def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], narrow: bool) -> None:
+        """Set the scope of a notify; note in ``updates`` how far updates of its signals come from."""
+        if op.name not in _UPDATES:
+            return
+        signal, rank = (op.operands[index] for index in _UPDATES[op.name])
+        far, certain = place(rank, op), is_other(rank)
+        if op.name == "ditron.notify":
+            if _scope(op) == Place.SELF != far:
+                if certain:
+                    self._widen(op, far, "the signal is another rank's")
+                else:
+                    far = Place.SELF  # the author knows better
+            else:
+                far = far if narrow else max(far, min(_scope(op), Place.NODE))
+                self._set(op, far)
+        for origin in origins(signal):
+            updates.setdefault(origin.root, set()).add((far, certain))
+
+    def _wait(self, op: ir.Operation, updates: set[_Update]) -> None:
+        wanted = max((far for far, _ in updates), default=Place.SELF)
+        if _scope(op) > Place.SELF or any(certain for _, certain in updates):
+            self._widen(op, wanted, "other ranks update these signals in this very kernel")
+
+    def _widen(self, op: ir.Operation, wanted: int, why: str) -> None:
+        given = _scope(op)
+        if given >= wanted:
+            return
+        if given == Place.SELF:
+            op.emit_warning(f"scope 'gpu' of '{op.name}' is too weak, because {why}: made it '{_SCOPES[wanted]}'; say "
+                            f"scope=\"{_SCOPES[wanted]}\"")
+        self._set(op, wanted)
+
+    def _set(self, op: ir.Operation, wanted: int) -> None:
+        given = _scope(op)
+        if given != wanted:
+            op.attributes["scope"] = ir.Attribute.parse(f"#ditron.scope<{_SCOPES[wanted]}>", op.context)
+            self.count("scopes widened" if wanted > given else "scopes narrowed")
+
+
+def _scope(op: ir.Operation) -> int:
+    return _SCOPES.index(keyword(op.attributes["scope"]))

@@ -1,0 +1,78 @@
+"""Put in the fences and quiets that the operations' descriptions call for and the author left out."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.passes._pending import Finding, scan
+from ditron_compiler.passes.base import Pass
+
+__all__ = ["InsertFences"]
+
+
+@dataclass(frozen=True)
+class InsertFences(Pass):
+    """Order what a kernel publishes before the signal that says it is there.
+
+    Looks along every path for accesses that nothing has ordered yet when something publishes them, and puts the weakest
+    sufficient operation there, which is never one that is there already:
+
+    =======================================================  ==========================================================
+    before                                                   ``ditron.fence`` when these are still in no order
+    =======================================================  ==========================================================
+    ``signal_op``                                            puts, stores; loads of what a wait has given
+    ``st``, ``red``, ``atomic_*`` of a flag, relaxed         stores; loads of what a wait has given
+    ``putmem_signal``                                        earlier puts, and stores to another rank: its signal speaks
+                                                             only for its own data
+    -------------------------------------------------------  ----------------------------------------------------------
+    before                                                   ``ditron.quiet`` when these are not complete
+    ``sync_all``; ``st``, ``red``, ``atomic_*`` of a flag    puts, which only puts and signals stay behind
+    a store to the source of a put, a load from the          that put or get, when it is ``nbi``
+    destination of a get
+    the end of the kernel                                    ``nbi`` transfers, and signals on their way
+    =======================================================  ==========================================================
+
+    A fence counts for the whole program, so it needs no barrier of the threads beside it. A flag is a cell of the
+    signals that the kernel also waits for or updates as such, or an i64 on another rank. What a loop would order anew
+    at each turn, though it comes from before, is ordered in front of it.
+
+    Before::
+
+        ditron.putmem %inbox, %outbox, %bytes on %right nbi : !tt.ptr<f32>, !tt.ptr<f32>
+        ditron.signal_op %sig set %epoch on %right : !tt.ptr<i64>
+        "tt.return"() : () -> ()
+
+    After::
+
+        ditron.putmem %inbox, %outbox, %bytes on %right nbi : !tt.ptr<f32>, !tt.ptr<f32>
+        ditron.fence
+        ditron.signal_op %sig set %epoch on %right : !tt.ptr<i64>
+        ditron.quiet
+        "tt.return"() : () -> ()
+    """
+
+    name: ClassVar[str] = "insert-fences"
+
+    at_end: bool = field(default=True, metadata={"help": "a quiet at the end of kernels that need one"})
+
+    def run(self, op: ir.Operation) -> None:
+        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
+            for finding in scan(function, self.at_end):
+                self._insert(finding)
+
+    def _insert(self, finding: Finding) -> None:
+        what, pending, needed_by = finding.what, finding.pending, finding.needed_by
+        why = (f"{_NAMES.get(needed_by.name, 'this')}: {pending.what} would not be "
+               f"{'ordered' if what == 'fence' else 'complete'} by then")
+        notes = [(pending.op, pending.what)]
+        if finding.place is None:
+            needed_by.emit_warning(f"'ditron.{what}' is missing before {why}; it cannot be inserted, because not all "
+                                   "threads of the program come here", notes)
+            return
+        ir.Operation.create(f"ditron.{what}", loc=needed_by.location, ip=ir.InsertionPoint(finding.place))
+        needed_by.emit_remark(f"inserted 'ditron.{what}' before {why}", notes)
+        self.count("fences inserted" if what == "fence" else "quiets inserted")
+
+
+_NAMES = {"tt.return": "the end of the kernel", "scf.yield": "the end of this branch, and so of the kernel"}

@@ -1,0 +1,158 @@
+// RUN: ditron-opt %s --hoist-symm-at --canonicalize | filecheck %s
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(hoist-symm-at,lower-to-nvidia,canonicalize)' | filecheck %s --check-prefix=ALIGNED
+// RUN: ditron-opt %s --hoist-symm-at --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
+
+// COUNT-DAG: 5  hoist-symm-at: moved to a scalar base
+// COUNT-DAG: 5  hoist-symm-at: moved out of a loop
+// COUNT-DAG: 4  hoist-symm-at: doubles dropped
+
+// Elementwise no more, and as aligned as the argument.
+// CHECK-LABEL: sym_name = "tensor_of_pointers"
+// CHECK: %[[PEER:.*]] = ditron.symm_at %arg0 on %arg1 : !tt.ptr<bf16>
+// CHECK-NEXT: %[[BASES:.*]] = "tt.splat"(%[[PEER]])
+// CHECK-NEXT: %[[PTRS:.*]] = "tt.addptr"(%[[BASES]], %arg2)
+// CHECK-NEXT: "tt.store"(%[[PTRS]],
+// ALIGNED-LABEL: sym_name = "tensor_of_pointers"
+// ALIGNED: symbol = "ditron_symm_at", tt.divisibility = dense<16>
+"tt.func"() <{function_type = (!tt.ptr<bf16>, i32, tensor<64xi32>, tensor<64xbf16>, !tt.ptr<i64>) -> (), sym_name = "tensor_of_pointers", arg_attrs = [{tt.divisibility = 16 : i32}, {}, {}, {}, {}]}> ({
+^bb0(%p: !tt.ptr<bf16>, %r: i32, %range: tensor<64xi32>, %x: tensor<64xbf16>, %ctx: !tt.ptr<i64>):
+  %bases = "tt.splat"(%p) : (!tt.ptr<bf16>) -> tensor<64x!tt.ptr<bf16>>
+  %ptrs = "tt.addptr"(%bases, %range) : (tensor<64x!tt.ptr<bf16>>, tensor<64xi32>) -> tensor<64x!tt.ptr<bf16>>
+  %there = ditron.symm_at %ptrs on %r : tensor<64x!tt.ptr<bf16>>
+  "tt.store"(%there, %x) : (tensor<64x!tt.ptr<bf16>>, tensor<64xbf16>) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// One translation for all chunks of a loop, and what the rank is computed from goes with it: out of both loops.
+// CHECK-LABEL: sym_name = "chunks"
+// CHECK: %[[RIGHT:.*]] = arith.remsi
+// CHECK-NEXT: %[[PEER:.*]] = ditron.symm_at %arg0 on %[[RIGHT]] : !tt.ptr<f32>
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: scf.for %[[J:.*]] =
+// CHECK-NEXT: %[[CHUNK:.*]] = "tt.addptr"(%[[PEER]], %[[J]])
+// CHECK-NEXT: "tt.store"(%[[CHUNK]],
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i32, !tt.ptr<i64>) -> (), sym_name = "chunks"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %n: i32, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    scf.for %j = %i to %n step %c1 : i32 {
+      %rank = ditron.rank
+      %ranks = ditron.num_ranks
+      %next = arith.addi %rank, %c1 : i32
+      %right = arith.remsi %next, %ranks : i32
+      %chunk = "tt.addptr"(%p, %j) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+      %there = ditron.symm_at %chunk on %right : !tt.ptr<f32>
+      "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+    }
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// A loop that runs: over the ranks, or a constant number of times.
+// CHECK-LABEL: sym_name = "loops_that_run"
+// CHECK: ditron.symm_at %arg0 on %arg2
+// CHECK: scf.for
+// CHECK-NOT: ditron.symm_at
+// CHECK: tt.return
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i32, !tt.ptr<i64>) -> (), sym_name = "loops_that_run"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %r: i32, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c4 = arith.constant 4 : i32
+  %ranks = ditron.num_ranks
+  scf.for %i = %c0 to %ranks step %c1 : i32 {
+    %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+    "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  }
+  scf.for %i = %c0 to %c4 step %c1 : i32 {
+    %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+    "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  }
+  scf.while : () -> () {
+    %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+    %seen = "tt.load"(%there) <{isVolatile = true}> : (!tt.ptr<f32>) -> f32
+    %again = arith.cmpf olt, %seen, %x : f32
+    scf.condition(%again)
+  } do {
+    scf.yield
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// It stays: a loop that may not run, of a rank that may not be one; a rank of each turn; a condition.
+// CHECK-LABEL: sym_name = "stays"
+// CHECK: scf.for
+// CHECK-NEXT: ditron.symm_at
+// CHECK: scf.for %[[R:.*]] =
+// CHECK-NEXT: ditron.symm_at %arg0 on %[[R]]
+// CHECK: scf.for
+// CHECK-NEXT: scf.if
+// CHECK-NEXT: ditron.symm_at
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i32, i32, i1, !tt.ptr<i64>) -> (), sym_name = "stays"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %r: i32, %n: i32, %yes: i1, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %ranks = ditron.num_ranks
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+    "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  }
+  scf.for %i = %c0 to %ranks step %c1 : i32 {
+    %there = ditron.symm_at %p on %i : !tt.ptr<f32>
+    "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  }
+  scf.for %i = %c0 to %ranks step %c1 : i32 {
+    scf.if %yes {
+      %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+      "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+    }
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// Doubles: of one base, also in a branch behind; not those of two branches, nor of two ranks.
+// CHECK-LABEL: sym_name = "doubles"
+// CHECK-COUNT-4: ditron.symm_at
+// CHECK-NOT: ditron.symm_at
+// CHECK: tt.return
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i32, i32, i1, !tt.ptr<i64>) -> (), sym_name = "doubles"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %r: i32, %s: i32, %yes: i1, %ctx: !tt.ptr<i64>):
+  %q = "tt.addptr"(%p, %r) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %a = ditron.symm_at %p on %r : !tt.ptr<f32>
+  %b = ditron.symm_at %q on %r : !tt.ptr<f32>
+  %c = ditron.symm_at %q on %s : !tt.ptr<f32>
+  "tt.store"(%a, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.store"(%b, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
+  %c0 = arith.constant 0 : i32
+  scf.if %yes {
+    %d = ditron.symm_at %q on %r : !tt.ptr<f32>
+    "tt.store"(%d, %x) : (!tt.ptr<f32>, f32) -> ()
+    %e = ditron.symm_at %p on %c0 : !tt.ptr<f32>
+    "tt.store"(%e, %x) : (!tt.ptr<f32>, f32) -> ()
+  } else {
+    %f = ditron.symm_at %p on %c0 : !tt.ptr<f32>
+    "tt.store"(%f, %x) : (!tt.ptr<f32>, f32) -> ()
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// Alignment through a choice, a loop, and offsets that keep it; half of it where the offset is 4 elements of 2 bytes.
+// ALIGNED-LABEL: sym_name = "alignment"
+// ALIGNED: symbol = "ditron_symm_at", tt.divisibility = dense<8> : tensor<1xi32>
+"tt.func"() <{function_type = (!tt.ptr<bf16>, !tt.ptr<bf16>, bf16, i32, i1, !tt.ptr<i64>) -> (), sym_name = "alignment", arg_attrs = [{tt.divisibility = 16 : i32}, {tt.divisibility = 16 : i32}, {}, {}, {}, {}]}> ({
+^bb0(%p: !tt.ptr<bf16>, %q: !tt.ptr<bf16>, %x: bf16, %r: i32, %yes: i1, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c4 = arith.constant 4 : i32
+  %some = arith.muli %r, %c4 : i32
+  %last = scf.for %i = %c0 to %r step %c1 iter_args(%at = %p) -> (!tt.ptr<bf16>) : i32 {
+    %next = "tt.addptr"(%at, %some) : (!tt.ptr<bf16>, i32) -> !tt.ptr<bf16>
+    scf.yield %next : !tt.ptr<bf16>
+  }
+  %one = arith.select %yes, %last, %q : !tt.ptr<bf16>
+  %there = ditron.symm_at %one on %r : !tt.ptr<bf16>
+  "tt.store"(%there, %x) : (!tt.ptr<bf16>, bf16) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -1,0 +1,34 @@
+// A scope that cannot work, since the signal or the cell is another rank's: a warning, and a scope that does.
+// RUN: ditron-opt %s --infer-scope --verify-diagnostics | filecheck %s
+
+// CHECK-LABEL: sym_name = "too_weak"
+// CHECK-COUNT-2: ditron.notify {{.*}} scope world
+// CHECK: ditron.wait {{.*}} scope world
+// CHECK: ditron.st {{.*}} scope node
+// CHECK: ditron.ld {{.*}} scope node semantic acquire
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "too_weak"}> ({
+^bb0(%sig: !tt.ptr<i64>, %v: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  %sum = arith.addi %rank, %n : i32
+  %before = arith.subi %sum, %c1 : i32
+  %left = arith.remsi %before, %n : i32
+  // expected-warning@+1 {{scope 'gpu' of 'ditron.notify' is too weak, because the signal is another rank's: made it 'world'; say scope="world"}}
+  ditron.notify %sig set %v on %left scope gpu : !tt.ptr<i64>
+  scf.for %step = %c1 to %n step %c1 : i32 {
+    %ahead = arith.addi %rank, %step : i32
+    %peer = arith.remsi %ahead, %n : i32
+    // expected-warning@+1 {{'ditron.notify' is too weak}}
+    ditron.notify %sig set %v on %peer scope gpu : !tt.ptr<i64>
+  }
+  // expected-warning@+1 {{'ditron.wait' is too weak, because other ranks update these signals in this very kernel}}
+  %t = ditron.wait %sig[%c1] ge %v scope gpu : !tt.ptr<i64>
+  %there = ditron.symm_at %sig on %left : !tt.ptr<i64>
+  // expected-warning@+1 {{'ditron.st' is too weak, because the pointer is another rank's: made it 'node'}}
+  ditron.st %there, %v : !tt.ptr<i64>
+  // expected-warning@+1 {{'ditron.ld' is too weak}}
+  %x = ditron.ld %there semantic acquire : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()

@@ -1,0 +1,312 @@
+// RUN: ditron-opt %s --insert-fences --verify-diagnostics | filecheck %s
+// RUN: ditron-opt %s --insert-fences --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
+// RUN: ditron-opt %t --insert-fences --mlir-pass-statistics -o %t.again 2>&1 | filecheck %s --check-prefix=AGAIN
+
+// COUNT-DAG: 12  insert-fences: fences inserted
+// COUNT-DAG: 13  insert-fences: quiets inserted
+
+// What is there is not inserted again.
+// AGAIN-NOT: inserted
+// AGAIN: pass statistics
+// AGAIN-NOT: inserted
+
+// CHECK-LABEL: sym_name = "put_then_signal"
+// CHECK: ditron.putmem
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.return
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "put_then_signal"}> ({
+^bb0(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+  // expected-note@+2 {{a put}}
+  // expected-note@+1 {{a non-blocking put}}
+  ditron.putmem %dst, %src, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-remark@+1 {{inserted 'ditron.fence' before this: a put would not be ordered by then}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Stores of all threads, here or through symm_at, then a signal by one.
+// CHECK-LABEL: sym_name = "store_then_signal"
+// CHECK: tt.store
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.symm_at
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "store_then_signal"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+  // expected-note@+1 {{a store}}
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-remark@+2 {{a store would not be ordered by then}}
+  // expected-note@+1 {{a signal on its way}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  %q = ditron.symm_at %p on %r : !tt.ptr<f32>
+  // expected-note@+1 {{a store to another rank}}
+  "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-remark@+1 {{a store to another rank would not be ordered by then}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A relaxed flag orders nothing, a release no puts, which travel another way. What is no flag needs nothing.
+// CHECK-LABEL: sym_name = "flags"
+// CHECK: tt.store
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.st
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.st %{{.*}} semantic release
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.red
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.atomic_add
+// CHECK-NEXT: ditron.st
+// CHECK-NEXT: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, !tt.ptr<i32>, i32) -> (), sym_name = "flags"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %data: !tt.ptr<i32>, %r: i32):
+  %c1 = arith.constant 1 : i32
+  %there = ditron.symm_at %sig on %r : !tt.ptr<i64>
+  // expected-note@+1 {{a store}}
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-remark@+1 {{inserted 'ditron.fence'}}
+  ditron.st %there, %v scope node : !tt.ptr<i64>
+  // expected-note@+1 {{a store}}
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  ditron.st %there, %v scope node semantic release : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.fence'}}
+  ditron.red %sig add %v : !tt.ptr<i64>
+  // expected-note@+1 {{a put}}
+  ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a put would not be complete by then}}
+  %old = ditron.atomic_add %there, %v scope node semantic acq_rel : !tt.ptr<i64>
+  ditron.st %data, %c1 : !tt.ptr<i32>
+  %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// The signal of a put speaks for its own data: not for an earlier put, but the source may have been stored just now.
+// CHECK-LABEL: sym_name = "put_with_signal"
+// CHECK: tt.store
+// CHECK-NEXT: ditron.putmem_signal
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.putmem_signal
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "put_with_signal"}> ({
+^bb0(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+  "tt.store"(%src, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-note@+1 {{a signal on its way}}
+  ditron.putmem_signal %dst, %src, %v, %sig set %v on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-note@+1 {{a put}}
+  ditron.putmem %dst, %src, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-remark@+1 {{inserted 'ditron.fence'}}
+  ditron.putmem_signal %dst, %src, %v, %sig set %v on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// The place is free for the next only once it has been read.
+// CHECK-LABEL: sym_name = "load_then_credit"
+// CHECK: ditron.wait
+// CHECK-NEXT: tt.load
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> f32, sym_name = "load_then_credit"}> ({
+^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+  %c1 = arith.constant 1 : i32
+  %y = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{a load after a wait}}
+  %x = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  // expected-remark@+2 {{a load after a wait would not be ordered by then}}
+  // expected-note@+1 {{a signal on its way}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  "tt.return"(%x) : (f32) -> ()
+}) : () -> ()
+
+// The source of a put and the destination of a get are the transfer's until quiet.
+// CHECK-LABEL: sym_name = "buffers_in_use"
+// CHECK: ditron.putmem
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.getmem
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.load
+// CHECK-NEXT: ditron.getmem
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.sync_all
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, i64, i32) -> f32, sym_name = "buffers_in_use"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+  // expected-note@+1 {{a non-blocking put}}
+  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a non-blocking put would not be complete by then}}
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-note@+1 {{a non-blocking get}}
+  ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-remark@+1 {{a non-blocking get would not be complete by then}}
+  %y = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  // expected-note@+1 {{a non-blocking get}}
+  ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-note@+2 {{a put}}
+  // expected-remark@+1 {{a non-blocking get would not be complete by then}}
+  ditron.putmem %q, %p, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-remark@+1 {{a put would not be complete by then}}
+  ditron.sync_all
+  "tt.return"(%y) : (f32) -> ()
+}) : () -> ()
+
+// What comes from before a loop is ordered before it; what the loop does, in it.
+// CHECK-LABEL: sym_name = "loops"
+// CHECK: tt.store
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: }
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: }
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "loops"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %n: i32):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  // expected-note@+1 {{a store}}
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  scf.for %r = %c0 to %n step %c1 : i32 {
+    // expected-remark@+2 {{inserted 'ditron.fence'}}
+    // expected-note@+1 {{a signal on its way}}
+    ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  }
+  scf.for %r = %c0 to %n step %c1 : i32 {
+    // expected-remark@+1 {{inserted 'ditron.fence'}}
+    ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+    // expected-note@+1 {{a put}}
+    ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
+  }
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A notify orders what goes to its rank, not what goes to another, nor what an earlier turn sent.
+// CHECK-LABEL: sym_name = "notifies"
+// CHECK: ditron.putmem
+// CHECK-NEXT: ditron.notify
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: ditron.notify
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: ditron.notify
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: }
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32) -> (), sym_name = "notifies"}> ({
+^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %a: i32, %b: i32):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  ditron.putmem %p, %p, %v on %a : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-note@+1 {{a signal on its way}}
+  ditron.notify %sig set %v on %a : !tt.ptr<i64>
+  ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
+  // expected-note@+1 {{a put}}
+  ditron.putmem %p, %p, %v on %b : !tt.ptr<f32>, !tt.ptr<f32>
+  ditron.notify %sig set %v on %a : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.fence'}}
+  ditron.signal_op %sig set %v on %b : !tt.ptr<i64>
+  scf.for %r = %c0 to %a step %c1 : i32 {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+    // expected-note@+1 {{a put}}
+    ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
+  }
+  // expected-remark@+1 {{inserted 'ditron.fence'}}
+  ditron.signal_op %sig set %v on %b : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Only the branch that sends waits until it is done.
+// CHECK-LABEL: sym_name = "one_branch"
+// CHECK: scf.if
+// CHECK: ditron.notify
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: } else {
+// CHECK-NEXT: ditron.wait
+// CHECK-NEXT: }
+// CHECK-NEXT: tt.return
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i1, i32) -> (), sym_name = "one_branch"}> ({
+^bb0(%sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32):
+  // expected-remark@+1 {{before the end of this branch, and so of the kernel}}
+  scf.if %yes {
+    // expected-note@+1 {{a signal on its way}}
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  } else {
+    %t = ditron.wait %sig[%r] ge %v : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A branch of blocks, one of which has a fence of its own.
+// CHECK-LABEL: sym_name = "blocks"
+// CHECK: ditron.putmem
+// CHECK: ditron.fence
+// CHECK: ^bb2: {{.*}}
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i1, i32) -> (), sym_name = "blocks"}> ({
+^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32):
+  // expected-note@+1 {{a put}}
+  ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
+  cf.cond_br %yes, ^bb1, ^bb2
+^bb1:
+  ditron.fence
+  cf.br ^bb2
+^bb2:
+  // expected-remark@+2 {{inserted 'ditron.fence'}}
+  // expected-note@+1 {{a signal on its way}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Nothing is missing: a fence, a quiet, a barrier between; puts to come; a kernel that does not communicate.
+// CHECK-LABEL: sym_name = "complete"
+// CHECK-COUNT-1: ditron.fence
+// CHECK-NOT: ditron.fence
+// CHECK: ditron.quiet
+// CHECK-NOT: ditron.fence
+// CHECK: ditron.barrier_all
+// CHECK-NOT: ditron.{{fence|quiet}}
+// CHECK: tt.return
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "complete"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  ditron.fence
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  ditron.quiet
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  ditron.barrier_all
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()

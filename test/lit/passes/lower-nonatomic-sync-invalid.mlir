@@ -1,0 +1,25 @@
+// What needs a read-modify-write on another GPU is an error at its line, and says what to do.
+// RUN: ditron-opt %s --lower-nonatomic-sync --verify-diagnostics
+
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "counts"}> ({
+^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+  // expected-error@+1 {{'ditron.notify add' needs a read-modify-write on another GPU, which the links of this pipeline do not have: give each writer a signal of its own}}
+  ditron.notify %sig add %v on %r : !tt.ptr<i64>
+  // expected-error@+1 {{'ditron.signal_op add' needs a read-modify-write}}
+  ditron.signal_op %sig add %v on %r : !tt.ptr<i64>
+  // expected-error@+1 {{'ditron.putmem_signal add' needs a read-modify-write}}
+  ditron.putmem_signal %p, %p, %v, %sig add %v on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %there = ditron.symm_at %sig on %r : !tt.ptr<i64>
+  // expected-error@+1 {{'ditron.red' is a read-modify-write that may be on another GPU}}
+  ditron.red %there add %v : !tt.ptr<i64>
+  // expected-error@+1 {{'ditron.atomic_cas' is a read-modify-write}}
+  %old = ditron.atomic_cas %sig, %v, %v scope node : !tt.ptr<i64>
+  %yes = arith.constant true
+  // expected-error@+1 {{'tt.atomic_rmw' is a read-modify-write}}
+  %sum = "tt.atomic_rmw"(%there, %v, %yes) <{atomic_rmw_op = 4 : i32, scope = 3 : i32, sem = 1 : i32}> : (!tt.ptr<i64>, i64, i1) -> i64
+  // expected-error@+1 {{'ditron.multicast_ptr' needs NVLink}}
+  %mc = ditron.multicast_ptr %sig : !tt.ptr<i64>
+  // expected-error@+1 {{'ditron.multimem_st' needs NVLink}}
+  ditron.multimem_st %mc, %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()

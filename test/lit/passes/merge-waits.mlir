@@ -1,0 +1,186 @@
+// RUN: ditron-opt %s --merge-waits --verify-diagnostics | filecheck %s
+// RUN: ditron-opt %s --merge-waits --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
+
+// COUNT: 11  merge-waits: waits dropped
+
+// The same wait twice; the token of the second becomes the first's.
+// CHECK-LABEL: sym_name = "the_same_again"
+// CHECK: %[[TOKEN:.*]] = ditron.wait
+// CHECK-NOT: ditron.wait
+// CHECK: ditron.consume_token %arg1, %[[TOKEN]]
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<f32>, i32, i64) -> (), sym_name = "the_same_again"}> ({
+^bb0(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %n: i32, %v: i64):
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  // expected-remark@+1 {{this wait is over when an earlier one is, and was dropped}}
+  %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  %q = ditron.consume_token %p, %b : !tt.ptr<f32>
+  %x = "tt.load"(%q) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A smaller value, fewer signals, less order: 5 >= 4, [2, 3) of [0, 4), relaxed after acquire; eq reached the value.
+// CHECK-LABEL: sym_name = "weaker_ones"
+// CHECK-COUNT-2: ditron.wait
+// CHECK-NOT: ditron.{{.*}}wait
+// CHECK: tt.return
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i64) -> (), sym_name = "weaker_ones"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v: i64):
+  %c1 = arith.constant 1 : i32
+  %c2 = arith.constant 2 : i32
+  %c4 = arith.constant 4 : i32
+  %one = arith.constant 1 : i64
+  %four = arith.constant 4 : i64
+  %five = arith.constant 5 : i64
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%c4] ge %five scope world : !tt.ptr<i64>
+  %two = "tt.addptr"(%sig, %c2) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{was dropped}}
+  %b = ditron.wait %two[%c1] gt %four scope gpu semantic relaxed : !tt.ptr<i64>
+  // expected-remark@+1 {{was dropped}}
+  %c = ditron.wait %two[%c2] ge %four : !tt.ptr<i64>
+  // expected-remark@+1 {{was dropped}}
+  %seen = ditron.signal_wait_until %two ge %five : !tt.ptr<i64>
+  // expected-note@+1 {{the earlier one}}
+  %d = ditron.wait %other[%c1] eq %v : !tt.ptr<i64>
+  %less = arith.subi %v, %one : i64
+  // expected-remark@+1 {{was dropped}}
+  %e = ditron.wait %other[%c1] ge %less : !tt.ptr<i64>
+  // expected-remark@+1 {{was dropped}}
+  %f = ditron.wait %other[%c1] gt %less : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// All ranks' signals hold this rank's, and that of a rank modulo their number.
+// CHECK-LABEL: sym_name = "one_of_all"
+// CHECK: %[[TOKEN:.*]] = ditron.wait
+// CHECK-NOT: ditron.wait
+// CHECK: ditron.consume_token %arg1, %[[TOKEN]]
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<f32>, i64) -> (), sym_name = "one_of_all"}> ({
+^bb0(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %v: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  %mine = "tt.addptr"(%sig, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{was dropped}}
+  %b = ditron.wait %mine[%c1] ge %v : !tt.ptr<i64>
+  scf.for %step = %c0 to %n step %c1 : i32 {
+    %sum = arith.addi %rank, %n : i32
+    %before = arith.subi %sum, %step : i32
+    %peer = arith.remsi %before, %n : i32
+    %its = "tt.addptr"(%sig, %peer) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    // expected-remark@+1 {{was dropped}}
+    %c = ditron.wait %its[%c1] ge %v : !tt.ptr<i64>
+    %at = "tt.addptr"(%sig, %step) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    // expected-remark@+1 {{was dropped}}
+    %d = ditron.wait %at[%c1] ge %v : !tt.ptr<i64>
+    %q = ditron.consume_token %p, %d : !tt.ptr<f32>
+    %x = "tt.load"(%q) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  }
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A wait before a loop or a branch holds inside.
+// CHECK-LABEL: sym_name = "before_a_loop"
+// CHECK: ditron.wait
+// CHECK: scf.for
+// CHECK-NOT: ditron.wait
+// CHECK: tt.return
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i64) -> (), sym_name = "before_a_loop"}> ({
+^bb0(%sig: !tt.ptr<i64>, %n: i32, %v: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    // expected-remark@+1 {{was dropped}}
+    %b = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Not implied: more signals, other signals, a larger or another value, eq and ne, more order, a wider scope, a result
+// that is used.
+// CHECK-LABEL: sym_name = "not_implied"
+// CHECK-COUNT-9: ditron.wait
+// CHECK: ditron.signal_wait_until
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64, i64) -> i64, sym_name = "not_implied"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64, %w: i64):
+  %c1 = arith.constant 1 : i32
+  %c2 = arith.constant 2 : i32
+  %one = arith.constant 1 : i64
+  %a = ditron.wait %sig[%c1] ge %v scope gpu semantic relaxed : !tt.ptr<i64>
+  %b = ditron.wait %sig[%c2] ge %v scope gpu semantic relaxed : !tt.ptr<i64>
+  %c = ditron.wait %other[%c1] ge %v scope gpu : !tt.ptr<i64>
+  %more = arith.addi %v, %one : i64
+  %d = ditron.wait %other[%c1] ge %more scope gpu : !tt.ptr<i64>
+  %e = ditron.wait %other[%c1] ge %w scope gpu : !tt.ptr<i64>
+  %f = ditron.wait %other[%c1] eq %v scope gpu : !tt.ptr<i64>
+  %g = ditron.wait %other[%c1] ne %v scope gpu : !tt.ptr<i64>
+  %h = ditron.wait %other[%c1] ge %v : !tt.ptr<i64>
+  %next = "tt.addptr"(%other, %n) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %i = ditron.wait %next[%c1] ge %v : !tt.ptr<i64>
+  %seen = ditron.signal_wait_until %other ge %v : !tt.ptr<i64>
+  "tt.return"(%seen) : (i64) -> ()
+}) : () -> ()
+
+// Not before: in one branch only, in a loop that may not run, of another turn of the loop.
+// CHECK-LABEL: sym_name = "not_before"
+// CHECK-COUNT-5: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<i64>, i1, i32, i64) -> (), sym_name = "not_before"}> ({
+^bb0(%sig: !tt.ptr<i64>, %yes: i1, %n: i32, %v: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.if %yes {
+    %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  } else {
+    %b = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  }
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %w = arith.extsi %i : i32 to i64
+    %c = ditron.wait %sig[%c1] ge %w : !tt.ptr<i64>
+    %at = "tt.addptr"(%sig, %i) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %d = ditron.wait %at[%c1] ge %v : !tt.ptr<i64>
+  }
+  %e = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A branch of blocks: what the first block has waited for holds in all, no more.
+// CHECK-LABEL: sym_name = "blocks"
+// CHECK-COUNT-3: ditron.wait
+// CHECK-NOT: ditron.wait
+// CHECK: tt.return
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i1, i32, i64) -> (), sym_name = "blocks"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %yes: i1, %n: i32, %v: i64):
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  cf.cond_br %yes, ^bb1, ^bb2
+^bb1:
+  %b = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  cf.br ^bb2
+^bb2:
+  // expected-remark@+1 {{was dropped}}
+  %c = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Signals that the kernel sets back do not only grow.
+// CHECK-LABEL: sym_name = "set_back"
+// CHECK-COUNT-4: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "set_back"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64):
+  %rank = ditron.rank
+  %zero = arith.constant 0 : i64
+  %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  ditron.notify %sig set %zero on %rank : !tt.ptr<i64>
+  %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  "tt.store"(%other, %zero) : (!tt.ptr<i64>, i64) -> ()
+  %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()

@@ -13,46 +13,37 @@ import numpy as np
 
 from ditron.sim import view, world
 from ditron.sim.report import script_line
+from ditron.sim.script_accesses import _ranges as ranges_of
 from ditron_compiler.check import memory
-from ditron_compiler.check.scenario import Free, HostOp, Launch, Meet, Move, Scenario
+from ditron_compiler.check.scenario import Await, Free, HostOp, Launch, Meet, Move, Record, Scenario, SignalWait, SignalWrite
 from ditron_compiler.check.translate import Kernel
 from ditron_compiler.check.values import UNKNOWN
 
-__all__ = ["CHECKED", "record", "translate_module"]
+__all__ = ["CHECKED", "RecordedView", "record"]
 
 #: What :attr:`RankView.recording` says of a rank that is recorded: kernels are translated for the checker.
 CHECKED = "checked"
 
 
 def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None = None, args: Sequence[Any] = (), *,
-           resident: int = 132) -> Scenario:
+           resident: int = 132, modules: Sequence[Any] = ()) -> Scenario:
     """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
 
     An AssertionError ends a rank's script quietly: nothing was computed, so results are wrong. Other errors are raised.
+    ``modules``: what is ``__main__`` on each rank.
     """
     recorder = _Recorder(ranks, ranks_per_node, resident=resident, races=True)
 
     def tolerant(*args: Any) -> None:
         try:
             function(*args)
-        except AssertionError:
+        except (AssertionError, SystemExit):
             pass
 
     from ditron.sim.plain import simulated
     with simulated():
-        recorder.run(tolerant, args)
+        recorder.run(tolerant, args, modules)
     return recorder.scenario()
-
-
-def translate_module(module: Any) -> Kernel:
-    """The kernel of a mixed module, for the checker."""
-    from ditron_compiler import pipeline
-    from ditron_compiler.check.translate import translate
-    from ditron_compiler.frontend.modules import kernels_of
-    with module.context:
-        pipeline.run(module, ["lower-swizzle"])
-        (kernel,) = kernels_of(module).values()
-        return translate(kernel, module)
 
 
 class _Recorder(world.World):
@@ -73,7 +64,7 @@ class _Recorder(world.World):
     def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
         def main() -> Any:
             from ditron.sim.script_accesses import watch_script
-            here = _View(self, rank)
+            here = RecordedView(self, rank)
             view.enter(here)
             with watch_script(here):
                 return function(*args)
@@ -90,18 +81,42 @@ class _Recorder(world.World):
                         notes=self.unseen)
 
 
-class _View(view.RankView):
+class RecordedView(view.RankView):
     """A rank whose launches are written down."""
+
+    def __init__(self, recorder: _Recorder, rank: int):
+        super().__init__(recorder, rank)
+        self._streams: dict[tuple[str, int], RecordedStream] = {}
+        self.current = ""  # the stream that launches of the script go to
+        self.events = 0
+        self.call = 0  # number of the program's call, when a program is recorded
 
     @property
     def recording(self) -> str:
         return CHECKED
 
-    def _add(self, step: HostOp) -> None:
+    def compile(self, module: Any) -> Kernel:
+        """In place of machine code: what the checker runs of a mixed module's kernel."""
+        from ditron_compiler.check.translate import translate_module
+        return translate_module(module)
+
+    def add(self, step: HostOp) -> None:
+        """What the rank's host does next."""
         self._world.steps[self.rank].append(step)
 
-    def _call(self) -> int:
-        return max(self._world.calls[self.rank].values(), default=0) or 1
+    def stream(self, name: str = "", index: int = 0) -> RecordedStream:
+        """As :meth:`RankView.stream`."""
+        return self._streams.setdefault((name, index), RecordedStream(self, name, index))
+
+    def synchronize(self, stream: RecordedStream | None = None) -> None:
+        """As :meth:`RankView.synchronize`: what the script does is on the main stream here."""
+        for other in list(self._streams.values()) if stream is None else [stream]:
+            if other.key:
+                self.stream().wait_event(other.record(line=script_line()), line=script_line())
+
+    def call_number(self) -> int:
+        """Which call this is: as the program says, or as often as the most launched kernel was launched."""
+        return self.call or max(self._world.calls[self.rank].values(), default=0) or 1
 
     def alloc(self, shape: Sequence[int], dtype: Any, *, name: str = "", group: Any = None, undefined: bool = False
               ) -> Any:
@@ -119,7 +134,7 @@ class _View(view.RankView):
         root = self._world.at_offset.get(self._offset(tensor.data_ptr()))
         super().free(tensor)
         if root is not None:
-            self._add(Free("", script_line(), self._call(), root))
+            self.add(Free("", script_line(), self.call_number(), root))
 
     def _offset(self, address: int) -> int:
         return address - self._world.heap_bases[self.rank]
@@ -130,7 +145,7 @@ class _View(view.RankView):
             span = np.array([[pointer, pointer + nbytes]], dtype=np.int64)
             reads, written = (None, span) if writes else (span, None)
             name = "a write by the script" if writes else "a read by the script"
-            self._add(Move("", line, self._call(), name, reads, written))
+            self.add(Move("", line, self.call_number(), name, reads, written))
         return []
 
     def _symmetric(self, address: int) -> int:
@@ -143,25 +158,41 @@ class _View(view.RankView):
 
     def barrier(self, group: Any = None) -> None:
         if group is None or len(group.ranks) == self.world_size:
-            self._add(Meet("", script_line(), self._call(), "ditron.barrier()"))
+            self.add(Meet("", script_line(), self.call_number(), "ditron.barrier()"))
         super().barrier(group)
 
     def launch(self, kernel: Any, grid: Sequence[int], slots: Sequence[int], *, group: Any = None,
-               tensors: Sequence[tuple[str, Any]] = ()) -> None:
+               tensors: Sequence[tuple[str, Any]] = (), stream: str | None = None, line: str = "") -> None:
+        line = line or script_line()
         if not isinstance(kernel, Kernel):
-            self._world.unseen.append(f"{script_line()}: a plain Triton kernel is not followed")
+            self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
             return
         if group is not None and len(group.ranks) != self.world_size:
-            self._world.unseen.append(f"{script_line()}: a launch in a group of some ranks is not followed")
+            self._world.unseen.append(f"{line}: a launch in a group of some ranks is not followed")
             return
         self._world.calls[self.rank][kernel.name] += 1
-        pointers = {tensor.data_ptr(): self._pointer(name, tensor) for name, tensor in tensors}
+        pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
         values = [_argument(kind, slot, pointers)
                   for kind, slot in zip(kernel.argument_types, [*slots, 0], strict=False)]
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
-        self._add(Launch("", script_line(), self._world.calls[self.rank][kernel.name], kernel, extents, tuple(values)))
+        call = self.call or self._world.calls[self.rank][kernel.name]
+        self.add(Launch(self.current if stream is None else stream, line, call, kernel, extents, tuple(values)))
 
-    def _pointer(self, name: str, tensor: Any) -> int:
+    def touch(self, name: str, tensor: Any, *, writes: bool, line: str = "") -> None:
+        """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""
+        span = self.span(name, tensor)
+        self.add(Move("", line or script_line(), self.call_number(),
+                      f"a {'write' if writes else 'read'} by the caller", *((None, span) if writes else (span, None))))
+
+    def span(self, name: str, tensor: Any) -> memory.Span:
+        """The bytes of a tensor."""
+        first = self.pointer(name, tensor)
+        rows = [[first + address - tensor.data_ptr(), first + address - tensor.data_ptr() + nbytes]
+                for address, nbytes in ranges_of(tensor)]
+        return memory.merged(np.array(rows, dtype=np.int64).reshape(-1, 2))
+
+    def pointer(self, name: str, tensor: Any) -> int:
+        """The checker's pointer to the beginning of a tensor."""
         pointer = self._symmetric(tensor.data_ptr()) if self.is_symmetric(tensor) else 0
         if pointer:
             return pointer
@@ -175,6 +206,76 @@ class _View(view.RankView):
                                                     tuple(tensor.shape) if tensor.nbytes == nbytes else ())
             self._world.own[key] = number
         return memory.address(self.rank, self._world.own[key], tensor.data_ptr() - base)
+
+
+class RecordedStream:
+    """A stream whose operations are written down; as :class:`ditron.sim.streams.SimStream`."""
+
+    def __init__(self, view: RecordedView, name: str, index: int):
+        self.name, self.index, self.rank, self._view = name, index, view.rank, view
+        self.key = name if not index else f"{name}[{index}]"
+        self._outer: list[str] = []
+
+    def __enter__(self) -> RecordedStream:
+        self._outer.append(self._view.current)
+        self._view.current = self.key
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._view.current = self._outer.pop()
+
+    def _facts(self, line: str) -> tuple[str, str, int]:
+        return self.key, line or script_line(), self._view.call_number()
+
+    def launch(self, kernel: Any, grid: Sequence[int], slots: Sequence[int], *, group: Any = None,
+               tensors: Sequence[tuple[str, Any]] = (), line: str = "") -> None:
+        self._view.launch(kernel, grid, slots, group=group, tensors=tensors, stream=self.key, line=line)
+
+    def rank_copy(self, src: Any, dst: Any, peer: int, *, push: bool = True, group: Any = None,
+                  names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
+        view = self._view
+        reads, writes = view.span(names[0], src), view.span(names[1], dst)
+        if peer // view.ranks_per_node != view.node:
+            view._world.unseen.append(f"{line}: a copy engine does not reach rank {peer} of another node")
+        if push:
+            writes = memory.with_rank(writes, peer)
+        else:
+            reads = memory.with_rank(reads, peer)
+        # To the own rank it is a copy within the GPU, which is a kernel.
+        view.add(Move(*self._facts(line), "a rank_copy", reads, writes, needs_sm=peer == view.rank))
+
+    def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
+        view = self._view
+        view.add(Move(*self._facts(line), "a copy", view.span(names[0], src), view.span(names[1], dst), needs_sm=True))
+
+    def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
+        self._view.add(Move(*self._facts(line), "a fill", None, self._view.span(name, dst), needs_sm=True))
+
+    def signal_write(self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None,
+                     line: str = "") -> None:
+        cells = memory.with_rank(self._cells(signal), self._view.rank if peer is None else peer)
+        self._view.add(SignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
+
+    def signal_wait(self, signal: Any, value: int, *, cmp: str = "ge", line: str = "") -> None:
+        self._view.add(SignalWait(*self._facts(line), tuple(self._cells(signal).tolist()), cmp, int(value)))
+
+    def _cells(self, signal: Any) -> np.ndarray:
+        return self._view.pointer("signal", signal) + 8 * np.arange(signal.numel())
+
+    def record(self, *, line: str = "") -> int:
+        view = self._view
+        view.events += 1
+        view.add(Record(*self._facts(line), view.events))
+        return view.events
+
+    def wait_event(self, event: int, *, line: str = "") -> None:
+        self._view.add(Await(*self._facts(line), event))
+
+    def barrier(self, group: Any = None, *, line: str = "") -> None:
+        self._view.add(Meet(*self._facts(line), f"the barrier of stream {self.key!r}"))
+
+    def synchronize(self) -> None:
+        self._view.synchronize(self)
 
 
 def _argument(kind: str, slot: int, pointers: dict[int, int]) -> Any:

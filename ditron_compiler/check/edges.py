@@ -23,11 +23,38 @@ def settle(machine: Machine) -> None:
         changed = False
         for wait in machine.waits:
             for cell in wait.cells:
-                for writer in required(machine, wait, machine.cell(cell)):
-                    seen = writer.release and reaches(machine, writer, wait.task.rank, wait.scope)
-                    changed |= machine.graph.order(writer.node, wait.after, seen and wait.acquire)
-                    if seen and wait.fenced >= 0:
-                        changed |= machine.graph.order(writer.node, wait.fenced, True)
+                writers = required(machine, wait, machine.cell(cell))
+                for writer in writers:
+                    changed |= _after(machine, wait, writer.node, [writer])
+                if not any(satisfies(w.value, wait.cmp, wait.value) for w in writers):
+                    changed |= _after_one_of(machine, wait, machine.cell(cell))
+
+
+def _after(machine: Machine, wait: Wait, node: int, writers: list[Writer]) -> bool:
+    """Let the wait be after a node, visibly if all these signals say so; whether that is new."""
+    seen = all(w.release and reaches(machine, w, wait.task.rank, wait.scope) for w in writers)
+    changed = machine.graph.order(node, wait.after, seen and wait.acquire)
+    if seen and wait.fenced >= 0:
+        changed |= machine.graph.order(node, wait.fenced, True)
+    return changed
+
+
+def _after_one_of(machine: Machine, wait: Wait, cell: Cell) -> bool:
+    """Several signals would do, each alone: the wait is after what all of them are after."""
+    graph = machine.graph
+    if attainable((), wait) or any(w.op != "set" for w in cell.writers):
+        return False
+    enough = [w for w in cell.writers if satisfies(w.value, wait.cmp, wait.value)
+              and not graph.before[w.node] >> wait.after & 1]
+    common = (1 << wait.after) - 1 & ~graph.seen[wait.after]
+    for writer in enough:
+        common &= graph.seen[writer.node]
+    changed = False
+    while common and enough:
+        node = common.bit_length() - 1
+        changed |= _after(machine, wait, node, enough)
+        common &= ~(graph.seen[node] | 1 << node)
+    return changed
 
 
 def required(machine: Machine, wait: Wait, cell: Cell) -> list[Writer]:
@@ -78,16 +105,16 @@ def overtaking(machine: Machine) -> Iterable[tuple[str, Writer, Writer, Wait | N
             continue
         for pointer in wait.cells:
             cell = machine.cell(pointer)
-            good = [w for w in cell.writers if satisfies(_after(cell, w), wait.cmp, wait.value)]
+            good = [w for w in cell.writers if satisfies(_held(cell, w), wait.cmp, wait.value)]
             for writer in cell.writers:
-                if satisfies(_after(cell, writer), wait.cmp, wait.value) or not good:
+                if satisfies(_held(cell, writer), wait.cmp, wait.value) or not good:
                     continue
                 ends = machine.graph.precedes(wait.after, writer.node)
                 if not ends and not any(machine.graph.precedes(writer.node, w.node) for w in good):
                     yield "passed", good[0], writer, wait
 
 
-def _after(cell: Cell, writer: Writer) -> int:
+def _held(cell: Cell, writer: Writer) -> int:
     """What the cell holds once the writer's update has landed, in the order of the run."""
     value = 0
     for other in cell.writers:

@@ -7,6 +7,7 @@ ends says little; what it leaves behind, the graph, the accesses, the waits and 
 """
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable
 from dataclasses import dataclass, field
@@ -140,14 +141,15 @@ class _Running:
 
 
 class Machine:
-    """Runs a scenario. ``tight``: with one SM per rank, and whoever may spin goes first.
+    """Runs a scenario. ``tight``: with one SM per rank, and whoever may spin goes first. ``turns``: the
+    others may go on at each atomic, in an order that this number chooses: what atomics order is seen of one run only.
 
     Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck: the
     tasks that cannot go on; queued: (rank, what) that found no SM.
     """
 
-    def __init__(self, scenario: Scenario, tight: bool = False):
-        self.scenario, self.tight = scenario, tight
+    def __init__(self, scenario: Scenario, tight: bool = False, turns: int = 0):
+        self.scenario, self.tight, self.turns = scenario, tight, turns
         self.graph = Graph()
         self.accesses: dict[tuple[int, int], list[Access]] = {}
         self.waits: list[Wait] = []
@@ -158,6 +160,7 @@ class Machine:
         self.queued: list[tuple[int, host.HostOp, int]] = []
         self.tasks: list[Task] = []
         self._ready: deque[Task] = deque()
+        self._random = random.Random(turns)
         self._waiting: dict[Hashable, list[Task]] = {}
         self._queues: list[deque] = [deque() for _ in range(scenario.ranks)]
         self._free = [1 if tight else scenario.resident] * scenario.ranks
@@ -181,6 +184,8 @@ class Machine:
                 self._start(task)
         while True:
             while self._ready:
+                if self.turns:
+                    self._ready.rotate(self._random.randrange(len(self._ready)))
                 self._resume(self._ready.popleft())
                 if not self.tight:
                     self._fill()
@@ -208,6 +213,10 @@ class Machine:
             return
         for key in keys:
             self._waiting.setdefault(key, []).append(task)
+
+    def again(self, task: Task) -> None:
+        """Let a task go on later."""
+        self._ready.append(task)
 
     def wake(self, key: Hashable) -> None:
         """Let those go on that wait for ``key``."""

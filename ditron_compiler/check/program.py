@@ -276,6 +276,7 @@ class Program:
     # --- atomics -------------------------------------------------------------------------------------------------
 
     def ld(self, number: int, pointer: Any) -> Generator[Keys, None, Any]:
+        yield from self._turn()
         self._touch(number, pointer, True, False, "an atomic load", atomic=True)
         if not self._is_cell(pointer):
             return UNKNOWN
@@ -283,12 +284,14 @@ class Program:
         self._observe(number, pointer)
         return self.machine.cell(pointer).value
 
-    def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> None:
+    def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> Generator[Keys, None, None]:
+        yield from self._turn()
         self._touch(number, pointer, True, True, "an atomic store", atomic=True)
         if isinstance(pointer, (int, np.integer)) and value is not UNKNOWN:
             self._update(number, pointer, "set", value, "st")
 
-    def atomic(self, number: int, pointer: Any, value: Any = UNKNOWN, mask: Any = True) -> Any:
+    def atomic(self, number: int, pointer: Any, value: Any = UNKNOWN, mask: Any = True) -> Generator[Keys, None, Any]:
+        yield from self._turn()
         self._touch(number, pointer, mask, True, "an atomic update", atomic=True)
         if not isinstance(pointer, (int, np.integer)) or value is UNKNOWN or not self._is_cell(pointer):
             return UNKNOWN
@@ -300,12 +303,8 @@ class Program:
         self._update(number, pointer, "add" if op == "add" else "set", value if op == "add" else new, site.name, new)
         return old
 
-    def atomic_value(self, number: int, pointer: Any, value: Any = UNKNOWN, mask: Any = True
-                     ) -> Generator[Keys, None, Any]:
-        return self.atomic(number, pointer, value, mask)
-        yield  # a generator, as what is called for a value is
-
     def cas(self, number: int, pointer: Any, expected: Any, value: Any) -> Generator[Keys, None, Any]:
+        yield from self._turn()
         self._touch(number, pointer, True, True, "an atomic update", atomic=True)
         if not self._is_cell(pointer) or expected is UNKNOWN:
             return UNKNOWN
@@ -315,6 +314,12 @@ class Program:
         if old == expected and value is not UNKNOWN:
             self._update(number, pointer, "set", value, "atomic_cas", value)
         return old
+
+    def _turn(self) -> Generator[Keys, None, None]:
+        """Let the others go on first, when the machine takes turns."""
+        if self.machine.turns:
+            self.machine.again(self.task)
+            yield ()
 
     def _look(self, number: int, pointer: int) -> Generator[Keys, None, None]:
         """Before a second look at a cell that has not changed: wait until it does."""

@@ -17,7 +17,7 @@ from ditron_compiler.check.effects import EFFECTS, Site, make_site
 from ditron_compiler.check.expressions import EXPRESSIONS, constant, descriptor_block
 from ditron_compiler.check.slices import Slices
 
-__all__ = ["Kernel", "translate"]
+__all__ = ["Kernel", "translate", "translate_module"]
 
 _WAITS = ("ditron.wait", "ditron.signal_wait_until", "ditron.ld", "ditron.atomic_cas", "ditron.barrier_all",
           "ditron.barrier", "ditron.sync_all", "tt.atomic_cas")
@@ -52,6 +52,25 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
     kinds = tuple(str(kind) for kind in ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     spins = any(site.name in _WAITS for site in writer.sites)
     return Kernel(name, names[writer.functions[name]], tuple(writer.sites), kinds, spins, source)
+
+
+def translate_module(module: ir.Module | str) -> Kernel:
+    """Translate the only kernel of a mixed module, which may be text. Changes the module: it has no swizzles then."""
+    from ditron_compiler import pipeline
+    from ditron_compiler.frontend.modules import kernels_of
+    if isinstance(module, str):
+        if module not in _translated:
+            with ir.Context() as context:
+                context.allow_unregistered_dialects = True
+                _translated[module] = translate_module(ir.Module.parse(module))
+        return _translated[module]
+    with module.context:
+        pipeline.run(module, ["lower-swizzle"])
+        (kernel,) = kernels_of(module).values()
+        return translate(kernel, module)
+
+
+_translated: dict[str, Kernel] = {}
 
 
 def _symbol(op: ir.Operation) -> str:

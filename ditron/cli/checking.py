@@ -1,0 +1,70 @@
+"""``ditron check``."""
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ditron.cli.kernels import UsageError, _import
+
+__all__ = ["check_command"]
+
+
+def check_command(args: argparse.Namespace) -> int:
+    """Check programs, a kernel, or a script; print the reports. 1 when there are findings."""
+    file, _, name = args.subject.rpartition(":") if not Path(args.subject).is_file() else (args.subject, "", "")
+    path = Path(file or args.subject)
+    if not path.is_file():
+        raise UsageError(f"no such file: {path}")
+    groups = _groups(args)
+    reports = _named(path, name, groups, args) if name else _all(path, groups, args)
+    print("\n\n".join(str(report) for report in reports))
+    return 1 if any(report.findings for report in reports) else 0
+
+
+def _groups(args: argparse.Namespace) -> list[tuple[int, int | None]] | None:
+    if args.ranks is None:
+        if args.ranks_per_node is not None:
+            raise UsageError("--ranks-per-node: expected --ranks N with it")
+        return None
+    per_node = args.ranks_per_node
+    if args.ranks < 1 or (per_node is not None and (per_node < 1 or args.ranks % per_node)):
+        raise UsageError(f"--ranks {args.ranks}: expected at least 1, and a whole number of nodes")
+    return [(args.ranks, per_node)]
+
+
+def _programs(module: Any) -> dict[str, Any]:
+    try:
+        from ditron.programs.program import Program
+    except ImportError:
+        return {}
+    return {name: value for name, value in vars(module).items()
+            if isinstance(value, Program) and value.fn.__module__ == module.__name__}
+
+
+def _named(path: Path, name: str, groups: Any, args: argparse.Namespace) -> list[Any]:
+    """The program ``FILE:NAME``, or the kernel by the file's ``EXAMPLE["check"]``."""
+    from ditron import checking
+    module = _import(path)
+    programs = _programs(module)
+    if name in programs:
+        return [checking.check_program(programs[name], groups, resident=args.resident)]
+    value = getattr(module, name, None)
+    if value is None:
+        raise UsageError(f"{path} has no {name!r}; its programs are: {', '.join(programs) or 'none'}")
+    example = getattr(value, "example", None) or getattr(module, "EXAMPLE", None) or {}
+    run = example.get("check") or (value if callable(value) and not hasattr(value, "fn") else None)
+    if run is None:
+        raise UsageError(f"{path}:{name} is a kernel, and nothing says how it is launched: give EXAMPLE[\"check\"], a "
+                         f"function that each rank calls, or check the script that launches it: ditron check {path}")
+    return [checking.check_function(run, groups or checking.GROUPS, subject=name, resident=args.resident)]
+
+
+def _all(path: Path, groups: Any, args: argparse.Namespace) -> list[Any]:
+    """All programs of a file; of one that has none, what it launches as a script."""
+    from ditron import checking
+    if not args.args:
+        programs = [program for program in _programs(_import(path)).values() if program.check is not None]
+        if programs:
+            return [checking.check_program(program, groups, resident=args.resident) for program in programs]
+    return [checking.check_script(path, args.args, groups or checking.GROUPS, resident=args.resident)]

@@ -1,0 +1,99 @@
+"""Build a kernel with a mutation, run it on the simulator, and have the checker look at it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mutate
+from subjects import Subject
+
+import ditron
+from ditron import simulate
+from ditron.recording import record
+from ditron_compiler.check import check_scenario
+from ditron_compiler.frontend.source import DitronSource
+
+__all__ = ["Mutant", "checked", "find", "simulated"]
+
+Mutant = tuple[str, mutate.Mutation]  # the kernel's name, and what is done to it
+
+
+class _Source(DitronSource):
+    """The kernel's own source, with the mutation made right after the frontend."""
+
+    mutant: Mutant | None = None
+    found: dict[str, list[mutate.Mutation]] | None = None
+    touched: set[Any] = set()
+
+    def hash(self) -> str:
+        return f"{super().hash()}-{self.mutant}"
+
+    def make_mixed(self, *args: Any) -> Any:
+        mixed = super().make_mixed(*args)
+        name = self.fn.__name__
+        if self.found is not None:
+            self.found.setdefault(name, mutate.mutations(mixed))
+        if self.mutant is not None and self.mutant[0] == name:
+            mutate.apply(self.mutant[1], mixed)
+        return mixed
+
+
+@contextmanager
+def _mutated(mutant: Mutant | None) -> Iterator[None]:
+    """Within it, kernels are compiled anew, that one with the mutation."""
+    before, launch = simulate.DitronSource, simulate.launch
+    states: dict[Any, Any] = {}
+
+    def fresh(fn: Any, *args: Any) -> Any:
+        if fn not in states:
+            states[fn], fn.simulated = fn.simulated, None
+        return launch(fn, *args)
+
+    _Source.mutant = mutant
+    simulate.DitronSource, simulate.launch = _Source, fresh
+    try:
+        yield
+    finally:
+        simulate.DitronSource, simulate.launch = before, launch
+        for fn, state in states.items():
+            fn.simulated = state
+
+
+def find(subject: Subject) -> list[Mutant]:
+    """Every mutation of every kernel that the subject launches."""
+    _Source.found = {}
+    with _mutated(None):
+        for ranks, per_node in subject.groups:
+            record(subject.run, ranks, per_node)
+    found, _Source.found = _Source.found, None
+    return [(kernel, mutation) for kernel, mutations in found.items() for mutation in mutations]
+
+
+def simulated(subject: Subject, mutant: Mutant | None, seeds: range) -> str:
+    """What the simulator says of it: empty when all is well, else the kind of what is wrong, with its first line.
+
+    "refused": the mutant does not compile.
+    """
+    with _mutated(mutant):
+        for seed in seeds:
+            for ranks, per_node in subject.groups:
+                try:
+                    errors = ditron.sim.run(subject.run, ranks, per_node, seed)
+                except ditron.SimulationError as error:
+                    return f"{error.kind or 'fault'}: {str(error).splitlines()[0]}"
+                except Exception as error:
+                    return f"refused: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                if not all(error <= subject.tolerance for error in errors):
+                    return f"wrong: errors {[float(f'{error:.2g}') for error in errors]}"
+    return ""
+
+
+def checked(subject: Subject, mutant: Mutant | None) -> str:
+    """What the checker says of it: empty when nothing, else the kind of its first finding, with its first line."""
+    with _mutated(mutant):
+        for ranks, per_node in subject.groups:
+            findings, _ = check_scenario(record(subject.run, ranks, per_node))
+            if findings:
+                return f"{findings[0].kind}: {str(findings[0]).splitlines()[0]}"
+    return ""

@@ -1,0 +1,73 @@
+"""What is mutated: every shipped kernel and program, with what runs it on a rank and says whether the result is right."""
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import ditron
+
+__all__ = ["GROUPS", "Subject", "subjects"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+#: (ranks, ranks per node) that the checker looks at, and that the simulator runs.
+GROUPS = ((2, None), (3, None), (4, 2))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``run()`` on each rank returns the largest error; what is above ``tolerance`` is wrong."""
+
+    name: str
+    run: Callable[[], float]
+    tolerance: float = 0.0
+    groups: tuple[tuple[int, int | None], ...] = GROUPS
+
+
+def subjects() -> dict[str, Subject]:
+    """By name. Importing the examples takes a moment."""
+    for folder in ("examples", "test/python"):
+        path = str(_ROOT / folder)
+        if path not in sys.path:
+            sys.path.insert(0, path)
+    found = [*_examples(), *_clean_kernels()]
+    return {subject.name: subject for subject in found}
+
+
+def _examples() -> list[Subject]:
+    tile = dict(block=(16, 16, 16))
+
+    def example(module: str, tolerance: float, *args: int, **config: object) -> Subject | None:
+        try:
+            check = importlib.import_module(module).check
+        except ModuleNotFoundError:
+            return None
+
+        def run() -> float:
+            ditron.init()
+            return check(*args, **config)
+
+        return Subject(module, run, tolerance)
+
+    return [subject for subject in (
+        example("ag_gemm_in_kernel", 8e-3, 20, 16, 16, num_push=2, push_rows=8, **tile),
+        example("gemm_rs", 1.5e-2, 20, 16, 16, **tile),
+        example("all_gather", 0.0, 600, chunk=256),
+        example("put_signal", 0.0, 1500),
+        example("ring", 1e-5, 400),
+    ) if subject is not None]
+
+
+def _clean_kernels() -> list[Subject]:
+    kernels = importlib.import_module("test_clean_kernels")
+
+    def clean(kernel: object, grid: int) -> Subject:
+        def run() -> float:
+            kernels.on_rank(kernel, grid)
+            return 0.0
+
+        return Subject(kernel.__name__, run, groups=((2, None),))
+
+    return [clean(kernel, grid) for kernel, grid in kernels.KERNELS.items()]

@@ -34,9 +34,24 @@ struct PyDenseFloats : PyDenseElements {
 };
 } // namespace
 
+/// Arrays of all element types are one class to MLIR, and one each to Python.
+template <typename T, typename... Others> static nb::object wrapDenseArray(PyContext &context, DenseArrayAttr attr) {
+  if (isa<T>(attr)) {
+    return nb::cast(Attr<T>(context, attr));
+  }
+  if constexpr (sizeof...(Others) > 0) {
+    return wrapDenseArray<Others...>(context, attr);
+  }
+  return nb::cast(PyAttribute(context, attr));
+}
+
 nb::object wrapAttribute(PyContext &context, Attribute attr) {
   if (!attr) {
     return nb::none();
+  }
+  if (auto array = dyn_cast<DenseArrayAttr>(attr)) {
+    return wrapDenseArray<DenseI64ArrayAttr, DenseI32ArrayAttr, DenseBoolArrayAttr, DenseI8ArrayAttr, DenseI16ArrayAttr,
+                          DenseF32ArrayAttr, DenseF64ArrayAttr>(context, array);
   }
   auto it = makers().find(attr.getTypeID());
   return it == makers().end() ? nb::cast(PyAttribute(context, attr)) : it->second(context, attr);
@@ -337,7 +352,6 @@ static void bindCollections(nb::module_ &m) {
 
 template <typename T, typename Value> static void bindDenseArray(nb::module_ &m, const char *name) {
   using Dense = Attr<T>;
-  enter<Dense, T>();
   auto list = [](Dense &self) {
     nb::list values;
     for (auto value : self.get().asArrayRef()) {

@@ -18,10 +18,11 @@ _HOMES = {
     "CompiledProgram": "ditron.compiler", "compile": "ditron.compiler",
     "check": "ditron.checked",
     "autotune": "ditron.kernel", "jit": "ditron.kernel",
+    "host": "ditron.host", "program": "ditron.programs.program",
     "language": "ditron.language", "sim": "ditron.sim",
     **dict.fromkeys(("Group", "all_gather_object", "barrier", "current_group", "device", "finalize", "init",
                      "is_initialized", "local_rank", "new_group", "num_ranks", "rank", "symm_empty", "symm_free",
-                     "symm_zeros", "world"), "ditron.distributed"),
+                     "symm_packets", "symm_zeros", "world"), "ditron.distributed"),
 }
 
 __all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "RaceError", "SimulationError", "WaitTimeout",

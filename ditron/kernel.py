@@ -29,17 +29,19 @@ from triton.runtime.jit import JITFunction, KernelParam, create_function_from_si
 from ditron import checked
 from ditron.distributed import current_group
 from ditron.errors import DitronError
+from ditron.programs.tracer import active
 from ditron_compiler.frontend.libraries import device_libraries
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, DitronSource
 from ditron_compiler.frontend.targets import Target
+from ditron_compiler.pipeline import front
 
-__all__ = ["DitronJITFunction", "autotune", "jit"]
+__all__ = ["DitronJITFunction", "autotune", "jit", "load_in"]
 
 
 class DitronJITFunction(JITFunction):
     """What :func:`jit` returns: a Triton JIT function with one more, hidden parameter when it is a kernel."""
 
-    def __init__(self, fn: Callable, *, example: dict | None = None, **options: Any):
+    def __init__(self, fn: Callable, *, example: dict | None = None, pipeline: str | None = None, **options: Any):
         try:
             super().__init__(fn, **options)
         except (ValueError, OSError, TypeError) as error:
@@ -47,7 +49,7 @@ class DitronJITFunction(JITFunction):
                 raise
             raise DitronError(f"@ditron.jit needs the source of {fn.__qualname__!r}, which cannot be read: define it "
                               "in a Python file (not by exec, nor at an interactive prompt)") from error
-        self.example = example
+        self.example, self.pipeline = example, pipeline
         hidden = inspect.Parameter(CONTEXT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None,
                                    annotation=CONTEXT_TYPE)
         # Launching and compiling see the hidden parameter; self.signature and self.arg_names, by which helpers are
@@ -63,7 +65,13 @@ class DitronJITFunction(JITFunction):
         self.simulated = None  # state of ditron.simulate, made at the first simulated launch
 
     def run(self, *args: Any, grid: Any, warmup: bool, group: Any = None, **kwargs: Any) -> Any:
-        """Launch in ``group``, or the current one; the other arguments are the kernel's and Triton's options."""
+        """Launch in ``group``, or the current one; the other arguments are the kernel's and Triton's options.
+
+        In the trace of a program the launch is written down instead.
+        """
+        if (tracer := active()) is not None:
+            from ditron.programs.launching import launch
+            return launch(tracer, self, grid, args, kwargs)
         group = group or current_group()
         if group is None:
             raise DitronError(f"kernel {self.__name__!r} was launched before ditron.init(): call ditron.init() first, "
@@ -114,9 +122,7 @@ class DitronJITFunction(JITFunction):
         """``triton.compile`` with the transport's device libraries linked."""
         options = dict(options or {})
         options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
-        kernel = triton.compile(src, target=target, options=options, **kwargs)
-        kernel.__class__, kernel.owner = _LoadedKernel, self
-        return kernel
+        return load_in(triton.compile(src, target=target, options=options, **kwargs), lambda: self._latest_group())
 
     def __repr__(self) -> str:
         return f"DitronJITFunction({self.module}:{self.fn.__qualname__})"
@@ -125,21 +131,27 @@ class DitronJITFunction(JITFunction):
 class _LoadedKernel(CompiledKernel):
     """A compiled kernel that tells its group when the driver has loaded its code (NVSHMEM initialises each module)."""
 
-    owner: DitronJITFunction
+    group: Callable[[], Any]
 
     def _init_handles(self) -> None:
         if self.module is None:
             super()._init_handles()
-            group = self.owner._latest_group()
+            group = self.group()
             if group.check:
                 checked.remember_kernel(self.asm.get("ttir"))
             group.on_module_loaded(self)
 
 
+def load_in(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:
+    """Let a compiled kernel tell the group that ``group()`` is, when its code is loaded."""
+    kernel.__class__, kernel.group = _LoadedKernel, group
+    return kernel
+
+
 def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | None = None,
         launch_metadata: Callable | None = None, do_not_specialize: Iterable[int | str] | None = None,
         do_not_specialize_on_alignment: Iterable[int | str] | None = None, debug: bool | None = None,
-        noinline: bool | None = None, example: dict | None = None) -> Any:
+        noinline: bool | None = None, example: dict | None = None, pipeline: str | None = None) -> Any:
     """Make a kernel (or a helper of kernels) of a Python function: ``triton.jit``, and ``ditron.language`` in it.
 
     Takes what ``triton.jit`` takes, and works under ``triton.heuristics`` and :func:`autotune`.
@@ -147,14 +159,20 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
     Args:
         example: how ``ditron compile`` and ``ditron dump`` specialise it when they are not told: a dict with
             ``signature`` (parameter -> type as ``"*bf16"`` or ``"i32"``), ``constexprs`` and ``options``.
+        pipeline: name of the passes that it is compiled by (docs/passes.md): ``"default"``, ``"as-written"``,
+            ``"low-latency"``, ``"pcie"``. Default: the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
+            A helper has that of the kernel it is called from.
 
-    Raises DitronError when the function's source cannot be read.
+    Raises ValueError for an unknown pipeline, DitronError when the function's source cannot be read.
     """
+    if pipeline is not None:
+        front(pipeline)  # for its ValueError
+
     def decorate(function: Callable) -> DitronJITFunction:
         if knobs.runtime.interpret:
             raise DitronError("@ditron.jit does not run under Triton's interpreter: unset TRITON_INTERPRET and run on "
                               "DITRON's simulator instead (ditron run --sim 4 SCRIPT)")
-        return DitronJITFunction(function, example=example, version=version, repr=repr, launch_metadata=launch_metadata,
+        return DitronJITFunction(function, example=example, pipeline=pipeline, version=version, repr=repr, launch_metadata=launch_metadata,
                                  do_not_specialize=do_not_specialize,
                                  do_not_specialize_on_alignment=do_not_specialize_on_alignment, debug=debug,
                                  noinline=noinline)
@@ -176,6 +194,9 @@ def _bench_together(call: Callable[[], Any], quantiles: Iterable[float] = (0.5,)
                     ) -> list[float]:
     """Milliseconds of ``call`` on the slowest rank, per quantile."""
     quantiles = list(quantiles)
+    if (tracer := active()) is not None:
+        tracer.fail("an autotuned kernel cannot be launched in a program, whose trace measures nothing: launch one "
+                    "configuration of it")
     group = current_group()
     if group is None or group.is_sim:
         return [0.0] * len(quantiles)

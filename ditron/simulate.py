@@ -15,11 +15,12 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.jit import compute_cache_key, create_function_from_signature
 
 from ditron.errors import DitronError
+from ditron_compiler import knobs as ditron_knobs
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import DitronSource, make_mixed
 from ditron_compiler.frontend.targets import NEUTRAL
 
-__all__ = ["SimulatedKernel", "compile_plain", "launch"]
+__all__ = ["SimulatedKernel", "bf16_bits", "compile_plain", "launch"]
 
 _FLOAT_FORMATS = {"fp16": "e", "fp32": "f", "fp64": "d"}
 
@@ -50,12 +51,12 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         hook(*args, **kwargs)
     state = fn.simulated = fn.simulated or _State(fn)
     bound, specialization, options = state.binder(*args, **kwargs)
-    races = group.world.races
-    key = (compute_cache_key(state.keys, specialization, options), races)
+    races = group.world.recording
+    key = (compute_cache_key(state.keys, specialization, options), races, fn.pipeline or ditron_knobs.pipeline.get())
     kernel = state.kernels.get(key)
     if kernel is None:
         options, signature, constexprs, attrs = fn._pack_args(state.backend, kwargs, bound, specialization, options)
-        kernel = state.kernels[key] = _compile(fn, state, signature, constexprs, attrs, options, races)
+        kernel = state.kernels[key] = _compile(fn, state, signature, constexprs, attrs, options, group.world)
     for (name, _), (value, scope) in fn.used_global_vals.items():
         if scope.get(name, kernel) != value:
             raise RuntimeError(f"global variable {name} has changed since kernel {fn.__name__} was compiled, from "
@@ -70,11 +71,9 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
     return kernel
 
 
-def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: dict, options: Any, races: bool) -> Any:
-    from ditron_compiler.lowering.sim import compile_module
-
+def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: dict, options: Any, view: Any) -> Any:
     source = DitronSource(fn, signature, constexprs, attrs, target=NEUTRAL)
-    key = f"{source.hash()}-{options.hash()}-{races}"
+    key = f"{source.hash()}-{options.hash()}-{view.recording}"
     with _compiling:
         if key not in _kernels:
             context = triton_ir.context()
@@ -83,7 +82,7 @@ def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: d
             mixed = source.make_mixed(state.target, options, state.backend.get_codegen_implementation(options),
                                       state.backend.get_module_map(), context)
             with raise_compile_errors():
-                _kernels[key] = compile_module(mixed, races=races)
+                _kernels[key] = view.compile(mixed)
         return _kernels[key]
 
 
@@ -175,7 +174,7 @@ def _slots(name: str, kind: Any, value: Any) -> Iterator[int]:
         yield from (int(extent) for extent in value.shape)
         yield from (int(stride) for stride in value.strides)
     elif kind == "bf16":
-        yield struct.unpack("<I", struct.pack("<f", _round_to_bf16(float(value))))[0] >> 16
+        yield bf16_bits(value)
     elif kind in _FLOAT_FORMATS:
         yield int.from_bytes(struct.pack("<" + _FLOAT_FORMATS[kind], value), "little")
     elif kind[0] in "iu":
@@ -196,9 +195,9 @@ def _address(name: str, value: Any) -> int:
     return value.data_ptr()
 
 
-def _round_to_bf16(value: float) -> float:
-    """Round to the nearest bfloat16, ties to even."""
-    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+def bf16_bits(value: float) -> int:
+    """The nearest bfloat16, ties to even."""
+    bits = struct.unpack("<I", struct.pack("<f", float(value)))[0]
     if bits & 0x7FFFFFFF <= 0x7F800000:  # not NaN
         bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFFFFFF
-    return struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0]
+    return bits >> 16

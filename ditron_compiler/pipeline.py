@@ -20,16 +20,60 @@ FRONT: Pipeline = (
     "cse",
 )
 
+#: What is done to a kernel between raising and lowering, by the name that `@ditron.jit(pipeline=...)` and
+#: `ditron compile --pipeline` take. Each leaves a kernel alone that has nothing for it.
+PIPELINES: dict[str, Pipeline] = {
+    "default": (
+        "hoist-symm-at",  # first: pointers of one base become the same value, which the others compare
+        "merge-waits",
+        "insert-fences",  # after the waits that remain are known
+        "infer-scope",
+        "cse",  # what hoisting left behind
+    ),
+    # What the author wrote, and nothing else: to see a mistake that another pipeline would mend.
+    "as-written": (),
+    # For messages so small that the signal costs more than the data.
+    "low-latency": (
+        "hoist-symm-at",
+        "merge-waits",
+        "ll-protocol",  # before fences are put where a signal needs them
+        "insert-fences",
+        "infer-scope",
+        "cse",
+    ),
+    # For links without atomic operations, as PCIe.
+    "pcie": (
+        "hoist-symm-at",
+        "merge-waits",
+        "insert-fences",  # before what follows brings fences of its own
+        "infer-scope",  # what stays within the GPU keeps its atomics
+        "lower-nonatomic-sync",
+        "canonicalize",  # one fence where two meet
+        "cse",
+    ),
+}
+
+# The same with one protocol for every size.
+for _protocol in ("ll", "ll128"):
+    PIPELINES[f"low-latency-{_protocol}"] = tuple(
+        entry + f"{{protocol={_protocol}}}" if entry == "ll-protocol" else entry for entry in PIPELINES["low-latency"])
+
+#: What is done to a host program, with its kernels, before it is executed.
+HOST: Pipeline = (
+    "canonicalize",  # the trace computes each number where it is asked for
+    "cse",
+)
+
 #: Ends at operations that Triton compiles: tt, arith, scf and calls of the device library.
 NVIDIA: Pipeline = (
-    "lower-swizzle",  # before the target: swizzle expands to rank and num_ranks
+    "lower-swizzle{{one-node={one_node}}}",  # before the target: swizzle expands to rank and num_ranks
     "lower-to-nvidia{{transport={transport} arch={arch}{check}}}",
     "canonicalize",
     "cse",
 )
 
 AMD: Pipeline = (
-    "lower-swizzle",
+    "lower-swizzle{{one-node={one_node}}}",
     "lower-to-amd{{transport={transport} arch={arch}{check}}}",
     "canonicalize",
     "cse",
@@ -65,17 +109,29 @@ def lowering(machine: str, transport: str, arch: int | str | None = None, check:
         raise ValueError(f"no pipeline for machine '{machine}': expected one of {', '.join(_LOWERINGS)}")
     passes, usual = _LOWERINGS[machine]
     checked = " check=true" if check else ""
-    return tuple(entry.format(transport=transport, arch=arch or usual, check=checked) for entry in passes)
+    one_node = "true" if transport == "p2p" else "false"  # which reaches no other
+    return tuple(entry.format(transport=transport, arch=arch or usual, check=checked, one_node=one_node)
+                 for entry in passes)
 
 
-def pipeline(machine: str, transport: str, arch: int | str | None = None) -> str:
+def front(name: str = "default") -> Pipeline:
+    """The passes from what Triton gave to the mixed module that is lowered, in the pipeline ``name``.
+
+    ValueError, listing the pipelines, for one that is not known.
+    """
+    if name not in PIPELINES:
+        raise ValueError(f"unknown pipeline {name!r}: expected one of {', '.join(map(repr, PIPELINES))}")
+    return FRONT + PIPELINES[name]
+
+
+def pipeline(machine: str, transport: str, arch: int | str | None = None, name: str = "default") -> str:
     """The whole way, front and lowering, as text for ``--pass-pipeline``."""
-    return text(FRONT + lowering(machine, transport, arch))
+    return text(front(name) + lowering(machine, transport, arch))
 
 
 def named() -> dict[str, Pipeline]:
     """The pipelines by name, as documentation shows them."""
-    return {"front": FRONT, "cuda": NVIDIA, "hip": AMD, "sim": SIM}
+    return {"front": FRONT, **PIPELINES, "cuda": NVIDIA, "hip": AMD, "sim": SIM}
 
 
 def text(passes: Iterable[str]) -> str:

@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_dump(commands)
     _add_passes(commands)
     _add_run(commands)
+    _add_check(commands)
     _add_doctor(commands)
     parser.set_defaults(command=None)
     return parser
@@ -96,6 +97,8 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--num-ctas", type=int, help="programs per cluster")
     parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
                         help="another option of Triton's backend; may be repeated")
+    parser.add_argument("--pipeline", metavar="NAME", help="passes before lowering: default, as-written, low-latency or "
+                        "pcie. Default: what the kernel is decorated with, or DITRON_PIPELINE")
     parser.add_argument("--print-after", metavar="PASS", action="append", default=[],
                         help="print the module to standard error after one of our passes; may be repeated")
     parser.add_argument("--pass-statistics", action="store_true", help="tell what our passes did, and how often")
@@ -119,7 +122,11 @@ def _add_dump(commands) -> None:
     _add_kernel_options(parser)
     parser.add_argument("--stage", default="ditron", help="ttir (after Triton's own passes), ditron (the default: tt "
                         "and ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, "
-                        "amdgcn, sim-llvm")
+                        "amdgcn, sim-llvm; program: a host program (FILE.py:PROGRAM) with its kernels; then --signature says "
+                        "what its tensors are, 'a=bf16[64,128],...', and --constexpr its constants")
+    parser.add_argument("--graph", metavar="FILE.png", help="draw a call of a host program, .png, .svg or .pdf (needs "
+                        "matplotlib: pip install 'ditron[plot]')")
+    parser.add_argument("--ranks", metavar="N", type=int, default=2, help="ranks in the picture (default 2)")
     parser.add_argument("--locations", action="store_true", help="keep source locations in the text")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write to a file instead of standard output")
     parser.add_argument("--pass-diff", action="store_true", help="print what each of our passes changed, down to stage "
@@ -145,12 +152,14 @@ def _add_run(commands) -> None:
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
-    parser.add_argument("--seed", "--replay", metavar="SEED", type=int, default=0,
+    parser.add_argument("--seed", "--replay", metavar="SEED", type=int,
                         help="chooses the order of execution and of deliveries (default 0); same seed, same run")
     parser.add_argument("--seeds", metavar="COUNT", type=int, help="run with that many seeds, from --seed on, and stop "
                         "at the first mistake; only the output of that run is shown")
-    parser.add_argument("--races", action=argparse.BooleanOptionalAction, default=True,
+    parser.add_argument("--races", action=argparse.BooleanOptionalAction, default=None,
                         help="look for races and for reads of what nobody wrote (default; costs about half the speed)")
+    parser.add_argument("--weak", action=argparse.BooleanOptionalAction, default=None, help="let stores that nothing "
+                        "orders be seen late, and reads be stale, as on a GPU (default: as --races)")
     parser.add_argument("--trace", metavar="FILE.json", help="write what each rank and program did, in order, as a "
                         "trace that ui.perfetto.dev opens")
     parser.add_argument("--timeline", metavar="FILE.png", help="draw it (.png, .svg or .pdf; up to 16 ranks; needs "
@@ -161,6 +170,21 @@ def _add_run(commands) -> None:
     parser.add_argument("--as-cuda", action="store_true", help="for scripts that insist on CUDA: torch says that there "
                         "is a CUDA device, which is the CPU")
     parser.set_defaults(command=_lazy("running", "run_command"))
+
+
+def _add_check(commands) -> None:
+    parser = commands.add_parser("check", allow_abbrev=False, help="find mistakes between ranks without running anything",
+                                 description="Check the protocol of programs, kernels or a script, for every schedule, "
+                                 "on groups of 1 to 4 ranks. Runs nothing and needs no GPU.")
+    parser.add_argument("--ranks", metavar="N", type=int, help="look at one group of N ranks")
+    parser.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each node (default: all)")
+    parser.add_argument("--resident", metavar="SMS", type=int, default=132, help="programs that a GPU takes at a time "
+                        "(default 132)")
+    parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
+    parser.add_argument("subject", metavar="FILE[:NAME]", help="a program, a kernel (with EXAMPLE['check']), or a file: all "
+                        "its programs, or what it launches as a script")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's arguments")
+    parser.set_defaults(command=_lazy("checking", "check_command"))
 
 
 def _add_doctor(commands) -> None:

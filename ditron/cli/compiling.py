@@ -34,9 +34,12 @@ def compile_command(args: argparse.Namespace) -> int:
 
 def dump_command(args: argparse.Namespace) -> int:
     """Print one stage."""
+    if args.stage == "program" or args.graph:
+        from ditron.cli.programs import dump_program
+        return dump_program(args)
     from ditron.compiler import STAGES, known_stages
     if args.stage not in known_stages():
-        raise UsageError(f"unknown stage {args.stage!r}: expected one of {', '.join(known_stages())}")
+        raise UsageError(f"unknown stage {args.stage!r}: expected one of {', '.join(known_stages())}, or program")
     target = args.target or _TARGET_OF_STAGE.get(args.stage, "cuda:90")
     machine = target.partition(":")[0]
     if machine in STAGES and args.stage not in STAGES[machine]:
@@ -108,7 +111,7 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watc
                 if (value := getattr(args, name)) is not None}
     constexprs = parse_assignments("--constexpr", args.constexpr)
     try:
-        compiler.check_passes(parse_target(target, args.transport), args.print_after)
+        compiler.check_passes(parse_target(target, args.transport), args.print_after, args.pipeline or "default")
     except ValueError as error:
         raise UsageError(error) from error
     try:
@@ -120,7 +123,7 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watc
         raise UsageError(error) from error
     try:
         return compiler.compile(kernel, parse_signature(args.signature), constexprs, target, args.transport, options,
-                                stop_after=stop_after, watch=watch,
+                                pipeline=args.pipeline, stop_after=stop_after, watch=watch,
                                 locations=getattr(args, "locations", False))
     except FileNotFoundError as error:
         raise UsageError(error) from error

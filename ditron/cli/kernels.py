@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["UsageError", "load_kernel", "parse_assignments", "parse_signature"]
+__all__ = ["UsageError", "import_file", "load_kernel", "parse_assignments", "parse_signature"]
 
 
 class UsageError(Exception):
@@ -19,7 +19,7 @@ def load_kernel(text: str) -> Any:
     path = Path(file or text)
     if not path.is_file():
         raise UsageError(f"no such file: {path}")
-    module = _import(path)
+    module = import_file(path)
     kernels = _kernels_of(module)
     if not file or name not in kernels:
         found = ", ".join(sorted(kernels)) or "none (kernels are decorated by @ditron.jit)"
@@ -32,7 +32,7 @@ def load_kernel(text: str) -> Any:
     return kernel
 
 
-def _import(path: Path) -> Any:
+def import_file(path: Path) -> Any:
     """Import a file as a module (not as ``__main__``), finding its neighbours as a script would."""
     import importlib.util
     sys.path.insert(0, str(path.resolve().parent))

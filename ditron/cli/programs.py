@@ -1,0 +1,72 @@
+"""``ditron dump FILE:PROGRAM --stage program``: the IR of a host program, or a picture of it."""
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from ditron.cli.kernels import UsageError, import_file, parse_assignments
+
+__all__ = ["dump_program"]
+
+
+def dump_program(args: argparse.Namespace) -> int:
+    """Print the program and its kernels after the program's passes, or draw a call of it (``--graph``)."""
+    from ditron.errors import CompileError, DitronError
+    program = _load(args.kernel)
+    constants = parse_assignments("--constexpr", args.constexpr)
+    tensors = _arguments(program, args.signature)
+    try:
+        given = (dict(program.example or {}) if tensors is None else tensors) | constants
+        if not given:
+            raise UsageError(f"{args.kernel} has no example: say what its tensors are, by --signature "
+                             f"{','.join(f'{name}=bf16[64,128]' for name in program.names)}")
+        executable, values = program.executable_and_arguments(given, args.target or "sim")
+        if args.graph:
+            from ditron.programs.graph import draw
+            draw(executable, values, args.graph, args.ranks)
+            print(args.graph)
+            return 0
+    except CompileError:
+        raise
+    except (DitronError, ValueError, ImportError, OSError) as error:
+        raise UsageError(str(error)) from error
+    text = executable.module.operation.get_asm(enable_debug_info=args.locations) + "\n"
+    if args.output:
+        try:
+            Path(args.output).write_text(text)
+        except OSError as error:
+            raise UsageError(f"cannot write to {args.output}: {error}") from error
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _load(text: str) -> Any:
+    from ditron.programs.program import Program
+    file, _, name = text.rpartition(":")
+    if not Path(file or text).is_file():
+        raise UsageError(f"no such file: {file or text}")
+    programs = {key: value for key, value in vars(import_file(Path(file or text))).items() if isinstance(value, Program)}
+    if name not in programs:
+        raise UsageError(f"{file or text} has no program {name!r}; its programs are: "
+                         f"{', '.join(sorted(programs)) or 'none (programs are decorated by @ditron.program)'}")
+    return programs[name]
+
+
+def _arguments(program: Any, signature: str | None) -> dict[str, Any] | None:
+    """``a=bf16[64,128],n=3`` by name or in order."""
+    if signature is None:
+        return None
+    items = [item.strip() for item in re.split(r",(?![^\[]*\])", signature) if item.strip()]
+    given = {}
+    for position, item in enumerate(items):
+        name, equals, value = item.partition("=")
+        if not equals:
+            name, value = (program.names[position] if position < len(program.names) else ""), item
+        if name not in program.names:
+            raise UsageError(f"--signature {signature!r}: {item!r} is none of the parameters {', '.join(program.names)}")
+        given[name] = int(value) if value.lstrip("-").isdigit() else value
+    return given

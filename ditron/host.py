@@ -1,0 +1,272 @@
+"""What a host program is written with: ``import ditron.host as dh``.
+
+    @ditron.program
+    def shift(x, out):
+        rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+        inbox = dh.symm_empty(x.shape, dtype=x.dtype, name="inbox")
+        full = dh.symm_zeros(1, dtype=torch.int64, name="full")
+        with dh.stream("copy"):
+            dh.rank_copy(x, inbox, (rank + 1) % ranks)
+            dh.signal_write(full[0], epoch, (rank + 1) % ranks)
+        dh.signal_wait(full[0], epoch)
+        dh.copy(inbox, out)
+
+These functions may be called while a :func:`ditron.program` is traced, and nowhere else. Integers are symbolic: they are
+known when the program runs, on each rank. docs/programs.md is the guide.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ditron.programs.buffers import Buffer, allocate, as_buffer, as_signal
+from ditron.programs.control import loop, when
+from ditron.programs.tracer import Tracer, require
+from ditron.programs.values import Cond, Event, Int, Stream, as_int, binary, describe, element_constant, select
+from ditron_compiler import ir
+from ditron_compiler.ir.dialects import arith
+from ditron_compiler.ir.dialects import ditron as dialect
+
+__all__ = ["Buffer", "Cond", "Event", "Int", "Stream", "all_gather", "await_event", "barrier", "cdiv", "copy", "empty",
+           "epoch", "fill", "local_rank", "maximum", "minimum", "node", "num_local_ranks", "num_ranks", "range", "rank",
+           "rank_copy", "record", "signal_wait", "signal_write", "stream", "symm_empty", "symm_zeros", "when", "where",
+           "zeros"]
+
+
+def _identity(name: str, op: Any) -> Int:
+    tracer = require(f"{name}()")
+
+    def make() -> Int:
+        i64 = ir.IntegerType.get_signless(64, context=tracer.module.context)
+        number = tracer.emit(op).result
+        return Int(tracer, tracer.emit(arith.ExtSIOp, i64, number).result, natural=True)
+
+    return tracer.once(name, make)
+
+
+def rank() -> Int:
+    """This rank's number in the group that the program runs in."""
+    return _identity("rank", dialect.RankOp)
+
+
+def num_ranks() -> Int:
+    """How many ranks the group has."""
+    return _identity("num_ranks", dialect.NumRanksOp)
+
+
+def local_rank() -> Int:
+    """This rank's number among the group's ranks of its node."""
+    return _identity("local_rank", dialect.LocalRankOp)
+
+
+def num_local_ranks() -> Int:
+    """How many ranks of the group this rank's node has."""
+    return _identity("num_local_ranks", dialect.NumLocalRanksOp)
+
+
+def node() -> Int:
+    """The number of this rank's node among those of the group."""
+    return _identity("node", dialect.NodeOp)
+
+
+def epoch() -> Int:
+    """The number of this call, from 1, the same on every rank: signals are set to it and compared with it.
+
+    It counts the calls that use the same memory: calls with other shapes have a memory and a count of their own.
+    """
+    tracer = require("epoch()")
+
+    def make() -> Int:
+        return Int(tracer, tracer.emit(dialect.EpochOp).result, natural=True, wide=True)
+
+    return tracer.once("epoch", make)
+
+
+def cdiv(a: Any, b: Any) -> Any:
+    """``a / b`` rounded up."""
+    return _arithmetic("cdiv", a, b)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of two integers."""
+    return _arithmetic("min", a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of two integers."""
+    return _arithmetic("max", a, b)
+
+
+def _arithmetic(kind: str, a: Any, b: Any) -> Any:
+    result = binary(kind, a, b)
+    if result is NotImplemented:
+        require(kind).fail(f"expected integers, got {describe(a)} and {describe(b)}")
+    return result
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """``a`` where the condition holds, else ``b``: integers."""
+    tracer = require("where()")
+    if not isinstance(condition, (Cond, bool)):
+        tracer.fail(f"dh.where: expected a condition, such as rank == 0, got {describe(condition)}")
+    return select(condition, a, b)
+
+
+def range(*bounds: Any) -> Iterator[Int]:  # noqa: A001 - it is Python's, for symbolic bounds
+    """``for i in dh.range(stop)``, ``(start, stop)`` or ``(start, stop, step)``: one loop in the program.
+
+    ``step`` is a positive Python integer. Nothing is carried from one turn to the next but what is in memory.
+    """
+    return loop(require("range()"), bounds)
+
+
+# Memory -----------------------------------------------------------------------------------------------------------
+
+
+def symm_empty(*shape: Any, dtype: Any, name: str = "") -> Buffer:
+    """Symmetric memory: every rank has one, which the others reach. It lives from call to call, and begins undefined.
+
+    Args:
+        shape: extents, the same on every rank. dtype: torch's. name: what reports call it.
+    """
+    return allocate(require("symm_empty()"), "symm_empty", shape, dtype, name, symmetric=True, zeroed=False)
+
+
+def symm_zeros(*shape: Any, dtype: Any, name: str = "") -> Buffer:
+    """As :func:`symm_empty`, and zero before the first call (not at each): what signals begin as."""
+    return allocate(require("symm_zeros()"), "symm_zeros", shape, dtype, name, symmetric=True, zeroed=True)
+
+
+def empty(*shape: Any, dtype: Any, name: str = "") -> Buffer:
+    """Memory of this rank alone, kept from call to call."""
+    return allocate(require("empty()"), "empty", shape, dtype, name, symmetric=False, zeroed=False)
+
+
+def zeros(*shape: Any, dtype: Any, name: str = "") -> Buffer:
+    """As :func:`empty`, and zero before the first call (not at each)."""
+    return allocate(require("zeros()"), "zeros", shape, dtype, name, symmetric=False, zeroed=True)
+
+
+# Streams ----------------------------------------------------------------------------------------------------------
+
+
+def stream(name: str = "", index: Any = None) -> Stream:
+    """The stream of that name; without one, that which the program is called on. With ``index``, one of several.
+
+    A further stream begins with what the main one held before the call, and the main one goes on, after the program,
+    when all have ended. In between only events and signals order them. ``with dh.stream("copy"):`` puts what follows on
+    it.
+    """
+    tracer = require("stream()")
+    if not isinstance(name, str):
+        tracer.fail(f"dh.stream: expected a name, got {describe(name)}")
+    if index is not None and not name:
+        tracer.fail("dh.stream: the main stream has no index: give the streams a name")
+    where = None if index is None else as_int(tracer, index, "the index of a stream")
+    value = tracer.emit(dialect.StreamOp, label=name, index=where).result
+    return Stream(tracer, value, name if index is None else f"{name}[i]")
+
+
+def _on(tracer: Tracer, given: Stream | None) -> Any:
+    """The stream operand: as given, that of the innermost ``with``, or none."""
+    chosen = given if given is not None else tracer.streams[-1] if tracer.streams else None
+    if chosen is not None and not isinstance(chosen, Stream):
+        tracer.fail(f"expected a stream of dh.stream(), got {describe(chosen)}")
+    return None if chosen is None else chosen.use()
+
+
+def record(stream: Stream | None = None) -> Event:
+    """An event: everything that was put on the stream so far."""
+    tracer = require("record()")
+    return Event(tracer, tracer.emit(dialect.RecordOp, stream=_on(tracer, stream)).event)
+
+
+def await_event(event: Event, stream: Stream | None = None) -> None:
+    """What is put on the stream from here on begins after the event."""
+    tracer = require("await_event()")
+    if not isinstance(event, Event):
+        tracer.fail(f"dh.await_event: expected an event of dh.record(), got {describe(event)}")
+    tracer.emit(dialect.AwaitOp, event.use(), stream=_on(tracer, stream))
+
+
+def rank_copy(src: Buffer, dst: Buffer, peer: Any, *, stream: Stream | None = None, pull: bool = False) -> None:
+    """Copy ``src`` to ``dst`` of rank ``peer`` by a copy engine; with ``pull``, ``src`` of rank ``peer`` to ``dst``.
+
+    The end at the peer is symmetric. Both have one shape; each is contiguous, or rows that are. It needs no SM, unless
+    ``peer`` is this rank. Pushing is faster than pulling.
+    """
+    tracer = require("rank_copy()")
+    if not isinstance(pull, bool):
+        tracer.fail(f"dh.rank_copy: pull must be True or False, got {describe(pull)}")
+    source = as_buffer(tracer, src, "src", symmetric=pull)
+    target = as_buffer(tracer, dst, "dst", symmetric=not pull)
+    _alike(tracer, "rank_copy", source, target)
+    tracer.emit(dialect.RankCopyOp, source.use(), target.use(), as_int(tracer, peer, "peer"), stream=_on(tracer, stream),
+                pull=pull)
+
+
+def copy(src: Buffer, dst: Buffer, *, stream: Stream | None = None) -> None:
+    """Copy within this rank's memory: a kernel, which needs an SM."""
+    tracer = require("copy()")
+    source, target = as_buffer(tracer, src, "src"), as_buffer(tracer, dst, "dst")
+    _alike(tracer, "copy", source, target)
+    tracer.emit(dialect.CopyOp, source.use(), target.use(), stream=_on(tracer, stream))
+
+
+def _alike(tracer: Tracer, what: str, src: Buffer, dst: Buffer) -> None:
+    if src.ndim != dst.ndim or src.dtype != dst.dtype:
+        tracer.fail(f"dh.{what}: src and dst must have one shape and dtype, got {src!r} and {dst!r}")
+
+
+def fill(dst: Buffer, value: Any, *, stream: Stream | None = None) -> None:
+    """Give every element of ``dst`` one value: a kernel, which needs an SM."""
+    tracer = require("fill()")
+    target = as_buffer(tracer, dst, "dst")
+    constant = element_constant(tracer, value, target.dtype)
+    tracer.emit(dialect.FillOp, target.use(), constant, stream=_on(tracer, stream))
+
+
+def signal_write(signal: Buffer, value: Any, peer: Any, *, op: str = "set", stream: Stream | None = None) -> None:
+    """Set (or with ``op="add"`` count up) ``signal`` of rank ``peer``, after all that was put on the stream before.
+
+    ``signal`` is one element of symmetric int64 memory, ``signals[rank]``.
+    """
+    tracer = require("signal_write()")
+    base, indices = as_signal(tracer, signal, "signal")
+    number, to = as_int(tracer, value, "value"), as_int(tracer, peer, "peer")
+    keyword = _keyword(tracer, "op", op, dialect.SignalOp)
+    tracer.emit(dialect.SignalWriteOp, base, indices, number, to, stream=_on(tracer, stream), op=keyword)
+
+
+def signal_wait(signal: Buffer, value: Any, *, cmp: str = "ge", stream: Stream | None = None) -> None:
+    """What is put on the stream from here on begins when this rank's ``signal`` is ``cmp`` (ge, eq, ...) ``value``."""
+    tracer = require("signal_wait()")
+    base, indices = as_signal(tracer, signal, "signal")
+    number, keyword = as_int(tracer, value, "value"), _keyword(tracer, "cmp", cmp, dialect.Cmp)
+    tracer.emit(dialect.SignalWaitOp, base, indices, number, stream=_on(tracer, stream), cmp=keyword)
+
+
+def _keyword(tracer: Tracer, name: str, value: Any, cases: Any) -> str:
+    if value not in map(str, cases):
+        tracer.fail(f"{name} must be one of {', '.join(repr(str(case)) for case in cases)}, got {describe(value)}")
+    return value
+
+
+def barrier(stream: Stream | None = None) -> None:
+    """The stream waits until those of all ranks have come here."""
+    tracer = require("barrier()")
+    tracer.emit(dialect.StreamBarrierOp, stream=_on(tracer, stream))
+
+
+def all_gather(src: Buffer, dst: Buffer, signals: Buffer, value: Any) -> None:
+    """``src`` of every rank, one below the other, in ``dst`` of each; ``signals[r]`` is ``value`` when rank r's is there.
+
+    Which copies that becomes, and on which streams, is decided by the passes (``decompose-ring``,
+    ``decompose-all-at-once``).
+    """
+    tracer = require("all_gather()")
+    source, target = as_buffer(tracer, src, "src"), as_buffer(tracer, dst, "dst", symmetric=True)
+    _alike(tracer, "all_gather", source, target)
+    flags = as_buffer(tracer, signals, "signals", symmetric=True)
+    tracer.emit(dialect.AllGatherOp, source.use(), target.use(), flags.use(), as_int(tracer, value, "value"),
+                stream=_on(tracer, None))

@@ -1,0 +1,244 @@
+"""``@ditron.program``: an ordinary Python function that becomes a host program, and runs as one."""
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ditron.distributed import current_group
+from ditron.errors import DitronError
+from ditron.programs.buffers import Buffer, element_type
+from ditron.programs.dtypes import from_mlir
+from ditron.programs.tracer import Place, Tracer, active
+from ditron.programs.values import Int
+from ditron_compiler import ir, pipeline
+from ditron_compiler.frontend.diagnostics import raise_compile_errors
+from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
+from ditron_compiler.ir.dialects import ditron as dialect
+
+if TYPE_CHECKING:
+    from ditron.programs.executable import Executable
+
+__all__ = ["Program", "program"]
+
+
+def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
+            example: Mapping[str, Any] | None = None) -> Any:
+    """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
+
+    The function is called once for each kind of arguments, with symbolic values, and writes down what it does; see
+    docs/programs.md and :mod:`ditron.host`. Calling the program runs that on every rank of the current group, on GPUs
+    and on the simulator.
+
+    Args:
+        passes: what is done to the program before it runs, as in ``pipeline.HOST`` (the default).
+        example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
+
+    The function's positional parameters are tensors, which must not be None, and integers; its keyword-only ones are
+    constants of the trace: any hashable value. It returns nothing: results go into tensors that it is given.
+
+    Raises CompileError, at the line, for what a program cannot do.
+
+        @ditron.program
+        def add_from_left(x, out): ...
+        add_from_left(x, out)
+    """
+    def decorate(function: Callable) -> Program:
+        return Program(function, passes, example)
+
+    return decorate if fn is None else decorate(fn)
+
+
+class Program:
+    """What :func:`program` returns. ``module`` gives the IR; calling it runs it in the current group."""
+
+    def __init__(self, fn: Callable, passes: Iterable[str] | None, example: Mapping[str, Any] | None):
+        functools.update_wrapper(self, fn)
+        self.fn, self.example = fn, example
+        self.passes = None if passes is None else tuple(passes)
+        self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+        parameters = inspect.signature(fn).parameters.values()
+        kinds = {inspect.Parameter.VAR_POSITIONAL: "*args", inspect.Parameter.VAR_KEYWORD: "**kwargs"}
+        for parameter in parameters:
+            if parameter.kind in kinds:
+                raise self._place.error(f"program {fn.__name__!r} has {kinds[parameter.kind]}: name its parameters; "
+                                        "constants are keyword-only ones, after a *")
+        self.names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        self.constants = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self._signature = inspect.signature(fn)
+        self._executables: dict[Any, Executable] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
+        group = current_group()
+        if group is None:
+            raise DitronError(f"program {self.fn.__name__!r} was called before ditron.init(): call ditron.init() first, "
+                              "under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the "
+                              "simulator")
+        if (tracer := active()) is not None:
+            tracer.fail(f"program {self.fn.__name__!r} is called in the trace of program {tracer.name!r}: a program "
+                        "cannot call another one; share a plain Python function that both call")
+        if len(args) != len(self.names):
+            args, kwargs = self._bind(args, kwargs)
+        self._executable(args, kwargs, _target_of(group)).run(args, group)
+
+    def module(self, *args: Any, target: str = "sim", **kwargs: Any) -> ir.Module:
+        """The program and its kernels for such arguments, after its passes; runs nothing and needs no group.
+
+        Instead of a tensor, ``"bf16[64, 128]"`` will do; without arguments, the ``example`` is taken.
+        """
+        args, kwargs = self._example(args, kwargs)
+        return self._trace(args, kwargs, NEUTRAL if target == "sim" else parse_target(target))
+
+    def executable_and_arguments(self, given: Mapping[str, Any], target: str = "sim") -> tuple[Executable, list]:
+        """The program for arguments by name, as :meth:`module` takes them, and its positional ones."""
+        args, kwargs = self._example((), dict(given))
+        return self._executable(args, kwargs, NEUTRAL if target == "sim" else parse_target(target)), list(args)
+
+    def __repr__(self) -> str:
+        return f"<ditron.program {self.fn.__module__}.{self.fn.__qualname__}>"
+
+    def _example(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        if not args and not kwargs:
+            if self.example is None:
+                raise DitronError(f"program {self.fn.__name__!r} has no example: give arguments, such as "
+                                  f"{', '.join(repr('bf16[64, 128]') for _ in self.names)}, or example= to its decorator")
+            kwargs = dict(self.example)
+        args, kwargs = self._bind(args, kwargs)
+        return tuple(_read(value) for value in args), kwargs
+
+    def _bind(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise DitronError(f"program {self.fn.__name__!r}: {error}") from None
+        bound.apply_defaults()
+        return (tuple(bound.arguments[name] for name in self.names),
+                {name: bound.arguments[name] for name in self.constants})
+
+    def _executable(self, args: tuple, constants: dict, target: Target) -> Executable:
+        try:
+            key = (tuple([_kind(value) for value in args]), tuple(constants.items()), target)
+            found = self._executables.get(key)
+        except TypeError as error:
+            raise DitronError(f"program {self.fn.__name__!r}: the values of keyword-only parameters are constants of the "
+                              f"trace and must be hashable (tuples, not lists): {error}") from None
+        except AttributeError:
+            raise self._wrong_argument(args) from None
+        if found is None:
+            from ditron.programs.executable import Executable
+            found = self._executables[key] = Executable(self._trace(args, constants, target))
+        return found
+
+    def _wrong_argument(self, args: tuple) -> DitronError:
+        for name, value in zip(self.names, args, strict=False):
+            try:
+                _kind(value)
+            except AttributeError:
+                return DitronError(f"program {self.fn.__name__!r}: argument {name!r} must be a tensor or an integer, got "
+                                   f"{value!r}: what is neither is a keyword-only parameter, after a * in the signature")
+        raise AssertionError("an argument was refused and is not found")
+
+    def _trace(self, args: tuple, constants: dict, target: Target) -> ir.Module:
+        """Trace the function into a module and run the passes over it."""
+        place, name = self._place, self.fn.__name__
+        with ir.Context() as context, raise_compile_errors():
+            context.allow_unregistered_dialects = True  # Triton's modules hold operations that we have no use for
+            with ir.Location.file(place.file, place.line, place.column):
+                module = ir.Module.create()
+                tracer = Tracer(name, target, module)
+                types = [_type(tracer, value) for value in args]
+                with ir.InsertionPoint(module.body):
+                    op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
+            with tracer.tracing(op.block, place):
+                values = [_symbol(tracer, value, argument)
+                          for value, argument in zip(args, op.block.arguments, strict=True)]
+                result = self.fn(*values, **constants)
+            if result is not None:
+                raise place.error(f"program {name!r} returns a value, and a program has none: write results into a tensor "
+                                  "that it is given")
+            module.operation.verify()
+            pipeline.run(module, pipeline.HOST if self.passes is None else self.passes)
+        return module
+
+
+def _target_of(group: Any) -> Target:
+    if group.is_sim:
+        return NEUTRAL
+    from triton.runtime.driver import driver
+    gpu = driver.active.get_current_target()
+    return Target(gpu.backend, gpu.arch, group.transport, bool(group.check))
+
+
+class _Spec:
+    """A tensor in words: what ``module`` takes in place of one."""
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...]):
+        self.dtype, self.shape = dtype, shape
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[dim + 1:]) for dim in range(len(self.shape)))
+
+    def data_ptr(self) -> int:
+        return 256
+
+    def is_contiguous(self) -> bool:
+        return True
+
+
+_SPEC = re.compile(r"(\w+)\[([\d, x]*)\]")
+_TRITON = {"fp16": "f16", "fp32": "f32", "fp64": "f64"}
+
+
+def _read(value: Any) -> Any:
+    """``"bf16[64, 128]"`` as a tensor's description; other values as they are."""
+    if not isinstance(value, str):
+        return value
+    match = _SPEC.fullmatch(value.strip())
+    try:
+        if match is None:
+            raise KeyError(value)
+        dtype = from_mlir(_TRITON.get(match[1], match[1]))
+    except KeyError:
+        raise DitronError(f"expected a tensor as 'bf16[64, 128]', got {value!r}") from None
+    return _Spec(dtype, tuple(int(extent) for extent in re.findall(r"\d+", match[2])))
+
+
+def _kind(value: Any) -> Any:
+    """What of an argument the trace depends on. AttributeError for what is neither a tensor nor an integer."""
+    if type(value) is int:
+        return value % 16 == 0
+    shape = value.shape
+    dense = value.is_contiguous()
+    return (value.dtype, dense, tuple([extent % 16 == 0 for extent in shape]), value.data_ptr() % 16 == 0,
+            None if dense else tuple([stride % 16 == 0 for stride in value.stride()]))
+
+
+def _type(tracer: Tracer, value: Any) -> ir.Type:
+    if type(value) is int:
+        return ir.IntegerType.get_signless(64, context=tracer.module.context)
+    try:
+        return dialect.BufferType.get([None] * len(value.shape), element_type(tracer, value.dtype), "local")
+    except KeyError:
+        raise DitronError(f"a program takes no tensors of {value.dtype}") from None
+
+
+def _symbol(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
+    """The symbolic value of an argument."""
+    if type(value) is int:
+        return Int(tracer, argument, 16 if value % 16 == 0 else 1)
+    buffer = Buffer(tracer, argument, (), value.dtype, False, 16 if value.data_ptr() % 16 == 0 else 1)
+    i64 = ir.IntegerType.get_signless(64, context=tracer.module.context)
+    shape, strides = [], []
+    for dim, extent in enumerate(value.shape):
+        shape.append(Int(tracer, tracer.emit(dialect.DimOp, argument, dim).result, 16 if extent % 16 == 0 else 1,
+                         natural=True))
+    if not value.is_contiguous():
+        for dim, stride in enumerate(value.stride()):
+            strides.append(Int(tracer, tracer.emit(dialect.StrideOp, argument, dim).result,
+                               16 if stride % 16 == 0 else 1, natural=True))
+    buffer.shape, buffer._strides = tuple(shape), tuple(strides) or None
+    return buffer

@@ -1,0 +1,459 @@
+"""Tracing a Python function into a ditron.program: the IR it becomes, and the errors of what a program cannot do."""
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron import CompileError, DitronError
+from ditron_compiler import ir
+
+HERE = Path(__file__)
+
+
+@ditron.jit
+def scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * factor, mask=mask)
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def wait_for(signal_ptr, epoch):
+    dl.wait(signal_ptr, 1, epoch)
+
+
+def trace(fn, *arguments, **constants):
+    """The module of a program of ``fn``."""
+    return ditron.program(fn).module(*(arguments or ("f32[64, 128]", "f32[64, 128]")), **constants)
+
+
+def program_text(module) -> str:
+    """The text of the program alone, without locations."""
+    text = module.operation.get_asm(enable_debug_info=False)
+    return textwrap.dedent(text[text.index("  ditron.program"):].split("\n  }\n")[0] + "\n  }").strip()
+
+
+def operations(module, name: str) -> list:
+    found = []
+    module.operation.walk(lambda op: found.append(op) if op.name == name else None)
+    return found
+
+
+def line_of(comment: str) -> int:
+    return next(i for i, text in enumerate(HERE.read_text().splitlines(), 1) if text.endswith(f"# {comment}"))
+
+
+def test_ir():
+    def ring(x, out):
+        rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+        rows, cols = x.shape
+        boxes = dh.symm_empty(ranks, rows, cols, dtype=x.dtype, name="boxes")
+        full = dh.symm_zeros(ranks, dtype=torch.int64, name="full")
+        copy = dh.stream("copy")
+        for step in dh.range(1, ranks):
+            peer = (rank - step) % ranks
+            dh.rank_copy(x, boxes[rank], peer, stream=copy)
+            dh.signal_write(full[rank], epoch, peer, stream=copy)
+        with dh.when(rank == 0):
+            dh.copy(x, out)
+        sent = dh.record(copy)
+        dh.await_event(sent)
+        dh.signal_wait(full[(rank + 1) % ranks], epoch)
+        scale[(dh.cdiv(rows * cols, 64),)](boxes[(rank + 1) % ranks], out, rows * cols, 2.0, BLOCK=64, num_warps=2)
+
+    assert program_text(trace(ring)) == textwrap.dedent("""\
+        ditron.program @ring(%x: !ditron.buffer<?x?xf32>, %out: !ditron.buffer<?x?xf32>) {
+          %cst = arith.constant 2.000000e+00 : f32
+          %c64_i64 = arith.constant 64 : i64
+          %c0_i64 = arith.constant 0 : i64
+          %c1_i64 = arith.constant 1 : i64
+          %epoch = ditron.epoch
+          %num_ranks = ditron.num_ranks
+          %0 = arith.extsi %num_ranks : i32 to i64
+          %rank = ditron.rank
+          %1 = arith.extsi %rank : i32 to i64
+          %dim = ditron.dim %x[0] : <?x?xf32>
+          %dim_0 = ditron.dim %x[1] : <?x?xf32>
+          %boxes = ditron.alloc "boxes" [%0, %dim, %dim_0] : <?x?x?xf32, symmetric>
+          %full = ditron.alloc "full" [%0] zeroed : <?xi64, symmetric>
+          %copy = ditron.stream "copy"
+          scf.for %arg0 = %c1_i64 to %0 step %c1_i64  : i64 {
+            %8 = arith.subi %1, %arg0 : i64
+            %9 = arith.floordivsi %8, %0 : i64
+            %10 = arith.muli %9, %0 : i64
+            %11 = arith.subi %8, %10 : i64
+            %slice_1 = ditron.slice %boxes[%1, 0, 0] [1, %dim, %dim_0] : <?x?x?xf32, symmetric> to <?x?xf32, symmetric>
+            ditron.rank_copy %x to %slice_1 on %11 stream %copy : <?x?xf32> to <?x?xf32, symmetric>
+            ditron.signal_write %full[%1] set %epoch on %11 stream %copy : <?xi64, symmetric>
+          }
+          %2 = arith.cmpi eq, %1, %c0_i64 : i64
+          scf.if %2 {
+            ditron.copy %x to %out : <?x?xf32> to <?x?xf32>
+          }
+          %event = ditron.record stream %copy
+          ditron.await %event
+          %3 = arith.addi %1, %c1_i64 : i64
+          %4 = arith.remsi %3, %0 : i64
+          ditron.signal_wait %full[%4] ge %epoch : <?xi64, symmetric>
+          %5 = arith.muli %dim, %dim_0 : i64
+          %6 = arith.ceildivsi %5, %c64_i64 : i64
+          %slice = ditron.slice %boxes[%4, 0, 0] [1, %dim, %dim_0] : <?x?x?xf32, symmetric> to <?x?xf32, symmetric>
+          %7 = arith.trunci %5 : i64 to i32
+          ditron.launch @scale grid(%6) (%slice, %out, %7, %cst) options {num_warps = 2 : i64} : (!ditron.buffer<?x?xf32, symmetric>, !ditron.buffer<?x?xf32>, i32, f32)
+        }""")
+
+
+def test_the_text_is_a_module_again():
+    def shift(x, out):
+        dh.copy(x, out)
+        scale[(1,)](x, out, x.shape[0], 3.0, BLOCK=64)
+
+    text = trace(shift).operation.get_asm(enable_debug_info=True)
+    with ir.Context() as context:
+        context.allow_unregistered_dialects = True
+        assert ir.Module.parse(text).operation.get_asm(enable_debug_info=True) == text
+
+
+def test_every_operation_has_the_users_line():
+    def placed(x, out):
+        box = dh.symm_empty(*x.shape, dtype=x.dtype)
+        for peer in dh.range(dh.num_ranks()):
+            dh.rank_copy(x, box, peer)  # copied here
+
+        dh.copy(box, out)  # and here
+
+    module = trace(placed)
+    for name, comment in (("ditron.rank_copy", "copied here"), ("ditron.copy", "and here")):
+        [op] = operations(module, name)
+        assert op.location.file_line_col[:2] == (str(HERE), line_of(comment))
+
+
+def test_a_helper_is_part_of_the_program():
+    def send(x, box, peer):
+        dh.rank_copy(x, box, peer)  # in the helper
+
+    def helped(x, out):
+        box = dh.symm_empty(*x.shape, dtype=x.dtype)
+        send(x, box, 0)
+        send(x, box, 1)
+
+    assert {op.location.file_line_col[1] for op in operations(trace(helped), "ditron.rank_copy")} == \
+        {line_of("in the helper")}
+
+
+@pytest.mark.parametrize("a,b", [(7, 3), (-7, 3), (0, 5), (-1, 4)])
+def test_arithmetic_is_pythons(a, b):
+    """Folded by MLIR, what is filled in is the result."""
+    def compute(x, out, n, m):
+        values = [n + m, n - m, n * m, n // m, n % m, dh.cdiv(n, m), dh.minimum(n, m), dh.maximum(n, m), -n,
+                  dh.where(n < m, n, m), dh.where((n >= 0) & ~(m == 3), 1, 0), dh.where((n > 100) | (m <= 3), 5, 6)]
+        box = dh.empty(4, dtype=torch.int64)
+        for value in values:
+            dh.fill(box, value)
+
+    expected = [a + b, a - b, a * b, a // b, a % b, -(-a // b), min(a, b), max(a, b), -a, a if a < b else b,
+                int(a >= 0 and b != 3), 5 if a > 100 or b <= 3 else 6]
+    module = trace(compute, "f32[64, 128]", "f32[64, 128]", a, b)
+    with module.context, ir.Location.unknown():
+        [program] = operations(module, "ditron.program")
+        with ir.InsertionPoint.at_block_begin(program.regions[0].blocks[0]):
+            for argument, value in zip(list(program.regions[0].blocks[0].arguments)[2:], (a, b), strict=True):
+                constant = ir.Operation.create("arith.constant", results=[argument.type],
+                                               attributes={"value": ir.IntegerAttr.get(argument.type, value)})
+                argument.replace_all_uses_with(constant.results[0])
+        from ditron_compiler import pipeline
+        pipeline.run(module, ("canonicalize",))
+    filled = [ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value for op in operations(module, "ditron.fill")]
+    assert filled == expected
+
+
+def test_sums_of_products_are_seen_through():
+    """A part of ``n`` rows has the size ``n``, whatever its offset: what passes compare."""
+    def part(x, out, n):
+        rank = dh.rank()
+        dh.copy(x[rank * n:(rank + 1) * n], out[(rank + 2) * n - n:(2 + rank) * n])
+
+    parts = operations(trace(part, "f32[64]", "f32[64]", 3), "ditron.slice")
+    assert [str(op.operation).split("[")[2].split("]")[0] for op in parts] == ["%n", "%n"]
+
+
+def test_kernels_are_specialised_by_what_is_known():
+    def known(x, out):
+        rows, cols = x.shape
+        scale[(1,)](x, out, rows, 1.0, BLOCK=64)  # 64: divisible by 16
+        scale[(1,)](x, out, rows + 1, 1.0, BLOCK=64)
+        scale[(1,)](x, out, rows * 3, 1.0, BLOCK=64)  # as the first
+        scale[(1,)](x[1:2], out, rows, 1.0, BLOCK=64)  # 128 columns of 4 bytes further: aligned still
+        scale[(1,)](x[0, 1:], out, rows, 1.0, BLOCK=64)
+        wait_for[(1,)](dh.symm_zeros(3, dtype=torch.int64)[1], dh.epoch())
+
+    module = trace(known)
+    launches = [re.search(r"@(\w+)", str(op))[1] for op in operations(module, "ditron.launch")]
+    assert launches == ["scale", "scale_1", "scale", "scale", "scale_2", "wait_for"]
+    texts = {ir.StringAttr(op.attributes["sym_name"]).value: str(op.attributes["arg_attrs"])
+             for op in operations(module, "tt.func") if "arg_attrs" in op.attributes}
+    assert texts["scale"].count("divisibility") == 3 and texts["scale_1"].count("divisibility") == 2
+    assert texts["scale_2"].count("divisibility") == 2
+    assert "i64" in str(operations(module, "ditron.launch")[-1]).split(":")[-1]
+
+
+def test_traced_once_for_each_kind_of_arguments():
+    traces = []
+
+    @ditron.program
+    def count(x, out, n, *, block=8):
+        traces.append(block)
+        dh.copy(x, out)
+
+    def main():
+        ditron.init()
+        for rows, n, block in [(16, 3, 8), (32, 5, 8), (48, 16, 8), (32, 5, 4), (17, 3, 8)]:
+            count(torch.zeros(rows), torch.zeros(rows), n, block=block)
+
+    ditron.sim.run(main, ranks=1)
+    assert traces == [8, 8, 4, 8]
+
+
+def compile_error(fn, *arguments, **constants) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        trace(fn, *arguments, **constants)
+    return caught.value
+
+
+def wrong_if(x, out):
+    if dh.rank() == 0:  # <- wrong_if: use 'with dh.when
+        dh.copy(x, out)
+
+
+def wrong_and(x, out):
+    both = dh.rank() == 0 and dh.num_ranks() > 1  # <- wrong_and: & | ~
+    dh.where(both, 1, 2)
+
+
+def wrong_range(x, out):
+    for peer in range(dh.num_ranks()):  # <- wrong_range: use 'for i in dh.range
+        dh.copy(x, out)
+
+
+def wrong_min(x, out):
+    return min(dh.rank(), 3)  # <- wrong_min: dh.minimum
+
+
+def wrong_division(x, out):
+    return x.shape[0] / 2  # <- wrong_division: use '//'
+
+
+def wrong_zero(x, out):
+    return x.shape[0] % 0  # <- wrong_zero: division by zero
+
+
+def wrong_without_with(x, out):
+    dh.when(dh.rank() == 0)  # <- wrong_without_with: write 'with dh.when
+    dh.copy(x, out)
+
+
+def wrong_last_without_with(x, out):
+    dh.copy(x, out)
+    dh.when(dh.rank() == 0)  # <- wrong_last_without_with: write 'with dh.when
+
+
+def wrong_range_unused(x, out):
+    dh.range(dh.num_ranks())  # <- wrong_range_unused: iterate over it
+    dh.copy(x, out)
+
+
+def wrong_carried(x, out):
+    box, peer = dh.symm_empty(*x.shape, dtype=x.dtype), dh.rank()
+    for _ in dh.range(dh.num_ranks()):
+        dh.rank_copy(x, box, peer)  # <- wrong_carried: nothing is carried from one turn to the next
+        peer = (peer + 1) % dh.num_ranks()
+
+
+def wrong_counter(x, out):
+    box, turns = dh.symm_empty(*x.shape, dtype=x.dtype), []
+    for _ in dh.range(dh.num_ranks()):  # <- wrong_counter: must be alike
+        turns.append(0)
+        dh.rank_copy(x, box, len(turns))
+
+
+def wrong_break(x, out):
+    for _ in dh.range(dh.num_ranks()):  # <- wrong_break: left by break
+        dh.copy(x, out)
+        break
+    dh.copy(x, out)
+
+
+def wrong_after_loop(x, out):
+    box = dh.symm_empty(*x.shape, dtype=x.dtype)
+    for step in dh.range(dh.num_ranks()):
+        peer = step + 1
+    dh.rank_copy(x, box, peer)  # <- wrong_after_loop: nor out of the loop
+
+
+def wrong_bound_anew(x, out):
+    box, peer = dh.symm_empty(*x.shape, dtype=x.dtype), 3
+    with dh.when(dh.rank() == 0):  # <- wrong_bound_anew: 'peer' is bound anew
+        peer = 4
+    dh.rank_copy(x, box, peer)
+
+
+def wrong_event(x, out):
+    with dh.when(dh.rank() == 0):
+        event = dh.record()
+    dh.await_event(event, dh.stream("other"))  # <- wrong_event: used outside of it
+
+
+def wrong_local(x, out):
+    dh.rank_copy(x, out, 1)  # <- wrong_local: must be symmetric memory
+
+
+def wrong_pull(x, out):
+    dh.rank_copy(x, out, 1, pull=True)  # <- wrong_pull: src must be symmetric memory
+
+
+def wrong_shapes(x, out):
+    dh.copy(x[0], out)  # <- wrong_shapes: one shape and dtype
+
+
+def wrong_alloc_in_loop(x, out):
+    for _ in dh.range(3):
+        dh.symm_empty(4, dtype=torch.int64)  # <- wrong_alloc_in_loop: in a loop or a branch
+
+
+def wrong_name_twice(x, out):
+    dh.empty(4, dtype=torch.int64, name="mine")
+    dh.empty(4, dtype=torch.int64, name="mine")  # <- wrong_name_twice: is taken
+
+
+def wrong_dtype(x, out):
+    dh.empty(4, dtype="float")  # <- wrong_dtype: expected a torch dtype
+
+
+def wrong_signal_dtype(x, out):
+    dh.signal_wait(dh.symm_zeros(4, dtype=torch.int32)[0], 1)  # <- wrong_signal_dtype: must be 64-bit
+
+
+def wrong_signal_part(x, out):
+    dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64), 1)  # <- wrong_signal_part: must be one signal
+
+
+def wrong_cmp(x, out):
+    dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64)[0], 1, cmp=">=")  # <- wrong_cmp: cmp must be one of 'eq'
+
+
+def wrong_step(x, out):
+    dh.copy(x[::2], out)  # <- wrong_step: has no step
+
+
+def wrong_index_order(x, out):
+    dh.copy(x[:, 1], out[0])  # <- wrong_index_order: rows are chosen first
+
+
+def wrong_tensor(x, out):
+    dh.copy(torch.zeros(3), out)  # <- wrong_tensor: pass it to the program as an argument
+
+
+def wrong_kernel_tensor(x, out):
+    scale[(1,)](torch.zeros(3), out, 3, 1.0, BLOCK=64)  # <- wrong_kernel_tensor: pass it to the program as an argument
+
+
+def wrong_kernel_arguments(x, out):
+    scale[(1,)](x, out, 3, BLOCK=64)  # <- wrong_kernel_arguments: missing a required argument
+
+
+def wrong_kernel_option(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=64, warps=3)  # <- wrong_kernel_option: warps
+
+
+def wrong_kernel_float(x, out):
+    scale[(1,)](x, out, 3, dh.where(dh.rank() == 0, 1.5, 2.5), BLOCK=64)  # <- wrong_kernel_float: must be an integer
+
+
+def wrong_grid(x, out):
+    scale[(1, 1, 1, 1)](x, out, 3, 1.0, BLOCK=64)  # <- wrong_grid: one to three extents
+
+
+def wrong_nested_program(x, out):
+    nested(x, out)  # <- wrong_nested_program: cannot call another one
+
+
+@ditron.program
+def nested(x, out):
+    dh.copy(x, out)
+
+
+WRONG = {name: value for name, value in list(globals().items()) if name.startswith("wrong_")}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_programs_are_told_so_at_their_line(name):
+    line, text = next((i, text) for i, text in enumerate(HERE.read_text().splitlines(), 1) if f"# <- {name}: " in text)
+    if name == "wrong_nested_program":
+        ditron.sim.run(lambda: _check(name, line, text), ranks=1)
+    else:
+        _check(name, line, text)
+
+
+def _check(name, line, text):
+    if name == "wrong_nested_program":
+        ditron.init()
+    error = compile_error(WRONG[name])
+    assert (error.file, error.line) == (str(HERE), line), error
+    assert text.split(f"# <- {name}: ")[1] in str(error), error
+
+
+def test_a_program_returns_nothing():
+    def returns(x, out):
+        return out
+
+    assert "returns a value" in str(compile_error(returns))
+
+
+def test_an_error_of_the_function_is_its_own():
+    def fails(x, out):
+        for _ in dh.range(3):
+            with dh.when(dh.rank() == 0):
+                raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        trace(fails)
+    trace(lambda x, out: dh.copy(x, out))  # and nothing is left behind
+
+
+@pytest.mark.parametrize("call", [lambda: dh.rank(), lambda: dh.stream("copy"), lambda: dh.when(True)])
+def test_outside_of_a_program(call):
+    with pytest.raises(CompileError, match="called outside of a program"):
+        call()
+
+
+def test_arguments():
+    def first(x, out, *, block=3):
+        dh.copy(x, out)
+
+    program = ditron.program(first)
+
+    def main():
+        ditron.init()
+        x = torch.zeros(3)
+        for arguments, constants, message in [
+                ((x,), {}, "missing a required argument: 'out'"), ((x, x, x), {}, "too many positional"),
+                ((x, None), {}, "argument 'out' must be a tensor or an integer"),
+                ((x, x), {"block": [1]}, "must be hashable"), ((x, x), {"blocks": 1}, "unexpected keyword")]:
+            with pytest.raises(DitronError, match=message):
+                program(*arguments, **constants)
+
+    ditron.sim.run(main, ranks=1)
+    with pytest.raises(DitronError, match="before ditron.init"):
+        program(torch.zeros(3), torch.zeros(3))
+    with pytest.raises(DitronError, match="has no example"):
+        program.module()
+    with pytest.raises(DitronError, match="expected a tensor as"):
+        program.module("f32", "f32[3]")
+    with pytest.raises(CompileError, match="has \\*args"):
+        ditron.program(lambda *args: None)

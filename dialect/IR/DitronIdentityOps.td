@@ -131,27 +131,46 @@ def Ditron_SwizzleOp : Ditron_Op<"swizzle", [Pure]> {
   let description = [{
     Reorders the tiles along a sharded dimension by rank. `tile` counts in the
     order of execution along a dimension of `size` elements that is cut in
-    blocks of `block` (the last may be short) and sharded evenly over the team;
-    the result is the tile to work on. For each rank it is a bijection on
-    `[0, ceil(size / block))`, so every tile is visited once. `gather` starts with
-    the own shard, `scatter` with the next rank's and ends with the own. With one
-    tile in all it folds to `tile`.
+    blocks of `block` (the last may be short); rank `r` of the team has its
+    `ceil(size / num_ranks)` elements from `r * ceil(size / num_ranks)` on (the
+    last shards may be short or empty). The result is the tile to work on. For
+    each rank it is a bijection on `[0, ceil(size / block))`, so every tile is
+    visited once.
+
+    `gather`: the own shard, then the following ranks' on the own node, then the
+    next nodes', nearest first; a tile that straddles ranks comes after the tiles
+    that arrive with the last of them. `scatter`: the next nodes, then the own
+    one, on each the following ranks first and the own local number last; a tile
+    that straddles ranks comes before the tiles of the first of them. With `team
+    node` or `team world` all ranks of the team count as one node. With one tile
+    in all it folds to `tile`.
+
+    With `experts`, the rows are those of a grouped matrix product: sorted by
+    expert, and each expert's by the rank they come from, padded to whole blocks;
+    `size` is their number with the padding. `counts` points to how many rows
+    each of `num_experts` experts has of each rank (row-major, experts by ranks).
+    Tiles then come in the order of (arrival of the last rank, expert). No
+    lowering implements it yet.
 
     ```mlir
     %m = ditron.swizzle gather %tile of %size by %block
     %s = ditron.swizzle scatter %tile of %size by %block team node
+    %e = ditron.swizzle gather %tile of %size by %block experts 64 in %counts : !tt.ptr<i32>
     ```
   }];
   let arguments = (ins
     Arg<I32, "index of the tile in order of execution">:$tile,
     Arg<I32, "elements along the sharded dimension, of all ranks">:$size,
     Arg<I32, "elements of one tile along that dimension">:$block,
+    Arg<Optional<Ditron_Ptr>, "rows of each expert and rank, when tiles are those of experts">:$counts,
     Arg<Ditron_SwizzleModeAttr, "whether shards arrive or are sent">:$mode,
-    Ditron_Team_Group:$team);
+    Ditron_Team_Group:$team,
+    Arg<OptionalAttr<I32Attr>, "how many experts `counts` speaks of">:$num_experts);
   let results = (outs Res<I32, "index of the tile to work on">:$result);
   let assemblyFormat = [{
     custom<Keyword>($mode) $tile `of` $size `by` $block
-    (`team` custom<Keyword>($team)^)? attr-dict
+    (`team` custom<Keyword>($team)^)?
+    (`experts` $num_experts^ `in` $counts `:` type($counts))? attr-dict
   }];
   let hasFolder = 1;
   let hasVerifier = 1;

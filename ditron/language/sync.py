@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from triton.language import core as tl
 
-from ditron.language._core import attributes, emit, emit_void, enum, integer, primitive
+from ditron.language._core import attributes, describe, emit, emit_void, enum, integer, pointer, primitive
 
 __all__ = ["barrier", "barrier_all", "swizzle", "sync_all"]
 
@@ -31,23 +31,38 @@ def sync_all(team="group", _semantic=None):
 
 
 @primitive
-def swizzle(tile, size, block, mode="gather", team="group", _semantic=None):
+def swizzle(tile, size, block, mode="gather", team="group", counts=None, num_experts=None, _semantic=None):
     """The tile to work on in place of ``tile``, so that each rank starts where its data is or is needed (int32 scalar).
 
     Args:
         tile: index of a tile along the sharded dimension (int scalar), ``0 <= tile < cdiv(size, block)``.
-        size: elements along that dimension, over all ranks. block: elements of a tile.
-        mode: ``"gather"``: a rank begins with its own shard and goes up, as shards arrive from the others.
-            ``"scatter"``: a rank begins with its right neighbour's shard and ends with its own, so that what others
-            wait for leaves first.
-        team: whose ranks share the dimension.
+        size: elements along that dimension, over all ranks. Rank ``r`` has the ``cdiv(size, num_ranks)`` elements from
+            ``r * cdiv(size, num_ranks)`` on; the last ranks may have fewer or none. block: elements of a tile.
+        mode: ``"gather"``, as shards arrive from the others: first the own shard, then those of the following ranks of
+            the node, then the next nodes', nearest first. ``"scatter"``, as they are sent to others: first the next
+            nodes' shards, then the own node's, the own at the end. Tiles that straddle ranks come when the last of them
+            has arrived, after its other tiles (gather), or before the other tiles of the first of them (scatter).
+        team: whose ranks share the dimension; the ranks of ``"node"`` and ``"world"`` count as one node.
+        counts, num_experts: for rows sorted by expert: pointer to how many rows each expert has of each rank
+            (int32, num_experts x num_ranks), and the number of experts (constant). Not implemented yet: compiling a
+            kernel with them is an error.
 
-    A permutation of the tiles, for any size: ranks need not divide it.
+    A permutation of the tiles, for any size: ranks need not divide it. It takes some 30 integer operations where all
+    ranks are on one node, 60 across nodes.
 
         pid_m = dl.swizzle(tl.program_id(0), M, BLOCK_M)
     """
     tile = integer("swizzle", tile, "tile", tl.int32, _semantic, minimum=0)
     size = integer("swizzle", size, "size", tl.int32, _semantic, minimum=1)
     block = integer("swizzle", block, "block", tl.int32, _semantic, minimum=1)
-    attrs = attributes(mode=enum("swizzle", mode, "swizzle_mode", "mode"), team=enum("swizzle", team, "team"))
-    return emit("swizzle", [tile, size, block], tl.int32, _semantic, attrs, pure=True)
+    attrs = {"mode": enum("swizzle", mode, "swizzle_mode", "mode"), "team": enum("swizzle", team, "team")}
+    operands = [tile, size, block]
+    num_experts = tl._unwrap_if_constexpr(num_experts)
+    if (tl._unwrap_if_constexpr(counts) is None) != (num_experts is None):
+        raise TypeError("dl.swizzle: counts and num_experts belong together, got only one of them")
+    if num_experts is not None:
+        if not isinstance(num_experts, int) or num_experts < 1:
+            raise TypeError(f"dl.swizzle: num_experts must be a positive constant, got {describe(num_experts)}")
+        operands.append(pointer("swizzle", counts, "counts"))
+        attrs["num_experts"] = f"{num_experts} : i32"
+    return emit("swizzle", operands, tl.int32, _semantic, attributes(**attrs), pure=True)

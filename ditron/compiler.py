@@ -83,7 +83,7 @@ class CompiledProgram:
 
 def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Mapping[str, Any] | None = None,
             target: str = "cuda:90", transport: str | None = None, options: Mapping[str, Any] | None = None, *,
-            stop_after: str | None = None, watch: Watch | None = None, locations: bool = False,
+            pipeline: str | None = None, stop_after: str | None = None, watch: Watch | None = None, locations: bool = False,
             check: bool | None = None) -> CompiledProgram:
     """Compile a kernel for a machine, without one.
 
@@ -97,13 +97,15 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
         target: ``"cuda:90"``, ``"hip:gfx942"``, ``"sim"`` ... transport: ``"p2p"`` (default), ``"nvshmem"``,
             ``"rocshmem"``.
         options: Triton's ``num_warps``, ``num_stages`` ...
+        pipeline: name of the passes between raising and lowering (docs/passes.md). Default: what the kernel was
+            decorated with, or else the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
         stop_after: the last stage wanted, see :data:`STAGES`. When that is not the machine code, SHMEM's own device
             library is not linked, and its calls are seen in ``llir`` and ``ptx``.
         watch: what to see of our passes: the module after them, their times, their statistics.
         locations: keep source locations in the text of the stages.
         check: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_CHECK``.
 
-    Raises ValueError for an unknown target, transport, stage, option or parameter; triton's CompilationError or
+    Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError or
     ditron.CompileError, pointing at the Python line, when the kernel is wrong.
     """
     machine = parse_target(target, transport, bool(knobs.check.get() if check is None else check))
@@ -112,17 +114,25 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
     wanted = stages[:stages.index(stop_after) + 1] if stop_after else stages
     watch = watch or Watch()
-    check_passes(machine, watch.print_after)
-    run = _Compilation(machine, wanted, watch, locations)
+    pipeline = pipeline or _pipeline_of(fn)
+    check_passes(machine, watch.print_after, pipeline)
+    run = _Compilation(machine, pipeline, wanted, watch, locations)
     if isinstance(fn, (str, Path)):
         return run.file(str(fn), dict(options or {}))
     return run.function(fn, signature, constexprs, options)
 
 
-def check_passes(target: Target, names: Iterable[str]) -> None:
+def _pipeline_of(fn: Any) -> str:
+    """The pipeline of a kernel that is not told one."""
+    from ditron_compiler.frontend.signature import unwrap
+    own = None if isinstance(fn, (str, Path)) else getattr(unwrap(fn), "pipeline", None)
+    return own or knobs.pipeline.get()
+
+
+def check_passes(target: Target, names: Iterable[str], pipeline: str = "default") -> None:
     """Raise ValueError, listing the passes there are, unless ``names`` are passes on the way to the target (or all)."""
-    from ditron_compiler import pipeline
-    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch, target.check)
+    from ditron_compiler.pipeline import front, lowering
+    passes = front(pipeline) + lowering(target.machine, target.transport, target.arch, target.check)
     known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
     for name in names:
         if name not in known and name != "all":
@@ -133,8 +143,9 @@ def check_passes(target: Target, names: Iterable[str]) -> None:
 class _Compilation:
     """One call of :func:`compile`: collects the stages in ``program``."""
 
-    def __init__(self, target: Target, wanted: tuple[str, ...], watch: Watch, locations: bool):
-        self.target, self.wanted, self.watch, self.locations = target, wanted, watch, locations
+    def __init__(self, target: Target, pipeline: str, wanted: tuple[str, ...], watch: Watch, locations: bool):
+        self.target, self.pipeline, self.wanted = target, pipeline, wanted
+        self.watch, self.locations = watch, locations
         self.program = CompiledProgram("", target)
 
     def function(self, fn: Any, signature: Any, constexprs: Any, options: Any) -> CompiledProgram:
@@ -144,8 +155,8 @@ class _Compilation:
         kernel, signature, constants, attrs, options = specialise(fn, signature, constexprs, options)
         self.program.name = kernel.__name__
         self._set_up(options)
-        source = DitronSource(kernel, signature, constants, attrs, target=self.target, observer=self.observe,
-                              watch=self.watch)
+        source = DitronSource(kernel, signature, constants, attrs, target=self.target, pipeline=self.pipeline,
+                              observer=self.observe, watch=self.watch)
         codegen, modules = self.backend.get_codegen_implementation(self.options), self.backend.get_module_map()
         mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
         return self.rest(mixed)
@@ -167,7 +178,7 @@ class _Compilation:
             elif len(kernels := kernels_of(mixed)) > 1 and self.wanted[-1] not in ("ditron", "lowered"):
                 raise ValueError(f"expected one kernel for stage {self.wanted[-1]!r}, got {len(kernels)} in {path}: "
                                  f"give {path}:KERNEL, one of {', '.join(kernels)}")
-            pipeline.run(mixed, pipeline.FRONT, self.watch)
+            pipeline.run(mixed, pipeline.front(self.pipeline), self.watch)
         self.observe("ditron", mixed, time.perf_counter() - start)
         return self.rest(mixed)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size", "no_color",
-           "nvshmem_bitcode", "reproducer", "rocshmem_bitcode", "symmetric_size", "transport",
-           "under_torchrun"]
+           "nvshmem_bitcode", "pipeline", "reproducer", "rocshmem_bitcode", "sim_races", "sim_threads",
+           "symmetric_size", "transport", "under_torchrun"]
 
 
 def _parse_bytes(text: str) -> int:
@@ -24,6 +24,11 @@ def _parse_bytes(text: str) -> int:
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     suffix = text[-1:].upper()
     return int(text[:-1]) * scale[suffix] if suffix in scale else int(text)
+
+
+def _parse_switch(text: str) -> bool:
+    """``"1"`` or ``"on"`` -> True, ``"0"`` or ``"off"`` -> False."""
+    return {"1": True, "on": True, "0": False, "off": False}[text.lower()]
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,12 @@ local_rank = Knob("LOCAL_RANK", int, 0, "torchrun's: this process's rank, and so
 local_world_size = Knob("LOCAL_WORLD_SIZE", int, 1, "torchrun's: processes on this node")
 cache_dir = Knob("DITRON_CACHE_DIR", Path, Path.home() / ".cache" / "ditron",
                  "where code compiled for the simulator is cached (default ~/.cache/ditron)")
+sim_races = Knob("DITRON_SIM_RACES", _parse_switch, None,
+                 "whether the simulator looks for races: 1 or 0 (default: 1 for ranks of a run, 0 for plain kernels "
+                 "outside of one)")
+sim_threads = Knob("DITRON_SIM_THREADS", int, 0,
+                   "cores that the simulator uses for launches that need no order (default: all it may; 1 is none but "
+                   "the caller's)")
 nvshmem_bitcode = Knob("DITRON_NVSHMEM_BITCODE", Path, None,
                        "libnvshmem_device.bc, when it is not the one of the installed nvidia-nvshmem package")
 rocshmem_bitcode = Knob("DITRON_ROCSHMEM_BITCODE", Path, None,
@@ -68,6 +79,8 @@ check = Knob("DITRON_CHECK", int, 0,
 check_seconds = Knob("DITRON_CHECK_SECONDS", float, 10.0,
                      "seconds a wait of a GPU kernel may take in checked mode (default 10)")
 no_color = Knob("NO_COLOR", bool, False, "no colours in terminals, whatever its value (see no-color.org)")
+pipeline = Knob("DITRON_PIPELINE", str, "default",
+                "pipeline of the kernels that name none, by @ditron.jit(pipeline=...) or --pipeline (default: default)")
 reproducer = Knob("DITRON_REPRODUCER", str, "",
                   "file that a pass that fails leaves its module and pipeline in: ditron-opt --run-reproducer FILE")
 

@@ -19,7 +19,8 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.jit import JITFunction
 
 from ditron.language._core import CODEGEN_MARK
-from ditron_compiler import ir, pipeline
+from ditron_compiler import ir, knobs
+from ditron_compiler import pipeline as pipelines
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
@@ -67,27 +68,30 @@ class DitronSource(ASTSource):
     Args:
         fn: a ``ditron.jit`` function. signature, constexprs, attrs: as for Triton's, the hidden parameter included.
         target: the machine and transport that the primitives are lowered to.
+        pipeline: the name of the passes before that; default: the function's, or else that of ``DITRON_PIPELINE``.
         observer: called after each of our stages; None in the launch path.
         watch: what to see of our passes.
     """
 
     def __init__(self, fn: JITFunction, signature: dict, constexprs: dict | None = None, attrs: dict | None = None, *,
-                 target: Target, observer: Observer | None = None, watch: Watch | None = None):
+                 target: Target, pipeline: str | None = None, observer: Observer | None = None,
+                 watch: Watch | None = None):
         super().__init__(kernel_view(fn), signature, constexprs, attrs)
         self.target = target
+        self.passes = pipelines.front(pipeline or getattr(fn, "pipeline", None) or knobs.pipeline.get())
         self.observer = observer or (lambda *_: None)
         self.watch = watch
 
     def hash(self) -> str:
         """Triton's hash, and what else decides about the result: our version, passes, transport and libraries."""
-        key = f"{super().hash()}-{compiler_key(self.target)}"
+        key = f"{super().hash()}-{compiler_key(self.target, self.passes)}"
         return hashlib.sha256(key.encode()).hexdigest()
 
     def make_mixed(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> ir.Module:
         """The kernel as a module in which ``tt`` and ``ditron`` operations stand side by side."""
         # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
         return make_mixed(super().make_ir, self.language, target, options, {**codegen_fns, CODEGEN_MARK: True},
-                          module_map, context, self.observer, self.watch)
+                          module_map, context, self.observer, self.watch, self.passes)
 
     def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
@@ -96,8 +100,8 @@ class DitronSource(ASTSource):
 
 def make_mixed(make_ir: Callable[..., Any], language: Any, target: Any, options: Any, codegen_fns: dict,
                module_map: dict, context: Any, observer: Observer = lambda *_: None,
-               watch: Watch | None = None) -> ir.Module:
-    """Run ``make_ir`` of a Triton source and Triton's TTIR passes, and hand the module over to our MLIR."""
+               watch: Watch | None = None, passes: pipelines.Pipeline = pipelines.FRONT) -> ir.Module:
+    """Run ``make_ir`` of a Triton source and Triton's TTIR passes, hand the module over to our MLIR, run ``passes``."""
     start = time.perf_counter()
     with locate_frontend_errors():
         module = make_ir(target, options, codegen_fns, module_map, context)
@@ -106,7 +110,7 @@ def make_mixed(make_ir: Callable[..., Any], language: Any, target: Any, options:
     start = time.perf_counter()
     with ir.Context() as our_context, raise_compile_errors():
         mixed = handover.from_triton(module, our_context)
-        pipeline.run(mixed, pipeline.FRONT, watch)
+        pipelines.run(mixed, passes, watch)
     observer("ditron", mixed, time.perf_counter() - start)
     return mixed
 
@@ -123,8 +127,8 @@ def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        passes = pipeline.lowering(target.machine, target.transport, target.arch, target.check)
-        pipeline.run(mixed, passes, watch)
+        passes = pipelines.lowering(target.machine, target.transport, target.arch, target.check)
+        pipelines.run(mixed, passes, watch)
         settle_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
@@ -135,7 +139,7 @@ def lower_to_llvm(mixed: ir.Module, observer: Observer, watch: Watch | None = No
     """Lower a mixed module for the simulator, to LLVM IR as text."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        pipeline.run(mixed, pipeline.lowering("sim", "sim"), watch)
+        pipelines.run(mixed, pipelines.lowering("sim", "sim"), watch)
         observer("lowered", mixed, time.perf_counter() - start)
         start = time.perf_counter()
         text = ir.translate_module_to_llvmir(mixed)
@@ -144,13 +148,14 @@ def lower_to_llvm(mixed: ir.Module, observer: Observer, watch: Watch | None = No
 
 
 @lru_cache
-def compiler_key(target: Target) -> str:
-    """Everything outside of a kernel and of Triton that its code depends on, as one string.
+def compiler_key(target: Target, passes: pipelines.Pipeline = pipelines.FRONT) -> str:
+    """Everything outside of a kernel and of Triton that its code depends on, as one string; ``passes`` come before the
+    lowering to ``target``.
 
     It holds the text of our Python files, so that whoever edits a pass does not get a cached kernel; of the native
     module, which is large, size and time stand for the text.
     """
-    passes = pipeline.FRONT + pipeline.lowering(target.machine, target.transport, target.arch, target.check)
+    passes += pipelines.lowering(target.machine, target.transport, target.arch, target.check)
     digest = hashlib.sha256(repr((target, passes)).encode())
     package = Path(__file__).resolve().parent.parent
     for path in sorted([*package.rglob("*.py"), *(package.parent / "ditron" / "language").glob("*.py")]):

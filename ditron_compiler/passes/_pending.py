@@ -178,7 +178,7 @@ class _Scanner:
              at: ir.Value | None = None) -> None:
         """``op`` needs ``what`` before it if something of ``kinds`` is pending (at a pointer ``at``, if given)."""
         for (kind, key), began in state.items():
-            if kind in kinds and (at is None or key == at):
+            if kind in kinds and (at is None or key is not None and key == at):
                 self.order(what, Pending(_WORDS[kind], _first(began)), op, state, findings)
                 return
 

@@ -17,6 +17,7 @@ _SCOPES = ("gpu", "node", "world")
 _Update = tuple[int, bool]
 # Operation -> its operands that are the signal and the rank.
 _UPDATES = {"ditron.notify": (0, 2), "ditron.signal_op": (0, 2), "ditron.putmem_signal": (3, 5)}
+_AWAITS = ("ditron.wait", "ditron.signal_wait_until")
 _ATOMICS = ("ditron.ld", "ditron.st", "ditron.red", "ditron.atomic_add", "ditron.atomic_cas")
 
 
@@ -26,8 +27,8 @@ class InferScope(Pass):
 
     A ``notify`` gets that of the rank it goes to: ``gpu`` for this rank; ``node`` for ranks on this node, which are
     ``node * num_local_ranks + x`` with x a local rank, and those that a condition ``rank / num_local_ranks == node``
-    lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and nothing is
-    narrowed to it while a host program of the module waits for signals: a stream is outside of what ``gpu`` orders.
+    lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and a notify is
+    narrowed to it only when this kernel waits for the signal: a stream that waits is outside of what ``gpu`` orders.
 
     A ``wait`` is widened to what the kernel's own updates of the same signals have, and never narrowed: other kernels
     may update them too. An atomic access through ``symm_at`` to another rank is widened from ``gpu`` to ``node``, since
@@ -51,14 +52,13 @@ class InferScope(Pass):
     name: ClassVar[str] = "infer-scope"
 
     def run(self, op: ir.Operation) -> None:
-        functions = [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]
-        streams_wait = any(o.name == "ditron.program" for o in op.regions[0].blocks[0])
-        for function in functions:
+        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
             found: list[ir.Operation] = []
             function.walk(lambda o: found.append(o) if o.name.startswith("ditron.") else None)
+            awaited = {origin.root for o in found if o.name in _AWAITS for origin in origins(o.operands[0])}
             updates: dict[ir.Value, set[_Update]] = {}
             for o in found:
-                self._update(o, updates, narrow=not streams_wait)
+                self._update(o, updates, awaited)
             for o in found:
                 if o.name == "ditron.wait":
                     self._wait(o, set().union(*(updates.get(origin.root, ()) for origin in origins(o.operands[0]))))
@@ -67,7 +67,7 @@ class InferScope(Pass):
                         origins(o.operands[0])):
                     self._widen(o, Place.NODE, "the pointer is another rank's")
 
-    def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], narrow: bool) -> None:
+    def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], awaited: set[ir.Value]) -> None:
         """Set the scope of a notify; note in ``updates`` how far updates of its signals come from."""
         if op.name not in _UPDATES:
             return
@@ -80,7 +80,8 @@ class InferScope(Pass):
                 else:
                     far = Place.SELF  # the author knows better
             else:
-                far = far if narrow else max(far, min(_scope(op), Place.NODE))
+                if far == Place.SELF and not any(origin.root in awaited for origin in origins(signal)):
+                    far = min(_scope(op), Place.NODE)
                 self._set(op, far)
         for origin in origins(signal):
             updates.setdefault(origin.root, set()).add((far, certain))

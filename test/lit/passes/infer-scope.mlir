@@ -19,6 +19,7 @@
   %locals = ditron.num_local_ranks
   %node = ditron.node
   %first = arith.muli %locals, %node : i32
+  %t = ditron.wait %sig[%c1] ge %v scope world : !tt.ptr<i64>
   ditron.notify %sig set %v on %rank : !tt.ptr<i64>
   %me = arith.addi %first, %local : i32
   ditron.notify %sig set %v on %me scope world : !tt.ptr<i64>
@@ -45,7 +46,7 @@
 // CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
 // CHECK: ditron.notify {{.*}} scope world
 // CHECK: ditron.notify {{.*}} scope world
-// CHECK: ditron.notify {{.*}} scope gpu
+// CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
 // CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
 "tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, i1) -> (), sym_name = "conditions"}> ({
 ^bb0(%sig: !tt.ptr<i64>, %v: i64, %r: i32, %too: i1):
@@ -67,7 +68,8 @@
   %other = arith.cmpi ne, %r, %rank : i32
   scf.if %other {
   } else {
-    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+    // Nobody here waits for it: a stream may, which is not of this GPU's programs.
+    ditron.notify %sig set %v on %r scope world : !tt.ptr<i64>
   }
   %far = arith.cmpi ne, %node, %its : i32
   scf.if %far {

@@ -5,14 +5,16 @@ with which grid and arguments, where buffers lie, what torch reads and writes in
 """
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ditron.sim import view, world
-from ditron.sim.report import script_line
 from ditron.sim.script_accesses import _ranges as ranges_of
 from ditron_compiler.check import memory
 from ditron_compiler.check.scenario import Await, Free, HostOp, Launch, Meet, Move, Record, Scenario, SignalWait, SignalWrite
@@ -23,6 +25,23 @@ __all__ = ["CHECKED", "RecordedView", "record"]
 
 #: What :attr:`RankView.recording` says of a rank that is recorded: kernels are translated for the checker.
 CHECKED = "checked"
+
+
+_PACKAGES = ("ditron", "torch", "triton")
+
+
+@cache
+def _foreign() -> tuple[str, ...]:
+    """Where files are that are not the user's."""
+    return ("<", *(str(Path(sys.modules[name].__file__).parent) for name in _PACKAGES if name in sys.modules))
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost caller outside of ditron, torch and triton."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_foreign()):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"
 
 
 def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None = None, args: Sequence[Any] = (), *,
@@ -87,7 +106,9 @@ class RecordedView(view.RankView):
     def __init__(self, recorder: _Recorder, rank: int):
         super().__init__(recorder, rank)
         self._streams: dict[tuple[str, int], RecordedStream] = {}
-        self.current = ""  # the stream that launches of the script go to
+        self._over = 0  # the event that the host has waited for, and by stream the one that it has been told to
+        self._awaited: dict[str, int] = {}
+        self.current: str | None = None  # the stream that launches of the script go to; without, it waits for them
         self.events = 0
         self.call = 0  # number of the program's call, when a program is recorded
 
@@ -100,19 +121,41 @@ class RecordedView(view.RankView):
         from ditron_compiler.check.translate import translate_module
         return translate_module(module)
 
-    def add(self, step: HostOp) -> None:
-        """What the rank's host does next."""
-        self._world.steps[self.rank].append(step)
+    def add(self, step: HostOp, waits: bool = False) -> None:
+        """What the rank's host does next. ``waits``: until it is over, so that what follows on any stream is after it."""
+        steps = self._world.steps[self.rank]
+        if step.stream and self._awaited.get(step.stream, 0) < self._over:
+            self._awaited[step.stream] = self._over
+            steps.append(Await(step.stream, step.loc, step.call, self._over))
+        steps.append(step)
+        if waits and not self.call and any(key != ("", 0) for key in self._streams):
+            self._host_waits(step.loc)
+
+    def _host_waits(self, loc: str) -> None:
+        """The host knows that its main stream has come here."""
+        self.events += 1
+        self._over = self.events
+        self._world.steps[self.rank].append(Record("", loc, self.call_number(), self._over))
 
     def stream(self, name: str = "", index: int = 0) -> RecordedStream:
         """As :meth:`RankView.stream`."""
-        return self._streams.setdefault((name, index), RecordedStream(self, name, index))
+        if (name, index) not in self._streams:
+            self._streams[name, index] = RecordedStream(self, name, index)
+            if not self.call and sum(key != ("", 0) for key in self._streams) == 1:
+                self._host_waits(user_line())
+        return self._streams[name, index]
 
     def synchronize(self, stream: RecordedStream | None = None) -> None:
         """As :meth:`RankView.synchronize`: what the script does is on the main stream here."""
-        for other in list(self._streams.values()) if stream is None else [stream]:
+        self._join(self._streams.values() if stream is None else [stream])
+        if not self.call:
+            self._host_waits(user_line())
+
+    def _join(self, streams: Iterable[RecordedStream]) -> None:
+        """Let the main stream be after others."""
+        for other in list(streams):
             if other.key:
-                self.stream().wait_event(other.record(line=script_line()), line=script_line())
+                self.stream().wait_event(other.record(line=user_line()), line=user_line())
 
     def call_number(self) -> int:
         """Which call this is: as the program says, or as often as the most launched kernel was launched."""
@@ -134,7 +177,7 @@ class RecordedView(view.RankView):
         root = self._world.at_offset.get(self._offset(tensor.data_ptr()))
         super().free(tensor)
         if root is not None:
-            self.add(Free("", script_line(), self.call_number(), root))
+            self.add(Free("", user_line(), self.call_number(), root))
 
     def _offset(self, address: int) -> int:
         return address - self._world.heap_bases[self.rank]
@@ -145,7 +188,7 @@ class RecordedView(view.RankView):
             span = np.array([[pointer, pointer + nbytes]], dtype=np.int64)
             reads, written = (None, span) if writes else (span, None)
             name = "a write by the script" if writes else "a read by the script"
-            self.add(Move("", line, self.call_number(), name, reads, written))
+            self.add(Move("", line, self.call_number(), name, reads, written), waits=True)
         return []
 
     def _symmetric(self, address: int) -> int:
@@ -158,12 +201,13 @@ class RecordedView(view.RankView):
 
     def barrier(self, group: Any = None) -> None:
         if group is None or len(group.ranks) == self.world_size:
-            self.add(Meet("", script_line(), self.call_number(), "ditron.barrier()"))
+            self._join(self._streams.values())
+            self.add(Meet("", user_line(), self.call_number(), "ditron.barrier()"), waits=True)
         super().barrier(group)
 
     def launch(self, kernel: Any, grid: Sequence[int], slots: Sequence[int], *, group: Any = None,
                tensors: Sequence[tuple[str, Any]] = (), stream: str | None = None, line: str = "") -> None:
-        line = line or script_line()
+        line = line or user_line()
         if not isinstance(kernel, Kernel):
             self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
             return
@@ -176,12 +220,13 @@ class RecordedView(view.RankView):
                   for kind, slot in zip(kernel.argument_types, [*slots, 0], strict=False)]
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
-        self.add(Launch(self.current if stream is None else stream, line, call, kernel, extents, tuple(values)))
+        where = self.current if stream is None else stream
+        self.add(Launch("" if where is None else where, line, call, kernel, extents, tuple(values)), waits=where is None)
 
     def touch(self, name: str, tensor: Any, *, writes: bool, line: str = "") -> None:
         """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""
         span = self.span(name, tensor)
-        self.add(Move("", line or script_line(), self.call_number(),
+        self.add(Move("", line or user_line(), self.call_number(),
                       f"a {'write' if writes else 'read'} by the caller", *((None, span) if writes else (span, None))))
 
     def span(self, name: str, tensor: Any) -> memory.Span:
@@ -214,7 +259,7 @@ class RecordedStream:
     def __init__(self, view: RecordedView, name: str, index: int):
         self.name, self.index, self.rank, self._view = name, index, view.rank, view
         self.key = name if not index else f"{name}[{index}]"
-        self._outer: list[str] = []
+        self._outer: list[str | None] = []
 
     def __enter__(self) -> RecordedStream:
         self._outer.append(self._view.current)
@@ -225,7 +270,7 @@ class RecordedStream:
         self._view.current = self._outer.pop()
 
     def _facts(self, line: str) -> tuple[str, str, int]:
-        return self.key, line or script_line(), self._view.call_number()
+        return self.key, line or user_line(), self._view.call_number()
 
     def launch(self, kernel: Any, grid: Sequence[int], slots: Sequence[int], *, group: Any = None,
                tensors: Sequence[tuple[str, Any]] = (), line: str = "") -> None:

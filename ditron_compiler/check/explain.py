@@ -24,10 +24,10 @@ def findings(machine: Machine) -> Iterator[Finding]:
     yield from _races(machine)
     for read, rank, root, offset in unwritten(machine):
         yield Finding("unwritten", f"{read.how} of {describe(root, offset)} of rank {rank}, which nobody has written",
-                      read.loc, _where(machine, read.task), "write it before, or mask the padding")
+                      read.loc, _where(machine, read), "write it before, or mask the padding")
     for wait, read, write in untied(machine):
         yield Finding("token", "this load reads what a wait is for, and does not depend on the wait's token: Triton may "
-                      "fetch it before", read.loc, _where(machine, read.task),
+                      "fetch it before", read.loc, _where(machine, read),
                       "load through dl.consume_token(pointer, token)", (("the wait", wait.loc), (write.how, write.loc)))
 
 
@@ -45,15 +45,15 @@ def _races(machine: Machine) -> list[Finding]:
 _RANK = {"unordered": 1, "reuse": 2, "writers": 3}  # what names a wait or a signal comes first
 
 
-def _where(machine: Machine, *tasks: Task) -> str:
-    who = "; ".join(dict.fromkeys(f"{task}, call {task.call}" for task in tasks))
+def _where(machine: Machine, *events: Access | Writer | Wait | Task) -> str:
+    who = "; ".join(dict.fromkeys(f"{getattr(event, 'task', event)}, call {event.call}" for event in events))
     return f"with {machine.scenario.title}: {who}"
 
 
 def _signals(machine: Machine) -> Iterator[Finding]:
     for kind, first, second, wait in overtaking(machine):
         name = f"{cell_name(machine, first.cell)} of rank {parts(first.cell)[0]}"
-        where = _where(machine, first.task, second.task)
+        where = _where(machine, first, second)
         others = (("the other one", second.loc),)
         if kind == "backwards":
             yield Finding("overtaken", f"this sets {name} to {first.value} and may land after one that has set it to "
@@ -82,17 +82,22 @@ class _Race:
 
     def finding(self) -> Finding:
         first, second = self.first, self.second
+        if first.task.rank == second.task.rank and first.step > second.step:  # the host's order says more than the run's
+            self.first, self.second = first, second = second, first
         if first.write and second.write:
             return self._say("writers", f"{second.how} and {first.how} write {self.place}, in no order", second, first,
                              "give each writer a place of its own, or order them: dl.fence() or dl.quiet() within a "
                              "program, a signal between ranks")
-        if first.write:
+        if first.write and first.call <= second.call:
             return self._unordered(first, second)
+        if first.write:  # a later call's, which came first
+            self.first, self.second = first, second = second, first
         if first.task is second.task or first.how.startswith("the source"):
             return self._reuse()
-        answered = any(w.write and w.task.call == first.task.call and w.task is not second.task
+        answered = any(w.write and w.call == first.call and w.task is not second.task
                        and self.graph.sees(w.node, first.node) for w in self.conflict.together)
-        if first.task.call == second.task.call and not answered:
+        queued = first.task.rank == second.task.rank and first.step < second.step
+        if first.call == second.call and not answered and not queued:
             return self._unordered(second, first)
         return self._reuse()
 
@@ -106,11 +111,11 @@ class _Race:
 
     def _unordered(self, write: Access, read: Access) -> Finding:
         """The reader should have been told of the write."""
-        waits = [w for w in self.machine.waits if w.task is read.task]
-        before = [w for w in waits if w.after <= read.node]
+        waits = [w for w in self.machine.waits if w.task.rank == read.task.rank]
+        before = [w for w in waits if self.graph.precedes(w.after, read.node)]
         signals = [w for cell in self.machine.cells.values() for w in cell.writers if w.task is write.task]
         pairs = [(wait, signal) for wait in before for signal in signals if signal.cell in wait.cells
-                 and signal.task.call == write.task.call]
+                 and signal.call == write.call]
         for wait, signal in reversed(pairs):
             if self.graph.sees(signal.node, wait.after):
                 return self._unpublished(write, read, wait, signal)
@@ -119,7 +124,8 @@ class _Race:
                 return self._weak(write, read, wait, signal)
         if pairs:
             return self._too_early(write, read, *pairs[-1])
-        late = [w for w in waits if w.after > read.node and any(s.cell in w.cells for s in signals)]
+        late = [w for w in waits if self.graph.precedes(read.node, w.before) and w.call == read.call
+                and any(s.cell in w.cells for s in signals)]
         text = f"{read.how} of {self.place}, and nothing says that {write.how} to it is done"
         if late:
             return self._say("unordered", text + ": the wait for it comes later", read, write,
@@ -153,7 +159,8 @@ class _Race:
                    and not self.graph.precedes(signal.node, w.node)]
         name = f"{cell_name(self.machine, signal.cell)} {wait.cmp} {wait.value}"
         others = [("the wait", wait.loc), ("the signal of it", signal.loc)]
-        foreign = [w for w in instead if w.loc != signal.loc and w.task.kernel is not signal.task.kernel]
+        foreign = [w for w in instead if w.loc != signal.loc and w.call == signal.call and
+                   (w.op == signal.op == "set" or w.task.kernel is not signal.task.kernel)]
         if foreign:
             return self._say("shared", f"{read.how} of {self.place}: the wait for {name} also ends by the signal of "
                              "another call site", read, write, "give each call site a signal of its own", *others,
@@ -169,5 +176,5 @@ class _Race:
                          "land after the next call's needs dl.quiet() behind it", *others)
 
     def _say(self, kind: str, message: str, at: Access, other: Access, hint: str, *others: tuple[str, str]) -> Finding:
-        return Finding(kind, message, at.loc, _where(self.machine, at.task, other.task), hint,
+        return Finding(kind, message, at.loc, _where(self.machine, at, other), hint,
                        ((other.how, other.loc), *others))

@@ -39,6 +39,7 @@ class Writer:
     value: int
     loc: str
     how: str
+    call: int
     scope: str = "world"
     release: bool = True
 
@@ -54,6 +55,7 @@ class Wait:
     cmp: str
     value: int
     loc: str
+    call: int
     site: int | None = None
     scope: str = "world"
     acquire: bool = True
@@ -91,6 +93,8 @@ class Access:
     loc: str
     site: int | None
     span: Span
+    call: int
+    step: int  # of the host: which one it is part of
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class Task:
     call: int
     pid: tuple[int, int, int] | None
     node: int
+    step: int = 0
     kernel: Any = None
     body: Generator[Keys, None, None] | None = None
     blocked: Wait | Blocked | None = None
@@ -275,7 +280,7 @@ class Machine:
             rank, root, _ = parts(int(buffer) << 36)
             here = span[buffers == buffer] if buffers[0] != buffers[-1] else span
             self.accesses.setdefault((rank, root), []).append(
-                Access(node, task, write, atomic, how, loc, site, here))
+                Access(node, task, write, atomic, how, loc, site, here, task.call, task.step))
 
     def _check(self, task: Task, span: Span, write: bool, loc: str) -> bool:
         """Report what lies outside of its buffer."""

@@ -160,8 +160,8 @@ class Program:
     def _wait(self, number: int, cells: tuple[int, ...], value: int) -> Generator[Keys, None, int]:
         site, task = self.sites[number], self.task
         signals = site.name == "ditron.wait"
-        wait = Wait(task, task.node, -1, cells, site.fact("cmp", "ge"), int(value), site.loc, number,
-                    site.fact("scope", "node") if signals else "world", site.fact("semantic", "acquire") == "acquire")
+        wait = Wait(task, task.node, -1, cells, site.fact("cmp", "ge"), int(value), site.loc, task.call,
+                    number, site.fact("scope", "node") if signals else "world", site.fact("semantic", "acquire") == "acquire")
         if cells:
             span = np.array([[cells[0], cells[-1] + 8]], dtype=np.int64)
             if not self.machine._check(task, span, False, site.loc):
@@ -220,7 +220,7 @@ class Program:
                 machine.touch(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
                 scope = site.fact("scope", "node") if notify else "world"
                 machine.write_cell(Writer(pointer, node, issued, task, site.fact("op", "set"), value, site.loc,
-                                          site.name[7:], scope))
+                                          site.name[7:], task.call, scope))
         machine.cut(task)
 
     def get(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any) -> None:
@@ -326,7 +326,7 @@ class Program:
         key, cell = (number, int(pointer)), self.machine.cell(pointer)
         while self._looked.get(key) == cell.version:
             self.task.blocked = Wait(self.task, self.task.node, -1, (int(pointer),), "ne", cell.value,
-                                     self.sites[number].loc, number)
+                                     self.sites[number].loc, self.task.call, number)
             yield (("cell", int(pointer)),)
         self.task.blocked = None
         self._looked[key] = cell.version
@@ -350,8 +350,8 @@ class Program:
         # As in C++, a relaxed write publishes what came before the latest fence.
         node = self.machine.cut(task) if release else self.machine.graph.add([self._fence], [issued])
         release = release or self._fence != self._begin
-        writer = Writer(int(pointer), node, issued, task, op, int(value), site.loc, how, site.fact("scope", "gpu"),
-                        release)
+        writer = Writer(int(pointer), node, issued, task, op, int(value), site.loc, how, task.call,
+                        site.fact("scope", "gpu"), release)
         if new is None:  # a store ends the release sequence; an update goes on with it
             cell.releases = []
         if release:

@@ -38,7 +38,7 @@ def conflicts(machine: Machine) -> Iterator[Conflict]:
                 ordered[i, j] = machine.graph.sees(first.node, second.node)
                 if ordered[i, j]:
                     continue
-                key = (first.loc, first.how, second.loc, second.how, first.task.call == second.task.call)
+                key = (first.loc, first.how, second.loc, second.how, first.call == second.call)
                 if key not in seen:
                     seen.add(key)
                     yield Conflict(first, second, rank, machine.scenario.roots[number], parts(start)[2],

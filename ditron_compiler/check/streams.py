@@ -20,7 +20,7 @@ def stream_task(machine: Machine, task: Task, steps: Sequence[host.HostOp]) -> G
             records[step.event] = number
         if step.stream != task.stream:
             continue
-        task.call = step.call
+        task.call, task.step = step.call, number
         if isinstance(step, host.Launch):
             yield from _launch(machine, task, step)
         elif isinstance(step, host.Move):
@@ -29,7 +29,7 @@ def stream_task(machine: Machine, task: Task, steps: Sequence[host.HostOp]) -> G
             _signal_write(machine, task, step)
             machine.steps_done.add((task.rank, number))
         elif isinstance(step, host.SignalWait):
-            wait = Wait(task, task.node, -1, step.cells, step.cmp, step.value, step.loc)
+            wait = Wait(task, task.node, -1, step.cells, step.cmp, step.value, step.loc, step.call)
             yield from machine.wait(task, wait)
         elif isinstance(step, host.Record):
             machine.cut(task)
@@ -89,7 +89,8 @@ def _signal_write(machine: Machine, task: Task, step: host.SignalWrite) -> None:
         issued = task.node
         landing = machine.cut(task)
         machine.touch(task, np.array([[cell, cell + 8]]), True, "a signal written by a stream", step.loc, atomic=True)
-        machine.write_cell(Writer(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write"))
+        machine.write_cell(Writer(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write",
+                                  step.call))
         machine.cut(task)
 
 
@@ -105,7 +106,7 @@ def _launch(machine: Machine, task: Task, step: host.Launch) -> Generator[Keys, 
     def starter(pid: tuple[int, int, int]):
         def begin() -> None:
             program = Task(task.rank, step.kernel.name, task.stream, step.call, pid, machine.graph.add([start]),
-                           kernel=step.kernel, pending={r: set(s) for r, s in running.base.items()})
+                           task.step, kernel=step.kernel, pending={r: set(s) for r, s in running.base.items()})
             program.body = body(program)
             machine._start(program)
         return begin

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 from ditron.context import Slot, barrier_area_bytes, pack
 from ditron.errors import DitronError
 from ditron_compiler import knobs
+from ditron_compiler.packets import packet_bytes
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Group", "all_gather_object", "barrier", "current_group", "device", "finalize", "init", "is_initialized",
-           "local_rank", "new_group", "num_ranks", "rank", "symm_empty", "symm_free", "symm_zeros", "world"]
+           "local_rank", "new_group", "num_ranks", "rank", "symm_empty", "symm_free", "symm_packets", "symm_zeros",
+           "world"]
 
 TRANSPORTS = ("p2p", "nvshmem", "rocshmem")
 
@@ -421,6 +423,20 @@ def symm_zeros(*shape: int | Sequence[int], dtype: torch.dtype, name: str = "", 
     tensor.zero_()
     barrier(group)
     return tensor
+
+
+def symm_packets(*shape: int | Sequence[int], nbytes: int, name: str = "", group: Group | None = None) -> torch.Tensor:
+    """Packet memory (int64 zeros, ``[*shape, words]``) for messages of up to ``nbytes`` bytes, two at each place.
+
+    Kernels of the pipelines ``"low-latency..."`` take it where they say signals: signal ``i`` of the kernel is place
+    ``i``. Compiled by another pipeline they find their signals in it too, at its beginning.
+
+        signals = ditron.symm_packets(num_ranks, nbytes=CHUNK * 2)
+    """
+    import torch
+    if nbytes < 0:
+        raise DitronError(f"symm_packets: expected nbytes of 0 or more, got {nbytes}: the size of the largest message")
+    return symm_zeros(*_extents(shape), 2 * packet_bytes(nbytes) // 8, dtype=torch.int64, name=name, group=group)
 
 
 def symm_free(tensor: torch.Tensor, group: Group | None = None) -> None:

@@ -3,6 +3,7 @@
 #include "dialect/IR/Checks.h"
 
 #include "mlir/IR/Matchers.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::ditron;
@@ -27,6 +28,32 @@ LogicalResult ditron::verifyRank(Operation *op, Value rank) {
   }
   return op->emitOpError("expected rank to be in [0, num_ranks), got constant ")
          << *constant;
+}
+
+/// Bytes that one element takes in memory; 1 where its size is not known here.
+static int64_t getElementBytes(Type element) {
+  if (isa<tt::PointerType>(element)) {
+    return 8;
+  }
+  return element.isIntOrFloat()
+             ? llvm::divideCeil(element.getIntOrFloatBitWidth(), 8)
+             : 1;
+}
+
+LogicalResult ditron::verifyByteCount(Operation *op, Value nbytes, Type ptr) {
+  std::optional<int64_t> bytes = getConstant(nbytes);
+  if (bytes && *bytes < 0) {
+    return op->emitOpError("expected nbytes to be 0 or more, got constant ")
+           << *bytes;
+  }
+  Type element = cast<tt::PointerType>(ptr).getPointeeType();
+  int64_t elementBytes = getElementBytes(element);
+  if (bytes && *bytes % elementBytes != 0) {
+    return op->emitOpError("expected nbytes to be a multiple of ")
+           << elementBytes << ", the bytes of one " << element
+           << ", got constant " << *bytes;
+  }
+  return success();
 }
 
 LogicalResult ditron::verifyOwnAddress(Operation *op, Value ptr,

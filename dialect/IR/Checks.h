@@ -18,6 +18,10 @@ bool isOwnRank(Value rank);
 /// Fails when `rank` is a constant that no rank can have.
 LogicalResult verifyRank(Operation *op, Value rank);
 
+/// Fails when `nbytes` is a constant that cannot count the bytes of whole
+/// elements of what `ptr`, the type of a pointer, points to.
+LogicalResult verifyByteCount(Operation *op, Value nbytes, Type ptr);
+
 /// Fails when `ptr`, the operand called `operand`, was already translated to
 /// another rank or to the multicast address: `op` translates it itself.
 LogicalResult verifyOwnAddress(Operation *op, Value ptr, StringRef operand);

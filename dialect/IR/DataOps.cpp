@@ -2,20 +2,8 @@
 
 #include "dialect/IR/Checks.h"
 
-#include "llvm/Support/MathExtras.h"
-
 using namespace mlir;
 using namespace mlir::ditron;
-
-/// Bytes that one element takes in memory; 1 where its size is not known here.
-static int64_t getElementBytes(Type element) {
-  if (isa<tt::PointerType>(element)) {
-    return 8;
-  }
-  return element.isIntOrFloat()
-             ? llvm::divideCeil(element.getIntOrFloatBitWidth(), 8)
-             : 1;
-}
 
 template <typename Transfer> static LogicalResult verifyTransfer(Transfer op) {
   Type element = op.getDst().getType().getPointeeType();
@@ -25,16 +13,8 @@ template <typename Transfer> static LogicalResult verifyTransfer(Transfer op) {
                "expected dst and src to point to the same type, got ")
            << element << " and " << source;
   }
-  std::optional<int64_t> bytes = getConstant(op.getNbytes());
-  if (bytes && *bytes < 0) {
-    return op.emitOpError("expected nbytes to be 0 or more, got constant ")
-           << *bytes;
-  }
-  int64_t elementBytes = getElementBytes(element);
-  if (bytes && *bytes % elementBytes != 0) {
-    return op.emitOpError("expected nbytes to be a multiple of ")
-           << elementBytes << ", the bytes of one " << element
-           << ", got constant " << *bytes;
+  if (failed(verifyByteCount(op, op.getNbytes(), op.getDst().getType()))) {
+    return failure();
   }
   return verifyRank(op, op.getRank());
 }

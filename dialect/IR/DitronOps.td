@@ -6,6 +6,7 @@
 include "DitronIdentityOps.td"
 include "DitronSignalOps.td"
 include "DitronDataOps.td"
+include "DitronPacketOps.td"
 include "DitronAtomicOps.td"
 include "DitronThreadOps.td"
 

@@ -68,5 +68,5 @@ class LowerToAMD(Pass):
         why = "the links of AMD's GPUs have no multicast; use symm_at and a loop over the ranks"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
         lower_module(op, GPU(checked=self.check, maps_all=self.transport == "p2p",
-                             name=f"hip:{self.arch}", has_tma=False, has_system_cas=False,
+                             name=f"hip:{self.arch}", has_tma=False, has_system_cas=False, whole_lines=False,
                              unsupported=dict.fromkeys(multimem, why)))

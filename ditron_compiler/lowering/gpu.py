@@ -25,6 +25,7 @@ class GPU:
     Args:
         name: how diagnostics call it. has_tma: descriptor accesses go through TMA's async proxy.
         has_system_cas: Triton's compare and swap honours its scope.
+        whole_lines: the links keep a warp's 128-byte store whole (protocol ll128).
         unsupported: operation name without ``ditron.`` -> why it cannot be lowered here.
         checked: waits have a time limit and remote accesses are looked at (``gpu_checked``).
         maps_all: the transport reaches other ranks through mapped memory only.
@@ -33,6 +34,7 @@ class GPU:
     name: str
     has_tma: bool
     has_system_cas: bool
+    whole_lines: bool
     unsupported: dict[str, str]
     checked: bool = False
     maps_all: bool = True

@@ -13,7 +13,7 @@ import re
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import number
 from ditron_compiler.lowering.gpu import Lowering
-from ditron_compiler.lowering.gpu_table import TABLE, Row, signal_wait_until, translate, wait
+from ditron_compiler.lowering.gpu_table import TABLE, WAIT_ENUMS, Row, protocol, signal_wait_until, translate, wait
 
 __all__ = ["CHECKED_TABLE", "place_number", "places"]
 
@@ -41,9 +41,16 @@ def _place(lowering: Lowering, op: ir.Operation) -> tuple[ir.Value, str]:
 
 def _wait(lowering: Lowering, op: ir.Operation) -> None:
     place, text = _place(lowering, op)
-    wait(lowering, op, lambda operands: lowering.call(
+    wait(lowering, op, WAIT_ENUMS, lambda operands: lowering.call(
         "ditron_checked_wait", [lowering.ctx, *operands, place], lowering.i32, divisibility=lowering.aligned,
         libpath=text))
+
+
+def _ll_get(lowering: Lowering, op: ir.Operation) -> None:
+    place, text = _place(lowering, op)
+    symbol = f"ditron_checked_{protocol(lowering, op)}_get"
+    wait(lowering, op, (), lambda operands: lowering.call(
+        symbol, [lowering.ctx, *operands, place], lowering.i32, divisibility=lowering.aligned, libpath=text))
 
 
 def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
@@ -107,5 +114,7 @@ CHECKED_TABLE: dict[str, Row] = TABLE | {
     "signal_op": _remote(2, (0, None))("signal_op"),
     "putmem": _remote(3, (0, 2))("putmem"),
     "getmem": _remote(3, (1, 2))("getmem"),
+    "ll_put": _remote(4, (0, 2))("ll_put"),
+    "ll_get": Row(_ll_get),
     "putmem_signal": _remote(5, (0, 2), (3, None))("putmem_signal"),
 }

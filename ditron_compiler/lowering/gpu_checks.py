@@ -11,9 +11,9 @@ __all__ = ["acquires", "check", "keep_waits_in_place", "releases", "thread_varyi
 _THREAD_QUERIES = {"ditron.thread_id", "ditron.lane_id", "ditron.warp_id", "ditron.shfl"}
 # Operations with a barrier of the program inside: every thread must come.
 _PROGRAM_WIDE = {f"ditron.{name}" for name in (
-    "wait", "notify", "signal_wait_until", "putmem", "getmem", "putmem_signal", "fence", "quiet", "barrier_all",
-    "barrier", "sync_all", "sync_threads")}
-_SPINS = {f"ditron.{name}" for name in ("wait", "signal_wait_until", "barrier_all", "barrier", "sync_all")}
+    "wait", "notify", "signal_wait_until", "putmem", "getmem", "putmem_signal", "ll_put", "ll_get", "fence", "quiet",
+    "barrier_all", "barrier", "sync_all", "sync_threads")}
+_SPINS = {f"ditron.{name}" for name in ("wait", "signal_wait_until", "ll_get", "barrier_all", "barrier", "sync_all")}
 
 
 def _semantic(op: ir.Operation) -> str:

@@ -42,7 +42,7 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
 
     Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links
     a library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence
-    names that are beginnings of that word.
+    names that are pieces of that word.
     """
     if machine not in VENDORS:
         raise ValueError(f"expected machine {' or '.join(map(repr, VENDORS))}, got {machine!r}")
@@ -51,7 +51,7 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
         raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {machine}, got {transport!r}")
     provider = RUNTIME / "gpu/p2p.ll" if transport == "p2p" else RUNTIME / vendor / f"{transport}.ll"
     files = [RUNTIME / "gpu/checked.ll"] if check else []
-    files += [provider, RUNTIME / "gpu/core.ll"]
+    files += [RUNTIME / "gpu/packets.ll", provider, RUNTIME / "gpu/core.ll"]
     if machine == "cuda":
         files.append(RUNTIME / "nvidia/multimem.ll")
     if check:
@@ -66,7 +66,9 @@ def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: 
         shmem = rocshmem_bitcode(str(arch))
     if shmem:
         files.append(shmem)
-    return {"ditron_"[:7 - i]: str(file) for i, file in enumerate(files)}
+    word = "ditron_"
+    pieces = [*(word[:end] for end in range(len(word), 0, -1)), *(word[start:] for start in range(1, len(word)))]
+    return {piece: str(file) for piece, file in zip(pieces, files, strict=False)}
 
 
 @lru_cache

@@ -1,20 +1,21 @@
 """The table of the GPU lowering: which operation becomes which call, on both vendors alike."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.lowering import gpu_atomics as atomics
 from ditron_compiler.lowering import gpu_checks
-from ditron_compiler.lowering.enums import number
+from ditron_compiler.lowering.enums import keyword, number
 from ditron_compiler.lowering.gpu import Lowering, LoweringError, element_of, is_tensor
 from ditron_compiler.lowering.gpu_pointers import Untraceable, divisibility, rebase
 from ditron_compiler.passes._flow import retype
 
-__all__ = ["TABLE", "Row", "signal_wait_until", "translate", "wait"]
+__all__ = ["TABLE", "WAIT_ENUMS", "Row", "protocol", "signal_wait_until", "translate", "wait"]
 
 Lower = Callable[[Lowering, ir.Operation], None]
+WAIT_ENUMS = ("cmp", "scope", "semantic")
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,37 @@ def _argument(lowering: Lowering, op: ir.Operation, name: str) -> ir.Value:
     return lowering.constant(value, lowering.i32)
 
 
-def wait(lowering: Lowering, op: ir.Operation, build: Callable[[list[ir.Value]], ir.Value]) -> None:
-    """``build`` makes the call that waits, of the operands and enumerations; its result is the token."""
-    token = build([*op.operands, *(_argument(lowering, op, a) for a in ("cmp", "scope", "semantic"))])
+def wait(lowering: Lowering, op: ir.Operation, enums: Iterable[str],
+         build: Callable[[list[ir.Value]], ir.Value]) -> None:
+    """``build`` makes the call that waits, of the operands and of ``enums``; its result is the token."""
+    token = build([*op.operands, *(_argument(lowering, op, enum) for enum in enums)])
     token = lowering.acquired(token)
     lowering.replace(token)
     retype([token], lowering.i32)  # wherever control flow carries it
 
 
 def _wait(lowering: Lowering, op: ir.Operation) -> None:
-    wait(lowering, op, lambda operands: lowering.call("ditron_wait", operands, lowering.i32,
-                                                      divisibility=lowering.aligned))
+    wait(lowering, op, WAIT_ENUMS, lambda operands: lowering.call("ditron_wait", operands, lowering.i32,
+                                                                  divisibility=lowering.aligned))
+
+
+def protocol(lowering: Lowering, op: ir.Operation) -> str:
+    """``"ll"`` or ``"ll128"``; a message takes the same memory by both, so both ends may change over."""
+    name = keyword(op.attributes["protocol"])
+    if name == "ll128" and not lowering.gpu.whole_lines:
+        op.emit_remark(f"protocol ll is used on {lowering.gpu.name}: only NVLink keeps the 128-byte stores of ll128 whole")
+        return "ll"
+    return name
+
+
+def _ll_put(lowering: Lowering, op: ir.Operation) -> None:
+    call(f"ditron_{protocol(lowering, op)}_put", "ctx", *(f"#{i}" for i in range(5)))(lowering, op)
+
+
+def _ll_get(lowering: Lowering, op: ir.Operation) -> None:
+    symbol = f"ditron_{protocol(lowering, op)}_get"
+    wait(lowering, op, (), lambda operands: lowering.call(symbol, operands, lowering.i32,
+                                                          divisibility=lowering.aligned))
 
 
 def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
@@ -185,6 +206,8 @@ TABLE: dict[str, Row] = {
     "getmem": Row(call("ditron_getmem", "ctx", "#0", "#1", "#2", "#3", "nbi", "granularity"), _always),
     "putmem_signal": Row(call("ditron_putmem_signal", "ctx", "#0", "#1", "#2", "#3", "#4", "#5", "op", "nbi",
                               "granularity"), _always),
+    "ll_put": Row(_ll_put, _always),
+    "ll_get": Row(_ll_get),
     "fence": Row(call("ditron_fence"), _always),
     "quiet": Row(call("ditron_quiet", acquires=True), _always),
     "barrier_all": Row(call("ditron_barrier_all", "ctx", acquires=True), _always),

@@ -67,5 +67,5 @@ class LowerToNvidia(Pass):
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
         lower_module(op, GPU(checked=self.check, maps_all=self.transport == "p2p",
-                             name=f"cuda:{self.arch}", has_tma=self.arch >= 90, has_system_cas=True,
+                             name=f"cuda:{self.arch}", has_tma=self.arch >= 90, has_system_cas=True, whole_lines=True,
                              unsupported={} if self.arch >= 90 else dict.fromkeys(multimem, why)))

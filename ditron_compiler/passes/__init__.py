@@ -24,6 +24,7 @@ PASSES = {
     "raise-primitives": "ditron_compiler.passes.raise_primitives:RaisePrimitives",
     "hoist-symm-at": "ditron_compiler.passes.hoist_symm_at:HoistSymmAt",
     "merge-waits": "ditron_compiler.passes.merge_waits:MergeWaits",
+    "ll-protocol": "ditron_compiler.passes.ll_protocol:LLProtocol",
     "infer-scope": "ditron_compiler.passes.infer_scope:InferScope",
     "insert-fences": "ditron_compiler.passes.insert_fences:InsertFences",
     "lower-nonatomic-sync": "ditron_compiler.passes.lower_nonatomic_sync:LowerNonatomicSync",

@@ -13,6 +13,7 @@ __all__ = ["RaisePrimitives"]
 _LIBRARY = "ditron"
 _PREFIX = "ditron."
 _VOID = "void"
+_TOKENS = ("ditron.wait", "ditron.ll_get")  # what returns one
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class RaisePrimitives(Pass):
         for placeholder in placeholders:
             raised = _raise(placeholder, dictionaries)
             ok &= raised is not None
-            if raised is not None and raised.name == "ditron.wait":
+            if raised is not None and raised.name in _TOKENS:
                 tokens.append(raised.results[0])
         self.count("primitives raised", len(placeholders))
         ok = ok and _check_tokens(op, tokens)
@@ -94,7 +95,7 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
         if placeholder.results[0].has_uses:
             placeholder.emit_error(f"'{symbol}' has no result, but a result is used")
             return None
-    elif symbol == "ditron.wait":
+    elif symbol in _TOKENS:
         results = [ir.Type.parse("!ditron.token", placeholder.context)]
     else:
         results = [placeholder.results[0].type]

@@ -11,6 +11,7 @@ declare void @llvm.amdgcn.s.barrier()
 declare void @llvm.amdgcn.s.sleep(i32 immarg)
 declare i32 @llvm.amdgcn.ds.bpermute(i32, i32)
 declare i64 @llvm.amdgcn.ballot.i64(i1)
+declare void @llvm.amdgcn.wave.barrier()
 
 ; ---- threads -----------------------------------------------------------------------------------------------------
 
@@ -60,6 +61,11 @@ define linkonce_odr hidden void @ditron_block_barrier() #0 {
 define linkonce_odr hidden i32 @ditron_sync_threads() #0 {
   call void @ditron_block_barrier()
   ret i32 0
+}
+
+define linkonce_odr hidden void @ditron_warp_sync() #0 {
+  call void @llvm.amdgcn.wave.barrier()
+  ret void
 }
 
 ; mode 0 idx, 1 up, 2 down, 3 bfly; a lane outside of the wave gives the caller's own value, as on NVIDIA.
@@ -313,6 +319,23 @@ on_gpu:
   ret void
 on_system:
   %b = atomicrmw add ptr addrspace(1) %p, i64 %v monotonic, align 8
+  ret void
+}
+
+; 16 bytes by two relaxed accesses of the system: each 8-byte half is whole, the two are in no order.
+define linkonce_odr hidden { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p) #0 {
+  %q = getelementptr i64, ptr addrspace(1) %p, i64 1
+  %a = load atomic i64, ptr addrspace(1) %p monotonic, align 8
+  %b = load atomic i64, ptr addrspace(1) %q monotonic, align 8
+  %r0 = insertvalue { i64, i64 } poison, i64 %a, 0
+  %r = insertvalue { i64, i64 } %r0, i64 %b, 1
+  ret { i64, i64 } %r
+}
+
+define linkonce_odr hidden void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) #0 {
+  %q = getelementptr i64, ptr addrspace(1) %p, i64 1
+  store atomic i64 %a, ptr addrspace(1) %p monotonic, align 8
+  store atomic i64 %b, ptr addrspace(1) %q monotonic, align 8
   ret void
 }
 

@@ -28,6 +28,9 @@ declare i64 @ditron_slot(ptr addrspace(1), i64)
 declare i64 @ditron_peer_base(ptr addrspace(1), i32)
 declare i1 @ditron_leads()
 declare i1 @ditron_compare(i64, i64, i32)
+declare i64 @ditron_ll_flag(i64)
+declare i32 @ditron_ll_get(ptr addrspace(1), ptr addrspace(1), i64, i64)
+declare i32 @ditron_ll128_get(ptr addrspace(1), ptr addrspace(1), i64, i64)
 declare i32 @ditron_quiet()
 declare i32 @ditron_barrier(ptr addrspace(1), i32)
 declare i32 @ditron_signal_op(ptr addrspace(1), ptr addrspace(1), i64, i32, i32)
@@ -153,15 +156,17 @@ stay:
 
 ; ---- waits -------------------------------------------------------------------------------------------------------
 
-; As ditron_spin; returns whether the comparison held before the limit, and before anyone else gave up.
-define linkonce_odr hidden i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 %peer) #0 {
+; As ditron_spin, for what the word at `p` has above its lowest `low` bits; returns whether the comparison held before the limit, and
+; before anyone else gave up.
+define linkonce_odr hidden i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %low, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 %peer) #0 {
 entry:
   %word = call ptr addrspace(1) @ditron_poison_word(ptr addrspace(1) %ctx)
   %limit = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 13)
   %start = call i64 @ditron_clock_ns()
   br label %poll
 poll:
-  %seen = call i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic)
+  %word_seen = call i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic)
+  %seen = lshr i64 %word_seen, %low
   %holds = call i1 @ditron_compare(i64 %seen, i64 %value, i32 %cmp)
   br i1 %holds, label %done, label %late
 late:
@@ -195,7 +200,7 @@ entry:
 watch:
   %i = phi i32 [ %tid, %entry ], [ %next, %held ]
   %p = getelementptr i64, ptr addrspace(1) %signals, i32 %i
-  %holds = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 -1)
+  %holds = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 0, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 -1)
   br i1 %holds, label %held, label %done
 held:
   %next = add i32 %i, %threads
@@ -209,6 +214,50 @@ done:
 
 define linkonce_odr hidden i32 @ditron_checked_signal_wait_until(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %cmp, i64 %place) #0 {
   %r = call i32 @ditron_checked_wait(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 1, i64 %value, i32 %cmp, i32 2, i32 1, i64 %place)
+  ret i32 %r
+}
+
+; Waits for `count` flags, one in every `stride` words from `flags` on, above the lowest `low` bits.
+define linkonce_odr hidden void @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 %stride, i64 %low, i64 %value, i64 %place) #0 {
+entry:
+  %tid = call i32 @ditron_thread_id()
+  %threads = call i32 @ditron_num_threads()
+  %first = zext i32 %tid to i64
+  %step = zext i32 %threads to i64
+  %any = icmp ult i64 %first, %count
+  br i1 %any, label %watch, label %done
+watch:
+  %i = phi i64 [ %first, %entry ], [ %next, %held ]
+  %word = mul i64 %i, %stride
+  %p = getelementptr i64, ptr addrspace(1) %flags, i64 %word
+  %holds = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %low, i64 %value, i32 0, i32 2, i32 0, i64 %place, i32 -1)
+  br i1 %holds, label %held, label %done
+held:
+  %next = add i64 %i, %step
+  %more = icmp ult i64 %next, %count
+  br i1 %more, label %watch, label %done
+done:
+  %failed = phi i1 [ false, %entry ], [ false, %held ], [ true, %watch ]
+  call void @ditron_leave_if(ptr addrspace(1) %ctx, i1 %failed)
+  ret void
+}
+
+; When all flags are there, the message is taken without a limit.
+define linkonce_odr hidden i32 @ditron_checked_ll_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
+  %flag = call i64 @ditron_ll_flag(i64 %epoch)
+  %up = add i64 %bytes, 3
+  %count = lshr i64 %up, 2
+  call void @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, i64 %count, i64 1, i64 32, i64 %flag, i64 %place)
+  %r = call i32 @ditron_ll_get(ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch)
+  ret i32 %r
+}
+
+define linkonce_odr hidden i32 @ditron_checked_ll128_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
+  %up = add i64 %bytes, 119
+  %count = udiv i64 %up, 120
+  %flags = getelementptr i64, ptr addrspace(1) %packets, i64 15
+  call void @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 16, i64 0, i64 %epoch, i64 %place)
+  %r = call i32 @ditron_ll128_get(ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch)
   ret i32 %r
 }
 
@@ -282,7 +331,7 @@ watch:
   %r64 = zext i32 %r to i64
   %their_index = add i64 %row, %r64
   %their_ptr = getelementptr i64, ptr addrspace(1) %area, i64 %their_index
-  %came = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %their_ptr, i64 %epoch, i32 3, i32 2, i32 1, i64 %place, i32 %r)
+  %came = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %their_ptr, i64 0, i64 %epoch, i32 3, i32 2, i32 1, i64 %place, i32 %r)
   br i1 %came, label %next, label %done
 next:
   %r.next = add i32 %r, %threads

@@ -11,6 +11,7 @@ declare i32 @llvm.nvvm.shfl.sync.up.i32(i32, i32, i32, i32)
 declare i32 @llvm.nvvm.shfl.sync.down.i32(i32, i32, i32, i32)
 declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
 declare i32 @llvm.nvvm.vote.ballot.sync(i32, i1)
+declare void @llvm.nvvm.bar.warp.sync(i32)
 
 ; ---- threads -----------------------------------------------------------------------------------------------------
 
@@ -47,6 +48,11 @@ define linkonce_odr hidden void @ditron_block_barrier() #0 {
 define linkonce_odr hidden i32 @ditron_sync_threads() #0 {
   call void @llvm.nvvm.barrier0()
   ret i32 0
+}
+
+define linkonce_odr hidden void @ditron_warp_sync() #0 {
+  call void @llvm.nvvm.bar.warp.sync(i32 -1)
+  ret void
 }
 
 ; mode 0 idx, 1 up, 2 down, 3 bfly. The last operand of shfl.sync is the clamp: 0 for up, 31 for the others.
@@ -289,6 +295,17 @@ system_release:
 system_relaxed:
   store atomic i64 %v, ptr addrspace(1) %p monotonic, align 8
   ret i32 0
+}
+
+; 16 bytes by one relaxed access of the system; `p` is a multiple of 16. In assembly, because LLVM has no vector atomics.
+define linkonce_odr hidden { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p) #0 {
+  %r = call { i64, i64 } asm sideeffect "ld.relaxed.sys.global.v2.b64 {$0, $1}, [$2];", "=l,=l,l,~{memory}"(ptr addrspace(1) %p)
+  ret { i64, i64 } %r
+}
+
+define linkonce_odr hidden void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) #0 {
+  call void asm sideeffect "st.relaxed.sys.global.v2.b64 [$0], {$1, $2};", "l,l,l,~{memory}"(ptr addrspace(1) %p, i64 %a, i64 %b)
+  ret void
 }
 
 ; In assembly, because LLVM's atomicrmw loses the scope on the way to PTX, where none means .gpu.

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import ag_gemm  # noqa: E402
 import all_gather  # noqa: E402
 import gemm_rs  # noqa: E402
+import ll_all_gather  # noqa: E402
 import put_signal  # noqa: E402
 import ring  # noqa: E402
 
@@ -39,6 +40,11 @@ ROWS = [
     ("all_gather", "4 096 elements", 0, lambda: all_gather.check(4096)),
     ("all_gather", "10 007 elements", 0, lambda: all_gather.check(10007)),
     ("all_gather", "2048 x 8192 elements", 0, lambda: all_gather.check(2048 * 8192, chunk=65536)),
+    ("ll_all_gather", "4 elements, ll", 0, lambda: ll_all_gather.check(4, calls=50, protocol="ll")),
+    ("ll_all_gather", "4 elements, ll128", 0, lambda: ll_all_gather.check(4, calls=50, protocol="ll128")),
+    ("ll_all_gather", "3 001 elements, ll", 0, lambda: ll_all_gather.check(3001, calls=50, protocol="ll")),
+    ("ll_all_gather", "3 001 elements, ll128", 0, lambda: ll_all_gather.check(3001, calls=50, protocol="ll128")),
+    ("ll_all_gather", "32 768 elements, ll128", 0, lambda: ll_all_gather.check(32768, calls=50, protocol="ll128")),
     ("ag_gemm", "M/rank 256, N 256, K 256", 8e-3, lambda: ag_gemm.check(256, 256, 256, **GEMM)),
     ("ag_gemm", "M/rank 333, N 200, K 328", 8e-3, lambda: ag_gemm.check(333, 200, 328, **GEMM)),
     ("ag_gemm", "M/rank 77, N 131, K 67", 8e-3, lambda: ag_gemm.check(77, 131, 67, **GEMM)),

@@ -25,6 +25,7 @@ for part in $parts; do
     smoke-p2p|smoke-nvshmem) run 100 "$gpus" test/gpu/check_examples.py --transport "${part#smoke-}" --small --limit 40 ;;
     programs) run 400 "$gpus" test/gpu/check_programs.py --table "$out/results.md" ;;
     hangs) timeout 280 python3 test/gpu/check_hangs.py --table "$out/results.md" ;;
+    ll) run 400 "$gpus" benchmark/ll_all_gather.py --table "$out/results.md" ;;
     overhead) run 150 1 benchmark/overhead.py --table "$out/results.md" ;;
   esac
   code=$?

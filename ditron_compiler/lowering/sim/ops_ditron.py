@@ -42,6 +42,10 @@ def _cmp(fn, op):
     return _enum(fn, op, "cmp", "cmp", "ge")
 
 
+def _protocol(fn, op):
+    return _enum(fn, op, "protocol", "protocol", "ll")
+
+
 def _nbi(fn, op):
     return fn.i32(int("nbi" in op.attributes))
 
@@ -166,9 +170,9 @@ def _signal_wait_until(fn, op):
 # --- data and order ---------------------------------------------------------------------------------------------
 
 
-def _check_bytes(fn: FunctionLowering, op: ir.Operation) -> None:
-    """A count that the language could not check, being no constant: whole elements. Both sides have the same."""
-    elem = fn.type_of(op.operands[0], op).elem.pointee
+def _check_bytes(fn: FunctionLowering, op: ir.Operation, pointer: int = 0) -> None:
+    """A count that the language could not check, being no constant: whole elements of what ``pointer`` points to."""
+    elem = fn.type_of(op.operands[pointer], op).elem.pointee
     if elem.bytes > 1:
         name = text_address(fn, f"an {elem.name}" if elem.name[0] in "if" else f"a {elem.name}")
         fn.call("ditron_sim_check_bytes", [fn.scalar(op.operands[2]), fn.i32(elem.bytes), name, fn.where(op)])
@@ -184,6 +188,19 @@ def _move(fn, op):
 def _putmem_signal(fn, op):
     _check_bytes(fn, op)
     fn.call("ditron_sim_putmem_signal", [*_scalars(fn, op), _signal_op(fn, op), _nbi(fn, op), fn.where(op)])
+
+
+@lowers("ditron.ll_put")
+def _ll_put(fn, op):
+    _check_bytes(fn, op, 1)
+    fn.call("ditron_sim_ll_put", [*_scalars(fn, op), _protocol(fn, op), fn.where(op)])
+
+
+@lowers("ditron.ll_get")
+def _ll_get(fn, op):
+    _check_bytes(fn, op)
+    fn.call("ditron_sim_ll_get", [*_scalars(fn, op), _protocol(fn, op), fn.where(op)])
+    fn.set(op, None)
 
 
 @lowers("ditron.fence", "ditron.quiet", "ditron.barrier_all")

@@ -1,0 +1,179 @@
+"""Turn puts with a signal, and the waits for them, into packets that carry their own flag."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.packets import packet_bytes
+from ditron_compiler.passes._channels import Channel, Refusal, signal_arguments
+from ditron_compiler.passes._messages import Index, Put, Wait, at_sender
+from ditron_compiler.passes.base import Pass, PassFailure
+
+__all__ = ["LLProtocol"]
+
+_PROTOCOLS = ("auto", "ll", "ll128", "simple")
+# What quiet and fence are for; without any of these there is nothing to order or to complete.
+_SENDS = {f"ditron.{name}" for name in (
+    "symm_at", "multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red", "putmem", "getmem",
+    "putmem_signal", "notify", "signal_op", "st", "red", "atomic_add", "atomic_cas", "extern_call")}
+
+
+@dataclass(frozen=True)
+class LLProtocol(Pass):
+    """Turn small puts with a signal, and the waits for them, into packets that carry their own flag.
+
+    A put with a signal is two trips of memory order: data, fence, signal, and at the receiver signal, acquire, data. A
+    packet holds data and flag together, so one trip is enough, for twice the bytes. The signal's memory becomes that of
+    the packets: each signal is a place of ``2 * packet_bytes(bound)`` bytes, for a message of an even epoch and one of
+    an odd one, where ``bound`` is what a message never exceeds (a constant, or ``tl.minimum`` with one). The host
+    allocates it by ``ditron.symm_packets(signals, nbytes=bound)``, which serves a put with a signal as well.
+
+    The signal's index says which wait takes which put's message: the put has the sender's rank in it (``sig + rank``),
+    and the wait names that rank (``sig + peer``, or a range). The receiver unpacks to where the put goes, so that what
+    comes after the wait stays as it is; a ``quiet`` that has nothing left to complete goes. A signal becomes packets as
+    a whole or, with a remark that says why, not at all: every use of it is a put that sets it to the epoch or a wait
+    for ``ge`` or ``eq`` of that epoch, one program takes a message, its size has a bound, and nothing else in the
+    kernel looks at other ranks' memory. What the pass cannot see, and the author answers for: scalar arguments are the
+    same on all ranks, the epoch grows with each call, and a rank sends in epoch ``e + 2`` only when its message of
+    ``e`` has been taken, as two buffers by parity need anyway.
+
+    ``auto`` takes ``ll`` for messages of at most ``ll-bytes``, ``ll128`` up to ``max-bytes`` and leaves larger ones
+    alone; it goes by the bound, so the choice is made when the kernel is compiled. ``ll128`` needs NVLink.
+
+    Before::
+
+        ditron.putmem_signal %dst, %src, %bytes, %place set %epoch on %peer : !tt.ptr<bf16>, !tt.ptr<bf16>, !tt.ptr<i64>
+        %theirs = "tt.addptr"(%sig, %peer) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+        %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+
+    After::
+
+        ditron.ll_put %packets, %src, %bytes, %epoch on %peer : !tt.ptr<i64>, !tt.ptr<bf16>
+        %from = "tt.addptr"(%sig, %at) : (!tt.ptr<i64>, i64) -> !tt.ptr<i64>
+        %token = ditron.ll_get %dst_at_peer, %from, %bytes, %epoch : !tt.ptr<bf16>, !tt.ptr<i64>
+    """
+
+    name: ClassVar[str] = "ll-protocol"
+    protocol: str = field(default="auto", metadata={"help": "ll, ll128, simple (do nothing), or auto: by size"})
+    ll_bytes: int = field(default=2048, metadata={"help": "largest message that auto sends by ll"})
+    max_bytes: int = field(default=65536, metadata={"help": "largest message that auto sends as packets"})
+
+    def run(self, op: ir.Operation) -> None:
+        if self.protocol not in _PROTOCOLS:
+            op.emit_error(f"expected protocol auto, ll, ll128 or simple, got '{self.protocol}'")
+            raise PassFailure
+        if self.protocol == "simple":
+            return
+        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
+            rewritten = [self._rewrite(root, function) for root in signal_arguments(function)]
+            if any(rewritten):
+                self._drop_order(function)
+
+    def _rewrite(self, root: ir.Value, function: ir.Operation) -> bool:
+        """Turn what is sent by the signals at ``root`` into packets, or say why not."""
+        try:
+            channel = Channel.of(root, function)
+            protocol = self._choose(channel)
+        except Refusal as refusal:
+            refusal.op.emit_remark(f"stays a signal: {refusal}")
+            return False
+        channel.puts[0].op.emit_remark(
+            f"sent as packets, protocol {protocol}: {2 * packet_bytes(channel.bound)} bytes for each signal, as "
+            f"ditron.symm_packets(..., nbytes={channel.bound}) allocates")
+        for wait, put, rank in channel.waits:
+            _Rewriter(channel, protocol, wait.op).take(wait, put, rank)
+            self.count("waits that unpack")
+        for put in channel.puts:
+            _Rewriter(channel, protocol, put.op).send(put)
+            self.count("puts by packets")
+        return True
+
+    def _choose(self, channel: Channel) -> str:
+        if self.protocol != "auto":
+            return self.protocol
+        if channel.bound > self.max_bytes:
+            raise Refusal(channel.puts[0].op, f"a message has up to {channel.bound} bytes, and max-bytes is "
+                                              f"{self.max_bytes}")
+        return "ll" if channel.bound <= self.ll_bytes else "ll128"
+
+    def _drop_order(self, function: ir.Operation) -> None:
+        orders: list[ir.Operation] = []
+        sends: list[ir.Operation] = []
+        function.walk(lambda o: orders.append(o) if o.name in ("ditron.quiet", "ditron.fence") else
+                      sends.append(o) if o.name in _SENDS else None)
+        for op in orders if not sends else ():
+            op.erase()
+            self.count("quiets and fences dropped")
+
+
+class _Rewriter:
+    """Builds what replaces one operation, before it."""
+
+    def __init__(self, channel: Channel, protocol: str, op: ir.Operation):
+        self.channel, self.op = channel, op
+        self.location, self.at = op.location, ir.InsertionPoint(op)
+        self.i32, self.i64 = (ir.IntegerType.get_signless(width, op.context) for width in (32, 64))
+        self.protocol = {"protocol": ir.Attribute.parse(f"#ditron.protocol<{protocol}>", op.context)}
+        self.words = packet_bytes(channel.bound) // 8  # of one message
+
+    def make(self, name: str, operands: list[ir.Value], result: ir.Type | None = None,
+             attributes: dict[str, ir.Attribute] | None = None) -> ir.Value | None:
+        made = ir.Operation.create(name, results=[] if result is None else [result], operands=operands,
+                                   attributes=attributes or {}, loc=self.location, ip=self.at)
+        return None if result is None else made.results[0]
+
+    def constant(self, value: int, type_: ir.Type) -> ir.Value:
+        return self.make("arith.constant", [], type_, {"value": ir.IntegerAttr.get(type_, value)})
+
+    def arith(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        return self.make(f"arith.{name}", [a, self.constant(b, a.type) if isinstance(b, int) else b], a.type)
+
+    def place(self, index: Index, epoch: ir.Value, also: ir.Value | None = None) -> ir.Value:
+        """The packets of the message that ``index`` (plus ``also``) names, of the epoch's parity."""
+        at = self.arith("muli", self.arith("andi", epoch, 1), self.words)
+        for term in [*index.terms, *([] if also is None else [also])]:
+            wide = term if term.type == self.i64 else self.make("arith.extsi", [term], self.i64)
+            at = self.arith("addi", at, self.arith("muli", wide, 2 * self.words))
+        if index.offset:
+            at = self.arith("addi", at, index.offset * 2 * self.words)
+        return self.make("tt.addptr", [index.root, at], index.root.type)
+
+    def send(self, put: Put) -> None:
+        packets = self.place(Index.of(put.signal), put.epoch)
+        self.make("ditron.ll_put", [packets, put.src, put.nbytes, put.epoch, put.rank], None, self.protocol)
+        if put.notify is not None:
+            put.notify.erase()
+        put.op.erase()
+
+    def take(self, wait: Wait, put: Put, rank: ir.Value | None) -> None:
+        if wait.count is None:
+            token = self._get(wait, put, rank)
+        else:
+            token = self._get_each(wait, put)
+        result = wait.op.results[0]
+        result.replace_all_uses_with(wait.epoch if wait.op.name == "ditron.signal_wait_until" else token)
+        wait.op.erase()
+
+    def _get(self, wait: Wait, put: Put, rank: ir.Value | None, also: ir.Value | None = None) -> ir.Value:
+        dst = at_sender(put.dst, rank, wait.op, self.make)
+        nbytes = at_sender(put.nbytes, rank, wait.op, self.make)
+        packets = self.place(Index.of(wait.signal), wait.epoch, also)
+        return self.make("ditron.ll_get", [dst, packets, nbytes, wait.epoch], self.token, self.protocol)
+
+    def _get_each(self, wait: Wait, put: Put) -> ir.Value:
+        """Take what each rank has sent, one after the other; without ranks there is still a token."""
+        root, none = self.channel.root, self.constant(0, self.i64)
+        nothing = self.make("ditron.ll_get", [root, root, none, wait.epoch], self.token, self.protocol)
+        bounds = [self.constant(0, self.i32), wait.count, self.constant(1, self.i32)]
+        loop = ir.Operation.create("scf.for", results=[self.token], operands=[*bounds, nothing], regions=1,
+                                   loc=self.location, ip=self.at)
+        body = loop.regions[0].blocks.append(self.i32, self.token, arg_locs=[self.location] * 2)
+        self.at = ir.InsertionPoint(body)
+        token = self._get(wait, put, body.arguments[0], body.arguments[0])
+        self.make("scf.yield", [token])
+        return loop.results[0]
+
+    @property
+    def token(self) -> ir.Type:
+        return ir.Type.parse("!ditron.token", self.op.context)

@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ditron.cli.kernels import UsageError, _import
+from ditron.cli.kernels import UsageError, import_file
 
 __all__ = ["check_command"]
 
@@ -45,7 +45,7 @@ def _programs(module: Any) -> dict[str, Any]:
 def _named(path: Path, name: str, groups: Any, args: argparse.Namespace) -> list[Any]:
     """The program ``FILE:NAME``, or the kernel by the file's ``EXAMPLE["check"]``."""
     from ditron import checking
-    module = _import(path)
+    module = import_file(path)
     programs = _programs(module)
     if name in programs:
         return [checking.check_program(programs[name], groups, resident=args.resident)]
@@ -64,7 +64,7 @@ def _all(path: Path, groups: Any, args: argparse.Namespace) -> list[Any]:
     """All programs of a file; of one that has none, what it launches as a script."""
     from ditron import checking
     if not args.args:
-        programs = [program for program in _programs(_import(path)).values() if program.check is not None]
+        programs = [program for program in _programs(import_file(path)).values() if program.check is not None]
         if programs:
             return [checking.check_program(program, groups, resident=args.resident) for program in programs]
     return [checking.check_script(path, args.args, groups or checking.GROUPS, resident=args.resident)]

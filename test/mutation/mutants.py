@@ -10,13 +10,15 @@ from subjects import Subject
 
 import ditron
 from ditron import simulate
+from ditron.checking import check_program
 from ditron.recording import record
 from ditron_compiler.check import check_scenario
+from ditron.programs.program import Program
 from ditron_compiler.frontend.source import DitronSource
 
 __all__ = ["Mutant", "checked", "find", "simulated"]
 
-Mutant = tuple[str, mutate.Mutation]  # the kernel's name, and what is done to it
+Mutant = tuple[str, mutate.Mutation]  # the kernel's or program's name, and what is done to it
 
 
 class _Source(DitronSource):
@@ -50,14 +52,36 @@ def _mutated(mutant: Mutant | None) -> Iterator[None]:
             states[fn], fn.simulated = fn.simulated, None
         return launch(fn, *args)
 
+    trace = Program._trace
+    executables: dict[Program, dict] = {}
+
+    def traced(program: Program, *args: Any) -> Any:
+        """A program with its kernels, and the mutation made after its passes."""
+        module = trace(program, *args)
+        if _Source.found is not None:
+            _Source.found.setdefault(program.__name__, mutate.mutations(module))
+        if mutant is not None and mutant[0] == program.__name__:
+            mutate.apply(mutant[1], module)
+        return module
+
+    def executable(program: Program, *args: Any) -> Any:
+        if program not in executables:
+            executables[program], program._executables = program._executables, {}
+        return find_executable(program, *args)
+
+    find_executable = Program._executable
     _Source.mutant = mutant
     simulate.DitronSource, simulate.launch = _Source, fresh
+    Program._trace, Program._executable = traced, executable
     try:
         yield
     finally:
         simulate.DitronSource, simulate.launch = before, launch
+        Program._trace, Program._executable = trace, find_executable
         for fn, state in states.items():
             fn.simulated = state
+        for program, found in executables.items():
+            program._executables = found
 
 
 def find(subject: Subject) -> list[Mutant]:
@@ -65,7 +89,10 @@ def find(subject: Subject) -> list[Mutant]:
     _Source.found = {}
     with _mutated(None):
         for ranks, per_node in subject.groups:
-            record(subject.run, ranks, per_node)
+            if subject.program is not None:
+                check_program(subject.program, [(ranks, per_node)])
+            else:
+                record(subject.run, ranks, per_node)
     found, _Source.found = _Source.found, None
     return [(kernel, mutation) for kernel, mutations in found.items() for mutation in mutations]
 
@@ -93,7 +120,13 @@ def checked(subject: Subject, mutant: Mutant | None) -> str:
     """What the checker says of it: empty when nothing, else the kind of its first finding, with its first line."""
     with _mutated(mutant):
         for ranks, per_node in subject.groups:
-            findings, _ = check_scenario(record(subject.run, ranks, per_node))
+            try:
+                if subject.program is not None:
+                    findings = check_program(subject.program, [(ranks, per_node)]).findings
+                else:
+                    findings, _ = check_scenario(record(subject.run, ranks, per_node))
+            except ditron.DitronError as error:
+                return f"error: {str(error).splitlines()[0]}"
             if findings:
                 return f"{findings[0].kind}: {str(findings[0]).splitlines()[0]}"
     return ""

@@ -114,14 +114,18 @@ def _ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]]:
 
 
 def _host_ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]]:
-    """Operations of host programs hold their operands by segments: values, indices and peers that are operands."""
+    """The values of host operations: indices, then the signal's value, then the peer."""
     if op.name not in ("ditron.signal_write", "ditron.signal_wait"):
         return
-    for number, value in enumerate(op.operands):
-        if str(value.type) == "i64":
-            for step in (1, -1):
-                yield "re-index", f"operand {number} {'+' if step > 0 else '-'} 1", \
-                    lambda n=number, s=step: _shift_integer(op, n, s)
+    numbers = [number for number, value in enumerate(op.operands) if str(value.type) == "i64"]
+    value = numbers[-2] if op.name == "ditron.signal_write" else numbers[-1]
+    for number in numbers:
+        if number == value:
+            yield "re-index", "value + 1", lambda: _replace(op, value, _plus(op.operands[value], 1, op))
+            yield "re-index", "value - 1", lambda: _replace(op, value, _plus(op.operands[value], -1, op))
+        else:
+            what = "index" if number < value else "rank"
+            yield "re-index", f"{what} + 1", lambda n=number: _replace(op, n, _next_rank(op.operands[n], op))
 
 
 # --- changes -----------------------------------------------------------------------------------------------------
@@ -222,8 +226,14 @@ def _shift(op: ir.Operation, what: str, index: int, step: int) -> None:
     _replace(op, index, shifted)
 
 
-def _shift_integer(op: ir.Operation, index: int, step: int) -> None:
-    _replace(op, index, _plus(op.operands[index], step, op))
+def _next_rank(value: ir.Value, before: ir.Operation) -> ir.Value:
+    """One more, modulo the number of ranks, which is the number of signals, too."""
+    place = ir.InsertionPoint(before)
+    i32 = ir.IntegerType.get_signless(32, before.context)
+    ranks = ir.Operation.create("ditron.num_ranks", results=[i32], loc=before.location, ip=place).result
+    wide = ir.Operation.create("arith.extsi", results=[value.type], operands=[ranks], loc=before.location, ip=place).result
+    return ir.Operation.create("arith.remsi", results=[value.type], operands=[_plus(value, 1, before), wide],
+                               loc=before.location, ip=place).result
 
 
 def _plus(value: ir.Value, step: int, before: ir.Operation) -> ir.Value:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ditron
 
@@ -18,12 +19,14 @@ GROUPS = ((2, None), (3, None), (4, 2))
 
 @dataclass(frozen=True)
 class Subject:
-    """``run()`` on each rank returns the largest error; what is above ``tolerance`` is wrong."""
+    """``run()`` on each rank returns the largest error; what is above ``tolerance`` is wrong. ``program``: what it calls,
+    when the checker is to look at that."""
 
     name: str
     run: Callable[[], float]
     tolerance: float = 0.0
     groups: tuple[tuple[int, int | None], ...] = GROUPS
+    program: Any = None
 
 
 def subjects() -> dict[str, Subject]:
@@ -32,7 +35,7 @@ def subjects() -> dict[str, Subject]:
         path = str(_ROOT / folder)
         if path not in sys.path:
             sys.path.insert(0, path)
-    found = [*_examples(), *_clean_kernels()]
+    found = [*_examples(), *_programs(), *_clean_kernels()]
     return {subject.name: subject for subject in found}
 
 
@@ -58,6 +61,23 @@ def _examples() -> list[Subject]:
         example("put_signal", 0.0, 1500),
         example("ring", 1e-5, 400),
     ) if subject is not None]
+
+
+def _programs() -> list[Subject]:
+    def program(module: str, name: str, tolerance: float, **facts: str) -> Subject:
+        example = importlib.import_module(module)
+        check = importlib.import_module(facts.pop("check", module)).check
+        how = {key: getattr(example, value) for key, value in facts.items()}
+
+        def run() -> float:
+            ditron.init()
+            return check(20, 16, 16, block=(16, 16, 16), **how)
+
+        return Subject(module, run, tolerance, ((2, None), (3, None)), getattr(example, name))
+
+    return [program("ag_gemm", "ag_gemm", 8e-3),
+            program("ag_gemm_ring", "ag_gemm_ring", 8e-3, check="ag_gemm", multiply="ring_gemm"),
+            program("gemm_rs_chunks", "gemm_rs", 1.5e-2)]
 
 
 def _clean_kernels() -> list[Subject]:

@@ -11,8 +11,8 @@
         dh.signal_wait(full[0], epoch)
         dh.copy(inbox, out)
 
-These functions may be called while a :func:`ditron.program` is traced, and nowhere else. Integers are symbolic: they are
-known when the program runs, on each rank. docs/programs.md is the guide.
+These functions may be called while a :func:`ditron.program` is traced, and nowhere else. Integers are symbolic: they
+are known when the program runs, on each rank. docs/programs.md is the guide.
 """
 from __future__ import annotations
 
@@ -201,8 +201,8 @@ def rank_copy(src: Buffer, dst: Buffer, peer: Any, *, stream: Stream | None = No
     source = as_buffer(tracer, src, "src", symmetric=pull)
     target = as_buffer(tracer, dst, "dst", symmetric=not pull)
     _alike(tracer, "rank_copy", source, target)
-    tracer.emit(dialect.RankCopyOp, source.use(), target.use(), as_int(tracer, peer, "peer"), stream=_on(tracer, stream),
-                pull=pull)
+    tracer.emit(dialect.RankCopyOp, source.use(), target.use(), as_int(tracer, peer, "peer"),
+                stream=_on(tracer, stream), pull=pull)
 
 
 def copy(src: Buffer, dst: Buffer, *, stream: Stream | None = None) -> None:
@@ -259,7 +259,8 @@ def barrier(stream: Stream | None = None) -> None:
 
 
 def all_gather(src: Buffer, dst: Buffer, signals: Buffer, value: Any) -> None:
-    """``src`` of every rank, one below the other, in ``dst`` of each; ``signals[r]`` is ``value`` when rank r's is there.
+    """``src`` of every rank, one below the other, in ``dst`` of each; ``signals[r]`` is ``value`` when rank r's is
+    there.
 
     Which copies that becomes, and on which streams, is decided by the passes (``decompose-ring``,
     ``decompose-all-at-once``).

@@ -1,7 +1,7 @@
-"""AllGather + GEMM in one kernel: C = all_gather(A) @ B, tiles start as soon as the rows they need have arrived.
+"""AllGather + GEMM all in one kernel: C = all_gather(A) @ B, tiles start as soon as the rows they need have arrived.
 
-    ditron run --sim 4 examples/ag_gemm.py
-    torchrun --nproc-per-node 4 examples/ag_gemm.py
+    ditron run --sim 4 examples/ag_gemm_in_kernel.py
+    torchrun --nproc-per-node 4 examples/ag_gemm_in_kernel.py
 
 The first ``NUM_PUSH`` programs are the producers: they push this rank's rows of A to every rank, nearest needer first,
 and count up a signal there. The others are the consumers: each waits for the ranks whose rows its tile covers.

@@ -134,9 +134,9 @@ class GemmReduceScatter:
         return out
 
 
-def check(rows_per_rank: int, N: int, K: int, calls: int = 3, **config) -> float:
+def check(rows_per_rank: int, N: int, K: int, calls: int = 3, make=GemmReduceScatter, **config) -> float:
     """Multiply random bf16 data ``calls`` times; largest error against fp32 torch, relative to the largest entry."""
-    op, worst = GemmReduceScatter(rows_per_rank, N, **config), 0.0
+    op, worst = make(rows_per_rank, N, **config), 0.0
     rank, num_ranks, device = ditron.rank(), ditron.num_ranks(), ditron.device()
     own = slice(rank * rows_per_rank, (rank + 1) * rows_per_rank)
     for call in range(calls):

@@ -49,7 +49,8 @@ def _load(text: str) -> Any:
     file, _, name = text.rpartition(":")
     if not Path(file or text).is_file():
         raise UsageError(f"no such file: {file or text}")
-    programs = {key: value for key, value in vars(import_file(Path(file or text))).items() if isinstance(value, Program)}
+    module = import_file(Path(file or text))
+    programs = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
     if name not in programs:
         raise UsageError(f"{file or text} has no program {name!r}; its programs are: "
                          f"{', '.join(sorted(programs)) or 'none (programs are decorated by @ditron.program)'}")
@@ -67,6 +68,7 @@ def _arguments(program: Any, signature: str | None) -> dict[str, Any] | None:
         if not equals:
             name, value = (program.names[position] if position < len(program.names) else ""), item
         if name not in program.names:
-            raise UsageError(f"--signature {signature!r}: {item!r} is none of the parameters {', '.join(program.names)}")
+            raise UsageError(f"--signature {signature!r}: {item!r} is none of the parameters "
+                             f"{', '.join(program.names)}")
         given[name] = int(value) if value.lstrip("-").isdigit() else value
     return given

@@ -105,8 +105,7 @@ class Buffer(Symbol):
         shape = sizes[dropped:]
         if not shape:
             return Element(self, offsets)
-        whole = all(_python_int(o) == 0 for o in offsets) and all(s is e for s, e in zip(sizes, self.shape, strict=True))
-        if whole:
+        if all(_python_int(o) == 0 for o in offsets) and all(s is e for s, e in zip(sizes, self.shape, strict=True)):
             return self
         where, count = mixed(self.tracer, offsets, "an offset"), mixed(self.tracer, sizes, "a size")
         value = self.tracer.emit(dialect.SliceOp, self.use(), where, count, drop=dropped).result
@@ -143,8 +142,8 @@ def as_buffer(tracer: Tracer, value: Any, what: str, *, symmetric: bool = False)
     """Check that a value is a buffer, and with ``symmetric`` that peers have it too."""
     if not isinstance(value, Buffer):
         if hasattr(value, "data_ptr"):
-            tracer.fail(f"{what} must be a buffer, got {describe(value)} that exists already: pass it to the program as "
-                        "an argument")
+            tracer.fail(f"{what} must be a buffer, got {describe(value)} that exists already: pass it to the program "
+                        "as an argument")
         tracer.fail(f"{what} must be a buffer, got {describe(value)}")
     if symmetric and not value.symmetric:
         tracer.fail(f"{what} must be symmetric memory, which other ranks can reach, got {value!r}: make it by "
@@ -164,7 +163,8 @@ def as_signal(tracer: Tracer, value: Any, what: str) -> tuple[ir.Value, list[Any
     return buffer.base.use(), mixed(tracer, buffer.indices, "an index")
 
 
-def allocate(tracer: Tracer, kind: str, shape: tuple, dtype: Any, name: str, *, symmetric: bool, zeroed: bool) -> Buffer:
+def allocate(tracer: Tracer, kind: str, shape: tuple, dtype: Any, name: str, *, symmetric: bool,
+             zeroed: bool) -> Buffer:
     """``dh.symm_empty`` and its relatives."""
     import torch
     if not isinstance(dtype, torch.dtype):

@@ -7,7 +7,6 @@ from typing import Any
 
 from ditron.programs.tracer import Tracer, _user_frame, place_of_caller, require
 from ditron.programs.values import Cond, Int, Symbol, _natural, _python_int, as_int, condition, describe, divisor_of
-from ditron_compiler import ir
 from ditron_compiler.ir.dialects import scf
 
 __all__ = ["loop", "when"]
@@ -25,8 +24,8 @@ class loop:
             if not isinstance(bound, Int) and _python_int(bound) is None:
                 tracer.fail(f"dh.range: expected integers, got {describe(bound)}")
         if _python_int(step) is None or step < 1:
-            tracer.fail(f"dh.range: step must be a positive Python integer, got {describe(step)}: count up, and compute "
-                        "the index that goes down from it")
+            tracer.fail(f"dh.range: step must be a positive Python integer, got {describe(step)}: count up, and "
+                        "compute the index that goes down from it")
         self.tracer, self.start, self.stop, self.step = tracer, start, stop, step
         self._pending = tracer.expect_entered("dh.range(...)", "iterate over it: for i in dh.range(...):")
 
@@ -38,8 +37,8 @@ class loop:
         before = _Names(frame)
         for turn in ("first", "second"):
             op = tracer.emit(scf.ForOp, *bounds)
-            left = (f"it was made in {'an earlier turn of the' if turn == 'first' else 'the'} loop at {place}: nothing is "
-                    "carried from one turn to the next, nor out of the loop; compute it from the loop's index")
+            left = (f"it was made in {'an earlier turn of the' if turn == 'first' else 'the'} loop at {place}: nothing "
+                    "is carried from one turn to the next, nor out of the loop; compute it from the loop's index")
             finished = False
             with tracer.scope("the loop", op.body, place, left):
                 try:
@@ -58,8 +57,8 @@ class loop:
         before.check(tracer, place, "the loop")
         if texts[0] != texts[1]:
             raise place.error("the turns of a loop over dh.range must be alike, and tracing its body twice gave two "
-                              "different ones: a Python variable or list changes from turn to turn; compute what changes "
-                              "from the loop's index")
+                              "different ones: a Python variable or list changes from turn to turn; compute what "
+                              "changes from the loop's index")
 
 
 class when:
@@ -70,7 +69,8 @@ class when:
         if not isinstance(condition, (Cond, bool)):
             tracer.fail(f"dh.when: expected a condition, such as rank == 0, got {describe(condition)}")
         self.condition = condition
-        self._pending = tracer.expect_entered("dh.when(...)", "write 'with dh.when(...):', and what depends on it below")
+        self._pending = tracer.expect_entered("dh.when(...)",
+                                              "write 'with dh.when(...):', and what depends on it below")
 
     def __enter__(self) -> None:
         tracer = self.tracer
@@ -90,7 +90,8 @@ class when:
 
 
 class _Names:
-    """The user's variables before a body: one that is bound anew in it would hold, after it, what may not have happened.
+    """The user's variables before a body: one that is bound anew in it would hold, after it, what may not have
+    happened.
     """
 
     def __init__(self, frame: Any):
@@ -105,8 +106,8 @@ class _Names:
             if isinstance(after, Symbol) or isinstance(before, Symbol) or type(after) is not type(before) or \
                     after != before:
                 advice = "dh.where(condition, a, b)" if what == "the branch" else "an expression of the loop's index"
-                raise place.error(f"{name!r} is bound anew in {what}, which may not be taken: after it nobody knows which "
-                                  f"value it has; use another name, or {advice}")
+                raise place.error(f"{name!r} is bound anew in {what}, which may not be taken: after it nobody knows "
+                                  f"which value it has; use another name, or {advice}")
 
     @staticmethod
     def _usable(tracer: Tracer, value: Any) -> bool:

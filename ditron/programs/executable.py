@@ -28,8 +28,8 @@ class Executable:
         module: with the program and the kernels it launches; its text will do, and it is not changed. name: of the
             program, when there are several.
 
-    Raises ValueError when there is no such program, DitronError for operations that cannot be executed, ir.MLIRError for
-    text that is no module.
+    Raises ValueError when there is no such program, DitronError for operations that cannot be executed, ir.MLIRError
+    for text that is no module.
     """
 
     def __init__(self, module: ir.Module | str, name: str | None = None):

@@ -159,7 +159,8 @@ def _paint(name: str, boxes: list[_Box], edges: list, ranks: int, epoch: int, pa
         if not mine:
             continue
         start, end = min(mine) - width / 2 + 0.06, max(mine) + width / 2 - 0.06
-        axes.add_patch(Rectangle((start, 0.62), end - start, down - 0.78, facecolor="#f6f7f9", edgecolor="#d5d9de", zorder=0))
+        axes.add_patch(Rectangle((start, 0.62), end - start, down - 0.78, facecolor="#f6f7f9",
+                                 edgecolor="#d5d9de", zorder=0))
         axes.text(start + 0.1, 0.84, f"rank {rank}", fontsize=11, weight="bold", va="center")
     for column, x in middle.items():
         stream = column[1] + (f"[{column[2]}]" if column[1] and column[2] else "")
@@ -168,9 +169,9 @@ def _paint(name: str, boxes: list[_Box], edges: list, ranks: int, epoch: int, pa
         axes.plot([x, x], [top - 0.06, top + height * (rows - 1) + 0.3], color="#c3c9d0", linewidth=1.2, zorder=1)
     place = {box: (middle[box.column], top + height * box.level + 0.15) for box in boxes}
     for box, (x, y) in place.items():
-        axes.add_patch(FancyBboxPatch((x - wide / 2, y - high / 2), wide, high, boxstyle="round,pad=0.02,rounding_size=0.06",
-                                      facecolor=_COLORS.get(type(box.step), "#ffffff"), edgecolor="#7a828c", linewidth=0.8,
-                                      zorder=3))
+        axes.add_patch(FancyBboxPatch((x - wide / 2, y - high / 2), wide, high,
+                                      boxstyle="round,pad=0.02,rounding_size=0.06", edgecolor="#7a828c", linewidth=0.8,
+                                      facecolor=_COLORS.get(type(box.step), "#ffffff"), zorder=3))
         axes.text(x, y, _text(box.step), fontsize=7.6, ha="center", va="center", zorder=4, linespacing=1.15)
     for source, target, kind in edges:
         (x0, y0), (x1, y1) = place[source], place[target]

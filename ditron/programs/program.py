@@ -26,7 +26,7 @@ __all__ = ["Program", "program"]
 
 
 def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
-            example: Mapping[str, Any] | None = None) -> Any:
+            example: Mapping[str, Any] | None = None, check: Callable[[int], Mapping[str, Any]] | None = None) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
 
     The function is called once for each kind of arguments, with symbolic values, and writes down what it does; see
@@ -36,6 +36,7 @@ def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
     Args:
         passes: what is done to the program before it runs, as in ``pipeline.HOST`` (the default).
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
+        check: what ``ditron check`` calls it with in a group of so many ranks: the same, small.
 
     The function's positional parameters are tensors, which must not be None, and integers; its keyword-only ones are
     constants of the trace: any hashable value. It returns nothing: results go into tensors that it is given.
@@ -47,7 +48,7 @@ def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
         add_from_left(x, out)
     """
     def decorate(function: Callable) -> Program:
-        return Program(function, passes, example)
+        return Program(function, passes, example, check)
 
     return decorate if fn is None else decorate(fn)
 
@@ -55,9 +56,10 @@ def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
 class Program:
     """What :func:`program` returns. ``module`` gives the IR; calling it runs it in the current group."""
 
-    def __init__(self, fn: Callable, passes: Iterable[str] | None, example: Mapping[str, Any] | None):
+    def __init__(self, fn: Callable, passes: Iterable[str] | None, example: Mapping[str, Any] | None,
+                 check: Callable[[int], Mapping[str, Any]] | None = None):
         functools.update_wrapper(self, fn)
-        self.fn, self.example = fn, example
+        self.fn, self.example, self.check = fn, example, check
         self.passes = None if passes is None else tuple(passes)
         self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
         parameters = inspect.signature(fn).parameters.values()
@@ -75,9 +77,9 @@ class Program:
         """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
         group = current_group()
         if group is None:
-            raise DitronError(f"program {self.fn.__name__!r} was called before ditron.init(): call ditron.init() first, "
-                              "under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the "
-                              "simulator")
+            raise DitronError(f"program {self.fn.__name__!r} was called before ditron.init(): call ditron.init() "
+                              "first, under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on "
+                              "the simulator")
         if (tracer := active()) is not None:
             tracer.fail(f"program {self.fn.__name__!r} is called in the trace of program {tracer.name!r}: a program "
                         "cannot call another one; share a plain Python function that both call")
@@ -93,6 +95,13 @@ class Program:
         args, kwargs = self._example(args, kwargs)
         return self._trace(args, kwargs, NEUTRAL if target == "sim" else parse_target(target))
 
+    def arguments(self, given: Mapping[str, Any]) -> tuple[tuple, dict]:
+        """Positional and keyword-only arguments, of arguments by name as :meth:`module` takes them; tensors are new."""
+        import torch
+        args, kwargs = self._example((), dict(given))
+        return tuple(torch.empty(value.shape, dtype=value.dtype) if isinstance(value, _Spec) else value
+                     for value in args), kwargs
+
     def executable_and_arguments(self, given: Mapping[str, Any], target: str = "sim") -> tuple[Executable, list]:
         """The program for arguments by name, as :meth:`module` takes them, and its positional ones."""
         args, kwargs = self._example((), dict(given))
@@ -105,7 +114,8 @@ class Program:
         if not args and not kwargs:
             if self.example is None:
                 raise DitronError(f"program {self.fn.__name__!r} has no example: give arguments, such as "
-                                  f"{', '.join(repr('bf16[64, 128]') for _ in self.names)}, or example= to its decorator")
+                                  f"{', '.join(repr('bf16[64, 128]') for _ in self.names)}, or example= to its "
+                                  "decorator")
             kwargs = dict(self.example)
         args, kwargs = self._bind(args, kwargs)
         return tuple(_read(value) for value in args), kwargs
@@ -124,8 +134,8 @@ class Program:
             key = (tuple([_kind(value) for value in args]), tuple(constants.items()), target)
             found = self._executables.get(key)
         except TypeError as error:
-            raise DitronError(f"program {self.fn.__name__!r}: the values of keyword-only parameters are constants of the "
-                              f"trace and must be hashable (tuples, not lists): {error}") from None
+            raise DitronError(f"program {self.fn.__name__!r}: the values of keyword-only parameters are constants of "
+                              f"the trace and must be hashable (tuples, not lists): {error}") from None
         except AttributeError:
             raise self._wrong_argument(args) from None
         if found is None:
@@ -138,8 +148,9 @@ class Program:
             try:
                 _kind(value)
             except AttributeError:
-                return DitronError(f"program {self.fn.__name__!r}: argument {name!r} must be a tensor or an integer, got "
-                                   f"{value!r}: what is neither is a keyword-only parameter, after a * in the signature")
+                return DitronError(f"program {self.fn.__name__!r}: argument {name!r} must be a tensor or an integer, "
+                                   f"got {value!r}: what is neither is a keyword-only parameter, after a * in the "
+                                   "signature")
         raise AssertionError("an argument was refused and is not found")
 
     def _trace(self, args: tuple, constants: dict, target: Target) -> ir.Module:
@@ -158,8 +169,8 @@ class Program:
                           for value, argument in zip(args, op.block.arguments, strict=True)]
                 result = self.fn(*values, **constants)
             if result is not None:
-                raise place.error(f"program {name!r} returns a value, and a program has none: write results into a tensor "
-                                  "that it is given")
+                raise place.error(f"program {name!r} returns a value, and a program has none: write results into a "
+                                  "tensor that it is given")
             module.operation.verify()
             pipeline.run(module, pipeline.HOST if self.passes is None else self.passes)
         return module
@@ -231,7 +242,6 @@ def _symbol(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
     if type(value) is int:
         return Int(tracer, argument, 16 if value % 16 == 0 else 1)
     buffer = Buffer(tracer, argument, (), value.dtype, False, 16 if value.data_ptr() % 16 == 0 else 1)
-    i64 = ir.IntegerType.get_signless(64, context=tracer.module.context)
     shape, strides = [], []
     for dim, extent in enumerate(value.shape):
         shape.append(Int(tracer, tracer.emit(dialect.DimOp, argument, dim).result, 16 if extent % 16 == 0 else 1,

@@ -29,8 +29,8 @@ class Runner:
     def __call__(self, args: tuple) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
             if type(value) is not int and value.device.type != "cpu":
-                raise DitronError(f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and the "
-                                  "program runs on the simulator: make tensors on ditron.device()")
+                raise DitronError(f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
+                                  "the program runs on the simulator: make tensors on ditron.device()")
         roots = self.executable.roots(args, self.group)
         memory = self._memories.get(roots)
         if memory is None:

@@ -1,10 +1,11 @@
-"""Host programs on real GPUs: right results eagerly and from graphs, with ranks that lag, and what a call costs the host.
+"""Host programs on real GPUs: right results eagerly and from graphs, with ranks that lag, and what a call costs the
+host.
 
     torchrun --nproc-per-node 4 test/gpu/check_programs.py --table table.md
 
 Each row is one program at one shape. Every call has other data than the one before; before each, a rank chosen by
-chance sleeps a while on its GPU. All results are compared with torch in fp32 at the end, so that calls follow each other
-without a pause. A rank that hangs is ended by ``--limit`` seconds per row.
+chance sleeps a while on its GPU. All results are compared with torch in fp32 at the end, so that calls follow each
+other without a pause. A rank that hangs is ended by ``--limit`` seconds per row.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ import ditron
 import ditron.host as dh
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
-import ag_gemm_program as ag_gemm  # noqa: E402
+import ag_gemm  # noqa: E402
 import ag_gemm_ring  # noqa: E402
 import gemm_rs_chunks  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""The five examples give the right result on the simulator: ranks, nodes, shapes, schedules."""
+"""The examples give the right result on the simulator: ranks, nodes, shapes, schedules."""
 import sys
 from pathlib import Path
 
@@ -9,23 +9,36 @@ import ditron
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 import ag_gemm  # noqa: E402
+import ag_gemm_in_kernel  # noqa: E402
+import ag_gemm_ring  # noqa: E402
 import all_gather  # noqa: E402
 import gemm_rs  # noqa: E402
+import gemm_rs_chunks  # noqa: E402
 import put_signal  # noqa: E402
 import ring  # noqa: E402
 
 WORLDS = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (8, 4)]
 SEEDS = range(20)
 
+TILE = dict(block=(16, 16, 16))
+PUSH = dict(num_push=2, push_rows=8, **TILE)
+CHUNKS = gemm_rs_chunks.GemmReduceScatterChunks
+
 # name -> (bound on the error, a shape that divides by everything, one that divides by nothing)
 EXAMPLES = {
     "ring": (1e-5, lambda: ring.check(512), lambda: ring.check(301)),
     "put_signal": (0, lambda: put_signal.check(2048), lambda: put_signal.check(1501)),
     "all_gather": (0, lambda: all_gather.check(1024, chunk=256), lambda: all_gather.check(601, chunk=256)),
-    "ag_gemm": (8e-3, lambda: ag_gemm.check(32, 32, 32, calls=2, num_push=2, block=(16, 16, 16), push_rows=8),
-                lambda: ag_gemm.check(19, 21, 25, calls=2, num_push=2, block=(16, 16, 16), push_rows=8)),
-    "gemm_rs": (1.5e-2, lambda: gemm_rs.check(32, 32, 32, calls=2, block=(16, 16, 16)),
-                lambda: gemm_rs.check(19, 21, 25, calls=2, block=(16, 16, 16))),
+    "ag_gemm": (8e-3, lambda: ag_gemm.check(32, 32, 32, calls=2, **TILE),
+                lambda: ag_gemm.check(19, 21, 25, calls=2, **TILE)),
+    "ag_gemm_in_kernel": (8e-3, lambda: ag_gemm_in_kernel.check(32, 32, 32, calls=2, **PUSH),
+                          lambda: ag_gemm_in_kernel.check(19, 21, 25, calls=2, **PUSH)),
+    "ag_gemm_ring": (8e-3, lambda: ag_gemm.check(32, 32, 32, calls=2, multiply=ag_gemm_ring.ring_gemm, **TILE),
+                     lambda: ag_gemm.check(19, 21, 25, calls=3, multiply=ag_gemm_ring.ring_gemm, **TILE)),
+    "gemm_rs": (1.5e-2, lambda: gemm_rs.check(32, 32, 32, calls=2, **TILE),
+                lambda: gemm_rs.check(19, 21, 25, calls=2, **TILE)),
+    "gemm_rs_chunks": (1.5e-2, lambda: gemm_rs.check(32, 32, 32, calls=2, make=CHUNKS, **TILE),
+                       lambda: gemm_rs.check(19, 21, 25, calls=3, make=CHUNKS, **TILE)),
 }
 
 
@@ -49,11 +62,16 @@ def test_right_for_every_schedule(name, shape, ranks, ranks_per_node):
     ("ring", lambda: ring.check(1)), ("put_signal", lambda: put_signal.check(1)),
     ("all_gather", lambda: all_gather.check(1)),
     # Triton makes an argument that is 1 a constant, which has fewer methods than a scalar.
-    ("ag_gemm", lambda: ag_gemm.check(1, 1, 1, num_push=2, block=(16, 16, 16))),
-    ("gemm_rs", lambda: gemm_rs.check(20, 1, 1, block=(16, 16, 16))),
-    ("gemm_rs", lambda: gemm_rs.check(1, 40, 8, block=(16, 16, 16))),
-    ("ag_gemm", lambda: ag_gemm.check(3, 1, 40, num_push=3, block=(16, 16, 16))),
-    ("gemm_rs", lambda: gemm_rs.check(3, 40, 1, block=(16, 16, 16))),
+    ("ag_gemm", lambda: ag_gemm.check(1, 1, 1, **TILE)),
+    ("ag_gemm_in_kernel", lambda: ag_gemm_in_kernel.check(1, 1, 1, **PUSH)),
+    ("ag_gemm_ring", lambda: ag_gemm.check(1, 1, 1, multiply=ag_gemm_ring.ring_gemm, **TILE)),
+    ("gemm_rs_chunks", lambda: gemm_rs.check(20, 1, 1, make=CHUNKS, **TILE)),
+    ("gemm_rs", lambda: gemm_rs.check(20, 1, 1, **TILE)),
+    ("gemm_rs", lambda: gemm_rs.check(1, 40, 8, **TILE)),
+    ("ag_gemm", lambda: ag_gemm.check(3, 1, 40, **TILE)),
+    ("ag_gemm_in_kernel", lambda: ag_gemm_in_kernel.check(3, 1, 40, num_push=3, **TILE)),
+    ("gemm_rs", lambda: gemm_rs.check(3, 40, 1, **TILE)),
+    ("gemm_rs_chunks", lambda: gemm_rs.check(3, 40, 1, make=CHUNKS, **TILE)),
 ])
 def test_extents_of_one(name, check):
     for ranks, ranks_per_node in [(1, 1), (5, 5), (6, 2)]:

@@ -1,7 +1,7 @@
 """Programs on GPUs, as far as there is none: what the executor asks of the driver, carried out on memory of the host.
 
-The library that stands in for CUDA's does what it is told at once, so a program of one rank, or of a rank whose peers are
-only memory, has its copies and signals done; kernels are compiled for real and do nothing.
+The library that stands in for CUDA's does what it is told at once, so a program of one rank, or of a rank whose peers
+are only memory, has its copies and signals done; kernels are compiled for real and do nothing.
 """
 import ctypes
 from types import SimpleNamespace
@@ -288,8 +288,9 @@ def test_irregular_epochs(machine):
 
 
 @pytest.mark.parametrize("source,target,rows", [
-    ((slice(None), slice(None)), (slice(None), slice(None)), 1), ((slice(1, 3), slice(2, 5)), (slice(0, 2), slice(0, 3)), 2),
-    ((slice(0, 4), slice(0, 1)), (slice(1, 5), slice(3, 4)), 4), ((2, slice(1, 7)), (3, slice(2, 8)), 1)])
+    ((slice(None), slice(None)), (slice(None), slice(None)), 1),
+    ((slice(1, 3), slice(2, 5)), (slice(0, 2), slice(0,
+    3)), 2), ((slice(0, 4), slice(0, 1)), (slice(1, 5), slice(3, 4)), 4), ((2, slice(1, 7)), (3, slice(2, 8)), 1)])
 def test_copies_of_parts(machine, source, target, rows):
     def parts(x, out):
         dh.copy(x[source], out[target])
@@ -303,8 +304,8 @@ def test_copies_of_parts(machine, source, target, rows):
     assert entry[0] == ("copy" if rows == 1 else "rows")
 
 
-@pytest.mark.parametrize("dtype,value", [(torch.float32, 1.5), (torch.bfloat16, -2.0), (torch.int64, -3), (torch.uint8, 200),
-                                         (torch.float64, 0.1), (torch.int64, 1 << 40), (torch.bool, 1)])
+@pytest.mark.parametrize("dtype,value", [(torch.float32, 1.5), (torch.bfloat16, -2.0), (torch.int64, -3),
+                                         (torch.uint8, 200), (torch.float64, 0.1), (torch.int64, 1 << 40), (torch.bool, 1)])
 @pytest.mark.parametrize("part", [(slice(None), slice(None)), (slice(1, 4), slice(2, 5))])
 def test_fills(machine, dtype, value, part):
     def fills(out):

@@ -105,7 +105,8 @@ def test_ir():
           %6 = arith.ceildivsi %5, %c64_i64 : i64
           %slice = ditron.slice %boxes[%4, 0, 0] [1, %dim, %dim_0] : <?x?x?xf32, symmetric> to <?x?xf32, symmetric>
           %7 = arith.trunci %5 : i64 to i32
-          ditron.launch @scale grid(%6) (%slice, %out, %7, %cst) options {num_warps = 2 : i64} : (!ditron.buffer<?x?xf32, symmetric>, !ditron.buffer<?x?xf32>, i32, f32)
+          ditron.launch @scale grid(%6) (%slice, %out, %7, %cst) options {num_warps = 2 : i64} : \
+(!ditron.buffer<?x?xf32, symmetric>, !ditron.buffer<?x?xf32>, i32, f32)
         }""")
 
 
@@ -169,7 +170,8 @@ def test_arithmetic_is_pythons(a, b):
                 argument.replace_all_uses_with(constant.results[0])
         from ditron_compiler import pipeline
         pipeline.run(module, ("canonicalize",))
-    filled = [ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value for op in operations(module, "ditron.fill")]
+    constants = [op.operands[1].owner for op in operations(module, "ditron.fill")]
+    filled = [ir.IntegerAttr(constant.attributes["value"]).value for constant in constants]
     assert filled == expected
 
 
@@ -237,7 +239,7 @@ def wrong_and(x, out):
 
 
 def wrong_range(x, out):
-    for peer in range(dh.num_ranks()):  # <- wrong_range: use 'for i in dh.range
+    for _ in range(dh.num_ranks()):  # <- wrong_range: use 'for i in dh.range
         dh.copy(x, out)
 
 

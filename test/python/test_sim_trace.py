@@ -21,7 +21,7 @@ from ditron.sim.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
-import ag_gemm  # noqa: E402
+import ag_gemm_in_kernel as ag_gemm  # noqa: E402
 import ring  # noqa: E402
 
 RANKS, CALLS, NUM_PUSH = 4, 2, 2

@@ -1,0 +1,61 @@
+"""infer-scope changes no result, and makes a scope that is too weak strong enough."""
+from __future__ import annotations
+
+import pytest
+import torch
+import triton.language as tl
+from pass_helpers import count, pipeline, run
+
+import ditron
+import ditron.language as dl
+
+N = 16
+SIGNATURE = {"box_ptr": "*fp32", "ready_ptr": "*i64", "out_ptr": "*fp32"}
+
+
+@ditron.jit
+def tell_right(box_ptr, ready_ptr, out_ptr, N: tl.constexpr):
+    """Scope gpu, to and from another GPU."""
+    right = (dl.rank() + 1) % dl.num_ranks()
+    i = tl.arange(0, N)
+    tl.store(dl.symm_at(box_ptr, right) + i, dl.rank() * 100.0 + i)
+    dl.notify(ready_ptr, right, 1, scope="gpu")
+    box = dl.consume_token(box_ptr, dl.wait(ready_ptr, 1, 1, scope="gpu"))
+    tl.store(out_ptr + i, tl.load(box + i))
+
+
+@ditron.jit
+def tell_own(box_ptr, ready_ptr, out_ptr, N: tl.constexpr):
+    """Program 0 to program 1 of the same rank, with the default scope."""
+    i = tl.arange(0, N)
+    if tl.program_id(0) == 0:
+        tl.store(box_ptr + i, dl.rank() * 100.0 + i)
+        dl.notify(ready_ptr, dl.rank(), 1)
+    else:
+        box = dl.consume_token(box_ptr, dl.wait(ready_ptr, 1, 1))
+        tl.store(out_ptr + i, tl.load(box + i))
+
+
+def _main(kernel, programs):
+    ditron.init()
+    box, ready = ditron.symm_empty(N, dtype=torch.float32), ditron.symm_zeros(1, dtype=torch.int64)
+    out = torch.empty(N)
+    kernel[(programs,)](box, ready, out, N=N)
+    return out.tolist()
+
+
+def test_too_weak_a_scope_is_widened():
+    with pytest.raises(ditron.SimulationError), pipeline("as-written"):
+        for seed in range(20):
+            ditron.sim.run(lambda: _main(tell_right, 1), ranks=2, seed=seed)
+    assert run("default", lambda: _main(tell_right, 1), ranks=3)[1] == [float(i) for i in range(N)]
+
+
+def test_within_the_gpu_the_scope_is_narrow():
+    def scopes(name):
+        return count(tell_own, "scope gpu", name, signature=SIGNATURE, constexprs={"N": N})
+
+    assert (scopes("as-written"), scopes("default")) == (0, 1)
+    expected = run("as-written", lambda: _main(tell_own, 2), ranks=2)
+    assert run("default", lambda: _main(tell_own, 2), ranks=2) == expected == [[r * 100.0 + i for i in range(N)]
+                                                                               for r in range(2)]

@@ -30,6 +30,15 @@ PIPELINES: dict[str, Pipeline] = {
         "infer-scope",
         "cse",  # what hoisting left behind
     ),
+    # Tiles in the order in which their data arrives or is waited for, where the author has not said another.
+    "swizzled": (
+        "insert-swizzle",  # first: it looks for what the author wrote
+        "hoist-symm-at",
+        "merge-waits",
+        "insert-fences",
+        "infer-scope",
+        "cse",
+    ),
     # What the author wrote, and nothing else: to see a mistake that another pipeline would mend.
     "as-written": (),
     # For messages so small that the signal costs more than the data.

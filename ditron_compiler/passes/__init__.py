@@ -22,6 +22,7 @@ from .. import _core
 #: Pass name -> "module:Class". The one place to add a pass of ours to.
 PASSES = {
     "raise-primitives": "ditron_compiler.passes.raise_primitives:RaisePrimitives",
+    "insert-swizzle": "ditron_compiler.passes.insert_swizzle:InsertSwizzle",
     "hoist-symm-at": "ditron_compiler.passes.hoist_symm_at:HoistSymmAt",
     "merge-waits": "ditron_compiler.passes.merge_waits:MergeWaits",
     "ll-protocol": "ditron_compiler.passes.ll_protocol:LLProtocol",

@@ -1,0 +1,207 @@
+"""Which part of a kernel's work a tile index is, and what depends on it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ditron_compiler import ir
+from ditron_compiler.passes._pointers import constant, defining
+from ditron_compiler.passes._ranks import is_query
+
+__all__ = ["Line", "NotFound", "Shards", "available", "depends_on_rank", "line_of", "owners"]
+
+_DIVISIONS = ("arith.divsi", "arith.divui")
+_REMAINDERS = ("arith.remsi", "arith.remui")
+# What arith calls slt, sge, ult and uge.
+_BELOW, _NOT_BELOW = (2, 6), (5, 9)
+
+
+class NotFound(Exception):
+    """Something that is needed of a kernel cannot be proved; says what, and at which operation."""
+
+    def __init__(self, why: str, at: ir.Operation | None = None):
+        super().__init__(why)
+        self.at = at
+
+
+@dataclass(frozen=True)
+class Shards:
+    """How a kernel computes who owns a tile: ``tile * block / shard``, or ``tile / shard``, or ``tile``.
+
+    ``tile`` is the result of the division that tells it from the tiles of other dimensions; ``block`` and ``shard`` are
+    None where they are 1.
+    """
+
+    tile: ir.Value
+    shard: ir.Value | None = None
+    block: ir.Value | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """All tiles in a row, of which programs take one or several: ``index`` is in ``[0, end)``.
+
+    A program takes one, and is number ``index + first`` along ``axis``; ``end`` is None if there is no other end than
+    the number of programs. With ``axis`` None programs step through all tiles.
+    """
+
+    index: ir.Value
+    end: ir.Value | None
+    axis: int | None = None
+    first: int = 0
+
+
+def owners(value: ir.Value, is_rank: bool) -> Iterator[Shards]:
+    """The owners of tiles that ``value`` is computed from; ``is_rank`` says that it is a rank itself."""
+    if is_rank and _is_tile(_plain(value)):
+        yield Shards(_plain(value))
+    for op in _slice(value):
+        if op.name not in _DIVISIONS:
+            continue
+        row, shard = op.operands
+        product = defining(row)
+        if _is_tile(row):
+            yield Shards(row, shard)
+        elif product is not None and product.name == "arith.muli":
+            a, b = product.operands
+            if _is_tile(a) or _is_tile(b):
+                yield Shards(a, shard, b) if _is_tile(a) else Shards(b, shard, a)
+
+
+def depends_on_rank(value: ir.Value) -> bool:
+    """Whether ``value`` is computed from this rank's number and from a tile."""
+    operations = list(_slice(value))
+    return (any(is_query(result, "rank") for op in operations for result in op.results)
+            and any(_is_tile(result) for op in operations for result in op.results))
+
+
+def line_of(tile: ir.Value) -> Line:
+    """The line that ``tile`` is a part of. NotFound if a program's work depends on more than its place in it."""
+    quotient = defining(tile)
+    index = quotient.operands[0]
+    pid, first = _program(index)
+    if pid is None:
+        return _loop(index, quotient)
+    if first and not any(c.operands[0] == pid and constant(c.operands[1]) == first
+                         for c in _conditions(quotient, _NOT_BELOW, _BELOW)):
+        raise NotFound(f"programs before number {first} are not told apart from those that have a tile", quotient)
+    guards = [c.operands[1] for c in _conditions(quotient, _BELOW, _NOT_BELOW) if c.operands[0] == index]
+    _check_uses(index, quotient)
+    if pid != index:
+        _check_uses(pid, quotient, allowed=defining(index))
+    axis = ir.IntegerAttr(defining(pid).attributes["axis"]).value
+    return Line(index, guards[0] if guards else None, axis, first)
+
+
+def available(value: ir.Value, at: ir.Operation) -> bool:
+    """Whether ``value`` is computed before ``at`` on every path to it."""
+    op = defining(value)
+    block = value.owner if op is None else op.block
+    while at is not None and at.block != block:
+        at = at.parent
+    return at is not None and (op is None or op.is_before_in_block(at))
+
+
+def _slice(value: ir.Value) -> Iterator[ir.Operation]:
+    """The scalar operations that ``value`` is computed by; a loop's counter is by its bounds."""
+    seen: set[ir.Value] = set()
+    worklist = [value]
+    while worklist:
+        value = worklist.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        op = defining(value)
+        if op is None:
+            loop = value.owner.owner
+            if loop.name == "scf.for" and value == value.owner.arguments[0]:
+                worklist += list(loop.operands)[:2]
+        elif not len(op.regions) and not ir.ShapedType.isinstance(value.type):
+            yield op
+            worklist += op.operands
+
+
+def _plain(value: ir.Value) -> ir.Value:
+    while (op := defining(value)) is not None and op.name in ("arith.extsi", "arith.trunci"):
+        value = op.operands[0]
+    return value
+
+
+def _is_tile(value: ir.Value) -> bool:
+    """Whether ``value`` is a place in a line of tiles, divided by something."""
+    op = defining(value)
+    if op is None or op.name not in _DIVISIONS:
+        return False
+    return _program(op.operands[0])[0] is not None or _steps_through_tiles(op.operands[0])
+
+
+def _program(index: ir.Value) -> tuple[ir.Value | None, int]:
+    """The program's number that ``index`` is, and what is taken from it; None if it is something else."""
+    op, first = defining(index), 0
+    if op is not None and op.name in ("arith.subi", "arith.addi") and constant(op.operands[1]) is not None:
+        first = constant(op.operands[1]) * (1 if op.name == "arith.subi" else -1)
+        index = op.operands[0]
+        op = defining(index)
+    return (index, first) if op is not None and op.name == "tt.get_program_id" else (None, 0)
+
+
+def _steps_through_tiles(index: ir.Value) -> bool:
+    """``for tile in range(program_id, end, num_programs)``, or one program that takes them all."""
+    loop = index.owner if defining(index) is None else None
+    loop = loop.owner if loop is not None else None
+    if loop is None or loop.name != "scf.for" or index != index.owner.arguments[0]:
+        return False
+    low, step = loop.operands[0], loop.operands[2]
+    made = [op.name if (op := defining(value)) is not None else "" for value in (low, step)]
+    return made == ["tt.get_program_id", "tt.get_num_programs"] or (constant(low), constant(step)) == (0, 1)
+
+
+def _loop(index: ir.Value, quotient: ir.Operation) -> Line:
+    loop = index.owner.owner
+    if len(loop.operands) > 3:
+        raise NotFound("the loop over tiles carries values from one tile to the next, which another order would change",
+                       loop)
+    low = defining(loop.operands[0])
+    if low.name == "tt.get_program_id":
+        axes = {str(defining(loop.operands[n]).attributes["axis"]) for n in (0, 2)}
+        if len(axes) > 1:
+            raise NotFound("the loop over tiles begins and steps along different axes of the grid", loop)
+    _check_uses(index, quotient)
+    return Line(index, loop.operands[1])
+
+
+def _conditions(at: ir.Operation, if_true: tuple[int, ...], if_false: tuple[int, ...]) -> Iterator[ir.Operation]:
+    """The comparisons of one of the predicates that hold at ``at``: those of the ``scf.if`` it stands in."""
+    while at.parent is not None:
+        block, parent = at.block, at.parent
+        if parent.name == "scf.if":
+            test = defining(parent.operands[0])
+            predicates = if_true if block == parent.regions[0].blocks[0] else if_false
+            if test is not None and test.name == "arith.cmpi" \
+                    and ir.IntegerAttr(test.attributes["predicate"]).value in predicates:
+                yield test
+        at = parent
+
+
+def _check_uses(index: ir.Value, quotient: ir.Operation, allowed: ir.Operation | None = None) -> None:
+    """Other work than the tile's own must not depend on ``index``: it would stay when the tile goes elsewhere."""
+    for use in index.uses:
+        op = use.owner
+        divided = (op.name in _DIVISIONS + _REMAINDERS and use.operand_number == 0
+                   and op.operands[1] == quotient.operands[1])
+        if not (divided or op.name == "arith.cmpi" or op == allowed or _exclusive(op, quotient)):
+            raise NotFound(f"the place in the line of tiles is also used by this '{op.name}', where another order would "
+                           "not reach it: compute it from the quotient and the remainder", op)
+
+
+def _exclusive(op: ir.Operation, other: ir.Operation) -> bool:
+    """Whether the two stand in different branches of an ``scf.if``."""
+    blocks = {}
+    while op is not None and op.parent is not None:
+        blocks[op.parent] = op.block
+        op = op.parent
+    while other is not None and other.parent is not None:
+        if other.parent.name == "scf.if" and blocks.get(other.parent, other.block) != other.block:
+            return True
+        other = other.parent
+    return False

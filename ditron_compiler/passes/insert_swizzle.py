@@ -1,0 +1,179 @@
+"""Put a kernel's tiles into the order in which their data arrives, or is waited for."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.passes._pointers import constant
+from ditron_compiler.passes._tiles import Line, NotFound, Shards, available, depends_on_rank, line_of, owners
+from ditron_compiler.passes.base import Pass, PassFailure
+
+__all__ = ["InsertSwizzle"]
+
+_WAITS = ("ditron.wait", "ditron.signal_wait_until")
+# Operation -> the operand that is a signal; the last one is the rank.
+_SENDS = {"ditron.notify": 0, "ditron.signal_op": 0, "ditron.putmem_signal": 3, "ditron.putmem": None,
+          "ditron.symm_at": None}
+_MODES = ("auto", "gather", "scatter")
+
+
+@dataclass(frozen=True)
+class InsertSwizzle(Pass):
+    """Reorder the tiles of kernels whose author did not.
+
+    In a kernel without `ditron.swizzle`, the pass looks for the division that makes a tile index of the program's
+    number (or of the counter of a loop over tiles), and for who depends on the owner of the tile: a wait, by the
+    signals it waits for, makes the order *gather*; a send (`notify`, `putmem`, `putmem_signal`, `symm_at`,
+    `signal_op`), by its rank or its signal, makes it *scatter*. The owner shows the sharded dimension: of
+    `tile * block / shard` it is `shard * num_ranks` rows in tiles of `block`, of `tile / shard` as many tiles, and a
+    tile that is itself the rank of a send is one of `num_ranks`.
+
+    The author's word goes first: `mode` of the pass, or `ditron.swizzle_mode = #ditron.swizzle_mode<gather>` on the
+    kernel, says which of the two is wanted where both are found; `dl.swizzle` in the kernel says everything.
+
+    What the pass cannot prove it leaves alone, and a remark says why: when a program's work depends on its number
+    otherwise than by the tile, when the order depends on the own rank already, when there are two sharded dimensions.
+    How many programs are launched is known at run time only, so the kernel looks whether they take all tiles, and
+    keeps its own order if not.
+
+    Before::
+
+        %m = arith.divsi %pid, %tiles_n
+        %row = arith.muli %m, %c128
+        %owner = arith.divsi %row, %rows_per_rank
+        %theirs = "tt.addptr"(%sig, %owner)
+        %token = ditron.wait %theirs[%one] ge %epoch
+
+    After::
+
+        %plain = arith.divsi %pid, %tiles_n
+        %size = arith.muli %rows_per_rank, %num_ranks
+        %there = ditron.swizzle gather %plain of %size by %c128
+        %m = arith.select %all_tiles_are_taken, %there, %plain
+    """
+
+    name: ClassVar[str] = "insert-swizzle"
+    mode: str = field(default="auto", metadata={"help": "gather, scatter, or auto: the one that is found"})
+
+    def run(self, op: ir.Operation) -> None:
+        if self.mode not in _MODES:
+            op.emit_error(f"mode of 'insert-swizzle': expected one of {', '.join(_MODES)}, got '{self.mode}'")
+            raise PassFailure
+        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func" and "ditron.kernel" in f.attributes]:
+            try:
+                self._reorder(function)
+            except NotFound as why:
+                (why.at or function).emit_remark(f"tiles keep their order: {why}")
+                self.count("kernels left alone")
+
+    def _reorder(self, function: ir.Operation) -> None:
+        operations: list[ir.Operation] = []
+        function.walk(lambda o: operations.append(o) if o.name.startswith("ditron.") else None)
+        if any(op.name == "ditron.swizzle" for op in operations):
+            return
+        mode = self.mode
+        if "ditron.swizzle_mode" in function.attributes:
+            mode = keyword(function.attributes["ditron.swizzle_mode"])
+        found = {"gather": _owners_of(operations, _waited), "scatter": _owners_of(operations, _sent)}
+        if mode == "auto":
+            mode = _decide(found)
+        if not found[mode]:
+            raise _nothing(operations)
+        shards, user = _agree(found[mode])
+        line = line_of(shards.tile)
+        _insert(mode, shards, line)
+        user.emit_remark(f"tiles come in {mode} order, because their owners are what this operation depends on")
+        self.count("kernels reordered")
+
+
+def _waited(op: ir.Operation) -> Iterator[tuple[ir.Value, bool]]:
+    """What says for whom ``op`` waits; True with a rank."""
+    if op.name in _WAITS:
+        yield op.operands[0], False
+
+
+def _sent(op: ir.Operation) -> Iterator[tuple[ir.Value, bool]]:
+    """What says to whom ``op`` sends; True with a rank."""
+    if op.name in _SENDS:
+        yield op.operands[-1], True
+        if (signal := _SENDS[op.name]) is not None:
+            yield op.operands[signal], False
+
+
+def _owners_of(operations: list[ir.Operation], asked) -> dict[Shards, ir.Operation]:
+    """The owners of tiles that ``asked`` operands depend on, each with an operation that does."""
+    found: dict[Shards, ir.Operation] = {}
+    for op in operations:
+        for value, is_rank in asked(op):
+            for shards in owners(value, is_rank):
+                found.setdefault(shards, op)
+    return found
+
+
+def _decide(found: dict[str, dict[Shards, ir.Operation]]) -> str:
+    """The mode that waits or sends ask for."""
+    if found["gather"] and found["scatter"]:
+        raise NotFound("this send and a wait depend on the owner of a tile, and ask for different orders; say which "
+                       "by mode=gather or mode=scatter", next(iter(found["scatter"].values())))
+    return "gather" if found["gather"] else "scatter"
+
+
+def _agree(found: dict[Shards, ir.Operation]) -> tuple[Shards, ir.Operation]:
+    """The one sharded dimension that all operations mean."""
+    (first, user), *others = found.items()
+    for other, at in others:
+        if other != first:
+            raise NotFound("this operation and another one depend on different tile indices, or on differently sharded "
+                           "ones", at)
+    return first, user
+
+
+def _nothing(operations: list[ir.Operation]) -> NotFound:
+    for op in operations:
+        for value, _ in (*_waited(op), *_sent(op)):
+            if depends_on_rank(value):
+                return NotFound("the order depends on the own rank already", op)
+    return NotFound("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
+
+
+def _insert(mode: str, shards: Shards, line: Line) -> None:
+    """Put the swizzle behind the division that makes the tile index, for all who use it."""
+    quotient = shards.tile.owner
+    i32 = ir.IntegerType.get_signless(32, context=quotient.context)
+    block = 1 if shards.block is None else constant(shards.block)
+    if shards.tile.type != i32:
+        raise NotFound(f"the tile index is an {shards.tile.type}, and orders are computed in i32", quotient)
+    if block is None or block < 1:
+        raise NotFound("the rows of a tile are not a positive constant", quotient)
+    if shards.shard is not None and (shards.shard.type != i32 or not available(shards.shard, quotient)):
+        raise NotFound("the rows of a rank are computed behind the tile index: compute them before it", quotient)
+
+    with quotient.location, ir.InsertionPoint.after(quotient):
+        def make(name: str, *operands: ir.Value, type: ir.Type = i32, **attributes: ir.Attribute) -> ir.Value:
+            return ir.Operation.create(name, results=[type], operands=list(operands), attributes=attributes).result
+
+        def number(value: int) -> ir.Value:
+            return make("arith.constant", value=ir.IntegerAttr.get(i32, value))
+
+        size = make("ditron.num_ranks")
+        if shards.shard is not None:
+            size = make("arith.muli", shards.shard, size)
+        block_value = number(block)
+        there = make("ditron.swizzle", shards.tile, size, block_value,
+                     mode=ir.Attribute.parse(f"#ditron.swizzle_mode<{mode}>"))
+        # All tiles of all ranks must be taken, or others than before would be.
+        tiles = make("arith.divsi", make("arith.addi", size, number(block - 1)), block_value)
+        needed = make("arith.muli", tiles, quotient.operands[1])
+        taken = line.end
+        if line.axis is not None:
+            axis = ir.IntegerAttr.get(i32, line.axis)
+            taken = make("arith.subi", make("tt.get_num_programs", axis=axis), number(line.first))
+            if line.end is not None:
+                taken = make("arith.minsi", taken, line.end)
+        equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+        all_taken = make("arith.cmpi", needed, taken, type=ir.IntegerType.get_signless(1), predicate=equal)
+        result = make("arith.select", all_taken, there, shards.tile)
+    shards.tile.replace_all_uses_except(result, [there.owner, result.owner])

@@ -1,0 +1,239 @@
+// What cannot be proved stays as it is, and a remark says why.
+// RUN: ditron-opt %s --split-input-file --verify-diagnostics --insert-swizzle | filecheck %s
+
+// CHECK-COUNT-1: ditron.swizzle
+// CHECK-NOT: ditron.swizzle
+
+// The author has an order.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "has_one"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  %size = arith.muli %rpr, %c8 : i32
+  %there = ditron.swizzle gather %m of %size by %c128
+  %row = arith.muli %there, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// So has this one, by hand.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "by_hand"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  %m = arith.divsi %pid, %tiles_n : i32
+  %sum = arith.addi %rank, %m : i32
+  %owner = arith.remsi %sum, %n : i32
+  // expected-remark@+1 {{tiles keep their order: the order depends on the own rank already}}
+  ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Nothing depends on a tile's owner.
+// expected-remark@+1 {{tiles keep their order: no wait and no send depends on the owner of a tile}}
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "no_tiles"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %token = ditron.wait %sig[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// A number of the program that is also used otherwise stays with the program.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "number_used"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  // expected-remark@+1 {{the place in the line of tiles is also used by this 'tt.addptr'}}
+  %mine = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  "tt.store"(%mine, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Programs before the first tile are not told apart.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "before_the_first"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %tile = arith.subi %pid, %c8 : i32
+  // expected-remark@+1 {{programs before number 8 are not told apart from those that have a tile}}
+  %m = arith.divsi %tile, %tiles_n : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Two orders are asked for.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "two_orders"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  // expected-remark@+1 {{this send and a wait depend on the owner of a tile, and ask for different orders}}
+  ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Two dimensions are sharded.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "two_dimensions"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %other = arith.divsi %row, %tiles_n : i32
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  %others = "tt.addptr"(%sig, %other) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{depend on different tile indices, or on differently sharded ones}}
+  %again = ditron.wait %others[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The rows of a tile are not known.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "any_block"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  // expected-remark@+1 {{the rows of a tile are not a positive constant}}
+  %m = arith.divsi %pid, %tiles_n : i32
+  %row = arith.muli %m, %tiles_n : i32
+  %owner = arith.divsi %row, %rpr : i32
+  ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The rows of a rank are computed too late.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "late_shard"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  // expected-remark@+1 {{the rows of a rank are computed behind the tile index}}
+  %m = arith.divsi %pid, %tiles_n : i32
+  %row = arith.muli %m, %c128 : i32
+  %shard = arith.muli %rpr, %rpr : i32
+  %owner = arith.divsi %row, %shard : i32
+  ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// One tile after the other adds to a sum, whose rounding another order would change.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "sum"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
+  %zero = arith.constant 0.0 : f32
+  // expected-remark@+1 {{the loop over tiles carries values from one tile to the next}}
+  %sum = scf.for %tile = %pid to %rpr step %programs iter_args(%s = %zero) -> (f32) : i32 {
+    %m = arith.divsi %tile, %tiles_n : i32
+    %row = arith.muli %m, %c128 : i32
+    %owner = arith.divsi %row, %rpr : i32
+    ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+    %f = arith.sitofp %m : i32 to f32
+    %next = arith.addf %s, %f : f32
+    scf.yield %next : f32
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Steps along one axis from a start on another do not take all tiles once.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "two_axes"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %programs = "tt.get_num_programs"() <{axis = 1 : i32}> : () -> i32
+  // expected-remark@+1 {{begins and steps along different axes of the grid}}
+  scf.for %tile = %pid to %rpr step %programs : i32 {
+    %m = arith.divsi %tile, %tiles_n : i32
+    ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Helpers are not looked at, nor is what is not a kernel.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "no_kernel"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {noinline = false} : () -> ()

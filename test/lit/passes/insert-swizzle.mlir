@@ -1,0 +1,121 @@
+// Tiles come in the order in which waits or sends need them, when the kernel shows what that depends on.
+// RUN: ditron-opt %s --split-input-file --verify-diagnostics --pass-pipeline='builtin.module(insert-swizzle,canonicalize,cse)' | filecheck %s
+
+// The wait is for the owner of the tile's first row: gather, rows_per_rank * num_ranks rows in tiles of 128.
+// CHECK-LABEL: sym_name = "gather"
+// CHECK: %[[INDEX:.*]] = arith.subi %{{.*}}, %c8_i32
+// CHECK: %[[PLAIN:.*]] = arith.divsi %[[INDEX]], %[[TILES_N:.*]] : i32
+// CHECK: %[[RANKS:.*]] = ditron.num_ranks
+// CHECK: %[[SIZE:.*]] = arith.muli %[[RPR:.*]], %[[RANKS]]
+// CHECK: %[[THERE:.*]] = ditron.swizzle gather %[[PLAIN]] of %[[SIZE]] by %c128_i32
+// CHECK: %[[UP:.*]] = arith.addi %[[SIZE]], %c127_i32
+// CHECK: %[[TILES:.*]] = arith.divsi %[[UP]], %c128_i32
+// CHECK: %[[NEEDED:.*]] = arith.muli %[[TILES]], %[[TILES_N]]
+// CHECK: %[[PROGRAMS:.*]] = "tt.get_num_programs"() {axis = 0 : i32}
+// CHECK: %[[TAKEN:.*]] = arith.subi %[[PROGRAMS]], %c8_i32
+// CHECK: %[[ALL:.*]] = arith.cmpi eq, %[[NEEDED]], %[[TAKEN]]
+// CHECK: %[[M:.*]] = arith.select %[[ALL]], %[[THERE]], %[[PLAIN]]
+// CHECK: %[[N:.*]] = arith.remsi %[[INDEX]], %[[TILES_N]]
+// CHECK: arith.muli %[[M]], %c128_i32
+// CHECK: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64, !tt.ptr<i32>) -> (), sym_name = "gather"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64, %out: !tt.ptr<i32>):
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %pushes = arith.cmpi slt, %pid, %c8 : i32
+  scf.if %pushes {
+    %there = "tt.addptr"(%out, %pid) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>
+    "tt.store"(%there, %pid) : (!tt.ptr<i32>, i32) -> ()
+  } else {
+    %tile = arith.subi %pid, %c8 : i32
+    %m = arith.divsi %tile, %tiles_n : i32
+    %n = arith.remsi %tile, %tiles_n : i32
+    %row = arith.muli %m, %c128 : i32
+    %owner = arith.divsi %row, %rpr : i32
+    %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    // expected-remark@+1 {{tiles come in gather order, because their owners are what this operation depends on}}
+    %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+    %ready = ditron.consume_token %out, %token : !tt.ptr<i32>
+    %place = "tt.addptr"(%ready, %row) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>
+    "tt.store"(%place, %n) : (!tt.ptr<i32>, i32) -> ()
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The tile is the rank that is told: scatter, one tile for each rank, under `if tile < tiles`.
+// CHECK-LABEL: sym_name = "scatter"
+// CHECK: %[[PLAIN:.*]] = arith.divsi %[[PID:.*]], %[[PER:.*]] : i32
+// CHECK: %[[RANKS:.*]] = ditron.num_ranks
+// CHECK: %[[THERE:.*]] = ditron.swizzle scatter %[[PLAIN]] of %[[RANKS]] by %c1_i32
+// CHECK: %[[NEEDED:.*]] = arith.muli %[[RANKS]], %[[PER]]
+// CHECK: %[[PROGRAMS:.*]] = "tt.get_num_programs"()
+// CHECK: %[[TAKEN:.*]] = arith.minsi %[[PROGRAMS]], %[[TILES:.*]] :
+// CHECK: arith.cmpi eq, %[[NEEDED]], %[[TAKEN]]
+// CHECK: %[[OWNER:.*]] = arith.select
+// CHECK: ditron.notify {{.*}} on %[[OWNER]]
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "scatter"}> ({
+^bb0(%sig: !tt.ptr<i64>, %tiles: i32, %per: i32, %epoch: i64):
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %produces = arith.cmpi slt, %pid, %tiles : i32
+  scf.if %produces {
+    %owner = arith.divsi %pid, %per : i32
+    %owned = arith.remsi %pid, %per : i32
+    %flag = "tt.addptr"(%sig, %owned) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    // expected-remark@+1 {{tiles come in scatter order}}
+    ditron.notify %flag set %epoch on %owner : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// A persistent program, and a tile that several ranks own: it tells each of them.
+// CHECK-LABEL: sym_name = "persistent"
+// CHECK: scf.for %[[TILE:.*]] = %{{.*}} to %[[END:.*]] step
+// CHECK: %[[PLAIN:.*]] = arith.divsi %[[TILE]], %[[TILES_N:.*]] :
+// CHECK: %[[THERE:.*]] = ditron.swizzle scatter %[[PLAIN]] of %{{.*}} by %c64_i32
+// CHECK: %[[NEEDED:.*]] = arith.muli %{{.*}}, %[[TILES_N]]
+// CHECK: arith.cmpi eq, %[[NEEDED]], %[[END]]
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i32, i64) -> (), sym_name = "persistent"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %tiles: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %c63 = arith.constant 63 : i32
+  %c64 = arith.constant 64 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
+  scf.for %tile = %pid to %tiles step %programs : i32 {
+    %m = arith.divsi %tile, %tiles_n : i32
+    %row = arith.muli %m, %c64 : i32
+    %first = arith.divsi %row, %rpr : i32
+    %last_row = arith.addi %row, %c63 : i32
+    %last = arith.divsi %last_row, %rpr : i32
+    %end = arith.addi %last, %c1 : i32
+    scf.for %owner = %first to %end step %c1 : i32 {
+      // expected-remark@+1 {{tiles come in scatter order}}
+      ditron.notify %sig add %epoch on %owner : !tt.ptr<i64>
+    }
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// A wait and a send depend on the tile; the kernel says which of them counts.
+// CHECK-LABEL: sym_name = "told"
+// CHECK: ditron.swizzle gather
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i64) -> (), sym_name = "told"}> ({
+^bb0(%sig: !tt.ptr<i64>, %per: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %per : i32
+  %owner = arith.divsi %m, %per : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{tiles come in gather order}}
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel, ditron.swizzle_mode = #ditron.swizzle_mode<gather>} : () -> ()

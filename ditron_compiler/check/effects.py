@@ -100,6 +100,8 @@ EFFECTS: dict[str, Effect] = {
     "ditron.putmem": Effect("put", _first(4)),
     "ditron.putmem_signal": Effect("put_signal", _first(6)),
     "ditron.getmem": Effect("get", _first(4)),
+    "ditron.ll_put": Effect("ll_put", _first(5)),
+    "ditron.ll_get": Effect("ll_get", _first(4), waits=True),
     "ditron.fence": Effect("fence", _first(0)),
     "ditron.quiet": Effect("quiet", _first(0)),
     "ditron.barrier_all": Effect("barrier", _first(0), waits=True),

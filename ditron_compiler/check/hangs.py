@@ -10,7 +10,7 @@ from ditron_compiler.check.memory import describe, parts
 
 __all__ = ["cell_name", "hangs", "starvation"]
 
-_SIGNALS = ("ditron.notify", "ditron.signal_op", "ditron.putmem_signal")
+_SIGNALS = ("ditron.ll_put", "ditron.notify", "ditron.signal_op", "ditron.putmem_signal")
 
 
 def hangs(machine: Machine) -> Iterator[Finding]:

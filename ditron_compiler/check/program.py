@@ -240,6 +240,34 @@ class Program:
         machine.touch(task, here, True, "a get", site.loc, site=number, node=node)
         machine.cut(task)
 
+    # --- packets -------------------------------------------------------------------------------------------------
+
+    def ll_put(self, number: int, packets: Any, source: Any, nbytes: Any, epoch: Any, rank: Any) -> None:
+        """A message that is its own signal, and orders nothing else: what it says of other memory is when, not what."""
+        if lacking(packets, source, nbytes, epoch, rank):
+            self.not_followed(number)
+        elif self._rank_exists(number, rank):
+            machine, task, site = self.machine, self.task, self.sites[number]
+            machine.sent.add((task.name, number))
+            machine.touch(task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc,
+                          site=number)
+            issued, there = task.node, with_rank(int(packets), int(rank))
+            node = machine.graph.add([issued])
+            machine.touch(task, _packets(there, nbytes), True, "packets", site.loc, site=number, node=node, atomic=True)
+            machine.write_cell(Writer(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call,
+                                      release=False))
+            machine.cut(task)
+
+    def ll_get(self, number: int, to: Any, packets: Any, nbytes: Any, epoch: Any) -> Generator[Keys, None, Any]:
+        if lacking(to, packets, nbytes, epoch):
+            return self.not_followed(number)
+        machine, task, site = self.machine, self.task, self.sites[number]
+        wait = Wait(task, task.node, -1, (int(packets),), "eq", int(epoch), site.loc, task.call, number, acquire=False)
+        yield from machine.wait(task, wait)
+        machine.touch(task, _packets(packets, nbytes), False, "packets", site.loc, site=number, atomic=True)
+        machine.touch(task, np.array([[to, to + nbytes]]), True, "unpacked data", site.loc, site=number)
+        return UNKNOWN
+
     # --- order ---------------------------------------------------------------------------------------------------
 
     def fence(self, number: int) -> None:
@@ -358,6 +386,11 @@ class Program:
             cell.releases = [*cell.releases, writer]
         self.machine.write_cell(writer, new)
         self.machine.cut(task)
+
+
+def _packets(pointer: int, nbytes: int) -> np.ndarray:
+    """The memory of a message: twice its bytes, in whole lines of 128."""
+    return np.array([[pointer, pointer + -(-2 * int(nbytes) // 128) * 128]], dtype=np.int64)
 
 
 def reaches(machine: Machine, writer: Writer, rank: int, scope: str) -> bool:

@@ -142,7 +142,7 @@ class Slices:
         while changed:
             changed = False
             for op in self._operations:
-                if op.name == "ditron.wait":
+                if op.name in ("ditron.wait", "ditron.ll_get"):
                     found = frozenset((self._numbers[op],))
                 else:
                     found = frozenset().union(*(self._ties.get(v, frozenset()) for v in op.operands))

@@ -19,7 +19,7 @@ from ditron_compiler.check.slices import Slices
 
 __all__ = ["Kernel", "translate", "translate_module"]
 
-_WAITS = ("ditron.wait", "ditron.signal_wait_until", "ditron.ld", "ditron.atomic_cas", "ditron.barrier_all",
+_WAITS = ("ditron.wait", "ditron.ll_get", "ditron.signal_wait_until", "ditron.ld", "ditron.atomic_cas", "ditron.barrier_all",
           "ditron.barrier", "ditron.sync_all", "tt.atomic_cas")
 
 
@@ -29,14 +29,14 @@ class Kernel:
 
     Attributes:
         run: generator function of a :class:`.program.Program` and the arguments.
-        sites: its operations with an effect, by number. argument_types: as in the IR. spins: whether it waits.
+        sites: its operations with an effect, by number. arg_types: as in the IR. spins: whether it waits.
         source: the Python text, for those who look for a mistake here.
     """
 
     name: str
     run: Callable[..., Any]
     sites: tuple[Site, ...]
-    argument_types: tuple[str, ...]
+    arg_types: tuple[str, ...]
     spins: bool
     source: str
 

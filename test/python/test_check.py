@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 import test_clean_kernels
+import torch
+import triton.language as tl
 from broken_kernels import CASES
 
 import ditron
+import ditron.language as dl
 from ditron.checking import check_function, check_script
 from ditron.recording import record
 from ditron_compiler.check import check_scenario
@@ -95,3 +98,33 @@ def test_script(capsys):
     report = check_script(EXAMPLES / "ring.py", ["--elements", "300"], [(3, None)])
     assert str(report) == "ring.py: no findings (3 ranks)" and sys.argv is argv
     assert not capsys.readouterr().out, "what the script prints of its results means nothing"
+
+
+@pytest.mark.parametrize("protocol", ["auto", "ll", "ll128", "simple"])
+def test_packets_are_clean(protocol):
+    report = check_script(EXAMPLES / "ll_all_gather.py", ["--protocol", protocol])
+    assert not report.findings, str(report)
+
+
+@ditron.jit(pipeline="as-written")
+def packets(data, places, out, epoch, PLACES: tl.constexpr, ANSWER: tl.constexpr, N: tl.constexpr):
+    right, place = (dl.rank() + 1) % dl.num_ranks(), places + (epoch % PLACES) * N
+    dl.ll_put(place, data, N * 4, right, epoch)
+    token = dl.ll_get(out, place, N * 4, epoch)
+    tl.store(data + tl.arange(0, N), tl.load(dl.consume_token(out, token) + tl.arange(0, N)))
+    if ANSWER:
+        dl.barrier_all()
+
+
+@pytest.mark.parametrize(("ranks", "places", "answer", "kinds"), [
+    (2, 2, False, []), (3, 1, True, []), (2, 1, False, ["overtaken"]), (3, 2, False, ["overtaken"]),
+])  # fmt: skip
+def test_packets_need_two_places_or_an_answer(ranks, places, answer, kinds):
+    def run():
+        ditron.init()
+        memory = ditron.symm_packets(2, nbytes=256, name="places")
+        for epoch in (1, 2, 3):
+            packets[(1,)](torch.ones(64), memory, torch.empty(64), epoch, PLACES=places, ANSWER=answer, N=64)
+
+    report = check_function(run, [(ranks, None)])
+    assert [finding.kind for finding in report.findings] == kinds, str(report)

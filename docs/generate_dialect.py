@@ -20,13 +20,27 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "dialect.md"
 ODS = ROOT / "dialect" / "IR"
 
+# The custom form of operations that ODS gives none for.
+WRITTEN_BY_HAND = {"program": "@name(%name: type, ...) (attributes {...})? { ... }"}
+
+# Memory effects that the traits do not say, in words.
+OTHER_EFFECTS = {
+    "alloc": "makes memory: is never merged; erased when unused",
+    "extern_call": "reads and writes memory; none if `pure`",
+    "ld": "reads memory; with `semantic acquire` as if it wrote, too",
+    "program": "those of its body",
+}
+
 # Files of ODS in the order of the page, with the heading of what each defines.
 GROUPS = {
     "DitronIdentityOps.td": "Who am I, and where is this object",
     "DitronSignalOps.td": "Signals",
     "DitronDataOps.td": "Data movement, order, collective synchronisation",
+    "DitronPacketOps.td": "Packets: data that carries its own flag",
     "DitronAtomicOps.td": "Atomic accesses and NVLink SHARP",
     "DitronThreadOps.td": "Threads of a program, and the escape",
+    "DitronHostOps.td": "Host programs: numbers, memory, streams",
+    "DitronStreamOps.td": "Host programs: work on streams",
 }
 
 
@@ -86,12 +100,16 @@ def prose(text: str) -> str:
 
 def syntax(op: dict) -> str:
     """The custom form on one line: ``%x`` an operand, ``<x>`` a keyword of enumeration x."""
-    form = re.sub(r"custom<Keyword>\(\$(\w+)\)", r"<\1>", op["assemblyFormat"])
+    form = op.get("assemblyFormat") or WRITTEN_BY_HAND[op["opName"]]
+    form = re.sub(r"custom<Keyword>\(\$(\w+)\)", r"<\1>", form)
+    form = re.sub(r"custom<Ints>\(\$(\w+), \$\w+\)", r"[\1, ...]", form)
+    form = re.sub(r"custom<Grid>\(\$(\w+), \$\w+\)", r"(\1, ...)", form)
+    form = re.sub(r"custom<Ends>\([^)]*\)", "%src to %dst on %peer | %src on %peer to %dst", form).replace("``", "")
     form = form.replace("^", "").replace("attr-dict", "")
-    form = re.sub(r"\(`(nbi|pure)` \$\w+\)\?", r"(\1)?", form)
+    form = re.sub(r"\(`(nbi|pure|zeroed)` \$\w+\)\?", r"(\1)?", form)
     form = re.sub(r"type\(\$(\w+)\)", r"type-of-\1", form)
     form = re.sub(r"functional-type\(\$\w+, \$\w+\)", "function-type", form)
-    form = re.sub(r"\$(symbol|libname|libpath)\b", r'"\1"', form)
+    form = re.sub(r"\$(symbol|libname|libpath|label)\b", r'"\1"', form)
     form = re.sub(r"\$(\w+)", r"%\1", form).replace("`", "")
     form = re.sub(r"\s+", " ", form).replace(" ,", ",").replace(" [ ", "[").replace(" ]", "]")
     form = form.replace(" ( ", "(").replace(" )", ")").strip()
@@ -104,15 +122,15 @@ def effects(records: Records, op: dict) -> str:
     names = [trait["!name"] for trait in traits]
     if "Pure" in names:
         return "none: may be moved, merged with its like, and erased when unused"
+    if "NoMemoryEffect" in names:
+        return "none: may be merged with its like and erased when unused, but is executed only where it stands"
+    if op["opName"] in OTHER_EFFECTS:
+        return OTHER_EFFECTS[op["opName"]]
     if "Ditron_Ordered" in names:
         return "reads and writes memory: is never merged or erased, and nothing moves across it"
     for trait in traits:
         if "MemoryEffects" in trait["!superclasses"]:
             return {"MemRead": "reads memory", "MemWrite": "writes memory"}[trait["effects"][0]["def"]]
-    if op["opName"] == "ld":
-        return "reads memory; with `semantic acquire` as if it wrote, too"
-    if op["opName"] == "extern_call":
-        return "reads and writes memory; none if `pure`"
     raise ValueError(f"{op['opName']}: the page has no words for its memory effects")
 
 
@@ -137,7 +155,7 @@ def plain(kind: str) -> str:
     """A constraint's summary with types as code, short ones for integers and floats."""
     kind = re.sub(r"(\d+)-bit signless integer", r"`i\1`", kind)
     kind = re.sub(r"(\d+)-bit float", r"`f\1`", kind)
-    return re.sub(r"(!\w+\.\w+(<\w+>)?)", r"`\1`", kind)
+    return re.sub(r"(!\w+\.\w+(<[^>]*>)?)", r"`\1`", kind)
 
 
 def row(records: Records, reference: dict, name: str) -> str:
@@ -147,14 +165,16 @@ def row(records: Records, reference: dict, name: str) -> str:
     constraint = records.resolve(record["constraint"]) if "constraint" in record else record
     if "Attr" not in constraint["!superclasses"]:
         if "Variadic" in constraint["!superclasses"]:
-            kind = "any number of values of any type"
+            base = records.resolve(constraint["baseType"])
+            kind = "any number of values of any type" if base["!name"] == "AnyType" else f"any number: {plain(base['summary'])}"
         else:
             kind = plain(constraint["summary"])
         return f"| `%{name}` | {kind} | {says} |"
     enum = enum_of(records, constraint)
     kind = f"[{records.mnemonic(enum)}](#{records.mnemonic(enum)})" if enum else "keyword"
-    if "String" in constraint.get("storageType", ""):
-        kind = "string"
+    storage = constraint.get("storageType", "").rsplit("::", 1)[-1].strip()
+    kind = {"StringAttr": "string", "IntegerAttr": "integer", "ArrayAttr": "strings", "DenseI64ArrayAttr": "integers",
+            "DictionaryAttr": "dictionary", "FlatSymbolRefAttr": "symbol"}.get(storage, kind) if not enum else kind
     return f"| `{name}` | {kind}{default_of(constraint)} | {says.split(' that is ')[0]} |"
 
 
@@ -171,6 +191,11 @@ def op_section(records: Records, op: dict) -> str:
     return "\n".join(lines)
 
 
+def type_section(record: dict) -> str:
+    return (f"### `!ditron.{record['mnemonic']}`\n\n*{plain(record['summary'])}*\n\n"
+            f"{prose(record['description'])}")
+
+
 def enum_section(records: Records, enum: dict) -> str:
     mnemonic, cases = records.mnemonic(enum), records.cases(enum)
     lines = [f"### {mnemonic}", "", f"*{enum['summary']}*, stand-alone `#ditron.{mnemonic}<{cases[0][0]}>`.", "",
@@ -182,7 +207,7 @@ def enum_section(records: Records, enum: dict) -> str:
 def page() -> str:
     """The whole page, in Markdown."""
     records = Records()
-    dialect, token = records.all["Ditron_Dialect"], records.all["Ditron_Token"]
+    dialect = records.all["Ditron_Dialect"]
     parts = ["<!-- Written by docs/generate_dialect.py from dialect/IR/*.td: change those, not this. -->",
              f"# The ditron dialect\n\n*{dialect['summary']}*", prose(dialect["description"])]
     ops = records.ops()
@@ -191,8 +216,8 @@ def page() -> str:
         names = [op["opName"] for op in ops if place(op)[0] == number]
         index.append(f"| {heading} | " + ", ".join(f"[{n}](#ditron{n})" for n in names) + " |")
     parts.append("\n".join(index))
-    parts.append("## Type\n\n### `!ditron.token`\n\n"
-                 f"*{plain(token['summary'])}*\n\n{prose(token['description'])}")
+    parts.append("## Types")
+    parts += [type_section(record) for record in records.named("TypeDef")]
     for number, heading in enumerate(GROUPS.values()):
         parts.append(f"## {heading}")
         parts += [op_section(records, op).strip() for op in ops if place(op)[0] == number]

@@ -11,10 +11,9 @@ using Effects = SmallVectorImpl<MemoryEffects::EffectInstance>;
 
 void LdOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get());
-  // What comes after an acquire must not move above it: as good as a write.
-  if (getSemantic() == Semantic::Acquire) {
-    effects.emplace_back(MemoryEffects::Write::get());
-  }
+  // As good as a write: what comes after an acquire must not move above it, and
+  // a loop that only polls, however relaxed, must not go as dead.
+  effects.emplace_back(MemoryEffects::Write::get());
 }
 
 static Type getElementType(Value ptr) {

@@ -2,8 +2,10 @@
 
 #include "dialect/IR/Ditron.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -14,9 +16,10 @@ using namespace mlir::ditron;
 #include "dialect/IR/DitronEnums.cpp.inc"
 
 //===----------------------------------------------------------------------===//
-// Custom assembly: an enumeration attribute as a bare keyword
+// Custom assembly
 //===----------------------------------------------------------------------===//
 
+/// An enumeration attribute as a bare keyword.
 template <typename EnumAttr>
 static ParseResult parseKeyword(OpAsmParser &parser, EnumAttr &attr) {
   using Enum = decltype(attr.getValue());
@@ -31,6 +34,60 @@ static ParseResult parseKeyword(OpAsmParser &parser, EnumAttr &attr) {
 template <typename EnumAttr>
 static void printKeyword(OpAsmPrinter &printer, Operation *, EnumAttr attr) {
   printer << stringifyEnum(attr.getValue());
+}
+
+using Operands = SmallVectorImpl<OpAsmParser::UnresolvedOperand>;
+
+/// Numbers that are known or values: `[%parity, 0, 0]`.
+static ParseResult parseInts(OpAsmParser &parser, Operands &values,
+                             DenseI64ArrayAttr &numbers) {
+  return parseDynamicIndexList(parser, values, numbers);
+}
+
+static void printInts(OpAsmPrinter &printer, Operation *op, OperandRange values,
+                      ArrayRef<int64_t> numbers) {
+  printDynamicIndexList(printer, op, values, numbers);
+}
+
+/// The same in parentheses.
+static ParseResult parseGrid(OpAsmParser &parser, Operands &values,
+                             DenseI64ArrayAttr &numbers) {
+  return parseDynamicIndexList(parser, values, numbers, /*valueTypes=*/nullptr,
+                               AsmParser::Delimiter::Paren);
+}
+
+static void printGrid(OpAsmPrinter &printer, Operation *op, OperandRange values,
+                      ArrayRef<int64_t> numbers) {
+  printDynamicIndexList(printer, op, values, numbers,
+                        /*valueTypes=*/TypeRange(), AsmParser::Delimiter::Paren);
+}
+
+/// Both ends of a copy between ranks, of which one is at the peer:
+/// `%src to %dst on %peer` or `%src on %peer to %dst`.
+static ParseResult parseEnds(OpAsmParser &parser,
+                             OpAsmParser::UnresolvedOperand &src,
+                             OpAsmParser::UnresolvedOperand &dst,
+                             OpAsmParser::UnresolvedOperand &peer,
+                             UnitAttr &pull) {
+  if (parser.parseOperand(src)) {
+    return failure();
+  }
+  if (succeeded(parser.parseOptionalKeyword("on"))) {
+    pull = parser.getBuilder().getUnitAttr();
+    return failure(parser.parseOperand(peer) || parser.parseKeyword("to") ||
+                   parser.parseOperand(dst));
+  }
+  return failure(parser.parseKeyword("to") || parser.parseOperand(dst) ||
+                 parser.parseKeyword("on") || parser.parseOperand(peer));
+}
+
+static void printEnds(OpAsmPrinter &printer, Operation *, Value src, Value dst,
+                      Value peer, UnitAttr pull) {
+  if (pull) {
+    printer << src << " on " << peer << " to " << dst;
+  } else {
+    printer << src << " to " << dst << " on " << peer;
+  }
 }
 
 #define GET_ATTRDEF_CLASSES
@@ -59,6 +116,12 @@ void DitronDialect::initialize() {
 #define GET_OP_LIST
 #include "dialect/IR/DitronOps.cpp.inc"
       >();
+}
+
+Operation *DitronDialect::materializeConstant(OpBuilder &builder,
+                                              Attribute value, Type type,
+                                              Location loc) {
+  return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
 void ditron::registerDitronDialects(DialectRegistry &registry) {

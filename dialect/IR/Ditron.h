@@ -3,6 +3,7 @@
 #ifndef DITRON_IR_DITRON_H
 #define DITRON_IR_DITRON_H
 
+#include "dialect/IR/DitronTypes.h"
 #include "dialect/IR/TritonShim.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -11,6 +12,7 @@
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -20,19 +22,25 @@ namespace mlir::ditron {
 /// of `T` of the same shape. Null for any other type.
 Type getPointedToType(Type type);
 
+/// Checks that an operation stands in a ditron.program.
+LogicalResult verifyInProgram(Operation *op);
+
+/// The trait of operations of host programs.
+template <typename Op>
+class InProgram : public OpTrait::TraitBase<Op, InProgram> {
+public:
+  static LogicalResult verifyTrait(Operation *op) { return verifyInProgram(op); }
+};
+
 /// Adds the ditron dialect and the stand-ins for Triton's dialects.
 void registerDitronDialects(DialectRegistry &registry);
 
 } // namespace mlir::ditron
 
 #include "dialect/IR/DitronDialect.h.inc"
-#include "dialect/IR/DitronEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialect/IR/DitronAttrs.h.inc"
-
-#define GET_TYPEDEF_CLASSES
-#include "dialect/IR/DitronTypes.h.inc"
 
 #define GET_OP_CLASSES
 #include "dialect/IR/DitronOps.h.inc"

@@ -29,6 +29,9 @@ def Ditron_Dialect : Dialect {
     reset, so a wait asks for "at least this epoch" and calls can follow each
     other without a barrier.
 
+    The host's side, a `ditron.program`, is in the same module as the kernels that
+    it launches.
+
     Pointers are Triton's: `!tt.ptr<T>`, or a tensor of them where an operation
     works elementwise. What an operation guarantees, it guarantees on NVIDIA, on
     AMD and in the simulator alike.
@@ -36,6 +39,8 @@ def Ditron_Dialect : Dialect {
     The custom form leaves attributes out that have their default. The generic
     form shows them all.
   }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let hasConstantMaterializer = 1;
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
 }

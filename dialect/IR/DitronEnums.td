@@ -60,7 +60,7 @@ def Ditron_SwizzleMode : Ditron_Enum<"SwizzleMode", "order in which ranks visit 
     I32EnumCase<"Gather", 0, "gather">, I32EnumCase<"Scatter", 1, "scatter">], [{
   `gather`: the own shard is there at once, so begin with it, then take the
   others as they arrive. `scatter`: others wait for their part, so begin with
-  the next rank's shard and end with the own one.
+  the farthest node's shards and end with the own one.
 }]>;
 def Ditron_Team : Ditron_Enum<"Team", "set of ranks an operation speaks of", [
     I32EnumCase<"Group", 0, "group">, I32EnumCase<"Node", 1, "node">,
@@ -79,6 +79,11 @@ def Ditron_ShflMode : Ditron_Enum<"ShflMode", "which lane a value is read from",
   With operand `lane` = n, lane l reads lane n (`idx`), l - n (`up`), l + n
   (`down`) or l xor n (`bfly`).
 }]>;
+def Ditron_MemorySpace : Ditron_Enum<"MemorySpace", "who can reach a buffer", [
+    I32EnumCase<"Local", 0, "local">, I32EnumCase<"Symmetric", 1, "symmetric">], [{
+  `local` memory is this rank's alone. `symmetric` memory is allocated with the
+  same size on every rank, so that a copy or a signal can name a peer's.
+}]>;
 
 def Ditron_ScopeAttr : Ditron_EnumAttr<Ditron_Scope, "scope">;
 def Ditron_SemanticAttr : Ditron_EnumAttr<Ditron_Semantic, "semantic">;
@@ -90,6 +95,7 @@ def Ditron_SwizzleModeAttr : Ditron_EnumAttr<Ditron_SwizzleMode, "swizzle_mode">
 def Ditron_TeamAttr : Ditron_EnumAttr<Ditron_Team, "team">;
 def Ditron_ReduceOpAttr : Ditron_EnumAttr<Ditron_ReduceOp, "reduce_op">;
 def Ditron_ShflModeAttr : Ditron_EnumAttr<Ditron_ShflMode, "shfl_mode">;
+def Ditron_MemorySpaceAttr : Ditron_EnumAttr<Ditron_MemorySpace, "memory_space">;
 
 // Attributes with their defaults, as operations take them.
 class WithDefault<Attr attr, string value> : DefaultValuedAttr<attr, "::mlir::ditron::" # value>;

@@ -9,5 +9,7 @@ include "DitronDataOps.td"
 include "DitronPacketOps.td"
 include "DitronAtomicOps.td"
 include "DitronThreadOps.td"
+include "DitronHostOps.td"
+include "DitronStreamOps.td"
 
 #endif // DITRON_OPS_TD

@@ -1,9 +1,10 @@
-// The token type, and what operations accept as pointers and values.
+// The dialect's types, and what operations accept as pointers and values.
 
 #ifndef DITRON_TYPES_TD
 #define DITRON_TYPES_TD
 
-include "DitronDialect.td"
+include "DitronEnums.td"
+include "mlir/IR/BuiltinTypeInterfaces.td"
 
 def Ditron_Token : TypeDef<Ditron_Dialect, "Token"> {
   let mnemonic = "token";
@@ -19,6 +20,72 @@ def Ditron_Token : TypeDef<Ditron_Dialect, "Token"> {
     ```
   }];
 }
+
+def Ditron_Buffer : TypeDef<Ditron_Dialect, "Buffer", [ShapedTypeInterface]> {
+  let mnemonic = "buffer";
+  let summary = "buffer of a host program, !ditron.buffer<T>";
+  let description = [{
+    Memory of this rank's GPU as a host program sees it: a tensor argument, an
+    allocation, or a slice of one. A dimension is a number or `?`. The memory
+    space is `local`, which is not printed, or `symmetric`. Strides are not part
+    of the type. A launch passes a buffer as a pointer to its first element.
+
+    ```mlir
+    ditron.program @name(%a: !ditron.buffer<?x?xbf16>, %flags: !ditron.buffer<8xi64, symmetric>) {
+    }
+    ```
+  }];
+  let parameters = (ins
+    ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,
+    EnumParameter<Ditron_MemorySpace>:$space);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    bool hasRank() const { return true; }
+    bool isSymmetric() const { return getSpace() == MemorySpace::Symmetric; }
+    BufferType cloneWith(::std::optional<::llvm::ArrayRef<int64_t>> shape,
+                         ::mlir::Type elementType) const {
+      return get(getContext(), shape.value_or(getShape()), elementType, getSpace());
+    }
+  }];
+}
+
+def Ditron_Stream : TypeDef<Ditron_Dialect, "Stream"> {
+  let mnemonic = "stream";
+  let summary = "stream of a host program, !ditron.stream";
+  let description = [{
+    A queue of work of this rank's GPU: what was put on it first is done first.
+    Streams do not order each other; an event that one records and another
+    awaits does.
+
+    ```mlir
+    %copy = ditron.stream "copy"
+    ```
+  }];
+}
+
+def Ditron_Event : TypeDef<Ditron_Dialect, "Event"> {
+  let mnemonic = "event";
+  let summary = "point in a stream of a host program, !ditron.event";
+  let description = [{
+    Made by `ditron.record`, used by `ditron.await`: everything that was put on
+    the recording stream before it.
+
+    ```mlir
+    %event = ditron.record
+    ditron.await %event stream %copy
+    ```
+  }];
+}
+
+def Ditron_SignalBuffer : Type<And<[
+    CPred<"::llvm::isa<::mlir::ditron::BufferType>($_self)">,
+    CPred<"::llvm::cast<::mlir::ditron::BufferType>($_self).getElementType().isSignlessInteger(64)">,
+    CPred<"::llvm::cast<::mlir::ditron::BufferType>($_self).isSymmetric()">]>,
+  "buffer of signals, !ditron.buffer<shape x i64, symmetric>", "::mlir::ditron::BufferType">;
+def Ditron_Number : AnyTypeOf<[AnySignlessInteger, AnyFloat], "integer or float">;
+def Ditron_Argument : AnyTypeOf<[Ditron_Buffer, AnySignlessInteger, AnyFloat],
+  "buffer, integer or float">;
 
 // !tt.ptr<T> comes from the stand-in for Triton's dialect, TritonShim.h.
 class PtrTo<Pred pointee, string summary> : Type<And<[

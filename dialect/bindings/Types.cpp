@@ -1,6 +1,7 @@
 // Types: the base class and the builtin kinds with their parts. Other dialects' types are plain `Type`s unless their
 // Python module registers a class (ditron_compiler/ir/_registry.py).
 #include "Core.h"
+#include "dialect/IR/DitronTypes.h"
 #include "dialect/IR/TritonShim.h"
 #include "mlir/AsmParser/AsmParser.h"
 
@@ -290,6 +291,33 @@ static void bindPointer(nb::module_ &m) {
       .def_prop_ro("address_space", [](Pointer &self) { return self.get().getAddressSpace(); });
 }
 
+/// Buffers of host programs; Python finds the class in ditron_compiler.ir.dialects.ditron.
+static void bindBuffer(nb::module_ &m) {
+  using Buffer = Shaped<BufferType>;
+  bindType<Buffer, BufferType, PyShapedType>(m, "BufferType")
+      .def_static(
+          "get",
+          [](std::vector<std::optional<int64_t>> shape, PyType &element, const std::string &space, nb::handle loc) {
+            std::optional<MemorySpace> memorySpace = symbolizeMemorySpace(space);
+            if (!memorySpace) {
+              raise(PyExc_ValueError, "expected the memory space 'local' or 'symmetric', got '" + space + "'");
+            }
+            SmallVector<int64_t> sizes;
+            for (std::optional<int64_t> size : shape) {
+              sizes.push_back(size.value_or(ShapedType::kDynamic));
+            }
+            element.context->context->getOrLoadDialect("ditron");
+            return checked(*element.context, loc, [&](auto emit) -> Type {
+              return BufferType::getChecked(emit, element.context->context, ArrayRef<int64_t>(sizes), element.type,
+                                            *memorySpace);
+            });
+          },
+          "shape"_a, "element_type"_a, "space"_a = "local", "loc"_a = nb::none(),
+          "``!ditron.buffer``; a size that is not known is None.")
+      .def_prop_ro("space", [](Buffer &self) { return stringifyMemorySpace(self.get().getSpace()).str(); })
+      .def_prop_ro("is_symmetric", [](Buffer &self) { return self.get().isSymmetric(); });
+}
+
 void bindTypes(nb::module_ &m) {
   nb::class_<PyType>(m, "Type", "A type. Types are unique in their context: == is identity.")
       .def(nb::new_([](PyType &type) { return wrapType(*type.context, type.type); }), "cast_from_type"_a)
@@ -312,7 +340,7 @@ void bindTypes(nb::module_ &m) {
       .def("maybe_downcast", [](PyType &self) { return wrapType(*self.context, self.type); })
       .def_static("isinstance", [](nb::handle object) { return nb::isinstance<PyType>(object); })
       .def("__eq__", [](PyType &self, PyType &other) { return self.type == other.type; })
-      .def("__eq__", [](PyType &, nb::handle) { return false; })
+      .def("__eq__", [](PyType &, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](PyType &self) { return nb::ssize_t(uintptr_t(self.type.getAsOpaquePointer()) >> 4); })
       .def("__str__", [](PyType &self) { return print(self.type); })
       .def("__repr__", [](PyType &self) { return "Type(" + print(self.type) + ")"; });
@@ -321,6 +349,7 @@ void bindTypes(nb::module_ &m) {
   bindShaped(m);
   bindCompound(m);
   bindPointer(m);
+  bindBuffer(m);
 }
 
 } // namespace mlir::ditron::python

@@ -10,23 +10,41 @@ Nothing is run: launches are recorded on a few small groups of ranks, and analys
 from __future__ import annotations
 
 import builtins
+import hashlib
 import io
+import json
+import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from ditron.errors import DitronError
-from ditron.recording import record
+from ditron.recording import CHECKED, record
 from ditron_compiler.check import Report, check_scenarios
 
-__all__ = ["GROUPS", "check_function", "check_program", "check_script"]
+__all__ = ["GROUPS", "ProtocolError", "ProtocolWarning", "at_compile_time", "check_function", "check_program",
+           "check_script"]
 
 #: (ranks, ranks per node) that are looked at: what is symbolic in the number of ranks shows its mistakes by these.
 GROUPS: tuple[tuple[int, int | None], ...] = ((1, None), (2, None), (3, None), (4, None), (4, 2))
 CALLS = 3
+
+
+class ProtocolError(DitronError):
+    """A program was found wrong when it was compiled, and ``DITRON_PROTOCOL=error`` asks for this.
+
+    Attributes: findings: as text, each with its Python lines.
+    """
+
+    findings: tuple[str, ...] = ()
+
+
+class ProtocolWarning(UserWarning):
+    """What the checker found in a program when it was compiled."""
 
 
 def check_function(function: Callable[[], Any], groups: Iterable[tuple[int, int | None]] = GROUPS, *,
@@ -111,3 +129,58 @@ def check_script(path: str | Path, argv: Sequence[str] = (),
             return check_scenarios(Path(path).name, scenarios())
     finally:
         sys.argv, sys.path = old
+
+
+_looked_at: set[str] = set()
+
+
+def at_compile_time(program: Any, module: Any) -> None:
+    """Check a program that has just become ``module``, once, and warn of (or raise) what is found: ``DITRON_PROTOCOL``.
+
+    Nothing is done for a program without ``check=``. The verdict is kept on disk, by the module and our own sources.
+    """
+    from ditron.sim.view import current_world
+    from ditron_compiler import knobs
+    how, world = knobs.protocol.get(), current_world()
+    if how == "off" or program.check is None or (world is not None and world.recording == CHECKED):
+        return
+    key = _key(program, module)
+    if key in _looked_at:
+        return
+    _looked_at.add(key)
+    findings = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
+    if not findings:
+        return
+    text = "\n".join(findings) + f"\n(found by `ditron check`; {knobs.protocol.name}=off says nothing of it)"
+    if how == "error":
+        error = ProtocolError(text)
+        error.findings = tuple(findings)
+        raise error
+    warnings.warn(text, ProtocolWarning, stacklevel=5)
+
+
+def _verdict(program: Any, path: Path) -> list[str]:
+    """The findings, from the cache if they are there."""
+    try:
+        return json.loads(path.read_text())["findings"]
+    except (OSError, ValueError, KeyError):
+        pass
+    report = check_program(program)
+    findings = [str(finding) for finding in report.findings]
+    try:  # a cache that cannot be written only costs time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps({"findings": findings, "notes": report.notes, "seconds": report.seconds}))
+        temporary.replace(path)
+    except OSError:
+        pass
+    return findings
+
+
+def _key(program: Any, module: Any) -> str:
+    """Of what a verdict depends on: the program and its kernels, what it is checked with, and our sources."""
+    from ditron_compiler.frontend.source import compiler_key
+    from ditron_compiler.frontend.targets import NEUTRAL
+    text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+    parts = (compiler_key(NEUTRAL), program.__name__, repr(program.check(2)), text)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

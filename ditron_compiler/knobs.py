@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size", "no_color",
-           "nvshmem_bitcode", "pipeline", "reproducer", "rocshmem_bitcode", "sim_races", "sim_threads",
-           "symmetric_size", "transport", "under_torchrun"]
+           "nvshmem_bitcode", "pipeline", "protocol", "reproducer", "rocshmem_bitcode", "sim_races",
+           "sim_threads", "symmetric_size", "transport", "under_torchrun"]
 
 
 def _parse_bytes(text: str) -> int:
@@ -81,6 +81,9 @@ check_seconds = Knob("DITRON_CHECK_SECONDS", float, 10.0,
 no_color = Knob("NO_COLOR", bool, False, "no colours in terminals, whatever its value (see no-color.org)")
 pipeline = Knob("DITRON_PIPELINE", str, "default",
                 "pipeline of the kernels that name none, by @ditron.jit(pipeline=...) or --pipeline (default: default)")
+protocol = Knob("DITRON_PROTOCOL", str, "warn",
+                "what is done about mistakes between ranks that the checker finds in a program when it is compiled: "
+                "warn (default), error or off")
 reproducer = Knob("DITRON_REPRODUCER", str, "",
                   "file that a pass that fails leaves its module and pipeline in: ditron-opt --run-reproducer FILE")
 

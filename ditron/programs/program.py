@@ -129,18 +129,26 @@ class Program:
         return (tuple(bound.arguments[name] for name in self.names),
                 {name: bound.arguments[name] for name in self.constants})
 
-    def _executable(self, args: tuple, constants: dict, target: Target) -> Executable:
+    def _executable(self, args: tuple, given: dict, target: Target) -> Executable:
         try:
-            key = (tuple([_kind(value) for value in args]), tuple(constants.items()), target)
-            found = self._executables.get(key)
+            kinds = tuple([_kind(value) for value in args])
+            found = self._executables.get(key := (kinds, tuple(given.items()), target))
         except TypeError as error:
             raise DitronError(f"program {self.fn.__name__!r}: the values of keyword-only parameters are constants of "
                               f"the trace and must be hashable (tuples, not lists): {error}") from None
         except AttributeError:
             raise self._wrong_argument(args) from None
-        if found is None:
+        if found is None:  # as it is given, and with the defaults of what is not
             from ditron.programs.executable import Executable
-            found = self._executables[key] = Executable(self._trace(args, constants, target))
+            _, constants = self._bind(args, given)
+            whole = (kinds, tuple(constants.items()), target)
+            if whole not in self._executables:
+                module = self._trace(args, constants, target)
+                if self.check is not None:
+                    from ditron.checking import at_compile_time
+                    at_compile_time(self, module)
+                self._executables[whole] = Executable(module)
+            found = self._executables[key] = self._executables[whole]
         return found
 
     def _wrong_argument(self, args: tuple) -> DitronError:

@@ -69,6 +69,7 @@ for _protocol in ("ll", "ll128"):
 
 #: What is done to a host program, with its kernels, before it is executed.
 HOST: Pipeline = (
+    "decompose-all-at-once",  # what no pass before has decomposed another way
     "canonicalize",  # the trace computes each number where it is asked for
     "cse",
 )

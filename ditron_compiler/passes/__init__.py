@@ -29,6 +29,8 @@ PASSES = {
     "infer-scope": "ditron_compiler.passes.infer_scope:InferScope",
     "insert-fences": "ditron_compiler.passes.insert_fences:InsertFences",
     "lower-nonatomic-sync": "ditron_compiler.passes.lower_nonatomic_sync:LowerNonatomicSync",
+    "decompose-all-at-once": "ditron_compiler.passes.decompose_all_at_once:DecomposeAllAtOnce",
+    "decompose-ring": "ditron_compiler.passes.decompose_ring:DecomposeRing",
     "lower-swizzle": "ditron_compiler.lowering.swizzle:LowerSwizzle",
     "lower-to-nvidia": "ditron_compiler.lowering.nvidia:LowerToNvidia",
     "lower-to-amd": "ditron_compiler.lowering.amd:LowerToAMD",

@@ -103,7 +103,8 @@ def _level(box: _Box, above: set[_Box]) -> int:
 def _text(step: Any) -> str:
     """What stands in a step's box."""
     if isinstance(step, host.Launch):
-        return f"{step.kernel}\n{' x '.join(map(str, step.grid))} programs"
+        extents = [str(extent) for extent in step.grid if extent > 1]
+        return f"{step.kernel}\n{' x '.join(extents) or '1'} program{'s' * bool(extents)}"
     if isinstance(step, host.RankCopy):
         if step.push:
             return f"push {_name(step.src)}\nto {_name(step.dst)} of rank {step.peer}"
@@ -144,7 +145,7 @@ def _paint(name: str, boxes: list[_Box], edges: list, ranks: int, epoch: int, pa
     columns = sorted({box.column for box in boxes})
     rows = 1 + max((box.level for box in boxes), default=0)
     width, height, wide, high = 2.5, 0.74, 1.95, 0.46
-    figure = Figure(figsize=(max(0.6 + width * len(columns), 6.5), 1.75 + height * rows))
+    figure = Figure(figsize=(max(0.6 + width * len(columns), 6.5), 1.5 + height * rows))
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
@@ -159,11 +160,12 @@ def _paint(name: str, boxes: list[_Box], edges: list, ranks: int, epoch: int, pa
         if not mine:
             continue
         start, end = min(mine) - width / 2 + 0.06, max(mine) + width / 2 - 0.06
-        axes.add_patch(Rectangle((start, 0.62), end - start, down - 0.78, facecolor="#f6f7f9",
+        axes.add_patch(Rectangle((start, 0.62), end - start, down - 0.74, facecolor="#f6f7f9",
                                  edgecolor="#d5d9de", zorder=0))
         axes.text(start + 0.1, 0.84, f"rank {rank}", fontsize=11, weight="bold", va="center")
     for column, x in middle.items():
-        stream = column[1] + (f"[{column[2]}]" if column[1] and column[2] else "")
+        several = any(other[1] == column[1] and other[2] for other in columns)
+        stream = column[1] + (f"[{column[2]}]" if several else "")
         axes.text(x, 1.07, f"stream {stream!r}" if stream else "the stream of the call", fontsize=8.5, ha="center",
                   va="center", color="#444444")
         axes.plot([x, x], [top - 0.06, top + height * (rows - 1) + 0.3], color="#c3c9d0", linewidth=1.2, zorder=1)

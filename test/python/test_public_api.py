@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import ditron
+import ditron.host as dh
 import ditron.language as dl
 import ditron_compiler
 
@@ -14,7 +15,7 @@ RUN = "".join(path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / 
                                             *sorted((ROOT / "examples").glob("*.py"))])
 
 
-@pytest.mark.parametrize("module", [ditron, dl, ditron_compiler])
+@pytest.mark.parametrize("module", [ditron, dl, dh, ditron_compiler])
 def test_all_is_there_and_documented(module):
     for name in module.__all__:
         value = getattr(module, name)
@@ -25,6 +26,13 @@ def test_all_is_there_and_documented(module):
 @pytest.mark.parametrize("name", [n for n in ditron.__all__ if n not in ("language", "Group")])
 def test_host_api_is_used_on_a_page_that_runs(name):
     assert f"ditron.{name}" in RUN or f"{name}`" in RUN
+
+
+def test_a_programs_words_are_used_on_a_page_that_runs():
+    """Or in an example; local_rank and its like, and the classes, stand for themselves."""
+    used = {name for name in dh.__all__ if f"dh.{name}" in RUN}
+    assert set(dh.__all__) - used <= {"Buffer", "Cond", "Event", "Int", "Stream", "local_rank", "node",
+                                      "num_local_ranks"}
 
 
 def test_unknown_name_is_an_attribute_error():

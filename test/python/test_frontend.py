@@ -15,6 +15,7 @@ from ditron_compiler import ir
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.signature import specialise
 from ditron_compiler.frontend.targets import parse_target
+from ditron_compiler.watch import Watch
 
 
 @triton.jit
@@ -144,7 +145,7 @@ def test_constants_may_replace_arguments():
     (dict(signature={"q": "*bf16"}), "no parameter is called 'q'; its parameters are a, b, n, m, x, y"),
     (dict(target="cuda:90", stop_after="hsaco"), "unknown stage 'hsaco' for target 'cuda:90': expected one of ttir"),
     (dict(target="gpu"), "unknown target 'gpu'"),
-    (dict(print_after=["no-pass"]), "no pass 'no-pass' on the way to target 'cuda:90'"),
+    (dict(watch=Watch(print_after=("no-pass",))), "no pass 'no-pass' on the way to target 'cuda:90'"),
 ])
 def test_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):

@@ -10,8 +10,9 @@ import ditron.language as dl
 
 
 def mixed(kernel, **constexprs):
-    """The kernel's module of tt and ditron operations, in custom form."""
-    return ditron.compile(kernel, constexprs=constexprs, target="cuda:90", stop_after="ditron").asm["ditron"]
+    """The kernel's module of tt and ditron operations, as written, in custom form."""
+    return ditron.compile(kernel, constexprs=constexprs, target="cuda:90", pipeline="as-written",
+                          stop_after="ditron").asm["ditron"]
 
 
 POINTERS = dict(signature={"x": "*fp32", "sig": "*i64", "n": "i32"})

@@ -1,0 +1,133 @@
+"""Pipelines by name: who chooses one, that they change no result, and that they take no time."""
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+import triton.language as tl
+from pass_helpers import pipeline, run
+
+import ditron
+import ditron.language as dl
+from ditron.cli import main as cli
+from ditron_compiler import pipeline as pipelines
+from ditron_compiler.frontend.source import DitronSource, compiler_key
+from ditron_compiler.frontend.targets import NEUTRAL
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "benchmark")]
+import ag_gemm_in_kernel  # noqa: E402
+import all_gather  # noqa: E402
+import gemm_rs  # noqa: E402
+import middle_end  # noqa: E402
+import put_signal  # noqa: E402
+import ring  # noqa: E402
+
+CHECKS = {
+    "ring": lambda: ring.check(301),
+    "put_signal": lambda: put_signal.check(1501),
+    "all_gather": lambda: all_gather.check(601, chunk=256),
+    "ag_gemm_in_kernel": lambda: ag_gemm_in_kernel.check(19, 21, 25, calls=2, num_push=2, push_rows=8,
+                                                         block=(16, 16, 16)),
+    "gemm_rs": lambda: gemm_rs.check(19, 21, 25, calls=2, block=(16, 16, 16)),
+}
+
+
+def kernel_as(name: str | None):
+    """A kernel with a put that nothing orders, decorated with a pipeline."""
+
+    @ditron.jit(pipeline=name)
+    def send(box_ptr, ready_ptr, peer):
+        dl.putmem(box_ptr, box_ptr, 4, peer)
+        dl.signal_op(ready_ptr, 1, peer)
+
+    return send
+
+
+SIGNATURE = {"box_ptr": "*fp32", "ready_ptr": "*i64", "peer": "i32"}
+
+
+def fenced(kernel, **options) -> bool:
+    return "ditron.fence" in ditron.compile(kernel, signature=SIGNATURE, stop_after="ditron", **options).asm["ditron"]
+
+
+def _on_rank(check):
+    ditron.init()
+    return check()
+
+
+@pytest.mark.parametrize("name", ["default", "swizzled"])  # of low-latency, see test_ll_protocol.py; of pcie, test_pass_lower_nonatomic_sync.py
+@pytest.mark.parametrize("example", CHECKS)
+def test_the_examples_compute_the_same(example, name):
+    world = dict(ranks=4, ranks_per_node=2, seeds=4)
+    expected = run("as-written", lambda: _on_rank(CHECKS[example]), **world)
+    assert run(name, lambda: _on_rank(CHECKS[example]), **world) == expected
+
+
+def test_who_chooses():
+    """The call before the decorator before the environment before the default."""
+    assert fenced(kernel_as(None)) and not fenced(kernel_as("as-written"))
+    assert fenced(kernel_as("as-written"), pipeline="default")
+    with pipeline("as-written"):
+        assert not fenced(kernel_as(None)) and fenced(kernel_as("default"))
+
+
+def test_an_unknown_name_is_an_error_with_the_list():
+    message = "unknown pipeline 'fast': expected one of 'default', .*'as-written', .*'pcie'"
+    with pytest.raises(ValueError, match=message):
+        kernel_as("fast")
+    with pytest.raises(ValueError, match=message):
+        ditron.compile(kernel_as(None), signature=SIGNATURE, pipeline="fast")
+    with pytest.raises(ValueError, match=message), pipeline("fast"):
+        ditron.compile(kernel_as(None), signature=SIGNATURE)
+
+
+def test_the_command_line(capsys):
+    example = f"{ROOT / 'examples' / 'ring.py'}:ring_kernel"
+    assert cli(["dump", example, "--pipeline", "pcie", "--print-after", "lower-nonatomic-sync"]) == 0
+    out, err = capsys.readouterr()
+    assert "semantic relaxed" in out and "IR Dump After" in err
+    assert cli(["dump", example, "--print-after", "lower-nonatomic-sync"]) == 2
+    assert cli(["dump", example, "--pipeline", "fast"]) == 2
+    assert "unknown pipeline 'fast': expected one of 'default'" in capsys.readouterr().err
+
+
+def test_what_is_cached_depends_on_it():
+    sources = [DitronSource(kernel_as("default"), SIGNATURE, target=NEUTRAL, pipeline=name)
+               for name in ("default", "as-written", "pcie")]
+    assert len({compiler_key(NEUTRAL, source.passes) for source in sources}) == 3
+    assert len({source.hash() for source in sources}) == 3
+
+
+@ditron.jit
+def exchange(box_ptr, ready_ptr, out_ptr, N: tl.constexpr):
+    """The other rank's row, with nothing between the put and its signal."""
+    peer = 1 - dl.rank()
+    i = tl.arange(0, N)
+    dl.putmem(box_ptr + N, box_ptr, N * 4, peer)
+    dl.signal_op(ready_ptr, 1, peer)
+    box = dl.consume_token(box_ptr, dl.wait(ready_ptr, 1, 1))
+    tl.store(out_ptr + i, tl.load(box + N + i))
+
+
+def _exchange():
+    ditron.init()
+    box, ready = ditron.symm_zeros(128, dtype=torch.float32), ditron.symm_zeros(1, dtype=torch.int64)
+    exchange[(1,)](box, ready, torch.empty(64), N=64)
+
+
+def test_launches_in_one_process_do_not_mix():
+    """The simulator's kernels are kept by pipeline: the same function is wrong, right, and wrong again."""
+    for name in ("as-written", "default", "as-written"):
+        with pipeline(name), pytest.raises(ditron.RaceError) if name == "as-written" else nullcontext():
+            ditron.sim.run(_exchange, ranks=2)
+
+
+def test_it_takes_no_time():
+    timings = middle_end.measure(middle_end.AG_GEMM, "cuda:90", "default", runs=3)
+    names = [name for name, _ in timings]
+    assert names[0] == "raise-primitives" and "insert-fences" in names and "lower-to-nvidia" in names
+    assert sum(seconds for _, seconds in timings) < 0.150, timings

@@ -60,7 +60,7 @@ class Channel:
                 raise Refusal(put.op, "several waits are for it" if takers else "nothing in this kernel waits for it")
         for wait, put, _ in matched:
             _check_programs(wait, function)
-            _check_reads(wait, put, function)
+            _check_reads(wait, put, {other.op for other in puts}, function)
         bounds = {put: upper_bound(put.nbytes) for put in puts}
         for put, bound in bounds.items():
             if bound is None:
@@ -166,13 +166,16 @@ def _tells_apart(value: ir.Value, axis: str) -> bool:
     return keeps and any(_tells_apart(operand, axis) for operand in op.operands)
 
 
-def _check_reads(wait: Wait, put: Put, function: ir.Operation) -> None:
-    """The data is where the put goes only when the wait is over: nothing may read it there before."""
+def _check_reads(wait: Wait, put: Put, senders: set[ir.Operation], function: ir.Operation) -> None:
+    """The data is where the put goes only when the wait is over: nothing may read it there before.
+
+    What the puts send from there, ``senders``, is not what they bring.
+    """
     homes = origins(put.dst)
     if len(homes) != 1 or isinstance((home := next(iter(homes))).root, ir.OpResult) or home.rank is not None:
         raise Refusal(put.op, "it does not go to one tensor that the kernel was given")
     for op in _before(wait.op, function):
-        for pointer in _reads(op):
+        for pointer in () if op in senders else _reads(op):
             if any(origin.root == home.root for origin in origins(pointer)):
                 raise Refusal(op, "it reads where the put goes, before the wait")
 

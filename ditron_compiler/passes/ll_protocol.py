@@ -85,7 +85,7 @@ class LLProtocol(Pass):
             _Rewriter(channel, protocol, wait.op).take(wait, put, rank)
             self.count("waits that unpack")
         for put in channel.puts:
-            _Rewriter(channel, protocol, put.op).send(put)
+            _Rewriter(channel, protocol, put.notify or put.op).send(put)
             self.count("puts by packets")
         return True
 

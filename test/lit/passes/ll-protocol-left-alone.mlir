@@ -1,0 +1,199 @@
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(ll-protocol)' --split-input-file --verify-diagnostics | filecheck %s
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(ll-protocol)' --split-input-file 2>/dev/null | not grep ditron.ll_
+
+// What stays a signal, and why.
+
+// CHECK: sym_name = "added_up"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "added_up", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  // expected-remark@+1 {{stays a signal: it is added to; set it to the epoch, one signal for each sender}}
+  ditron.putmem_signal %box, %box, %bytes, %sig add %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "nobody_waits"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "nobody_waits", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  // expected-remark@+1 {{stays a signal: nothing in this kernel waits for it}}
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // CHECK: ditron.quiet
+  ditron.quiet
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "another_value"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i64, i32, !tt.ptr<i64>) -> (), sym_name = "another_value", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %other: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: it waits for another value than the put sets}}
+  %token = ditron.wait %sig[%one] ge %other : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "another_comparison"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "another_comparison", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: it is waited for by a comparison other than ge and eq}}
+  %token = ditron.wait %sig[%one] gt %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "constant_epoch"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i32, !tt.ptr<i64>) -> (), sym_name = "constant_epoch", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %epoch = arith.constant 1 : i64
+  %one = arith.constant 1 : i32
+  // expected-remark@+1 {{stays a signal: its value must be an epoch that grows with each call}}
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "no_bound"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i64, i32, !tt.ptr<i64>) -> (), sym_name = "no_bound", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %bytes: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %one = arith.constant 1 : i32
+  // expected-remark@+1 {{stays a signal: the number of bytes has no bound that is known at compile time; put tl.minimum(n, BOUND) of them}}
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "too_large"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "too_large", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 1048576 : i64
+  %one = arith.constant 1 : i32
+  // expected-remark@+1 {{stays a signal: a message has up to 1048576 bytes, and max-bytes is 65536}}
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Every program would take the message.
+// CHECK: sym_name = "shared_by_programs"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "shared_by_programs", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %pair = arith.divsi %pid, %two : i32
+  %place = "tt.addptr"(%sig, %pair) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: several programs may wait for it, and one takes a message}}
+  %token = ditron.wait %place[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "sender_without_a_name"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "sender_without_a_name", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %rank = ditron.rank
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  ditron.putmem_signal %mine, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: where the data goes, or how much it is, depends on the sender, which the signal does not name; index signals by the sender's rank}}
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "known_to_the_sender_only"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i32>, !tt.ptr<i64>) -> (), sym_name = "known_to_the_sender_only", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %table: !tt.ptr<i32>, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %row = "tt.load"(%table) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i32>) -> i32
+  %mine = "tt.addptr"(%box, %row) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  ditron.putmem_signal %mine, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: where the data goes, or how much it is, comes from 'tt.load', which the receiver does not know}}
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// What the signal orders besides the put.
+// CHECK: sym_name = "orders_a_store"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "orders_a_store", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %x = arith.constant 1.0 : f32
+  // expected-remark@+1 {{stays a signal: 'ditron.symm_at' looks at other ranks' memory, which the signal may order and a packet does not}}
+  %there = ditron.symm_at %box on %peer : !tt.ptr<f32>
+  "tt.store"(%there, %x) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (!tt.ptr<f32>, f32) -> ()
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "reads_before"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "reads_before", sym_visibility = "public"}> ({
+^bb0(%x: !tt.ptr<f32>, %box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  ditron.putmem_signal %box, %x, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  ditron.barrier_all
+  // expected-remark@+1 {{stays a signal: it reads where the put goes, before the wait}}
+  %v = "tt.load"(%box) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "signal_used_otherwise"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "signal_used_otherwise", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: 'ditron.ld' uses its memory otherwise}}
+  %seen = ditron.ld %sig : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// A credit alone: nobody's data comes with it, and there is nothing to say.
+// CHECK: sym_name = "credit"
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "credit", sym_visibility = "public"}> ({
+^bb0(%sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %one = arith.constant 1 : i32
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  ditron.notify %sig set %epoch on %peer : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -31,8 +31,9 @@ def script_line() -> str:
 
 def _who(report: ProgramReport) -> str:
     if not report.kernel:
-        return f"the script of rank {report.rank}"
-    return f"kernel {report.kernel}, rank {report.rank}, program {tuple(report.program)}"
+        return f"rank {report.rank}'s {report.stream}" if report.stream else f"the script of rank {report.rank}"
+    on = f" on {report.stream}" if report.stream else ""
+    return f"kernel {report.kernel}{on}, rank {report.rank}, program {tuple(report.program)}"
 
 
 def failure(report: ProgramReport) -> SimulationError:
@@ -50,8 +51,13 @@ def failure(report: ProgramReport) -> SimulationError:
     return error
 
 
-def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[HostThread]) -> str:
+def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[HostThread], circle: str) -> str:
     """The circle, as far as it is known."""
+    if circle:
+        return f"a circle: {circle}"
+    if any("it is a kernel" in line for line in starved):
+        return ("a copy or a fill within a GPU needs an SM, and the programs there wait: make it before they are "
+                "launched, leave an SM free, or read the data where they are")
     if starved:
         return ("programs wait for what a program must send that has no place to start: give the producers the lowest "
                 "program ids, or launch no more programs than are resident")
@@ -64,14 +70,19 @@ def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[Hos
     return "look for the notify (or the collective call) that the first of these waits for"
 
 
-def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread]) -> DeadlockError:
-    """Who waits for what, when nothing can go on."""
+def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread],
+             circle: str = "") -> DeadlockError:
+    """Who waits for what, when nothing can go on; ``circle``: streams that wait for each other, in words."""
     lines = []
     programs, starved, hosts = list(programs), list(starved), list(hosts)
     for report in programs:
         at = f" at {report.location}" if report.location else ""
         known = f"; {report.hint}" if report.hint else ""
-        lines.append(f"{_who(report)}{at}: {report.what}{known}")
+        if report.stream and not report.kernel:
+            verb, _, rest = report.what.partition(" ")
+            lines.append(f"{_who(report)} {verb}{at} {rest}{known}")
+        else:
+            lines.append(f"{_who(report)}{at}: {report.what}{known}")
     lines.extend(starved)
     for host in hosts:
         if host.done:
@@ -82,7 +93,7 @@ def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: I
     if len(lines) > _MAX_LINES:
         shown.append(f"... and {len(lines) - _MAX_LINES} more (all in the exception's `waiters`)")
     error = DeadlockError("deadlock: nothing can go on\n  " + "\n  ".join(shown) + "\n  " +
-                          _in_words(programs, starved, hosts))
+                          _in_words(programs, starved, hosts, circle))
     if programs:
         first = programs[0]
         error.kernel, error.location, error.rank = first.kernel, first.location, first.rank

@@ -1,4 +1,4 @@
-"""What a rank's script does to symmetric tensors with torch, for the search for races."""
+"""What a rank's script does with torch to tensors that others may use, for the search for races."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -20,7 +20,8 @@ _MAX_ROWS = 4096
 
 
 class watch_script(TorchDispatchMode):
-    """Within it, every torch operation of this thread on symmetric memory is checked as an access of the script.
+    """Within it, every torch operation of this thread on symmetric memory, and while there is work on streams on any
+    memory, is checked as an access of the script.
 
     What goes around torch (``tensor.numpy()``, ctypes) is not seen.
     """
@@ -41,7 +42,7 @@ class watch_script(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _access(self, tensor: torch.Tensor, writes: bool) -> None:
-        if self._view.is_symmetric(tensor):
+        if self._view.may_race(tensor):
             line = script_line()
             for address, nbytes in _ranges(tensor):
                 for report in self._view.script_access(address, nbytes, writes, line):

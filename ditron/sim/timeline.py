@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ditron.sim.trace import FIRST_STREAM
+
 if TYPE_CHECKING:
     from ditron._sim import TraceEvent
     from ditron.sim.trace import Recording, Release
@@ -15,7 +17,10 @@ __all__ = ["MAX_RANKS", "check", "draw"]
 MAX_RANKS = 16
 KINDS = (".png", ".svg", ".pdf")
 WAITS = ("wait", "signal_wait_until", "quiet", "barrier", "sync_all", "spin", "getmem")
+STREAM_WAITS = ("signal_wait", "wait_event", "barrier")
 READY, RUNS, WAITING, COPIES, SIGNAL = "#d9dee4", "#2f6db5", "#f2b04c", "#4f9d69", "#8e2f6b"
+ITEM = "#9fc1e6"
+COLORS = {"ready": READY, "items": ITEM, "copies": COPIES, "waits": WAITING, "runs": RUNS}  # the later on top
 ARROWS = 14  # of all ranks together: more hide what they explain
 
 
@@ -46,7 +51,7 @@ def draw(recording: Recording, path: str | Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = [max(recording.places(rank), 1) for rank in range(recording.ranks)]
+    rows = [max(recording.places(rank), 1) + len(recording.streams(rank)) for rank in range(recording.ranks)]
     height = min(max(0.62, 9.0 / recording.ranks), 2.2)
     figure = Figure(figsize=(14, 1.9 + height * recording.ranks), layout="constrained")
     FigureCanvasAgg(figure)  # the file's kind picks another where it must
@@ -57,13 +62,14 @@ def draw(recording: Recording, path: str | Path) -> None:
     axes[-1].set_xlim(-0.01 * recording.end, 1.01 * recording.end)
     axes[-1].set_xlabel("step of the simulator: the order in which things happened, not the time they take on a GPU")
     for release in _chosen(recording):
-        _arrow(figure, axes, release)
+        _arrow(figure, axes, recording, release)
     nodes = recording.ranks // recording.ranks_per_node
     figure.suptitle(_title(recording) + "\n", fontsize=14, x=0.01, ha="left")
-    figure.text(0.01, 1 - 0.38 / figure.get_figheight(), "A row per program, program 0 on top; one program runs at a "
-                "time. What a rank has put and is still under way is drawn above its programs.", fontsize=9.5,
-                color="#444444", va="top")
-    _legend(figure)
+    streams = any(map(recording.streams, range(recording.ranks)))
+    figure.text(0.01, 1 - 0.38 / figure.get_figheight(), "A row per program, program 0 on top"
+                + (", then one per stream" if streams else "") + "; one program runs at a time. What a rank has put and "
+                "is still under way is drawn above its programs.", fontsize=9.5, color="#444444", va="top")
+    _legend(figure, streams)
     figure.savefig(path, dpi=110)
 
 
@@ -75,14 +81,27 @@ def _title(recording: Recording) -> str:
 
 
 def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
-    """Per rank and kind (ready, runs, waits): the bars of its programs."""
+    """Per rank and kind (ready, runs, waits; of streams items, copies, waits): the bars of its programs."""
     bars: list[dict[str, list[Bar]]] = [defaultdict(list) for _ in range(recording.ranks)]
+    items: dict[tuple[int, int], TraceEvent] = {}
     begun: dict[tuple[int, int], int] = {}
     waits: dict[tuple[int, int], int] = {}
     turn: TraceEvent | None = None
+
+    def add_item(item: TraceEvent, end: int) -> None:
+        what = item.what.split()[0]
+        kind = "copies" if what == "rank_copy" else "waits" if what in STREAM_WAITS else "items"
+        bars[item.rank][kind].append(Bar(_row(recording, item), item.time, end))
+
     for e in recording.events:
         place = e.rank, e.place
-        if e.kind == "begin":
+        if e.kind == "item":
+            items[place] = e
+        elif e.kind == "item end" and place in items:
+            add_item(items.pop(place), e.time)
+        elif e.place >= FIRST_STREAM:
+            continue  # what a stream does inside its items
+        elif e.kind == "begin":
             begun[place] = e.time
         elif e.kind == "end" and place in begun:
             bars[e.rank]["ready"].append(Bar(e.place, begun.pop(place), e.time))
@@ -94,7 +113,9 @@ def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
             waits[place] = e.time
         elif e.kind == "call end" and e.name in WAITS and place in waits:
             bars[e.rank]["waits"].append(Bar(e.place, waits.pop(place), e.time))
-    for kind, open_ones in (("ready", begun), ("waits", waits)):  # the run ended before they did
+    for item in items.values():  # the run ended before they did
+        add_item(item, recording.end)
+    for kind, open_ones in (("ready", begun), ("waits", waits)):
         for (rank, place), start in open_ones.items():
             bars[rank][kind].append(Bar(place, start, recording.end))
     return bars
@@ -107,7 +128,7 @@ def _band(axis, recording: Recording, rank: int, rows: int, bars: dict[str, list
     lane = max(rows * 0.22, 1.0)
     axis.set_ylim(rows + 0.3, -lane * 1.25)
     gap = 0.12 if rows <= 40 else 0.0
-    for kind, color in (("ready", READY), ("waits", WAITING), ("runs", RUNS)):
+    for kind, color in COLORS.items():
         shapes = [((b.start, b.row + gap), (b.end, b.row + gap), (b.end, b.row + 1 - gap), (b.start, b.row + 1 - gap))
                   for b in bars[kind]]
         axis.add_collection(PolyCollection(shapes, facecolors=color, edgecolors=color, linewidths=0.4))
@@ -126,11 +147,21 @@ def _band(axis, recording: Recording, rank: int, rows: int, bars: dict[str, list
                               xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
                               fontsize=8, color="#444444", va="bottom")
     axis.set_ylabel(f"rank {rank}", rotation=0, ha="right", va="center", fontsize=12, labelpad=12)
-    ticks = range(rows) if rows <= 10 else (0, rows - 1)
-    axis.set_yticks([tick + 0.5 for tick in ticks], [str(tick) for tick in ticks], fontsize=7)
+    streams = recording.streams(rank)
+    places = rows - len(streams)
+    ticks = [*(range(places) if places <= 10 else (0, places - 1)), *range(places, rows)]
+    labels = [str(tick) if tick < places else streams[tick - places] for tick in ticks]
+    axis.set_yticks([tick + 0.5 for tick in ticks], labels, fontsize=7)
     axis.tick_params(axis="y", length=2)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
+
+
+def _row(recording: Recording, event: TraceEvent) -> int:
+    """The row of a program, or below the programs that of a stream."""
+    if event.place < FIRST_STREAM:
+        return event.place
+    return max(recording.places(event.rank), 1) + event.place - FIRST_STREAM
 
 
 def _under_way(recording: Recording, rank: int) -> tuple[list[int], list[int]]:
@@ -164,16 +195,17 @@ def _chosen(recording: Recording) -> Iterator[Release]:
                 yield release
 
 
-def _arrow(figure, axes, release: Release) -> None:
+def _arrow(figure, axes, recording: Recording, release: Release) -> None:
     from matplotlib.patches import ConnectionPatch
 
     figure.add_artist(ConnectionPatch(
-        (release.sender.time, release.sender.place + 0.5), (release.end.time, release.end.place + 0.5), "data", "data",
-        axesA=axes[release.sender.rank], axesB=axes[release.end.rank], arrowstyle="-|>", color=SIGNAL, linewidth=1.1,
-        mutation_scale=11, alpha=0.9, connectionstyle="arc3,rad=0.08"))
+        (release.sender.time, _row(recording, release.sender) + 0.5),
+        (release.end.time, _row(recording, release.end) + 0.5), "data", "data", axesA=axes[release.sender.rank],
+        axesB=axes[release.end.rank], arrowstyle="-|>", color=SIGNAL, linewidth=1.1, mutation_scale=11, alpha=0.9,
+        connectionstyle="arc3,rad=0.08"))
 
 
-def _legend(figure) -> None:
+def _legend(figure, streams: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -182,4 +214,6 @@ def _legend(figure) -> None:
                Patch(color=COPIES, label="data this rank sent, under way"),
                Line2D([], [], color=SIGNAL, marker=">", label="a signal that ended a wait (a few of them)"),
                Line2D([], [], color="#444444", linestyle=(0, (2, 2)), label="launch")]
-    figure.legend(handles=entries, loc="outside lower left", ncols=len(entries), frameon=False, fontsize=9)
+    if streams:
+        entries.insert(3, Patch(color=ITEM, label="a stream's launch, copy within the rank, or signal"))
+    figure.legend(handles=entries, loc="outside lower left", ncols=4 if streams else len(entries), frameon=False, fontsize=9)

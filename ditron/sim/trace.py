@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording", "Release", "perfetto", "write"]
 
 SCRIPT, ARRIVALS, FIRST_PLACE = 0, 1, 10  # tracks of a rank's process
+FIRST_STREAM = 1 << 16  # places of streams, after those of programs (Trace::firstStream in runtime/sim/trace.h)
 _TIME = ("1 us is one step of the simulator: a program's call into the machine, a turn that the scheduler gives, an "
          "arrival. Steps say in which order things happened, not how long they take on a GPU")
 
@@ -46,6 +47,13 @@ class Recording:
 
     def __post_init__(self) -> None:
         self.releases = list(self._releases())
+        self._places: dict[int, int] = defaultdict(int)
+        self._streams: dict[int, list[str]] = defaultdict(list)
+        for e in self.events:
+            if e.kind == "begin":
+                self._places[e.rank] = max(self._places[e.rank], e.place + 1)
+            elif e.kind == "stream":
+                self._streams[e.rank].append(e.what)
 
     @property
     def end(self) -> int:
@@ -54,7 +62,11 @@ class Recording:
 
     def places(self, rank: int) -> int:
         """How many programs of a rank were resident at the most."""
-        return 1 + max((e.place for e in self.events if e.rank == rank and e.kind == "begin"), default=-1)
+        return self._places[rank]
+
+    def streams(self, rank: int) -> list[str]:
+        """What a rank's streams are called, in the order of their places."""
+        return self._streams[rank]
 
     def _releases(self) -> Iterator[Release]:
         """The last signal that landed in what a program waited for, for each wait that had to wait."""
@@ -86,8 +98,8 @@ def write(recording: Recording, path: str | Path) -> None:
 
 
 def perfetto(recording: Recording) -> dict[str, Any]:
-    """The recording in the Trace Event Format: a process per rank, in it a track per resident program, one for what
-    arrives and one for the script; a last process shows the scheduler's turns. Arrows (flows) lead from a put or a
+    """The recording in the Trace Event Format: a process per rank, in it a track per resident program and per stream,
+    one for what arrives and one for the script; a last process shows the scheduler's turns. Arrows (flows) lead from a put or a
     notify to its arrival, and from a signal's arrival to the wait that it ended."""
     builder = _Builder(recording)
     for event in recording.events:
@@ -157,6 +169,15 @@ class _Builder:
             scheduler = self.recording.ranks
             self.tracks[scheduler, 0] = "turns: one program runs at a time"
             self.line("X", scheduler, 0, self.turn.time, name, cat="turn", dur=e.time - self.turn.time)
+
+    def on_stream(self, e: TraceEvent) -> None:
+        self.tracks[e.rank, FIRST_PLACE + e.place] = self.programs[e.rank, e.place] = e.what
+
+    def on_item(self, e: TraceEvent) -> None:
+        self.begin(e.rank, FIRST_PLACE + e.place, e.time, e.what, e.what.split()[0], {"line": e.location})
+
+    def on_item_end(self, e: TraceEvent) -> None:
+        self.finish(e.rank, FIRST_PLACE + e.place, e.time)
 
     def on_call(self, e: TraceEvent) -> None:
         if e.place < 0:

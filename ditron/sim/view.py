@@ -12,6 +12,7 @@ from ditron import _sim
 from ditron.errors import SimulationError
 from ditron.sim.meeting import Meeting, check_alike
 from ditron.sim.report import script_line
+from ditron.sim.streams import SimStream
 
 if TYPE_CHECKING:
     import torch
@@ -66,12 +67,20 @@ def enter(view: RankView) -> None:
     _current.view = view
 
 
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is an ordinary one on the CPU, with an address and strides."""
+    import torch
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu" \
+        and tensor.layout == torch.strided
+
+
 class RankView:
     """One rank of a simulated world. Calls marked collective must be made by every rank of the group.
 
     Attributes:
         rank, world_size, ranks_per_node: of the world; node, local_rank: which node, and the rank's place on it.
         world_group: the group of all ranks.
+        current_stream: where the script's launches go; None: it waits for each.
     """
 
     def __init__(self, world: World, rank: int):
@@ -82,6 +91,8 @@ class RankView:
         self.node = rank // world.ranks_per_node
         self.local_rank = rank % world.ranks_per_node
         self.world_group = world.world_group
+        self.current_stream: SimStream | None = None
+        self._streams: dict[tuple[str, int], SimStream] = {}
 
     @property
     def races(self) -> bool:
@@ -118,11 +129,35 @@ class RankView:
         flat = torch.from_dlpack(self._world.machine.view(self.rank, allocation.offset, nbytes))
         return flat.view(dtype).view(asked[0])
 
+    def stream(self, name: str = "", index: int = 0) -> SimStream:
+        """This rank's stream of that name and index, always the same; without a name the main one."""
+        if (name, index) not in self._streams:
+            self._streams[name, index] = SimStream(self, name, index)
+        return self._streams[name, index]
+
+    def synchronize(self, stream: SimStream | None = None) -> None:
+        """Let the script wait until what was enqueued on a stream (default: on each of this rank's) is over.
+
+        Raises what the machine finds wrong meanwhile, DeadlockError when nothing can go on.
+        """
+        self._world.require_alive()
+        for one in list(self._streams.values()) if stream is None else [stream]:
+            if number := one._native.synchronize():
+                host = self._world.launches[number] = self._world.host(self.rank)
+                host.pause(f"synchronize() at {script_line()}")
+        for one in self._streams.values():
+            one.release()
+
+    def may_race(self, tensor: torch.Tensor) -> bool:
+        """Whether others may use a tensor: it is symmetric, or the script does not know all streams' work to be over.
+        """
+        if all(stream.settled for stream in self._streams.values()):
+            return self.is_symmetric(tensor)
+        return _is_plain(tensor)
+
     def is_symmetric(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies in this rank's symmetric memory."""
-        import torch
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu" \
-                or tensor.layout != torch.strided:
+        if not _is_plain(tensor):
             return False
         base = self._world.heap_bases[self.rank]
         return base <= tensor.data_ptr() < base + self._world.heap_bytes
@@ -132,15 +167,16 @@ class RankView:
         return self._world.machine.script_access(self.rank, address, nbytes, writes, line)
 
     def free(self, tensor: torch.Tensor) -> None:
-        """Give a tensor of :meth:`alloc` back. Its memory is used again once every rank has freed it."""
-        self._world.require_alive()
+        """Give a tensor of :meth:`alloc` back. Its memory is used again once every rank has freed it.
+
+        Waits for what is on this rank's streams.
+        """
+        self.synchronize()
         base = self._world.machine.address(self.rank, 0)
         allocation = self._world.allocations.get(tensor.data_ptr() - base)
         if allocation is None or self.rank in allocation.freed:
-            error = SimulationError(f"{script_line()}: rank {self.rank} frees a tensor that it does not hold in "
-                                    "symmetric memory: pass the tensor that alloc returned, once")
-            error.kind, error.location, error.rank = "freed", script_line(), self.rank
-            raise error
+            raise self.script_error(f"rank {self.rank} frees a tensor that it does not hold in symmetric memory: pass "
+                                    "the tensor that alloc returned, once", script_line(), "freed")
         allocation.freed.add(self.rank)
         if len(allocation.freed) == len(allocation.group.ranks):
             for rank in range(self.world_size):
@@ -148,9 +184,16 @@ class RankView:
             self._world.machine.release(allocation.offset)
             del self._world.allocations[allocation.offset]
 
+    def script_error(self, message: str, line: str, kind: str = "") -> SimulationError:
+        """What to raise for a mistake of this rank's script."""
+        error = SimulationError(f"{line}: {message}")
+        error.kind, error.location, error.rank = kind, line, self.rank
+        return error
+
     def barrier(self, group: SimGroup | None = None) -> None:
-        """Wait for every rank of the group; what they have sent has arrived. Collective."""
+        """Wait for every rank of the group; their streams are done, and what they have sent has arrived. Collective."""
         group = group or self.world_group
+        self.synchronize()
 
         def finish(_: list) -> None:
             for rank in group.ranks:
@@ -183,23 +226,35 @@ class RankView:
 
         ``slots`` are the arguments as 64-bit integers: addresses, sign-extended integers, the bits of floats.
         ``tensors`` are the names and values of arguments, for reports.
+        Within ``with stream:`` it is enqueued there instead; else it runs after what is on the main stream.
         Raises SimulationError for what a program does wrong, DeadlockError when nothing can go on.
         """
         group = group or self.world_group
+        if self.current_stream is not None or ("", 0) in self._streams:
+            stream = self.current_stream or self.stream()
+            stream.launch(kernel, grid, slots, group=group, tensors=tensors)
+            if self.current_stream is None:
+                self.synchronize(stream)
+            return
+        extents, signed, operands = self.launch_arguments(kernel, grid, slots, group, tensors)
+        self._world.require_alive()
+        launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
+                                            list(kernel.locations), extents, signed, operands)
+        host = self._world.host(self.rank)
+        self._world.launches[launch] = host
+        host.pause(f"launch of {kernel.name}")
+
+    def launch_arguments(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], group: SimGroup,
+                         tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[list[int], list[int], list]:
+        """A launch as the machine takes it: the grid, the slots as signed integers, and what reports call tensors."""
         extents = [int(extent) for extent in grid] + [1] * (3 - len(grid))
         if len(extents) != 3 or not all(0 <= extent < 2**31 for extent in extents):
             raise SimulationError(f"launch of {kernel.name}: expected a grid of one to three extents, got {list(grid)}")
         if self.rank not in group.ranks:
             raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
                                   f"{list(group.ranks)}")
-        self._world.require_alive()
         operands = [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize) for name, tensor in tensors]
-        signed = [(slot + 2**63) % 2**64 - 2**63 for slot in slots]
-        launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
-                                            list(kernel.locations), extents, signed, operands)
-        host = self._world.host(self.rank)
-        self._world.launches[launch] = host
-        host.pause(f"launch of {kernel.name}")
+        return extents, [(slot + 2**63) % 2**64 - 2**63 for slot in slots], operands
 
     def _meet(self, group: SimGroup, kind: str, payload: Any, finish: Callable[[list], Any]) -> Any:
         self._world.require_alive()

@@ -113,13 +113,20 @@ class World:
         stuck = False
         while not all(host.done for host in self._hosts):
             ready = [host for host in self._hosts if not host.done and not host.waits_for]
-            if ready and (stuck or not self.launches or self._random.random() < 0.5):
+            busy = self.launches or self.machine.busy
+            if ready and (stuck or not busy or self._random.random() < 0.5):
                 self._resume(self._random.choice(ready))
                 stuck = False
-            elif stuck or not self.launches:
-                raise report.deadlock(self.machine.waiters(), self.machine.starved(), self._hosts)
+            elif stuck or not busy:
+                raise self._deadlock()
             else:
                 stuck = self._run_machine(self._random.choice((16, 256, 4096)) if ready else _MAX_SWITCHES)
+        while self.machine.busy:  # what scripts have left on streams
+            if self._run_machine(_MAX_SWITCHES) and self.machine.busy:
+                raise self._deadlock()
+
+    def _deadlock(self) -> Exception:
+        return report.deadlock(self.machine.waiters(), self.machine.starved(), self._hosts, self.machine.circle())
 
     def _settle(self) -> None:
         """Let what is under way arrive: that may be wrong too."""

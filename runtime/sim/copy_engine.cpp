@@ -9,7 +9,7 @@ namespace ditron::sim {
 
 constexpr size_t maxPieces = 8;
 /// Turns that others get before a copy begins to land, one of these.
-constexpr int32_t delays[] = {0, 2, 32, 512};
+constexpr int32_t delays[] = {0, 2, 16, 128};
 /// Numbers of transfers that are not the network's.
 constexpr uint64_t engineIds = uint64_t(1) << 48;
 
@@ -85,27 +85,49 @@ void Stream::runCopy(const StreamItem &item) {
       machine.races->copied(t.toRow(row), t.fromRow(row), t.bytes);
     }
   }
+  Delivery delivery;
+  delivery.origin = self.rank;
+  delivery.target = item.peer;
+  delivery.launch = self.id;
+  delivery.isGet = !item.push;
+  std::vector<Piece> pieces = cut(t, machine.chance());
+  if (machine.nodeOf(item.peer) == machine.nodeOf(self.rank)) {
+    byEngine(t, pieces, std::move(delivery));
+  } else {
+    byNetwork(t, pieces, std::move(delivery));
+  }
+}
+
+void Stream::byEngine(const Transfer &t, const std::vector<Piece> &pieces,
+                      Delivery delivery) {
+  std::vector<uint64_t> ids;
+  for (const Piece &piece : pieces) {
+    ids.push_back(delivery.id = engineIds | machine.newId());
+    delivery.bytes = piece.rows * piece.bytes;
+    if (machine.events) {
+      machine.events->sent(fiber, delivery);
+    }
+  }
   for (int32_t turns = delays[machine.chance().below(4)]; turns > 0; --turns) {
     machine.pass();
   }
-  bool far = machine.nodeOf(item.peer) != machine.nodeOf(self.rank);
-  std::vector<uint64_t> underWay;
-  std::vector<std::pair<Piece, Delivery>> pieces;
-  for (const Piece &piece : cut(t, machine.chance())) {
-    Delivery delivery;
-    delivery.origin = self.rank;
-    delivery.target = item.peer;
-    delivery.launch = self.id;
-    delivery.isGet = !item.push;
-    if (!far) {
-      delivery.id = machine.newId() | engineIds;
-      delivery.bytes = piece.rows * piece.bytes;
-      if (machine.events) {
-        machine.events->sent(fiber, delivery);
-      }
-      pieces.push_back({piece, std::move(delivery)});
-      continue;
+  for (size_t index = 0; index < pieces.size(); ++index) {
+    const Piece &piece = pieces[index];
+    delivery.id = ids[index];
+    movePiece(machine, t, piece);
+    if (machine.events) {
+      machine.events->arrived(machine.heap, delivery,
+                              t.toRow(piece.row) + piece.start,
+                              piece.rows * piece.bytes);
     }
+    machine.pass();
+  }
+}
+
+void Stream::byNetwork(const Transfer &t, const std::vector<Piece> &pieces,
+                       Delivery delivery) {
+  std::vector<uint64_t> underWay;
+  for (const Piece &piece : pieces) {
     for (size_t row = piece.row; row < piece.row + piece.rows; ++row) {
       delivery.to = t.toRow(row) + piece.start;
       delivery.from = t.fromRow(row) + piece.start;
@@ -117,14 +139,6 @@ void Stream::runCopy(const StreamItem &item) {
       }
       machine.network.send(delivery, false);
     }
-  }
-  for (const auto &[piece, delivery] : pieces) {
-    movePiece(machine, t, piece);
-    if (machine.events) {
-      machine.events->arrived(machine.heap, delivery,
-                              t.toRow(piece.row) + piece.start, delivery.bytes);
-    }
-    machine.pass();
   }
   for (uint64_t id : underWay) {
     Wait wait;

@@ -8,11 +8,6 @@
 
 namespace ditron::sim {
 
-/// A part of a transfer that moves at once: the same stretch of some rows.
-struct Piece {
-  size_t row, rows, start, bytes;
-};
-
 /// The whole of a transfer in some pieces, in a seeded order.
 std::vector<Piece> cut(const Transfer &transfer, Random &random);
 

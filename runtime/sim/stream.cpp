@@ -102,6 +102,9 @@ Stream::Wrong Stream::launch(const std::string &line, Launch launch,
 Stream::Wrong Stream::rankCopy(const std::string &line, Transfer transfer,
                                int32_t peer, bool push,
                                std::vector<Operand> operands) {
+  if (peer == self.rank) {
+    return move(line, std::move(transfer), std::move(operands));
+  }
   StreamItem item;
   item.kind = StreamItem::Kind::RankCopy;
   item.transfer = std::move(transfer);

@@ -29,6 +29,11 @@ struct Transfer {
   const std::byte *fromRow(size_t row) const { return from + row * fromPitch; }
 };
 
+/// A part of a transfer that moves at once: the same stretch of some rows.
+struct Piece {
+  size_t row, rows, start, bytes;
+};
+
 /// A moment on a stream.
 struct StreamEvent {
   Stream *stream = nullptr;
@@ -79,6 +84,7 @@ public:
   using Wrong = std::vector<ProgramReport>;
   Wrong launch(const std::string &line, Launch launch,
                std::vector<int32_t> group);
+  /// To or from the rank itself it is a copy within the rank, as on a GPU.
   Wrong rankCopy(const std::string &line, Transfer transfer, int32_t peer,
                  bool push, std::vector<Operand> operands);
   /// A copy, or a fill, within the rank.
@@ -126,6 +132,10 @@ private:
   void run(StreamItem &item);
   void runLaunch(StreamItem &item);
   void runCopy(const StreamItem &item);
+  void byEngine(const Transfer &transfer, const std::vector<Piece> &pieces,
+                Delivery delivery);
+  void byNetwork(const Transfer &transfer, const std::vector<Piece> &pieces,
+                 Delivery delivery);
   void runSignalWrite(const StreamItem &item);
   /// Stop until `counter` is more than `value`.
   void waitFor(const int64_t &counter, int64_t value);

@@ -1,0 +1,688 @@
+"""Streams and copy engines of the simulated machine: what each item does, what orders them, what is found wrong."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import triton.language as tl
+
+import ditron
+import ditron.language as dl
+from ditron import sim
+from ditron.sim.trace import FIRST_STREAM, Recording, perfetto
+from ditron.sim.world import World
+
+HERE = Path(__file__).name
+
+
+@ditron.jit
+def add_one(x, out, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at) + 1)
+
+
+@ditron.jit
+def await_then_add(signal, value, x, out, N: tl.constexpr):
+    """Every program waits for the signal first: a consumer that holds its place on an SM."""
+    dl.wait(signal, 1, value)
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at) + 1)
+
+
+@ditron.jit
+def overwrite(x, N: tl.constexpr):
+    tl.store(x + tl.arange(0, N), tl.full([N], -1.0, tl.float32))
+
+
+def line_of(text: str, nth: int = 0) -> str:
+    """`file:line` where the text stands in this file, without the lines of this kind."""
+    lines = [n for n, line in enumerate(Path(__file__).read_text().splitlines(), 1)
+             if text in line and "line_of(" not in line]
+    return f"{HERE}:{lines[nth]}"
+
+
+def on_ranks(function, ranks: int = 2, seeds: int = 8, **machine):
+    """The results of each seed are the same; return one."""
+    results = [sim.run(function, ranks, seed=seed, **machine) for seed in range(seeds)]
+    assert all(result == results[0] for result in results)
+    return results[0]
+
+
+# --- each kind of item ------------------------------------------------------------------------------------------------
+
+def test_a_stream_is_one_by_its_name_and_index():
+    def main():
+        view = sim.current_world()
+        assert view.stream("ring", 1) is view.stream("ring", 1)
+        assert len({view.stream(), view.stream("ring"), view.stream("ring", 1), view.stream("copy")}) == 4
+        return repr(view.stream("ring", 1)), repr(view.stream())
+
+    assert sim.run(main, 1)[0] == ("<stream 'ring', 1 of simulated rank 0>", "<stream '' of simulated rank 0>")
+
+
+@pytest.mark.parametrize("ranks_per_node", [4, 2, 1])
+@pytest.mark.parametrize("push", [True, False])
+def test_rank_copy(push, ranks_per_node):
+    def main():
+        view = sim.current_world()
+        rows = view.alloc((4, 24), torch.float32, name="rows")
+        rows[view.rank] = view.rank + torch.arange(24) / 100
+        view.barrier()
+        right, left = (view.rank + 1) % 4, (view.rank - 1) % 4
+        if push:
+            view.stream("copy").rank_copy(rows[view.rank], rows[view.rank], right)
+        else:
+            view.stream("copy").rank_copy(rows[left], rows[left], left, push=False)
+        view.barrier()
+        return rows[left].tolist()
+
+    results = on_ranks(main, 4, ranks_per_node=ranks_per_node)
+    assert results == [(torch.full((24,), (rank - 1) % 4) + torch.arange(24) / 100).tolist() for rank in range(4)]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("kind", ["rank_copy", "copy"])
+def test_rows_with_pitches(kind, dtype):
+    """A window of a matrix goes to a window of another, and nothing beside it changes."""
+    def main():
+        view = sim.current_world()
+        there = view.alloc((9, 16), dtype, name="there")
+        here = torch.arange(60).reshape(6, 10).to(dtype)
+        stream = view.stream()
+        if kind == "rank_copy":
+            stream.rank_copy(here[1:5, 2:9], there[3:7, 4:11], 1 - view.rank)
+        else:
+            stream.copy(here[1:5, 2:9], there[3:7, 4:11])
+        view.barrier()
+        return there.double().tolist()
+
+    expected = torch.zeros(9, 16)
+    expected[3:7, 4:11] = torch.arange(60).reshape(6, 10)[1:5, 2:9]
+    assert on_ranks(main, 2, 4) == [expected.double().tolist()] * 2
+
+
+def test_shapes_that_lie_as_rows():
+    """Dimensions that follow each other without a gap count as one, those of one element not at all."""
+    def main():
+        view = sim.current_world()
+        x, out = torch.arange(96.0).reshape(2, 4, 1, 12), torch.zeros(2, 4, 1, 12)
+        y, z = torch.zeros(3, 2, 4, 12)[1:2], torch.zeros(96)
+        stream = view.stream()
+        stream.copy(x, out)
+        stream.copy(x.reshape(1, 2, 4, 12), y)
+        stream.copy(x[:, :2, 0], z.reshape(2, 48)[:, :24].reshape(2, 2, 12))
+        stream.copy(x[:0], out[:0])
+        stream.synchronize()
+        return torch.equal(x, out), torch.equal(x.reshape(1, 2, 4, 12), y), z[24:48].any().item()
+
+    assert sim.run(main, 1) == [(True, True, False)]
+
+
+@pytest.mark.parametrize("dtype, value", [(torch.float32, 1.5), (torch.bfloat16, -2), (torch.int64, 2**62 + 1),
+                                          (torch.bool, True), (torch.uint8, 200)])
+def test_fill(dtype, value):
+    def main():
+        view = sim.current_world()
+        x = torch.zeros(4, 6, dtype=dtype)
+        view.stream().fill(x[1:3, 2:5], value)
+        view.stream().synchronize()
+        return x
+
+    expected = torch.zeros(4, 6, dtype=dtype)
+    expected[1:3, 2:5] = value
+    assert torch.equal(sim.run(main, 1)[0], expected)
+
+
+def test_launch_and_events():
+    """A diamond: two streams go on from one event, and the main stream waits for both."""
+    def main():
+        ditron.init()
+        view = sim.current_world()
+        x = torch.zeros(4, 32)
+        streams = [view.stream(), view.stream("a"), view.stream("b")]
+        with streams[0]:
+            add_one[(1,)](x[0], x[1], N=32)
+        begun = streams[0].record()
+        for stream, out in zip(streams[1:], x[2:], strict=True):
+            stream.wait_event(begun)
+            with stream:
+                add_one[(1,)](x[1], out, N=32)
+            streams[0].wait_event(stream.record())
+        streams[0].copy(x[2], x[0])
+        streams[0].synchronize()
+        return x[:, 0].tolist()
+
+    assert on_ranks(main) == [[2, 1, 2, 2]] * 2
+
+
+@pytest.mark.parametrize("cmp, value", [("eq", 4), ("ne", 0), ("gt", 3), ("ge", 4), ("lt", 8), ("le", 7)])
+def test_signals(cmp, value):
+    """Two writes that follow each other on a stream are seen in that order; each comparison ends the wait."""
+    def main():
+        view = sim.current_world()
+        signals = view.alloc((2,), torch.int64, name="signals")
+        signals.fill_(9 if cmp in ("lt", "le") else 0)
+        view.barrier()
+        stream = view.stream()
+        peer = 1 - view.rank
+        if cmp in ("lt", "le"):
+            stream.signal_write(signals[:1], -5, op="add", peer=peer)
+            stream.signal_write(signals[1], -5, op="add", peer=peer)
+        else:
+            stream.signal_write(signals[:1], 3, peer=peer)
+            stream.signal_write(signals[0], 1, op="add", peer=peer)
+            stream.signal_write(signals[1], 4, peer=peer)
+        stream.signal_wait(signals, value, cmp=cmp)
+        stream.synchronize()
+        return signals.tolist()
+
+    results = [sim.run(main, 2, seed=seed) for seed in range(8)]
+    if cmp not in ("ne",):  # which is over when the first write has landed
+        assert all(result == [[4, 4]] * 2 for result in results)
+
+
+def test_a_signal_comes_after_what_is_before_it():
+    """A kernel's stores, a copy, and a put of the kernel: each is there when the signal is."""
+    def main():
+        ditron.init()
+        view = sim.current_world()
+        inbox, arrived = view.alloc((64,), torch.float32, name="inbox"), view.alloc((1,), torch.int64, name="arrived")
+        x, out, copy = torch.full((64,), float(view.rank)), torch.zeros(64), view.stream("copy")
+        with copy:
+            add_one[(1,)](x, x, N=64)
+        copy.rank_copy(x, inbox, 1 - view.rank)
+        copy.signal_write(arrived, 1, peer=1 - view.rank)
+        await_then_add[(1,)](arrived, 1, inbox, out, N=64)
+        return out.tolist()
+
+    assert on_ranks(main, seeds=20) == [[3.0] * 64, [2.0] * 64]
+
+
+def test_barrier():
+    def main():
+        view = sim.current_world()
+        box = view.alloc((4,), torch.float32, name="box")
+        stream, out = view.stream("s"), torch.zeros(4)
+        for peer in range(4):
+            stream.rank_copy(torch.full((1,), view.rank + 1.0), box[view.rank:view.rank + 1], peer)
+        stream.barrier()
+        stream.copy(box, out)
+        stream.synchronize()
+        return out.tolist()
+
+    assert on_ranks(main, 4, ranks_per_node=2) == [[1, 2, 3, 4]] * 4
+
+
+def test_groups():
+    """Peers count in the group, and groups' barriers are apart."""
+    def main():
+        view = sim.current_world()
+        groups = [view.new_group([2, 0]), view.new_group([1, 3])]
+        group = groups[view.rank % 2]
+        box = view.alloc((1,), torch.int64, name="box")
+        me = group.ranks.index(view.rank)
+        view.stream().signal_write(box, 10 + view.rank, peer=1 - me, group=group)
+        view.stream().barrier(group)
+        view.synchronize()
+        return box.item()
+
+    assert on_ranks(main, 4) == [12, 13, 10, 11]
+
+
+# --- what is ordered, and what is not ---------------------------------------------------------------------------------
+
+def test_a_stream_keeps_its_order():
+    def main():
+        ditron.init()
+        view = sim.current_world()
+        x, y = torch.zeros(32), torch.zeros(32)
+        stream = view.stream("s")
+        for _ in range(3):
+            with stream:
+                add_one[(1,)](x, y, N=32)
+            stream.copy(y, x)
+        stream.synchronize()
+        return x.tolist()
+
+    assert on_ranks(main, 1) == [[3.0] * 32]
+
+
+def test_streams_are_in_no_order():
+    """Which of two streams signals first differs by seed."""
+    def main():
+        view = sim.current_world()
+        order = view.alloc((3,), torch.int64, name="order")
+        for index in range(2):
+            stream = view.stream("s", index)
+            stream.rank_copy(torch.zeros(64), view.alloc((64,), torch.float32), 1 - view.rank)
+            stream.signal_write(order[index], 1)
+        view.stream("watch").signal_wait(order[0], 1)
+        view.stream("watch").synchronize()
+        second = order[1].item()
+        view.barrier()
+        return second
+
+    assert {tuple(sim.run(main, 2, seed=seed)) for seed in range(20)} > {(0, 0), (1, 1)}
+
+
+def test_the_script_goes_on():
+    """Enqueuing waits for nothing, and synchronize for one stream only."""
+    def main():
+        view = sim.current_world()
+        signal = view.alloc((1,), torch.int64, name="signal")
+        view.stream("waits").signal_wait(signal, 1)
+        view.stream("other").fill(torch.zeros(4), 1)
+        view.stream("other").synchronize()
+        view.stream("other").signal_write(signal, 1)
+        view.synchronize()
+        return signal.item()
+
+    assert on_ranks(main, 2) == [1, 1]
+
+
+def test_an_ordinary_launch_follows_the_main_stream():
+    def main():
+        ditron.init()
+        x, y = torch.zeros(32), torch.zeros(32)
+        sim.current_world().stream().fill(x, 5)
+        add_one[(1,)](x, y, N=32)
+        return y.tolist()
+
+    assert on_ranks(main, 2) == [[6.0] * 32] * 2
+
+
+def test_what_is_left_on_a_stream_is_done_when_the_script_ends():
+    boxes = []
+
+    def main():
+        view = sim.current_world()
+        x = torch.zeros(8)
+        boxes.append(x)
+        view.stream("late").fill(x, view.rank + 1)
+
+    sim.run(main, 3)
+    assert sorted(x[0].item() for x in boxes) == [1, 2, 3]
+
+
+def test_tensors_live_as_long_as_they_are_used():
+    """The script forgets its tensors at once; the same memory serves many times, and no race is seen in it."""
+    def main():
+        view = sim.current_world()
+        out = torch.zeros(20, 256)
+        for index in range(20):
+            view.stream("s", index % 2).copy(torch.full((256,), float(index)), out[index])
+        assert len(view.stream("s")._kept) == 10
+        view.synchronize()
+        assert not view.stream("s")._kept and not view.stream("s", 1)._kept
+        return out[:, 0].tolist()
+
+    assert on_ranks(main, 1) == [[float(index) for index in range(20)]]
+
+
+def test_calls_follow_each_other():
+    """Push, signal, consume, by parity and epoch, without a barrier between calls; clean with races looked for."""
+    def main():
+        ditron.init()
+        view = sim.current_world()
+        inbox = view.alloc((2, 32), torch.float32, name="inbox", undefined=True)
+        arrived, free = (view.alloc((1,), torch.int64, name=name) for name in ("arrived", "free"))
+        copy, main, peer = view.stream("copy"), view.stream(), 1 - view.rank
+        results = []
+        for epoch in range(1, 7):
+            x, out = torch.full((32,), float(10 * epoch + view.rank)), torch.zeros(32)
+            copy.signal_wait(free, epoch - 2)
+            copy.rank_copy(x, inbox[epoch % 2], peer)
+            copy.signal_write(arrived, epoch, peer=peer)
+            with main:
+                await_then_add[(1,)](arrived, epoch, inbox[epoch % 2], out, N=32)
+            main.signal_write(free, epoch, peer=peer)
+            view.synchronize(main)
+            results.append(out[0].item())
+        view.synchronize(copy)
+        return results
+
+    expected = [[10.0 * epoch + 1 + peer for epoch in range(1, 7)] for peer in (1, 0)]
+    assert on_ranks(main, 2, 20) == expected
+    assert sim.run(main, 2, races=False) == expected
+    assert sim.run(main, 2, ranks_per_node=1) == expected
+
+
+# --- races ------------------------------------------------------------------------------------------------------------
+
+def all_gather(*, signal_from: str = "copy", event: bool = True, overwrites: bool = False, peeks: bool = False):
+    """Rank r's rows go to its peer; correct unless one of these says otherwise."""
+    ditron.init()
+    view = sim.current_world()
+    rows = view.alloc((2, 32), torch.float32, name="rows", undefined=True)
+    arrived = view.alloc((1,), torch.int64, name="arrived")
+    x, out, peer = torch.zeros(32), torch.zeros(32), 1 - view.rank
+    copy, main = view.stream("copy"), view.stream()
+    with main:
+        add_one[(1,)](torch.ones(32), x, N=32)
+    made = main.record()
+    if event:
+        copy.wait_event(made)
+    copy.rank_copy(x, rows[view.rank], peer, names=("x", "rows"))  # the copy
+    view.stream(signal_from).signal_write(arrived, 1, peer=peer)  # the signal
+    with main:
+        await_then_add[(1,)](arrived, 1, rows[peer], out, N=32)
+        if overwrites:
+            overwrite[(1,)](x, N=32)
+    if peeks:
+        out.sum()
+    main.wait_event(copy.record())
+    view.synchronize(main)
+    return out.tolist()
+
+
+def find(**wrong) -> ditron.RaceError:
+    for seed in range(20):
+        try:
+            sim.run(lambda: all_gather(**wrong), 2, seed=seed)
+        except ditron.RaceError as error:
+            return error
+    raise AssertionError("20 seeds found nothing")
+
+
+def test_the_correct_program_is_clean():
+    assert on_ranks(all_gather, seeds=40) == [[3.0] * 32] * 2
+
+
+def test_signal_from_another_stream():
+    """The signal overtakes the copy: the consumer reads what is not there yet."""
+    error = find(signal_from="other")
+    text = str(error)
+    assert re.search(r"race on rows\[\d, 0\] of rank \d: nothing orders this (load and a copy by rank \d's stream copy"
+                     r"|copy and a load by rank \d's main stream)", text) or error.kind == "unwritten", text
+    assert line_of("# the copy") in text and "tl.load" in Path(__file__).read_text().splitlines()[
+        int(re.search(rf"{HERE}:(\d+)", text.replace(line_of("# the copy"), ""))[1]) - 1]
+    assert "its reader waits for a signal written after it on its stream" in text
+
+
+def test_no_event_between_streams():
+    error = find(event=False)
+    assert re.search(r"race on (x|out)\[0\] of rank", str(error))  # as the copy, or as the kernel calls it
+    assert "copy's read of its source" in str(error) and "let the second wait for an event" in str(error)
+    assert {error.location.rsplit("/")[-1], *(place.rsplit("/")[-1] for place in error.others)} & {line_of("# the copy")}
+
+
+def test_source_overwritten_while_it_is_copied():
+    error = find(overwrites=True)
+    assert "race on x[0] of rank" in str(error) and "copy's read of its source" in str(error)
+    assert "kernel overwrite on main stream" in str(error) and "rank" in str(error)
+
+
+def test_the_script_reads_before_it_synchronizes():
+    error = find(peeks=True)
+    assert "read by the script" in str(error) and "synchronize() the stream first" in str(error)
+
+
+def test_the_script_reads_another_streams_work():
+    """Synchronizing one stream says nothing about another, also when that happens to be done."""
+    def main(awaits: bool):
+        view = sim.current_world()
+        x = torch.zeros(64)
+        view.stream("a").fill(x, 1, name="x")
+        if awaits:
+            view.stream("b").wait_event(view.stream("a").record())
+        view.stream("b").fill(torch.zeros(4), 1)
+        view.stream("b").synchronize()
+        return x.sum().item()
+
+    assert sim.run(main, 1, args=(True,)) == [64]
+    with pytest.raises(ditron.RaceError, match=r"race on x\[0\] of rank 0: nothing orders this read by the script and a "
+                                               r"store by rank 0's stream a"):
+        sim.run(main, 1, args=(False,))
+
+
+def test_a_write_by_the_script_under_a_copy():
+    def main():
+        view = sim.current_world()
+        box, x = view.alloc((64,), torch.float32, name="box"), torch.ones(64)
+        view.stream("copy").rank_copy(x, box, 1 - view.rank, names=("x", "box"))
+        x.zero_()
+
+    with pytest.raises(ditron.RaceError, match=r"race on x\[0\] of rank \d"):
+        sim.run(main, 2)
+
+
+def test_two_copies_to_one_place():
+    def main():
+        view = sim.current_world()
+        box = view.alloc((64,), torch.float32, name="box")
+        view.stream("copy").rank_copy(torch.ones(64), box, 0)
+        view.barrier()
+
+    with pytest.raises(ditron.RaceError, match=r"race on box\[0\] of rank 0"):
+        sim.run(main, 3)
+
+
+def test_a_signal_overtaken_by_another_stream():
+    def main():
+        view = sim.current_world()
+        signal = view.alloc((1,), torch.int64, name="signal")
+        for index in range(2):
+            view.stream("s", index).signal_write(signal, index + 1, peer=1 - view.rank)
+        view.barrier()
+
+    errors = []
+    for seed in range(20):
+        try:
+            sim.run(main, 2, seed=seed)
+        except ditron.SimulationError as error:
+            errors.append(error)
+    assert errors and all(e.kind == "signal" and "goes backwards, from 2 to 1" in str(e) for e in errors)
+
+
+# --- deadlocks --------------------------------------------------------------------------------------------------------
+
+def deadlock(function, ranks: int = 2, **machine) -> str:
+    with pytest.raises(ditron.DeadlockError) as caught:
+        sim.run(function, ranks, **machine)
+    return str(caught.value)
+
+
+def test_a_wait_that_nobody_ends():
+    def main():
+        view = sim.current_world()
+        arrived = view.alloc((4,), torch.int64, name="arrived")
+        if view.rank == 1:
+            arrived[2] = 2
+            view.stream("copy").signal_wait(arrived[2], 3)  # nobody
+
+    text = deadlock(main)
+    assert re.search(rf"rank 1's stream copy waits at \S*{line_of('# nobody')} for signal arrived\[2\] >= 3, is 2; "
+                     r"no program has sent arrived\[2\]", text), text
+
+
+def starving(local: bool, resident: int = 4):
+    """Consumers fill the rank, and wait for a signal that comes after a copy."""
+    ditron.init()
+    view = sim.current_world()
+    rows = view.alloc((2, 16), torch.float32, name="rows")
+    ready = view.alloc((1,), torch.int64, name="ready")
+    x, out, copy, main = torch.ones(16), torch.zeros(resident * 16), view.stream("copy"), view.stream()
+    started = view.alloc((1,), torch.int64, name="started")
+    with main:
+        signal_then_await[(resident,)](started, ready, out, N=16)
+    copy.signal_wait(started, resident)
+    if local:
+        copy.copy(x, rows[0])  # own rows
+        copy.signal_write(ready, 1)
+    else:
+        copy.rank_copy(x, rows[0], 1 - view.rank)
+        copy.signal_write(ready, 1, peer=1 - view.rank)
+    main.wait_event(copy.record())
+    view.synchronize(main)
+    return out.sum().item()
+
+
+@ditron.jit
+def signal_then_await(started, ready, out, N: tl.constexpr):
+    dl.notify(started, dl.rank(), 1, op="add")
+    dl.wait(ready, 1, 1)
+    tl.store(out + tl.program_id(0) * N + tl.arange(0, N), tl.full([N], 1.0, tl.float32))
+
+
+def test_a_local_copy_starves_behind_spinning_consumers():
+    text = deadlock(lambda: starving(True), ranks=1, resident=4)
+    assert re.search(rf"rank 0's stream copy: the copy at \S*{line_of('# own rows')} has not started: it is a kernel, and "
+                     r"all 4 places of rank 0 are taken by programs that wait", text), text
+    assert "a circle: " in text and "`signal_then_await` on rank 0's main stream waits for ready[0], which rank 0's "\
+        "stream copy writes later" in text, text
+    assert sim.run(lambda: starving(True), 1, resident=5) == [64.0]
+
+
+def test_a_copy_between_ranks_does_not_starve():
+    for seed in range(5):
+        assert sim.run(lambda: starving(False), 2, seed=seed, resident=4) == [64.0, 64.0]
+
+
+def test_a_fill_starves_too():
+    def main():
+        ditron.init()
+        view = sim.current_world()
+        ready, started = (view.alloc((1,), torch.int64, name=name) for name in ("ready", "started"))
+        with view.stream("consumers"):
+            signal_then_await[(2,)](started, ready, torch.zeros(32), N=16)
+        view.stream().signal_wait(started, 2)
+        view.stream().fill(torch.zeros(4), 1)
+
+    text = deadlock(main, ranks=1, resident=2)
+    assert "rank 0's main stream: the fill at" in text and "a copy or a fill within a GPU needs an SM" in text, text
+
+
+def test_a_circle_of_events_and_signals():
+    def main():
+        view = sim.current_world()
+        go = view.alloc((1,), torch.int64, name="go")
+        a, b = view.stream("a"), view.stream("b")
+        a.signal_wait(go, 1)
+        b.wait_event(a.record())  # the event
+        b.signal_write(go, 1)  # too late
+        view.synchronize()
+
+    text = deadlock(main, ranks=1)
+    assert "rank 0's stream a waits at" in text and "for signal go[0] >= 1, is 0" in text
+    assert re.search(rf"rank 0's stream b waits at \S*{line_of('# the event')} for the event that its rank's stream a "
+                     r"records at", text), text
+    assert re.search(rf"a circle: rank 0's stream a \(at \S+\) waits for go\[0\], which rank 0's stream b writes later, at "
+                     rf"\S*{line_of('# too late')}; rank 0's stream b \(at \S+\) waits for the event that rank 0's stream "
+                     r"a records later", text), text
+
+
+def test_a_barrier_where_one_is_missing():
+    def main():
+        view = sim.current_world()
+        if view.rank != 1:
+            view.stream().barrier()
+        view.synchronize()
+
+    assert re.search(r"rank 0's main stream is at \S+ in a barrier of ranks 0, 1, 2; not there: 1", deadlock(main, 3))
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+BAD = {
+    "shapes": (lambda v, s, x: s.copy(x[0], x), "same shape and dtype, got [4] of torch.float32 and [4, 4]"),
+    "types": (lambda v, s, x: s.copy(x, x.double()), "same shape and dtype"),
+    "columns": (lambda v, s, x: s.copy(x.T, torch.zeros(4, 4)), "copy: expected rows, each without a gap"),
+    "blocks": (lambda v, s, x: s.fill(torch.zeros(4, 4, 4)[:2, :2, :2], 0), "fill: expected rows"),
+    "peer": (lambda v, s, x: s.rank_copy(x, x, 2), "rank_copy: expected a peer from 0 to 1, got 2"),
+    "local": (lambda v, s, x: s.rank_copy(x, torch.zeros(4, 4), 1 - v.rank), "expected a symmetric address"),
+    "pull local": (lambda v, s, x: s.rank_copy(torch.zeros(4, 4), x, 1 - v.rank, push=False), "a symmetric address"),
+    "freed": (lambda v, s, x: (v.free(x), v.barrier(), s.rank_copy(x, x, 1 - v.rank)), "`x`, which was freed"),
+    "op": (lambda v, s, x: s.signal_write(x.view(torch.int64)[0, 0], 1, op="or"), "op to be one of set, add, got 'or'"),
+    "cmp": (lambda v, s, x: s.signal_wait(x.view(torch.int64)[0, 0], 1, cmp="is"), "cmp to be one of eq, ne"),
+    "signal type": (lambda v, s, x: s.signal_write(x[0, 0], 1), "expected one int64 element, got 1 of torch.float32"),
+    "signals": (lambda v, s, x: s.signal_write(x.view(torch.int64)[0], 1), "one int64 element, got 2"),
+    "local signal": (lambda v, s, x: s.signal_wait(torch.zeros(1, dtype=torch.int64), 1), "a symmetric address"),
+    "group": (lambda v, s, x: s.barrier(sim.SimGroup((1 - v.rank,))), "is not in the group of ranks"),
+}
+
+
+@pytest.mark.parametrize("mistake", BAD)
+def test_bad_input(mistake):
+    """The error comes where the item is enqueued, and names that line."""
+    call, message = BAD[mistake]
+
+    def main():
+        view = sim.current_world()
+        x = view.alloc((4, 4), torch.float32, name="x")
+        with pytest.raises(ditron.SimulationError) as caught:
+            call(view, view.stream("copy"), x)
+        assert message in str(caught.value)
+        assert HERE in caught.value.location and caught.value.location in str(caught.value)
+
+    sim.run(main, 2)
+
+
+def test_an_event_of_another_rank():
+    events = {}
+
+    def main():
+        view = sim.current_world()
+        events[view.rank] = view.stream().record()
+        view.barrier()
+        with pytest.raises(ditron.SimulationError, match=r"an event of rank \d is awaited by rank \d"):
+            view.stream().wait_event(events[1 - view.rank])
+
+    sim.run(main, 2)
+
+
+def test_a_kernels_mistake_on_a_stream():
+    def main():
+        ditron.init()
+        with sim.current_world().stream("s"):
+            out_of_bounds[(1,)](sim.current_world().alloc((4,), torch.float32, name="box"))
+        sim.current_world().synchronize()
+
+    with pytest.raises(ditron.SimulationError, match="kernel out_of_bounds on stream s, rank 0, program"):
+        sim.run(main, 1)
+
+
+@ditron.jit
+def out_of_bounds(x):
+    tl.store(x + 100, 1.0)
+
+
+# --- replay, trace ----------------------------------------------------------------------------------------------------
+
+def recorded(seed: int, races: bool = True) -> tuple[int, Recording]:
+    world = World(2, seed=seed, races=races)
+    world.machine.record(1 << 20)
+    world.run(all_gather)
+    return world.trace_hash, Recording(world.machine.take_events(), "test", 2, 2, seed)
+
+
+def test_the_same_seed_is_the_same_run():
+    hashes = [recorded(seed)[0] for seed in (1, 2, 3, 1, 2, 3)]
+    assert hashes[:3] == hashes[3:] and len(set(hashes)) == 3
+
+
+def test_items_are_in_the_trace():
+    from test_sim_trace import check_form, slices
+    _, recording = recorded(1)
+    lines = perfetto(recording)
+    check_form(lines)
+    assert sorted(recording.streams(0)) == ["main stream", "stream copy"]
+    names = {line["tid"]: line["args"]["name"] for line in lines["traceEvents"]
+             if line["name"] == "thread_name" and line["pid"] == 0}
+    items = [s for s in slices(lines) if s["pid"] == 0 and names[s["tid"]] == "stream copy" and s["cat"] != "wait"]
+    assert [s["name"] for s in items] == ["wait_event of main stream", "rank_copy 128 bytes to rows[0, 0] of rank 1",
+                                          "signal_write arrived[0] of rank 1 = 1", "record"]
+    assert all(one["end"] <= two["ts"] for one, two in zip(items, items[1:], strict=False))
+    assert line_of("# the copy") in items[1]["args"]["line"]
+    pieces = [e for e in recording.events if e.kind == "data" and e.rank == 1]
+    assert sum(e.nbytes for e in pieces) == 128 and all(items[1]["ts"] < e.time < items[1]["end"] for e in pieces)
+    assert any(release.sender.place >= FIRST_STREAM for release in recording.releases)
+
+
+def test_rows_of_streams_are_drawn(tmp_path):
+    import matplotlib
+    with matplotlib.rc_context({"svg.fonttype": "none"}):  # text stays text
+        sim.run(all_gather, 2, timeline=tmp_path / "out.svg")
+    text = (tmp_path / "out.svg").read_text()
+    assert ">stream copy<" in text and ">main stream<" in text and "one per stream" in text

@@ -42,13 +42,14 @@ class Line:
     """All tiles in a row, of which programs take one or several: ``index`` is in ``[0, end)``.
 
     A program takes one, and is number ``index + first`` along ``axis``; ``end`` is None if there is no other end than
-    the number of programs. With ``axis`` None programs step through all tiles.
+    the number of programs. With ``steps`` programs step through all tiles, so many (0: however many) along ``axis``.
     """
 
     index: ir.Value
     end: ir.Value | None
-    axis: int | None = None
+    axis: int
     first: int = 0
+    steps: int | None = None
 
 
 def owners(value: ir.Value, is_rank: bool) -> Iterator[Shards]:
@@ -86,6 +87,9 @@ def line_of(tile: ir.Value) -> Line:
                          for c in _conditions(quotient, _NOT_BELOW, _BELOW)):
         raise NotFound(f"programs before number {first} are not told apart from those that have a tile", quotient)
     guards = [c.operands[1] for c in _conditions(quotient, _BELOW, _NOT_BELOW) if c.operands[0] == index]
+    if len(guards) > 1:
+        raise NotFound("the tile stands under more than one condition on its place in the line", quotient)
+    _check_conditions(quotient, {index, pid} if first else {index})
     _check_uses(index, quotient)
     if pid != index:
         _check_uses(pid, quotient, allowed=defining(index))
@@ -146,28 +150,32 @@ def _program(index: ir.Value) -> tuple[ir.Value | None, int]:
 
 
 def _steps_through_tiles(index: ir.Value) -> bool:
-    """``for tile in range(program_id, end, num_programs)``, or one program that takes them all."""
-    loop = index.owner if defining(index) is None else None
-    loop = loop.owner if loop is not None else None
+    """``for tile in range(program_id, end, step)``."""
+    loop = index.owner.owner if defining(index) is None else None
     if loop is None or loop.name != "scf.for" or index != index.owner.arguments[0]:
         return False
-    low, step = loop.operands[0], loop.operands[2]
-    made = [op.name if (op := defining(value)) is not None else "" for value in (low, step)]
-    return made == ["tt.get_program_id", "tt.get_num_programs"] or (constant(low), constant(step)) == (0, 1)
+    low = defining(loop.operands[0])
+    return low is not None and low.name == "tt.get_program_id"
 
 
 def _loop(index: ir.Value, quotient: ir.Operation) -> Line:
     loop = index.owner.owner
+    pid, end, step = list(loop.operands)[:3]
     if len(loop.operands) > 3:
         raise NotFound("the loop over tiles carries values from one tile to the next, which another order would change",
                        loop)
-    low = defining(loop.operands[0])
-    if low.name == "tt.get_program_id":
-        axes = {str(defining(loop.operands[n]).attributes["axis"]) for n in (0, 2)}
-        if len(axes) > 1:
-            raise NotFound("the loop over tiles begins and steps along different axes of the grid", loop)
+    axis = defining(pid).attributes["axis"]
+    all_programs, steps = defining(step), constant(step)
+    if steps is not None:
+        if steps < 1 or not any(c.operands[0] == pid and constant(c.operands[1]) == steps
+                                for c in _conditions(loop, _BELOW, _NOT_BELOW)):
+            raise NotFound(f"the loop over tiles steps by {steps}, and is not run by the first {steps} programs", loop)
+    elif all_programs is None or all_programs.name != "tt.get_num_programs" or all_programs.attributes["axis"] != axis:
+        raise NotFound("the loop over tiles does not step by the number of programs along the axis that it begins on",
+                       loop)
+    _check_conditions(quotient, set() if steps is None else {pid})
     _check_uses(index, quotient)
-    return Line(index, loop.operands[1])
+    return Line(index, end, ir.IntegerAttr(axis).value, steps=steps or 0)
 
 
 def _conditions(at: ir.Operation, if_true: tuple[int, ...], if_false: tuple[int, ...]) -> Iterator[ir.Operation]:
@@ -183,13 +191,28 @@ def _conditions(at: ir.Operation, if_true: tuple[int, ...], if_false: tuple[int,
         at = parent
 
 
+def _check_conditions(quotient: ir.Operation, understood: set[ir.Value]) -> None:
+    """All programs must come to the tile that a comparison of an ``understood`` number does not keep away."""
+    op = quotient
+    while (op := op.parent) is not None:
+        if op.name != "scf.if":
+            continue
+        test = defining(op.operands[0])
+        known = test is not None and test.name == "arith.cmpi" and test.operands[0] in understood \
+            and ir.IntegerAttr(test.attributes["predicate"]).value in _BELOW + _NOT_BELOW
+        if not known and any(step.name == "tt.get_program_id" for step in _slice(op.operands[0])):
+            raise NotFound("which programs come to the tile depends on a condition other than 'index < tiles'", op)
+
+
 def _check_uses(index: ir.Value, quotient: ir.Operation, allowed: ir.Operation | None = None) -> None:
     """Other work than the tile's own must not depend on ``index``: it would stay when the tile goes elsewhere."""
     for use in index.uses:
         op = use.owner
         divided = (op.name in _DIVISIONS + _REMAINDERS and use.operand_number == 0
                    and op.operands[1] == quotient.operands[1])
-        if not (divided or op.name == "arith.cmpi" or op == allowed or _exclusive(op, quotient)):
+        condition = op.name == "arith.cmpi" and all(user.name == "scf.if" and user.is_ancestor(quotient)
+                                                    for user in op.results[0].users)
+        if not (divided or condition or op == allowed or _exclusive(op, quotient)):
             raise NotFound(f"the place in the line of tiles is also used by this '{op.name}', where another order would "
                            "not reach it: compute it from the quotient and the remainder", op)
 

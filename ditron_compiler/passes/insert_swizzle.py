@@ -18,6 +18,7 @@ _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 _SENDS = {"ditron.notify": 0, "ditron.signal_op": 0, "ditron.putmem_signal": 3, "ditron.putmem": None,
           "ditron.symm_at": None}
 _MODES = ("auto", "gather", "scatter")
+_EQUAL, _AT_LEAST = 0, 5  # as arith numbers predicates
 
 
 @dataclass(frozen=True)
@@ -165,15 +166,22 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
         there = make("ditron.swizzle", shards.tile, size, block_value,
                      mode=ir.Attribute.parse(f"#ditron.swizzle_mode<{mode}>"))
         # All tiles of all ranks must be taken, or others than before would be.
+        def compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
+            attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
+            return make("arith.cmpi", a, b, type=ir.IntegerType.get_signless(1), predicate=attribute)
+
         tiles = make("arith.divsi", make("arith.addi", size, number(block - 1)), block_value)
         needed = make("arith.muli", tiles, quotient.operands[1])
-        taken = line.end
-        if line.axis is not None:
-            axis = ir.IntegerAttr.get(i32, line.axis)
-            taken = make("arith.subi", make("tt.get_num_programs", axis=axis), number(line.first))
+        programs = make("tt.get_num_programs", axis=ir.IntegerAttr.get(i32, line.axis))
+        if line.steps is None:
+            taken = make("arith.subi", programs, number(line.first))
             if line.end is not None:
                 taken = make("arith.minsi", taken, line.end)
-        equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
-        all_taken = make("arith.cmpi", needed, taken, type=ir.IntegerType.get_signless(1), predicate=equal)
+            all_taken = compare(_EQUAL, needed, taken)
+        else:
+            all_taken = compare(_EQUAL, needed, line.end)
+            if line.steps:
+                enough = compare(_AT_LEAST, programs, number(line.steps))
+                all_taken = make("arith.andi", all_taken, enough, type=all_taken.type)
         result = make("arith.select", all_taken, there, shards.tile)
     shards.tile.replace_all_uses_except(result, [there.owner, result.owner])

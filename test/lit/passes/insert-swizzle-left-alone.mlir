@@ -212,7 +212,7 @@
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %programs = "tt.get_num_programs"() <{axis = 1 : i32}> : () -> i32
-  // expected-remark@+1 {{begins and steps along different axes of the grid}}
+  // expected-remark@+1 {{does not step by the number of programs along the axis that it begins on}}
   scf.for %tile = %pid to %rpr step %programs : i32 {
     %m = arith.divsi %tile, %tiles_n : i32
     ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
@@ -237,3 +237,57 @@
   %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {noinline = false} : () -> ()
+
+// -----
+
+// Programs that are not the first take steps of a constant.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "steps"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c8 = arith.constant 8 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  // expected-remark@+1 {{the loop over tiles steps by 8, and is not run by the first 8 programs}}
+  scf.for %tile = %pid to %rpr step %c8 : i32 {
+    %m = arith.divsi %tile, %tiles_n : i32
+    ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Half of the programs come to a tile.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "half"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c2 = arith.constant 2 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %half = arith.remsi %pid, %c2 : i32
+  %even = arith.cmpi eq, %half, %c0 : i32
+  // expected-remark@+1 {{which programs come to the tile depends on a condition other than 'index < tiles'}}
+  scf.if %even {
+    %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
+    scf.for %tile = %pid to %rpr step %programs : i32 {
+      %m = arith.divsi %tile, %tiles_n : i32
+      ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
+    }
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The first tile is treated otherwise, and would be another.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "first_tile"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c2 = arith.constant 2 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  // expected-remark@+1 {{the place in the line of tiles is also used by this 'arith.cmpi'}}
+  %is_first = arith.cmpi eq, %pid, %c0 : i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  scf.if %is_first {
+    "tt.store"(%sig, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  }
+  ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -119,3 +119,27 @@
   ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel, ditron.swizzle_mode = #ditron.swizzle_mode<gather>} : () -> ()
+
+// -----
+
+// The first eight programs are persistent, others do something else.
+// CHECK-LABEL: sym_name = "eight_producers"
+// CHECK: ditron.swizzle scatter
+// CHECK: %[[PROGRAMS:.*]] = "tt.get_num_programs"()
+// CHECK: %[[ALL:.*]] = arith.cmpi eq
+// CHECK: %[[ENOUGH:.*]] = arith.cmpi sge, %[[PROGRAMS]], %c8_i32
+// CHECK: arith.andi %[[ALL]], %[[ENOUGH]]
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "eight_producers"}> ({
+^bb0(%sig: !tt.ptr<i64>, %tiles: i32, %per: i32, %epoch: i64):
+  %c8 = arith.constant 8 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %produces = arith.cmpi slt, %pid, %c8 : i32
+  scf.if %produces {
+    scf.for %tile = %pid to %tiles step %c8 : i32 {
+      %m = arith.divsi %tile, %per : i32
+      // expected-remark@+1 {{tiles come in scatter order}}
+      ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
+    }
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -180,6 +180,17 @@
 // CHECK: fence syncscope("workgroup") acquire
 // CHECK: fence acq_rel
 // CHECK: atomicrmw add ptr addrspace(1) {{.*}}, i64 {{.*}} monotonic
+// Both halves of a pair, each whole; ll128 is ll here.
+// CHECK-LABEL: define {{.*}} @ll_put(
+// CHECK: store atomic i64 {{.*}} monotonic
+// CHECK: store atomic i64 {{.*}} monotonic
+// CHECK-LABEL: define {{.*}} @ll128_put(
+// CHECK: store atomic i64 {{.*}} monotonic
+// CHECK-NOT: wave.barrier
+// CHECK-LABEL: define {{.*}} @ll_get(
+// CHECK: load atomic i64, {{.*}} monotonic
+// CHECK: load atomic i64, {{.*}} monotonic
+// CHECK: store i64
 // CHECK-LABEL: define {{.*}} @fence(
 // CHECK: fence acq_rel
 // CHECK: fence syncscope("workgroup") release

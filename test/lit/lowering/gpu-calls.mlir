@@ -56,6 +56,15 @@
 // CHECK: %{{.*}} = "tt.extern_elementwise"(%arg6, %arg0, %arg1, %arg3, %arg2, %arg3, %arg4, %c0_i32, %c0_i32, %c2_i32) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_putmem_signal"
 // CHECK-LABEL: sym_name = "putmem_signal_nbi"
 // CHECK: %{{.*}} = "tt.extern_elementwise"(%arg6, %arg0, %arg1, %arg3, %arg2, %arg3, %arg4, %c1_i32, %c1_i32, %c2_i32) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_putmem_signal"
+// CHECK-LABEL: sym_name = "ll_put"
+// CHECK: %{{.*}} = "tt.extern_elementwise"(%arg6, %arg2, %arg0, %arg3, %arg3, %arg4) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_ll_put"
+// CHECK-LABEL: sym_name = "ll128_put"
+// CHECK: %{{.*}} = "tt.extern_elementwise"(%arg6, %arg2, %arg0, %arg3, %arg3, %arg4) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_ll{{(128)?}}_put"
+// CHECK-LABEL: sym_name = "ll_get"
+// CHECK: %[[LL:.*]] = "tt.extern_elementwise"(%arg0, %arg2, %arg3, %arg3) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_ll_get", tt.divisibility = dense<16> : tensor<1xi32>}
+// CHECK: "tt.addptr"(%arg0, %[[LL]])
+// CHECK-LABEL: sym_name = "ll128_get"
+// CHECK: %{{.*}} = "tt.extern_elementwise"(%arg0, %arg2, %arg3, %arg3) {libname = "ditron", libpath = "", pure = false, symbol = "ditron_ll{{(128)?}}_get"
 // CHECK-LABEL: sym_name = "fence"
 // CHECK: %{{.*}} = "tt.extern_elementwise"() {libname = "ditron", libpath = "", pure = false, symbol = "ditron_fence"
 // CHECK-LABEL: sym_name = "quiet"

@@ -71,6 +71,13 @@
 // CHECK-LABEL: define {{.*}} @putmem_signal_nbi(
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: call void @nvshmemx_putmem_signal_nbi_block(ptr {{.*}}, ptr {{.*}}, i64 {{.*}}, ptr {{.*}}, i64 {{.*}}, i32 10, i32
+// The peer's packets are stored at its mapped address: no call of the library.
+// CHECK-LABEL: define {{.*}} @ll_put(
+// CHECK-NOT: call {{.*}} @nvshmem
+// CHECK: st.relaxed.sys.global.v2.b64
+// CHECK-LABEL: define {{.*}} @ll_get(
+// CHECK-NOT: call {{.*}} @nvshmem
+// CHECK: ld.relaxed.sys.global.v2.b64
 // CHECK-LABEL: define {{.*}} @fence(
 // CHECK: fence acq_rel
 // CHECK: call void @llvm.nvvm.barrier

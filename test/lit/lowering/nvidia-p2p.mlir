@@ -133,6 +133,31 @@
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: fence acq_rel
 // CHECK: red.relaxed.sys.global.add.u64
+// CHECK-LABEL: define {{.*}} @ll_put(
+// CHECK: call void @llvm.trap()
+// CHECK: call void @llvm.nvvm.barrier
+// CHECK: load i64, ptr addrspace(1) {{.*}} align 8
+// CHECK: st.relaxed.sys.global.v2.b64
+// CHECK-NOT: fence
+// CHECK: call void @llvm.nvvm.barrier
+// CHECK-LABEL: define {{.*}} @ll128_put(
+// CHECK: call void @llvm.nvvm.bar.warp.sync(i32 -1)
+// CHECK: st.relaxed.sys.global.v2.b64
+// CHECK-NOT: fence
+// CHECK: call void @llvm.nvvm.barrier
+// CHECK-LABEL: define {{.*}} @ll_get(
+// CHECK: call void @llvm.nvvm.barrier
+// CHECK: ld.relaxed.sys.global.v2.b64
+// CHECK: store i64 {{.*}} align 8
+// CHECK-NOT: fence
+// CHECK: call void @llvm.nvvm.barrier
+// CHECK: ld.global.b32
+// CHECK-LABEL: define {{.*}} @ll128_get(
+// CHECK: ld.relaxed.sys.global.v2.b64
+// CHECK: call i32 @llvm.nvvm.vote.ballot.sync
+// CHECK: store i64 {{.*}} align 8
+// CHECK-NOT: fence
+// CHECK: call void @llvm.nvvm.barrier
 // CHECK-LABEL: define {{.*}} @fence(
 // CHECK: fence acq_rel
 // CHECK: call void @llvm.nvvm.barrier

@@ -68,6 +68,10 @@
   ditron.getmem %dst, %src, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // CHECK: call @ditron_sim_putmem_signal(%[[DST]], %[[SRC]], %[[N]], %[[SIG:.*]], %[[N]], %[[R]], %[[C1]], %[[C1]], %{{.*}}) : (!llvm.ptr, !llvm.ptr, i64, !llvm.ptr, i64, i32, i32, i32, i32) -> ()
   ditron.putmem_signal %dst, %src, %n, %sig add %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // CHECK: call @ditron_sim_ll_put(%[[SIG]], %[[SRC]], %[[N]], %[[N]], %[[R]], %[[C1]], %{{.*}}) : (!llvm.ptr, !llvm.ptr, i64, i64, i32, i32, i32) -> ()
+  ditron.ll_put %sig, %src, %n, %n on %r : !tt.ptr<i64>, !tt.ptr<f32>
+  // CHECK: call @ditron_sim_ll_get(%[[DST]], %[[SIG]], %[[N]], %[[N]], %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, i64, i64, i32, i32) -> ()
+  %taken = ditron.ll_get %dst, %sig, %n, %n protocol ll128 : !tt.ptr<f32>, !tt.ptr<i64>
   // CHECK: call @ditron_sim_fence(
   ditron.fence
   // CHECK: call @ditron_sim_quiet(

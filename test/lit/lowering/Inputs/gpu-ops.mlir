@@ -170,6 +170,36 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "ll_put", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
+  ditron.ll_put %sig, %p, %v, %v on %r : !tt.ptr<i64>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "ll128_put", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
+  ditron.ll_put %sig, %p, %v, %v on %r protocol ll128 : !tt.ptr<i64>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "ll_get", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
+  %t = ditron.ll_get %p, %sig, %v, %v : !tt.ptr<f32>, !tt.ptr<i64>
+  %ready = ditron.consume_token %p, %t : !tt.ptr<f32>
+  %f = "tt.load"(%ready) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  "tt.store"(%q, %f) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "ll128_get", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
+  %t = ditron.ll_get %p, %sig, %v, %v protocol ll128 : !tt.ptr<f32>, !tt.ptr<i64>
+  %ready = ditron.consume_token %p, %t : !tt.ptr<f32>
+  %f = "tt.load"(%ready) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  "tt.store"(%q, %f) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "fence", sym_visibility = "public"}> ({
 ^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>):
   ditron.fence

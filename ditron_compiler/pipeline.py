@@ -5,6 +5,7 @@ A line without a reason stands where it must: it needs what the line above makes
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 
 from . import ir
@@ -152,12 +153,18 @@ def text(passes: Iterable[str]) -> str:
 def run(module: ir.Module, passes: Iterable[str], watch: Watch | None = None) -> None:
     """Run passes over ``module``, in place; ``watch`` says what to see of it.
 
-    Raises MLIRError, or the exception of a Python pass that has a bug.
+    What passes warn of becomes a Python warning at the user's line. Raises MLIRError, or the exception of a Python pass
+    that has a bug.
     """
     watch = watch or Watch()
     manager = PassManager.parse(text(passes), module.context)
     printer = watch.begin(manager, module)
+    heard = len(watch.remarks)
     try:
-        manager.run(module)
+        with module.context.attach_diagnostic_handler(watch.hear):
+            manager.run(module)
     finally:
         watch.end(manager, printer)
+    for remark in watch.remarks[heard:]:
+        if remark.severity == "warning":
+            warnings.warn_explicit(remark.message, UserWarning, remark.file, remark.line)

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import knobs
 
-__all__ = ["Snapshot", "Statistic", "Watch"]
+__all__ = ["Remark", "Snapshot", "Statistic", "Watch"]
 
 # MLIR's own header of a dump; what lies between two of them is a module.
 _HEADER = re.compile(r"^// -----// IR Dump After \S+ \((?P<entry>.*?)\).*? //----- //$")
@@ -33,6 +33,22 @@ class Statistic:
     count: int
 
 
+@dataclass(frozen=True)
+class Remark:
+    """What a pass says of the user's code: ``severity`` is "remark" or "warning"; ``notes`` belong to it."""
+
+    severity: str
+    file: str
+    line: int
+    column: int
+    message: str
+    notes: tuple[Remark, ...] = ()
+
+    def __str__(self) -> str:
+        first = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
+        return "\n".join([first, *map(str, self.notes)])
+
+
 @dataclass
 class Watch:
     """What to see of every pipeline that is run with it; filled while they run.
@@ -41,6 +57,8 @@ class Watch:
         print_after: names of passes after which the module is printed to ``file`` (stderr); "all" is every pass.
         snapshots: keep the module after every pass in ``seen``, a list per pipeline.
         measure: keep ``timings``, (pass, seconds) in the order they ran, and ``statistics``.
+        remarks: filled with what the passes remark on and warn of; each warning is also a Python warning at the user's
+            line.
         reproducer: where a pass that fails leaves the module it was given, with the pipeline; "" for nowhere. Default:
             the environment variable ``DITRON_REPRODUCER``.
     """
@@ -53,6 +71,13 @@ class Watch:
     seen: list[list[Snapshot]] = field(default_factory=list)
     timings: list[tuple[str, float]] = field(default_factory=list)
     statistics: list[Statistic] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+    def hear(self, diagnostic: Any) -> bool:
+        """Keep a diagnostic unless it is an error; False, since others may want to hear it too."""
+        if (severity := str(diagnostic.severity).rpartition(".")[2].lower()) != "error":
+            self.remarks.append(_remark(diagnostic, severity))
+        return False
 
     def begin(self, manager: Any, module: Any) -> _Printer | None:
         """Make ``manager`` tell what is watched, before it runs over ``module``; the result goes to :meth:`end`."""
@@ -83,6 +108,11 @@ class Watch:
         for seen in self.seen:
             for before, after in zip(seen, seen[1:], strict=False):
                 yield after.name, before.text, after.text
+
+
+def _remark(diagnostic: Any, severity: str) -> Remark:
+    place = diagnostic.location.file_line_col or ("<unknown>", 0, 0)
+    return Remark(severity, *place, diagnostic.message, tuple(_remark(note, "note") for note in diagnostic.notes))
 
 
 class _Printer:

@@ -78,8 +78,10 @@ def _watch(args: argparse.Namespace, snapshots: bool = False) -> Watch:
 
 
 def _tell(args: argparse.Namespace, watch: Watch) -> None:
-    """Statistics and times of our passes, after what was asked for, on standard error."""
+    """Remarks, statistics and times of our passes, after what was asked for, on standard error."""
     from ditron_compiler.ir.passmanager import statistics_table, timing_table
+    if args.remarks:
+        print(*(remark for remark in watch.remarks if remark.severity == "remark"), sep="\n", file=sys.stderr)
     if args.pass_statistics:
         print(statistics_table([(entry.name, entry.what, entry.count) for entry in watch.statistics]), file=sys.stderr)
     if args.pass_timing:

@@ -15,23 +15,18 @@ __all__ = ["InsertFences"]
 class InsertFences(Pass):
     """Order what a kernel publishes before the signal that says it is there.
 
-    Looks along every path for accesses that nothing has ordered yet when something publishes them, and puts the weakest
-    sufficient operation there, which is never one that is there already:
+    Looks along every path for what nothing has ordered yet when something publishes it, and puts the weakest sufficient
+    operation there, which is never one that is there already:
 
-    =======================================================  ==========================================================
-    before                                                   ``ditron.fence`` when these are still in no order
-    =======================================================  ==========================================================
-    ``signal_op``                                            puts, stores; loads of what a wait has given
-    ``st``, ``red``, ``atomic_*`` of a flag, relaxed         stores; loads of what a wait has given
-    ``putmem_signal``                                        earlier puts, and stores to another rank: its signal speaks
-                                                             only for its own data
-    -------------------------------------------------------  ----------------------------------------------------------
-    before                                                   ``ditron.quiet`` when these are not complete
-    ``sync_all``; ``st``, ``red``, ``atomic_*`` of a flag    puts, which only puts and signals stay behind
-    a store to the source of a put, a load from the          that put or get, when it is ``nbi``
-    destination of a get
-    the end of the kernel                                    ``nbi`` transfers, and signals on their way
-    =======================================================  ==========================================================
+    | before | missing | when these are pending |
+    |---|---|---|
+    | `signal_op` | `fence` | puts, stores; loads of what a wait has given |
+    | `st`, `red`, `atomic_*` of a flag, relaxed | `fence` | stores; loads of what a wait has given |
+    | `putmem_signal` | `fence` | earlier puts, and stores to another rank: its signal speaks for its own data |
+    | `st`, `red`, `atomic_*` of a flag; `sync_all` | `quiet` | puts: only puts and signals stay behind them |
+    | a store to the source of a put | `quiet` | that put, when it is `nbi` |
+    | a load from, a store to, a put from the destination of a get | `quiet` | that get, when it is `nbi` |
+    | the end of the kernel | `quiet` | `nbi` transfers, and signals on their way |
 
     A fence counts for the whole program, so it needs no barrier of the threads beside it. A flag is a cell of the
     signals that the kernel also waits for or updates as such, or an i64 on another rank. What a loop would order anew

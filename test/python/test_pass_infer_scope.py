@@ -44,11 +44,20 @@ def _main(kernel, programs):
     return out.tolist()
 
 
+@pytest.mark.filterwarnings("ignore:scope 'gpu'")
 def test_too_weak_a_scope_is_widened():
     with pytest.raises(ditron.SimulationError), pipeline("as-written"):
         for seed in range(20):
             ditron.sim.run(lambda: _main(tell_right, 1), ranks=2, seed=seed)
     assert run("default", lambda: _main(tell_right, 1), ranks=3)[1] == [float(i) for i in range(N)]
+
+
+def test_the_user_is_warned_at_the_line():
+    with pytest.warns(UserWarning, match="scope 'gpu' of 'ditron.notify' is too weak") as caught:
+        ditron.compile(tell_right, signature=SIGNATURE, constexprs={"N": N}, stop_after="ditron", pipeline="default")
+    warning = next(w for w in caught if "notify" in str(w.message))
+    assert warning.filename == __file__
+    assert 'dl.notify(ready_ptr, right, 1, scope="gpu")' in open(__file__).read().splitlines()[warning.lineno - 1]
 
 
 def test_within_the_gpu_the_scope_is_narrow():

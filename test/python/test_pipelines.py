@@ -1,6 +1,7 @@
 """Pipelines by name: who chooses one, that they change no result, and that they take no time."""
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -93,6 +94,16 @@ def test_the_command_line(capsys):
     assert cli(["dump", example, "--print-after", "lower-nonatomic-sync"]) == 2
     assert cli(["dump", example, "--pipeline", "fast"]) == 2
     assert "unknown pipeline 'fast': expected one of 'default'" in capsys.readouterr().err
+
+
+def test_the_command_line_shows_remarks(capsys, tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text("import ditron\nimport ditron.language as dl\n\n\n@ditron.jit\ndef send(box, ready, peer):\n"
+                    "    dl.putmem(box, box, 4, peer)\n    dl.signal_op(ready, 1, peer)\n")
+    assert cli(["dump", f"{file}:send", "--signature", "*fp32,*i64,i32", "--remarks"]) == 0
+    said = capsys.readouterr().err
+    assert re.search(rf"{file}:8:\d+: remark: inserted 'ditron.fence' before this: a put would not be ordered by then\n"
+                     rf"{file}:7:\d+: note: a put\n", said), said
 
 
 def test_what_is_cached_depends_on_it():

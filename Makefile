@@ -33,6 +33,10 @@ test-liger: build  ## every operator of liger-kernel on the simulator (installed
 	@test -d .venv-matrix/liger/liger_kernel || $(BIN)/pip install -q --no-deps --target .venv-matrix/liger liger-kernel
 	@$(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python/test_liger.py
 
+.PHONY: mutation
+mutation: build  ## how many mistakes the protocol checker finds: mutants of every kernel and program, against the simulator
+	@$(BIN)/python test/mutation --jobs $$(nproc) --markdown docs/results/2026-11-21-mutation.md
+
 .PHONY: wheels
 wheels: system  ## dist/: a wheel for CPython 3.11 and an abi3 wheel for 3.12 and later (PYTHON312=...)
 	@$(PYTHON) -m pip wheel -q --no-deps -w dist .

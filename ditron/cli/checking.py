@@ -16,6 +16,9 @@ def check_command(args: argparse.Namespace) -> int:
     path = Path(file or args.subject)
     if not path.is_file():
         raise UsageError(f"no such file: {path}")
+    if name and args.args:
+        raise UsageError(f"{' '.join(args.args)!r} after {args.subject}: options come before it, and only a script has "
+                         "arguments")
     groups = _groups(args)
     reports = _named(path, name, groups, args) if name else _all(path, groups, args)
     print("\n\n".join(str(report) for report in reports))

@@ -15,7 +15,8 @@ _SIGNALS = ("ditron.ll_put", "ditron.notify", "ditron.signal_op", "ditron.putmem
 
 def hangs(machine: Machine) -> Iterator[Finding]:
     """One finding per line that waits in vain, the causes first."""
-    waiting = [task for task in machine.stuck if isinstance(task.blocked, Wait)]
+    waiting = sorted((task for task in machine.stuck if isinstance(task.blocked, Wait)),
+                     key=lambda task: (task.rank, task.pid or ()))
     barriers = [task for task in machine.stuck if isinstance(task.blocked, Blocked) and task.blocked.kind == "barrier"]
     if machine.queued and waiting:
         yield _starved(machine, waiting)

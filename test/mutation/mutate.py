@@ -20,6 +20,7 @@ TARGETS: dict[str, dict[str, int]] = {
     "ditron.notify": {"pointer": 0, "value": 1, "rank": 2},
     "ditron.signal_op": {"pointer": 0, "value": 1, "rank": 2},
     "ditron.putmem_signal": {"pointer": 3, "value": 4, "rank": 5},
+    "ditron.ll_put": {"pointer": 0, "value": 3, "rank": 4}, "ditron.ll_get": {"pointer": 1, "value": 3},
     "ditron.fence": {}, "ditron.quiet": {}, "ditron.barrier_all": {}, "ditron.barrier": {}, "ditron.sync_all": {},
     "ditron.consume_token": {},
     "ditron.ld": {"pointer": 0}, "ditron.st": {"pointer": 0, "value": 1}, "ditron.red": {"pointer": 0, "value": 1},
@@ -132,12 +133,12 @@ def _host_ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]
 
 
 def _may_go(op: ir.Operation) -> bool:
-    return op.name in ("ditron.wait", "ditron.consume_token", "ditron.record", "ditron.signal_wait_until") or not any(
+    return op.name in ("ditron.wait", "ditron.ll_get", "ditron.consume_token", "ditron.record", "ditron.signal_wait_until") or not any(
         result.has_uses for result in op.results)
 
 
 def _remove(op: ir.Operation) -> None:
-    if op.name in ("ditron.wait", "ditron.record"):
+    if op.name in ("ditron.wait", "ditron.ll_get", "ditron.record"):
         for user in list(op.results[0].users):
             _remove(user)
     elif op.name == "ditron.consume_token":

@@ -42,25 +42,26 @@ def subjects() -> dict[str, Subject]:
 def _examples() -> list[Subject]:
     tile = dict(block=(16, 16, 16))
 
-    def example(module: str, tolerance: float, *args: int, **config: object) -> Subject | None:
-        try:
-            check = importlib.import_module(module).check
-        except ModuleNotFoundError:
-            return None
+    def example(module: str, tolerance: float, *args: int, name: str = "", groups: tuple = GROUPS,
+                **config: object) -> Subject:
+        check = importlib.import_module(module).check
 
         def run() -> float:
             ditron.init()
             return check(*args, **config)
 
-        return Subject(module, run, tolerance)
+        return Subject(name or module, run, tolerance, groups)
 
-    return [subject for subject in (
+    one_node = ((2, None), (3, None))
+    return [
         example("ag_gemm_in_kernel", 8e-3, 20, 16, 16, num_push=2, push_rows=8, **tile),
         example("gemm_rs", 1.5e-2, 20, 16, 16, **tile),
         example("all_gather", 0.0, 600, chunk=256),
         example("put_signal", 0.0, 1500),
         example("ring", 1e-5, 400),
-    ) if subject is not None]
+        example("ll_all_gather", 0.0, 600, name="ll_all_gather, ll", groups=one_node, protocol="ll"),
+        example("ll_all_gather", 0.0, 600, name="ll_all_gather, simple", groups=one_node, protocol="simple"),
+    ]
 
 
 def _programs() -> list[Subject]:
@@ -77,7 +78,7 @@ def _programs() -> list[Subject]:
 
     return [program("ag_gemm", "ag_gemm", 8e-3),
             program("ag_gemm_ring", "ag_gemm_ring", 8e-3, check="ag_gemm", multiply="ring_gemm"),
-            program("gemm_rs_chunks", "gemm_rs", 1.5e-2)]
+            program("gemm_rs_chunks", "gemm_rs", 1.5e-2, make="GemmReduceScatterChunks")]
 
 
 def _clean_kernels() -> list[Subject]:

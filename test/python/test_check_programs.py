@@ -1,0 +1,157 @@
+"""The protocol checker on host programs: by name, from the command line, and when a program is compiled."""
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import ditron
+import ditron.host as dh
+from ditron import checking
+from ditron.cli import main as command
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PROGRAMS = {"ag_gemm": "ag_gemm", "ag_gemm_ring": "ag_gemm_ring", "gemm_rs_chunks": "gemm_rs"}
+
+
+@pytest.mark.parametrize("file", PROGRAMS)
+def test_shipped_program_is_clean(file, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    program = getattr(importlib.import_module(file), PROGRAMS[file])
+    report = checking.check_program(program)
+    assert not report.findings and not report.notes, str(report)
+    assert report.checked == ["1 rank", "2 ranks", "3 ranks", "4 ranks"], "copy engines reach one node"
+
+
+def shift(*, credit: bool = True, join: bool = True, value: int = 0, own: bool = False):
+    @ditron.program(check=lambda ranks: {"x": "f32[64]", "out": "f32[64]"})
+    def shift(x, out):
+        rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+        inbox = dh.symm_empty(*x.shape, dtype=x.dtype, name="inbox")
+        full, free = (dh.symm_zeros(1, dtype=torch.int64, name=name) for name in ("full", "free"))
+        with dh.stream("copy"):
+            if credit:
+                dh.signal_wait(free[0], epoch - 1)
+            dh.rank_copy(x, inbox, (rank + 1) % ranks)
+            dh.signal_write(full[0], epoch, (rank + 1) % ranks)
+        dh.signal_wait(full[0], epoch + value)
+        dh.copy(inbox, out)
+        dh.signal_write(free[0], epoch, (rank + ranks - 1) % ranks)
+
+    return shift
+
+
+def test_right_program_is_clean():
+    report = checking.check_program(shift())
+    assert not report.findings, str(report)
+
+
+@pytest.mark.parametrize(("facts", "kind", "says"), [
+    ({"credit": False}, "reuse", "a rank_copy overwrites shift.inbox[0] of rank 0, and its reader is not known"),
+    ({"value": 1}, "cycle", "waits for shift.full[0] of rank 0 >= 2"),
+    ({"value": -1}, "too-early", "the wait for shift.full[0] ge 0 is satisfied from the beginning"),
+])  # fmt: skip
+def test_mistake_in_a_program(facts, kind, says):
+    report = checking.check_program(shift(**facts))
+    assert kind in [finding.kind for finding in report.findings] and says in str(report), str(report)
+    assert all(Path(finding.loc.split(":")[0]) == Path(__file__) for finding in report.findings)
+
+
+def test_program_without_check():
+    @ditron.program
+    def nothing(x):
+        pass
+
+    with pytest.raises(ditron.DitronError, match="give its decorator check=lambda ranks"):
+        checking.check_program(nothing)
+
+
+def called(program):
+    def on_rank():
+        ditron.init()
+        x, out = torch.ones(64), torch.empty(64)
+        program(x, out)
+
+    return on_rank
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """No verdict is known."""
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(checking, "_looked_at", set())
+    return tmp_path
+
+
+def test_compiling_warns_once_and_keeps_the_verdict(fresh, monkeypatch):
+    with pytest.warns(checking.ProtocolWarning, match="its reader is not known to be done"):
+        ditron.sim.run(called(shift(credit=False)), ranks=2)
+    assert len(list((fresh / "check").glob("*.json"))) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ditron.sim.run(called(shift(credit=False)), ranks=2)
+    monkeypatch.setattr(checking, "_looked_at", set())
+    monkeypatch.setattr(checking, "check_program", lambda program: pytest.fail("the verdict is on disk"))
+    with pytest.warns(checking.ProtocolWarning):
+        ditron.sim.run(called(shift(credit=False)), ranks=2)
+
+
+def test_compiling_raises_when_asked_to(fresh, monkeypatch):
+    monkeypatch.setenv("DITRON_PROTOCOL", "error")
+    with pytest.raises(checking.ProtocolError, match="DITRON_PROTOCOL=off") as caught:
+        ditron.sim.run(called(shift(credit=False)), ranks=2)
+    assert caught.value.findings
+    ditron.sim.run(called(shift()), ranks=2)
+
+
+def test_compiling_says_nothing_when_asked_to(fresh, monkeypatch):
+    monkeypatch.setenv("DITRON_PROTOCOL", "off")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ditron.sim.run(called(shift(credit=False)), ranks=2, races=False)
+    assert not (fresh / "check").exists()
+
+
+KERNEL_FILE = """
+import torch
+import ditron, ditron.language as dl
+
+@ditron.jit
+def wait_in_vain(flag):
+    dl.wait(flag, 1, 1)
+
+def on_rank():
+    ditron.init()
+    wait_in_vain[(1,)](ditron.symm_zeros(1, dtype=torch.int64, name="flag"))
+
+EXAMPLE = {"check": on_rank}
+if __name__ == "__main__":
+    on_rank()
+"""
+
+
+def test_command_line(tmp_path, capsys):
+    file = tmp_path / "vain.py"
+    file.write_text(KERNEL_FILE)
+    assert command(["check", "--ranks", "2", f"{file}:wait_in_vain"]) == 1
+    out = capsys.readouterr().out
+    assert f"{file}:7:" in out and "waits for flag[0] of rank 0 >= 1, and nobody signals it [never-signalled]" in out
+    assert out.endswith("wait_in_vain: 1 finding (2 ranks)\n")
+    assert command(["check", "--ranks", "2", str(file)]) == 1
+    assert command(["check", "--ranks", "2", f"{EXAMPLES / 'ag_gemm_ring.py'}:ag_gemm_ring"]) == 0
+    assert command(["check", f"{file}:wait_in_vain", "--ranks", "2"]) == 2
+    assert command(["check", str(tmp_path / "none.py")]) == 2
+    assert command(["check", f"{file}:nothing"]) == 2
+    assert command(["check", "--ranks", "4", "--ranks-per-node", "3", str(file)]) == 2
+    assert "whole number of nodes" in capsys.readouterr().err
+
+
+def test_command_line_as_a_process():
+    done = subprocess.run([sys.executable, "-m", "ditron.cli", "check", "--ranks", "2", EXAMPLES / "ring.py"],
+                          capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "ring.py: no findings (2 ranks)\n"), done.stderr

@@ -217,7 +217,7 @@ class RecordedView(view.RankView):
         self._world.calls[self.rank][kernel.name] += 1
         pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
         values = [_argument(kind, slot, pointers)
-                  for kind, slot in zip(kernel.argument_types, [*slots, 0], strict=False)]
+                  for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
         where = self.current if stream is None else stream

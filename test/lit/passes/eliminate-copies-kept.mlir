@@ -1,0 +1,208 @@
+// RUN: ditron-opt %s --eliminate-copies --verify-diagnostics --split-input-file | filecheck %s
+
+// Copies that have to stay, each with the reason.
+
+"tt.func"() <{sym_name = "update", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
+^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
+  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+// CHECK-LABEL: @the_source_changes_before_it_is_read
+// CHECK: ditron.copy
+ditron.program @the_source_changes_before_it_is_read(%new: !ditron.buffer<4xf32>, %state: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
+  %old = ditron.alloc "old" [4] : <4xf32>
+  // expected-remark@+1 {{this copy stays: 'state' is overwritten before the last read; 'state' is the caller's and was not written by the program}}
+  ditron.copy %state to %old : <4xf32> to <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.launch @update grid(1) (%new, %state) : (!ditron.buffer<4xf32>, !ditron.buffer<4xf32>)
+  ditron.launch @update grid(1) (%old, %out) : (!ditron.buffer<4xf32>, !ditron.buffer<4xf32>)
+}
+
+// -----
+
+"tt.func"() <{sym_name = "sum", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
+^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
+  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+// CHECK-LABEL: @peers_are_told_that_the_inbox_is_free
+// CHECK: ditron.copy
+ditron.program @peers_are_told_that_the_inbox_is_free(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
+  %one = arith.constant 1 : i64
+  %epoch = ditron.epoch
+  %r = ditron.rank
+  %rank = arith.extsi %r : i32 to i64
+  %n = ditron.num_ranks
+  %ranks = arith.extsi %n : i32 to i64
+  %up = arith.addi %rank, %one : i64
+  %right = arith.remsi %up, %ranks : i64
+  %inbox = ditron.alloc "inbox" [4] : <4xf32, symmetric>
+  %full = ditron.alloc "full" [1] zeroed : <1xi64, symmetric>
+  %free = ditron.alloc "free" [1] zeroed : <1xi64, symmetric>
+  %mine = ditron.alloc "mine" [4] : <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.rank_copy %a to %inbox on %right : <4xf32> to <4xf32, symmetric>
+  ditron.signal_write %full[0] set %epoch on %right : <1xi64, symmetric>
+  ditron.signal_wait %full[0] ge %epoch : <1xi64, symmetric>
+  // expected-remark@+1 {{this copy stays: peers write 'inbox', and are told before the last read that they may; peers write 'inbox'}}
+  ditron.copy %inbox to %mine : <4xf32, symmetric> to <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.signal_write %free[0] set %epoch on %right : <1xi64, symmetric>
+  ditron.launch @sum grid(1) (%mine, %out) : (!ditron.buffer<4xf32>, !ditron.buffer<4xf32>)
+}
+
+// -----
+
+"tt.func"() <{sym_name = "sum", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
+^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
+  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+// CHECK-LABEL: @one_kernel_reads_all_shards
+// CHECK: ditron.copy
+ditron.program @one_kernel_reads_all_shards(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
+  %four = arith.constant 4 : i64
+  %r = ditron.rank
+  %rank = arith.extsi %r : i32 to i64
+  %n = ditron.num_ranks
+  %ranks = arith.extsi %n : i32 to i64
+  %m = arith.muli %ranks, %four : i64
+  %all = ditron.alloc "all" [%m] : <?xf32, symmetric>
+  %first = arith.muli %rank, %four : i64
+  %own = ditron.slice %all[%first] [4] : <?xf32, symmetric> to <4xf32, symmetric>
+  // expected-remark@+1 {{this copy stays: 'all' is read together with what did not come by this copy; 'a' is the caller's and was not written by the program}}
+  ditron.copy %a to %own : <4xf32> to <4xf32, symmetric>
+  // expected-note@+1 {{here}}
+  ditron.launch @sum grid(1) (%all, %out) : (!ditron.buffer<?xf32, symmetric>, !ditron.buffer<4xf32>)
+}
+
+// -----
+
+// CHECK-LABEL: @a_peer_writes_there_too
+// CHECK: ditron.copy
+ditron.program @a_peer_writes_there_too(%a: !ditron.buffer<4xf32>, %b: !ditron.buffer<4xf32>, %peer: i64, %out: !ditron.buffer<4xf32>) {
+  %box = ditron.alloc "box" [4] : <4xf32, symmetric>
+  // expected-remark@+1 {{this copy stays: peers write 'box' there, too; 'a' is the caller's and was not written by the program}}
+  ditron.copy %a to %box : <4xf32> to <4xf32, symmetric>
+  // expected-note@+1 {{here}}
+  ditron.rank_copy %b to %box on %peer : <4xf32> to <4xf32, symmetric>
+  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; peers write 'box'}}
+  ditron.copy %box to %out : <4xf32, symmetric> to <4xf32>
+}
+
+// -----
+
+// Memory lives across calls: what is read before the copy is what the call before left there.
+// CHECK-LABEL: @read_before_it_is_written
+// CHECK-COUNT-2: ditron.copy
+ditron.program @read_before_it_is_written(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
+  %last = ditron.alloc "last" [4] : <4xf32>
+  // expected-note@+2 {{here}}
+  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'last' is not written just before the copy, in the same turn of the same loop}}
+  ditron.copy %last to %out : <4xf32> to <4xf32>
+  // expected-note@+2 {{here}}
+  // expected-remark@+1 {{this copy stays: 'last' is also read where the copy has not been made; 'a' is the caller's and was not written by the program}}
+  ditron.copy %a to %last : <4xf32> to <4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @filled_by_two
+// CHECK-COUNT-2: ditron.copy
+ditron.program @filled_by_two(%a: !ditron.buffer<4xf32>, %z: f32, %out: !ditron.buffer<4xf32>) {
+  %x = ditron.alloc "x" [4] : <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.fill %x, %z : <4xf32>
+  // expected-remark@+1 {{this copy stays: 'x' is written there by something else, too; 'a' is the caller's and was not written by the program}}
+  ditron.copy %a to %x : <4xf32> to <4xf32>
+  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'x' is written by 2 operations}}
+  ditron.copy %x to %out : <4xf32> to <4xf32>
+}
+
+// -----
+
+"tt.func"() <{sym_name = "accumulate", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
+^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
+  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  "tt.unheard_of"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+// What a kernel does with a pointer may be anything.
+// CHECK-LABEL: @a_kernel_may_read_what_it_writes
+// CHECK: ditron.copy
+ditron.program @a_kernel_may_read_what_it_writes(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
+  %sum = ditron.alloc "sum" [4] : <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.launch @accumulate grid(1) (%a, %sum) : (!ditron.buffer<4xf32>, !ditron.buffer<4xf32>)
+  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'sum' is read by something else, too}}
+  ditron.copy %sum to %out : <4xf32> to <4xf32>
+}
+
+// -----
+
+"tt.func"() <{sym_name = "some", function_type = (!tt.ptr<f32>) -> ()}> ({
+^bb0(%c: !tt.ptr<f32>):
+  %x = arith.constant 1.0 : f32
+  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+// CHECK-LABEL: @zeros_between
+// CHECK: ditron.copy
+ditron.program @zeros_between(%out: !ditron.buffer<4xf32>) {
+  %x = ditron.alloc "x" [4] zeroed : <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.launch @some grid(1) (%x) : (!ditron.buffer<4xf32>)
+  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'x' begins as zeros, and the kernel need not overwrite all of them}}
+  ditron.copy %x to %out : <4xf32> to <4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @the_destination_is_read_in_between
+// CHECK: ditron.copy
+ditron.program @the_destination_is_read_in_between(%z: f32, %peer: i64, %out: !ditron.buffer<4xf32>) {
+  %x = ditron.alloc "x" [4] : <4xf32>
+  %box = ditron.alloc "box" [4] : <4xf32, symmetric>
+  ditron.fill %x, %z : <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.rank_copy %out to %box on %peer : <4xf32> to <4xf32, symmetric>
+  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'out' is used there before the copy}}
+  ditron.copy %x to %out : <4xf32> to <4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @the_destination_is_awaited_in_between
+// CHECK: ditron.copy
+ditron.program @the_destination_is_awaited_in_between(%z: f32, %peer: i64, %out: !ditron.buffer<4xf32>) {
+  %side = ditron.stream "side"
+  %x = ditron.alloc "x" [4] : <4xf32>
+  %box = ditron.alloc "box" [4] : <4xf32, symmetric>
+  ditron.rank_copy %out to %box on %peer stream %side : <4xf32> to <4xf32, symmetric>
+  %sent = ditron.record stream %side
+  ditron.fill %x, %z : <4xf32>
+  // expected-note@+1 {{here}}
+  ditron.await %sent
+  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'out' is used there on another stream, which is awaited before the copy only}}
+  ditron.copy %x to %out : <4xf32> to <4xf32>
+}
+
+// -----
+
+"tt.func"() <{sym_name = "put", function_type = (!tt.ptr<f32>, i64, i32) -> ()}> ({
+^bb0(%x: !tt.ptr<f32>, %bytes: i64, %to: i32):
+  ditron.putmem %x, %x, %bytes on %to : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) : () -> ()
+// CHECK-LABEL: @a_kernel_of_a_peer_writes
+// CHECK: ditron.copy
+ditron.program @a_kernel_of_a_peer_writes(%a: !ditron.buffer<4xf32>, %bytes: i64, %to: i32) {
+  %box = ditron.alloc "box" [4] : <4xf32, symmetric>
+  // expected-remark@+1 {{this copy stays: 'box' is written there by something else, too; 'a' is the caller's and was not written by the program}}
+  ditron.copy %a to %box : <4xf32> to <4xf32, symmetric>
+  // expected-note@+1 {{here}}
+  ditron.launch @put grid(1) (%box, %bytes, %to) : (!ditron.buffer<4xf32, symmetric>, i64, i32)
+}

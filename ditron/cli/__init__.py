@@ -76,7 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_check(commands)
     _add_swizzle(commands)
-    _add_swizzle(commands)
     _add_doctor(commands)
     parser.set_defaults(command=None)
     return parser
@@ -188,21 +187,6 @@ def _add_check(commands) -> None:
                         "its programs, or what it launches as a script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's arguments")
     parser.set_defaults(command=_lazy("checking", "check_command"))
-
-
-def _add_swizzle(commands) -> None:
-    parser = commands.add_parser("swizzle", help="draw in which order ranks work on the tiles of a sharded dimension",
-                                 description="Show the order of dl.swizzle: a row per rank, its tiles from left to "
-                                 "right as they are worked on (docs/swizzle.md).")
-    parser.add_argument("--ranks", type=int, default=8, help="number of ranks (default 8)")
-    parser.add_argument("--nodes", type=int, default=1, help="number of nodes, which divides it (default 1)")
-    parser.add_argument("-M", dest="size", metavar="ROWS", type=int, required=True, help="rows of all ranks together")
-    parser.add_argument("--block", metavar="ROWS", type=int, default=128, help="rows of a tile (default 128)")
-    parser.add_argument("--mode", choices=("gather", "scatter", "none"), default="gather",
-                        help="gather (the default), scatter, or none: every rank begins with tile 0")
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write to FILE.png, .svg, .pdf (these need "
-                        "matplotlib: pip install 'ditron[plot]') or .txt instead of standard output")
-    parser.set_defaults(command=_lazy("swizzling", "swizzle_command"))
 
 
 def _add_swizzle(commands) -> None:

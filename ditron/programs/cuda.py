@@ -87,10 +87,9 @@ class Runner:
         self._events: dict[Any, int] = {}
         self.driver = driver()
 
-    def __call__(self, args: tuple) -> None:
+    def __call__(self, args: tuple, key: Any) -> None:
         if self.group.check:
             checked.before_launch(self.group)
-        key = tuple([value if type(value) is int else (value.shape, value.stride()) for value in args])
         shape = self._shapes.get(key) or self._make_shape(key, args)
         stream = _current_stream(self.index)
         bases = [0 if type(value) is int else value.data_ptr() for value in args]

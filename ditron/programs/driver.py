@@ -106,12 +106,12 @@ class Driver:
 
     def write_value(self, address: int, value: int, stream: int) -> None:
         """Store 64 bits, after what the stream did before."""
-        if code := self._write(stream, address, value & 0xFFFFFFFFFFFFFFFF, 0):
+        if code := self._write(stream, address, value, 0):
             self._fail(code, "write of a signal")
 
     def wait_value(self, address: int, value: int, flags: int, stream: int) -> None:
         """Let the stream wait for 64 bits; ``flags`` of :data:`WAIT_FLAGS`."""
-        if code := self._wait(stream, address, value & 0xFFFFFFFFFFFFFFFF, flags):
+        if code := self._wait(stream, address, value, flags):
             self._fail(code, "wait for a signal")
 
     def event(self) -> int:

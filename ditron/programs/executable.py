@@ -18,7 +18,7 @@ from ditron_compiler import host, ir
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Executable", "Memory"]
+__all__ = ["Executable", "Memory", "argument_key"]
 
 
 class Executable:
@@ -61,6 +61,10 @@ class Executable:
 
     def run(self, args: tuple, group: Any) -> None:
         """Run it on this rank of ``group``; every rank of the group does so, with arguments of the same shapes."""
+        self.runner(group)(args, argument_key(args))
+
+    def runner(self, group: Any) -> Any:
+        """What runs it on this rank of ``group``: called with the arguments, and what of them a call depends on."""
         runner = self._runners.get(group)
         if runner is None:
             if group.is_sim:
@@ -68,7 +72,7 @@ class Executable:
             else:
                 from ditron.programs.cuda import Runner
             runner = self._runners[group] = Runner(self, group)
-        runner(args)
+        return runner
 
     def roots(self, args: tuple, group: Any) -> tuple:
         """What the program allocates for such arguments, in order."""
@@ -96,6 +100,13 @@ class Executable:
             body = function.get_asm(enable_debug_info=True, print_generic_op_form=True)
             self._kernels[symbol] = body
         return self._kernels[symbol]
+
+
+def argument_key(args: tuple) -> tuple:
+    """What of the arguments a call depends on. AttributeError for what is neither a tensor nor an integer."""
+    return tuple([value if type(value) is int
+                  else (value.shape, value.stride(), value.dtype, value.data_ptr() % 16 == 0)
+                  for value in args])
 
 
 def place_in(group: Any) -> host.Place:

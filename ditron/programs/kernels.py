@@ -26,6 +26,7 @@ from ditron_compiler.frontend.targets import Target
 
 __all__ = ["DeviceKernel", "added_kernel", "by_pointer", "compile_for_gpu", "parameters_of"]
 
+_hooks = triton.knobs.runtime  # profilers set them
 _TYPES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8E4M3FN": "fp8e4nv", "f8E5M2": "fp8e5"}
 
 
@@ -84,10 +85,11 @@ class DeviceKernel:
 
     def launch(self, grid: tuple[int, int, int], stream: int, arguments: list) -> None:
         """Put it on a stream; ``arguments`` are addresses and numbers, the context's address last."""
-        knobs = triton.knobs.runtime
-        enter = knobs.launch_enter_hook
-        about = None if enter is None else self.kernel.launch_metadata(grid, stream, *arguments)
-        self._run(*grid, stream, self._function, self._packed, about, enter, knobs.launch_exit_hook, *arguments)
+        enter, leave = _hooks.launch_enter_hook, _hooks.launch_exit_hook
+        if not getattr(enter, "calls", enter) and not getattr(leave, "calls", leave):
+            return self._run(*grid, stream, self._function, self._packed, None, None, None, *arguments)
+        about = self.kernel.launch_metadata(grid, stream, *arguments)
+        self._run(*grid, stream, self._function, self._packed, about, enter, leave, *arguments)
 
 
 # Kernels that executors add ---------------------------------------------------------------------------------------

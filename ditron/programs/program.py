@@ -5,22 +5,21 @@ import functools
 import inspect
 import math
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ditron.distributed import current_group
 from ditron.errors import DitronError
 from ditron.programs.buffers import Buffer, element_type
 from ditron.programs.dtypes import from_mlir
+from ditron.programs.executable import Executable, argument_key
 from ditron.programs.tracer import Place, Tracer, active
 from ditron.programs.values import Int
 from ditron_compiler import ir, pipeline
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
 from ditron_compiler.ir.dialects import ditron as dialect
-
-if TYPE_CHECKING:
-    from ditron.programs.executable import Executable
 
 __all__ = ["Program", "program"]
 
@@ -72,6 +71,7 @@ class Program:
         self.constants = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         self._signature = inspect.signature(fn)
         self._executables: dict[Any, Executable] = {}
+        self._runners: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()  # by group, arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
@@ -85,7 +85,16 @@ class Program:
                         "cannot call another one; share a plain Python function that both call")
         if len(args) != len(self.names):
             args, kwargs = self._bind(args, kwargs)
-        self._executable(args, kwargs, _target_of(group)).run(args, group)
+        try:
+            key = argument_key(args)
+            runner = self._runners[group].get((key, tuple(kwargs.items())))
+        except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which is looked at below
+            runner = None
+        if runner is None:
+            runner = self._executable(args, kwargs, _target_of(group)).runner(group)
+            key = argument_key(args)
+            self._runners.setdefault(group, {})[key, tuple(kwargs.items())] = runner
+        runner(args, key)
 
     def module(self, *args: Any, target: str = "sim", **kwargs: Any) -> ir.Module:
         """The program and its kernels for such arguments, after its passes; runs nothing and needs no group.
@@ -139,7 +148,6 @@ class Program:
         except AttributeError:
             raise self._wrong_argument(args) from None
         if found is None:  # as it is given, and with the defaults of what is not
-            from ditron.programs.executable import Executable
             _, constants = self._bind(args, given)
             whole = (kinds, tuple(constants.items()), target)
             if whole not in self._executables:

@@ -26,7 +26,7 @@ class Runner:
         self.executable, self.group, self.view = executable, group, group.world
         self._memories: dict[Any, Memory] = {}
 
-    def __call__(self, args: tuple) -> None:
+    def __call__(self, args: tuple, key: Any) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
             if type(value) is not int and value.device.type != "cpu":
                 raise DitronError(f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
@@ -50,11 +50,11 @@ class Runner:
     def _launch(self, step: Any, stream: Any, tensor: Any) -> None:
         kernel = self.view.compile(self.executable.kernel(step.kernel))
         slots, tensors = [], []
-        for index, (kind, value) in enumerate(zip(kernel.arg_types, step.args, strict=False)):
+        for kind, value in zip(kernel.arg_types, step.args, strict=False):
             if isinstance(value, host.Buffer):
                 given = tensor(value)
                 slots.append(given.data_ptr())
-                tensors.append((f"argument {index} of {step.kernel}", given))
+                tensors.append((value.root.name, given))
             elif kind in _FLOATS:
                 slots.append(int.from_bytes(struct.pack("<" + _FLOATS[kind], value), "little"))
             elif kind == "bf16":

@@ -34,6 +34,8 @@ PROGRAMS = {
                                r"actual 0"),
     "absent_from_barrier": (WAIT, r"rank 0, program \(0, 0, 0\), thread 1: barrier_all on the barrier's counters, "
                                   r"for rank 1: expected >= \d+, actual \d+"),
+    "stream_wait": (WAIT, r"rank 1, program \(0, 0, 0\), thread \d+: signal_wait_until on "
+                          r"stream_wait_kernel\.signals\[1\]: expected >= 1, actual 0"),
     "rank_out_of_range": (ACCESS, r"rank 1, program \(0, 0, 0\), thread \d+: notify to rank 2: expected a rank from "
                                   r"0 to 1"),
     "not_symmetric": (ACCESS, r"rank [01], program \(0, 0, 0\), thread \d+: putmem of 256 bytes at address 0x\w+, "

@@ -123,7 +123,7 @@ def captured(case: Gather, calls: int, per_graph: int = 1) -> float:
     return _worst(case, results)
 
 
-def host_time(case: Gather, calls: int = 200) -> float:
+def host_time(case: Gather, calls: int = 40) -> float:
     """Microseconds of the host per call (the GPU is kept behind)."""
     a, b = case.inputs[0]
     ditron.barrier()

@@ -12,6 +12,7 @@ import torch
 import triton.language as tl
 
 import ditron
+import ditron.host as dh
 import ditron.language as dl
 
 
@@ -81,6 +82,14 @@ def not_symmetric_kernel(x_ptr, local_ptr):
     dl.putmem(local_ptr, x_ptr, 256, (dl.rank() + 1) % dl.num_ranks())  # <-
 
 
+@ditron.program
+def stream_wait_kernel(x):
+    """Rank 1's stream waits for a signal that only rank 0 gets."""
+    signals = dh.symm_zeros(4, dtype=torch.int64, name="signals")
+    dh.signal_write(signals[1], dh.epoch(), 0)
+    dh.signal_wait(signals[1], dh.epoch())  # <-
+
+
 def starved_producer(signals: torch.Tensor) -> None:
     other = torch.cuda.Stream()
     with torch.cuda.stream(other):
@@ -109,6 +118,7 @@ def main() -> None:
         "starved_producer": lambda: starved_producer(signals),
         "absent_from_barrier": lambda: absent_from_barrier_kernel[(1,)](),
         "rank_out_of_range": lambda: rank_out_of_range_kernel[(1,)](signals),
+        "stream_wait": lambda: stream_wait_kernel(x),
         "not_symmetric": lambda: not_symmetric_kernel[(1,)](x, torch.zeros(1024, device=ditron.device())),
     }[args.program]
     try:

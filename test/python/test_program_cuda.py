@@ -305,7 +305,8 @@ def test_copies_of_parts(machine, source, target, rows):
 
 
 @pytest.mark.parametrize("dtype,value", [(torch.float32, 1.5), (torch.bfloat16, -2.0), (torch.int64, -3),
-                                         (torch.uint8, 200), (torch.float64, 0.1), (torch.int64, 1 << 40), (torch.bool, 1)])
+                                         (torch.uint8, 200), (torch.float64, 0.1), (torch.int64, 1 << 40),
+                                         (torch.bool, 1)])
 @pytest.mark.parametrize("part", [(slice(None), slice(None)), (slice(1, 4), slice(2, 5))])
 def test_fills(machine, dtype, value, part):
     def fills(out):

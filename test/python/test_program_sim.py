@@ -280,7 +280,8 @@ def test_a_module_runs():
     run_module(gather_module().operation.get_asm(enable_debug_info=True))
 
 
-@pytest.mark.parametrize("name,error", [("ditron.signal_wait", SimulationError), ("ditron.signal_write", SimulationError),
+@pytest.mark.parametrize("name,error", [("ditron.signal_wait", SimulationError),
+                                        ("ditron.signal_write", SimulationError),
                                         ("ditron.rank_copy", AssertionError), ("ditron.copy", AssertionError)])
 def test_a_changed_module_is_what_runs(name, error):
     module = gather_module()

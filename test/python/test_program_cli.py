@@ -1,0 +1,77 @@
+"""ditron dump --stage program, and --graph."""
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ditron.programs import graph
+
+ROOT = Path(__file__).resolve().parents[2]
+DITRON = Path(sys.executable).parent / "ditron"
+
+
+def dump(*words, cwd=ROOT):
+    done = subprocess.run([DITRON, "dump", *words], capture_output=True, text=True, timeout=120, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_example_is_traced():
+    code, out, err = dump("examples/ag_gemm.py:ag_gemm", "--stage", "program")
+    assert code == 0, err
+    assert "ditron.program @ag_gemm(%a: !ditron.buffer<?x?xbf16>" in out and '"tt.func"' in out
+    assert "arith.constant 128 : i64" in out
+
+
+def test_signature_and_constants(tmp_path):
+    file = tmp_path / "program.mlir"
+    code, _, err = dump("examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature",
+                        "a=f16[75,80],b=f16[80,96], f16[300,96]", "--constexpr", "block=(16, 32, 64)", "-o", str(file))
+    assert code == 0, err
+    text = file.read_text()
+    assert "<?x?xf16>" in text and "arith.constant 16 : i64" in text and "arith.constant 32 : i64" in text
+
+
+@pytest.mark.parametrize("words,message", [
+    (["examples/ag_gemm.py:nothing", "--stage", "program"], "has no program 'nothing'; its programs are: ag_gemm"),
+    (["examples/none.py:ag_gemm", "--stage", "program"], "no such file"),
+    (["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "z=f16[3]"], "none of the parameters a, b, c"),
+    (["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "a=f16,b=f16[3],c=f16[3]"],
+     "expected a tensor as"),
+    (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.txt"], "expected a file that ends in .png"),
+    (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.svg", "--ranks", "9"], "shows 1 to 8 ranks")])
+def test_wrong_command_lines(words, message):
+    code, _, err = dump(*words)
+    assert code == 2 and message in err, err
+
+
+def test_a_wrong_program_is_shown(tmp_path):
+    file = tmp_path / "wrong.py"
+    file.write_text("import ditron\nimport ditron.host as dh\n\n\n@ditron.program\ndef wrong(x):\n"
+                    "    if dh.rank() == 0:\n        dh.fill(x, 1.0)\n")
+    code, _, err = dump("wrong.py:wrong", "--stage", "program", "--signature", "x=f32[4]", cwd=tmp_path)
+    assert code == 1 and "wrong.py:7:8: error: a symbolic condition is not known" in err and "Traceback" not in err
+    code, _, err = dump("wrong.py:wrong", "--stage", "program", cwd=tmp_path)
+    assert code == 2 and "--signature x=bf16[64,128]" in err
+
+
+def test_graph(tmp_path):
+    code, out, err = dump("examples/ag_gemm_ring.py:ag_gemm_ring", "--graph", str(tmp_path / "ring.svg"), "--ranks", "3")
+    assert code == 0 and out.strip().endswith("ring.svg"), err
+    assert (tmp_path / "ring.svg").read_text().count("<path") > 60
+
+
+def test_boxes_stand_below_what_they_need():
+    sys.path.insert(0, str(ROOT / "examples"))
+    import ag_gemm_ring
+
+    program = ag_gemm_ring.ag_gemm_ring
+    executable, arguments = program.executable_and_arguments(program.example)
+    boxes, edges = graph._boxes([executable.steps(arguments, rank, 3, 2) for rank in range(3)])
+    for box in boxes:
+        assert all(other.level < box.level for other in box.before)
+    signals = [(source.rank, target.rank) for source, target, kind in edges if kind == "signal"]
+    assert sorted(signals) == [(a, b) for a in range(3) for b in range(3) if a != b]
+    assert len(boxes) == 3 * (1 + 2 * 3 + 2 * 3)
+    events = [edge for edge in edges if edge[2] == "event"]
+    assert not events  # fork and join stand at the ends, where there is no box

@@ -11,14 +11,16 @@ from ditron_compiler.passes._pointers import defined_in, origins, scalar_base
 
 __all__ = ["Pending", "scan"]
 
-# Kinds of what can be pending. The first four are ordered by a fence, all are complete after a quiet.
-PUT, STORE, LOCAL_STORE, LOAD = "put", "store", "local store", "load"
+# Kinds of what can be pending. The first five are ordered by a fence, all are complete after a quiet.
+PUT, STORE, LOCAL_STORE, LOAD, UPDATE = "put", "store", "local store", "load", "update"
 SIGNAL, SOURCE, DESTINATION = "signal", "source", "destination"
 WAITED = "waited"  # not pending, but known along the path: a wait is over
-_FENCED = (PUT, STORE, LOCAL_STORE, LOAD)
+_PUBLISHED = (PUT, STORE, LOCAL_STORE, LOAD)
+_FENCED = (*_PUBLISHED, UPDATE)
 _INCOMPLETE = (SIGNAL, SOURCE, DESTINATION)
 
 _WORDS = {PUT: "a put", STORE: "a store to another rank", LOCAL_STORE: "a store", LOAD: "a load after a wait",
+          UPDATE: "an earlier update of this signal",
           SIGNAL: "a signal on its way", SOURCE: "a non-blocking put", DESTINATION: "a non-blocking get"}
 
 
@@ -30,8 +32,9 @@ class Pending:
     op: ir.Operation
 
 
-# (kind, of which rank, or at which pointer; None is any) -> who began it.
-Key = tuple[str, ir.Value | None]
+# (kind, of which rank, or at which pointer, of a signal both; None is any) -> who began it.
+What = ir.Value | tuple[ir.Value, ir.Value] | None
+Key = tuple[str, What]
 State = dict[Key, frozenset[ir.Operation]]
 
 
@@ -70,6 +73,7 @@ def scan(function: ir.Operation, at_end: bool) -> list[Finding]:
 class _Scanner:
     def __init__(self, function: ir.Operation, at_end: bool):
         self.at_end = at_end
+        self.loops: dict[tuple[ir.Operation, frozenset], tuple[State, list[Finding]]] = {}
         everything: list[tuple[str, ir.Operation]] = []
         function.walk(lambda op: everything.append((op.name, op)))
         ours = [op for name, op in everything if name.startswith("ditron.")]
@@ -125,6 +129,16 @@ class _Scanner:
         return after
 
     def loop(self, op: ir.Operation, state: State, findings: list[Finding] | None) -> State:
+        entry = op, frozenset(state.items())
+        if entry not in self.loops:  # a loop in a loop is come to with the same state again and again
+            self.loops[entry] = self.enter(op, dict(state))
+        after, found = self.loops[entry]
+        if findings is not None:
+            findings += found
+        return dict(after)
+
+    def enter(self, op: ir.Operation, state: State) -> tuple[State, list[Finding]]:
+        """The state behind a loop, and what is missing in it or in front of it."""
         inside: list[Finding] = []
         after = self.turns(op, state, inside)
         if inside:
@@ -132,12 +146,12 @@ class _Scanner:
             self.turns(op, {key: began for key, began in state.items() if key[0] == WAITED}, own)
             if not own:  # all of it comes from before the loop, and can be ordered there once
                 strongest = min(inside, key=lambda finding: finding.what == "fence")
-                self.order(strongest.what, strongest.pending, strongest.needed_by, state, findings, place=op)
+                before: list[Finding] = []
+                self.order(strongest.what, strongest.pending, strongest.needed_by, state, before, place=op)
                 inside.clear()
                 after = self.turns(op, state, inside)
-        if findings is not None:
-            findings += inside
-        return after
+                inside = before + inside
+        return after, inside
 
     def turns(self, op: ir.Operation, entry: State, findings: list[Finding]) -> State:
         """Behind a loop: what comes round is known no more by name, since ranks and pointers change at each turn."""
@@ -175,7 +189,7 @@ class _Scanner:
         return place
 
     def need(self, op: ir.Operation, what: str, kinds: Iterable[str], state: State, findings: list[Finding] | None,
-             at: ir.Value | None = None) -> None:
+             at: What = None) -> None:
         """``op`` needs ``what`` before it if something of ``kinds`` is pending (at a pointer ``at``, if given)."""
         for (kind, key), began in state.items():
             if kind in kinds and (at is None or key is not None and key == at):
@@ -195,7 +209,7 @@ class _Scanner:
             if self.is_flag(op):
                 released = _semantic(op) in ("release", "acq_rel")
                 self.need(op, "quiet", (PUT,), state, findings)
-                self.need(op, "fence", () if released else _FENCED, state, findings)
+                self.need(op, "fence", () if released else _PUBLISHED, state, findings)
             else:
                 self.store(op, state)
         elif name.startswith("ditron."):
@@ -206,12 +220,12 @@ class _Scanner:
     def communication(self, op: ir.Operation, state: State, findings: list[Finding] | None) -> None:
         mnemonic = op.name.removeprefix("ditron.")
         if mnemonic == "signal_op":
-            self.need(op, "fence", _FENCED, state, findings)
-            _add(state, SIGNAL, None, op)
+            self.need(op, "fence", _PUBLISHED, state, findings)
+            self.update(op, op.operands[0], op.operands[2], state, findings)
         elif mnemonic == "putmem_signal":
             self.need(op, "quiet", (DESTINATION,), state, findings, op.operands[1])
             self.need(op, "fence", (PUT, STORE), state, findings)
-            _add(state, SIGNAL, None, op)
+            self.update(op, op.operands[3], op.operands[5], state, findings)
             if "nbi" in op.attributes:
                 _add(state, SOURCE, op.operands[1], op)
         elif mnemonic == "putmem":
@@ -222,9 +236,10 @@ class _Scanner:
         elif mnemonic == "getmem" and "nbi" in op.attributes:
             _add(state, DESTINATION, op.operands[0], op)
         elif mnemonic == "notify":
-            for key in [(PUT, op.operands[2]), (STORE, op.operands[2]), (LOCAL_STORE, None), (LOAD, None)]:
+            signal, _, rank = op.operands
+            for key in [(PUT, rank), (STORE, rank), (LOCAL_STORE, None), (LOAD, None), (UPDATE, (signal, rank))]:
                 state.pop(key, None)
-            _add(state, SIGNAL, None, op)
+            self.update(op, signal, rank, state, findings)
         elif mnemonic == "fence":
             _drop(state, _FENCED)
         elif mnemonic in ("quiet", "barrier", "barrier_all"):
@@ -234,6 +249,15 @@ class _Scanner:
             _drop(state, (STORE, LOCAL_STORE, LOAD))
         elif mnemonic in ("wait", "signal_wait_until"):
             _add(state, WAITED, None, op)
+
+    def update(self, op: ir.Operation, signal: ir.Value, rank: ir.Value, state: State,
+               findings: list[Finding] | None) -> None:
+        """Two updates of a signal, of which one sets it, must not overtake each other."""
+        earlier = state.get((UPDATE, (signal, rank)), frozenset())
+        if any(keyword(o.attributes["op"]) == "set" for o in [op, *earlier]):
+            self.need(op, "fence", (UPDATE,), state, findings, (signal, rank))
+        _add(state, UPDATE, (signal, rank), op)
+        _add(state, SIGNAL, None, op)
 
     def store(self, op: ir.Operation, state: State) -> None:
         for origin in origins(op.operands[0]):
@@ -286,7 +310,7 @@ def _first(operations: Iterable[ir.Operation]) -> ir.Operation:
     return min(operations, key=lambda op: str(op.location))
 
 
-def _add(state: State, kind: str, key: ir.Value | None, op: ir.Operation) -> None:
+def _add(state: State, kind: str, key: What, op: ir.Operation) -> None:
     state[kind, key] = state.get((kind, key), frozenset()) | {op}
 
 
@@ -313,6 +337,7 @@ def _leaving(op: ir.Operation, state: State) -> State:
     """``state`` behind a region of ``op``, where the values that it makes have no name."""
     left: State = {}
     for (kind, key), began in state.items():
-        known = key if key is None or not defined_in(key, op) else None
+        values = key if isinstance(key, tuple) else (key,)
+        known = None if any(value is not None and defined_in(value, op) for value in values) else key
         left[kind, known] = left.get((kind, known), frozenset()) | began
     return left

@@ -22,6 +22,7 @@ class InsertFences(Pass):
     |---|---|---|
     | `signal_op` | `fence` | puts, stores; loads of what a wait has given |
     | `st`, `red`, `atomic_*` of a flag, relaxed | `fence` | stores; loads of what a wait has given |
+    | an update of a signal | `fence` | another of the same signal at the same rank, if one of them sets it |
     | `putmem_signal` | `fence` | earlier puts, and stores to another rank: its signal speaks for its own data |
     | `st`, `red`, `atomic_*` of a flag; `sync_all` | `quiet` | puts: only puts and signals stay behind them |
     | a store to the source of a put | `quiet` | that put, when it is `nbi` |

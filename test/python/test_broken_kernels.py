@@ -13,7 +13,7 @@ SEEDS = 100
 # What insert-fences and infer-scope put right.
 MENDED = {"gpu_scope_on_a_peers_flag", "no_fence_between_put_and_signal", "sync_all_is_no_quiet",
           "counting_without_quiet", "signal_goes_backwards", "source_used_again_too_soon",
-          "source_used_again_by_the_next_launch", "get_used_before_quiet"}
+          "source_used_again_by_the_next_launch", "get_used_before_quiet", "relaxed_flag"}
 
 
 @pytest.fixture(autouse=True)

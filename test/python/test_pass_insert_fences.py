@@ -1,6 +1,8 @@
 """insert-fences makes wrong kernels right, and leaves right ones alone (test_broken_kernels.py has more of both)."""
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 import triton.language as tl
@@ -55,3 +57,66 @@ def test_the_compiler_puts_it_right():
                      count(put_and_flag, "ditron.quiet", name, signature=SIGNATURE, constexprs={"N": N}))
               for name in ("as-written", "default")}
     assert fences == {"as-written": (0, 0), "default": (2, 1)}
+
+
+SLOT = 8
+
+
+@ditron.jit
+def send_all(box_ptr, x_ptr, ready_ptr, out_ptr, PLAN: tl.constexpr, SLOT: tl.constexpr):
+    """Slot k is sent as letter k of the plan says (Store, Put, put Nbi, in a Loop of stores), or a signal is (! or ?);
+    the last one says that all is there."""
+    rank, ranks = dl.rank(), dl.num_ranks()
+    right = (rank + 1) % ranks
+    i = tl.arange(0, SLOT)
+    for k in tl.static_range(len(PLAN)):
+        slot = box_ptr + k * SLOT
+        if PLAN[k] == "S":
+            tl.store(dl.symm_at(slot, right) + i, rank * 100.0 + k + i)
+        elif PLAN[k] == "P":
+            tl.store(x_ptr + k * SLOT + i, rank * 100.0 + k + i)
+            dl.putmem(slot, x_ptr + k * SLOT, SLOT * 4, right)
+        elif PLAN[k] == "N":
+            tl.store(x_ptr + k * SLOT + i, rank * 100.0 + k + i)
+            dl.putmem_nbi(slot, x_ptr + k * SLOT, SLOT * 4, right)
+        elif PLAN[k] == "L":
+            for j in range(ranks * 4):
+                tl.store(dl.symm_at(slot, right) + j % SLOT, rank * 100.0 + k + j % SLOT)
+                if j == 3:
+                    dl.signal_op(ready_ptr + 1, 1, right)
+        elif PLAN[k] == "!":
+            dl.signal_op(ready_ptr, k + 1, right)
+        else:
+            dl.putmem_signal(slot, x_ptr, 4, ready_ptr, k + 1, right)
+    box = dl.consume_token(box_ptr, dl.wait(ready_ptr, 1, len(PLAN)))
+    for k in tl.static_range(len(PLAN)):
+        if PLAN[k] != "!" and PLAN[k] != "?":
+            tl.store(out_ptr + k * SLOT + i, tl.load(box + k * SLOT + i))
+    dl.quiet()
+
+
+def _send_all(plan):
+    ditron.init()
+    box, x = (ditron.symm_zeros(len(plan), SLOT, dtype=torch.float32) for _ in range(2))
+    ready, out = ditron.symm_zeros(2, dtype=torch.int64), torch.zeros(len(plan), SLOT)
+    send_all[(1,)](box, x, ready, out, PLAN=plan, SLOT=SLOT)
+    return out
+
+
+def test_whatever_is_sent_has_arrived_with_the_last_signal():
+    choose = random.Random(1)
+    plans = ["".join(choose.choices("SPNL!?", k=choose.randint(2, 6))) + choose.choice("!?") for _ in range(25)]
+    wrong = 0
+    for plan in plans:
+        for seed in range(3):
+            out = ditron.sim.run(lambda plan=plan: _send_all(plan), ranks=2, seed=seed)
+            for rank in range(2):
+                expected = [[(1 - rank) * 100.0 + k + i if letter in "SPNL" else 0.0 for i in range(SLOT)]
+                            for k, letter in enumerate(plan)]
+                assert out[rank].tolist() == expected, (plan, seed)
+        with pipeline("as-written"):
+            try:
+                ditron.sim.run(lambda plan=plan: _send_all(plan), ranks=2)
+            except ditron.SimulationError:
+                wrong += 1
+    assert wrong > 10, "these plans need no fence: the test would not see a failure"

@@ -2,8 +2,8 @@
 // RUN: ditron-opt %s --insert-fences --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 // RUN: ditron-opt %t --insert-fences --mlir-pass-statistics -o %t.again 2>&1 | filecheck %s --check-prefix=AGAIN
 
-// COUNT-DAG: 12  insert-fences: fences inserted
-// COUNT-DAG: 13  insert-fences: quiets inserted
+// COUNT-DAG: 15  insert-fences: fences inserted
+// COUNT-DAG: 14  insert-fences: quiets inserted
 
 // What is there is not inserted again.
 // AGAIN-NOT: inserted
@@ -36,7 +36,6 @@
 // CHECK-NEXT: tt.store
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
-// CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
 "tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "store_then_signal"}> ({
 ^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
@@ -49,7 +48,6 @@
   // expected-note@+1 {{a store to another rank}}
   "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> ()
   // expected-remark@+1 {{a store to another rank would not be ordered by then}}
-  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
   "tt.return"() : () -> ()
@@ -88,6 +86,45 @@
   %old = ditron.atomic_add %there, %v scope node semantic acq_rel : !tt.ptr<i64>
   ditron.st %data, %c1 : !tt.ptr<i32>
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// One update of a signal may overtake another: that of the same signal at the same rank, when one sets it. Sums do not mind.
+// CHECK-LABEL: sym_name = "updates"
+// CHECK: ditron.signal_op %arg0 set %arg1 on %arg2
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op %arg0 set %arg1 on %arg2
+// CHECK-NEXT: ditron.notify %arg0 set %arg1 on %arg2
+// CHECK-NEXT: ditron.signal_op %arg0 set %arg1 on %arg3
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op %arg0 add %arg1 on %arg3
+// CHECK-NEXT: ditron.signal_op %arg0 add %arg1 on %arg3
+// CHECK: scf.for
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op %arg0 set %arg1 on %arg2
+// CHECK-NEXT: }
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, i32) -> (), sym_name = "updates"}> ({
+^bb0(%sig: !tt.ptr<i64>, %v: i64, %a: i32, %b: i32):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  // expected-note@+2 {{an earlier update of this signal}}
+  // expected-note@+1 {{a signal on its way}}
+  ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.fence' before this: an earlier update of this signal would not be ordered by then}}
+  ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
+  ditron.notify %sig set %v on %a : !tt.ptr<i64>
+  // expected-note@+1 {{an earlier update of this signal}}
+  ditron.signal_op %sig set %v on %b : !tt.ptr<i64>
+  // expected-remark@+1 {{an earlier update of this signal would not be ordered by then}}
+  ditron.signal_op %sig add %v on %b : !tt.ptr<i64>
+  ditron.signal_op %sig add %v on %b : !tt.ptr<i64>
+  scf.for %i = %c0 to %b step %c1 : i32 {
+    // expected-remark@+2 {{an earlier update of this signal would not be ordered by then}}
+    // expected-note@+1 {{an earlier update of this signal}}
+    ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
+  }
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
 }) : () -> ()
 
@@ -218,14 +255,14 @@
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32) -> (), sym_name = "notifies"}> ({
-^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %a: i32, %b: i32):
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, !tt.ptr<i64>, i64, i32, i32) -> (), sym_name = "notifies"}> ({
+^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v: i64, %a: i32, %b: i32):
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   ditron.putmem %p, %p, %v on %a : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-note@+1 {{a signal on its way}}
   ditron.notify %sig set %v on %a : !tt.ptr<i64>
-  ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
+  ditron.signal_op %other set %v on %a : !tt.ptr<i64>
   // expected-note@+1 {{a put}}
   ditron.putmem %p, %p, %v on %b : !tt.ptr<f32>, !tt.ptr<f32>
   ditron.notify %sig set %v on %a : !tt.ptr<i64>

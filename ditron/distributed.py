@@ -244,7 +244,7 @@ def is_initialized() -> bool:
 
 
 def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport: str | None = None,
-         heap_bytes: int | None = None, seed: int = 0, check: bool | int | None = None) -> Group:
+         heap_bytes: int | None = None, seed: int | None = None, check: bool | int | None = None) -> Group:
     """Make this process (or simulated rank) a rank of the world and return the world group.
 
     Args:
@@ -254,7 +254,7 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
         transport: ``"p2p"`` (one node, nothing extra to install) or ``"nvshmem"`` / ``"rocshmem"``.
             Default: the environment variable ``DITRON_TRANSPORT``, else ``"p2p"``.
         heap_bytes: symmetric memory per rank in bytes. Default: ``DITRON_SYMMETRIC_SIZE``, else 1 GiB.
-        seed: of the simulator's schedule.
+        seed: of the simulator's schedule (default 0).
         check: checked mode on GPUs (docs/checked-mode.md; the simulator always checks): True, or 2 to wait for each
             launch too. Default: ``DITRON_CHECK``, else off.
 
@@ -283,7 +283,8 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
                               "ditron.sim.run(function, ranks=N)")
         from ditron.cli import main as command
         nodes = [] if ranks_per_node is None else ["--ranks-per-node", str(ranks_per_node)]
-        sys.exit(command(["run", "--sim", str(sim), *nodes, "--seed", str(seed), script, *sys.argv[1:]]))
+        seeds = [] if seed is None else ["--seed", str(seed)]
+        sys.exit(command(["run", "--sim", str(sim), *nodes, *seeds, script, *sys.argv[1:]]))
     raise DitronError("ditron.init() found no ranks: start the script by 'torchrun --nproc-per-node N SCRIPT' on a "
                       "machine with GPUs, or by 'ditron run --sim N SCRIPT' (or ditron.init(sim=N)) anywhere")
 

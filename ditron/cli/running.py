@@ -35,12 +35,13 @@ def run_command(args: argparse.Namespace) -> int:
     except (ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
 
-    def run(seed: int) -> int:
+    def run(seed: int | None) -> int:
         return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=seed,
-                              trace=args.trace, timeline=args.timeline, races=args.races, as_cuda=args.as_cuda)
+                              trace=args.trace, timeline=args.timeline, races=args.races, weak=args.weak,
+                              as_cuda=args.as_cuda)
 
     if args.seeds is None:
-        with _saying_how_to_replay(args, args.seed):
+        with _saying_how_to_replay(args, args.seed or 0):
             return run(args.seed)
     if args.seeds < 1:
         raise UsageError(f"--seeds {args.seeds}: expected at least 1 seed")
@@ -49,7 +50,8 @@ def run_command(args: argparse.Namespace) -> int:
 
 def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
     """Run with one seed after another until one fails; its exit code, or what it raised."""
-    for seed in range(args.seed, args.seed + args.seeds):
+    start = args.seed or 0
+    for seed in range(start, start + args.seeds):
         printed = io.StringIO()
         try:
             with _saying_how_to_replay(args, seed), redirect_stdout(printed):
@@ -61,7 +63,7 @@ def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
             sys.stdout.write(printed.getvalue())
             print(f"the script ended with exit code {code}; again: {_replay(args, seed)}", file=sys.stderr)
             return code
-    print(f"{args.seeds} seeds, {args.seed} to {args.seed + args.seeds - 1}: nothing found")
+    print(f"{args.seeds} seeds, {start} to {start + args.seeds - 1}: nothing found")
     return 0
 
 
@@ -86,5 +88,8 @@ def _replay(args: argparse.Namespace, seed: int) -> str:
         words += ["--nodes", str(args.nodes)]
     if args.as_cuda:
         words.append("--as-cuda")
-    words += ["--replay", str(seed)] if args.races else ["--no-races", "--replay", str(seed)]
+    for name, value in (("races", args.races), ("weak", args.weak)):
+        if value is not None:
+            words.append(f"--{name}" if value else f"--no-{name}")
+    words += ["--replay", str(seed)]
     return shlex.join([*words, args.script, *args.args])

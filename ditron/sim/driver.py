@@ -10,6 +10,7 @@ from triton.backends.driver import DriverBase
 
 from ditron.errors import DitronError
 from ditron.sim.view import current_world
+from ditron_compiler import knobs
 from ditron_compiler.frontend.targets import NEUTRAL
 
 __all__ = ["PROPERTIES", "Event", "SimDriver", "compiles_for_races", "try_once"]
@@ -55,9 +56,9 @@ class Event:
 
 
 def compiles_for_races() -> bool:
-    """Whether the calling rank's machine looks for races; without a rank nobody does."""
+    """Whether the calling rank's machine is told of every access; without a rank only ``DITRON_SIM_RACES`` asks."""
     rank = current_world()
-    return rank is not None and rank.races
+    return rank.recording if rank is not None else knobs.sim_races.get() is True
 
 
 class SimDriver(DriverBase):

@@ -19,6 +19,7 @@ from ditron.errors import DitronError
 from ditron.sim import report, view
 from ditron.sim.driver import SimDriver, try_once
 from ditron.sim.world import World
+from ditron_compiler import knobs
 
 __all__ = ["run_programs", "simulated"]
 
@@ -164,22 +165,25 @@ def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: 
     global _machine
     with _lock:
         if _machine is None:
-            _machine = World(1, heap_bytes=1 << 20, races=False).machine
+            _machine = World(1, heap_bytes=1 << 20, races=knobs.sim_races.get() is True).machine
         try:
-            _run_alone(_machine, kernel, grid, slots)
+            _run_alone(_machine, kernel, grid, slots, view.operands(tensors))
         except BaseException:
             _machine = None  # programs that did not end are still in it
             raise
 
 
-def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots: list[int]) -> None:
+def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots: list[int],
+               operands: list[_sim.Operand]) -> None:
     signed = [(slot + 2**63) % 2**64 - 2**63 for slot in slots]
-    machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), signed)
+    machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), signed, operands,
+                   kernel.independent)
     while True:
         status = machine.run(_MAX_SWITCHES)
         for line in machine.take_printed():
             print(line)
         if machine.take_completed():
+            machine.meet([0], True)  # of what was before nothing can race any more
             return
         if status == _sim.Status.FAILED:
             raise report.failure(machine.failure)

@@ -10,16 +10,17 @@ from typing import Any
 __all__ = ["run", "run_script"]
 
 
-def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None = None, seed: int = 0,
+def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None = None, seed: int | None = None,
         args: Sequence[Any] = (), *, trace: str | Path | None = None, timeline: str | Path | None = None,
         **machine: Any) -> list:
     """Call ``function(*args)`` on every one of ``ranks`` simulated ranks; return the results in rank order.
 
     Args:
-        ranks_per_node: default: all ranks are on one node. seed: of the schedule; the same seed, the same run.
+        ranks_per_node: default: all ranks are on one node. seed: of the schedule (default 0); the same seed, the same
+            run, and without one what needs no order may run in parallel.
         trace: file for what every rank and program did, in order, which ui.perfetto.dev opens.
         timeline: file (.png, .svg or .pdf) for a picture of it, for up to 16 ranks; needs matplotlib (ditron[plot]).
-        machine: ``heap_bytes``, ``resident``, ``stack_bytes``, see :class:`ditron.sim.World`.
+        machine: ``heap_bytes``, ``resident``, ``stack_bytes``, ``races``, ``weak``, see :class:`ditron.sim.World`.
 
     Kernels of plain ``@triton.jit`` run on the simulator too, as under :func:`ditron.sim.triton`.
     The first exception on any rank ends all of them and is raised here, with the rank in a note. A kernel's mistake is
@@ -34,7 +35,7 @@ def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None
 
 
 def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks_per_node: int | None = None,
-               seed: int = 0, *, trace: str | Path | None = None, timeline: str | Path | None = None,
+               seed: int | None = None, *, trace: str | Path | None = None, timeline: str | Path | None = None,
                as_cuda: bool = False, **machine: Any) -> int:
     """Run a script as ``__main__`` on every simulated rank, each with globals of its own; return the exit code.
 

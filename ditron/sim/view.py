@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ditron.sim.world import World
 
-__all__ = ["Allocation", "RankView", "SimGroup", "SimKernel", "current_world", "enter"]
+__all__ = ["Allocation", "RankView", "SimGroup", "SimKernel", "current_world", "enter", "operands"]
 
 
 class SimKernel(Protocol):
@@ -74,6 +74,11 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.layout == torch.strided
 
 
+def operands(tensors: Sequence[tuple[str, torch.Tensor]]) -> list[_sim.Operand]:
+    """A kernel's tensors, by name, as reports speak of them."""
+    return [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize) for name, tensor in tensors]
+
+
 class RankView:
     """One rank of a simulated world. Calls marked collective must be made by every rank of the group.
 
@@ -95,9 +100,14 @@ class RankView:
         self._streams: dict[tuple[str, int], SimStream] = {}
 
     @property
-    def races(self) -> bool:
-        """Whether the machine looks for races; kernels are then compiled to tell it of every access."""
-        return self._world.races
+    def recording(self) -> bool:
+        """Whether kernels are compiled to tell the machine of every access: to find races, or for weak memory."""
+        return self._world.races or self._world.weak
+
+    def compile(self, module: Any) -> SimKernel:
+        """The kernel of a mixed module (or of its text), for what this machine has to be told."""
+        from ditron_compiler.lowering.sim import compile_module
+        return compile_module(module, races=self.recording)
 
     def alloc(self, shape: Sequence[int], dtype: torch.dtype, *, name: str = "", group: SimGroup | None = None,
               undefined: bool = False) -> torch.Tensor:
@@ -239,7 +249,8 @@ class RankView:
         extents, signed, operands = self.launch_arguments(kernel, grid, slots, group, tensors)
         self._world.require_alive()
         launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
-                                            list(kernel.locations), extents, signed, operands)
+                                            list(kernel.locations), extents, signed, operands,
+                                            getattr(kernel, "independent", False))
         host = self._world.host(self.rank)
         self._world.launches[launch] = host
         host.pause(f"launch of {kernel.name}")
@@ -253,8 +264,7 @@ class RankView:
         if self.rank not in group.ranks:
             raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
                                   f"{list(group.ranks)}")
-        operands = [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize) for name, tensor in tensors]
-        return extents, [(slot + 2**63) % 2**64 - 2**63 for slot in slots], operands
+        return extents, [(slot + 2**63) % 2**64 - 2**63 for slot in slots], operands(tensors)
 
     def _meet(self, group: SimGroup, kind: str, payload: Any, finish: Callable[[list], Any]) -> Any:
         self._world.require_alive()

@@ -1,6 +1,7 @@
 """A simulated machine with the scripts of its ranks."""
 from __future__ import annotations
 
+import os
 import random
 import sys
 import types
@@ -20,23 +21,34 @@ __all__ = ["World"]
 _MAX_SWITCHES = 1 << 18
 
 
+def _cores() -> int:
+    """How many cores launches may take: ``DITRON_SIM_THREADS``, or all that this process may run on."""
+    may = getattr(os, "sched_getaffinity", None)
+    return knobs.sim_threads.get() or (len(may(0)) if may else os.cpu_count() or 1)
+
+
 class World:
     """Ranks, and the machine they run kernels on. Use :func:`ditron.sim.run`, or this to look at the machine after.
 
     Args:
         ranks: how many. ranks_per_node: of one node, a divisor of ``ranks``; default: all.
         seed: of every choice the machine makes: which program goes on, when a put arrives, which ranks are slow.
+            None: 0, and nobody asks for the same run again: without `races` and `weak`, launches whose programs have
+            nothing to do with each other then run on all cores.
         heap_bytes: symmetric memory per rank; committed when touched. Default: ``DITRON_SYMMETRIC_SIZE``.
         resident: programs of one rank that run at the same time, as blocks do on SMs; the others wait for a place.
         stack_bytes: of one program; its tiles live there.
         races: look for unordered accesses to the same memory and for reads of what nobody wrote (see
-            docs/simulator.md); costs about as much time again as running the kernels.
+            docs/simulator.md); costs about as much time again as running the kernels. Default: ``DITRON_SIM_RACES``, on.
+        weak: stores that nothing orders may be seen late by others, and what was read before may be read again as it
+            was, as on a GPU. Default: as `races`. Without `races` it shows what a mistake leads to, and reports none.
 
     Raises ValueError for numbers that make no machine.
     """
 
-    def __init__(self, ranks: int, ranks_per_node: int | None = None, seed: int = 0, *, heap_bytes: int | None = None,
-                 resident: int = 132, stack_bytes: int = 64 << 20, races: bool = True):
+    def __init__(self, ranks: int, ranks_per_node: int | None = None, seed: int | None = None, *,
+                 heap_bytes: int | None = None, resident: int = 132, stack_bytes: int = 64 << 20,
+                 races: bool | None = None, weak: bool | None = None):
         ranks_per_node = ranks_per_node or ranks
         if ranks < 1 or ranks % ranks_per_node:
             raise ValueError(f"expected at least one rank and a whole number of nodes, got {ranks} ranks on nodes of "
@@ -44,20 +56,25 @@ class World:
         if resident < 1:
             raise ValueError(f"expected at least one resident program, got resident={resident}")
         self.size = ranks
-        self.seed = seed
+        self.seed = seed or 0
         self.ranks_per_node = ranks_per_node
         heap_bytes = heap_bytes or knobs.symmetric_size.get()
-        self.machine = _sim.Machine(ranks, ranks_per_node, heap_bytes, seed, resident, stack_bytes)
+        self.machine = _sim.Machine(ranks, ranks_per_node, heap_bytes, self.seed, resident, stack_bytes)
         self.heap_bytes = heap_bytes
         self.heap_bases = [self.machine.address(rank, 0) for rank in range(ranks)]
-        self.races = races
-        if races:
+        self.races = knobs.sim_races.get() is not False if races is None else races
+        self.weak = self.races if weak is None else weak
+        if self.races:
             self.machine.find_races()
+        if self.weak:
+            self.machine.weaken()
+        if seed is None:
+            self.machine.spread(_cores())
         self.world_group = view.SimGroup(tuple(range(ranks)))
         self.groups = {self.world_group.ranks: self.world_group}
         self.allocations: dict[int, view.Allocation] = {}
         self.launches: dict[int, HostThread] = {}
-        self._random = random.Random(seed)
+        self._random = random.Random(self.seed)
         self._hosts: list[HostThread] = []
         self._failure: BaseException | None = None
         self._modules: Sequence[types.ModuleType] = ()

@@ -116,11 +116,21 @@ static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
       n > 0 ? sig : nullptr, n);
   machine.acted();
   machine.maybeYield();
+  if (machine.visibility) {
+    machine.visibility->settle(fiber, sig, size_t(n) * 8);
+  }
   machine.block(wait);
+  if (machine.visibility && acquires) {
+    machine.visibility->acquire(fiber);
+  }
   if (machine.races) {
     machine.races->access(fiber, sig, size_t(n) * 8, Access::Wait);
-    for (int32_t index = 0; index < n && acquires; ++index) {
-      machine.races->acquire(fiber, wait.signals + index, narrow);
+    for (int32_t index = 0; index < n; ++index) {
+      if (acquires) {
+        machine.races->acquire(fiber, wait.signals + index, narrow);
+      } else {
+        machine.races->hear(fiber, wait.signals + index, narrow);
+      }
     }
   }
 }
@@ -155,6 +165,7 @@ static void send(Machine &machine, Fiber &fiber, Delivery delivery,
   if (machine.events) {
     machine.events->sent(fiber, delivery);
   }
+  Outside outside(machine.visibility.get(), fiber);
   machine.network.send(std::move(delivery), readNow);
 }
 
@@ -182,6 +193,9 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
   });
   if (ordered) {
     machine.network.fence(delivery.origin, delivery.target);
+  }
+  if (machine.visibility) {
+    machine.visibility->release(fiber, narrow);
   }
   if (machine.races) {
     if (ordered) {
@@ -236,6 +250,13 @@ static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
                   target);
   });
   if (n > 0 || signal.address) {
+    if (machine.visibility) {
+      machine.visibility->settle(fiber, src, size_t(n));
+      machine.visibility->settle(fiber, delivery.to, size_t(n));
+      if (signal.address) {
+        machine.visibility->release(fiber);
+      }
+    }
     if (machine.races) {
       delivery.passage = machine.races->put(fiber, delivery, nbi);
     }
@@ -295,6 +316,10 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
                     delivery.target);
     });
     if (n > 0) {
+      if (machine.visibility) {
+        machine.visibility->settle(fiber, delivery.from, size_t(n));
+        machine.visibility->settle(fiber, dst, size_t(n));
+      }
       if (machine.races) {
         machine.races->get(fiber, delivery, nbi);
       }
@@ -316,6 +341,10 @@ void ditron_sim_fence(int32_t loc) {
   call(loc, [](Machine &machine, Fiber &fiber) {
     TracedCall traced(machine.events.get(), fiber, "fence");
     machine.network.fence(fiber.launch->rank);
+    if (machine.visibility) {
+      machine.visibility->release(fiber);
+      machine.visibility->acquire(fiber);
+    }
     if (machine.races) {
       machine.races->fence(fiber);
     }
@@ -329,7 +358,13 @@ static void quiet(Machine &machine, Fiber &fiber) {
   wait.kind = Wait::Kind::Quiet;
   wait.id = machine.network.nextId();
   machine.acted();
+  if (machine.visibility) {
+    machine.visibility->release(fiber);
+  }
   machine.block(wait);
+  if (machine.visibility) {
+    machine.visibility->acquire(fiber);
+  }
   if (machine.races) {
     machine.races->quiet(fiber);
   }
@@ -353,7 +388,13 @@ static void barrier(int32_t team, bool withQuiet, int32_t loc) {
       quiet(machine, fiber);
     }
     machine.acted();
+    if (machine.visibility) {
+      machine.visibility->release(fiber);
+    }
     machine.barrier(members);
+    if (machine.visibility) {
+      machine.visibility->acquire(fiber);
+    }
   });
 }
 
@@ -387,7 +428,7 @@ void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
     checkAccess(machine, fiber, p, bytes, is_store ? "a store" : "a load");
     if (is_store) {
       machine.acted();
-    } else if (bytes <= 8) {
+    } else if (bytes <= 8 && !fiber.home) {
       machine.polledOrdinarily(p, loadBits(p, int32_t(bytes)), int32_t(bytes));
     }
   });
@@ -397,6 +438,15 @@ void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {
   constexpr int32_t store = 1, atomic = 2;
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, flags & store ? "a store" : "a load");
+    if (machine.visibility) {
+      if (flags & store) {
+        machine.visibility->store(fiber, p, size_t(bytes));
+      } else if (flags & atomic) {
+        machine.visibility->refresh(fiber, p, size_t(bytes));
+      } else {
+        machine.visibility->load(fiber, p, size_t(bytes));
+      }
+    }
     if (machine.races) {
       Access kind = flags & atomic
                         ? (flags & store ? Access::AtomicStore

@@ -22,6 +22,7 @@ enum class Semantic : int32_t { Relaxed, Acquire, Release, AcqRel };
 enum class SignalOp : int32_t { Set, Add };
 enum class Compare : int32_t { Eq, Ne, Gt, Ge, Lt, Le };
 enum class ReduceOp : int32_t { Add, Min, Max };
+enum class Protocol : int32_t { Simple, LL, LL128 };
 enum class DType : int32_t { I32, I64, F32, F16, BF16, F64, U32, U64 };
 /// Triton's RMWOp numbers.
 enum class Rmw : int32_t {
@@ -71,6 +72,9 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
   /* A put, and a signal that arrives after its data. */                                                               \
   X(void, putmem_signal, (void *dst, void *src, int64_t n, void *sig, int64_t value, int32_t rank, int32_t op,         \
                           int32_t nbi, int32_t loc))                                                                   \
+  /* Send n bytes as packets that carry `epoch` to packet memory of `rank`; wait for such a message here and unpack it. */\
+  X(void, ll_put, (void *packets, void *src, int64_t n, int64_t epoch, int32_t rank, int32_t protocol, int32_t loc))   \
+  X(void, ll_get, (void *dst, void *packets, int64_t n, int64_t epoch, int32_t protocol, int32_t loc))                 \
   /* Before one of these: end the launch unless n is a multiple of the `size` bytes of an `element` (`an f32`). */      \
   X(void, check_bytes, (int64_t n, int32_t size, void *element, int32_t loc))                                          \
   /* What this rank puts to a peer from here on arrives after what it put there before. */                             \

@@ -5,7 +5,6 @@
 
 namespace ditron::sim {
 
-constexpr AccessId isSet = AccessId(1) << 31;
 /// Readers of one place that are remembered, the latest; a write that follows
 /// more than these is checked against these.
 constexpr size_t maxReaders = 64;
@@ -20,6 +19,7 @@ static bool writes(Access kind) {
   case Access::Signal:
   case Access::HostWrite:
   case Access::Copy:
+  case Access::Packet:
     return true;
   default:
     return false;
@@ -46,7 +46,8 @@ static const char *spelling(Access kind) {
       "put's read of its source",   "get",
       "get's read of its source",   "signal",
       "wait",    "read by the script", "write by the script",
-      "copy",    "copy's read of its source"};
+      "copy",    "copy's read of its source",
+      "ll_put",  "ll_get"};
   return spellings[int(kind)];
 }
 
@@ -135,17 +136,6 @@ bool Races::mayMeet(AccessId before, AccessId after,
                (two == Access::HostRead && isAtomic(one.kind));
   return peeks || (isAtomic(one.kind) && isAtomic(two)) ||
          ordered(one.actor, one.time, clock);
-}
-
-template <typename Visit>
-void Races::forEachReader(AccessId readers, Visit visit) {
-  if (readers & isSet) {
-    for (AccessId id : readerSets[readers & ~isSet]) {
-      visit(id);
-    }
-  } else if (readers) {
-    visit(readers);
-  }
 }
 
 /// The readers of a place with one more, without those that it follows.
@@ -265,6 +255,11 @@ static std::string remedy(Access before, Access after, bool onStreams) {
     return "a copy lands at any time: its reader waits for a signal written "
            "after it on its stream, and its sender for the news that the place "
            "is free again";
+  }
+  if (either(Access::Packet) || either(Access::Take)) {
+    return "packets are read by dl.ll_get alone, by one program, and their place "
+           "is free when that has returned: give each sender a place, two by the "
+           "epoch's parity, and send again only to who has answered";
   }
   if (either(Access::PutSource)) {
     return "a put without a wait reads its source at any time until dl.quiet(): "

@@ -1,11 +1,12 @@
 // Loads, stores and atomics with a scope, multimem operations, printing.
 //
-// Programs only switch inside calls, so plain reads and writes are atomic, and
-// every order is the strongest.
+// Programs only switch inside calls, so plain reads and writes are atomic. What
+// an order leaves open is visibility.h's.
 #include "call.h"
 #include "number.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 using namespace ditron::sim;
@@ -85,12 +86,29 @@ static void store(Machine &machine, void *p, uint64_t bits, int32_t bytes) {
   machine.changed(p, size_t(bytes));
 }
 
+/// Before an atomic access: what `sem` orders. The access itself goes to the
+/// memory that everybody sees, but a relaxed store may be late as any other.
+static void order(Machine &machine, Fiber &fiber, const void *p, int32_t bytes,
+                  int32_t scope, int32_t sem) {
+  if (machine.visibility) {
+    machine.visibility->settle(fiber, p, size_t(bytes));
+    if (releases(sem)) {
+      machine.visibility->release(fiber, isNarrow(scope));
+    }
+    if (acquires(sem)) {
+      machine.visibility->acquire(fiber);
+    }
+  }
+}
+
 static void read(Machine &machine, Fiber &fiber, const void *p, int32_t bytes,
                  int32_t scope, int32_t sem) {
   if (machine.races) {
     machine.races->access(fiber, p, size_t(bytes), Access::AtomicLoad);
     if (acquires(sem)) {
       machine.races->acquire(fiber, p, isNarrow(scope));
+    } else {
+      machine.races->hear(fiber, p, isNarrow(scope));
     }
   }
 }
@@ -101,9 +119,13 @@ static void readAndWrite(Machine &machine, Fiber &fiber, const void *p,
     machine.races->access(fiber, p, size_t(bytes), Access::Atomic);
     if (acquires(sem)) {
       machine.races->acquire(fiber, p, isNarrow(scope));
+    } else {
+      machine.races->hear(fiber, p, isNarrow(scope));
     }
     if (releases(sem)) {
       machine.races->release(fiber, p, isNarrow(scope), false);
+    } else {
+      machine.races->tell(fiber, p, isNarrow(scope), false);
     }
   }
 }
@@ -112,6 +134,12 @@ int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t scope, int32_t sem,
                       int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "ld");
+    if (machine.visibility) {
+      machine.visibility->refresh(fiber, p, size_t(bytes));
+      if (acquires(sem)) {
+        machine.visibility->acquire(fiber);
+      }
+    }
     uint64_t bits = loadBits(p, bytes);
     read(machine, fiber, p, bytes, scope, sem);
     machine.polled(p, bits, bytes);
@@ -128,12 +156,27 @@ void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t scope,
       if (releases(sem)) {
         machine.races->release(fiber, p, isNarrow(scope), true);
       } else {
-        machine.races->forget(fiber, p);
+        machine.races->tell(fiber, p, isNarrow(scope), true);
       }
+    }
+    if (releases(sem)) {
+      order(machine, fiber, p, bytes, scope, sem);
+    } else if (machine.visibility) {
+      machine.visibility->store(fiber, p, size_t(bytes));
     }
     store(machine, p, uint64_t(bits), bytes);
     machine.maybeYield(8);
   });
+}
+
+/// Programs on several cores access a place one at a time.
+static std::unique_lock<std::mutex> turnAt(const Fiber &fiber, const void *p) {
+  static std::mutex turns[64];
+  if (!fiber.home) {
+    return {};
+  }
+  return std::unique_lock<std::mutex>(
+      turns[reinterpret_cast<uintptr_t>(p) / 8 % 64]);
 }
 
 int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
@@ -143,8 +186,14 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
     int32_t bytes = bytesOf(DType(dtype));
     checkAccess(machine, fiber, p, bytes, "an atomic");
     readAndWrite(machine, fiber, p, bytes, scope, sem);
+    order(machine, fiber, p, bytes, scope, sem);
+    std::unique_lock<std::mutex> turn = turnAt(fiber, p);
     uint64_t old = loadBits(p, bytes);
     uint64_t fresh = apply(Rmw(kind), DType(dtype), old, uint64_t(bits));
+    if (fiber.home) {
+      std::memcpy(p, &fresh, size_t(bytes));
+      return int64_t(old);
+    }
     if (std::memcmp(&fresh, p, size_t(bytes)) == 0) {
       machine.polled(
           p, old,
@@ -162,6 +211,7 @@ int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired,
                               int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "an atomic");
+    order(machine, fiber, p, bytes, scope, sem);
     uint64_t old = loadBits(p, bytes);
     bool fails = std::memcmp(&expected, p, size_t(bytes)) != 0;
     if (fails) {
@@ -195,7 +245,12 @@ static void forEachReplica(Machine &machine, Fiber &fiber, void *p, DType dtype,
   }
   for (int32_t rank : fiber.launch->teams[int(place->team)]->ranks) {
     std::byte *local = machine.heap.at(fiber.launch->rank, place->offset);
-    visit(symmetric(machine, fiber, local, bytesOf(dtype), rank, what));
+    std::byte *element =
+        symmetric(machine, fiber, local, bytesOf(dtype), rank, what);
+    if (machine.visibility) {
+      machine.visibility->settle(fiber, element, size_t(bytesOf(dtype)));
+    }
+    visit(element);
   }
 }
 

@@ -24,7 +24,8 @@ using Actor = uint32_t;
 struct Clock {
   using Lanes = std::vector<uint32_t>;
 
-  explicit Clock(size_t lanes = 0) : launches(lanes), landed(lanes) {}
+  explicit Clock(size_t lanes = 0)
+      : launches(lanes), landed(lanes), taken(lanes) {}
 
   using Entries = std::vector<std::pair<Actor, uint32_t>>;
 
@@ -48,6 +49,7 @@ struct Clock {
   void join(const Clock &other) {
     joinLanes(launches, other.launches);
     joinLanes(landed, other.landed);
+    joinLanes(taken, other.taken);
     joinEntries(other.entries);
     for (const auto &base : other.bases) {
       if (std::find(bases.begin(), bases.end(), base) == bases.end()) {
@@ -109,6 +111,7 @@ struct Clock {
 
   Lanes launches;  ///< Per lane: those before this are over.
   Lanes landed;    ///< Per lane: what launches before this sent has arrived.
+  Lanes taken;     ///< Per lane: of those before this, what takes packets is over.
   Entries entries; ///< By actor.
   std::vector<std::shared_ptr<const Entries>> bases;
 

@@ -75,20 +75,38 @@ FaultGuard::~FaultGuard() {
   }
 }
 
-/// Nothing in this frame or in `loop` has a destructor: a jump out of a program
-/// skips them.
-Machine::Status Machine::guarded(uint64_t maxSwitches) {
+/// Nothing in this frame has a destructor: a jump out of a program skips them.
+bool survives(void (*body)(void *), void *context, Fault &fault) {
+  sigjmp_buf *outer = faultExit;
   sigjmp_buf exit;
   faultExit = &exit;
-  Status status;
+  bool fine = false;
   if (sigsetjmp(exit, 0) == 0) {
-    status = loop(maxSwitches);
+    body(context);
+    fine = true;
   } else {
-    failByFault(faultSignal, faultAddress);
-    status = Status::Failed;
+    fault = {faultSignal, faultAddress};
   }
-  faultExit = nullptr;
-  return status;
+  faultExit = outer;
+  return fine;
+}
+
+Machine::Status Machine::guarded(uint64_t maxSwitches) {
+  struct {
+    Machine *machine;
+    uint64_t maxSwitches;
+    Status status;
+  } run = {this, maxSwitches, Status::Failed};
+  auto body = [](void *context) {
+    auto &it = *static_cast<decltype(run) *>(context);
+    it.status = it.machine->loop(it.maxSwitches);
+  };
+  Fault fault;
+  if (!survives(body, &run, fault)) {
+    failByFault(fault.signal, fault.address);
+    run.status = Status::Failed;
+  }
+  return run.status;
 }
 
 void Machine::failByFault(int signal, const void *address) {

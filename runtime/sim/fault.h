@@ -14,4 +14,13 @@ public:
   ~FaultGuard();
 };
 
+struct Fault {
+  int signal = 0;
+  void *address = nullptr;
+};
+
+/// Call `body(context)`; false, and how, when a program did something bad in it.
+/// Nothing in between may have a destructor.
+bool survives(void (*body)(void *), void *context, Fault &fault);
+
 } // namespace ditron::sim

@@ -20,10 +20,11 @@ constexpr uint64_t rescanPeriod = 256;
 
 Machine::Machine(const Options &options)
     : heap(options.numRanks, options.heapBytes), options(options),
-      random(options.seed), network(options.numRanks, random,
-                                    [this](const void *address, size_t bytes) {
-                                      changed(address, bytes);
-                                    }),
+      random(options.seed),
+      network(options.numRanks, options.ranksPerNode, options.seed, random,
+              [this](const void *address, size_t bytes) {
+                changed(address, bytes);
+              }),
       stacks(options.stackBytes), straggler(options.numRanks),
       queues(options.numRanks), residents(options.numRanks) {
   // Not never: a program may spin in a way that is not recognised, on what is
@@ -55,6 +56,12 @@ void Machine::findRaces() {
       }
     }
   };
+}
+
+void Machine::weaken() {
+  visibility = std::make_unique<Visibility>(
+      heap, options.seed,
+      [this](const void *address, size_t bytes) { changed(address, bytes); });
 }
 
 Fiber *Machine::current() { return runningFiber; }
@@ -116,6 +123,13 @@ void Machine::admit(int32_t rank) {
   std::deque<Launch *> &queue = queues[rank];
   while (!queue.empty() && residents[rank] < options.resident) {
     Launch &launch = *queue.front();
+    if (launch.independent && launch.programs() > 1 && cores > 1 && !races &&
+        !visibility && !events) {
+      launch.started = launch.programs();
+      batches.push_back(std::make_unique<Batch>(launch));
+      queue.pop_front();
+      continue;
+    }
     if (unused.empty()) {
       unused.push_back(&fibers.emplace_back());
     }
@@ -126,10 +140,7 @@ void Machine::admit(int32_t rank) {
     if (events) {
       fiber.slot = events->takePlace(rank);
     }
-    int64_t pid = launch.started++;
-    fiber.pid = {int32_t(pid % launch.grid[0]),
-                 int32_t(pid / launch.grid[0] % launch.grid[1]),
-                 int32_t(pid / launch.grid[0] / launch.grid[1])};
+    fiber.pid = launch.program(launch.started++);
     ++residents[rank];
     ready.push_back(&fiber);
     if (launch.started == launch.programs()) {
@@ -183,13 +194,23 @@ Machine::Status Machine::loop(uint64_t maxSwitches) {
     if (step == maxSwitches) {
       return Status::Paused;
     }
+    if (!batches.empty()) {
+      if (!runBatch()) {
+        return Status::Paused;
+      }
+      continue;
+    }
     if (!network.empty() && random.oneIn(landOneIn)) {
       land();
+    }
+    if (visibility) {
+      visibility->drift();
     }
     if (switchCount % rescanPeriod == rescanPeriod - 1) {
       wakeWaiters();
     }
-    if (ready.empty() && !land() && !wakeWaiters() && !wakeSpinners()) {
+    if (ready.empty() && !land() &&
+        !(visibility && visibility->publishOne()) && !wakeWaiters() && !wakeSpinners()) {
       return launches.empty() ? Status::Idle : Status::Stuck;
     }
     if (!ready.empty()) {
@@ -224,14 +245,22 @@ Fiber *Machine::pick() {
   return fiber;
 }
 
-/// The first function on every program's stack.
 void programEntry() {
   Fiber &fiber = *runningFiber;
   Launch &launch = *fiber.launch;
   launch.kernel(launch.args.data(), fiber.pid[0], fiber.pid[1], fiber.pid[2],
                 launch.grid[0], launch.grid[1], launch.grid[2]);
+  runningMachine->linger();
   fiber.done = true;
   runningMachine->abandon();
+}
+
+/// A program's last stores take their time: others may go on meanwhile.
+void Machine::linger() {
+  while (visibility && visibility->owes(*current()) && !random.oneIn(4)) {
+    ready.push_back(current());
+    leave();
+  }
 }
 
 void Machine::resume(Fiber &fiber) {
@@ -247,10 +276,7 @@ void Machine::resume(Fiber &fiber) {
     try {
       fiber.stack = stacks.take();
     } catch (const std::bad_alloc &) {
-      fail(fiber, {format("no memory for another stack of ",
-                          stacks.stackBytes(), " bytes"),
-                   "let fewer programs run at a time (resident), or give them "
-                   "smaller stacks (stack_bytes)"});
+      fail(fiber, noStack());
       return;
     }
     fiber.stack.prepare(programEntry);
@@ -262,7 +288,13 @@ void Machine::resume(Fiber &fiber) {
     events->turn(fiber);
   }
   runningFiber = &fiber;
+  if (visibility) {
+    visibility->enter(fiber);
+  }
   switchContext(&scheduler, fiber.stack.context);
+  if (visibility) {
+    visibility->leave();
+  }
   runningFiber = nullptr;
   if (events) {
     events->turnEnded(fiber);
@@ -270,6 +302,13 @@ void Machine::resume(Fiber &fiber) {
   if (fiber.done) {
     retire(fiber);
   }
+}
+
+Failure Machine::noStack() const {
+  return {format("no memory for another stack of ", stacks.stackBytes(),
+                 " bytes"),
+          "let fewer programs run at a time (resident), or give them smaller "
+          "stacks (stack_bytes)"};
 }
 
 void Machine::retire(Fiber &fiber) {
@@ -282,31 +321,49 @@ void Machine::retire(Fiber &fiber) {
   if (races) {
     races->ended(fiber);
   }
+  if (visibility) {
+    visibility->ended(fiber);
+  }
   unused.push_back(&fiber);
   --residents[rank];
   if (++launch.finished == launch.programs()) {
-    // The host may free what the kernel was given once it hears that the launch
-    // is over.
-    network.settle(rank, launch.id,
-                   [&](const void *address) { return !heap.locate(address); });
-    if (events) {
-      events->completed(launch);
-    }
-    if (races) {
-      races->completed(launch);
-    }
-    if (launch.stream) {
-      launch.stream->launchOver();
-    } else {
-      completed.push_back(launch.id);
-    }
-    launches.erase(launch.id);
+    conclude(launch);
   }
   admit(rank);
 }
 
+/// All its programs have ended.
+void Machine::conclude(Launch &launch) {
+  // The host may free what the kernel was given once it hears that the launch
+  // is over.
+  network.settle(launch.rank, launch.id,
+                 [&](const void *address) { return !heap.locate(address); });
+  if (visibility) {
+    visibility->completed(launch);
+  }
+  if (events) {
+    events->completed(launch);
+  }
+  if (races) {
+    races->completed(launch);
+  }
+  if (launch.stream) {
+    launch.stream->launchOver();
+  } else {
+    completed.push_back(launch.id);
+  }
+  launches.erase(launch.id);
+}
+
 void Machine::leave() {
-  switchContext(&runningFiber->stack.context, scheduler);
+  Fiber &fiber = *runningFiber;
+  switchContext(&fiber.stack.context, fiber.home ? *fiber.home : scheduler);
+}
+
+/// Make the calling thread run a program of `machine`; returns whose it ran.
+Machine *Machine::occupy(Machine *machine, Fiber *fiber) {
+  runningFiber = fiber;
+  return std::exchange(runningMachine, machine);
 }
 
 void Machine::abandon() {

@@ -6,14 +6,17 @@
 #include "fiber.h"
 #include "heap.h"
 #include "network.h"
+#include "parallel.h"
 #include "races.h"
 #include "random.h"
 #include "report.h"
 #include "trace.h"
+#include "visibility.h"
 
 #include <array>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -65,9 +68,15 @@ struct Launch {
   int32_t lane = -1;        ///< The stream's; -1: the script's.
   bool isMove = false;      ///< A copy or fill within the rank.
   bool isStream = false;    ///< No launch, but the stream's own actions.
+  /// No program has to do with another one: they may run at the same time.
+  bool independent = false;
   int64_t started = 0;
   int64_t finished = 0;
   int64_t programs() const { return int64_t(grid[0]) * grid[1] * grid[2]; }
+  std::array<int32_t, 3> program(int64_t number) const {
+    return {int32_t(number % grid[0]), int32_t(number / grid[0] % grid[1]),
+            int32_t(number / grid[0] / grid[1])};
+  }
 };
 
 /// Why a program cannot go on.
@@ -76,12 +85,21 @@ struct Wait {
   Kind kind = Kind::None;
   const int64_t *signals = nullptr;
   int32_t count = 0;
+  int32_t stride = 1; ///< Words from one signal to the next,
+  int32_t shift = 0;  ///< and their lowest bits that are none of it: packets.
   int64_t value = 0;
   Compare compare = Compare::Ge;
   /// Arrival: the delivery. Quiet: the first delivery that need not have
   /// landed. Barrier: the generation to pass.
   uint64_t id = 0;
   Team *team = nullptr;
+
+  const int64_t *at(int32_t index) const {
+    return signals + ptrdiff_t(index) * stride;
+  }
+  int64_t seen(const int64_t *signal) const {
+    return shift ? int64_t(uint64_t(*signal) >> shift) : *signal;
+  }
 };
 
 /// What a spinning program has read lately: when it only sees the same again,
@@ -108,6 +126,8 @@ struct Fiber {
   bool begun = false;
   bool done = false;
   int32_t loc = -1; ///< Of the last call into the machine.
+  void **home = nullptr; ///< Where it leaves to when it runs beside others, on
+                         ///< any core; null: to the scheduler.
   size_t place = 0; ///< Index among the waiting programs.
   int32_t slot = -1; ///< Among its rank's resident programs, in a record.
   Wait wait;
@@ -126,6 +146,9 @@ struct Options {
                           ///< like blocks on SMs.
   uint64_t seed = 0;
 };
+
+/// The first function on every program's stack.
+void programEntry();
 
 class Machine {
 public:
@@ -157,6 +180,11 @@ public:
   uint64_t switches() const { return switchCount; }
   /// Look for races from here on; before the first launch and allocation.
   void findRaces();
+  /// Let stores be seen late and reads be stale from here on.
+  void weaken();
+  /// Run launches that are independent on that many cores from here on, unless
+  /// something is asked for that needs one order: races, weak memory, a record.
+  void spread(int32_t count) { cores = count; }
   /// Keep a record of what happens from here on, of that many events.
   void record(size_t capacity);
 
@@ -196,6 +224,7 @@ public:
 
   Heap heap;
   std::unique_ptr<Races> races; ///< Null: nobody looks for them.
+  std::unique_ptr<Visibility> visibility; ///< Null: all is seen at once.
   std::unique_ptr<Trace> events; ///< Null: nobody asked for a record.
 
 private:
@@ -207,6 +236,13 @@ private:
   void admit(int32_t rank);
   void resume(Fiber &fiber);
   void retire(Fiber &fiber);
+  void linger();
+  void conclude(Launch &launch);
+  struct Worker;
+  static Machine *occupy(Machine *machine, Fiber *fiber);
+  void work(Batch &batch, Batch::Time until);
+  bool runBatch();
+  Failure noStack() const;
   Fiber *pick();
   bool over(const Fiber &fiber) const;
   void park(Fiber &fiber);
@@ -249,6 +285,9 @@ private:
       quieting; ///< Those of them that wait for deliveries of their rank.
   std::unordered_multimap<uintptr_t, Fiber *> watchers; ///< By word.
   std::vector<Fiber *> woken; ///< Scratch of `changed`.
+  std::deque<std::unique_ptr<Batch>> batches; ///< Under way, or to be.
+  int32_t cores = 1;
+  std::mutex sharing; ///< Of what programs on several cores use together.
   std::vector<uint64_t> completed;
   std::vector<std::string> printed;
   ProgramReport failed;

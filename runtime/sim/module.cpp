@@ -83,11 +83,12 @@ static uint64_t submit(Machine &machine, int32_t rank,
                        std::string name, std::vector<std::string> locations,
                        std::array<int32_t, 3> grid,
                        const std::vector<int64_t> &args,
-                       std::vector<Operand> operands) {
-  return machine.submit(makeLaunch(rank, address, std::move(name),
-                                   std::move(locations), grid, args,
-                                   std::move(operands)),
-                        group);
+                       std::vector<Operand> operands, bool independent) {
+  Launch launch = makeLaunch(rank, address, std::move(name),
+                             std::move(locations), grid, args,
+                             std::move(operands));
+  launch.independent = independent;
+  return machine.submit(std::move(launch), group);
 }
 
 NB_MODULE(_sim, m) {
@@ -182,8 +183,11 @@ NB_MODULE(_sim, m) {
           "alive.")
       .def("submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
            "locations"_a, "grid"_a, "args"_a,
-           "operands"_a = std::vector<Operand>(),
-           "Queue a launch and return its number.")
+           "operands"_a = std::vector<Operand>(), "independent"_a = false,
+           "Queue a launch and return its number. independent: its programs may "
+           "run at the same time.")
+      .def("spread", &Machine::spread, "cores"_a,
+           "Run independent launches on that many cores.")
       .def("run", &Machine::run, "max_switches"_a,
            nb::call_guard<nb::gil_scoped_release>(),
            "Run programs until a launch completes, max_switches are used up, "
@@ -196,6 +200,9 @@ NB_MODULE(_sim, m) {
            "Let everything that a rank has sent arrive.")
       .def("find_races", &Machine::findRaces,
            "Look for races from here on; before the first allocation.")
+      .def("weaken", &Machine::weaken,
+           "Let stores be seen late and reads be stale from here on; before "
+           "the first launch.")
       .def(
           "meet",
           [](Machine &self, const std::vector<int32_t> &ranks, bool quiet) {

@@ -8,10 +8,13 @@ namespace ditron::sim {
 /// Beyond this, what can land lands: copies of sources must not eat the
 /// machine.
 constexpr size_t maxCopiedBytes = size_t(256) << 20;
+/// Longer data may arrive in two parts, in either order.
+constexpr size_t packetBytes = 4096;
 
-Network::Network(int32_t numRanks, Random &random,
+Network::Network(int32_t numRanks, int32_t ranksPerNode, uint64_t seed,
+                 Random &random,
                  std::function<void(const void *, size_t)> landed)
-    : numRanks(numRanks), random(random), landed(std::move(landed)),
+    : numRanks(numRanks), nics(numRanks, ranksPerNode, seed), random(random), landed(std::move(landed)),
       pendingOf(numRanks), channels(size_t(numRanks) * numRanks) {}
 
 void Network::send(Delivery delivery, bool readNow) {
@@ -22,6 +25,7 @@ void Network::send(Delivery delivery, bool readNow) {
     ++line.pendingPerEpoch[line.epoch];
   }
   pendingOf[delivery.origin].insert(delivery.id);
+  nics.post(delivery);
   pending.push_back(std::make_unique<Delivery>(std::move(delivery)));
   if (readNow) {
     read(*pending.back());
@@ -40,11 +44,11 @@ void Network::read(Delivery &delivery) {
 
 /// One pass over what is under way; what becomes possible by it is left for the
 /// next.
-template <typename Pick> void Network::landWhere(Pick pick) {
+template <typename Pick> void Network::landWhere(Pick pick, bool whole) {
   for (size_t index = pending.size(); index-- > 0;) {
     if (index < pending.size() && pick(*pending[index]) &&
         mayLand(*pending[index])) {
-      land(index);
+      land(index, whole);
     }
   }
 }
@@ -62,9 +66,11 @@ void Network::settle(int32_t origin, uint64_t launch,
       read(*delivery);
     }
   }
-  landWhere([&](const Delivery &delivery) {
-    return delivery.launch == launch && delivery.bytes && dies(delivery.to);
-  });
+  landWhere(
+      [&](const Delivery &delivery) {
+        return delivery.launch == launch && delivery.bytes && dies(delivery.to);
+      },
+      true);
 }
 
 void Network::fence(int32_t origin, int32_t target) {
@@ -86,16 +92,21 @@ bool Network::mayLand(const Delivery &delivery) {
   }
   const auto &perEpoch =
       channel(delivery.origin, delivery.target).pendingPerEpoch;
-  return perEpoch.begin()->first >= delivery.epoch;
+  return perEpoch.begin()->first >= delivery.epoch && nics.first(delivery);
 }
 
 bool Network::landOne() {
   if (pending.empty()) {
     return false;
   }
-  // Some delivery of the oldest epoch of each channel may always land, so going
-  // on from a random place finds one.
+  // What each rank has sent first may always land, so going on from a random
+  // place finds one.
   size_t index = random.below(pending.size());
+  for (int attempt = 0; attempt < 3 && nics.slow(*pending[index]) &&
+                        !random.oneIn(16);
+       ++attempt) {
+    index = random.below(pending.size());
+  }
   while (!mayLand(*pending[index])) {
     index = (index + 1) % pending.size();
   }
@@ -103,12 +114,31 @@ bool Network::landOne() {
   return true;
 }
 
-void Network::land(size_t index) {
+/// Copy all that has not arrived, or one side of it.
+void Network::copyData(Delivery &delivery, bool whole) {
+  size_t begin = 0, end = delivery.bytes;
+  if (delivery.split) {
+    (delivery.tailFirst ? end : begin) = delivery.split;
+    delivery.split = 0;
+  } else if (!whole && delivery.bytes > packetBytes && random.oneIn(2)) {
+    delivery.split = (1 + random.below((delivery.bytes - 1) / packetBytes)) *
+                     packetBytes;
+    delivery.tailFirst = random.oneIn(2);
+    (delivery.tailFirst ? begin : end) = delivery.split;
+  }
+  const std::byte *from =
+      delivery.copy.empty() ? delivery.from : delivery.copy.data();
+  std::memmove(delivery.to + begin, from + begin, end - begin);
+  landed(delivery.to + begin, end - begin);
+}
+
+void Network::land(size_t index, bool whole) {
   Delivery &delivery = *pending[index];
   if (delivery.bytes) {
-    std::memmove(delivery.to,
-                 delivery.copy.empty() ? delivery.from : delivery.copy.data(),
-                 delivery.bytes);
+    copyData(delivery, whole);
+    if (delivery.split) {
+      return; // the rest comes later
+    }
     copied -= delivery.copy.size();
     delivery.copy = {};
     delivery.from = nullptr;
@@ -116,7 +146,6 @@ void Network::land(size_t index) {
     if (arrived) {
       arrived(delivery, delivery.to, bytes);
     }
-    landed(delivery.to, bytes);
     if (delivery.signal.address) {
       return; // the signal comes later, at a moment of its own
     }
@@ -141,6 +170,7 @@ void Network::land(size_t index) {
       line.pendingPerEpoch.erase(count);
     }
   }
+  nics.done(delivery);
   pendingOf[delivery.origin].erase(delivery.id);
   std::swap(pending[index], pending.back());
   pending.pop_back();

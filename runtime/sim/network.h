@@ -3,6 +3,7 @@
 #pragma once
 
 #include "abi.h"
+#include "nic.h"
 #include "random.h"
 
 #include <cstddef>
@@ -37,6 +38,10 @@ struct Delivery {
   size_t bytes = 0;
   std::vector<std::byte>
       copy; ///< The source as it was, once it may no longer be read.
+  size_t split = 0; ///< Of long data, one side of this arrives first: if not
+                    ///< 0, `tailFirst` says which has.
+  bool tailFirst = false;
+  int32_t queue = -1; ///< Of its origin's NIC, when it leaves the node.
   SignalWrite signal;
   uint64_t launch = 0; ///< Who sent it, to know when its source dies.
   std::shared_ptr<Passage> passage; ///< What its signal's receiver learns.
@@ -45,7 +50,7 @@ struct Delivery {
 class Network {
 public:
   /// `landed(address, bytes)` is called after memory has changed.
-  Network(int32_t numRanks, Random &random,
+  Network(int32_t numRanks, int32_t ranksPerNode, uint64_t seed, Random &random,
           std::function<void(const void *, size_t)> landed);
 
   /// Send; with `readNow` the source is copied at once.
@@ -89,11 +94,13 @@ private:
     return channels[size_t(origin) * numRanks + target];
   }
   bool mayLand(const Delivery &delivery);
-  void land(size_t index);
-  template <typename Pick> void landWhere(Pick pick);
+  void land(size_t index, bool whole = false);
+  void copyData(Delivery &delivery, bool whole);
+  template <typename Pick> void landWhere(Pick pick, bool whole = false);
   void read(Delivery &delivery);
 
   int32_t numRanks;
+  Nics nics;
   Random &random;
   std::function<void(const void *, size_t)> landed;
   uint64_t sent = 0;

@@ -53,7 +53,8 @@ void Races::beginAgain(int32_t lane) {
 
 bool Races::isOver(const Identity &who, const Clock &clock) const {
   return Clock::of(who.travels ? clock.landed : clock.launches, who.lane) >
-         who.launch;
+             who.launch ||
+         (who.takes && Clock::of(clock.taken, who.lane) > who.launch);
 }
 
 bool Races::ordered(Actor actor, uint32_t time, const Clock &clock) const {
@@ -168,7 +169,9 @@ static uintptr_t wordOf(const void *p) {
   return reinterpret_cast<uintptr_t>(p) & ~uintptr_t(7);
 }
 
-void Races::acquire(Fiber &fiber, const void *p, bool narrow) {
+template <typename Visit>
+void Races::forEachRelease(const Fiber &fiber, const void *p, bool narrow,
+                           Visit visit) {
   int32_t rank = fiber.launch->rank;
   auto &syncs = spaceOf(rank, p).syncs;
   auto found = syncs.find(wordOf(p));
@@ -177,9 +180,25 @@ void Races::acquire(Fiber &fiber, const void *p, bool narrow) {
   }
   for (const Release &release : found->second.releases) {
     if (release.rank == rank || !(narrow || release.narrow)) {
-      fiber.thread.clock.join(release.clock);
+      visit(release.clock);
     }
   }
+}
+
+void Races::acquire(Fiber &fiber, const void *p, bool narrow) {
+  forEachRelease(fiber, p, narrow,
+                 [&](const Clock &clock) { fiber.thread.clock.join(clock); });
+}
+
+void Races::hear(Fiber &fiber, const void *p, bool narrow) {
+  std::optional<Clock> &heard = fiber.thread.heard;
+  forEachRelease(fiber, p, narrow, [&](const Clock &clock) {
+    if (heard) {
+      heard->join(clock);
+    } else {
+      heard = clock;
+    }
+  });
 }
 
 void Races::giveOff(Sync &sync, Release release) {
@@ -202,12 +221,28 @@ void Races::release(Fiber &fiber, const void *p, bool narrow, bool starts) {
   tick(fiber.thread);
 }
 
-void Races::forget(Fiber &fiber, const void *p) {
-  auto &syncs = spaceOf(fiber.launch->rank, p).syncs;
+void Races::tell(Fiber &fiber, const void *p, bool narrow, bool starts) {
+  int32_t rank = fiber.launch->rank;
+  auto &syncs = spaceOf(rank, p).syncs;
   auto found = syncs.find(wordOf(p));
-  if (found != syncs.end()) {
+  if (starts && found != syncs.end()) {
     found->second.releases.clear();
   }
+  if (fiber.thread.fence) {
+    giveOff(syncs[wordOf(p)], {rank, narrow, *fiber.thread.fence});
+  }
+}
+
+/// Between a fence and a relaxed write the order is a release's, between a
+/// relaxed read and a fence it is an acquire's.
+void Races::orders(Fiber &fiber) {
+  Thread &thread = fiber.thread;
+  if (thread.heard) {
+    thread.clock.join(*thread.heard);
+    thread.heard.reset();
+  }
+  thread.fence = thread.clock;
+  tick(thread);
 }
 
 std::optional<ProgramReport> Races::land(const Delivery &delivery) {
@@ -329,6 +364,7 @@ void Races::fence(Fiber &fiber, int32_t target) {
 }
 
 void Races::fence(Fiber &fiber) {
+  orders(fiber);
   forEachKnown(fiber, [&](const Channel &channel, uint32_t count) {
     if (channel.target >= 0) {
       fiber.thread.fenced[channel.target].reach(channel.actor, count);
@@ -340,6 +376,7 @@ void Races::quiet(Fiber &fiber) {
   forEachKnown(fiber, [&](const Channel &channel, uint32_t count) {
     fiber.thread.clock.reach(channel.actor, count);
   });
+  orders(fiber);
 }
 
 std::shared_ptr<Passage> Races::put(Fiber &fiber, const Delivery &delivery,

@@ -43,7 +43,9 @@ enum class Access : uint8_t {
   HostRead,
   HostWrite,
   Copy, ///< By a copy engine.
-  CopySource
+  CopySource,
+  Packet,
+  Take ///< Of packets, by ll_get.
 };
 
 /// What a program knows; part of its fiber.
@@ -55,11 +57,16 @@ struct Thread {
   };
 
   Actor actor = 0;
+  Actor taker = 0; ///< Who takes packets for it; 0: nobody has.
   uint32_t time = 0;
   Clock clock;
   std::map<int32_t, Clock> fenced; ///< Per target: its puts that later ones to
                                    ///< there follow.
   std::vector<Remembered> recent;  ///< Accesses at this time.
+  /// What it knew at its latest fence: a relaxed write after that tells it.
+  std::optional<Clock> fence;
+  /// What relaxed reads have found: known from the next fence on.
+  std::optional<Clock> heard;
 };
 
 /// What travels with a signal: all that its sender had done for whoever sees it.
@@ -87,10 +94,13 @@ public:
   void access(Fiber &fiber, const void *p, size_t bytes, Access kind);
   /// `narrow`: with a scope of one GPU, which orders nothing between ranks.
   void acquire(Fiber &fiber, const void *p, bool narrow);
+  /// A relaxed read: it acquires once a fence follows.
+  void hear(Fiber &fiber, const void *p, bool narrow);
   /// `starts`: the write begins a release sequence, as a store does.
   void release(Fiber &fiber, const void *p, bool narrow, bool starts);
-  /// An atomic store without an order: whoever sees it learns nothing.
-  void forget(Fiber &fiber, const void *p);
+  /// A relaxed write: who sees it learns what was before the latest fence;
+  /// `starts` as above.
+  void tell(Fiber &fiber, const void *p, bool narrow, bool starts);
   void fence(Fiber &fiber, int32_t target);
   void fence(Fiber &fiber);
   void quiet(Fiber &fiber);
@@ -125,6 +135,18 @@ public:
   /// Names for memory that is not symmetric.
   void named(int32_t rank, const std::vector<Operand> &operands);
 
+  // Packets (packets.cpp).
+  /// A message of them leaves for [to, to + bytes).
+  void sendPackets(Fiber &fiber, const void *to, size_t bytes, int32_t target,
+                   int64_t epoch);
+  /// A program has seen all flags of a message.
+  void takePackets(Fiber &fiber, const void *packets, size_t bytes,
+                   int64_t epoch);
+  /// Who sent the latest message there, for reports.
+  std::optional<ProgramReport> packetSender(const void *packet);
+  /// Throws a Failure when somebody is about to read what nobody has written.
+  void checkWritten(const void *p, size_t bytes, Access kind);
+
   /// A signal lands. Returns what is wrong with that.
   std::optional<ProgramReport> land(const Delivery &delivery);
   /// A rank's script reads or writes memory: symmetric, or what its streams use.
@@ -148,6 +170,7 @@ private:
     std::array<int32_t, 3> program;
     bool travels; ///< A transfer to another rank: a launch's end is not its end.
     int32_t lane;
+    bool takes = false; ///< Packets: who gets one of its program's knows of it.
   };
   /// Where launches follow each other: a script's, or a stream's.
   struct Lane {
@@ -185,6 +208,12 @@ private:
     std::unordered_map<Actor, std::vector<size_t>> of; ///< By issuer.
     void clear() { *this = Flying(); }
   };
+  /// What of its sender is known to who takes a message of packets.
+  struct Message {
+    int64_t epoch;
+    Clock takes;                ///< Before it was sent.
+    std::optional<Clock> fence; ///< And once a fence follows.
+  };
   struct Release {
     int32_t rank;
     bool narrow;
@@ -212,10 +241,10 @@ private:
              const Clock &clock);
   bool mayMeet(AccessId before, AccessId after, const Clock &clock) const;
   AccessId addReader(AccessId readers, AccessId id, const Clock &clock);
+  static constexpr AccessId isSet = AccessId(1) << 31;
   template <typename Visit> void forEachReader(AccessId readers, Visit visit);
   [[noreturn]] void conflict(int32_t rank, uintptr_t address, AccessId before,
                              AccessId after) const;
-  void checkWritten(const void *p, size_t bytes, Access kind);
   std::string nameOf(int32_t rank, const void *p) const;
   ProgramReport report(AccessId id) const;
   void tick(Thread &thread);
@@ -225,6 +254,11 @@ private:
   void prune(Clock &clock) const;
   void restart();
   void giveOff(Sync &sync, Release release);
+  template <typename Visit>
+  void forEachRelease(const Fiber &fiber, const void *p, bool narrow,
+                      Visit visit);
+  void orders(Fiber &fiber);
+  Clock takes(const Clock &clock) const;
 
   const Heap &heap;
   int32_t numRanks;
@@ -242,7 +276,19 @@ private:
   std::unordered_map<uint64_t, Running> running;
   std::vector<std::deque<Operand>> names; ///< Per rank: of its own memory.
   uint64_t restarts = 0;
+  std::unordered_map<AccessId, Message> messages;
   Written written;
 };
+
+template <typename Visit>
+void Races::forEachReader(AccessId readers, Visit visit) {
+  if (readers & isSet) {
+    for (AccessId id : readerSets[readers & ~isSet]) {
+      visit(id);
+    }
+  } else if (readers) {
+    visit(readers);
+  }
+}
 
 } // namespace ditron::sim

@@ -27,6 +27,14 @@ ProgramReport Machine::report(const Fiber &fiber, std::string what,
 }
 
 void Machine::fail(Fiber &fiber, Failure failure) {
+  std::lock_guard<std::mutex> guard(sharing);
+  // Of programs beside each other the first in the grid counts.
+  if (fiber.home && hasFailed &&
+      !std::lexicographical_compare(fiber.pid.rbegin(), fiber.pid.rend(),
+                                    failed.program.rbegin(),
+                                    failed.program.rend())) {
+    return;
+  }
   failed = report(fiber, std::move(failure.what), std::move(failure.hint));
   failed.kind = std::move(failure.kind);
   failed.others = std::move(failure.others);
@@ -38,11 +46,12 @@ static std::string describeSignals(const Heap &heap, const Wait &wait) {
   constexpr int32_t shown = 4;
   int32_t held = 0;
   for (int32_t index = 0; index < wait.count; ++index) {
-    const int64_t *signal = wait.signals + index;
-    if (!compares(wait.compare, *signal, wait.value) && ++held <= shown) {
+    const int64_t *signal = wait.at(index);
+    int64_t seen = wait.seen(signal);
+    if (!compares(wait.compare, seen, wait.value) && ++held <= shown) {
       text += format(held == 1 ? "" : ", ", heap.nameOf(signal), " ",
-                     spelling(wait.compare), " ", wait.value, " (it is ",
-                     *signal, ")");
+                     spelling(wait.compare), " ", wait.value, " (it is ", seen,
+                     ")");
     }
   }
   return held > shown ? format(text, " and ", held - shown, " more signals")
@@ -91,8 +100,8 @@ std::string Machine::history(const Wait &wait) const {
     return "";
   }
   for (int32_t index = 0; index < wait.count; ++index) {
-    const int64_t *signal = wait.signals + index;
-    if (compares(wait.compare, *signal, wait.value)) {
+    const int64_t *signal = wait.at(index);
+    if (compares(wait.compare, wait.seen(signal), wait.value)) {
       continue;
     }
     auto by = [](const ProgramReport &sender) {
@@ -102,6 +111,9 @@ std::string Machine::history(const Wait &wait) const {
                  : format("rank ", sender.rank, ", program (",
                           join(sender.program), "), at ", sender.location);
     };
+    if (std::optional<ProgramReport> sender = races->packetSender(signal)) {
+      return format("the latest packet there came from ", by(*sender));
+    }
     if (std::optional<ProgramReport> sender = races->senderOf(signal)) {
       return format("its latest signal came from ", by(*sender));
     }

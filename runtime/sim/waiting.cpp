@@ -11,6 +11,8 @@ namespace ditron::sim {
 
 /// Reads of the same values after which a program counts as spinning.
 constexpr int32_t spinRepeats = 64;
+/// After these it sees what is there.
+constexpr int32_t staleRepeats = 8;
 /// How often an idle machine gives spinning programs another go before it calls
 /// them stuck: it might be a loop that reads the same for long and then ends.
 /// The rounds are shared, so that many spinning programs do not take long.
@@ -21,8 +23,9 @@ constexpr size_t wideChange = 1024;
 
 static const int64_t *firstUnsatisfied(const Wait &wait) {
   for (int32_t index = 0; index < wait.count; ++index) {
-    if (!compares(wait.compare, wait.signals[index], wait.value)) {
-      return wait.signals + index;
+    const int64_t *signal = wait.at(index);
+    if (!compares(wait.compare, wait.seen(signal), wait.value)) {
+      return signal;
     }
   }
   return nullptr;
@@ -201,6 +204,9 @@ void Machine::polledOrdinarily(const void *address, uint64_t bits,
   }
   Fiber &fiber = *current();
   Polls &polls = fiber.polls;
+  if (visibility && polls.repeats >= staleRepeats) {
+    visibility->refresh(fiber, address, size_t(bytes));
+  }
   if (++polls.repeats < spinRepeats) {
     maybeYield(8);
     return;

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ditron_compiler import ir, pipeline
 
 from . import jit
+from .independence import is_independent
 from .lower_to_sim import LOCATIONS
 
 _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
@@ -23,6 +24,7 @@ class SimKernel:
     n_args: int
     arg_types: tuple[str, ...]
     llvm_ir: str = field(repr=False)
+    independent: bool = False  # its programs may run at the same time (independence.py)
 
 
 _kernels: dict[str, SimKernel] = {}
@@ -43,11 +45,12 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
         return _kernels[key]
     name, arguments = _kernel_of(module, name)
     with module.context:
+        independent = is_independent(module)
         pipeline.run(module, pipeline.SIM_RACES if races else pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
         _rename_entry(module, name)
         text = ir.translate_module_to_llvmir(module)
-    return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text)
+    return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text, independent)
 
 
 def _rename_entry(module: ir.Module, name: str) -> None:

@@ -1,0 +1,50 @@
+"""Whether the programs of a launch have nothing to do with each other, so that they may run at the same time."""
+
+from __future__ import annotations
+
+from ditron_compiler import ir
+
+from . import abi
+from .elementwise import int_attribute
+
+# Of our operations only those that ask who and where a program is; any other may wait, signal or reach a peer.
+_IDENTITIES = frozenset(f"ditron.{name}" for name in (
+    "rank", "num_ranks", "local_rank", "num_local_ranks", "node", "thread_id", "lane_id", "warp_id", "num_threads",
+    "sync_threads",
+))  # fmt: skip
+# Accesses by which programs meet, and prints, whose lines would come in any order.
+_MEETINGS = frozenset((
+    "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll", "tt.descriptor_reduce", "tt.print",
+))  # fmt: skip
+_COMMUTE = frozenset((abi.RMW_AND, abi.RMW_OR, abi.RMW_XOR, abi.RMW_ADD, abi.RMW_MAX, abi.RMW_MIN, abi.RMW_UMAX,
+                      abi.RMW_UMIN))  # fmt: skip
+
+
+def is_independent(module: ir.Module) -> bool:
+    """Whether a module of tt and ditron operations does nothing whose result depends on the order of its programs.
+
+    It may read and write memory and do atomics that commute and whose old values nobody uses; sums of floats depend on
+    their order. A loop that may wait for another program (``while`` around a load) rules it out, as does everything
+    that is not known here.
+    """
+    return not any(_meets(op, False) for function in module.body.operations for op in _body(function.operation))
+
+
+def _body(op: ir.Operation) -> list[ir.Operation]:
+    return [view.operation for region in op.regions for block in region.blocks for view in block.operations]
+
+
+def _meets(op: ir.Operation, in_while: bool) -> bool:
+    name = op.name
+    if name.startswith("ditron."):
+        return name not in _IDENTITIES
+    if name in _MEETINGS or name.startswith("cf."):  # loops that are not structured are not looked into
+        return True
+    if name == "tt.load":
+        volatile = "isVolatile" in op.attributes and ir.BoolAttr(op.attributes["isVolatile"]).value
+        return in_while or volatile
+    if name == "tt.atomic_rmw":
+        used = any(True for result in op.results for _ in result.uses)
+        return in_while or used or int_attribute(op, "atomic_rmw_op") not in _COMMUTE
+    inner = in_while or name == "scf.while"
+    return any(_meets(nested, inner) for nested in _body(op))

@@ -369,3 +369,44 @@ def test_affine_numbers():
     assert (value.slope, value.offset) == (2, 1)
     with pytest.raises(ValueError, match="not on a line"):
         epochs.Affine.through(3, 7, 5, 10)
+
+
+@ditron.program
+def unusual(x):
+    """What the driver has no call for becomes a kernel of one program."""
+    signals = dh.symm_zeros(4, dtype=torch.int64, name="signals")
+    dh.signal_wait(signals[0], dh.epoch(), cmp="ne")  # a kernel waits here
+    dh.signal_wait(signals[1], dh.epoch() - 1, cmp="ge")
+    dh.signal_write(signals[2], 5, 1, op="add")
+    dh.signal_write(signals[3], 7, 1)
+    dh.barrier()
+
+
+def launched(machine) -> list[tuple]:
+    return [(source.name, arguments) for source, _, arguments in machine.triton.launches]
+
+
+def test_kernels_for_what_the_driver_has_not(machine):
+    unusual(torch.zeros(4))
+    signals = machine.group.tensors["unusual.signals"].data_ptr()
+    context = machine.group.context.data_ptr()
+    assert launched(machine) == [("unusual_wait_value", (signals, 1, context)),
+                                 ("unusual_add_value", (signals + 16, 5, 1, context)), ("unusual_barrier", (context,))]
+    assert ("wait", signals + 8, 0, 0, 0) in machine.library.log
+    assert machine.group.at("unusual.signals", 1)[3] == 7
+    machine.capturing = True
+    machine.triton.launches.clear()
+    unusual(torch.zeros(4))
+    names = [name for name, _ in launched(machine)]
+    assert names == ["unusual_advance", "unusual_wait_cell", "unusual_wait_cell", "unusual_add_cell", "unusual_barrier"]
+
+
+def test_checked_waits_are_kernels_at_the_programs_line(machine):
+    machine.group.check = 1
+    unusual(torch.zeros(4))
+    assert [name for name, _ in launched(machine)].count("unusual_wait_value") == 2
+    assert not any(entry[0] == "wait" for entry in machine.library.log)
+    lines = open(__file__).read().splitlines()
+    line = next(i for i, text in enumerate(lines, 1) if text.endswith("# a kernel waits here"))
+    [first, *_] = [kernel for kernel in machine.group.loaded if kernel.name == "unusual_wait_value"]
+    assert f'test_program_cuda.py":{line}:' in first.asm["ttir"]

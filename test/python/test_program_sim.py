@@ -325,3 +325,28 @@ def test_executable_of_what_is_no_program():
             ditron.all_gather %x into %w signal %s at %n : !ditron.buffer<?xf32>, !ditron.buffer<4xf32, symmetric>, \
 !ditron.buffer<2xi64, symmetric>
         }""")
+
+
+def gather_all(x, out):
+    """The passes decide which copies an all-gather is."""
+    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+    both = dh.symm_empty(2, ranks * x.shape[0], x.shape[1], dtype=x.dtype, name="both")
+    full = dh.symm_zeros(ranks, dtype=torch.int64, name="full")
+    dh.all_gather(x, both[epoch % 2], full, epoch)
+    for source in dh.range(ranks):
+        dh.signal_wait(full[(rank + source) % ranks], epoch)
+    dh.copy(both[epoch % 2], out)
+
+
+@pytest.mark.parametrize("how", ["decompose-all-at-once", "decompose-ring"])
+@pytest.mark.parametrize("ranks,ranks_per_node", WORLDS)
+def test_all_gather(how, ranks, ranks_per_node):
+    program = ditron.program(gather_all, passes=(how, "canonicalize", "cse"))
+
+    def body(rank, num_ranks):
+        for call in range(4):
+            out = torch.zeros(3 * num_ranks, 5)
+            program(torch.full((3, 5), 10.0 * call + rank), out)
+            assert torch.equal(out[:, 2], 10.0 * call + torch.arange(num_ranks).repeat_interleave(3))
+
+    on_ranks(body, ranks, ranks_per_node, seeds=range(5))

@@ -217,8 +217,8 @@ define linkonce_odr hidden i32 @ditron_checked_signal_wait_until(ptr addrspace(1
   ret i32 %r
 }
 
-; Waits for `count` flags, one in every `stride` words from `flags` on, above the lowest `low` bits.
-define linkonce_odr hidden void @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 %stride, i64 %low, i64 %value, i64 %place) #0 {
+; Waits for `count` flags, one in every `stride` words from `flags` on, above the lowest `low` bits; whether all have come.
+define linkonce_odr hidden i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 %stride, i64 %low, i64 %value, i64 %place) #0 {
 entry:
   %tid = call i32 @ditron_thread_id()
   %threads = call i32 @ditron_num_threads()
@@ -239,7 +239,8 @@ held:
 done:
   %failed = phi i1 [ false, %entry ], [ false, %held ], [ true, %watch ]
   call void @ditron_leave_if(ptr addrspace(1) %ctx, i1 %failed)
-  ret void
+  %all = xor i1 %failed, true
+  ret i1 %all
 }
 
 ; When all flags are there, the message is taken without a limit.
@@ -247,18 +248,26 @@ define linkonce_odr hidden i32 @ditron_checked_ll_get(ptr addrspace(1) %ctx, ptr
   %flag = call i64 @ditron_ll_flag(i64 %epoch)
   %up = add i64 %bytes, 3
   %count = lshr i64 %up, 2
-  call void @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, i64 %count, i64 1, i64 32, i64 %flag, i64 %place)
+  %all = call i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, i64 %count, i64 1, i64 32, i64 %flag, i64 %place)
+  br i1 %all, label %take, label %left
+take:
   %r = call i32 @ditron_ll_get(ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch)
-  ret i32 %r
+  br label %left
+left:
+  ret i32 0
 }
 
 define linkonce_odr hidden i32 @ditron_checked_ll128_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
   %up = add i64 %bytes, 119
   %count = udiv i64 %up, 120
   %flags = getelementptr i64, ptr addrspace(1) %packets, i64 15
-  call void @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 16, i64 0, i64 %epoch, i64 %place)
+  %all = call i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 16, i64 0, i64 %epoch, i64 %place)
+  br i1 %all, label %take, label %left
+take:
   %r = call i32 @ditron_ll128_get(ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch)
-  ret i32 %r
+  br label %left
+left:
+  ret i32 0
 }
 
 ; The barrier of core.ll, under every transport: signals go the transport's way, waits are ours. A barrier over a world that

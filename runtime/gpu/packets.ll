@@ -229,8 +229,6 @@ entry:
   %lane64 = zext i32 %lane to i64
   %first = zext i32 %warp_first to i64
   %step = zext i32 %threads to i64
-  %in_line = and i64 %lane64, 7
-  %last = icmp eq i64 %in_line, 7
   call void @ditron_block_barrier()
   br label %loop
 loop:
@@ -240,6 +238,8 @@ loop:
 load:
   %unit = add i64 %base, %lane64
   %active = icmp ult i64 %unit, %units
+  %in_line = and i64 %unit, 7
+  %last = icmp eq i64 %in_line, 7
   %offset = call i64 @ditron_ll128_offset(i64 %unit)
   %behind = add i64 %offset, 8
   %a = call i64 @ditron_message_load(ptr addrspace(1) %src, i64 %offset, i64 %bytes)
@@ -275,8 +275,6 @@ entry:
   %lane64 = zext i32 %lane to i64
   %first = zext i32 %warp_first to i64
   %step = zext i32 %threads to i64
-  %in_line = and i64 %lane64, 7
-  %last = icmp eq i64 %in_line, 7
   call void @ditron_block_barrier()
   br label %loop
 loop:
@@ -286,6 +284,8 @@ loop:
 begin:
   %unit = add i64 %base, %lane64
   %active = icmp ult i64 %unit, %units
+  %in_line = and i64 %unit, 7
+  %last = icmp eq i64 %in_line, 7
   %watches = and i1 %active, %last
   %index = select i1 %active, i64 %unit, i64 %in_line
   %p = getelementptr { i64, i64 }, ptr addrspace(1) %packets, i64 %index

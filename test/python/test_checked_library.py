@@ -29,6 +29,8 @@ P, I32, I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 SIGNATURES = {
     "ditron_checked_wait": (I32, P, P, I32, I64, I32, I32, I32, I64),
     "ditron_checked_signal_wait_until": (I32, P, P, I64, I32, I64),
+    "ditron_checked_ll_get": (I32, P, P, P, I64, I64, I64),
+    "ditron_ll_put": (I32, P, P, P, I64, I64, I32),
     "ditron_checked_barrier": (I32, P, I32, I32, I64),
     "ditron_check_remote": (I32, P, P, I64, I32, I32, I64),
     "ditron_checked_symm_at": (P, P, P, I32, I64),
@@ -43,7 +45,7 @@ def library():
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(CPU + VENDOR)
-    for name in ("core", "p2p", "checked"):
+    for name in ("core", "p2p", "packets", "checked"):
         text = (RUNTIME / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
         text = text.replace("call void @ditron_exit()\n  unreachable", "call void @ditron_exit()\n  ret void")
         module.link_in(llvm.parse_assembly(text))
@@ -111,6 +113,21 @@ def test_wait_that_expires_is_reported_and_everybody_is_told(library):
     (other,) = ranks.monitors[0].reports()
     assert other.kind == Kind.WAITING and other.first == 11 and other.seconds < 0.05
     assert library.times_left() == 1
+
+
+def test_packet_that_does_not_come_is_reported(library):
+    ranks, data = CheckedRanks(2), np.arange(64, dtype=np.uint8)
+    out = np.zeros(64, np.uint8)
+    library.ll_put(ranks.contexts[0], ranks.at(0, DATA), data.ctypes.data, 40, 7, 1)
+    library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 40, 7, 5)
+    assert (out[:40] == data[:40]).all() and not out[40:].any() and not ranks.monitors[1].reported
+    # The sender has sent 40 bytes, which are 10 packets; the eleventh has never been written.
+    ranks.words(1, DATA + 80, 1)[0] = 3 << 32
+    library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 44, 7, 5)
+    assert library.times_left() == 1
+    (report,) = ranks.monitors[1].reports()
+    assert report.kind == Kind.EXPIRED and (report.cmp, report.expected, report.actual) == ("==", 7, 3)
+    assert f"offset {DATA + 80} of the symmetric heap" in report.where
 
 
 def test_more_reports_than_there_is_room_for(library):

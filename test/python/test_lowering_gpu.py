@@ -170,10 +170,13 @@ def test_extern_libs_names_files_in_the_order_of_linking(monkeypatch, tmp_path):
     bitcode.touch()
     monkeypatch.setenv("DITRON_NVSHMEM_BITCODE", str(bitcode))
     files = list(gpu_libraries.extern_libs("cuda", "nvshmem", whole=True).values())
-    assert [Path(f).name for f in files] == ["nvshmem.ll", "core.ll", "multimem.ll", "common.ll", bitcode.name]
+    assert [Path(f).name for f in files] == ["packets.ll", "nvshmem.ll", "core.ll", "multimem.ll", "common.ll",
+                                             bitcode.name]
     assert str(bitcode) not in gpu_libraries.extern_libs("cuda", "nvshmem", bitcode=False).values()
     # AMD's backend asks whether an undefined function's name contains the library's.
-    assert all(name in "ditron_wait" for name in gpu_libraries.extern_libs("hip", "p2p"))
+    assert all(name in "ditron_wait" for name in gpu_libraries.extern_libs("hip", "p2p", check=True))
+    # Each has a name of its own, however many there are.
+    assert len(gpu_libraries.extern_libs("cuda", "nvshmem", check=True)) == len(files) + 2
     monkeypatch.setenv("DITRON_NVSHMEM_BITCODE", str(tmp_path / "none.bc"))
     with pytest.raises(FileNotFoundError, match="DITRON_NVSHMEM_BITCODE"):
         gpu_libraries.extern_libs("cuda", "nvshmem")

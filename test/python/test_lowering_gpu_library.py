@@ -13,12 +13,23 @@ from hypothesis import strategies as st
 from ditron.context import Slot, barrier_area_bytes, pack
 from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from ditron_compiler.lowering.gpu_libraries import RUNTIME
+from ditron_compiler.packets import packet_bytes
 
 # What a vendor's common.ll provides, for a program of one thread on the CPU.
 CPU = "\n".join([
     "define i32 @ditron_thread_id() { ret i32 0 }",
     "define i32 @ditron_num_threads() { ret i32 1 }",
     "define i32 @ditron_warp_size() { ret i32 1 }",
+    "define void @ditron_warp_sync() { ret void }",
+    "define i64 @ditron_ballot(i32 %mine) { %r = zext i32 %mine to i64 ret i64 %r }",
+    # Halves of a pair are each whole, and in no order.
+    "define { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p) { %y = call i32 @sched_yield() "
+    "%q = getelementptr i64, ptr addrspace(1) %p, i64 1 %b = load atomic i64, ptr addrspace(1) %q monotonic, align 8 "
+    "%a = load atomic i64, ptr addrspace(1) %p monotonic, align 8 %r = insertvalue { i64, i64 } poison, i64 %a, 0 "
+    "%s = insertvalue { i64, i64 } %r, i64 %b, 1 ret { i64, i64 } %s }",
+    "define void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) { %q = getelementptr i64, ptr addrspace(1) %p, i64 1 "
+    "store atomic i64 %b, ptr addrspace(1) %q monotonic, align 8 "
+    "store atomic i64 %a, ptr addrspace(1) %p monotonic, align 8 ret void }",
     "define i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) { ret i32 %v }",
     "define void @ditron_block_barrier() { ret void }",
     "define void @ditron_polled(i32 %scope, i32 %semantic) { ret void }",
@@ -50,6 +61,8 @@ SIGNATURES = {
     "ditron_putmem": (I32, P, P, P, I64, I32, I32, I32),
     "ditron_getmem": (I32, P, P, P, I64, I32, I32, I32),
     "ditron_putmem_signal": (I32, P, P, P, I64, P, I64, I32, I32, I32, I32),
+    **{f"ditron_{protocol}_put": (I32, P, P, P, I64, I64, I32) for protocol in ("ll", "ll128")},
+    **{f"ditron_{protocol}_get": (I32, P, P, I64, I64) for protocol in ("ll", "ll128")},
     "ditron_barrier_all": (I32, P),
     "ditron_barrier": (I32, P, I32),
 }
@@ -57,11 +70,11 @@ SIGNATURES = {
 
 @pytest.fixture(scope="module")
 def library():
-    """core.ll and p2p.ll, compiled for the CPU; its functions by name without ``ditron_``."""
+    """core.ll, p2p.ll and packets.ll, compiled for the CPU; its functions by name without ``ditron_``."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(CPU)
-    for name in ("core", "p2p"):
+    for name in ("core", "p2p", "packets"):
         # Found by name only when they are ordinary functions.
         text = (RUNTIME / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
         module.link_in(llvm.parse_assembly(text))
@@ -109,8 +122,8 @@ class Ranks:
 
     def __init__(self, n: int, ranks_per_node: int | None = None):
         self.n, per_node = n, ranks_per_node or n
-        self.heaps = [np.zeros(HEAP + 16, np.uint8) for _ in range(n)]
-        self.bases = [heap.ctypes.data + -heap.ctypes.data % 16 for heap in self.heaps]
+        self.heaps = [np.zeros(HEAP + 128, np.uint8) for _ in range(n)]
+        self.bases = [heap.ctypes.data + -heap.ctypes.data % 128 for heap in self.heaps]
         assert barrier_area_bytes(n) <= SIGNALS
         self.tables = []
         for r in range(n):
@@ -219,6 +232,43 @@ def test_transfers_move_bytes_and_signal(library, granularity):
                               1, 1, nbi, granularity)
         assert ctypes.string_at(ranks.at(1, DATA), 500) == payload.tobytes()
         assert ranks.words(1, SIGNALS, 1)[0] == 5 * (nbi + 1)
+
+
+@pytest.mark.parametrize("protocol", ["ll", "ll128"])
+@settings(max_examples=200)
+@given(data=st.data(), size=st.integers(0, 500), src=st.integers(0, 9), dst=st.integers(0, 9),
+       epoch=st.sampled_from([1, 2, 2**32 - 1, 2**32, 2**32 + 1, 2**40]))
+def test_packets_bring_every_byte_and_touch_no_other(library, protocol, data, size, src, dst, epoch):
+    ranks, place = Ranks(2), DATA
+    source = np.frombuffer(data.draw(st.binary(min_size=size + 16, max_size=size + 16)), np.uint8).copy()
+    target = np.full(size + 32, 0xA5, np.uint8)
+    put, get = (getattr(library, f"{protocol}_{end}") for end in ("put", "get"))
+    put(ranks.contexts[0], ranks.at(0, place), source.ctypes.data + src, size, epoch, 1)
+    get(target.ctypes.data + dst, ranks.at(1, place), size, epoch)
+    assert (target[dst:dst + size] == source[src:src + size]).all()
+    assert (target[:dst] == 0xA5).all() and (target[dst + size:] == 0xA5).all()
+    # Behind the message's memory nothing was written, nor at the sender.
+    assert not ranks.words(1, place + packet_bytes(size), 8).any() and not ranks.words(0, place, 100).any()
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_messages_by_packets_arrive_in_time(library, n):
+    """Everybody to everybody, two places by parity, ranks as threads: each byte is the right call's."""
+    ranks, size = Ranks(n), 60
+    half = packet_bytes(size)
+
+    def program(rank):
+        target = np.zeros(size, np.uint8)
+        for epoch in range(1, 301):
+            for peer in range(n):
+                source = np.full(size, (7 * epoch + rank) % 256, np.uint8)
+                library.ll_put(ranks.contexts[rank], ranks.at(rank, DATA + (2 * rank + epoch % 2) * half),
+                               source.ctypes.data, size, epoch, peer)
+            for peer in range(n):
+                library.ll_get(target.ctypes.data, ranks.at(rank, DATA + (2 * peer + epoch % 2) * half), size, epoch)
+                assert (target == (7 * epoch + peer) % 256).all()
+
+    ranks.run(program)
 
 
 def test_every_function_is_one_of_a_known_kind():

@@ -183,13 +183,28 @@ class RecordedView(view.RankView):
         return address - self._world.heap_bases[self.rank]
 
     def script_access(self, address: int, nbytes: int, writes: bool, line: str) -> list:
-        pointer = self._symmetric(address)
+        pointer = self._known(address)
         if pointer:
             span = np.array([[pointer, pointer + nbytes]], dtype=np.int64)
             reads, written = (None, span) if writes else (span, None)
             name = "a write by the script" if writes else "a read by the script"
             self.add(Move("", line, self.call_number(), name, reads, written), waits=True)
         return []
+
+    def may_race(self, tensor: Any) -> bool:
+        """As :meth:`RankView.may_race`: also memory of this rank alone that a launch has been given."""
+        return self.is_symmetric(tensor) or (type(tensor).__name__ in ("Tensor", "Parameter") and (
+            self.rank, tensor.untyped_storage().data_ptr()) in self._world.own)
+
+    def _known(self, address: int) -> int:
+        """The checker's pointer to an address in memory that it knows of, or 0."""
+        pointer = self._symmetric(address)
+        if pointer:
+            return pointer
+        for (rank, base), root in self._world.own.items():
+            if rank == self.rank and base <= address < base + self._world.roots[root].nbytes:
+                return memory.address(self.rank, root, address - base)
+        return 0
 
     def _symmetric(self, address: int) -> int:
         """The checker's pointer to an address in this rank's symmetric memory, or 0."""

@@ -83,7 +83,8 @@ def overtaking(machine: Machine) -> Iterable[tuple[str, Writer, Writer, Wait | N
     """Pairs of updates of one cell of which the later may land first, to harm: ``(kind, first, second, wait)``.
 
     ``backwards``: the cell then holds less than it did. ``mixed``: one sets and one adds. ``passed``: a wait for one
-    exact value may find the next one. ``wraps``: the sum is more than 64 bits hold.
+    exact value may find the next one. ``wraps``: the sum is more than 64 bits hold. ``untaken``: packets are
+    overwritten that nobody has waited for.
     """
     for cell in machine.cells.values():
         signals = [w for w in cell.writers if w.how in ("notify", "signal_op", "putmem_signal", "signal_write")]
@@ -96,6 +97,7 @@ def overtaking(machine: Machine) -> Iterable[tuple[str, Writer, Writer, Wait | N
                 if lower.value != higher.value and not machine.graph.precedes(lower.node, higher.node) \
                         and not machine.graph.precedes(higher.node, lower.node):
                     yield "backwards", lower, higher, None
+        yield from _untaken(machine, cell)
         adds = [w for w in signals if w.op == "add"]
         for first in sets[:1]:
             for second in adds[:1]:
@@ -112,6 +114,14 @@ def overtaking(machine: Machine) -> Iterable[tuple[str, Writer, Writer, Wait | N
                 ends = machine.graph.precedes(wait.after, writer.node)
                 if not ends and not any(machine.graph.precedes(writer.node, w.node) for w in good):
                     yield "passed", good[0], writer, wait
+
+
+def _untaken(machine: Machine, cell: Cell) -> Iterable[tuple[str, Writer, Writer, None]]:
+    messages = sorted((w for w in cell.writers if w.how == "ll_put"), key=lambda w: w.value)
+    taken = {wait.value for wait in machine.waits for c in wait.cells if machine.cells[c] is cell}
+    for first, second in zip(messages, messages[1:], strict=False):
+        if first.value not in taken:
+            yield "untaken", first, second, None
 
 
 def _held(cell: Cell, writer: Writer) -> int:

@@ -60,6 +60,9 @@ def _signals(machine: Machine) -> Iterator[Finding]:
                           f"{second.value}: the signal goes backwards", first.loc, where,
                           "dl.quiet() at the end of the kernel that sends the first, or let the receiver's answer come "
                           "between them", others)
+        elif kind == "untaken":
+            yield Finding("reuse", f"packets at {name} are overwritten, and nobody has taken the message before",
+                          second.loc, where, "take each message, by dl.ll_get", (("the message before", first.loc),))
         elif kind == "mixed":
             yield Finding("shared", f"{name} is set here and added to elsewhere: what it counts depends on the order",
                           first.loc, where, "give each call site a signal of its own", others)

@@ -254,6 +254,8 @@ private:
   void leave();
   std::string describe(const Fiber &fiber) const;
   std::string history(const Wait &wait) const;
+  /// Who writes a signal when its stream comes to that; nothing: no stream.
+  std::string writtenLater(const int64_t *signal) const;
   ProgramReport report(const Fiber &fiber, std::string what,
                        std::string hint = "") const;
   void failByFault(int signal, const void *address);

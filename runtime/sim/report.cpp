@@ -96,7 +96,18 @@ std::string Machine::describe(const Fiber &fiber) const {
 
 /// What is known of who signals what a program waits for.
 std::string Machine::history(const Wait &wait) const {
-  if (!races || wait.kind != Wait::Kind::Signals) {
+  if (wait.kind != Wait::Kind::Signals) {
+    return "";
+  }
+  for (int32_t index = 0; index < wait.count; ++index) {
+    const int64_t *signal = wait.signals + index;
+    if (!compares(wait.compare, *signal, wait.value)) {
+      if (std::string later = writtenLater(signal); !later.empty()) {
+        return later;
+      }
+    }
+  }
+  if (!races) {
     return "";
   }
   for (int32_t index = 0; index < wait.count; ++index) {

@@ -201,6 +201,18 @@ private:
   std::vector<std::string> path;
 };
 
+std::string Machine::writtenLater(const int64_t *signal) const {
+  for (const auto &[key, stream] : streams) {
+    for (const StreamItem &item : stream->queue()) {
+      if (item.kind == StreamItem::Kind::SignalWrite && item.signal == signal) {
+        return format(stream->who(), " writes ", heap.nameOf(signal),
+                      " later, at ", stream->lineOf(item));
+      }
+    }
+  }
+  return "";
+}
+
 std::string Machine::circle() const { return Circles(*this).find(); }
 
 } // namespace ditron::sim

@@ -14,6 +14,7 @@ import ag_gemm_ring  # noqa: E402
 import all_gather  # noqa: E402
 import gemm_rs  # noqa: E402
 import gemm_rs_chunks  # noqa: E402
+import ll_all_gather  # noqa: E402
 import put_signal  # noqa: E402
 import ring  # noqa: E402
 
@@ -24,11 +25,20 @@ TILE = dict(block=(16, 16, 16))
 PUSH = dict(num_push=2, push_rows=8, **TILE)
 CHUNKS = gemm_rs_chunks.GemmReduceScatterChunks
 
+
+
+def _small() -> str:
+    """Packets reach the ranks of a node only."""
+    return "auto" if ditron.current_group().world.ranks_per_node >= ditron.num_ranks() else "simple"
+
+
 # name -> (bound on the error, a shape that divides by everything, one that divides by nothing)
 EXAMPLES = {
     "ring": (1e-5, lambda: ring.check(512), lambda: ring.check(301)),
     "put_signal": (0, lambda: put_signal.check(2048), lambda: put_signal.check(1501)),
     "all_gather": (0, lambda: all_gather.check(1024, chunk=256), lambda: all_gather.check(601, chunk=256)),
+    "ll_all_gather": (0, lambda: ll_all_gather.check(512, protocol=_small(), chunk=128),
+                      lambda: ll_all_gather.check(301, protocol=_small(), chunk=128)),
     "ag_gemm": (8e-3, lambda: ag_gemm.check(32, 32, 32, calls=2, **TILE),
                 lambda: ag_gemm.check(19, 21, 25, calls=2, **TILE)),
     "ag_gemm_in_kernel": (8e-3, lambda: ag_gemm_in_kernel.check(32, 32, 32, calls=2, **PUSH),
@@ -60,7 +70,7 @@ def test_right_for_every_schedule(name, shape, ranks, ranks_per_node):
 
 @pytest.mark.parametrize("name,check", [
     ("ring", lambda: ring.check(1)), ("put_signal", lambda: put_signal.check(1)),
-    ("all_gather", lambda: all_gather.check(1)),
+    ("all_gather", lambda: all_gather.check(1)), ("ll_all_gather", lambda: ll_all_gather.check(1, protocol=_small())),
     # Triton makes an argument that is 1 a constant, which has fewer methods than a scalar.
     ("ag_gemm", lambda: ag_gemm.check(1, 1, 1, **TILE)),
     ("ag_gemm_in_kernel", lambda: ag_gemm_in_kernel.check(1, 1, 1, **PUSH)),

@@ -2,7 +2,7 @@
 // RUN: ditron-opt %s --infer-scope --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 
 // COUNT-DAG: 6  infer-scope: scopes narrowed
-// COUNT-DAG: 6  infer-scope: scopes widened
+// COUNT-DAG: 7  infer-scope: scopes widened
 
 // A notify reaches as far as its rank may be.
 // CHECK-LABEL: sym_name = "ranks"
@@ -48,6 +48,7 @@
 // CHECK: ditron.notify {{.*}} scope world
 // CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
 // CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
+// CHECK: ditron.notify {{.*}} scope world
 "tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, i1) -> (), sym_name = "conditions"}> ({
 ^bb0(%sig: !tt.ptr<i64>, %v: i64, %r: i32, %too: i1):
   %rank = ditron.rank
@@ -75,6 +76,11 @@
   scf.if %far {
   } else {
     ditron.notify %sig set %v on %r scope world : !tt.ptr<i64>
+  }
+  // Of another number nothing follows.
+  %alone = arith.cmpi eq, %locals, %rank : i32
+  scf.if %alone {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ditron_compiler import ir
 from ditron_compiler.passes._pointers import constant, defining
@@ -28,13 +28,29 @@ class NotFound(Exception):
 class Shards:
     """How a kernel computes who owns a tile: ``tile * block / shard``, or ``tile / shard``, or ``tile``.
 
-    ``tile`` is the result of the division that tells it from the tiles of other dimensions; ``block`` and ``shard`` are
-    None where they are 1.
+    ``block`` and ``shard`` are None where they are 1. ``tile`` is a place in a line of tiles, divided by ``others``, the
+    tiles of other dimensions; with ``others`` None it is the place itself. ``at`` computes with it.
     """
 
     tile: ir.Value
+    others: ir.Value | None
     shard: ir.Value | None = None
     block: ir.Value | None = None
+    at: ir.Operation = field(default=None, compare=False)
+
+    @property
+    def index(self) -> ir.Value:
+        """The place in the line of tiles."""
+        return self.tile if self.others is None else self.tile.owner.operands[0]
+
+    @property
+    def origin(self) -> ir.Operation:
+        """What makes the tile, or if nothing does, computes with it."""
+        return self.at if self.others is None else self.tile.owner
+
+    def reaches(self, use: ir.OpOperand) -> bool:
+        """Whether a use of a tile that is the place itself is one that another order reaches."""
+        return self.others is None and _under(use.owner, self.at.block)
 
 
 @dataclass(frozen=True)
@@ -52,47 +68,51 @@ class Line:
     steps: int | None = None
 
 
-def owners(value: ir.Value, is_rank: bool) -> Iterator[Shards]:
-    """The owners of tiles that ``value`` is computed from; ``is_rank`` says that it is a rank itself."""
-    if is_rank and _is_tile(_plain(value)):
-        yield Shards(_plain(value))
+def owners(value: ir.Value, user: ir.Operation, is_rank: bool, divided: bool = True) -> Iterator[Shards]:
+    """The owners of tiles that ``value`` is computed from, for ``user``; ``is_rank`` says that it is a rank itself.
+
+    ``divided``: tiles are quotients of the place in a line of tiles, else the place itself.
+    """
+    if is_rank and (tile := _tile(_plain(value), divided)):
+        yield Shards(*tile, at=user)
+        return
     for op in _slice(value):
         if op.name not in _DIVISIONS:
             continue
         row, shard = op.operands
         product = defining(row)
-        if _is_tile(row):
-            yield Shards(row, shard)
+        if tile := _tile(row, divided):
+            yield Shards(*tile, shard, at=op)
         elif product is not None and product.name == "arith.muli":
-            a, b = product.operands
-            if _is_tile(a) or _is_tile(b):
-                yield Shards(a, shard, b) if _is_tile(a) else Shards(b, shard, a)
+            for factor, block in (product.operands, list(product.operands)[::-1]):
+                if tile := _tile(factor, divided):
+                    yield Shards(*tile, shard, block, at=product)
+                    break
 
 
 def depends_on_rank(value: ir.Value) -> bool:
     """Whether ``value`` is computed from this rank's number and from a tile."""
     operations = list(_slice(value))
     return (any(is_query(result, "rank") for op in operations for result in op.results)
-            and any(_is_tile(result) for op in operations for result in op.results))
+            and any(_tile(result) for op in operations for result in op.results))
 
 
-def line_of(tile: ir.Value) -> Line:
-    """The line that ``tile`` is a part of. NotFound if a program's work depends on more than its place in it."""
-    quotient = defining(tile)
-    index = quotient.operands[0]
+def line_of(shards: Shards) -> Line:
+    """The line that the tiles are a part of. NotFound if a program's work depends on more than its place in it."""
+    index, at = shards.index, shards.origin
     pid, first = _program(index)
     if pid is None:
-        return _loop(index, quotient)
+        return _loop(shards, at)
     if first and not any(c.operands[0] == pid and constant(c.operands[1]) == first
-                         for c in _conditions(quotient, _NOT_BELOW, _BELOW)):
-        raise NotFound(f"programs before number {first} are not told apart from those that have a tile", quotient)
-    guards = [c.operands[1] for c in _conditions(quotient, _BELOW, _NOT_BELOW) if c.operands[0] == index]
+                         for c in _conditions(at, _NOT_BELOW, _BELOW)):
+        raise NotFound(f"programs before number {first} are not told apart from those that have a tile", at)
+    guards = [c.operands[1] for c in _conditions(at, _BELOW, _NOT_BELOW) if c.operands[0] == index]
     if len(guards) > 1:
-        raise NotFound("the tile stands under more than one condition on its place in the line", quotient)
-    _check_conditions(quotient, {index, pid} if first else {index})
-    _check_uses(index, quotient)
+        raise NotFound("the tile stands under more than one condition on its place in the line", at)
+    _check_conditions(at, {index, pid} if first else {index})
+    _check_uses(index, shards, at)
     if pid != index:
-        _check_uses(pid, quotient, allowed=defining(index))
+        _check_uses(pid, shards, at, allowed=defining(index))
     axis = ir.IntegerAttr(defining(pid).attributes["axis"]).value
     return Line(index, guards[0] if guards else None, axis, first)
 
@@ -131,12 +151,16 @@ def _plain(value: ir.Value) -> ir.Value:
     return value
 
 
-def _is_tile(value: ir.Value) -> bool:
-    """Whether ``value`` is a place in a line of tiles, divided by something."""
+def _tile(value: ir.Value, divided: bool = True) -> tuple[ir.Value, ir.Value | None] | None:
+    """``value`` and what it divides by, if it is a place in a line of tiles that is divided, or the place itself."""
     op = defining(value)
-    if op is None or op.name not in _DIVISIONS:
-        return False
-    return _program(op.operands[0])[0] is not None or _steps_through_tiles(op.operands[0])
+    if not divided:
+        return (value, None) if _is_place(value) else None
+    return (value, op.operands[1]) if op is not None and op.name in _DIVISIONS and _is_place(op.operands[0]) else None
+
+
+def _is_place(value: ir.Value) -> bool:
+    return _program(value)[0] is not None or _steps_through_tiles(value)
 
 
 def _program(index: ir.Value) -> tuple[ir.Value | None, int]:
@@ -158,7 +182,8 @@ def _steps_through_tiles(index: ir.Value) -> bool:
     return low is not None and low.name == "tt.get_program_id"
 
 
-def _loop(index: ir.Value, quotient: ir.Operation) -> Line:
+def _loop(shards: Shards, at: ir.Operation) -> Line:
+    index = shards.index
     loop = index.owner.owner
     pid, end, step = list(loop.operands)[:3]
     if len(loop.operands) > 3:
@@ -173,8 +198,8 @@ def _loop(index: ir.Value, quotient: ir.Operation) -> Line:
     elif all_programs is None or all_programs.name != "tt.get_num_programs" or all_programs.attributes["axis"] != axis:
         raise NotFound("the loop over tiles does not step by the number of programs along the axis that it begins on",
                        loop)
-    _check_conditions(quotient, set() if steps is None else {pid})
-    _check_uses(index, quotient)
+    _check_conditions(at, set() if steps is None else {pid})
+    _check_uses(index, shards, at)
     return Line(index, end, ir.IntegerAttr(axis).value, steps=steps or 0)
 
 
@@ -191,9 +216,9 @@ def _conditions(at: ir.Operation, if_true: tuple[int, ...], if_false: tuple[int,
         at = parent
 
 
-def _check_conditions(quotient: ir.Operation, understood: set[ir.Value]) -> None:
+def _check_conditions(at: ir.Operation, understood: set[ir.Value]) -> None:
     """All programs must come to the tile that a comparison of an ``understood`` number does not keep away."""
-    op = quotient
+    op = at
     while (op := op.parent) is not None:
         if op.name != "scf.if":
             continue
@@ -204,17 +229,24 @@ def _check_conditions(quotient: ir.Operation, understood: set[ir.Value]) -> None
             raise NotFound("which programs come to the tile depends on a condition other than 'index < tiles'", op)
 
 
-def _check_uses(index: ir.Value, quotient: ir.Operation, allowed: ir.Operation | None = None) -> None:
+def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.Operation | None = None) -> None:
     """Other work than the tile's own must not depend on ``index``: it would stay when the tile goes elsewhere."""
     for use in index.uses:
         op = use.owner
-        divided = (op.name in _DIVISIONS + _REMAINDERS and use.operand_number == 0
-                   and op.operands[1] == quotient.operands[1])
-        condition = op.name == "arith.cmpi" and all(user.name == "scf.if" and user.is_ancestor(quotient)
+        divided = (op.name in _DIVISIONS + _REMAINDERS and use.operand_number == 0 and op.operands[1] == shards.others)
+        condition = op.name == "arith.cmpi" and all(user.name == "scf.if" and user.is_ancestor(at)
                                                     for user in op.results[0].users)
-        if not (divided or condition or op == allowed or _exclusive(op, quotient)):
+        # Who is told apart by a number that is a tile, would be another.
+        reached = index == shards.tile and op.name != "arith.cmpi" and shards.reaches(use)
+        if not (divided or condition or reached or op == allowed or _exclusive(op, at)):
             raise NotFound(f"the place in the line of tiles is also used by this '{op.name}', where another order would "
                            "not reach it: compute it from the quotient and the remainder", op)
+
+
+def _under(op: ir.Operation | None, block: ir.Block) -> bool:
+    while op is not None and op.block != block:
+        op = op.parent
+    return op is not None
 
 
 def _exclusive(op: ir.Operation, other: ir.Operation) -> bool:

@@ -1,13 +1,13 @@
 """Put a kernel's tiles into the order in which their data arrives, or is waited for."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._pointers import constant
+from ditron_compiler.passes._pointers import constant, defining
 from ditron_compiler.passes._tiles import Line, NotFound, Shards, available, depends_on_rank, line_of, owners
 from ditron_compiler.passes.base import Pass, PassFailure
 
@@ -78,15 +78,17 @@ class InsertSwizzle(Pass):
         mode = self.mode
         if "ditron.swizzle_mode" in function.attributes:
             mode = keyword(function.attributes["ditron.swizzle_mode"])
-        found = {"gather": _owners_of(operations, _waited), "scatter": _owners_of(operations, _sent)}
-        if mode == "auto":
-            mode = _decide(found)
-        if not found[mode]:
+        for divided in (True, False):  # without other dimensions, programs are numbered as tiles are
+            found = {"gather": _owners_of(operations, _waited, divided),
+                     "scatter": _owners_of(operations, _sent, divided)}
+            wanted = _decide(found) if mode == "auto" else mode
+            if found[wanted]:
+                break
+        else:
             raise _nothing(operations)
-        shards, user = _agree(found[mode])
-        line = line_of(shards.tile)
-        _insert(mode, shards, line)
-        user.emit_remark(f"tiles come in {mode} order, because their owners are what this operation depends on")
+        shards, user = _agree(found[wanted])
+        _insert(wanted, shards, line_of(shards))
+        user.emit_remark(f"tiles come in {wanted} order, because their owners are what this operation depends on")
         self.count("kernels reordered")
 
 
@@ -104,12 +106,14 @@ def _sent(op: ir.Operation) -> Iterator[tuple[ir.Value, bool]]:
             yield op.operands[signal], False
 
 
-def _owners_of(operations: list[ir.Operation], asked) -> dict[Shards, ir.Operation]:
+def _owners_of(operations: list[ir.Operation], asked: Callable, divided: bool) -> dict[Shards, ir.Operation]:
     """The owners of tiles that ``asked`` operands depend on, each with an operation that does."""
     found: dict[Shards, ir.Operation] = {}
     for op in operations:
+        if _has_order(op):
+            continue
         for value, is_rank in asked(op):
-            for shards in owners(value, is_rank):
+            for shards in owners(value, op, is_rank, divided):
                 found.setdefault(shards, op)
     return found
 
@@ -132,46 +136,57 @@ def _agree(found: dict[Shards, ir.Operation]) -> tuple[Shards, ir.Operation]:
     return first, user
 
 
+def _has_order(op: ir.Operation) -> bool:
+    """Whether the author has put the tiles of a wait or a send in order: by this rank's number."""
+    value = op.operands[0] if op.name in _WAITS else op.operands[-1] if op.name in _SENDS else None
+    return value is not None and depends_on_rank(value)
+
+
 def _nothing(operations: list[ir.Operation]) -> NotFound:
-    for op in operations:
-        for value, _ in (*_waited(op), *_sent(op)):
-            if depends_on_rank(value):
-                return NotFound("the order depends on the own rank already", op)
+    by_hand = next(filter(_has_order, operations), None)
+    if by_hand is not None:
+        return NotFound("the order depends on the own rank already", by_hand)
     return NotFound("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
 
 
 def _insert(mode: str, shards: Shards, line: Line) -> None:
-    """Put the swizzle behind the division that makes the tile index, for all who use it."""
-    quotient = shards.tile.owner
-    i32 = ir.IntegerType.get_signless(32, context=quotient.context)
+    """Put the swizzle behind what makes the tile index, for all who use it."""
+    tile = shards.tile
+    i32 = ir.IntegerType.get_signless(32, context=tile.context)
     block = 1 if shards.block is None else constant(shards.block)
-    if shards.tile.type != i32:
-        raise NotFound(f"the tile index is an {shards.tile.type}, and orders are computed in i32", quotient)
+    if tile.type != i32:
+        raise NotFound(f"the tile index is an {tile.type}, and orders are computed in i32", shards.origin)
     if block is None or block < 1:
-        raise NotFound("the rows of a tile are not a positive constant", quotient)
-    if shards.shard is not None and (shards.shard.type != i32 or not available(shards.shard, quotient)):
-        raise NotFound("the rows of a rank are computed behind the tile index: compute them before it", quotient)
+        raise NotFound("the rows of a tile are not a positive constant", shards.origin)
+    # Of a place in the line, the branch that computes with it is reordered.
+    here = shards.others is not None or defining(tile) is not None and tile.owner.block == shards.at.block
+    place = ir.InsertionPoint.after(tile.owner) if here else ir.InsertionPoint.at_block_begin(shards.at.block)
+    for value in (shards.shard, line.end):
+        if value is not None and (value.type != i32 or not available(value, place.ref_operation)):
+            raise NotFound("the rows of a rank, or the number of tiles, are computed behind the tile index: compute them "
+                           "before it", shards.origin)
 
-    with quotient.location, ir.InsertionPoint.after(quotient):
+    with shards.at.location, place:
         def make(name: str, *operands: ir.Value, type: ir.Type = i32, **attributes: ir.Attribute) -> ir.Value:
             return ir.Operation.create(name, results=[type], operands=list(operands), attributes=attributes).result
 
         def number(value: int) -> ir.Value:
             return make("arith.constant", value=ir.IntegerAttr.get(i32, value))
 
-        size = make("ditron.num_ranks")
-        if shards.shard is not None:
-            size = make("arith.muli", shards.shard, size)
-        block_value = number(block)
-        there = make("ditron.swizzle", shards.tile, size, block_value,
-                     mode=ir.Attribute.parse(f"#ditron.swizzle_mode<{mode}>"))
-        # All tiles of all ranks must be taken, or others than before would be.
         def compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
             attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
             return make("arith.cmpi", a, b, type=ir.IntegerType.get_signless(1), predicate=attribute)
 
-        tiles = make("arith.divsi", make("arith.addi", size, number(block - 1)), block_value)
-        needed = make("arith.muli", tiles, quotient.operands[1])
+        size = make("ditron.num_ranks")
+        if shards.shard is not None:
+            size = make("arith.muli", shards.shard, size)
+        block_value = number(block)
+        there = make("ditron.swizzle", tile, size, block_value,
+                     mode=ir.Attribute.parse(f"#ditron.swizzle_mode<{mode}>"))
+        # All tiles of all ranks must be taken, or others than before would be.
+        needed = make("arith.divsi", make("arith.addi", size, number(block - 1)), block_value)
+        if shards.others is not None:
+            needed = make("arith.muli", needed, shards.others)
         programs = make("tt.get_num_programs", axis=ir.IntegerAttr.get(i32, line.axis))
         if line.steps is None:
             taken = make("arith.subi", programs, number(line.first))
@@ -183,5 +198,8 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
             if line.steps:
                 enough = compare(_AT_LEAST, programs, number(line.steps))
                 all_taken = make("arith.andi", all_taken, enough, type=all_taken.type)
-        result = make("arith.select", all_taken, there, shards.tile)
-    shards.tile.replace_all_uses_except(result, [there.owner, result.owner])
+        result = make("arith.select", all_taken, there, tile)
+    reached = [use.owner for use in tile.uses
+               if use.owner not in (there.owner, result.owner) and (shards.others is not None or shards.reaches(use))]
+    for op in reached:
+        op.replace_uses_of_with(tile, result)

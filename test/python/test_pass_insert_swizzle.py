@@ -1,7 +1,6 @@
 """insert-swizzle: kernels in plain order give the same results in another one, and each rank's first tile comes early."""
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -15,36 +14,24 @@ import ditron.language as dl
 from ditron_compiler.lowering.tile_order import swizzled
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmark"))
+import plain_examples  # noqa: E402
+
 WORLDS = [(1, 1), (3, 3), (4, 4), (6, 3), (8, 2)]
-
-
-def without(example: str, line: str, plain: str, folder: Path):
-    """The example ``example`` as a module of its own, with ``plain`` in place of its order of tiles."""
-    source = (ROOT / "examples" / f"{example}.py").read_text()
-    assert source.count(line) == 1, f"{example} no longer has {line!r}"
-    path = folder / f"plain_{example}.py"
-    path.write_text(source.replace(line, plain))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def ag_gemm(tmp_path_factory):
-    return without("ag_gemm_in_kernel", 'dl.swizzle(tile // tiles_n, M, BLOCK_M, mode="gather")', "tile // tiles_n",
-                   tmp_path_factory.mktemp("plain"))
+    return plain_examples.plain("ag_gemm_in_kernel", tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture(scope="module")
 def gemm_rs(tmp_path_factory):
-    return without("gemm_rs", "(rank + 1 + tile // tiles_per_rank) % num_ranks", "tile // tiles_per_rank",
-                   tmp_path_factory.mktemp("plain"))
+    return plain_examples.plain("gemm_rs", tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture(scope="module")
 def steps():
-    sys.path.insert(0, str(ROOT / "benchmark"))
     import swizzle_steps
     return swizzle_steps
 
@@ -119,28 +106,28 @@ def _persistent(order_ptr, signal_ptr, rows_per_rank, tiles, others, BLOCK: tl.c
         tl.store(order_ptr + 1 + visits, m)
 
 
-def visited(rows: int, block: int):
-    """In which order one persistent program on each rank takes the tiles, of which there are two in each row."""
+def visited(rows: int, block: int, others: int):
+    """In which order one persistent program on each rank takes the tiles, of which ``others`` are in each row."""
     def main():
         ditron.init()
         tiles = -(-rows * ditron.num_ranks() // block)
-        order = torch.zeros(1 + tiles * 2, dtype=torch.int32)
+        order = torch.zeros(1 + tiles * others, dtype=torch.int32)
         signals = ditron.symm_zeros(ditron.num_ranks(), dtype=torch.int64)
-        _persistent[(1,)](order, signals, rows, tiles * 2, 2, BLOCK=block)
-        assert torch.equal(order[1::2], order[2::2])
-        return order[1::2].tolist()
+        _persistent[(1,)](order, signals, rows, tiles * others, others, BLOCK=block)
+        return order[1::others].tolist()
     return main
 
 
 @pytest.mark.parametrize("ranks, per_node", [(4, 4), (8, 4), (6, 2)])
 @pytest.mark.parametrize("rows", [32, 61])
-def test_tiles_come_in_the_order_of_the_closed_form(rows, ranks, per_node):
-    found = pass_helpers.run("swizzled", visited(rows, 16), ranks=ranks, ranks_per_node=per_node, seeds=2)
+@pytest.mark.parametrize("others", [2, 1])  # Triton compiles for 1: there is no division then
+def test_tiles_come_in_the_order_of_the_closed_form(others, rows, ranks, per_node):
+    world = dict(ranks=ranks, ranks_per_node=per_node, seeds=2)
+    found = pass_helpers.run("swizzled", visited(rows, 16, others), **world)
     tiles = range(-(-rows * ranks // 16))
     assert found == [[swizzled(t, rows * ranks, 16, r, ranks, "scatter", per_node) for t in tiles]
                      for r in range(ranks)]
-    plain = pass_helpers.run("default", visited(rows, 16), ranks=ranks, ranks_per_node=per_node, seeds=2)
-    assert plain == [list(tiles)] * ranks
+    assert pass_helpers.run("default", visited(rows, 16, others), **world) == [list(tiles)] * ranks
 
 
 def test_a_launch_that_takes_a_part_of_the_tiles_takes_the_same_part():

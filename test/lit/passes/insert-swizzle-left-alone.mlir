@@ -167,7 +167,7 @@
   %c8 = arith.constant 8 : i32
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
-  // expected-remark@+1 {{the rows of a rank are computed behind the tile index}}
+  // expected-remark@+1 {{the rows of a rank, or the number of tiles, are computed behind the tile index}}
   %m = arith.divsi %pid, %tiles_n : i32
   %row = arith.muli %m, %c128 : i32
   %shard = arith.muli %rpr, %rpr : i32
@@ -289,5 +289,22 @@
     "tt.store"(%sig, %epoch) : (!tt.ptr<i64>, i64) -> ()
   }
   ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Who sends and who computes is told by the number that is the tile.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "roles"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles: i32, %epoch: i64):
+  %c8 = arith.constant 8 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %row = arith.muli %pid, %c8 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  // expected-remark@+1 {{the place in the line of tiles is also used by this 'arith.cmpi'}}
+  %sends = arith.cmpi slt, %pid, %c8 : i32
+  scf.if %sends {
+    ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  }
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()

@@ -143,3 +143,57 @@
   }
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// -----
+
+// Tiles of one dimension: the program's number is the tile, in this branch.
+// CHECK-LABEL: sym_name = "one_dimension"
+// CHECK: %[[PID:.*]] = "tt.get_program_id"
+// CHECK: %[[TAKES:.*]] = arith.cmpi slt, %[[PID]], %[[TILES:.*]] :
+// CHECK: scf.if %[[TAKES]]
+// CHECK: %[[THERE:.*]] = ditron.swizzle gather %[[PID]] of %{{.*}} by %c128_i32
+// CHECK: %[[M:.*]] = arith.select %{{.*}}, %[[THERE]], %[[PID]]
+// CHECK: arith.muli %[[M]], %c128_i32
+// CHECK: "tt.addptr"(%{{.*}}, %[[M]])
+// CHECK: else
+// CHECK-NEXT: "tt.addptr"(%{{.*}}, %[[PID]])
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "one_dimension"}> ({
+^bb0(%sig: !tt.ptr<i64>, %tiles: i32, %rpr: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %takes = arith.cmpi slt, %pid, %tiles : i32
+  scf.if %takes {
+    %row = arith.muli %pid, %c128 : i32
+    %owner = arith.divsi %row, %rpr : i32
+    %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    // expected-remark@+1 {{tiles come in gather order}}
+    %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+    %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  } else {
+    %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// And of one dimension in a loop.
+// CHECK-LABEL: sym_name = "steps_of_one_dimension"
+// CHECK: scf.for %[[TILE:.*]] = %{{.*}} to %[[END:.*]] step
+// CHECK: %[[THERE:.*]] = ditron.swizzle scatter %[[TILE]] of
+// CHECK: arith.cmpi eq, %{{.*}}, %[[END]]
+// CHECK: %[[M:.*]] = arith.select %{{.*}}, %[[THERE]], %[[TILE]]
+// CHECK: ditron.notify {{.*}} on %[[M]]
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i64) -> (), sym_name = "steps_of_one_dimension"}> ({
+^bb0(%sig: !tt.ptr<i64>, %tiles: i32, %epoch: i64):
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
+  scf.for %tile = %pid to %tiles step %programs : i32 {
+    // expected-remark@+1 {{tiles come in scatter order}}
+    ditron.notify %sig set %epoch on %tile : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -166,7 +166,8 @@ def row(records: Records, reference: dict, name: str) -> str:
     if "Attr" not in constraint["!superclasses"]:
         if "Variadic" in constraint["!superclasses"]:
             base = records.resolve(constraint["baseType"])
-            kind = "any number of values of any type" if base["!name"] == "AnyType" else f"any number: {plain(base['summary'])}"
+            any_type = base["!name"] == "AnyType"
+            kind = "any number of values of any type" if any_type else f"any number: {plain(base['summary'])}"
         else:
             kind = plain(constraint["summary"])
         return f"| `%{name}` | {kind} | {says} |"

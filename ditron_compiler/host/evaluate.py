@@ -222,8 +222,8 @@ class Evaluator:
             def convert(state: _State) -> None:
                 given = state.values[source]
                 if wanted < width and not -(1 << wanted - 1) <= given < 1 << wanted:
-                    raise EvaluationError(f"{loc}: {given} does not fit in the {wanted} bits that it is passed as; a kernel "
-                                          "takes more where its parameter is annotated: n: tl.int64")
+                    raise EvaluationError(f"{loc}: {given} does not fit in the {wanted} bits that it is passed as; a "
+                                          "kernel takes more where its parameter is annotated: n: tl.int64")
                 state.values[result] = wrap(cast(given, width), wanted)
 
             return convert
@@ -455,7 +455,7 @@ class Evaluator:
 
 
 def evaluate(program: ir.Operation, place: Place, arguments: Sequence[Argument], epoch: int = 1) -> Evaluation:
-    """``Evaluator(program)(place, arguments, epoch)``: for one evaluation. Whoever needs several keeps the evaluator."""
+    """``Evaluator(program)(place, arguments, epoch)``; whoever needs several evaluations keeps the evaluator."""
     return Evaluator(program)(place, arguments, epoch)
 
 
@@ -471,8 +471,8 @@ def _keyword(op: ir.Operation, name: str) -> str:
 
 def _check_shapes(src: Buffer, dst: Buffer, loc: str) -> None:
     if src.shape != dst.shape:
-        raise EvaluationError(f"{loc}: a part of '{src.root.name}' of shape {list(src.shape)} cannot be copied to one of "
-                              f"'{dst.root.name}' of shape {list(dst.shape)}")
+        raise EvaluationError(f"{loc}: a part of '{src.root.name}' of shape {list(src.shape)} cannot be copied to one "
+                              f"of '{dst.root.name}' of shape {list(dst.shape)}")
 
 
 def _check_peer(peer: int, state: _State, loc: str) -> None:

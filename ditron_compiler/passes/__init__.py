@@ -31,6 +31,7 @@ PASSES = {
     "lower-nonatomic-sync": "ditron_compiler.passes.lower_nonatomic_sync:LowerNonatomicSync",
     "decompose-all-at-once": "ditron_compiler.passes.decompose_all_at_once:DecomposeAllAtOnce",
     "decompose-ring": "ditron_compiler.passes.decompose_ring:DecomposeRing",
+    "assign-streams": "ditron_compiler.passes.assign_streams:AssignStreams",
     "eliminate-copies": "ditron_compiler.passes.eliminate_copies:EliminateCopies",
     "lower-swizzle": "ditron_compiler.lowering.swizzle:LowerSwizzle",
     "lower-to-nvidia": "ditron_compiler.lowering.nvidia:LowerToNvidia",

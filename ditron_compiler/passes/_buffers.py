@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron  # noqa: F401 - the typed classes
@@ -73,9 +74,8 @@ def region(buffer: ir.Value) -> Region:
     dropped = len(source.sizes) - op.source.type.rank  # by slices before: of size 1
     offsets = [expression(offset) for offset in op.mixed_offsets]
     sizes = tuple(expression(size) for size in op.mixed_sizes)
-    return Region(source.root,
-                  source.offsets[:dropped] + tuple(a + b for a, b in zip(source.offsets[dropped:], offsets, strict=True)),
-                  source.sizes[:dropped] + sizes)
+    begin = tuple(a + b for a, b in zip(source.offsets[dropped:], offsets, strict=True))
+    return Region(source.root, source.offsets[:dropped] + begin, source.sizes[:dropped] + sizes)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,12 @@ class Access:
     region: Region
     reads: bool
     writes: bool
-    peer: ir.Value | str | None = None
+    peer: Poly | Literal["any"] | None = None
+
+    def replace(self, atom: Hashable, new: Poly) -> Access:
+        """This for another value of an atom."""
+        peer = self.peer.replace(lambda a: new if a == atom else None) if isinstance(self.peer, Poly) else self.peer
+        return replace(self, region=self.region.replace(atom, new), peer=peer)
 
     def from_peers(self) -> Region | None:
         """The part of *this* rank's memory that peers touch when they execute this; None when that is not known.
@@ -100,9 +105,9 @@ class Access:
         A peer that names rank ``(peer + distance) % num_ranks`` is, seen from that rank, ``(rank - distance) %
         num_ranks``.
         """
-        if not isinstance(self.peer, ir.Value):
+        target = self.peer
+        if not isinstance(target, Poly):
             return None
-        target = expression(self.peer)
         products = [product for product, _ in target.terms]
         if target == Poly.atom(RANK):
             return self.region
@@ -113,10 +118,6 @@ class Access:
         if modulo.divisor != Poly.atom(NUM_RANKS) or _mentions_rank(distance) or target != Poly.atom(modulo):
             return None
         return self.region.replace(RANK, remainder(Poly.atom(RANK) - distance, modulo.divisor))
-
-    def is_to_others(self) -> bool:
-        """Whether the peer is never this rank itself, where there are several."""
-        return isinstance(self.peer, ir.Value) and never_equal(expression(self.peer), Poly.atom(RANK))
 
 
 def _mentions_rank(poly: Poly) -> bool:
@@ -153,8 +154,9 @@ class Accesses:
         yield Access(op, 1, region(op.dst), False, True)
 
     def _rank_copy(self, op: ir.Operation) -> Iterator[Access]:
-        yield Access(op, 0, region(op.src), True, False, op.peer if op.pull else None)
-        yield Access(op, 1, region(op.dst), False, True, None if op.pull else op.peer)
+        peer = expression(op.peer)
+        yield Access(op, 0, region(op.src), True, False, peer if op.pull else None)
+        yield Access(op, 1, region(op.dst), False, True, None if op.pull else peer)
 
     def _fill(self, op: ir.Operation) -> Iterator[Access]:
         yield Access(op, 0, region(op.dst), False, True)

@@ -136,7 +136,7 @@ def _tells_peers(accesses: Accesses, first: int, last: int) -> ir.Operation | No
 
 
 def _first_turn(access: Access, copy: ir.Operation, target: Region) -> ir.Operation | None:
-    """The loop after ``copy`` whose first turn reads the target, and no other turn any of it; None when there is none."""
+    """The loop after ``copy`` of which the first turn reads the target, and no other turn any of it."""
     for loop in loops_around(access.op):
         if loop.block != copy.block or len(loop.operands) != 3 or constant(loop.operands[2]) != 1:
             continue

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.passes._dependences import WITH_COPY
 from ditron_compiler.passes._host import HostBuilder, programs
 
 __all__ = ["Gather", "all_gathers"]
@@ -38,5 +39,14 @@ class Gather:
         self.announce(self.rank, self.rank)
 
     def announce(self, of_rank: ir.Value, at: ir.Value) -> None:
-        """The shard of a rank has arrived at another."""
-        self.builder.queue(ditron.SignalWriteOp, self.signal, [of_rank], self.epoch, at)
+        """The shard of a rank, just copied, has arrived at another."""
+        self._mark(self.builder.queue(ditron.SignalWriteOp, self.signal, [of_rank], self.epoch, at))
+
+    def wait(self, for_rank: ir.Value) -> None:
+        """Wait for a shard that is copied next."""
+        self._mark(self.builder.queue(ditron.SignalWaitOp, self.signal, [for_rank], self.epoch))
+
+    @staticmethod
+    def _mark(signal: ir.Operation) -> None:
+        """Others wait for shards themselves: this signal orders the copy beside it and nothing else."""
+        signal.attributes[WITH_COPY] = ir.UnitAttr.get(context=signal.context)

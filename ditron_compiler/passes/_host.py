@@ -7,12 +7,26 @@ from contextlib import contextmanager
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron, scf
 
-__all__ = ["HostBuilder", "programs"]
+__all__ = ["HostBuilder", "programs", "with_stream"]
 
 
 def programs(module: ir.Operation) -> Iterator[ir.Operation]:
     """The host programs of a module."""
     return (op for op in list(module.regions[0].blocks[0].operations) if op.name == "ditron.program")
+
+
+def with_stream(op: ir.Operation, stream: ir.Value) -> ir.Operation:
+    """Replace an operation without a stream by the same one on ``stream``."""
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    if "operandSegmentSizes" in attributes:
+        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([*list(attributes["operandSegmentSizes"])[:-1], 1],
+                                                                     context=op.context)
+    new = ir.Operation.create(op.name, results=[result.type for result in op.results],
+                              operands=[*op.operands, stream], attributes=attributes, loc=op.location,
+                              ip=ir.InsertionPoint(op))
+    op.replace_all_uses_with(new)
+    op.erase()
+    return new
 
 
 class HostBuilder:

@@ -54,7 +54,7 @@ class Poly:
         terms: dict[tuple[Hashable, ...], int] = {}
         for p, f in self.terms:
             for q, g in _poly(other).terms:
-                product = tuple(sorted(p + q, key=repr))
+                product = tuple(sorted(p + q, key=hash)) if p and q else p or q
                 terms[product] = terms.get(product, 0) + f * g
         return Poly.of(terms)
 
@@ -203,8 +203,12 @@ def at_least(poly: Poly, bound: int, depth: int = _DEPTH) -> bool:
 def _lowest(poly: Poly, depth: int) -> Poly | None:
     """A lower bound made of numbers and ``NUM_RANKS``."""
     result, again = Poly.number(0), False
+    # Bounds of an index that stands for another turn are said by what else is in the sum: they come first.
+    first = any(isinstance(atom, Index) for product, _ in poly.terms for atom in product)
     for product, factor in poly.terms:
         if set(product) <= {NUM_RANKS} and len(product) <= 1:
+            result += Poly.of({product: factor})
+        elif first and len(product) == 1 and not isinstance(product[0], Index):
             result += Poly.of({product: factor})
         elif len(product) == 1:
             bound = _bounds(product[0])[0 if factor > 0 else 1]

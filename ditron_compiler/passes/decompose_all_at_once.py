@@ -18,8 +18,8 @@ class DecomposeAllAtOnce(Pass):
 
     The own shard is copied to its place; then it is pushed to every peer, the one first that needs it first: consumers
     begin with their own shard and go up (``ditron.swizzle gather``), so that is the left neighbour. Each push is
-    followed by the signal of this rank's shard at the peer. Every link between ranks is used, which suits ranks that are
-    all connected to each other.
+    followed by the signal of this rank's shard at the peer. Every link between ranks is used, which suits ranks that
+    are all connected to each other.
 
     Before::
 
@@ -29,11 +29,11 @@ class DecomposeAllAtOnce(Pass):
 
         %own = ditron.slice %all[%rank_x_rows, 0] [%rows, %cols] : <?x?xbf16, symmetric> to <?x?xbf16, symmetric>
         ditron.copy %a to %own : <?x?xbf16> to <?x?xbf16, symmetric>
-        ditron.signal_write %arrived[%rank] set %epoch on %rank : <?xi64, symmetric>
+        ditron.signal_write %arrived[%rank] set %epoch on %rank {ditron.with_copy} : <?xi64, symmetric>
         scf.for %step = %c1 to %num_ranks step %c1 : i64 {
           // %peer = (%rank - %step + %num_ranks) % %num_ranks
           ditron.rank_copy %a to %own on %peer : <?x?xbf16> to <?x?xbf16, symmetric>
-          ditron.signal_write %arrived[%rank] set %epoch on %peer : <?xi64, symmetric>
+          ditron.signal_write %arrived[%rank] set %epoch on %peer {ditron.with_copy} : <?xi64, symmetric>
         }
     """
 

@@ -30,16 +30,16 @@ class DecomposeRing(Pass):
     After::
 
         ditron.copy %a to %own : <?x?xbf16> to <?x?xbf16, symmetric>
-        ditron.signal_write %arrived[%rank] set %epoch on %rank : <?xi64, symmetric>
+        ditron.signal_write %arrived[%rank] set %epoch on %rank {ditron.with_copy} : <?xi64, symmetric>
         scf.if %several {  // ranks
           ditron.rank_copy %a to %own on %left : <?x?xbf16> to <?x?xbf16, symmetric>
-          ditron.signal_write %arrived[%rank] set %epoch on %left : <?xi64, symmetric>
+          ditron.signal_write %arrived[%rank] set %epoch on %left {ditron.with_copy} : <?xi64, symmetric>
         }
         scf.for %step = %c1 to %num_ranks_minus_1 step %c1 : i64 {
           // %from = (%rank + %step) % %num_ranks; %shard is its place in %all
-          ditron.signal_wait %arrived[%from] ge %epoch : <?xi64, symmetric>
+          ditron.signal_wait %arrived[%from] ge %epoch {ditron.with_copy} : <?xi64, symmetric>
           ditron.rank_copy %shard to %shard on %left : <?x?xbf16, symmetric> to <?x?xbf16, symmetric>
-          ditron.signal_write %arrived[%from] set %epoch on %left : <?xi64, symmetric>
+          ditron.signal_write %arrived[%from] set %epoch on %left {ditron.with_copy} : <?xi64, symmetric>
         }
     """
 
@@ -64,6 +64,6 @@ def _decompose(gather: Gather) -> None:
     with b.loop(one, last) as step:
         source = b.remainder(b.add(rank, step), num_ranks)
         shard = gather.shard(source)
-        b.queue(ditron.SignalWaitOp, gather.signal, [source], gather.epoch)
+        gather.wait(source)
         b.queue(ditron.RankCopyOp, shard, shard, left)
         gather.announce(source, left)

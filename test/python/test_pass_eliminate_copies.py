@@ -45,7 +45,8 @@ def ag_gemm(a, b, c):
     for step in dh.range(ranks):
         source = (rank + step) % ranks
         dh.signal_wait(arrived[source], epoch)
-        multiply[(rows,)](shards[source * rows:(source + 1) * rows], b, c[source * rows:(source + 1) * rows], rows, K=K, N=N)
+        part = slice(source * rows, (source + 1) * rows)
+        multiply[(rows,)](shards[part], b, c[part], rows, K=K, N=N)
 
 
 def gemm_rs(a, b, out):

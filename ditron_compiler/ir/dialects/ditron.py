@@ -93,7 +93,8 @@ class AllocOp(_AllocOp):
                  zeroed: bool = False, loc=None, ip=None):
         values, known = _split(sizes)
         shape = [size if isinstance(size, int) else None for size in sizes]
-        super().__init__(BufferType.get(shape, element_type, space), label, values, known, zeroed=zeroed, loc=loc, ip=ip)
+        kind = BufferType.get(shape, element_type, space)
+        super().__init__(kind, label, values, known, zeroed=zeroed, loc=loc, ip=ip)
 
     @property
     def mixed_sizes(self) -> list[Int]:

@@ -9,13 +9,13 @@
 // CHECK: %[[FIRST:.*]] = arith.muli %[[RANK]], %[[ROWS]]
 // CHECK: %[[OWN:.*]] = ditron.slice %all[%[[FIRST]], 0] [%[[ROWS]], %[[COLS]]] : <?x?xbf16, symmetric> to <?x?xbf16, symmetric>
 // CHECK: ditron.copy %a to %[[OWN]] : <?x?xbf16> to <?x?xbf16, symmetric>
-// CHECK: ditron.signal_write %arrived[%[[RANK]]] set %epoch on %[[RANK]] : <?xi64, symmetric>
+// CHECK: ditron.signal_write %arrived[%[[RANK]]] set %epoch on %[[RANK]] {ditron.with_copy} : <?xi64, symmetric>
 // CHECK: scf.for %[[STEP:.*]] = %[[ONE]] to %[[RANKS]] step %[[ONE]] : i64 {
 // CHECK:   %[[DOWN:.*]] = arith.subi %[[RANK]], %[[STEP]]
 // CHECK:   %[[UP:.*]] = arith.addi %[[DOWN]], %[[RANKS]]
 // CHECK:   %[[PEER:.*]] = arith.remsi %[[UP]], %[[RANKS]]
 // CHECK:   ditron.rank_copy %a to %[[OWN]] on %[[PEER]] : <?x?xbf16> to <?x?xbf16, symmetric>
-// CHECK:   ditron.signal_write %arrived[%[[RANK]]] set %epoch on %[[PEER]]
+// CHECK:   ditron.signal_write %arrived[%[[RANK]]] set %epoch on %[[PEER]] {ditron.with_copy} : <?xi64, symmetric>
 // CHECK: }
 // CHECK-NOT: all_gather
 ditron.program @gather(%a: !ditron.buffer<?x?xbf16>, %all: !ditron.buffer<?x?xbf16, symmetric>, %arrived: !ditron.buffer<?xi64, symmetric>) {

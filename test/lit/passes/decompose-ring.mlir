@@ -13,16 +13,16 @@
 // CHECK: %[[SEVERAL:.*]] = arith.cmpi sgt, %[[RANKS]], %[[ONE]]
 // CHECK: scf.if %[[SEVERAL]] {
 // CHECK:   ditron.rank_copy %a to %[[OWN]] on %[[LEFT]]
-// CHECK:   ditron.signal_write %arrived[%[[RANK]]] set %epoch on %[[LEFT]]
+// CHECK:   ditron.signal_write %arrived[%[[RANK]]] set %epoch on %[[LEFT]] {ditron.with_copy}
 // CHECK: }
 // CHECK: scf.for %[[STEP:.*]] = %[[ONE]] to %[[LAST]] step %[[ONE]] : i64 {
 // CHECK:   %[[UP:.*]] = arith.addi %[[RANK]], %[[STEP]]
 // CHECK:   %[[FROM:.*]] = arith.remsi %[[UP]], %[[RANKS]]
 // CHECK:   %[[FIRST:.*]] = arith.muli %[[FROM]]
 // CHECK:   %[[SHARD:.*]] = ditron.slice %all[%[[FIRST]], 0]
-// CHECK:   ditron.signal_wait %arrived[%[[FROM]]] ge %epoch
+// CHECK:   ditron.signal_wait %arrived[%[[FROM]]] ge %epoch {ditron.with_copy}
 // CHECK:   ditron.rank_copy %[[SHARD]] to %[[SHARD]] on %[[LEFT]] : <?x?xbf16, symmetric> to <?x?xbf16, symmetric>
-// CHECK:   ditron.signal_write %arrived[%[[FROM]]] set %epoch on %[[LEFT]]
+// CHECK:   ditron.signal_write %arrived[%[[FROM]]] set %epoch on %[[LEFT]] {ditron.with_copy}
 // CHECK: }
 // CHECK-NOT: all_gather
 ditron.program @gather(%a: !ditron.buffer<?x?xbf16>, %all: !ditron.buffer<?x?xbf16, symmetric>, %arrived: !ditron.buffer<?xi64, symmetric>) {
@@ -32,7 +32,7 @@ ditron.program @gather(%a: !ditron.buffer<?x?xbf16>, %all: !ditron.buffer<?x?xbf
 
 // What it was put on, all parts are put on.
 // CHECK-LABEL: ditron.program @stream(
-// CHECK-COUNT-7: stream %side :
+// CHECK-COUNT-7: stream %side{{ (:|{)}}
 ditron.program @stream(%a: !ditron.buffer<?xf32>, %all: !ditron.buffer<?xf32, symmetric>, %arrived: !ditron.buffer<?xi64, symmetric>) {
   %epoch = ditron.epoch
   %side = ditron.stream "side"

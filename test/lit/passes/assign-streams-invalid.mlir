@@ -1,0 +1,17 @@
+// RUN: ditron-opt %s --assign-streams=streams=2 --verify-diagnostics --split-input-file
+// RUN: not ditron-opt %s --assign-streams=streams=0 --split-input-file 2>&1 | filecheck %s
+
+// CHECK: error: expected streams to be 1 or more, got 0
+
+ditron.program @a_turn_sends_on_what_the_last_one_got(%s: !ditron.buffer<8xf32, symmetric>, %n: i64) {
+  %zero = arith.constant 0 : i64
+  %one = arith.constant 1 : i64
+  %x = ditron.alloc "x" [8] : <8xf32>
+  %peer = arith.constant 3 : i64
+  scf.for %i = %zero to %n step %one : i64 {
+    // expected-note@+2 {{the earlier one}}
+    // expected-remark@+1 {{the copies of this loop stay on one stream: a turn needs what an earlier one did}}
+    ditron.rank_copy %x to %s on %peer : <8xf32> to <8xf32, symmetric>
+    ditron.rank_copy %s on %peer to %x : <8xf32, symmetric> to <8xf32>
+  }
+}

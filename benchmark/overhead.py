@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import ag_gemm_in_kernel as ag_gemm  # noqa: E402
 
 
-# ``ag_gemm_in_kernel.py``'s kernel with the primitives left out, function by function: rank and num_ranks are arguments, what is
-# pushed is stored at home, nothing is waited for.
+# ``ag_gemm_in_kernel.py``'s kernel with the primitives left out, function by function: rank and num_ranks are
+# arguments, what is pushed is stored at home, nothing is waited for.
 @triton.jit
 def plain_push_rows(a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM_PUSH: tl.constexpr,
                     PUSH_ROWS: tl.constexpr):

@@ -75,7 +75,7 @@ def measure_matmul(size: int, block: tuple[int, int, int], repeat: int) -> tuple
 
 def measure_ag_gemm(M: int, N: int, K: int, ranks: int, block: tuple[int, int, int], repeat: int
                     ) -> tuple[float, float]:
-    """One call of ``examples/ag_gemm_in_kernel.py`` on every rank (each has all N columns of its own B), checked once."""
+    """A call of ``examples/ag_gemm_in_kernel.py`` on every rank (each has all N columns of its own B), checked once."""
     def main() -> tuple[float, float]:
         ditron.init()
         error = ag_gemm.check(M // ranks, 64, K, calls=1, num_push=2, block=block)

@@ -63,12 +63,11 @@ def draw(recording: Recording, path: str | Path) -> None:
     axes[-1].set_xlabel("step of the simulator: the order in which things happened, not the time they take on a GPU")
     for release in _chosen(recording):
         _arrow(figure, axes, recording, release)
-    nodes = recording.ranks // recording.ranks_per_node
     figure.suptitle(_title(recording) + "\n", fontsize=14, x=0.01, ha="left")
     streams = any(map(recording.streams, range(recording.ranks)))
     figure.text(0.01, 1 - 0.38 / figure.get_figheight(), "A row per program, program 0 on top"
-                + (", then one per stream" if streams else "") + "; one program runs at a time. What a rank has put and "
-                "is still under way is drawn above its programs.", fontsize=9.5, color="#444444", va="top")
+                + (", then one per stream" if streams else "") + "; one program runs at a time. What a rank has put "
+                "and is still under way is drawn above its programs.", fontsize=9.5, color="#444444", va="top")
     _legend(figure, streams)
     figure.savefig(path, dpi=110)
 
@@ -137,7 +136,8 @@ def _band(axis, recording: Recording, rank: int, rows: int, bars: dict[str, list
     if most:
         axis.fill_between(steps, [-lane * 0.12 - lane * count / most for count in counts], -lane * 0.12, step="post",
                           color=COPIES, linewidth=0)
-        axis.text(1.004, -lane * 0.6, f"up to {most} put{'s' * (most > 1)}\nunder way", transform=axis.get_yaxis_transform(), fontsize=8,
+        axis.text(1.004, -lane * 0.6, f"up to {most} put{'s' * (most > 1)}\nunder way",
+                  transform=axis.get_yaxis_transform(), fontsize=8,
                   color=COPIES, va="center")
     for e in recording.events:
         if e.kind == "launch" and e.rank == rank:
@@ -216,4 +216,5 @@ def _legend(figure, streams: bool) -> None:
                Line2D([], [], color="#444444", linestyle=(0, (2, 2)), label="launch")]
     if streams:
         entries.insert(3, Patch(color=ITEM, label="a stream's launch, copy within the rank, or signal"))
-    figure.legend(handles=entries, loc="outside lower left", ncols=4 if streams else len(entries), frameon=False, fontsize=9)
+    figure.legend(handles=entries, loc="outside lower left", ncols=4 if streams else len(entries), frameon=False,
+                  fontsize=9)

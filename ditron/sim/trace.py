@@ -99,8 +99,8 @@ def write(recording: Recording, path: str | Path) -> None:
 
 def perfetto(recording: Recording) -> dict[str, Any]:
     """The recording in the Trace Event Format: a process per rank, in it a track per resident program and per stream,
-    one for what arrives and one for the script; a last process shows the scheduler's turns. Arrows (flows) lead from a put or a
-    notify to its arrival, and from a signal's arrival to the wait that it ended."""
+    one for what arrives and one for the script; a last process shows the scheduler's turns. Arrows (flows) lead from a
+    put or a notify to its arrival, and from a signal's arrival to the wait that it ended."""
     builder = _Builder(recording)
     for event in recording.events:
         getattr(builder, "on_" + event.kind.replace(" ", "_"))(event)

@@ -39,7 +39,8 @@ class World:
         resident: programs of one rank that run at the same time, as blocks do on SMs; the others wait for a place.
         stack_bytes: of one program; its tiles live there.
         races: look for unordered accesses to the same memory and for reads of what nobody wrote (see
-            docs/simulator.md); costs about as much time again as running the kernels. Default: ``DITRON_SIM_RACES``, on.
+            docs/simulator.md); costs about as much time again as running the kernels. Default: ``DITRON_SIM_RACES``,
+            on.
         weak: stores that nothing orders may be seen late by others, and what was read before may be read again as it
             was, as on a GPU. Default: as `races`. Without `races` it shows what a mistake leads to, and reports none.
 

@@ -82,7 +82,8 @@ def _explain(error: BaseException, kind: type) -> Exception | None:
     if places[-1] is None:
         return None
     inner = chain[-1]
-    message = _recursion(inner) or inner.error_message or (str(inner.__cause__) if inner.__cause__ else "this does not compile")
+    cause = str(inner.__cause__) if inner.__cause__ else "this does not compile"
+    message = _recursion(inner) or inner.error_message or cause
     notes = tuple((*place, "called from here") for place in reversed(places[:-1]) if place is not None)
     return CompileError(str(message), *places[-1], notes=notes)
 

@@ -1,7 +1,7 @@
 """Kernels that are wrong, each in one way, with what the simulator has to say about it.
 
-A kernel gets `data` [4, N] fp32 and `flags` [8] i64 in symmetric memory, `out` [4, N] fp32 of its own, and the number of
-the call. The lines that a report must name, and may name, end in `# <-`.
+A kernel gets `data` [4, N] fp32 and `flags` [8] i64 in symmetric memory, `out` [4, N] fp32 of its own, and the number
+of the call. The lines that a report must name, and may name, end in `# <-`.
 """
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def location_lines(error: Any) -> list[int]:
     return [int(place.split(":")[1]) for place in places if place and Path(place.split(":")[0]) == Path(__file__)]
 
 
-# --- data and its signal ------------------------------------------------------------------------------------------------
+# --- data and its signal ----------------------------------------------------------------------------------------------
 
 
 @broken("race", says="data[0, 0]")
@@ -214,7 +214,7 @@ def wrong_neighbour(data, flags, out, epoch, N: tl.constexpr):
     tl.store(out + N + at, tl.load(data + at))  # <-
 
 
-# --- counts and epochs --------------------------------------------------------------------------------------------------
+# --- counts and epochs ------------------------------------------------------------------------------------------------
 
 
 @broken("race")
@@ -313,7 +313,7 @@ def signal_wraps(data, flags, out, epoch, N: tl.constexpr):
         dl.notify(flags, 1 - dl.rank(), 1 << 62, op="add")  # <-
 
 
-# --- buffers that are used again ----------------------------------------------------------------------------------------
+# --- buffers that are used again --------------------------------------------------------------------------------------
 
 
 @broken("race", calls=2)
@@ -361,7 +361,7 @@ def get_used_before_quiet(data, flags, out, epoch, N: tl.constexpr):
     tl.store(out + N + at, tl.load(out + at))  # <-
 
 
-# --- two writers --------------------------------------------------------------------------------------------------------
+# --- two writers ------------------------------------------------------------------------------------------------------
 
 
 @broken("race", ranks=3)
@@ -403,7 +403,7 @@ def last_program_adds_up(data, flags, out, epoch, N: tl.constexpr):
             tl.store(data + at, tl.load(out + other * N + at))  # <-
 
 
-# --- memory that is not there -------------------------------------------------------------------------------------------
+# --- memory that is not there -----------------------------------------------------------------------------------------
 
 
 @broken("bounds", says="goes past its end")
@@ -457,7 +457,7 @@ def freed_twice(kernel, data, flags, out):
     ditron.symm_free(data)  # <-
 
 
-# --- waiting for ever ---------------------------------------------------------------------------------------------------
+# --- waiting for ever -------------------------------------------------------------------------------------------------
 
 
 @broken("deadlock", says="no program has sent")

@@ -109,8 +109,8 @@ def large_count(x, sig, n):
     dl.wait(sig, 4294967296)  # here
 
 
-@wrong("rank must be an integer of at most 32 bits, got a scalar of type int64, whose upper bits would be lost; if they "
-       "are never used, convert it: rank.to(tl.int32)", n="i64")
+@wrong("rank must be an integer of at most 32 bits, got a scalar of type int64, whose upper bits would be lost; if "
+       "they are never used, convert it: rank.to(tl.int32)", n="i64")
 def wide_rank(x, sig, n):
     dl.notify(sig, n)  # here
 

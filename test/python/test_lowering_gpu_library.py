@@ -27,8 +27,8 @@ CPU = "\n".join([
     "%q = getelementptr i64, ptr addrspace(1) %p, i64 1 %b = load atomic i64, ptr addrspace(1) %q monotonic, align 8 "
     "%a = load atomic i64, ptr addrspace(1) %p monotonic, align 8 %r = insertvalue { i64, i64 } poison, i64 %a, 0 "
     "%s = insertvalue { i64, i64 } %r, i64 %b, 1 ret { i64, i64 } %s }",
-    "define void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) { %q = getelementptr i64, ptr addrspace(1) %p, i64 1 "
-    "store atomic i64 %b, ptr addrspace(1) %q monotonic, align 8 "
+    "define void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) { %q = getelementptr i64, ptr addrspace(1) %p, "
+    "i64 1 store atomic i64 %b, ptr addrspace(1) %q monotonic, align 8 "
     "store atomic i64 %a, ptr addrspace(1) %p monotonic, align 8 ret void }",
     "define i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) { ret i32 %v }",
     "define void @ditron_block_barrier() { ret void }",

@@ -1,4 +1,4 @@
-"""Launches whose programs have nothing to do with each other run on several cores: the same results, the same errors."""
+"""Launches whose programs have nothing to do with each other, on several cores: the same results, the same errors."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Late stores and stale reads as values, and the order that a NIC keeps: what goes wrong in some seeds, what in none."""
+"""Late stores and stale reads as values, and the order that a NIC keeps: wrong in some seeds, right in all."""
 from __future__ import annotations
 
 import pytest
@@ -169,7 +169,7 @@ def test_atomics_are_coherent():
     assert not wrong_seeds(counter, right=lambda out, flag: flag == 16)
 
 
-# --- between nodes ------------------------------------------------------------------------------------------------------
+# --- between nodes ----------------------------------------------------------------------------------------------------
 
 
 @ditron.jit

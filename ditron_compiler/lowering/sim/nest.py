@@ -70,7 +70,8 @@ class Nest:
     ) -> list:
         """Open an inner loop that carries `inits`; returns [index, *carried]. Close it with `close(values)`.
 
-        `stop`: where it ends, when that is not known before. `vectorise`: LLVM can, although something is carried: an integer minimum, say.
+        `stop`: where it ends, when that is not known before. `vectorise`: LLVM can, although something is carried: an
+        integer minimum, say.
         """
         b = self.b
         end = b.constant("i64", size) if stop is None else stop

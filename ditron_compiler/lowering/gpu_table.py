@@ -208,7 +208,7 @@ TABLE: dict[str, Row] = {
                               "granularity"), _always),
     "ll_put": Row(_ll_put, _always),
     "ll_get": Row(_ll_get),
-    "fence": Row(call("ditron_fence"), _always),
+    "fence": Row(call("ditron_fence", acquires=True), _always),  # also what a relaxed wait before it has seen
     "quiet": Row(call("ditron_quiet", acquires=True), _always),
     "barrier_all": Row(call("ditron_barrier_all", "ctx", acquires=True), _always),
     "barrier": Row(call("ditron_barrier", "ctx", "team", acquires=True), _always),

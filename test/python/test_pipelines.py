@@ -14,6 +14,8 @@ from pass_helpers import pipeline, run
 import ditron
 import ditron.language as dl
 from ditron.cli import main as cli
+from ditron.cli.kernels import load_kernel
+from ditron_compiler import ir
 from ditron_compiler import pipeline as pipelines
 from ditron_compiler.frontend.source import DitronSource, compiler_key
 from ditron_compiler.frontend.targets import NEUTRAL
@@ -66,6 +68,18 @@ def test_the_examples_compute_the_same(example, name):
     world = dict(ranks=4, ranks_per_node=2, seeds=4)
     expected = run("as-written", lambda: _on_rank(CHECKS[example]), **world)
     assert run(name, lambda: _on_rank(CHECKS[example]), **world) == expected
+
+
+@pytest.mark.parametrize("name", ["default", "pcie"])
+@pytest.mark.parametrize("example", ["ring.py:ring_kernel", "put_signal.py:shift_kernel", "gemm_rs.py:gemm_rs_kernel"])
+def test_twice_is_once(example, name):
+    """What a pipeline has made it leaves alone: no second fence, no wider scope."""
+    text = ditron.compile(load_kernel(str(ROOT / "examples" / example)), target="cuda:90", pipeline=name,
+                          stop_after="ditron").asm["ditron"]
+    with ir.Context() as context:
+        module = ir.Module.parse(text, context)
+        pipelines.run(module, pipelines.PIPELINES[name])
+        assert str(module) == text
 
 
 def test_who_chooses():

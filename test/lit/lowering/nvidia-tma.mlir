@@ -57,6 +57,9 @@
 // TMA: symbol = "ditron_signal_wait_until"
 // TMA-NEXT: %{{.*}} = arith.constant 0 : i32
 // TMA-NEXT: symbol = "ditron_tma_acquire"
+// TMA: symbol = "ditron_fence"
+// TMA-NEXT: %{{.*}} = arith.constant 0 : i32
+// TMA-NEXT: symbol = "ditron_tma_acquire"
 // TMA: "tt.descriptor_load"
 "tt.func"() <{function_type = (!tt.tensordesc<tensor<64x64xbf16>>, !tt.ptr<bf16>, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "load_after_any_acquire", sym_visibility = "public"}> ({
 ^bb0(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %out: !tt.ptr<bf16>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
@@ -67,6 +70,7 @@
   ditron.barrier
   ditron.sync_all
   %seen = ditron.signal_wait_until %sig ge %v : !tt.ptr<i64>
+  ditron.fence
   %x = "tt.descriptor_load"(%desc, %c0, %c0) <{cache = 1 : i32, evict = 1 : i32}> : (!tt.tensordesc<tensor<64x64xbf16>>, i32, i32) -> tensor<64x64xbf16>
   %ptrs = "tt.splat"(%out) : (!tt.ptr<bf16>) -> tensor<64x64x!tt.ptr<bf16>>
   "tt.store"(%ptrs, %x) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xbf16>) -> ()

@@ -355,8 +355,9 @@ TOGETHER = set(
     "atomic_store atomic_poll expect_zero".split())
 NOT_FUNCTIONS = {
     "types": set("PropagateNan TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const constexpr constexpr_type dtype "
-                 "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int16 int32 int64 "
-                 "int8 pi32_t pointer_type slice tensor tensor_descriptor tuple uint16 uint32 uint64 uint8 void".split()),
+                 "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int16 int32 "
+                 "int64 int8 pi32_t pointer_type slice tensor tensor_descriptor tuple uint16 uint32 uint64 uint8 "
+                 "void".split()),
     "modules": {"extra", "math", "target_info"},
 }
 

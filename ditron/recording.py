@@ -45,11 +45,11 @@ def user_line() -> str:
 
 
 def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None = None, args: Sequence[Any] = (), *,
-           resident: int = 132, modules: Sequence[Any] = ()) -> Scenario:
+           resident: int = 132, modules: Sequence[Any] = (), strict: bool = True) -> Scenario:
     """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
 
     An AssertionError ends a rank's script quietly: nothing was computed, so results are wrong. Other errors are raised.
-    ``modules``: what is ``__main__`` on each rank.
+    ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
     """
     recorder = _Recorder(ranks, ranks_per_node, resident=resident, races=True)
 
@@ -62,7 +62,7 @@ def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None 
     from ditron.sim.plain import simulated
     with simulated():
         recorder.run(tolerant, args, modules)
-    return recorder.scenario()
+    return recorder.scenario(strict)
 
 
 class _Recorder(world.World):
@@ -94,10 +94,10 @@ class _Recorder(world.World):
         self.roots[number] = memory.Root(number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), **facts)
         return number
 
-    def scenario(self) -> Scenario:
+    def scenario(self, strict: bool) -> Scenario:
         calls = max((max(counter.values(), default=1) for counter in self.calls), default=1)
         return Scenario(self.size, self.ranks_per_node, self.roots, self.steps, self.resident, calls,
-                        notes=self.unseen)
+                        strict, self.unseen)
 
 
 class RecordedView(view.RankView):

@@ -75,10 +75,10 @@ def _expression(*names: str) -> Callable:
 for _name, _sign in {"addi": "+", "subi": "-", "muli": "*", "andi": "&", "ori": "|", "xori": "^", "shli": "<<",
                      "shrsi": ">>"}.items():
     EXPRESSIONS[f"arith.{_name}"] = lambda op, a, sign=_sign: f"{a[0]} {sign} {a[1]}"
-for _name, _function in {"divsi": "sdiv", "remsi": "srem", "minsi": "smin", "maxsi": "smax", "minui": "smin",
-                         "maxui": "smax", "select": "select"}.items():
+for _name, _function in {"divsi": "sdiv", "remsi": "srem", "minsi": "smin", "maxsi": "smax",
+                         "select": "select"}.items():
     EXPRESSIONS[f"arith.{_name}"] = lambda op, a, f=_function: f"{f}({', '.join(a)})"
-for _name, _function in {"divui": "udiv", "remui": "urem", "shrui": "shrui"}.items():
+for _name, _function in {"divui": "udiv", "remui": "urem", "shrui": "shrui", "minui": "umin", "maxui": "umax"}.items():
     EXPRESSIONS[f"arith.{_name}"] = lambda op, a, f=_function: f"{f}({a[0]}, {a[1]}, {bits_of(op.operands[0].type)})"
 
 

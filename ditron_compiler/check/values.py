@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 __all__ = ["UNKNOWN", "Descriptor", "expand", "extui", "lacking", "reshaped", "sdiv", "select", "shrui", "smax", "smin", "srem",
-           "transposed", "trunc", "udiv", "ult", "urem"]
+           "transposed", "trunc", "udiv", "ult", "umax", "umin", "urem"]
 
 
 class _Unknown:
@@ -94,6 +94,14 @@ def smax(a: Any, b: Any) -> Any:
     if lacking(a, b):
         return UNKNOWN
     return max(a, b) if _scalar(a, b) else np.maximum(a, b)
+
+
+def umin(a: Any, b: Any, bits: int) -> Any:
+    return select(ult(a, b, bits), a, b)
+
+
+def umax(a: Any, b: Any, bits: int) -> Any:
+    return select(ult(a, b, bits), b, a)
 
 
 def select(condition: Any, a: Any, b: Any) -> Any:

@@ -124,7 +124,7 @@ def checked(subject: Subject, mutant: Mutant | None) -> str:
                 if subject.program is not None:
                     findings = check_program(subject.program, [(ranks, per_node)]).findings
                 else:
-                    findings, _ = check_scenario(record(subject.run, ranks, per_node))
+                    findings, _ = check_scenario(record(subject.run, ranks, per_node, strict=False))
             except ditron.DitronError as error:
                 return f"error: {str(error).splitlines()[0]}"
             if findings:

@@ -17,14 +17,15 @@ def order(size, block, rank, nodes, per_node, mode):
 
 
 def key(tile, size, block, rank, nodes, per_node, mode):
-    """What the order sorts tiles by: when the last rank of the tile arrives (or the first has its turn); straddling."""
+    """What tiles are sorted by: when the last of their ranks arrives (or the first has its turn); straddling; number."""
     shard = -(-size // (nodes * per_node))
     owners = range(tile * block // shard, (min((tile + 1) * block, size) - 1) // shard + 1)
     node, local = divmod(rank, per_node)
     before = 0 if mode == "gather" else 1  # scatter begins behind the own node and rank
     turns = [((q // per_node - node - before) % nodes, (q % per_node - local - before) % per_node) for q in owners]
     straddles = len(owners) > 1
-    return (max(turns), straddles) if mode == "gather" else (min(turns), not straddles)
+    number = 0 if straddles else tile
+    return (max(turns), straddles, number) if mode == "gather" else (min(turns), not straddles, number)
 
 
 layouts = st.tuples(st.integers(1, 6), st.integers(1, 12))

@@ -264,11 +264,12 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
         ditron.init()
         print(ditron.rank(), "of", ditron.num_ranks())
     """
-    existing = current_group()
-    if existing is not None:
-        return existing
     from ditron import sim as simulator
     simulated = simulator.current_world()
+    existing = current_group()
+    # A simulated rank is one also in a process with a GPU group, whose programs the checker records that way.
+    if existing is not None and (simulated is None or existing.is_sim):
+        return existing
     if simulated is not None:
         group = SimGroup(range(simulated.world_size), simulated, simulated.world_group)
         _state.stack.append(group)

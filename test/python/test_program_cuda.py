@@ -410,3 +410,30 @@ def test_checked_waits_are_kernels_at_the_programs_line(machine):
     line = next(i for i, text in enumerate(lines, 1) if text.endswith("# a kernel waits here"))
     [first, *_] = [kernel for kernel in machine.group.loaded if kernel.name == "unusual_wait_value"]
     assert f'test_program_cuda.py":{line}:' in first.asm["ttir"]
+
+
+def test_simulated_ranks_beside_a_gpu_group(machine, monkeypatch):
+    """The checker records a program on simulated ranks, in threads of a process that has a GPU group."""
+    monkeypatch.undo()
+    monkeypatch.setattr(ditron.distributed, "_gpu_world", machine.group)
+    assert ditron.current_group() is machine.group
+    seen = []
+
+    def main():
+        ditron.init()
+        x, out = torch.randn(4, 8), torch.zeros(4, 8)
+        pushed(x, out)
+        seen.append((ditron.current_group().is_sim, torch.equal(x, out)))
+
+    ditron.sim.run(main, ranks=2)
+    assert seen == [(True, True)] * 2
+    report = ditron.checking.check_program(pushed)
+    assert len(report.checked) > 1 and not report.findings
+    assert ditron.current_group() is machine.group
+
+
+@ditron.program(check=lambda ranks: {"x": "f32[4, 8]", "out": "f32[4, 8]"})
+def pushed(x, out):
+    box = dh.symm_empty(*x.shape, dtype=x.dtype, name="box")
+    dh.copy(x, box)
+    dh.copy(box, out)

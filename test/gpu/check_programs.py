@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 import triton
 
 import ditron
@@ -50,6 +51,17 @@ class Gather:
     def __call__(self, a: torch.Tensor, b: torch.Tensor) -> None:
         self.program(a, b, self.out)
 
+    def others(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """The same by torch and NCCL, one after the other; and the multiplication alone."""
+        a, b = self.inputs[0]
+        whole = torch.empty(len(a) * ditron.num_ranks(), a.shape[1], dtype=a.dtype, device=a.device)
+
+        def both() -> None:
+            dist.all_gather_into_tensor(whole, a)
+            torch.matmul(whole, b, out=self.out)
+
+        return both, lambda: torch.matmul(whole, b, out=self.out)
+
 
 class Scatter(Gather):
     """``reduce_scatter(a @ b)``."""
@@ -68,6 +80,16 @@ class Scatter(Gather):
                     self.inputs.append((a, b))
             self.expected.append(total)
         self.out = torch.empty(rows, N, dtype=torch.bfloat16, device=device)
+
+    def others(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        a, b = self.inputs[0]
+        product = torch.empty(len(a), b.shape[1], dtype=a.dtype, device=a.device)
+
+        def both() -> None:
+            torch.matmul(a, b, out=product)
+            dist.reduce_scatter_tensor(self.out, product)
+
+        return both, lambda: torch.matmul(a, b, out=product)
 
 
 def _random(rows: int, cols: int, seed: int) -> torch.Tensor:
@@ -102,12 +124,7 @@ def captured(case: Gather, calls: int, per_graph: int = 1) -> float:
     """``calls`` replays of a graph of ``per_graph`` calls, eager calls in between."""
     chance, results = random.Random(2), []
     a, b = (tensor.clone() for tensor in case.inputs[0])
-    case(a, b)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(per_graph):
-            case(a, b)
+    graph = graph_of(case, a, b, per_graph)
     for call in range(calls):
         number = call % SETS
         a.copy_(case.inputs[number][0])
@@ -123,6 +140,17 @@ def captured(case: Gather, calls: int, per_graph: int = 1) -> float:
     return _worst(case, results)
 
 
+def graph_of(case: Gather, a: torch.Tensor, b: torch.Tensor, calls: int = 1) -> torch.cuda.CUDAGraph:
+    """A graph of ``calls`` calls."""
+    case(a, b)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            case(a, b)
+    return graph
+
+
 def host_time(case: Gather, calls: int = 40) -> float:
     """Microseconds of the host per call (the GPU is kept behind)."""
     a, b = case.inputs[0]
@@ -136,18 +164,23 @@ def host_time(case: Gather, calls: int = 40) -> float:
     return 1e6 * spent / calls
 
 
-def gpu_time(call: Callable[[], None], calls: int = 30) -> float:
-    """Median milliseconds of a call on the GPU."""
-    for _ in range(5):
-        call()
-    ditron.barrier()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
-    events[0].record()
-    for event in events[1:]:
-        call()
-        event.record()
-    events[-1].synchronize()
-    return sorted(a.elapsed_time(b) for a, b in zip(events, events[1:], strict=False))[calls // 2]
+def gpu_times(calls: list[Callable[[], None]], rounds: int = 15, burst: int = 4) -> list[float]:
+    """Median milliseconds of each call on the slowest rank, taken in turn, in bursts."""
+    times: list[list[float]] = [[] for _ in calls]
+    for turn in range(rounds + 1):
+        for call, taken in zip(calls, times, strict=True):
+            call()
+            ditron.barrier()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(burst):
+                call()
+            end.record()
+            end.synchronize()
+            if turn:
+                taken.append(start.elapsed_time(end) / burst)
+    medians = ditron.all_gather_object([sorted(taken)[rounds // 2] for taken in times])
+    return [max(ranks) for ranks in zip(*medians, strict=True)]
 
 
 @ditron.program
@@ -207,8 +240,8 @@ def main() -> int:
 
     ditron.init(transport="p2p", heap_bytes=6 << 30)
     rank, failed = ditron.rank(), 0
-    table = ["| program | rows/rank, N, K | eager | graph | graph of 2 calls | bound | host us/call | GPU ms/call |",
-             "|---|---|---|---|---|---|---|---|"]
+    table = ["| program | rows/rank, N, K | eager | graph | graph of 2 calls | bound | host us/call | ms/call | "
+             "of a graph | torch + NCCL | matmul alone |", "|---|---|---|---|---|---|---|---|---|---|---|"]
 
     def row(name: str, shape: str, errors: list[float], bound: float, *times: float) -> None:
         nonlocal failed
@@ -216,7 +249,7 @@ def main() -> int:
         right = all(error <= bound for error in worst)
         failed += not right
         cells = [*(f"{error:.1e}" for error in worst), *[""] * (3 - len(worst)), f"{bound:g}",
-                 *(f"{value:.3g}" for value in times), *[""] * (2 - len(times))]
+                 *(f"{value:.3g}" for value in times), *[""] * (5 - len(times))]
         table.append(f"| {name} | {shape} | {' | '.join(cells)} |")
         if rank == 0:
             print(table[-1] if right else f"FAILED {table[-1]}", flush=True)
@@ -230,9 +263,11 @@ def main() -> int:
             faulthandler.dump_traceback_later(args.limit, exit=True)
             case = kind(program, *shape)
             errors = [eager(case, args.calls)]
-            times = host_time(case), gpu_time(lambda: case(*case.inputs[0]))  # noqa: B023
+            host = host_time(case)
+            eagerly, *others = gpu_times([lambda: case(*case.inputs[0]), *case.others()])  # noqa: B023
             errors += [captured(case, args.calls), captured(case, args.calls // 2, per_graph=2)]
-            row(name, ", ".join(map(str, shape)), errors, kind.bound, *times)
+            [replayed] = gpu_times([graph_of(case, *case.inputs[0]).replay])
+            row(name, ", ".join(map(str, shape)), errors, kind.bound, host, eagerly, replayed, *others)
             faulthandler.cancel_dump_traceback_later()
     if args.only in "by_parity":
         faulthandler.dump_traceback_later(args.limit, exit=True)

@@ -148,7 +148,12 @@ def at_compile_time(program: Any, module: Any) -> None:
     if key in _looked_at:
         return
     _looked_at.add(key)
-    findings = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
+    try:
+        findings = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
+    except Exception as error:  # the program may be right: that it cannot be looked at is no reason not to run it
+        warnings.warn(f"program {program.__name__!r} was not checked: {type(error).__name__}: {error}", ProtocolWarning,
+                      stacklevel=5)
+        return
     if not findings:
         return
     text = "\n".join(findings) + f"\n(found by `ditron check`; {knobs.protocol.name}=off says nothing of it)"

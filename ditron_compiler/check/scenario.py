@@ -1,6 +1,6 @@
 """What is checked: ranks, their buffers, and what the host does on each, with every number known.
 
-A scenario is made of a host program (:mod:`.host_program`) or recorded from a script (:mod:`ditron.recording`).
+A scenario is recorded from a script, or from calls of a host program, by :mod:`ditron.recording`.
 """
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Await(HostOp):
 
 @dataclass(frozen=True)
 class Meet(HostOp):
-    """All ranks meet. ``quiet``: what they have sent has arrived. ``everything``: the host waits for all its streams."""
+    """All ranks meet. ``quiet``: what they have sent has arrived."""
 
     name: str
     quiet: bool = True

@@ -78,7 +78,23 @@ def _programs() -> list[Subject]:
 
     return [program("ag_gemm", "ag_gemm", 8e-3),
             program("ag_gemm_ring", "ag_gemm_ring", 8e-3, check="ag_gemm", multiply="ring_gemm"),
-            program("gemm_rs_chunks", "gemm_rs", 1.5e-2, make="GemmReduceScatterChunks")]
+            program("gemm_rs_chunks", "gemm_rs", 1.5e-2, make="GemmReduceScatterChunks"), *_after_passes()]
+
+
+def _after_passes() -> list[Subject]:
+    """Programs as the passes leave them: an all-gather that was decomposed, with streams assigned."""
+    tests = importlib.import_module("test_pass_assign_streams")
+
+    def program(name: str, variant: str) -> Subject:
+        made = tests.PROGRAMS[name, variant]
+        made.check = lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"}
+
+        def run() -> float:
+            return 0.0 if all(tests.run_rank(name, variant)) else 1.0
+
+        return Subject(f"{name}, {variant}", run, 0.0, ((2, None), (3, None)), made)
+
+    return [program("gather_and_scale", "two"), program("gather_and_scale", "ring"), program("scale_and_send", "two")]
 
 
 def _clean_kernels() -> list[Subject]:

@@ -8,6 +8,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+import test_pass_assign_streams
+import test_pass_eliminate_copies
 import torch
 
 import ditron
@@ -26,6 +28,30 @@ def test_shipped_program_is_clean(file, monkeypatch):
     report = checking.check_program(program)
     assert not report.findings and not report.notes, str(report)
     assert report.checked == ["1 rank", "2 ranks", "3 ranks", "4 ranks"], "copy engines reach one node"
+
+
+@pytest.mark.parametrize("variant", test_pass_assign_streams.VARIANTS)
+@pytest.mark.parametrize("name", test_pass_assign_streams.BODIES)
+def test_what_passes_make_is_clean(name, variant):
+    """Streams that are assigned, copies that are eliminated, rings: one tells the other's mistakes."""
+    program = ditron.program(passes=test_pass_assign_streams.VARIANTS[variant],
+                             check=lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"})(
+                                 test_pass_assign_streams.BODIES[name])
+    report = checking.check_program(program, [(3, None)])
+    assert not report.findings and not report.notes, str(report)
+
+
+@pytest.mark.parametrize("name", test_pass_eliminate_copies.BODIES)
+def test_programs_without_copies_are_clean(name):
+    def check(ranks):
+        shapes = test_pass_eliminate_copies.shapes(name, ranks)
+        names = ("a", "b", "c" if name == "ag_gemm" else "out")
+        return {key: f"f32[{rows}, {columns}]" for key, (rows, columns) in zip(names, shapes, strict=True)}
+
+    program = ditron.program(passes=test_pass_eliminate_copies.ELIMINATE, check=check)(
+        test_pass_eliminate_copies.BODIES[name])
+    report = checking.check_program(program, [(3, None)])
+    assert not report.findings and not report.notes, str(report)
 
 
 def shift(*, credit: bool = True, join: bool = True, value: int = 0, own: bool = False):

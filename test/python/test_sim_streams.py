@@ -267,6 +267,22 @@ def test_streams_are_in_no_order():
     assert {tuple(sim.run(main, 2, seed=seed)) for seed in range(20)} > {(0, 0), (1, 1)}
 
 
+def test_independent_programs_keep_the_streams_order():
+    """Without a seed and a search for races they may run on all cores; what follows still comes after all of them."""
+    def main():
+        ditron.init()
+        x, y = torch.zeros(64 * 32), torch.zeros(64 * 32)
+        stream = sim.current_world().stream("s")
+        for _ in range(5):
+            with stream:
+                add_one[(64,)](x, y, N=32)
+            stream.copy(y, x)
+        stream.synchronize()
+        return x.unique().tolist()
+
+    assert sim.run(main, 2, races=False) == [[5.0]] * 2
+
+
 def test_the_script_goes_on():
     """Enqueuing waits for nothing, and synchronize for one stream only."""
     def main():

@@ -1,7 +1,7 @@
 """What a script does with its kernels, written down without running them, for the protocol checker.
 
-The script runs on simulated ranks as ever, but a launch returns at once and computes nothing. What is kept: which kernel
-with which grid and arguments, where buffers lie, what torch reads and writes in symmetric memory, and where ranks meet.
+The script runs on simulated ranks as ever, but a launch returns at once and computes nothing. What is kept: which
+kernel with which grid and arguments, where buffers lie, what torch reads and writes there, and where ranks meet.
 """
 from __future__ import annotations
 
@@ -17,7 +17,18 @@ import numpy as np
 from ditron.sim import view, world
 from ditron.sim.script_accesses import _ranges as ranges_of
 from ditron_compiler.check import memory
-from ditron_compiler.check.scenario import Await, Free, HostOp, Launch, Meet, Move, Record, Scenario, SignalWait, SignalWrite
+from ditron_compiler.check.scenario import (
+    Await,
+    Free,
+    HostOp,
+    Launch,
+    Meet,
+    Move,
+    Record,
+    Scenario,
+    SignalWait,
+    SignalWrite,
+)
 from ditron_compiler.check.translate import Kernel
 from ditron_compiler.check.values import UNKNOWN
 
@@ -122,7 +133,7 @@ class RecordedView(view.RankView):
         return translate_module(module)
 
     def add(self, step: HostOp, waits: bool = False) -> None:
-        """What the rank's host does next. ``waits``: until it is over, so that what follows on any stream is after it."""
+        """What the rank's host does next. ``waits``: until it is over, so what follows on any stream is after it."""
         steps = self._world.steps[self.rank]
         if step.stream and self._awaited.get(step.stream, 0) < self._over:
             self._awaited[step.stream] = self._over
@@ -236,7 +247,7 @@ class RecordedView(view.RankView):
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
         where = self.current if stream is None else stream
-        self.add(Launch("" if where is None else where, line, call, kernel, extents, tuple(values)), waits=where is None)
+        self.add(Launch(where or "", line, call, kernel, extents, tuple(values)), waits=where is None)
 
     def touch(self, name: str, tensor: Any, *, writes: bool, line: str = "") -> None:
         """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""

@@ -14,7 +14,7 @@ __all__ = ["check_scenario", "check_scenarios"]
 
 
 def check_scenario(scenario: Scenario, tight: bool = True) -> tuple[list[Finding], list[str]]:
-    """What is wrong with a scenario, and notes. ``tight``: also look for programs that keep their producers off the GPU."""
+    """What is wrong with a scenario, and notes. ``tight``: also look for programs that keep producers off the GPU."""
     machine = Machine(scenario).run()
     found = {finding.key: finding for finding in findings(machine)}
     for turns in range(1, 1 + _ORDERS if _has_atomics(scenario) else 1):

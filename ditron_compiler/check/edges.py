@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ditron_compiler.check.atomics import reaches
 from ditron_compiler.check.machine import Cell, Machine, Wait, Writer, satisfies
-from ditron_compiler.check.program import reaches
 
 __all__ = ["attainable", "overtaking", "required", "settle"]
 

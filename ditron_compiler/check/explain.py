@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ditron_compiler.check.atomics import reaches
 from ditron_compiler.check.edges import overtaking, settle
 from ditron_compiler.check.finding import Finding
 from ditron_compiler.check.hangs import cell_name, hangs
 from ditron_compiler.check.machine import Access, Machine, Task, Wait, Writer
 from ditron_compiler.check.memory import describe, parts
-from ditron_compiler.check.program import reaches
 from ditron_compiler.check.races import Conflict, conflicts, untied, unwritten
 
 __all__ = ["findings"]
@@ -26,8 +26,8 @@ def findings(machine: Machine) -> Iterator[Finding]:
         yield Finding("unwritten", f"{read.how} of {describe(root, offset)} of rank {rank}, which nobody has written",
                       read.loc, _where(machine, read), "write it before, or mask the padding")
     for wait, read, write in untied(machine):
-        yield Finding("token", "this load reads what a wait is for, and does not depend on the wait's token: Triton may "
-                      "fetch it before", read.loc, _where(machine, read),
+        yield Finding("token", "this load reads what a wait is for, and does not depend on the wait's token: Triton "
+                      "may fetch it before", read.loc, _where(machine, read),
                       "load through dl.consume_token(pointer, token)", (("the wait", wait.loc), (write.how, write.loc)))
 
 
@@ -85,7 +85,7 @@ class _Race:
 
     def finding(self) -> Finding:
         first, second = self.first, self.second
-        if first.task.rank == second.task.rank and first.step > second.step:  # the host's order says more than the run's
+        if first.task.rank == second.task.rank and first.step > second.step:  # the host's order, not the run's
             self.first, self.second = first, second = second, first
         if first.write and second.write:
             return self._say("writers", f"{second.how} and {first.how} write {self.place}, in no order", second, first,

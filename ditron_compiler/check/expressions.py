@@ -118,7 +118,8 @@ def _trunci(op: ir.Operation, a: list[str]) -> str:
 
 
 @_expression("arith.index_cast", "arith.index_castui", "tt.splat", "tt.broadcast", "tt.unsplat", "tt.bitcast",
-             "tt.ptr_to_int", "tt.int_to_ptr", "ditron.consume_token", "ditron.shfl", "builtin.unrealized_conversion_cast")
+             "tt.ptr_to_int", "tt.int_to_ptr", "ditron.consume_token", "ditron.shfl",
+             "builtin.unrealized_conversion_cast")
 def _same(op: ir.Operation, a: list[str]) -> str:
     return a[0]
 

@@ -83,7 +83,7 @@ class Cell:
 
 @dataclass
 class Access:
-    """What a node touches. ``atomic``: may meet other atomic ones. ``how``: in words. ``site``: of a kernel's operation."""
+    """What a node touches. ``atomic``: may meet other atomic ones. ``how``: in words. ``site``: in the kernel."""
 
     node: int
     task: Task
@@ -149,8 +149,8 @@ class Machine:
     """Runs a scenario. ``tight``: with one SM per rank, and whoever may spin goes first. ``turns``: the
     others may go on at each atomic, in an order that this number chooses: what atomics order is seen of one run only.
 
-    Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck: the
-    tasks that cannot go on; queued: (rank, what) that found no SM.
+    Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck:
+    the tasks that cannot go on; queued: (rank, what) that found no SM.
     """
 
     def __init__(self, scenario: Scenario, tight: bool = False, turns: int = 0):

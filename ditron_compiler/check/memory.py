@@ -1,8 +1,8 @@
 """Memory without contents: where a pointer points, and which bytes an access touches.
 
 A pointer is an integer: which rank's memory, which buffer, and how many bytes from its beginning. Pointer arithmetic is
-integer arithmetic, for single pointers and for tiles of them. The offset is counted from the middle of a buffer's range,
-so that an index below zero is seen as one.
+integer arithmetic, for single pointers and for tiles of them. The offset is counted from the middle of a buffer's
+range, so that an index below zero is seen as one.
 """
 from __future__ import annotations
 

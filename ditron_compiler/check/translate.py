@@ -19,8 +19,8 @@ from ditron_compiler.check.slices import Slices
 
 __all__ = ["Kernel", "translate", "translate_module"]
 
-_WAITS = ("ditron.wait", "ditron.ll_get", "ditron.signal_wait_until", "ditron.ld", "ditron.atomic_cas", "ditron.barrier_all",
-          "ditron.barrier", "ditron.sync_all", "tt.atomic_cas")
+_WAITS = ("ditron.wait", "ditron.ll_get", "ditron.signal_wait_until", "ditron.ld", "ditron.atomic_cas",
+          "ditron.barrier_all", "ditron.barrier", "ditron.sync_all", "tt.atomic_cas")
 
 
 @dataclass(frozen=True)

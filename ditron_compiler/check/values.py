@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["UNKNOWN", "Descriptor", "expand", "extui", "lacking", "reshaped", "sdiv", "select", "shrui", "smax", "smin", "srem",
-           "transposed", "trunc", "udiv", "ult", "umax", "umin", "urem"]
+__all__ = ["UNKNOWN", "Descriptor", "expand", "extui", "lacking", "reshaped", "sdiv", "select", "shrui", "smax",
+           "smin", "srem", "transposed", "trunc", "udiv", "ult", "umax", "umin", "urem"]
 
 
 class _Unknown:

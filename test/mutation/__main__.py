@@ -3,7 +3,7 @@
     python test/mutation [--seeds 6] [--jobs 2] [--only NAME ...] [--markdown FILE]
 
 Every mutation of every shipped kernel and program is run on the simulator; whether its meaning has changed is what that
-says (a wrong result, a race, a deadlock, a fault) with any of the seeds. Then the checker is asked, which knows nothing of it.
+says (a wrong result, a race, a deadlock, a fault) with any of the seeds. Then the checker is asked.
 Exit code 1: less than 95 % of those with another meaning are flagged, or an original is.
 """
 from __future__ import annotations
@@ -19,13 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from report import Outcome, table  # noqa: E402
 from workers import run_all  # noqa: E402
 
-
 HEAD = """# Mutants of every shipped kernel and program
 
 `make mutation` changes one operation that orders things at a time, in the IR: it removes, duplicates, weakens or
-re-indexes it, or exchanges it with its neighbour. What the simulator then finds with any of its seeds (a wrong result, a
-race, a deadlock, a fault) has another meaning. The protocol checker ([checker.md](../checker.md)) is asked without it.
-It runs on 2 cores without a GPU.
+re-indexes it, or exchanges it with its neighbour. What the simulator then finds with any of its seeds (a wrong result,
+a race, a deadlock, a fault) has another meaning. The protocol checker ([checker.md](../checker.md)) is asked without
+it. It runs on 2 cores without a GPU.
 
 """
 

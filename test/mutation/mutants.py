@@ -11,9 +11,9 @@ from subjects import Subject
 import ditron
 from ditron import simulate
 from ditron.checking import check_program
+from ditron.programs.program import Program
 from ditron.recording import record
 from ditron_compiler.check import check_scenario
-from ditron.programs.program import Program
 from ditron_compiler.frontend.source import DitronSource
 
 __all__ = ["Mutant", "checked", "find", "simulated"]

@@ -1,4 +1,4 @@
-"""All single mutations of the operations that order a module: what could have been written instead, one thing at a time.
+"""All single mutations of the operations that order things in a module: what could have been written instead.
 
 A mutation is named by its operation's name and Python line, so it can be applied to each specialisation of a kernel.
 """
@@ -110,7 +110,8 @@ def _ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]]:
         yield "weaken", "to nbi", lambda: _nbi(op)
     for name, index in TARGETS[op.name].items():
         for step in ((1, -1) if name in ("value", "count") else (1,)):
-            yield "re-index", f"{name} {'+' if step > 0 else '-'} 1", lambda i=index, n=name, s=step: _shift(op, n, i, s)
+            sign = "+" if step > 0 else "-"
+            yield "re-index", f"{name} {sign} 1", lambda i=index, n=name, s=step: _shift(op, n, i, s)
     yield from _host_ways(op)
 
 
@@ -133,8 +134,8 @@ def _host_ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]
 
 
 def _may_go(op: ir.Operation) -> bool:
-    return op.name in ("ditron.wait", "ditron.ll_get", "ditron.consume_token", "ditron.record", "ditron.signal_wait_until") or not any(
-        result.has_uses for result in op.results)
+    replaced = ("ditron.wait", "ditron.ll_get", "ditron.consume_token", "ditron.record", "ditron.signal_wait_until")
+    return op.name in replaced or not any(result.has_uses for result in op.results)
 
 
 def _remove(op: ir.Operation) -> None:
@@ -221,9 +222,10 @@ def _shift(op: ir.Operation, what: str, index: int, step: int) -> None:
     else:
         shifted = _plus(value, step, op)
     if what == "rank":
-        ranks = ir.Operation.create("ditron.num_ranks", results=[kind], loc=op.location, ip=ir.InsertionPoint(op)).result
+        place = ir.InsertionPoint(op)
+        ranks = ir.Operation.create("ditron.num_ranks", results=[kind], loc=op.location, ip=place).result
         shifted = ir.Operation.create("arith.remsi", results=[kind], operands=[shifted, ranks], loc=op.location,
-                                      ip=ir.InsertionPoint(op)).result
+                                      ip=place).result
     _replace(op, index, shifted)
 
 
@@ -232,14 +234,16 @@ def _next_rank(value: ir.Value, before: ir.Operation) -> ir.Value:
     place = ir.InsertionPoint(before)
     i32 = ir.IntegerType.get_signless(32, before.context)
     ranks = ir.Operation.create("ditron.num_ranks", results=[i32], loc=before.location, ip=place).result
-    wide = ir.Operation.create("arith.extsi", results=[value.type], operands=[ranks], loc=before.location, ip=place).result
+    wide = ir.Operation.create("arith.extsi", results=[value.type], operands=[ranks], loc=before.location,
+                               ip=place).result
     return ir.Operation.create("arith.remsi", results=[value.type], operands=[_plus(value, 1, before), wide],
                                loc=before.location, ip=place).result
 
 
 def _plus(value: ir.Value, step: int, before: ir.Operation) -> ir.Value:
-    return ir.Operation.create("arith.addi", results=[value.type], operands=[value, _constant(value.type, step, before)],
-                               loc=before.location, ip=ir.InsertionPoint(before)).result
+    one = _constant(value.type, step, before)
+    return ir.Operation.create("arith.addi", results=[value.type], operands=[value, one], loc=before.location,
+                               ip=ir.InsertionPoint(before)).result
 
 
 def _replace(op: ir.Operation, index: int, value: ir.Value) -> None:

@@ -38,8 +38,8 @@ def table(outcomes: list[Outcome], seeds: int, seconds: float) -> tuple[str, boo
     beyond = [o for o in mutants if not o.simulator and o.checker]
     false = [o for o in originals if o.checker]
     share = len(flagged) / max(len(changed), 1)
-    lines = [f"{len(mutants)} mutants of {len(originals)} kernels and programs, {seeds} seeds each, in {seconds:.0f} s; "
-             f"{len(refused)} more do not compile.", "",
+    lines = [f"{len(mutants)} mutants of {len(originals)} kernels and programs, {seeds} seeds each, in "
+             f"{seconds:.0f} s; {len(refused)} more do not compile.", "",
              f"- **{share:.1%}** of those whose meaning changed are flagged: {len(flagged)} of {len(changed)}",
              f"- false alarms on originals: {len(false)} of {len(originals)}",
              f"- flagged, and no seed showed it: {len(beyond)}", ""]
@@ -61,7 +61,8 @@ def _rows(head: str, names: list[str], mutants: list[Outcome], key) -> list[str]
         mine = [o for o in mutants if name == "all" or key(o) == name]
         changed = [o for o in mine if o.simulator]
         lines.append(f"| {name} | {len(mine)} | {len(changed)} | {sum(bool(o.checker) for o in changed)} | "
-                     f"{sum(not o.checker for o in changed)} | {sum(bool(o.checker and not o.simulator) for o in mine)} |")
+                     f"{sum(not o.checker for o in changed)} | "
+                     f"{sum(bool(o.checker and not o.simulator) for o in mine)} |")
     return [*lines, ""]
 
 

@@ -1,4 +1,4 @@
-"""What is mutated: every shipped kernel and program, with what runs it on a rank and says whether the result is right."""
+"""What is mutated: every shipped kernel and program, with what runs it and says whether the result is right."""
 from __future__ import annotations
 
 import importlib
@@ -19,8 +19,8 @@ GROUPS = ((2, None), (3, None), (4, 2))
 
 @dataclass(frozen=True)
 class Subject:
-    """``run()`` on each rank returns the largest error; what is above ``tolerance`` is wrong. ``program``: what it calls,
-    when the checker is to look at that."""
+    """``run()`` on each rank returns the largest error; what is above ``tolerance`` is wrong. ``program``: what it
+    calls, when the checker is to look at that."""
 
     name: str
     run: Callable[[], float]

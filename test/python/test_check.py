@@ -1,4 +1,4 @@
-"""The protocol checker finds every mistake of broken_kernels.py at the lines that it marks, and none in what is right."""
+"""The protocol checker finds every mistake of broken_kernels.py, at its marked lines, and none in what is right."""
 from __future__ import annotations
 
 import importlib
@@ -34,8 +34,9 @@ KINDS = {
     "get_used_before_quiet": "unordered", "slots_overlap": "writers", "two_programs_write_one_place": "writers",
     "two_puts_without_fence": "writers", "relaxed_lock": "unordered", "last_program_adds_up": "unordered",
     "one_row_too_many": "bounds", "nobody_wrote_it": "unwritten", "padding_is_read": "unwritten",
-    "script_reads_before_a_barrier": "unordered", "used_after_it_was_freed": "freed", "missing_notify": "never-signalled",
-    "wrong_rank": "never-signalled", "cyclic_wait": "cycle", "starved_producer": "starved",
+    "script_reads_before_a_barrier": "unordered", "used_after_it_was_freed": "freed",
+    "missing_notify": "never-signalled", "wrong_rank": "never-signalled", "cyclic_wait": "cycle",
+    "starved_producer": "starved",
     "barrier_that_one_misses": "barrier",
 }  # fmt: skip
 

@@ -42,7 +42,8 @@ def executions(streams: list[list[tuple]]) -> Iterator[tuple[list[tuple[int, int
             after = list(cells)
             if kind != "wait":
                 after[cell] = value if kind == "set" else cells[cell] + value
-            yield from go(tuple(n + (s == stream) for s, n in enumerate(at)), tuple(after), [*done, (stream, at[stream])])
+            further = tuple(n + (s == stream) for s, n in enumerate(at))
+            yield from go(further, tuple(after), [*done, (stream, at[stream])])
         if stuck:
             yield done, len(done) == sum(map(len, streams))
 
@@ -111,4 +112,5 @@ def test_overtaking(streams, kinds):
 
 
 def test_satisfies():
-    assert [satisfies(2, cmp, 2) for cmp in ("eq", "ne", "gt", "ge", "lt", "le")] == [True, False, False, True, False, True]
+    comparisons = ("eq", "ne", "gt", "ge", "lt", "le")
+    assert [satisfies(2, cmp, 2) for cmp in comparisons] == [True, False, False, True, False, True]

@@ -162,8 +162,8 @@ def test_message():
     lines = [line.rstrip("0123456789") for line in text.splitlines()]
     assert lines == [
         "here.py:+14:35: a load of data[128] of rank 0: the signal has scope gpu, and comes from rank 1 [scope]",
-        "  with 2 ranks: rank 0, kernel exchange, program (0, 0, 0), call 1; rank 1, kernel exchange, program (0, 0, 0), "
-        "call ",
+        "  with 2 ranks: rank 0, kernel exchange, program (0, 0, 0), call 1; rank 1, kernel exchange, program "
+        "(0, 0, 0), call ",
         "  a put: here.py:+4:",
         "  the signal: here.py:+5:",
         "  the wait: here.py:+6:",

@@ -1,5 +1,6 @@
 // The Python module `ditron._sim`: a machine as objects, and the addresses of
 // what compiled kernels call.
+#include "libdevice.h"
 #include "stream_module.h"
 #include "text.h"
 
@@ -19,6 +20,7 @@ static nb::dict symbols() {
   addresses["ditron_sim_" #name] =                                             \
       reinterpret_cast<uintptr_t>(&ditron_sim_##name);
   DITRON_SIM_SYMBOLS(DITRON_SIM_ADDRESS)
+  DITRON_SIM_FUNCTIONS(DITRON_SIM_ADDRESS)
 #undef DITRON_SIM_ADDRESS
   return addresses;
 }

@@ -1,7 +1,7 @@
 """Functions of CUDA's libdevice that the C library does not have, written with MLIR's operations.
 
 `FUNCTIONS[stem]` is `emit(b, arguments, src, dst) -> value`; the stem is the symbol without `__nv_`, and, if that is
-no key, without the `f` at its end. Missing: arithmetic that rounds up, down or to zero, inverses of distributions.
+no key, without the `f` at its end. What takes more than a few operations is in device_library.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def find(symbol: str) -> Emit | None:
     return FUNCTIONS.get(stem) or FUNCTIONS.get(stem.removesuffix("f"))
 
 
-def _define(names: str, emit: Emit) -> None:
+def define(names: str, emit: Emit) -> None:
+    """Say how the functions of these stems are computed."""
     for name in names.split():
         FUNCTIONS[name] = emit
 
@@ -44,7 +45,7 @@ for _names, _name in (
     ("fast_tanf", "math.tan"), ("fast_powf", "math.powf"), ("popc popcll", "math.ctpop"), ("clz clzll", "math.ctlz"),
     ("abs llabs", "math.absi"), ("double2float_rn", "arith.truncf"),
 ):  # fmt: skip
-    _define(_names, _op(_name))
+    define(_names, _op(_name))
 
 
 def _resized(name: str) -> Emit:
@@ -54,12 +55,12 @@ def _resized(name: str) -> Emit:
     return emit
 
 
-_define("popcll", _resized("math.ctpop"))
-_define("clzll", _resized("math.ctlz"))
+define("popcll", _resized("math.ctpop"))
+define("clzll", _resized("math.ctlz"))
 
 # --- bits and numbers -------------------------------------------------------------------------------------------
 
-_define("float_as_int float_as_uint int_as_float uint_as_float double_as_longlong longlong_as_double",
+define("float_as_int float_as_uint int_as_float uint_as_float double_as_longlong longlong_as_double",
         lambda b, a, src, dst: b.op("arith.bitcast", dst.carrier, a[0]))
 
 
@@ -71,10 +72,10 @@ def _size(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
     return b.op("math.absf", elem.carrier, value)
 
 
-_define("isnand isnanf", lambda b, a, src, dst: _is(b, b.cmpf(_UNO, a[0], a[0]), dst))
-_define("isinfd isinff", lambda b, a, src, dst: _is(b, b.cmpf(_OEQ, _size(b, a[0], src[0]),
+define("isnand isnanf", lambda b, a, src, dst: _is(b, b.cmpf(_UNO, a[0], a[0]), dst))
+define("isinfd isinff", lambda b, a, src, dst: _is(b, b.cmpf(_OEQ, _size(b, a[0], src[0]),
                                                               b.constant(src[0].carrier, float("inf"))), dst))
-_define("isfinited finitef", lambda b, a, src, dst: _is(b, b.cmpf(_OLT, _size(b, a[0], src[0]),
+define("isfinited finitef", lambda b, a, src, dst: _is(b, b.cmpf(_OLT, _size(b, a[0], src[0]),
                                                                   b.constant(src[0].carrier, float("inf"))), dst))
 
 
@@ -83,7 +84,7 @@ def _signbit(b, a, src, dst):
     return _is(b, b.cmpi("slt", bits, b.constant(f"i{src[0].bits}", 0)), dst)
 
 
-_define("signbitd signbitf", _signbit)
+define("signbitd signbitf", _signbit)
 
 
 def _ffs(b, a, src, dst):
@@ -94,8 +95,8 @@ def _ffs(b, a, src, dst):
     return b.resize(found, bits, dst.bits)
 
 
-_define("ffs ffsll", _ffs)
-_define("brev brevll", lambda b, a, src, dst: b.intrinsic("llvm.bitreverse", dst.carrier, a[0]))
+define("ffs ffsll", _ffs)
+define("brev brevll", lambda b, a, src, dst: b.intrinsic("llvm.bitreverse", dst.carrier, a[0]))
 
 
 def _high(signed: bool) -> Emit:
@@ -106,8 +107,8 @@ def _high(signed: bool) -> Emit:
     return emit
 
 
-_define("mulhi mul64hi", _high(True))
-_define("umulhi umul64hi", _high(False))
+define("mulhi mul64hi", _high(True))
+define("umulhi umul64hi", _high(False))
 
 
 def _mean(signed: bool, up: bool) -> Emit:
@@ -124,7 +125,7 @@ def _mean(signed: bool, up: bool) -> Emit:
 
 for _stem, _signed, _up in (("hadd", True, False), ("rhadd", True, True), ("uhadd", False, False),
                             ("urhadd", False, True)):
-    _define(_stem, _mean(_signed, _up))
+    define(_stem, _mean(_signed, _up))
 
 
 def _mul24(signed: bool) -> Emit:
@@ -136,8 +137,8 @@ def _mul24(signed: bool) -> Emit:
     return emit
 
 
-_define("mul24", _mul24(True))
-_define("umul24", _mul24(False))
+define("mul24", _mul24(True))
+define("umul24", _mul24(False))
 
 
 def _sad(signed: bool) -> Emit:
@@ -148,8 +149,8 @@ def _sad(signed: bool) -> Emit:
     return emit
 
 
-_define("sad", _sad(True))
-_define("usad", _sad(False))
+define("sad", _sad(True))
+define("usad", _sad(False))
 
 
 # --- conversions ------------------------------------------------------------------------------------------------
@@ -167,11 +168,11 @@ def _to_int(rounding: str, signed: bool) -> Emit:
 for _source in ("float", "double"):
     for _target, _signed in (("int", True), ("uint", False), ("ll", True), ("ull", False)):
         for _short, _name in _ROUND.items():
-            _define(f"{_source}2{_target}_{_short}", _to_int(_name, _signed))
+            define(f"{_source}2{_target}_{_short}", _to_int(_name, _signed))
         for _float in ("float", "double"):
-            _define(f"{_target}2{_float}_rn", _op("arith.sitofp" if _signed else "arith.uitofp"))
-_define("llrint llrintf", _to_int("math.roundeven", True))
-_define("llround llroundf", _to_int("math.round", True))
+            define(f"{_target}2{_float}_rn", _op("arith.sitofp" if _signed else "arith.uitofp"))
+define("llrint llrintf", _to_int("math.roundeven", True))
+define("llround llroundf", _to_int("math.round", True))
 
 # --- functions --------------------------------------------------------------------------------------------------
 
@@ -180,12 +181,12 @@ def _c(b: Builder, dst: Elem, value: float) -> ir.Value:
     return b.constant(dst.carrier, value)
 
 
-_define("frcp_rn drcp_rn", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0), a[0]))
-_define("frsqrt_rn", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0),
+define("frcp_rn drcp_rn", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0), a[0]))
+define("frsqrt_rn", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0),
                                                   b.op("math.sqrt", dst.carrier, a[0])))
-_define("rcbrt", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0),
+define("rcbrt", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0),
                                               b.call("cbrt" if dst.bits == 64 else "cbrtf", a, [dst.carrier])[0]))
-_define("fast_exp10f", lambda b, a, src, dst: b.op("math.powf", dst.carrier, _c(b, dst, 10.0), a[0]))
+define("fast_exp10f", lambda b, a, src, dst: b.op("math.powf", dst.carrier, _c(b, dst, 10.0), a[0]))
 
 
 def _saturate(b, a, src, dst):
@@ -194,7 +195,7 @@ def _saturate(b, a, src, dst):
     return b.op("arith.minnumf", dst.carrier, positive, _c(b, dst, 1.0))
 
 
-_define("saturatef", _saturate)
+define("saturatef", _saturate)
 
 
 def _scale(b, a, src, dst):
@@ -209,8 +210,8 @@ def _scale(b, a, src, dst):
     return value if dst.bits == 64 else b.op("arith.truncf", "f32", value)
 
 
-_define("ldexp ldexpf scalbn scalbnf", _scale)
-_define("powi powif", lambda b, a, src, dst: b.op("math.powf", dst.carrier, a[0],
+define("ldexp ldexpf scalbn scalbnf", _scale)
+define("powi powif", lambda b, a, src, dst: b.op("math.powf", dst.carrier, a[0],
                                                   b.op("arith.sitofp", dst.carrier, a[1])))
 
 
@@ -224,8 +225,8 @@ def _of_pi(name: str) -> Emit:
     return emit
 
 
-_define("sinpi sinpif", _of_pi("math.sin"))
-_define("cospi cospif", _of_pi("math.cos"))
+define("sinpi sinpif", _of_pi("math.sin"))
+define("cospi cospif", _of_pi("math.cos"))
 
 
 def _norm(inverse: bool) -> Emit:
@@ -242,8 +243,8 @@ def _norm(inverse: bool) -> Emit:
     return emit
 
 
-_define("norm3d norm3df norm4d norm4df", _norm(False))
-_define("rnorm3d rnorm3df rnorm4d rnorm4df rhypot rhypotf", _norm(True))
+define("norm3d norm3df norm4d norm4df", _norm(False))
+define("rnorm3d rnorm3df rnorm4d rnorm4df rhypot rhypotf", _norm(True))
 
 
 def _normcdf(b, a, src, dst):
@@ -254,4 +255,4 @@ def _normcdf(b, a, src, dst):
     return value if dst.bits == 64 else b.op("arith.truncf", "f32", value)
 
 
-_define("normcdf normcdff", _normcdf)
+define("normcdf normcdff", _normcdf)

@@ -9,6 +9,7 @@ from ditron_compiler import ir
 from ditron_compiler.passes.base import Pass, PassFailure
 
 from . import (  # noqa: F401
+    device_library,
     ops_atomic,
     ops_control,
     ops_descriptor,

@@ -225,7 +225,8 @@ def _span(tensor: torch.Tensor) -> int:
 def _transfer(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.Transfer:
     for name, tensor in (("src", src), ("dst", dst)):
         if tensor.device.type != "cpu":
-            raise _error(f"{what}: {name} lies on {tensor.device}; the simulator's tensors are on ditron.device()", line)
+            raise _error(f"{what}: {name} lies on {tensor.device}: make tensors of the simulator on ditron.device()",
+                         line)
     if src.shape != dst.shape or src.dtype != dst.dtype:
         raise _error(f"{what}: expected src and dst of the same shape and dtype, got {list(src.shape)} of {src.dtype} "
                      f"and {list(dst.shape)} of {dst.dtype}", line)
@@ -251,7 +252,7 @@ def _rows(what: str, dst: torch.Tensor, src: torch.Tensor, line: str) -> tuple[i
         merged.append((1, 1, 1))
     if len(merged) > 2 or any(stride < 0 for dim in merged for stride in dim):
         raise _error(f"{what}: expected rows, each without a gap, at one distance from each other; got shape "
-                     f"{list(dst.shape)} with strides {list(src.stride())} and {list(dst.stride())}: enqueue a copy for "
-                     "each part, or make one side contiguous", line)
+                     f"{list(dst.shape)} with strides {list(src.stride())} and {list(dst.stride())}: enqueue a copy "
+                     "for each part, or make one side contiguous", line)
     rows = merged[0] if len(merged) == 2 else (1, 0, 0)
     return rows[0], merged[-1][0] * size, rows[1] * size, rows[2] * size

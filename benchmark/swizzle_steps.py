@@ -199,8 +199,8 @@ def main() -> None:
     print("\n".join(lines))
     if args.table:
         with args.table.open("a") as file:
-            print(f"\n{args.ranks} ranks on {args.nodes} node{'s' * (args.nodes > 1)}, {args.rows} rows per rank, tiles "
-                  f"of 16 rows:\n", *lines, sep="\n", file=file)
+            print(f"\n{args.ranks} ranks on {args.nodes} node{'s' * (args.nodes > 1)}, {args.rows} rows per rank, "
+                  f"tiles of 16 rows:\n", *lines, sep="\n", file=file)
 
 
 if __name__ == "__main__":

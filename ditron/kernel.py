@@ -159,8 +159,8 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
     Args:
         example: how ``ditron compile`` and ``ditron dump`` specialise it when they are not told: a dict with
             ``signature`` (parameter -> type as ``"*bf16"`` or ``"i32"``), ``constexprs`` and ``options``.
-        pipeline: name of the passes that it is compiled by (docs/passes.md): ``"default"``, ``"as-written"``,
-            ``"low-latency"``, ``"pcie"``. Default: the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
+        pipeline: name of the passes that it is compiled by (docs/passes.md): ``"default"``, ``"swizzled"``,
+            ``"as-written"``, ``"low-latency"``, ``"pcie"``. Default: the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
             A helper has that of the kernel it is called from.
 
     Raises ValueError for an unknown pipeline, DitronError when the function's source cannot be read.

@@ -63,6 +63,11 @@ PIPELINES: dict[str, Pipeline] = {
     ),
 }
 
+# The same with the author's word on which of two orders is wanted.
+for _mode in ("gather", "scatter"):
+    PIPELINES[f"swizzled-{_mode}"] = tuple(
+        entry + f"{{mode={_mode}}}" if entry == "insert-swizzle" else entry for entry in PIPELINES["swizzled"])
+
 # The same with one protocol for every size.
 for _protocol in ("ll", "ll128"):
     PIPELINES[f"low-latency-{_protocol}"] = tuple(

@@ -28,8 +28,8 @@ class NotFound(Exception):
 class Shards:
     """How a kernel computes who owns a tile: ``tile * block / shard``, or ``tile / shard``, or ``tile``.
 
-    ``block`` and ``shard`` are None where they are 1. ``tile`` is a place in a line of tiles, divided by ``others``, the
-    tiles of other dimensions; with ``others`` None it is the place itself. ``at`` computes with it.
+    ``block`` and ``shard`` are None where they are 1. ``tile`` is a place in a line of tiles, divided by ``others``,
+    the tiles of other dimensions; with ``others`` None it is the place itself. ``at`` computes with it.
     """
 
     tile: ir.Value
@@ -239,8 +239,8 @@ def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.O
         # Who is told apart by a number that is a tile, would be another.
         reached = index == shards.tile and op.name != "arith.cmpi" and shards.reaches(use)
         if not (divided or condition or reached or op == allowed or _exclusive(op, at)):
-            raise NotFound(f"the place in the line of tiles is also used by this '{op.name}', where another order would "
-                           "not reach it: compute it from the quotient and the remainder", op)
+            raise NotFound(f"the place in the line of tiles is also used by this '{op.name}', where another order "
+                           "would not reach it: compute it from the quotient and the remainder", op)
 
 
 def _under(op: ir.Operation | None, block: ir.Block) -> bool:

@@ -32,8 +32,9 @@ class InsertSwizzle(Pass):
     `tile * block / shard` it is `shard * num_ranks` rows in tiles of `block`, of `tile / shard` as many tiles, and a
     tile that is itself the rank of a send is one of `num_ranks`.
 
-    The author's word goes first: `mode` of the pass, or `ditron.swizzle_mode = #ditron.swizzle_mode<gather>` on the
-    kernel, says which of the two is wanted where both are found; `dl.swizzle` in the kernel says everything.
+    The author's word goes first: `mode` of the pass (pipelines `swizzled-gather` and `swizzled-scatter`), or
+    `ditron.swizzle_mode = #ditron.swizzle_mode<gather>` on the kernel, says which of the two is wanted where both are
+    found; `dl.swizzle` in the kernel says everything.
 
     What the pass cannot prove it leaves alone, and a remark says why: when a program's work depends on its number
     otherwise than by the tile, when the order depends on the own rank already, when there are two sharded dimensions.
@@ -163,8 +164,8 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
     place = ir.InsertionPoint.after(tile.owner) if here else ir.InsertionPoint.at_block_begin(shards.at.block)
     for value in (shards.shard, line.end):
         if value is not None and (value.type != i32 or not available(value, place.ref_operation)):
-            raise NotFound("the rows of a rank, or the number of tiles, are computed behind the tile index: compute them "
-                           "before it", shards.origin)
+            raise NotFound("the rows of a rank, or the number of tiles, are computed behind the tile index: compute "
+                           "them before it", shards.origin)
 
     with shards.at.location, place:
         def make(name: str, *operands: ir.Value, type: ir.Type = i32, **attributes: ir.Attribute) -> ir.Value:

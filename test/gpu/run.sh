@@ -26,6 +26,7 @@ for part in $parts; do
     programs) run 400 "$gpus" test/gpu/check_programs.py --table "$out/results.md" ;;
     hangs) timeout 280 python3 test/gpu/check_hangs.py --table "$out/results.md" ;;
     ll) run 400 "$gpus" benchmark/ll_all_gather.py --table "$out/results.md" ;;
+    swizzle) run 200 "$gpus" benchmark/swizzle_time.py --table "$out/results.md" ;;
     overhead) run 150 1 benchmark/overhead.py --table "$out/results.md" ;;
   esac
   code=$?

@@ -17,7 +17,7 @@ def order(size, block, rank, nodes, per_node, mode):
 
 
 def key(tile, size, block, rank, nodes, per_node, mode):
-    """What tiles are sorted by: when the last of their ranks arrives (or the first has its turn); straddling; number."""
+    """What tiles are sorted by: when their last rank arrives (or the first has its turn); straddling; number."""
     shard = -(-size // (nodes * per_node))
     owners = range(tile * block // shard, (min((tile + 1) * block, size) - 1) // shard + 1)
     node, local = divmod(rank, per_node)

@@ -1,4 +1,4 @@
-"""insert-swizzle: kernels in plain order give the same results in another one, and each rank's first tile comes early."""
+"""insert-swizzle: kernels in plain order give the same results in another, and each rank's first tile comes early."""
 from __future__ import annotations
 
 import sys

@@ -2,11 +2,11 @@
 
     torchrun --nproc-per-node 4 benchmark/ll_all_gather.py --table out.md
 
-The kernel is that of examples/ll_all_gather.py, compiled by each pipeline. A sample is a CUDA graph of ``--calls`` calls,
-replayed once (each call has an epoch of its own, so a graph is made anew for each sample); the methods take turns. Per
-method and size: the median of the samples on each rank, of which the slowest rank's is shown, in us per call. ``empty``
-is a kernel that does nothing, with the grid of the first packet column: what a call costs at least. Results are compared
-with NCCL's before and after.
+The kernel is that of examples/ll_all_gather.py, compiled by each pipeline. A sample is a CUDA graph of ``--calls``
+calls, replayed once (each call has an epoch of its own, so a graph is made anew for each sample); the methods take
+turns. Per method and size: the median of the samples on each rank, of which the slowest rank's is shown, in us per
+call. ``empty`` is a kernel that does nothing, with the grid of the first packet column: what a call costs at least.
+Results are compared with NCCL's before and after.
 """
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def compare(gathers: Gathers, n: int, seed: int) -> list[str]:
     gathers.shard.copy_(torch.randn(gathers.shard.numel(), generator=generator))
     calls = gathers.calls(n)
     expected = calls.pop("nccl")().clone()
-    wrong = [name for name, call in calls.items() if name != "empty" and not torch.equal(call(), expected)]
+    results = {name: call() for name, call in calls.items()}  # which also loads every kernel, before any is captured
     ditron.barrier()
-    return wrong
+    return [name for name, result in results.items() if name != "empty" and not torch.equal(result, expected)]
 
 
 def row(gathers: Gathers, nbytes: int, samples: int, calls: int) -> dict[str, float]:

@@ -51,8 +51,8 @@ all_gather_kernel = KERNELS["auto"]
 class AllGather:
     """Memory of an all-gather of up to ``n_elements`` per rank.
 
-    Results and packets lie in two places by the epoch's parity. When a rank sends in epoch e + 2, it has what all others
-    sent in e + 1, so all of them had ended e: nobody still reads, or has yet to take, what lies there.
+    Results and packets lie in two places by the epoch's parity. When a rank sends in epoch e + 2, it has what all
+    others sent in e + 1, so all of them had ended e: nobody still reads, or has yet to take, what lies there.
     """
 
     def __init__(self, n_elements: int, dtype: torch.dtype = torch.bfloat16, protocol: str = "auto", chunk: int = 512):
@@ -63,7 +63,7 @@ class AllGather:
         self.signals = ditron.symm_packets(self.grid[0] * num_ranks, nbytes=chunk * dtype.itemsize, name="signals")
 
     def __call__(self, shard: torch.Tensor) -> torch.Tensor:
-        """``[n]`` on each rank, n at most ``n_elements`` -> ``[num_ranks, n]`` on every rank, until the next but one."""
+        """``[n]`` on each rank, n at most ``n_elements`` -> ``[num_ranks, n]`` everywhere, until the next but one."""
         self.epoch += 1
         n = shard.numel()
         gathered = self.gathered[self.epoch % 2, :ditron.num_ranks() * n]
@@ -91,5 +91,5 @@ if __name__ == "__main__":
     ditron.init()
     error = check(args.elements, protocol=args.protocol)
     assert error == 0, f"rank {ditron.rank()}: error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: all-gather of {args.elements} elements by {args.protocol} PASS")
+    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: all-gather of {args.elements} by {args.protocol} PASS")
     ditron.finalize()

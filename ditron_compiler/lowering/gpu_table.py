@@ -70,7 +70,7 @@ def protocol(lowering: Lowering, op: ir.Operation) -> str:
     """``"ll"`` or ``"ll128"``; a message takes the same memory by both, so both ends may change over."""
     name = keyword(op.attributes["protocol"])
     if name == "ll128" and not lowering.gpu.whole_lines:
-        op.emit_remark(f"protocol ll is used on {lowering.gpu.name}: only NVLink keeps the 128-byte stores of ll128 whole")
+        op.emit_remark(f"protocol ll is used on {lowering.gpu.name}: only NVLink keeps ll128's 128-byte stores whole")
         return "ll"
     return name
 

@@ -11,6 +11,7 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
+from ditron_compiler.passes import ll_protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import ll_all_gather  # noqa: E402
@@ -60,6 +61,19 @@ def test_a_thousand_calls_with_a_rank_that_lags(protocol, seed):
     assert progress == [1000] * 4
     # A rank that has ended call e has what all sent in it: they have ended e - 1. So it is never two ahead.
     assert max(lags) == 1, f"ranks were {max(lags)} calls apart"
+
+
+def test_without_parity_it_is_found_out(monkeypatch, tmp_path):
+    """One place for all epochs: a rank that is a call ahead overwrites what another has yet to take."""
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
+    arith = ll_protocol._Rewriter.arith
+    monkeypatch.setattr(ll_protocol._Rewriter, "arith", lambda self, name, a, b: arith(
+        self, name, a, 0 if name == "andi" else b))
+    kernels = {"ll": ditron.jit(ll_all_gather.all_gather, pipeline="low-latency-ll",
+                                do_not_specialize=["n_elements", "epoch"])}
+    monkeypatch.setattr(ll_all_gather, "KERNELS", kernels)
+    with pytest.raises(ditron.RaceError, match="nothing orders this ll_put"):
+        ditron.sim.run(gather_often, ranks=4, args=("ll", 20, [0] * 4, []))
 
 
 # --- other kernels -------------------------------------------------------------------------------------------------

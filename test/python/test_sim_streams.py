@@ -183,6 +183,24 @@ def test_signals(cmp, value):
         assert all(result == [[4, 4]] * 2 for result in results)
 
 
+def test_a_signal_write_is_over_when_it_is_there():
+    """Rank 2 hears of the second of rank 0's writes, and finds the first in rank 1's memory."""
+    def main():
+        view = sim.current_world()
+        first, second = (view.alloc((1,), torch.int64, name=name) for name in ("first", "second"))
+        found, stream = torch.zeros(1, dtype=torch.int64), view.stream()
+        if view.rank == 0:
+            stream.signal_write(first, 1, peer=1)
+            stream.signal_write(second, 1, peer=2)
+        elif view.rank == 2:
+            stream.signal_wait(second, 1)
+            stream.rank_copy(first, found, 1, push=False)
+        stream.synchronize()
+        return found.item()
+
+    assert on_ranks(main, 3, 40, races=False) == [0, 0, 1]
+
+
 def test_a_signal_comes_after_what_is_before_it():
     """A kernel's stores, a copy, and a put of the kernel: each is there when the signal is."""
     def main():

@@ -83,7 +83,8 @@ class CompiledProgram:
 
 def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Mapping[str, Any] | None = None,
             target: str = "cuda:90", transport: str | None = None, options: Mapping[str, Any] | None = None, *,
-            pipeline: str | None = None, stop_after: str | None = None, watch: Watch | None = None, locations: bool = False,
+            pipeline: str | None = None, stop_after: str | None = None, watch: Watch | None = None,
+            locations: bool = False,
             check: bool | None = None) -> CompiledProgram:
     """Compile a kernel for a machine, without one.
 
@@ -105,8 +106,8 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
         locations: keep source locations in the text of the stages.
         check: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_CHECK``.
 
-    Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError or
-    ditron.CompileError, pointing at the Python line, when the kernel is wrong.
+    Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError
+    or ditron.CompileError, pointing at the Python line, when the kernel is wrong.
     """
     machine = parse_target(target, transport, bool(knobs.check.get() if check is None else check))
     stages = STAGES[machine.machine]

@@ -160,8 +160,8 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
         example: how ``ditron compile`` and ``ditron dump`` specialise it when they are not told: a dict with
             ``signature`` (parameter -> type as ``"*bf16"`` or ``"i32"``), ``constexprs`` and ``options``.
         pipeline: name of the passes that it is compiled by (docs/passes.md): ``"default"``, ``"swizzled"``,
-            ``"as-written"``, ``"low-latency"``, ``"pcie"``. Default: the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
-            A helper has that of the kernel it is called from.
+            ``"as-written"``, ``"low-latency"``, ``"pcie"``. Default: the environment variable ``DITRON_PIPELINE``, or
+            else ``"default"``. A helper has that of the kernel it is called from.
 
     Raises ValueError for an unknown pipeline, DitronError when the function's source cannot be read.
     """
@@ -172,8 +172,8 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
         if knobs.runtime.interpret:
             raise DitronError("@ditron.jit does not run under Triton's interpreter: unset TRITON_INTERPRET and run on "
                               "DITRON's simulator instead (ditron run --sim 4 SCRIPT)")
-        return DitronJITFunction(function, example=example, pipeline=pipeline, version=version, repr=repr, launch_metadata=launch_metadata,
-                                 do_not_specialize=do_not_specialize,
+        return DitronJITFunction(function, example=example, pipeline=pipeline, version=version, repr=repr,
+                                 launch_metadata=launch_metadata, do_not_specialize=do_not_specialize,
                                  do_not_specialize_on_alignment=do_not_specialize_on_alignment, debug=debug,
                                  noinline=noinline)
 

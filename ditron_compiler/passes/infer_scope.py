@@ -27,8 +27,8 @@ class InferScope(Pass):
 
     A ``notify`` gets that of the rank it goes to: ``gpu`` for this rank; ``node`` for ranks on this node, which are
     ``node * num_local_ranks + x`` with x a local rank, and those that a condition ``rank / num_local_ranks == node``
-    lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and a notify is
-    narrowed to it only when this kernel waits for the signal: a stream that waits is outside of what ``gpu`` orders.
+    lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and a notify
+    is narrowed to it only when this kernel waits for the signal: a stream that waits is outside of what ``gpu`` orders.
 
     A ``wait`` is widened to what the kernel's own updates of the same signals have, and never narrowed: other kernels
     may update them too. An atomic access through ``symm_at`` to another rank is widened from ``gpu`` to ``node``, since

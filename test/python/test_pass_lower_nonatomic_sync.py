@@ -48,5 +48,6 @@ def test_no_read_modify_write_is_left(name, kernel):
 
 def test_counting_is_an_error_at_its_line():
     with pytest.raises(ditron.CompileError, match="give each writer a signal of its own") as caught:
-        ditron.compile(load_kernel(f"{EXAMPLES / 'all_gather'}.py:all_gather_kernel"), target="cuda:90", pipeline="pcie")
+        ditron.compile(load_kernel(f"{EXAMPLES / 'all_gather'}.py:all_gather_kernel"), target="cuda:90",
+                       pipeline="pcie")
     assert "putmem_signal" in (EXAMPLES / "all_gather.py").read_text().splitlines()[caught.value.line - 1]

@@ -62,9 +62,10 @@ def _on_rank(check):
     return check()
 
 
-@pytest.mark.parametrize("name", ["default", "swizzled"])  # of low-latency, see test_ll_protocol.py; of pcie, test_pass_lower_nonatomic_sync.py
+@pytest.mark.parametrize("name", ["default", "swizzled"])
 @pytest.mark.parametrize("example", CHECKS)
 def test_the_examples_compute_the_same(example, name):
+    """Those of low-latency need packets, and of pcie flags: test_pass_ll_protocol, test_pass_lower_nonatomic_sync."""
     world = dict(ranks=4, ranks_per_node=2, seeds=4)
     expected = run("as-written", lambda: _on_rank(CHECKS[example]), **world)
     assert run(name, lambda: _on_rank(CHECKS[example]), **world) == expected

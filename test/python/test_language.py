@@ -100,6 +100,27 @@ def test_data():
         assert re.search(pattern, text, re.MULTILINE), pattern
 
 
+@ditron.jit(example=dict(signature={"x": "*fp32", "y": "*fp32", "sig": "*i64", "n": "i32"}))
+def packets(x, y, sig, n):
+    half: tl.constexpr = dl.packet_bytes(100) // 8
+    dl.ll_put(sig + n % 2 * half, x, 100, 1, n)
+    dl.ll_put(sig, x, n * 4, n, 7, protocol="ll128")
+    token = dl.ll_get(y, sig + half, 100, n)
+    y = dl.consume_token(y, token)
+    dl.ll_get(y, sig, n * 4, 7, protocol="ll128")
+
+
+def test_packets():
+    text = mixed(packets)
+    for pattern in (r"ditron.ll_put %\w+, %\w+, %\w+, %\w+ on %\w+ : !tt.ptr<i64>, !tt.ptr<f32>",
+                    r"ditron.ll_put %\w+, %\w+, %\w+, %\w+ on %\w+ protocol ll128 : !tt.ptr<i64>, !tt.ptr<f32>",
+                    r"%token = ditron.ll_get %\w+, %\w+, %\w+, %\w+ : !tt.ptr<f32>, !tt.ptr<i64>",
+                    r"ditron.consume_token %\w+, %token : !tt.ptr<f32>",
+                    r"ditron.ll_get %\w+, %\w+, %\w+, %\w+ protocol ll128 : !tt.ptr<f32>, !tt.ptr<i64>",
+                    r"arith.constant 32 : i32"):  # 256 bytes
+        assert re.search(pattern, text), pattern
+
+
 @ditron.jit(example=dict(signature={"x": "*fp32", "h": "*fp16", "i": "*i32", "n": "i32"}))
 def memory(x, h, i, n):
     a = dl.ld(x)
@@ -157,7 +178,7 @@ def test_every_operation_has_a_function():
     from ditron_compiler.ir.dialects import ditron as dialect
     ops = {value.OPERATION_NAME.removeprefix("ditron.") for value in vars(dialect).values()
            if isinstance(getattr(value, "OPERATION_NAME", None), str)}
-    variants = {"putmem_nbi", "getmem_nbi", "putmem_signal_nbi", "token"}
+    variants = {"putmem_nbi", "getmem_nbi", "putmem_signal_nbi", "token", "packet_bytes"}
     assert ops == set(dl.__all__) - variants
     for name in dl.__all__:
         assert getattr(dl, name).__doc__, name

@@ -1,29 +1,36 @@
 """ditron dump --stage program, and --graph."""
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ditron.cli import main
 from ditron.programs import graph
 
 ROOT = Path(__file__).resolve().parents[2]
-DITRON = Path(sys.executable).parent / "ditron"
 
 
-def dump(*words, cwd=ROOT):
-    done = subprocess.run([DITRON, "dump", *words], capture_output=True, text=True, timeout=120, cwd=cwd)
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def dump(capsys, monkeypatch):
+    """``ditron dump``: exit code, output and errors."""
+    monkeypatch.chdir(ROOT)
+
+    def run(*words):
+        code = main(["dump", *words])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
 
 
-def test_example_is_traced():
+def test_example_is_traced(dump):
     code, out, err = dump("examples/ag_gemm.py:ag_gemm", "--stage", "program")
     assert code == 0, err
     assert "ditron.program @ag_gemm(%a: !ditron.buffer<?x?xbf16>" in out and '"tt.func"' in out
     assert "arith.constant 128 : i64" in out
 
 
-def test_signature_and_constants(tmp_path):
+def test_signature_and_constants(dump, tmp_path):
     file = tmp_path / "program.mlir"
     code, _, err = dump("examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature",
                         "a=f16[75,80],b=f16[80,96], f16[300,96]", "--constexpr", "block=(16, 32, 64)", "-o", str(file))
@@ -35,31 +42,34 @@ def test_signature_and_constants(tmp_path):
 @pytest.mark.parametrize("words,message", [
     (["examples/ag_gemm.py:nothing", "--stage", "program"], "has no program 'nothing'; its programs are: ag_gemm"),
     (["examples/none.py:ag_gemm", "--stage", "program"], "no such file"),
-    (["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "z=f16[3]"], "none of the parameters a, b, c"),
+    (["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "z=f16[3]"],
+     "none of the parameters a, b, c"),
     (["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "a=f16,b=f16[3],c=f16[3]"],
      "expected a tensor as"),
     (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.txt"], "expected a file that ends in .png"),
     (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.svg", "--ranks", "9"], "shows 1 to 8 ranks")])
-def test_wrong_command_lines(words, message):
+def test_wrong_command_lines(dump, words, message):
     code, _, err = dump(*words)
     assert code == 2 and message in err, err
 
 
-def test_a_wrong_program_is_shown(tmp_path):
+def test_a_wrong_program_is_shown(dump, tmp_path, monkeypatch):
     file = tmp_path / "wrong.py"
     file.write_text("import ditron\nimport ditron.host as dh\n\n\n@ditron.program\ndef wrong(x):\n"
                     "    if dh.rank() == 0:\n        dh.fill(x, 1.0)\n")
-    code, _, err = dump("wrong.py:wrong", "--stage", "program", "--signature", "x=f32[4]", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, _, err = dump("wrong.py:wrong", "--stage", "program", "--signature", "x=f32[4]")
     assert code == 1 and "wrong.py:7:8: error: a symbolic condition is not known" in err
     assert "Traceback" not in err
-    code, _, err = dump("wrong.py:wrong", "--stage", "program", cwd=tmp_path)
+    code, _, err = dump("wrong.py:wrong", "--stage", "program")
     assert code == 2 and "--signature x=bf16[64,128]" in err
 
 
-def test_graph(tmp_path):
-    code, out, err = dump("examples/ag_gemm_ring.py:ag_gemm_ring", "--graph", str(tmp_path / "ring.svg"), "--ranks", "3")
+def test_graph(dump, tmp_path):
+    file = tmp_path / "ring.svg"
+    code, out, err = dump("examples/ag_gemm_ring.py:ag_gemm_ring", "--graph", str(file), "--ranks", "3")
     assert code == 0 and out.strip().endswith("ring.svg"), err
-    assert (tmp_path / "ring.svg").read_text().count("<path") > 60
+    assert file.read_text().count("<path") > 60
 
 
 def test_boxes_stand_below_what_they_need():

@@ -64,8 +64,8 @@ def _why_not(op: ir.Operation) -> str | None:
     name = op.name.removeprefix("ditron.")
     if name in ("notify", "signal_op", "putmem_signal") and keyword(op.attributes["op"]) == "add" and not _is_here(op):
         return (f"'{op.name} add' needs a read-modify-write on another GPU, which the links of this pipeline do not "
-                "have: give each writer a signal of its own (ptr + rank, times the programs that write), let it set the "
-                "epoch, and wait for all of them by the count of dl.wait")
+                "have: give each writer a signal of its own (ptr + rank, times the programs that write), let it set "
+                "the epoch, and wait for all of them by the count of dl.wait")
     if op.name in _ATOMICS and not _is_here(op):
         return (f"'{op.name}' is a read-modify-write that may be on another GPU, which the links of this pipeline do "
                 "not have: write a cell of your own there with dl.st or dl.notify and combine where they arrive; for "

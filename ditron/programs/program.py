@@ -20,6 +20,7 @@ from ditron_compiler import ir, pipeline
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
 from ditron_compiler.ir.dialects import ditron as dialect
+from ditron_compiler.passes._facts import FACTS
 
 __all__ = ["Program", "program"]
 
@@ -180,6 +181,8 @@ class Program:
                 types = [_type(tracer, value) for value in args]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
+                module.operation.attributes[FACTS] = ir.DictAttr.get(
+                    {name: _facts(dict(zip(self.names, args, strict=True)))})
             with tracer.tracing(op.block, place):
                 values = [_symbol(tracer, value, argument)
                           for value, argument in zip(args, op.block.arguments, strict=True)]
@@ -190,6 +193,18 @@ class Program:
             module.operation.verify()
             pipeline.run(module, pipeline.HOST if self.passes is None else self.passes)
         return module
+
+
+def _facts(args: dict[str, Any]) -> ir.DictAttr:
+    """What a trace holds for, of its tensors: passes may rely on it (ditron_compiler/passes/_facts.py)."""
+    facts = {}
+    for name, value in args.items():
+        if type(value) is int:
+            continue
+        known = {"dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),
+                 "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1)}
+        facts[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))
+    return ir.DictAttr.get(facts)
 
 
 def _target_of(group: Any) -> Target:

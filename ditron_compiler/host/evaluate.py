@@ -1,6 +1,7 @@
 """A program with numbers in it: from ``ditron.program`` to the steps of one rank in one call."""
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,6 +73,9 @@ class Evaluator:
         self._slots: dict[ir.Value, int] = {}
         self._arguments = [(ir.StringAttr(name).value, self._new(value), value.type)
                            for name, value in zip(program.attributes["arg_names"], block.arguments, strict=True)]
+        facts = program.parent.attributes.get("ditron.facts") if program.parent is not None else None
+        mine = dict(facts.items()).get(self.name) if facts is not None else None
+        self._facts = {name: dict(known.items()) for name, known in mine.items()} if mine is not None else {}
         self._allocations = 0
         self._body = self._block(block)
 
@@ -127,6 +131,14 @@ class Evaluator:
         fits = len(shape) == len(kind.shape) and all(d in (dynamic, s) for d, s in zip(kind.shape, shape, strict=True))
         if not fits or dtype != str(kind.element_type):
             raise EvaluationError(f"{wrong}, got shape {list(shape)} of {dtype}")
+        known = self._facts.get(name, {})
+        if "dense" in known and any(size > 1 and stride != s for size, stride, s in zip(
+                shape, strides, _row_major(shape), strict=True)):
+            raise EvaluationError(f"{wrong}, row by row without gaps, for which the program was made, got strides "
+                                  f"{list(strides)}")
+        if any(size % divisor for size, divisor in zip(shape, known.get("dims", ()), strict=False)):
+            raise EvaluationError(f"{wrong}, of sizes divisible by {list(known['dims'])}, for which the program was "
+                                  f"made, got {list(shape)}")
         return Buffer(Root("argument", name, index, shape, dtype), 0, shape, strides)
 
     def _new(self, value: ir.Value) -> int:
@@ -318,10 +330,7 @@ class Evaluator:
                 raise EvaluationError(f"{loc}: '{label}' cannot have the shape {list(shape)}")
             root = Root(space, label, index, shape, dtype, zeroed)
             state.roots.append(root)
-            strides = [1] * len(shape)
-            for i in range(len(shape) - 1, 0, -1):
-                strides[i - 1] = strides[i] * shape[i]
-            return Buffer(root, 0, shape, tuple(strides))
+            return Buffer(root, 0, shape, _row_major(shape))
 
         return self._gives(op, make)
 
@@ -457,6 +466,11 @@ class Evaluator:
 def evaluate(program: ir.Operation, place: Place, arguments: Sequence[Argument], epoch: int = 1) -> Evaluation:
     """``Evaluator(program)(place, arguments, epoch)``; whoever needs several evaluations keeps the evaluator."""
     return Evaluator(program)(place, arguments, epoch)
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of elements that lie row by row without gaps."""
+    return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
 
 
 def _loc(op: ir.Operation) -> str:

@@ -22,7 +22,7 @@ from ditron_compiler.passes._symbolic import (
     remainder,
 )
 
-__all__ = ["Access", "Accesses", "Region", "region"]
+__all__ = ["Access", "Accesses", "Region", "kernel_of", "region"]
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,15 @@ def _mentions_rank(poly: Poly) -> bool:
                for product, _ in poly.terms for atom in product)
 
 
+def kernel_of(launch: ir.Operation) -> ir.Operation:
+    """The ``tt.func`` that an operation launches."""
+    module = launch
+    while module.parent is not None:
+        module = module.parent
+    return next(op for op in module.regions[0].blocks[0].operations if op.name == "tt.func"
+                and ir.StringAttr(op.attributes["sym_name"]).value == launch.kernel.value)
+
+
 class Accesses:
     """All accesses of a program, in the order of the text."""
 
@@ -178,10 +187,7 @@ class Accesses:
         """What the kernel of a launch does with each argument."""
         symbol = launch.kernel.value
         if symbol not in self._uses:
-            module = self.program.parent
-            function = next(op for op in module.regions[0].blocks[0].operations
-                            if op.name == "tt.func" and ir.StringAttr(op.attributes["sym_name"]).value == symbol)
-            self._uses[symbol] = argument_uses(function)
+            self._uses[symbol] = argument_uses(kernel_of(launch))
         return self._uses[symbol][:len(launch.args)]
 
 

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron, scf
-from ditron_compiler.passes._buffers import Access, Accesses, Region, region
+from ditron_compiler.passes._buffers import Access, Accesses, Region, kernel_of, region
+from ditron_compiler.passes._facts import alignment, is_dense, parameter_alignment
 from ditron_compiler.passes._forwarding import Kept, Turn, destination_for_writer, source_for_readers
 from ditron_compiler.passes._host import HostBuilder, programs
 from ditron_compiler.passes._pointers import defining
@@ -32,8 +33,9 @@ class EliminateCopies(Pass):
 
     Both need that nobody else, here or at a peer, touches the memory in between, and that memory which goes away was
     only a way station: not the caller's, not read before the copy is made (memory lives across calls). A launch is
-    given a pointer and takes the strides for granted. Where those of an argument are not known, the program decides
-    when it runs: it copies if the strides differ (``ditron.stride``). Tensors given to a program do not overlap, and a
+    given a pointer and takes strides and alignment for granted. The alignment has to be known (``ditron.facts`` has
+    what is known of arguments). Where the strides are not known to be the same, the program decides when it runs: it
+    copies if they differ (``ditron.stride``). Tensors given to a program do not overlap, and a
     kernel touches only the parts that it is given. A copy that stays is remarked, with the reason.
 
     Before::
@@ -150,6 +152,9 @@ def _number(build: HostBuilder, poly: Poly, reader: ir.Operation) -> int | ir.Va
 def _replace(copy: ir.Operation, uses: list[tuple[Access, ir.Value]], build: HostBuilder) -> None:
     """Give each operation the buffer that it is to use, and drop the copy; at run time where strides decide."""
     launches = [access.op for access, _ in uses if access.op.name == "ditron.launch"]
+    for access, buffer in uses:
+        if access.op.name == "ditron.launch":
+            _check_alignment(access.op, access.operand, buffer)
     same = _same_strides(build, copy) if launches else True
     for access, buffer in uses:
         if same is True or access.op.name != "ditron.launch":
@@ -204,12 +209,31 @@ def _stride(buffer: ir.Value, index: int) -> Poly:
     """The distance of neighbours along a dimension, in elements."""
     whole = region(buffer)
     index += len(whole.sizes) - buffer.type.rank
-    if not isinstance(whole.root, ir.OpResult):
-        return Poly.atom(_Stride(whole.root, index))
+    return _stride_of(whole.root, index)
+
+
+def _stride_of(root: ir.Value, index: int) -> Poly:
+    if not isinstance(root, ir.OpResult) and not is_dense(root):
+        return Poly.atom(_Stride(root, index))
     product = Poly.number(1)
-    for size in region(whole.root).sizes[index + 1:]:
+    for size in region(root).sizes[index + 1:]:
         product *= size
     return product
+
+
+def _check_alignment(launch: ir.Operation, operand: int, buffer: ir.Value) -> None:
+    """Raises Kept when the kernel takes more for granted about the address than is known of ``buffer``."""
+    needed = parameter_alignment(kernel_of(launch), operand - len(launch.grid))
+    part = region(buffer)
+    offset = Poly.number(0)
+    for index, first in enumerate(part.offsets):
+        offset += first * _stride_of(part.root, index)
+    if alignment(part.root, offset, _itemsize(buffer.type.element_type)) % needed:
+        raise Kept(f"the kernel takes the address to be divisible by {needed}", launch)
+
+
+def _itemsize(kind: ir.Type) -> int:
+    return max(kind.width // 8, 1)
 
 
 def _hoist(value: ir.Value, before: ir.Operation) -> None:

@@ -8,10 +8,10 @@ import triton.language as tl
 
 import ditron
 import ditron.host as dh
-from ditron_compiler import host, pipeline
+from ditron_compiler import host, ir, pipeline
 
 ELIMINATE = (*pipeline.HOST, "eliminate-copies", "canonicalize", "cse")
-ROWS, K, N = 5, 8, 6
+ROWS, K, N = 5, 8, 8
 
 
 @ditron.jit
@@ -137,11 +137,17 @@ def test_results_of_a_tensor_with_gaps():
     assert all(torch.equal(a, b) for p, w in zip(plain, without, strict=True) for a, b in zip(p, w, strict=True))
 
 
-def copies(programs: dict, name: str, ranks: int = 4, row_stride: int = K) -> list[str]:
+def module_of(program: ditron.Program, name: str, ranks: int) -> ir.Module:
+    return program.module(**{parameter: f"f32[{rows}, {cols}]" for parameter, (rows, cols)
+                             in zip(program.names, shapes(name, ranks), strict=True)})
+
+
+def copies(programs: dict, name: str, ranks: int = 4) -> list[str]:
     """Destinations of the copies that rank 1 makes in a call."""
-    module = programs[name].module(**{
-        parameter: f"f32[{rows}, {cols}]"
-        for parameter, (rows, cols) in zip(programs[name].names, shapes(name, ranks), strict=True)})
+    return copies_of(module_of(programs[name], name, ranks), name, ranks, K)
+
+
+def copies_of(module: ir.Module, name: str, ranks: int, row_stride: int) -> list[str]:
     program = next(op for op in module.body.operations if op.name == "ditron.program")
     arguments = [(shape, (shape[1], 1), "f32") for shape in shapes(name, ranks)]
     arguments[0] = (arguments[0][0], (row_stride, 1), "f32")
@@ -157,5 +163,15 @@ def test_needless_copies_are_gone_and_the_others_are_not():
     assert copies(PLAIN, "planted") == copies(WITHOUT, "planted") == ["before", "taken", "terms"]
 
 
-def test_a_tensor_with_gaps_is_copied():
-    assert copies(WITHOUT, "ag_gemm", row_stride=2 * K) == ["both"]
+def test_a_tensor_with_gaps_is_copied_when_it_has_them():
+    """A program that knows nothing of its arguments decides in the call."""
+    module = module_of(ditron.program(passes=())(ag_gemm), "ag_gemm", 4)
+    del module.operation.attributes["ditron.facts"]
+    pipeline.run(module, ELIMINATE)
+    assert copies_of(module, "ag_gemm", 4, K) == []
+    assert copies_of(module, "ag_gemm", 4, 2 * K) == ["both"]
+
+
+def test_a_program_for_dense_tensors_takes_no_others():
+    with pytest.raises(host.EvaluationError, match=r"row by row without gaps, .* got strides \[16, 1\]"):
+        copies_of(module_of(WITHOUT["ag_gemm"], "ag_gemm", 4), "ag_gemm", 4, 2 * K)

@@ -206,3 +206,40 @@ ditron.program @a_kernel_of_a_peer_writes(%a: !ditron.buffer<4xf32>, %bytes: i64
   // expected-note@+1 {{here}}
   ditron.launch @put grid(1) (%box, %bytes, %to) : (!ditron.buffer<4xf32, symmetric>, i64, i32)
 }
+
+// -----
+
+// Specialised for addresses that are divisible by 16: the second half of %a is, if its rows are even. That is known of
+// @aligned, and not of @perhaps_not.
+module attributes {ditron.facts = {
+    perhaps_not = {a = {align = 16 : i64, dense}},
+    aligned = {a = {align = 16 : i64, dims = array<i64: 1, 16>, dense}}}} {
+"tt.func"() <{sym_name = "read", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (),
+    arg_attrs = [{tt.divisibility = 16 : i32}, {}]}> ({
+^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
+  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+// CHECK-LABEL: @perhaps_not
+// CHECK: ditron.copy
+ditron.program @perhaps_not(%a: !ditron.buffer<2x?xf32>, %out: !ditron.buffer<4xf32>) {
+  %n = ditron.dim %a[1] : <2x?xf32>
+  %x = ditron.alloc "x" [%n] : <?xf32>
+  %half = ditron.slice %a[1, 0] [1, %n] : <2x?xf32> to <?xf32>
+  // expected-remark@+1 {{this copy stays: the kernel takes the address to be divisible by 16; 'a' is the caller's and was not written by the program}}
+  ditron.copy %half to %x : <?xf32> to <?xf32>
+  // expected-note@+1 {{here}}
+  ditron.launch @read grid(1) (%x, %out) : (!ditron.buffer<?xf32>, !ditron.buffer<4xf32>)
+}
+// CHECK-LABEL: @aligned
+// CHECK-NOT: ditron.copy
+// CHECK: ditron.launch @read grid(1) (%slice, %out)
+ditron.program @aligned(%a: !ditron.buffer<2x?xf32>, %out: !ditron.buffer<4xf32>) {
+  %n = ditron.dim %a[1] : <2x?xf32>
+  %x = ditron.alloc "x" [%n] : <?xf32>
+  %half = ditron.slice %a[1, 0] [1, %n] : <2x?xf32> to <?xf32>
+  ditron.copy %half to %x : <?xf32> to <?xf32>
+  ditron.launch @read grid(1) (%x, %out) : (!ditron.buffer<?xf32>, !ditron.buffer<4xf32>)
+}
+}

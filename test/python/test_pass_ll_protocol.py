@@ -40,11 +40,11 @@ def test_all_gather_equals_put_with_signal(nbytes):
                    for a, b in zip(mine, its, strict=True)), protocol
 
 
-def gather_often(protocol: str, calls: int, progress: list[int], lags: list[int]) -> None:
+def gather_often(protocol: str, calls: int, progress: list[int], lags: list[int], chunk: int = 512) -> None:
     """Every call's values, while rank 0 may be a call behind the others."""
     ditron.init()
     rank, ranks, n = ditron.rank(), ditron.num_ranks(), 8
-    run = ll_all_gather.AllGather(n, protocol=protocol)
+    run = ll_all_gather.AllGather(n, protocol=protocol, chunk=chunk)
     for call in range(1, calls + 1):
         out = run(torch.full((n,), float((call + rank) % 256)).bfloat16())
         progress[rank] = call
@@ -73,7 +73,8 @@ def test_without_parity_it_is_found_out(monkeypatch, tmp_path):
                                 do_not_specialize=["n_elements", "epoch"])}
     monkeypatch.setattr(ll_all_gather, "KERNELS", kernels)
     with pytest.raises(ditron.RaceError, match="nothing orders this ll_put"):
-        ditron.sim.run(gather_often, ranks=4, args=("ll", 20, [0] * 4, []))
+        # Another chunk than elsewhere: no kernel that was compiled before is taken for this one.
+        ditron.sim.run(gather_often, ranks=4, args=("ll", 20, [0] * 4, [], 64))
 
 
 # --- other kernels -------------------------------------------------------------------------------------------------

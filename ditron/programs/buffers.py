@@ -68,6 +68,11 @@ class Buffer(Symbol):
             count = extent * count
         return count
 
+    def data_ptr(self) -> int:
+        """What a plain Triton launch asks for."""
+        self.tracer.fail("a buffer of a program has no address while the program is traced: launch kernels that are "
+                         "decorated by @ditron.jit, which is triton.jit and more")
+
     def __len__(self) -> int:
         self.tracer.fail("len() of a buffer: use buffer.shape[0], which may be symbolic")
 

@@ -42,11 +42,16 @@ class Place:
 
 def _user_frame() -> Any:
     frame = sys._getframe(1)
-    while frame.f_back is not None and (frame.f_code.co_filename.startswith(_PACKAGE) or
-                                        frame.f_code.co_filename == _CONTEXTLIB or
-                                        "/triton/runtime/" in frame.f_code.co_filename):
+    while frame.f_back is not None and _is_machinery(frame.f_code):
         frame = frame.f_back
     return frame
+
+
+def _is_machinery(code: Any) -> bool:
+    """Whether it is ours, or of what stands between us and the user."""
+    file = code.co_filename
+    return (file.startswith(_PACKAGE) or file == _CONTEXTLIB or "/triton/runtime/" in file
+            or code.co_name == "dynamic_func")  # Triton's, made at run time
 
 
 def place_of_caller() -> Place:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton
 import triton.language as tl
+from fake_gpu import fake_gpu
 
 import ditron
 import ditron.host as dh
@@ -379,6 +381,16 @@ def wrong_kernel_float(x, out):
 
 def wrong_grid(x, out):
     scale[(1, 1, 1, 1)](x, out, 3, 1.0, BLOCK=64)  # <- wrong_grid: one to three extents
+
+
+def wrong_plain_kernel(x, out):
+    with fake_gpu():
+        plain[(1,)](x, out, 3)  # <- wrong_plain_kernel: decorated by @ditron.jit
+
+
+@triton.jit
+def plain(x_ptr, out_ptr, n):
+    tl.store(out_ptr, tl.load(x_ptr) + n)
 
 
 def wrong_nested_program(x, out):

@@ -82,6 +82,21 @@ def test_rank_copy(push, ranks_per_node):
     assert results == [(torch.full((24,), (rank - 1) % 4) + torch.arange(24) / 100).tolist() for rank in range(4)]
 
 
+@pytest.mark.parametrize("ranks_per_node", [2, 1])
+def test_a_copy_is_over_when_it_has_landed(ranks_per_node):
+    def main():
+        view = sim.current_world()
+        far = view.alloc((64,), torch.float32, name="far").fill_(view.rank + 1)
+        view.barrier()
+        near, out, stream = torch.zeros(64), torch.zeros(64), view.stream()
+        stream.rank_copy(far, near, 1 - view.rank, push=False)
+        stream.copy(near, out)
+        stream.synchronize()
+        return out.unique().tolist()
+
+    assert on_ranks(main, 2, 20, ranks_per_node=ranks_per_node, races=False) == [[2.0], [1.0]]
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("kind", ["rank_copy", "copy"])
 def test_rows_with_pitches(kind, dtype):

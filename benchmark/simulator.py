@@ -1,4 +1,5 @@
-"""How fast the simulator is: a bf16 matrix product on one rank, AG+GEMM on eight, both after compilation.
+"""How fast the simulator is, after compilation: a bf16 matrix product on one rank and AG+GEMM on eight, with the search
+for races; a matrix product and a softmax as plain kernels, on one core and on all.
 
     python benchmark/simulator.py                  # prints a table
     python benchmark/simulator.py --table out.md
@@ -45,6 +46,18 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.cons
         b_ptrs += BLOCK_K * N
     c_ptrs = c_ptr + rows[:, None] * N + cols[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (cols[None, :] < N))
+
+
+@triton.jit
+def softmax(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One row."""
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * N + cols, mask=cols < N, other=float("-inf"))
+    e = tl.exp(x - tl.max(x, 0))
+    tl.store(out_ptr + tl.program_id(0) * N + cols, e / tl.sum(e, 0), mask=cols < N)
+
+
+plain_matmul = triton.jit(matmul.fn)
 
 
 def _fastest(run: Callable[[], object], repeat: int) -> tuple[float, float]:
@@ -94,6 +107,24 @@ def measure_ag_gemm(M: int, N: int, K: int, ranks: int, block: tuple[int, int, i
     return max(wall for wall, _ in times), max(cpu for _, cpu in times)
 
 
+def measure_plain(cores: int, repeat: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """A product of 1024 cubed in bf16, and a softmax of 4096 rows, without races, on that many cores; checked."""
+    os.environ["DITRON_SIM_THREADS"] = str(cores)
+
+    def main() -> tuple[tuple[float, float], tuple[float, float]]:
+        size, block = 1024, (64, 64, 32)
+        a, b = (torch.randn(size, size, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(2))
+        c, x = torch.empty(size, size, dtype=torch.bfloat16), torch.randn(4096, 1000)
+        out = torch.empty_like(x)
+        product = _fastest(lambda: plain_matmul[(256,)](a, b, c, size, size, size, *block), repeat)
+        rows = _fastest(lambda: softmax[(4096,)](x, out, 1000, BLOCK=1024), repeat)
+        torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=1e-2, atol=1e-2)
+        torch.testing.assert_close(out, x.softmax(1))
+        return product, rows
+
+    return ditron.sim.run(main, ranks=1, races=False)[0]
+
+
 def _cpu() -> str:
     """The processor's name, as Linux tells it."""
     try:
@@ -115,6 +146,11 @@ def main() -> None:
     for block in ((64, 64, 32), (128, 128, 64)):
         rows.append(("AG+GEMM M=2048 N=2048 (on each rank) K=2048, bf16, 8 ranks", block, 15,
                      *measure_ag_gemm(2048, 2048, 2048, 8, block, args.repeat)))
+    for cores in (1, os.cpu_count()):
+        product, softmaxes = measure_plain(cores, args.repeat)
+        what = f"matrix product 1024 x 1024 x 1024, bf16, plain kernel, {cores} cores"
+        rows.append((what, (64, 64, 32), "", *product))
+        rows.append((f"softmax 4096 x 1000, f32, plain kernel, {cores} cores", (1, 1024), "", *softmaxes))
     lines = [f"{_cpu()}, {os.cpu_count()} cores, torch {torch.__version__}, triton {triton.__version__}, "
              f"{datetime.date.today()}", "", "| what | tile | s | s of CPU | asked for: s |", "|---|---|---|---|---|"]
     lines += [f"| {what} | {'x'.join(map(str, block))} | {wall:.2f} | {cpu:.2f} | {bound} |"

@@ -105,6 +105,10 @@ class Runner:
         if self.group.check > 1:
             checked.check(self.group)
 
+    def memories(self) -> list[Memory]:
+        """What is kept between calls."""
+        return [memory for memory, _ in self._memories.values()]
+
     def _make_shape(self, key: Any, args: tuple) -> Shape:
         """Allocate, compile and load for new shapes: collective, and every rank has loaded when it returns."""
         import torch

@@ -78,6 +78,12 @@ class Executable:
         """What the program allocates for such arguments, in order."""
         return tuple(self._evaluate(args, place_in(group), 1).roots)
 
+    def free(self, group: Any) -> None:
+        """Give back what it keeps between calls in ``group``: collective."""
+        runner = self._runners.pop(group, None)
+        for memory in runner.memories() if runner is not None else ():
+            memory.free(group)
+
     def evaluate(self, args: tuple, group: Any, epoch: int) -> list:
         """The steps of this rank in call ``epoch``."""
         return self._evaluate(args, place_in(group), epoch).steps
@@ -154,3 +160,10 @@ class Memory:
             memory.tensors[root] = tensor
         group.barrier()  # no rank writes to another's memory before it is there, and zero
         return memory
+
+    def free(self, group: Any) -> None:
+        """Give it back: collective."""
+        from ditron.distributed import symm_free
+        for root, tensor in self.tensors.items():
+            if root.kind == "symmetric":
+                symm_free(tensor, group)

@@ -97,6 +97,18 @@ class Program:
             self._runners.setdefault(group, {})[key, tuple(kwargs.items())] = runner
         runner(args, key)
 
+    def free(self) -> None:
+        """Give back the memory that the program keeps between its calls in the current group: collective.
+
+        The next call allocates anew, and counts its calls from 1. Graphs that captured the program are dead.
+        """
+        group = current_group()
+        if group is None:
+            raise DitronError(f"program {self.fn.__name__!r}: free() before ditron.init()")
+        self._runners.pop(group, None)
+        for executable in dict.fromkeys(self._executables.values()):
+            executable.free(group)
+
     def module(self, *args: Any, target: str = "sim", **kwargs: Any) -> ir.Module:
         """The program and its kernels for such arguments, after its passes; runs nothing and needs no group.
 

@@ -42,6 +42,10 @@ class Runner:
             _STEPS[type(step)](self, step, stream, lambda buffer: self._tensor(buffer, args, memory))
         self.view.synchronize(self.view.stream())
 
+    def memories(self) -> list[Memory]:
+        """What is kept between calls."""
+        return list(self._memories.values())
+
     @staticmethod
     def _tensor(buffer: Any, args: tuple, memory: Memory) -> torch.Tensor:
         root = args[buffer.root.index] if buffer.root.kind == "argument" else memory.tensors[buffer.root]

@@ -67,6 +67,19 @@ def test_shapes_have_memory_of_their_own():
     on_ranks(body, 3)
 
 
+def test_memory_is_given_back():
+    """More than the heap holds, one shape after the other."""
+    def body(rank, num_ranks):
+        for rows in range(1000, 1040):
+            x, out = torch.full((rows, 16), float(rank)), torch.zeros(rows, 16)
+            pass_on(x, out)
+            pass_on(x, out)
+            assert torch.equal(out, torch.full((rows, 16), float((rank - 1) % num_ranks)))
+            pass_on.free()
+
+    on_ranks(body, 2, seeds=[0], heap_bytes=1 << 20)
+
+
 @ditron.program
 def gather_by_parity(x, out):
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()

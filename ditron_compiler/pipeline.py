@@ -80,6 +80,15 @@ HOST: Pipeline = (
     "cse",
 )
 
+#: The same for a program that leaves copies and streams to the compiler.
+OVERLAP: Pipeline = (
+    *HOST,
+    "eliminate-copies",  # before streams: on one stream more is known to be in order
+    "canonicalize",
+    "cse",
+    "assign-streams",
+)
+
 #: Ends at operations that Triton compiles: tt, arith, scf and calls of the device library.
 NVIDIA: Pipeline = (
     "lower-swizzle{{one-node={one_node}}}",  # before the target: swizzle expands to rank and num_ranks
@@ -147,7 +156,7 @@ def pipeline(machine: str, transport: str, arch: int | str | None = None, name: 
 
 def named() -> dict[str, Pipeline]:
     """The pipelines by name, as documentation shows them."""
-    return {"front": FRONT, **PIPELINES, "cuda": NVIDIA, "hip": AMD, "sim": SIM}
+    return {"front": FRONT, **PIPELINES, "host": HOST, "overlap": OVERLAP, "cuda": NVIDIA, "hip": AMD, "sim": SIM}
 
 
 def text(passes: Iterable[str]) -> str:

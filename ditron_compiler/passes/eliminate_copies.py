@@ -11,6 +11,7 @@ from ditron_compiler.passes._facts import alignment, is_dense, parameter_alignme
 from ditron_compiler.passes._forwarding import Kept, Turn, destination_for_writer, source_for_readers
 from ditron_compiler.passes._host import HostBuilder, programs
 from ditron_compiler.passes._pointers import defining
+from ditron_compiler.passes._staging import put_from_source
 from ditron_compiler.passes._symbolic import NUM_RANKS, RANK, Dimension, Poly
 from ditron_compiler.passes.base import Pass
 
@@ -31,7 +32,10 @@ class EliminateCopies(Pass):
     *The destination for the writer*: the one operation that wrote the source writes to the destination instead. So a
     result is not copied out of scratch memory.
 
-    Both need that nobody else, here or at a peer, touches the memory in between, and that memory which goes away was
+    Inside kernels, a tile that is loaded, stored to memory of the program and put to a peer from there is put from
+    where it was loaded.
+
+    All need that nobody else, here or at a peer, touches the memory in between, and that memory which goes away was
     only a way station: not the caller's, not read before the copy is made (memory lives across calls). A launch is
     given a pointer and takes strides and alignment for granted. The alignment has to be known (``ditron.facts`` has
     what is known of arguments). Where the strides are not known to be the same, the program decides when it runs: it
@@ -55,7 +59,10 @@ class EliminateCopies(Pass):
     name: ClassVar[str] = "eliminate-copies"
 
     def run(self, op: ir.Operation) -> None:
-        for program in programs(op):
+        hosts = list(programs(op))
+        for program in hosts if len(hosts) == 1 else []:  # who else launches a kernel must be known
+            self._put_in_place(program)
+        for program in hosts:
             kept: dict[ir.Operation, list[Kept]] = {}
             while (copy := _next_copy(program, kept)) is not None:
                 reasons = self._eliminate(program, copy)
@@ -65,6 +72,23 @@ class EliminateCopies(Pass):
                 self.count("copies kept")
                 copy.emit_remark("this copy stays: " + "; ".join(reason.why for reason in reasons),
                                  [(reason.op, "here") for reason in reasons if reason.op is not None])
+
+    def _put_in_place(self, program: ir.Operation) -> None:
+        """Drop staging memory inside the kernels of a program."""
+        seen: set[tuple[str, int]] = set()
+        for access in (accesses := Accesses(program)).all:
+            if access.op.name != "ditron.launch":
+                continue
+            parameter = access.op.kernel.value, access.operand - len(access.op.grid)
+            if parameter in seen:
+                continue
+            seen.add(parameter)
+            try:
+                if puts := put_from_source(accesses, access.op, access.operand):
+                    self.count("puts whose source is sent in place", puts)
+            except Kept as kept:
+                access.op.emit_remark(f"a kernel's copy to staging memory stays: {kept.why}",
+                                      [(kept.op, "here")] if kept.op is not None else None)
 
     def _eliminate(self, program: ir.Operation, copy: ir.Operation) -> list[Kept] | None:
         """Drop a copy, or say why not."""

@@ -8,6 +8,7 @@ import triton.language as tl
 
 import ditron
 import ditron.host as dh
+import ditron.language as dl
 from ditron_compiler import host, ir, pipeline
 
 ELIMINATE = (*pipeline.HOST, "eliminate-copies", "canonicalize", "cse")
@@ -32,6 +33,27 @@ def add_chunks(inbox_ptr, out_ptr, num_chunks, size, BLOCK: tl.constexpr):
     for chunk in range(num_chunks):
         acc += tl.load(inbox_ptr + chunk * size + at, mask=at < size)
     tl.store(out_ptr + at, acc, mask=at < size)
+
+
+@ditron.jit
+def send(x_ptr, staging_ptr, inbox_ptr, full_ptr, n, peer, epoch, BLOCK: tl.constexpr):
+    """A needless copy: to staging memory, from which the tile is put."""
+    at = tl.arange(0, BLOCK)
+    tl.store(staging_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+    dl.putmem(inbox_ptr, staging_ptr, n * 4, peer)
+    dl.notify(full_ptr, peer, epoch)
+
+
+def in_kernel(a, b, out):
+    """The right neighbour's rows of a, sent by a kernel."""
+    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+    inbox = dh.symm_empty(2, ROWS, K, dtype=a.dtype, name="inbox")[epoch % 2]
+    staging = dh.empty(ROWS, K, dtype=a.dtype, name="staging")
+    full = dh.symm_zeros(1, dtype=torch.int64, name="full")
+    send[(1,)](a, staging, inbox, full, ROWS * K, (rank - 1) % ranks, epoch, BLOCK=64)
+    dh.signal_wait(full[0], epoch)
+    multiply[(ROWS,)](inbox, b, out, ROWS, K=K, N=N)
+    dh.barrier()
 
 
 def ag_gemm(a, b, c):
@@ -97,14 +119,15 @@ def planted(a, b, out):
     add_chunks[(1,)](terms, out, 3, ROWS * N, BLOCK=64)
 
 
-BODIES = {body.__name__: body for body in (ag_gemm, gemm_rs, planted)}
+BODIES = {body.__name__: body for body in (ag_gemm, gemm_rs, planted, in_kernel)}
 PLAIN = {name: ditron.program(passes=pipeline.HOST)(body) for name, body in BODIES.items()}
 WITHOUT = {name: ditron.program(passes=ELIMINATE)(body) for name, body in BODIES.items()}
 
 
 def shapes(name: str, ranks: int) -> tuple[tuple[int, int], ...]:
     """Of a, b and the result."""
-    rows = {"ag_gemm": (ROWS, ROWS * ranks), "gemm_rs": (ROWS * ranks, ROWS), "planted": (ROWS, ROWS)}[name]
+    rows = {"ag_gemm": (ROWS, ROWS * ranks), "gemm_rs": (ROWS * ranks, ROWS), "planted": (ROWS, ROWS),
+            "in_kernel": (ROWS, ROWS)}[name]
     return (rows[0], K), (K, N), (rows[1], N)
 
 
@@ -161,6 +184,12 @@ def test_needless_copies_are_gone_and_the_others_are_not():
     assert copies(PLAIN, "gemm_rs") == ["outbox"] * 3 + ["inbox", "out"]
     assert copies(WITHOUT, "gemm_rs") == []
     assert copies(PLAIN, "planted") == copies(WITHOUT, "planted") == ["before", "taken", "terms"]
+
+
+def test_a_kernel_puts_from_where_it_loads():
+    texts = [str(module_of(programs["in_kernel"], "in_kernel", 4)) for programs in (PLAIN, WITHOUT)]
+    assert ["tt.store" in text.partition('sym_name = "send"')[2].partition("tt.return")[0] for text in texts] == [
+        True, False]
 
 
 def test_a_tensor_with_gaps_is_copied_when_it_has_them():

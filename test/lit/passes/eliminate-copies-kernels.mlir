@@ -1,0 +1,104 @@
+// RUN: ditron-opt %s --eliminate-copies --canonicalize --split-input-file --verify-diagnostics | filecheck %s
+
+// The tile goes to the peer from where it was loaded; load and store are gone.
+// CHECK-LABEL: sym_name = "send"
+// CHECK:      ^bb0(%[[X:.*]]: !tt.ptr<f32>, %[[STAGING:.*]]: !tt.ptr<f32>, %[[INBOX:.*]]: !tt.ptr<f32>, %[[N:.*]]: i32
+// CHECK-NOT:  tt.store
+// CHECK-NOT:  tt.load
+// CHECK:      ditron.putmem %[[INBOX]], %[[X]], %{{.*}} on
+"tt.func"() <{sym_name = "send", function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<f32>, i32, i32, !tt.ptr<i64>) -> ()}> ({
+^bb0(%x: !tt.ptr<f32>, %staging: !tt.ptr<f32>, %inbox: !tt.ptr<f32>, %n: i32, %peer: i32, %ctx: !tt.ptr<i64>):
+  %four = arith.constant 4 : i32
+  %at = "tt.make_range"() <{start = 0 : i32, end = 16 : i32}> : () -> tensor<16xi32>
+  %ns = "tt.splat"(%n) : (i32) -> tensor<16xi32>
+  %mask = arith.cmpi slt, %at, %ns : tensor<16xi32>
+  %xs = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %from = "tt.addptr"(%xs, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  %tile = "tt.load"(%from, %mask) <{operandSegmentSizes = array<i32: 1, 1, 0>}> : (tensor<16x!tt.ptr<f32>>, tensor<16xi1>) -> tensor<16xf32>
+  %ss = "tt.splat"(%staging) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %to = "tt.addptr"(%ss, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  "tt.store"(%to, %tile, %mask) : (tensor<16x!tt.ptr<f32>>, tensor<16xf32>, tensor<16xi1>) -> ()
+  %bytes = arith.muli %n, %four : i32
+  %nbytes = arith.extsi %bytes : i32 to i64
+  ditron.putmem %inbox, %staging, %nbytes on %peer : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+ditron.program @p(%x: !ditron.buffer<16xf32>, %n: i32, %peer: i32) {
+  %staging = ditron.alloc "staging" [16] : <16xf32>
+  %inbox = ditron.alloc "inbox" [16] : <16xf32, symmetric>
+  ditron.launch @send grid(1) (%x, %staging, %inbox, %n, %peer) : (!ditron.buffer<16xf32>, !ditron.buffer<16xf32>, !ditron.buffer<16xf32, symmetric>, i32, i32)
+}
+
+// -----
+
+// CHECK-LABEL: sym_name = "more_than_stored"
+// CHECK: tt.store
+"tt.func"() <{sym_name = "more_than_stored", function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<f32>, i64, i32, !tt.ptr<i64>) -> ()}> ({
+^bb0(%x: !tt.ptr<f32>, %staging: !tt.ptr<f32>, %inbox: !tt.ptr<f32>, %nbytes: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %at = "tt.make_range"() <{start = 0 : i32, end = 16 : i32}> : () -> tensor<16xi32>
+  %xs = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %from = "tt.addptr"(%xs, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  %tile = "tt.load"(%from) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<16x!tt.ptr<f32>>) -> tensor<16xf32>
+  %ss = "tt.splat"(%staging) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %to = "tt.addptr"(%ss, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  "tt.store"(%to, %tile) : (tensor<16x!tt.ptr<f32>>, tensor<16xf32>) -> ()
+  // expected-note@+1 {{here}}
+  ditron.putmem %inbox, %staging, %nbytes on %peer : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+ditron.program @p(%x: !ditron.buffer<16xf32>, %n: i64, %peer: i32) {
+  %staging = ditron.alloc "staging" [16] : <16xf32>
+  %inbox = ditron.alloc "inbox" [16] : <16xf32, symmetric>
+  // expected-remark@+1 {{a kernel's copy to staging memory stays: more may be put than is stored}}
+  ditron.launch @more_than_stored grid(1) (%x, %staging, %inbox, %n, %peer) : (!ditron.buffer<16xf32>, !ditron.buffer<16xf32>, !ditron.buffer<16xf32, symmetric>, i64, i32)
+}
+
+// -----
+
+// CHECK-LABEL: sym_name = "the_callers"
+// CHECK: tt.store
+"tt.func"() <{sym_name = "the_callers", function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<f32>, i32, !tt.ptr<i64>) -> ()}> ({
+^bb0(%x: !tt.ptr<f32>, %staging: !tt.ptr<f32>, %inbox: !tt.ptr<f32>, %peer: i32, %ctx: !tt.ptr<i64>):
+  %nbytes = arith.constant 64 : i64
+  %at = "tt.make_range"() <{start = 0 : i32, end = 16 : i32}> : () -> tensor<16xi32>
+  %xs = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %from = "tt.addptr"(%xs, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  %tile = "tt.load"(%from) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<16x!tt.ptr<f32>>) -> tensor<16xf32>
+  %ss = "tt.splat"(%staging) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %to = "tt.addptr"(%ss, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  "tt.store"(%to, %tile) : (tensor<16x!tt.ptr<f32>>, tensor<16xf32>) -> ()
+  ditron.putmem %inbox, %staging, %nbytes on %peer : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+ditron.program @p(%x: !ditron.buffer<16xf32>, %staging: !ditron.buffer<16xf32>, %peer: i32) {
+  %inbox = ditron.alloc "inbox" [16] : <16xf32, symmetric>
+  // expected-remark@+2 {{a kernel's copy to staging memory stays: the staging memory is the caller's, who may read it}}
+  // expected-note@+1 {{here}}
+  ditron.launch @the_callers grid(1) (%x, %staging, %inbox, %peer) : (!ditron.buffer<16xf32>, !ditron.buffer<16xf32>, !ditron.buffer<16xf32, symmetric>, i32)
+}
+
+// -----
+
+// CHECK-LABEL: sym_name = "told_in_between"
+// CHECK: tt.store
+"tt.func"() <{sym_name = "told_in_between", function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<f32>, i32, !tt.ptr<i64>) -> ()}> ({
+^bb0(%x: !tt.ptr<f32>, %staging: !tt.ptr<f32>, %inbox: !tt.ptr<f32>, %peer: i32, %ctx: !tt.ptr<i64>):
+  %nbytes = arith.constant 64 : i64
+  %at = "tt.make_range"() <{start = 0 : i32, end = 16 : i32}> : () -> tensor<16xi32>
+  %xs = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %from = "tt.addptr"(%xs, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  %tile = "tt.load"(%from) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<16x!tt.ptr<f32>>) -> tensor<16xf32>
+  %ss = "tt.splat"(%staging) : (!tt.ptr<f32>) -> tensor<16x!tt.ptr<f32>>
+  %to = "tt.addptr"(%ss, %at) : (tensor<16x!tt.ptr<f32>>, tensor<16xi32>) -> tensor<16x!tt.ptr<f32>>
+  "tt.store"(%to, %tile) : (tensor<16x!tt.ptr<f32>>, tensor<16xf32>) -> ()
+  // expected-note@+1 {{here}}
+  ditron.fence
+  ditron.putmem %inbox, %staging, %nbytes on %peer : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+ditron.program @p(%x: !ditron.buffer<16xf32>, %peer: i32) {
+  %staging = ditron.alloc "staging" [16] : <16xf32>
+  %inbox = ditron.alloc "inbox" [16] : <16xf32, symmetric>
+  // expected-remark@+1 {{a kernel's copy to staging memory stays: peers may be told in between that they may overwrite the tile}}
+  ditron.launch @told_in_between grid(1) (%x, %staging, %inbox, %peer) : (!ditron.buffer<16xf32>, !ditron.buffer<16xf32>, !ditron.buffer<16xf32, symmetric>, i32)
+}

@@ -173,6 +173,7 @@ class Machine:
         self._recorded: dict[tuple[int, int], int] = {}
         self._freed: set[tuple[int, int]] = set()
         self.filled: set[tuple[int, int]] = set()  # (rank, buffer) that tiles or puts write: what it holds is not known
+        self.complete = True  # nothing was given up
         self.sent: set[tuple[str, int]] = set()  # (kernel, site) of the signals that were sent
         self.steps_done: set[tuple[int, int]] = set()  # (rank, number) of the signals that streams wrote
         self.in_flight: list[dict[int, set[int]]] = [{} for _ in range(scenario.ranks)]
@@ -216,6 +217,9 @@ class Machine:
             task.done, task.blocked = True, None
             self.cut(task)
             return
+        except TimeoutError as error:
+            self.note(f"{error}: it is not checked to its end")
+            self.complete, keys = False, ()
         for key in keys:
             self._waiting.setdefault(key, []).append(task)
 

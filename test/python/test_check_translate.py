@@ -170,3 +170,37 @@ def test_message():
         '  scope="node" for ranks of this node, "world" for those of others',
         "exchange: 1 finding (2 ranks)",
     ]
+
+
+@ditron.jit(noinline=True)
+def store_there(out, value):
+    tl.store(out + 1, value)
+
+
+@ditron.jit(pipeline="as-written")
+def early_return(data, flags, out, HELPER: tl.constexpr):
+    if dl.rank() == 0:
+        dl.notify(flags, 1, 1)
+        return
+    if HELPER:
+        store_there(out, 3)
+    dl.wait(flags, 1, 2)
+
+
+@pytest.mark.parametrize("helper", [False, True])
+def test_early_return_and_a_helper_that_is_called(helper):
+    report = check_function(launch(early_return, HELPER=helper), [(2, None)])
+    assert [finding.kind for finding in report.findings] == ["count"], str(report)
+    assert "flags[0] of rank 1 >= 2, and all signals there make it 1" in str(report)
+
+
+@ditron.jit
+def endless(data, flags, out):
+    i = 0
+    while i >= 0:
+        tl.store(out, i)
+
+
+def test_a_loop_without_an_end_is_given_up():
+    report = check_function(launch(endless), [(1, None)])
+    assert not report.findings and "it is not checked to its end" in str(report), str(report)

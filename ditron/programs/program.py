@@ -25,7 +25,7 @@ from ditron_compiler.passes._facts import FACTS
 __all__ = ["Program", "program"]
 
 
-def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
+def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
             example: Mapping[str, Any] | None = None, check: Callable[[int], Mapping[str, Any]] | None = None) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
 
@@ -34,7 +34,8 @@ def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
     and on the simulator.
 
     Args:
-        passes: what is done to the program before it runs, as in ``pipeline.HOST`` (the default).
+        passes: what is done to the program before it runs: ``"host"`` (the default), which only decomposes and cleans
+            up; ``"overlap"``, which also removes needless copies and chooses streams; or passes, as in ``pipeline.HOST``.
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
         check: what ``ditron check`` calls it with in a group of so many ranks: the same, small.
 
@@ -56,11 +57,11 @@ def program(fn: Callable | None = None, *, passes: Iterable[str] | None = None,
 class Program:
     """What :func:`program` returns. ``module`` gives the IR; calling it runs it in the current group."""
 
-    def __init__(self, fn: Callable, passes: Iterable[str] | None, example: Mapping[str, Any] | None,
+    def __init__(self, fn: Callable, passes: str | Iterable[str], example: Mapping[str, Any] | None,
                  check: Callable[[int], Mapping[str, Any]] | None = None):
         functools.update_wrapper(self, fn)
         self.fn, self.example, self.check = fn, example, check
-        self.passes = None if passes is None else tuple(passes)
+        self.passes = _passes(passes)
         self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
         parameters = inspect.signature(fn).parameters.values()
         kinds = {inspect.Parameter.VAR_POSITIONAL: "*args", inspect.Parameter.VAR_KEYWORD: "**kwargs"}
@@ -203,7 +204,7 @@ class Program:
                 raise place.error(f"program {name!r} returns a value, and a program has none: write results into a "
                                   "tensor that it is given")
             module.operation.verify()
-            pipeline.run(module, pipeline.HOST if self.passes is None else self.passes)
+            pipeline.run(module, self.passes)
         return module
 
 
@@ -217,6 +218,16 @@ def _facts(args: dict[str, Any]) -> ir.DictAttr:
                  "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1)}
         facts[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))
     return ir.DictAttr.get(facts)
+
+
+def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
+    """The passes of a pipeline for programs, by its name or as they are."""
+    named = {"host": pipeline.HOST, "overlap": pipeline.OVERLAP}
+    if not isinstance(given, str):
+        return tuple(given)
+    if given not in named:
+        raise ValueError(f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes")
+    return named[given]
 
 
 def _target_of(group: Any) -> Target:

@@ -363,3 +363,43 @@ def test_all_gather(how, ranks, ranks_per_node):
             assert torch.equal(out[:, 2], 10.0 * call + torch.arange(num_ranks).repeat_interleave(3))
 
     on_ranks(body, ranks, ranks_per_node, seeds=range(5))
+
+
+def naive(x, y, out):
+    """Everything in one order, with a copy that is not needed."""
+    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+    rows, cols = x.shape
+    boxes = dh.symm_empty(2, ranks, rows, cols, dtype=x.dtype, name="boxes")[epoch % 2]
+    mine = dh.empty(rows, cols, dtype=x.dtype, name="mine")
+    full = dh.symm_zeros(ranks, dtype=torch.int64, name="full")
+    dh.copy(x, mine)
+    for step in dh.range(1, ranks):
+        peer = (rank + step) % ranks
+        dh.rank_copy(mine, boxes[rank], peer)
+        dh.signal_write(full[rank], epoch, peer)
+    add_kernel[(1,)](x, y, out[rank], rows * cols, 1.0, True, BLOCK=64)
+    for step in dh.range(1, ranks):
+        source = (rank + step) % ranks
+        dh.signal_wait(full[source], epoch)
+        add_kernel[(1,)](boxes[source], y, out[source], rows * cols, 1.0, True, BLOCK=64)
+
+
+@pytest.mark.parametrize("ranks,ranks_per_node", WORLDS)
+def test_copies_and_streams_left_to_the_compiler(ranks, ranks_per_node):
+    program = ditron.program(naive, passes="overlap")
+    text = str(program.module("f32[4, 5]", "f32[4, 5]", "f32[3, 4, 5]"))
+    assert "ditron.copy" not in text and "ditron.stream" in text
+
+    def body(rank, num_ranks):
+        for call in range(4):
+            x = [torch.full((4, 5), 10.0 * call + r) for r in range(num_ranks)]
+            y, out = torch.full((4, 5), float(call)), torch.zeros(num_ranks, 4, 5)
+            program(x[rank], y, out)
+            assert torch.equal(out, torch.stack(x) + y)
+
+    on_ranks(body, ranks, ranks_per_node, seeds=range(5))
+
+
+def test_unknown_pipeline():
+    with pytest.raises(ValueError, match="unknown pipeline 'fast' for programs: expected 'host', 'overlap'"):
+        ditron.program(naive, passes="fast")

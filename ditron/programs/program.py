@@ -35,7 +35,7 @@ def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
 
     Args:
         passes: what is done to the program before it runs: ``"host"`` (the default), which only decomposes and cleans
-            up; ``"overlap"``, which also removes needless copies and chooses streams; or passes, as in ``pipeline.HOST``.
+            up; ``"overlap"``, which also removes needless copies and chooses streams; or a tuple of passes.
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
         check: what ``ditron check`` calls it with in a group of so many ranks: the same, small.
 

@@ -1,4 +1,4 @@
-"""Programs on simulated ranks: every operation of ditron.host does what it says, for any rank count, node and schedule."""
+"""Programs on simulated ranks: every operation of ditron.host does what it says, on any ranks, nodes and schedules."""
 import pytest
 import torch
 import triton.language as tl

@@ -2,30 +2,15 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ditron_compiler import ir
 from ditron_compiler.host.numbers import BINARY, CASTS, compare, width_of, wrap
-from ditron_compiler.host.steps import (
-    Await,
-    Buffer,
-    Copy,
-    EvaluationError,
-    Fill,
-    Launch,
-    Place,
-    RankCopy,
-    Record,
-    Root,
-    SignalWait,
-    SignalWrite,
-    Step,
-    Stream,
-    StreamBarrier,
-)
+from ditron_compiler.host.queued import Queued
+from ditron_compiler.host.slots import Action, State, location
+from ditron_compiler.host.steps import Await, Buffer, EvaluationError, Place, Record, Root, Step, Stream
+from ditron_compiler.lowering.enums import keyword
 
 __all__ = ["Argument", "Evaluation", "Evaluator", "evaluate"]
 
@@ -33,7 +18,6 @@ __all__ = ["Argument", "Evaluation", "Evaluator", "evaluate"]
 Argument = int | float | tuple[Sequence[int], Sequence[int], str]
 
 _MAX_TURNS = 1_000_000  # of all loops of a call: more is a mistake, and would look like a hang
-_MAX_GRID = 2**31 - 1
 
 
 class Evaluation(NamedTuple):
@@ -43,34 +27,17 @@ class Evaluation(NamedTuple):
     steps: list[Step]
 
 
-@dataclass
-class _State:
-    """One evaluation: the values by slot, and what has come of it so far."""
-
-    values: list[Any]
-    place: Place
-    epoch: int
-    roots: list[Root] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    events: int = 0
-    turns: int = 0
-
-
-_Action = Callable[[_State], None]
-_Get = Callable[[list[Any]], Any]  # of the values by slot
-
-
-class Evaluator:
+class Evaluator(Queued):
     """A program, ready to be evaluated any number of times; changes of it after this are not seen.
 
     Raises EvaluationError for a program with an operation that is no host operation with a meaning here.
     """
 
     def __init__(self, program: ir.Operation):
+        super().__init__()
         self.name: str = ir.StringAttr(program.attributes["sym_name"]).value
-        self.loc = _loc(program)
+        self.loc = location(program)
         block = program.regions[0].blocks[0]
-        self._slots: dict[ir.Value, int] = {}
         self._arguments = [(ir.StringAttr(name).value, self._new(value), value.type)
                            for name, value in zip(program.attributes["arg_names"], block.arguments, strict=True)]
         facts = program.parent.attributes.get("ditron.facts") if program.parent is not None else None
@@ -88,14 +55,14 @@ class Evaluator:
         if len(arguments) != len(self._arguments):
             raise EvaluationError(f"{self.loc}: @{self.name} takes {len(self._arguments)} arguments, got "
                                   f"{len(arguments)}")
-        state = _State([None] * len(self._slots), place, epoch)
+        state = State([None] * len(self._slots), place, epoch)
         for index, ((name, slot, kind), given) in enumerate(zip(self._arguments, arguments, strict=True)):
             state.values[slot] = self._argument(name, index, kind, given)
         for action in self._body:
             action(state)
         return Evaluation(state.roots, self._forked_and_joined(state))
 
-    def _forked_and_joined(self, state: _State) -> list[Step]:
+    def _forked_and_joined(self, state: State) -> list[Step]:
         """The steps, with what every program does around its further streams said by events, as steps too.
 
         They begin with what the program's stream had before the call, and that one goes on after all of them.
@@ -141,25 +108,12 @@ class Evaluator:
                                   f"made, got {list(shape)}")
         return Buffer(Root("argument", name, index, shape, dtype), 0, shape, strides)
 
-    def _new(self, value: ir.Value) -> int:
-        """The slot of a value that an operation or a block defines."""
-        return self._slots.setdefault(value, len(self._slots))
-
-    def _get(self, value: ir.Value) -> _Get:
-        return operator.itemgetter(self._slots[value])
-
-    def _list(self, values: Sequence[ir.Value], known: ir.Attribute) -> _Get:
-        """A list of numbers, each known or a value."""
-        dynamic, rest = ir.ShapedType.get_dynamic_size(), iter(values)
-        entries = [(None, self._slots[next(rest)]) if number == dynamic else (number, 0) for number in known]
-        return lambda values: tuple(values[slot] if number is None else number for number, slot in entries)
-
     # --- control flow --------------------------------------------------------------------------------------------
 
-    def _block(self, block: ir.Block) -> list[_Action]:
+    def _block(self, block: ir.Block) -> list[Action]:
         return [action for op in block.operations if (action := self._operation(op)) is not None]
 
-    def _operation(self, op: ir.Operation) -> _Action | None:
+    def _operation(self, op: ir.Operation) -> Action | None:
         name = op.name
         if name in BINARY or name in CASTS:
             return self._arithmetic(op)
@@ -167,7 +121,7 @@ class Evaluator:
         if method is None:
             advice = ("; run decompose-all-at-once or decompose-ring first" if name == "ditron.all_gather" else
                       ": a program is made of host operations, arith, scf.for and scf.if")
-            raise EvaluationError(f"{_loc(op)}: '{name}' cannot be evaluated{advice}")
+            raise EvaluationError(f"{location(op)}: '{name}' cannot be evaluated{advice}")
         return method(op)
 
     def _scf_yield(self, op: ir.Operation) -> None:
@@ -178,14 +132,14 @@ class Evaluator:
         slots = [self._slots[value] for value in operations[-1].operands] if operations else []
         return lambda values: [values[slot] for slot in slots]
 
-    def _scf_for(self, op: ir.Operation) -> _Action:
+    def _scf_for(self, op: ir.Operation) -> Action:
         low, high, step, *initial = [self._slots[value] for value in op.operands]
         block = op.regions[0].blocks[0]
         index, *carried = [self._new(value) for value in block.arguments]
         body, yielded = self._block(block), self._yielded(block)
-        results, loc = [self._new(value) for value in op.results], _loc(op)
+        results, loc = [self._new(value) for value in op.results], location(op)
 
-        def run(state: _State) -> None:
+        def run(state: State) -> None:
             values = state.values
             if values[step] <= 0:
                 raise EvaluationError(f"{loc}: expected the step of a loop to be positive, got {values[step]}")
@@ -206,7 +160,7 @@ class Evaluator:
 
         return run
 
-    def _scf_if(self, op: ir.Operation) -> _Action:
+    def _scf_if(self, op: ir.Operation) -> Action:
         condition = self._slots[op.operands[0]]
         sides = []
         for region in op.regions:
@@ -214,7 +168,7 @@ class Evaluator:
             sides.append((self._block(block), self._yielded(block)) if block is not None else ([], lambda _: []))
         results = [self._new(value) for value in op.results]
 
-        def run(state: _State) -> None:
+        def run(state: State) -> None:
             body, yielded = sides[0] if state.values[condition] else sides[1]
             for action in body:
                 action(state)
@@ -225,13 +179,13 @@ class Evaluator:
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
-    def _arithmetic(self, op: ir.Operation) -> _Action:
+    def _arithmetic(self, op: ir.Operation) -> Action:
         operands, result = [self._slots[value] for value in op.operands], self._new(op.results[0])
-        width, wanted, loc = width_of(op.operands[0].type), width_of(op.results[0].type), _loc(op)
+        width, wanted, loc = width_of(op.operands[0].type), width_of(op.results[0].type), location(op)
         if op.name in CASTS:
             cast, (source,) = CASTS[op.name], operands
 
-            def convert(state: _State) -> None:
+            def convert(state: State) -> None:
                 given = state.values[source]
                 if wanted < width and not -(1 << wanted - 1) <= given < 1 << wanted:
                     raise EvaluationError(f"{loc}: {given} does not fit in the {wanted} bits that it is passed as; a "
@@ -241,7 +195,7 @@ class Evaluator:
             return convert
         function, (a, b) = BINARY[op.name], operands
 
-        def run(state: _State) -> None:
+        def run(state: State) -> None:
             values = state.values
             try:
                 values[result] = wrap(function(values[a], values[b], width), wanted)
@@ -250,45 +204,36 @@ class Evaluator:
 
         return run
 
-    def _arith_constant(self, op: ir.Operation) -> _Action:
+    def _arith_constant(self, op: ir.Operation) -> Action:
         value = op.attributes["value"].value
         if isinstance(op.results[0].type, ir.IntegerType):
             value = wrap(int(value), op.results[0].type.width)
         return self._gives(op, lambda state: value)
 
-    def _arith_cmpi(self, op: ir.Operation) -> _Action:
+    def _arith_cmpi(self, op: ir.Operation) -> Action:
         function = compare(op.attributes["predicate"].value, width_of(op.operands[0].type))
         a, b = [self._slots[value] for value in op.operands]
         return self._gives(op, lambda state: function(state.values[a], state.values[b]))
 
-    def _arith_select(self, op: ir.Operation) -> _Action:
+    def _arith_select(self, op: ir.Operation) -> Action:
         condition, a, b = [self._slots[value] for value in op.operands]
         return self._gives(op, lambda state: state.values[a if state.values[condition] else b])
 
-    def _arith_sitofp(self, op: ir.Operation) -> _Action:
+    def _arith_sitofp(self, op: ir.Operation) -> Action:
         source = self._slots[op.operands[0]]
         return self._gives(op, lambda state: float(state.values[source]))
 
-    def _gives(self, op: ir.Operation, function: Callable[[_State], Any]) -> _Action:
-        """The action that makes the operation's result."""
-        result = self._new(op.results[0])
-
-        def run(state: _State) -> None:
-            state.values[result] = function(state)
-
-        return run
-
-    def _ditron_rank(self, op: ir.Operation) -> _Action:
+    def _ditron_rank(self, op: ir.Operation) -> Action:
         return self._team(op, "rank", "local_rank", "world_rank")
 
-    def _ditron_num_ranks(self, op: ir.Operation) -> _Action:
+    def _ditron_num_ranks(self, op: ir.Operation) -> Action:
         return self._team(op, "num_ranks", "num_local_ranks", "world_size")
 
-    def _team(self, op: ir.Operation, group: str, node: str, world: str) -> _Action:
-        team = _keyword(op, "team")
-        name, loc = {"group": group, "node": node, "world": world}[team], _loc(op)
+    def _team(self, op: ir.Operation, group: str, node: str, world: str) -> Action:
+        team = keyword(op.attributes["team"])
+        name, loc = {"group": group, "node": node, "world": world}[team], location(op)
 
-        def fetch(state: _State) -> int:
+        def fetch(state: State) -> int:
             value = getattr(state.place, name)
             if value is None:
                 raise EvaluationError(f"{loc}: {op.name} team {team}: the world of this place is not known")
@@ -296,35 +241,35 @@ class Evaluator:
 
         return self._gives(op, fetch)
 
-    def _ditron_local_rank(self, op: ir.Operation) -> _Action:
+    def _ditron_local_rank(self, op: ir.Operation) -> Action:
         return self._gives(op, lambda state: state.place.local_rank)
 
-    def _ditron_num_local_ranks(self, op: ir.Operation) -> _Action:
+    def _ditron_num_local_ranks(self, op: ir.Operation) -> Action:
         return self._gives(op, lambda state: state.place.num_local_ranks)
 
-    def _ditron_node(self, op: ir.Operation) -> _Action:
+    def _ditron_node(self, op: ir.Operation) -> Action:
         return self._gives(op, lambda state: state.place.node)
 
-    def _ditron_epoch(self, op: ir.Operation) -> _Action:
+    def _ditron_epoch(self, op: ir.Operation) -> Action:
         return self._gives(op, lambda state: state.epoch)
 
-    def _ditron_dim(self, op: ir.Operation) -> _Action:
+    def _ditron_dim(self, op: ir.Operation) -> Action:
         source, dimension = self._slots[op.operands[0]], op.attributes["dimension"].value
         return self._gives(op, lambda state: state.values[source].shape[dimension])
 
-    def _ditron_stride(self, op: ir.Operation) -> _Action:
+    def _ditron_stride(self, op: ir.Operation) -> Action:
         source, dimension = self._slots[op.operands[0]], op.attributes["dimension"].value
         return self._gives(op, lambda state: state.values[source].strides[dimension])
 
     # --- memory and streams --------------------------------------------------------------------------------------
 
-    def _ditron_alloc(self, op: ir.Operation) -> _Action:
-        sizes, kind, loc = self._list(op.operands, op.attributes["static_sizes"]), op.results[0].type, _loc(op)
+    def _ditron_alloc(self, op: ir.Operation) -> Action:
+        sizes, kind, loc = self._list(op.operands, op.attributes["static_sizes"]), op.results[0].type, location(op)
         label, zeroed = ir.StringAttr(op.attributes["label"]).value, "zeroed" in op.attributes
         space, dtype, index = "symmetric" if kind.is_symmetric else "local", str(kind.element_type), self._allocations
         self._allocations += 1
 
-        def make(state: _State) -> Buffer:
+        def make(state: State) -> Buffer:
             shape = sizes(state.values)
             if any(size < 0 for size in shape):
                 raise EvaluationError(f"{loc}: '{label}' cannot have the shape {list(shape)}")
@@ -334,14 +279,14 @@ class Evaluator:
 
         return self._gives(op, make)
 
-    def _ditron_slice(self, op: ir.Operation) -> _Action:
+    def _ditron_slice(self, op: ir.Operation) -> Action:
         _, n, _ = op.attributes["operandSegmentSizes"]
         source, *numbers = list(op.operands)
         offsets = self._list(numbers[:n], op.attributes["static_offsets"])
         sizes = self._list(numbers[n:], op.attributes["static_sizes"])
-        root, dropped, loc = self._slots[source], source.type.rank - op.results[0].type.rank, _loc(op)
+        root, dropped, loc = self._slots[source], source.type.rank - op.results[0].type.rank, location(op)
 
-        def make(state: _State) -> Buffer:
+        def make(state: State) -> Buffer:
             whole: Buffer = state.values[root]
             begin, shape = offsets(state.values), sizes(state.values)
             start = whole.offset
@@ -355,7 +300,7 @@ class Evaluator:
 
         return self._gives(op, make)
 
-    def _ditron_stream(self, op: ir.Operation) -> _Action:
+    def _ditron_stream(self, op: ir.Operation) -> Action:
         label = ir.StringAttr(op.attributes["label"]).value
         if not len(op.operands):
             stream = Stream(label)
@@ -363,104 +308,6 @@ class Evaluator:
         index = self._slots[op.operands[0]]
         return self._gives(op, lambda state: Stream(label, state.values[index]))
 
-    # --- steps ---------------------------------------------------------------------------------------------------
-
-    def _step(self, op: ir.Operation, stream: ir.Value | None, make: Callable[..., Step | None]) -> _Action:
-        """The action that puts ``make(state, stream=, loc=)`` on the stream."""
-        get, loc, main = self._get(stream) if stream is not None else None, _loc(op), Stream()
-
-        def run(state: _State) -> None:
-            step = make(state, stream=get(state.values) if get else main, loc=loc)
-            if step is not None:
-                state.steps.append(step)
-
-        return run
-
-    def _ditron_record(self, op: ir.Operation) -> _Action:
-        event = self._new(op.results[0])
-
-        def make(state: _State, **where: Any) -> Step:
-            state.values[event] = state.events
-            state.events += 1
-            return Record(state.values[event], **where)
-
-        return self._step(op, op.stream, make)
-
-    def _ditron_await(self, op: ir.Operation) -> _Action:
-        event = self._get(op.event)
-        return self._step(op, op.stream, lambda state, **where: Await(event(state.values), **where))
-
-    def _ditron_stream_barrier(self, op: ir.Operation) -> _Action:
-        return self._step(op, op.stream, lambda state, **where: StreamBarrier(**where))
-
-    def _ditron_rank_copy(self, op: ir.Operation) -> _Action:
-        src, dst, peer, push = self._get(op.src), self._get(op.dst), self._get(op.peer), not op.pull
-
-        def make(state: _State, loc: str, **where: Any) -> Step:
-            values = state.values
-            _check_shapes(src(values), dst(values), loc)
-            _check_peer(peer(values), state, loc)
-            return RankCopy(src(values), dst(values), peer(values), push, loc=loc, **where)
-
-        return self._step(op, op.stream, make)
-
-    def _ditron_copy(self, op: ir.Operation) -> _Action:
-        src, dst = self._get(op.src), self._get(op.dst)
-
-        def make(state: _State, loc: str, **where: Any) -> Step:
-            _check_shapes(src(state.values), dst(state.values), loc)
-            return Copy(src(state.values), dst(state.values), loc=loc, **where)
-
-        return self._step(op, op.stream, make)
-
-    def _ditron_fill(self, op: ir.Operation) -> _Action:
-        dst, value = self._get(op.dst), self._get(op.value)
-        return self._step(op, op.stream, lambda state, **where: Fill(dst(state.values), value(state.values), **where))
-
-    def _signal(self, op: ir.Operation) -> Callable[[_State], Buffer]:
-        """The one signal that an operation is about, as a buffer of shape ``()``."""
-        signal, indices, loc = self._get(op.signal), self._list(op.indices, op.attributes["static_indices"]), _loc(op)
-
-        def make(state: _State) -> Buffer:
-            whole: Buffer = signal(state.values)
-            at, offset = indices(state.values), whole.offset
-            for i, (index, size, stride) in enumerate(zip(at, whole.shape, whole.strides, strict=True)):
-                if not 0 <= index < size:
-                    raise EvaluationError(f"{loc}: there is no signal {index} in dimension {i} of '{whole.root.name}', "
-                                          f"which has {size}")
-                offset += index * stride
-            return Buffer(whole.root, offset, (), ())
-
-        return make
-
-    def _ditron_signal_write(self, op: ir.Operation) -> _Action:
-        signal, value, peer, how = self._signal(op), self._get(op.value), self._get(op.peer), _keyword(op, "op")
-
-        def make(state: _State, loc: str, **where: Any) -> Step:
-            _check_peer(peer(state.values), state, loc)
-            return SignalWrite(signal(state), how, value(state.values), peer(state.values), loc=loc, **where)
-
-        return self._step(op, op.stream, make)
-
-    def _ditron_signal_wait(self, op: ir.Operation) -> _Action:
-        signal, value, cmp = self._signal(op), self._get(op.value), _keyword(op, "cmp")
-        return self._step(op, op.stream,
-                          lambda state, **where: SignalWait(signal(state), cmp, value(state.values), **where))
-
-    def _ditron_launch(self, op: ir.Operation) -> _Action:
-        kernel, args = op.kernel.value, [self._slots[value] for value in op.args]
-        numbers = self._list(op.grid, op.attributes["static_grid"])
-        options = {name: value.value for name, value in op.options.items()} if op.options is not None else {}
-
-        def make(state: _State, loc: str, **where: Any) -> Step | None:
-            x, y, z = (*numbers(state.values), 1, 1)[:3]
-            if min(x, y, z) < 0 or max(x, y, z) > _MAX_GRID:
-                raise EvaluationError(f"{loc}: @{kernel} cannot be launched on a grid of {x} x {y} x {z}")
-            if not x * y * z:
-                return None  # no programs
-            return Launch(kernel, (x, y, z), tuple(state.values[slot] for slot in args), options, loc=loc, **where)
-
-        return self._step(op, op.stream, make)
 
 
 def evaluate(program: ir.Operation, place: Place, arguments: Sequence[Argument], epoch: int = 1) -> Evaluation:
@@ -471,24 +318,3 @@ def evaluate(program: ir.Operation, place: Place, arguments: Sequence[Argument],
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of elements that lie row by row without gaps."""
     return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
-
-
-def _loc(op: ir.Operation) -> str:
-    place = op.location.file_line_col
-    return "unknown" if place is None else ":".join(map(str, place))
-
-
-def _keyword(op: ir.Operation, name: str) -> str:
-    """The keyword of an enumeration attribute: ``ge`` of ``#ditron.cmp<ge>``."""
-    return str(op.attributes[name]).partition("<")[2].rstrip(">")
-
-
-def _check_shapes(src: Buffer, dst: Buffer, loc: str) -> None:
-    if src.shape != dst.shape:
-        raise EvaluationError(f"{loc}: a part of '{src.root.name}' of shape {list(src.shape)} cannot be copied to one "
-                              f"of '{dst.root.name}' of shape {list(dst.shape)}")
-
-
-def _check_peer(peer: int, state: _State, loc: str) -> None:
-    if not 0 <= peer < state.place.num_ranks:
-        raise EvaluationError(f"{loc}: there is no rank {peer}; the group has {state.place.num_ranks}")

@@ -36,6 +36,9 @@ def Ditron_ProgramOp : Ditron_Op<"program", [
     kept. Kernels that it launches are `tt.func`s of the same module.
 
     What stands on no stream is on the stream that the program is called on.
+    Arguments do not overlap where one of them is written. What else is known of
+    them, alignment and that they are contiguous, the module's attribute
+    `ditron.facts` says.
 
     ```mlir
     ditron.program @double(%x: !ditron.buffer<?xf32>) {

@@ -114,7 +114,10 @@ def Ditron_SignalWriteOp : Ditron_Queued<"signal_write", [AttrSizedOperandSegmen
   let description = [{
     Whoever sees the signal's new value sees what was put on the stream before
     it, copies to `peer` above all. The signal is named by this rank's own
-    buffer; `peer` may be this rank itself.
+    buffer; `peer` may be this rank itself. With the attribute
+    `ditron.with_copy`, which decomposed collectives have, a signal without a
+    stream is about the copy right before it (a wait: right after it) only, and
+    `assign-streams` orders nothing else by it.
 
     ```mlir
     ditron.signal_write %arrived[%rank] set %epoch on %peer stream %copy : <?xi64, symmetric>
@@ -183,7 +186,8 @@ def Ditron_LaunchOp : Ditron_Queued<"launch", [AttrSizedOperandSegments,
     The kernel is a `tt.func`. Its parameters are given in order: a buffer for a
     pointer to the buffer's elements, a number for a number of the same type. The
     context, the hidden last parameter of a `ditron.kernel`, is not given. The
-    grid has one to three numbers. `options` are those of a Triton launch.
+    kernel touches only the parts of memory that its buffers are. The grid has
+    one to three numbers. `options` are those of a Triton launch.
 
     ```mlir
     ditron.launch @gemm grid(%tiles, 1) (%a, %b, %c, %size) stream %main options {num_warps = 8 : i64} : (!ditron.buffer<?x?xbf16>, !ditron.buffer<?x?xbf16>, !ditron.buffer<?x?xbf16>, i32)

@@ -27,7 +27,7 @@ WRITTEN_BY_HAND = {"program": "@name(%name: type, ...) (attributes {...})? { ...
 OTHER_EFFECTS = {
     "alloc": "makes memory: is never merged; erased when unused",
     "extern_call": "reads and writes memory; none if `pure`",
-    "ld": "reads memory; with `semantic acquire` as if it wrote, too",
+    "ld": "as if it read and wrote memory: is never merged or erased, so that a loop may poll",
     "program": "those of its body",
 }
 

@@ -1,5 +1,6 @@
 """Each function of ditron.language becomes its operation, with its attributes and types."""
 import re
+from pathlib import Path
 
 import pytest
 import triton
@@ -178,8 +179,12 @@ def test_every_operation_has_a_function():
     from ditron_compiler.ir.dialects import ditron as dialect
     ops = {value.OPERATION_NAME.removeprefix("ditron.") for value in vars(dialect).values()
            if isinstance(getattr(value, "OPERATION_NAME", None), str)}
+    definitions = Path(__file__).resolve().parents[2] / "dialect" / "IR"
+    host = {name for file in ("DitronHostOps.td", "DitronStreamOps.td")
+            for name in re.findall(r'^def Ditron_\w+Op : \w+<"(\w+)"', (definitions / file).read_text(), re.MULTILINE)}
+    assert "launch" in host and "alloc" in host
     variants = {"putmem_nbi", "getmem_nbi", "putmem_signal_nbi", "token", "packet_bytes"}
-    assert ops == set(dl.__all__) - variants
+    assert ops - host == set(dl.__all__) - variants
     for name in dl.__all__:
         assert getattr(dl, name).__doc__, name
 

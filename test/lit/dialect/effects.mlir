@@ -37,9 +37,16 @@ func.func @unused_answers_go(%p: !tt.ptr<f32>, %x: i32, %t: !ditron.token) {
   %7 = ditron.multicast_ptr %p : !tt.ptr<f32>
   %8 = ditron.consume_token %p, %t : !tt.ptr<f32>
   %9 = ditron.swizzle gather %x of %x by %x
-  %10 = ditron.ld %p : !tt.ptr<f32>
   %11 = ditron.multimem_ld_reduce add %p : !tt.ptr<f32>
   %12 = ditron.extern_call "f"(%x) pure : (i32) -> i32
+  return
+}
+
+// A loop that polls does nothing with what it reads in its last turn, and yet it must not go.
+// CHECK-LABEL: @an_unused_load_stays
+func.func @an_unused_load_stays(%p: !tt.ptr<f32>) {
+  // CHECK-NEXT: ditron.ld
+  %0 = ditron.ld %p : !tt.ptr<f32>
   return
 }
 

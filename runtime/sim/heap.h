@@ -43,6 +43,11 @@ public:
     TeamKind team = TeamKind::Group;
   };
   std::optional<Place> locate(const void *address) const;
+  /// Whether an address lies in a rank's arena.
+  bool holds(const void *address) const {
+    auto *byte = static_cast<const std::byte *>(address);
+    return byte >= base && byte < base + stride * size_t(numRanks);
+  }
   std::byte *at(int32_t rank, size_t offset) const {
     return base + size_t(rank) * stride + offset;
   }

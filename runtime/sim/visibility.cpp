@@ -42,11 +42,6 @@ bool Visibility::Late::seenBy(const Fiber &fiber) const {
                                        !fiber.launch->isMove;
 }
 
-bool Visibility::isShared(const void *p) const {
-  std::optional<Heap::Place> place = heap.locate(p);
-  return place && !place->multicast;
-}
-
 // --- turns -------------------------------------------------------------------
 
 void Visibility::enter(const Fiber &fiber) {
@@ -159,7 +154,7 @@ void Visibility::settle(const Fiber &fiber, const void *p, size_t bytes) {
 }
 
 void Visibility::store(const Fiber &fiber, const void *p, size_t bytes) {
-  if (bytes == 0 || !isShared(p)) {
+  if (bytes == 0 || !heap.holds(p)) {
     return;
   }
   settle(fiber, p, bytes);
@@ -217,9 +212,11 @@ template <typename Pick> void Visibility::dropWhere(Pick pick) {
 }
 
 void Visibility::load(const Fiber &fiber, const void *p, size_t bytes) {
-  if (bytes == 0 || !isShared(p) || !random.oneIn(staleOneIn)) {
+  if (bytes == 0 || !heap.holds(p) || (loadsToSkip && loadsToSkip--)) {
     return;
   }
+  // The more lines there are, the fewer are added: most loads cost nothing.
+  loadsToSkip = random.below(staleOneIn * (1 + stale.size()));
   for (const Stale &line : stale) {
     if (line.reader == &fiber && line.overlaps(p, bytes)) {
       return; // it is remembered already

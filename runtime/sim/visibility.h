@@ -75,7 +75,6 @@ private:
     bool shown; ///< In this turn.
   };
 
-  bool isShared(const void *p) const;
   void publish(size_t index);
   template <typename Pick> void publishWhere(Pick pick);
   template <typename Pick> void dropWhere(Pick pick);
@@ -86,6 +85,7 @@ private:
   uint64_t lateOneIn, staleOneIn, publishOneIn; ///< The seed's habits.
   const Fiber *inside = nullptr; ///< Whose turn it is.
   uint64_t stores = 0;
+  uint64_t loadsToSkip = 0; ///< Before one is remembered.
   std::vector<Late> late;        ///< The oldest first.
   std::vector<Stale> stale;
 };

@@ -17,9 +17,8 @@ from triton.runtime.jit import JITFunction
 from ditron import _sim
 from ditron.errors import DitronError
 from ditron.sim import report, view
-from ditron.sim.driver import SimDriver, try_once
+from ditron.sim.driver import SimDriver, compiles_for_races, try_once
 from ditron.sim.world import World
-from ditron_compiler import knobs
 
 __all__ = ["run_programs", "simulated"]
 
@@ -146,7 +145,7 @@ class _OfRank:
         self._home(obj)[self.name] = value
 
 
-_machine: _sim.Machine | None = None
+_machines: dict[bool, _sim.Machine] = {}  # that look for races, and that do not
 
 
 def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: list[tuple[str, Any]]) -> None:
@@ -162,14 +161,14 @@ def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: 
         return
     if not all(0 <= extent < 2**31 for extent in grid):
         raise DitronError(f"launch of {kernel.name}: expected extents from 0 to 2**31 - 1, got a grid of {grid}")
-    global _machine
+    races = compiles_for_races()
     with _lock:
-        if _machine is None:
-            _machine = World(1, heap_bytes=1 << 20, races=knobs.sim_races.get() is True).machine
+        if races not in _machines:
+            _machines[races] = World(1, heap_bytes=1 << 20, races=races).machine
         try:
-            _run_alone(_machine, kernel, grid, slots, view.operands(tensors))
+            _run_alone(_machines[races], kernel, grid, slots, view.operands(tensors))
         except BaseException:
-            _machine = None  # programs that did not end are still in it
+            del _machines[races]  # programs that did not end are still in it
             raise
 
 

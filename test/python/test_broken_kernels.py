@@ -5,6 +5,9 @@ Compiled as written, that is: by default the compiler mends some of them.
 from __future__ import annotations
 
 import pytest
+import torch
+import triton
+import triton.language as tl
 from broken_kernels import CASES, location_lines
 
 import ditron
@@ -74,3 +77,26 @@ def test_what_the_compiler_mends(name, monkeypatch):
             ditron.sim.run(case.main, ranks=case.ranks, seed=seed, resident=case.resident)
     else:
         find(case)
+
+
+@triton.jit
+def _all_write_one_place(out):
+    tl.store(out, tl.program_id(0))
+
+
+def test_the_search_is_switched_by_a_knob(monkeypatch):
+    monkeypatch.setenv("DITRON_SIM_RACES", "0")
+    assert ditron.sim.run(CASES["missing_wait"].main, ranks=2) == [None, None]
+    with pytest.raises(ditron.RaceError):
+        ditron.sim.run(CASES["missing_wait"].main, ranks=2, races=True)
+    out = torch.zeros(1, dtype=torch.int32)
+    with ditron.sim.triton():
+        _all_write_one_place[(4,)](out)
+        monkeypatch.setenv("DITRON_SIM_RACES", "1")
+        with pytest.raises(ditron.RaceError, match=r"out\[0\] of rank 0"):
+            _all_write_one_place[(4,)](out)
+        monkeypatch.delenv("DITRON_SIM_RACES")
+        _all_write_one_place[(4,)](out)
+    monkeypatch.setenv("DITRON_SIM_RACES", "maybe")
+    with pytest.raises(ValueError, match="DITRON_SIM_RACES='maybe'"):
+        ditron.sim.run(CASES["missing_wait"].main, ranks=2)

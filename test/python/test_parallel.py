@@ -22,7 +22,7 @@ N = 1 << 16
 def cores(monkeypatch):
     """More threads than cores find more."""
     monkeypatch.setenv("DITRON_SIM_THREADS", str(CORES))
-    monkeypatch.setattr("ditron.sim.plain._machine", None)
+    monkeypatch.setattr("ditron.sim.plain._machines", {})
 
 
 @triton.jit
@@ -153,7 +153,7 @@ def test_several_threads_work(monkeypatch):
     with sim.triton():
         assert threads_used() > 1
         monkeypatch.setenv("DITRON_SIM_THREADS", "1")
-        monkeypatch.setattr("ditron.sim.plain._machine", None)
+        monkeypatch.setattr("ditron.sim.plain._machines", {})
         assert threads_used() == 1
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import triton.language as tl
 from triton._C.libtriton import ir as triton_ir
 from triton.compiler.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
 from ditron.programs.buffers import Buffer, as_buffer, mixed
 from ditron.programs.tracer import Tracer
-from ditron.programs.values import Cond, Int, _python_int, as_int, condition, describe
+from ditron.programs.values import Cond, Int, Symbol, _python_int, as_int, condition, describe
 from ditron_compiler import ir
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, DitronSource
 from ditron_compiler.ir.dialects import arith
@@ -48,9 +49,24 @@ def _stand_in(tracer: Tracer, name: str, value: Any) -> Any:
         return True
     if hasattr(value, "data_ptr"):
         as_buffer(tracer, value, f"argument {name!r} of the kernel")
-    if isinstance(value, (tuple, list)) and any(isinstance(v, (Buffer, Int, Cond)) for v in value):
+    if _holds_symbols(value):
         tracer.fail(f"argument {name!r} of the kernel is a tuple of symbolic values: pass them one by one")
     return value
+
+
+def _holds_symbols(value: Any) -> bool:
+    """Whether it is a value of the trace, or a tuple with one in it, however deep."""
+    return isinstance(value, Symbol) or isinstance(value, (tuple, list)) and any(map(_holds_symbols, value))
+
+
+def _expect_known(tracer: Tracer, name: str, value: Any, what: str) -> None:
+    """Raise for a value of the trace where the compiler needs a number: no stand-in would be right."""
+    if isinstance(value, tl.constexpr):
+        value = value.value
+    if _holds_symbols(value):
+        tracer.fail(f"{name!r} is {what} of the kernel, which is compiled for its value, and is given "
+                    f"{describe(value)}, which is not known while the program is traced: give it a number, such as a "
+                    "keyword-only parameter of the program, or make it an ordinary parameter of the kernel")
 
 
 def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> None:
@@ -61,6 +77,10 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
     given = dict(zip(names, args, strict=False)) | kwargs
     backend = make_backend(tracer.target.gpu_target())
     binder = create_function_from_signature(fn.launch_signature, fn.params, backend)
+    compiled_in = {parameter.name for parameter in fn.params if parameter.is_constexpr}
+    for name, value in given.items():
+        if name in compiled_in or name not in names:  # a constexpr, or an option of the launch
+            _expect_known(tracer, name, value, "a constexpr" if name in compiled_in else "an option")
     stand_ins = {name: _stand_in(tracer, name, value) for name, value in given.items()}
     try:
         bound, specialization, _ = binder(**stand_ins)

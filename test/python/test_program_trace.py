@@ -379,6 +379,26 @@ def wrong_kernel_float(x, out):
     scale[(1,)](x, out, 3, dh.where(dh.rank() == 0, 1.5, 2.5), BLOCK=64)  # <- wrong_kernel_float: must be an integer
 
 
+def wrong_constexpr(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=x.shape[0])  # <- wrong_constexpr: 'BLOCK' is a constexpr of the kernel
+
+
+def wrong_constexpr_by_place(x, out):
+    scale[(1,)](x, out, 3, 1.0, dh.num_ranks())  # <- wrong_constexpr_by_place: a keyword-only parameter of the program
+
+
+def wrong_constexpr_condition(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=dh.rank() == 0)  # <- wrong_constexpr_condition: 'BLOCK' is a constexpr
+
+
+def wrong_constexpr_tuple(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=(1, (dh.rank(),)))  # <- wrong_constexpr_tuple: 'BLOCK' is a constexpr
+
+
+def wrong_symbolic_option(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=64, num_warps=dh.rank())  # <- wrong_symbolic_option: 'num_warps' is an option
+
+
 def wrong_grid(x, out):
     scale[(1, 1, 1, 1)](x, out, 3, 1.0, BLOCK=64)  # <- wrong_grid: one to three extents
 

@@ -1,6 +1,7 @@
 """Drop waits that an earlier one implies."""
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -72,11 +73,14 @@ _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 
 @dataclass(frozen=True)
 class _Wait:
-    """A wait, taken apart: of signals ``base + symbols + first`` and the ``count - 1`` after that."""
+    """A wait, taken apart: of signals ``base + symbols + first`` and the ``count - 1`` after that.
+
+    ``symbols`` has how often each is added: ``base + k + k`` is not ``base + k``.
+    """
 
     op: ir.Operation
     base: ir.Value
-    symbols: frozenset[ir.Value]
+    symbols: Counter[ir.Value]
     first: int
     count: ir.Value | int
     value: tuple[ir.Value | None, int]
@@ -86,18 +90,20 @@ class _Wait:
 
     @staticmethod
     def of(op: ir.Operation) -> _Wait:
-        base, symbols, first = op.operands[0], set(), 0
+        base, first = op.operands[0], 0
+        symbols: Counter[ir.Value] = Counter()
         while (step := defining(base)) is not None and step.name == "tt.addptr":
-            for symbol, offset in [_split(step.operands[1])]:
-                first += offset
-                symbols |= {symbol} - {None}
+            symbol, offset = _split(step.operands[1])
+            first += offset
+            if symbol is not None:
+                symbols[symbol] += 1
             base = step.operands[0]
         is_wait = op.name == "ditron.wait"
         count: ir.Value | int = 1
         if is_wait:
             known = constant(op.operands[1])
             count = op.operands[1] if known is None else known
-        return _Wait(op, base, frozenset(symbols), first, count, _split(op.operands[2 if is_wait else 1]),
+        return _Wait(op, base, symbols, first, count, _split(op.operands[2 if is_wait else 1]),
                      keyword(op.attributes["cmp"]), number(op.attributes["scope"]) if is_wait else 2,
                      not is_wait or keyword(op.attributes["semantic"]) == "acquire")
 
@@ -117,7 +123,7 @@ class _Wait:
             if isinstance(self.count, int) and isinstance(other.count, int):
                 return self.first <= other.first and other.first + other.count <= self.first + self.count
             return self.first == other.first and self.count == other.count
-        if self.symbols or self.first or other.first or other.count != 1 or len(other.symbols) != 1:
+        if self.symbols or self.first or other.first or other.count != 1 or other.symbols.total() != 1:
             return False
         count = next((c for c in ("num_ranks", "num_local_ranks")
                       if not isinstance(self.count, int) and is_query(self.count, c)), None)

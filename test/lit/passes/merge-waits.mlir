@@ -127,6 +127,25 @@
   "tt.return"(%seen) : (i64) -> ()
 }) : () -> ()
 
+// Adding a number twice is not adding it once; nor is that of a rank twice one of the ranks.
+// CHECK-LABEL: sym_name = "added_twice"
+// CHECK-COUNT-4: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "added_twice"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %k: i32, %v: i64):
+  %c1 = arith.constant 1 : i32
+  %once = "tt.addptr"(%sig, %k) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %twice = "tt.addptr"(%once, %k) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %a = ditron.wait %twice[%c1] ge %v : !tt.ptr<i64>
+  %b = ditron.wait %once[%c1] ge %v : !tt.ptr<i64>
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  %mine = "tt.addptr"(%other, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %beyond = "tt.addptr"(%mine, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %d = ditron.wait %beyond[%c1] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
 // Not before: in one branch only, in a loop that may not run, of another turn of the loop.
 // CHECK-LABEL: sym_name = "not_before"
 // CHECK-COUNT-5: ditron.wait

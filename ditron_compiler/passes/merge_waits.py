@@ -23,7 +23,8 @@ class MergeWaits(Pass):
     path has waited for all of its signals, for at least its value, with at least its scope and memory order; its token
     becomes the earlier one's. Only ``ge`` and ``gt`` can be implied; ``eq``, ``ne``, ``lt`` and ``le`` never are. Nor
     is a wait for signals that the kernel sets back (stores of its own, ``set`` of a constant below 1, waits for ``lt``
-    or ``le``).
+    or ``le``), or may set back where this pass does not look: in a function that it calls, in assembly, through a
+    pointer of unknown origin. Two arguments are taken for two memories.
 
     Before::
 
@@ -47,13 +48,16 @@ class MergeWaits(Pass):
             if sum(o.name in _WAITS for o in found) > 1:
                 self._merge(function.regions[0], _set_back(found))
 
-    def _merge(self, region: ir.Region, unsteady: set[ir.Value]) -> None:
+    def _merge(self, region: ir.Region, set_back: list[_SetBack]) -> None:
         for op, known in in_dominance_order(region):
-            if op.name not in _WAITS or any(origin.root in unsteady for origin in origins(op.operands[0])):
+            if op.name not in _WAITS:
                 continue
             wait = _Wait.of(op)
             earlier = next((other for other in known if other.implies(wait)), None)
-            if earlier is None or not self._replace(op, earlier.op):
+            if earlier is not None and (undone := next((by for by in set_back if by.may_undo(wait)), None)) is not None:
+                op.emit_remark("this wait stays, though an earlier one has waited for as much: its signals may be set "
+                               "back", [(earlier.op, "the earlier one"), (undone.op, "may set signals back")])
+            elif earlier is None or not self._replace(op, earlier.op):
                 known.append(wait)
 
     def _replace(self, op: ir.Operation, earlier: ir.Operation) -> bool:
@@ -143,30 +147,61 @@ def _split(value: ir.Value) -> tuple[ir.Value | None, int]:
     return (value, offset) if known is None else (None, offset + known)
 
 
-def _set_back(operations: list[ir.Operation]) -> set[ir.Value]:
-    """What signals come from that the kernel does not only let grow."""
-    return {origin.root for op in operations if (pointer := _written_back(op)) is not None
-            for origin in origins(pointer)}
+@dataclass(frozen=True)
+class _SetBack:
+    """An operation that may make signals smaller, and what those signals come from."""
+
+    op: ir.Operation
+    roots: frozenset[ir.Value]
+
+    def may_undo(self, wait: _Wait) -> bool:
+        """Whether what ``wait`` waits for may be so no longer; what is of unknown origin may be anything."""
+        roots = _roots(wait.op.operands[0])
+        return bool(roots & self.roots) or not all(map(_is_argument, roots | self.roots))
 
 
-def _written_back(op: ir.Operation) -> ir.Value | None:
-    """The pointer through which ``op`` may make a signal smaller, if it may."""
+def _set_back(operations: list[ir.Operation]) -> list[_SetBack]:
+    return [_SetBack(op, _roots(pointer)) for op in operations for pointer in _written_back(op)]
+
+
+def _roots(pointer: ir.Value) -> frozenset[ir.Value]:
+    return frozenset(origin.root for origin in origins(pointer))
+
+
+def _is_argument(root: ir.Value) -> bool:
+    """Of the function, not of a block or the body of a loop, nor the result of an operation."""
+    if isinstance(root, ir.OpResult):
+        return False
+    function = root.owner.owner
+    return function is not None and function.name == "tt.func" and root.owner == function.regions[0].blocks[0]
+
+
+def _written_back(op: ir.Operation) -> list[ir.Value]:
+    """The pointers through which ``op`` may make a signal smaller."""
     name = op.name
-    if name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "ditron.st", "ditron.atomic_cas", "ditron.putmem",
-                "ditron.getmem", "ditron.putmem_signal", "ditron.multimem_st", "ditron.multimem_red"):
-        data = op.operands[0]
-        if name != "ditron.putmem_signal":
-            return data
+    if name in _OPAQUE:
+        return [v for v in op.operands if "!tt.ptr" in str(v.type) or "!tt.tensordesc" in str(v.type)]
+    if name in _WRITES:
+        return [op.operands[0]]
     if name in ("ditron.red", "ditron.atomic_add"):
         kind = keyword(op.attributes["op"]) if name == "ditron.red" else "add"
         value = constant(op.operands[1])
         grows = kind == "max" or kind == "add" and value is not None and value >= 0
-        return None if grows else op.operands[0]
+        return [] if grows else [op.operands[0]]
     if name in ("ditron.notify", "ditron.signal_op", "ditron.putmem_signal"):
-        signal, value = (op.operands[3], op.operands[4]) if name == "ditron.putmem_signal" else list(op.operands)[:2]
+        put = name == "ditron.putmem_signal"
+        signal, value = (op.operands[3], op.operands[4]) if put else list(op.operands)[:2]
         known = constant(value)
         least = 0 if keyword(op.attributes["op"]) == "add" else 1
-        return signal if known is not None and known < least else None
+        back = [signal] if known is not None and known < least else []
+        return [op.operands[0], *back] if put else back
     if name in _WAITS and keyword(op.attributes["cmp"]) in ("lt", "le"):
-        return op.operands[0]
-    return None
+        return [op.operands[0]]
+    return []
+
+
+_WRITES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
+           "tt.descriptor_reduce", "ditron.st", "ditron.atomic_cas", "ditron.putmem", "ditron.getmem",
+           "ditron.multimem_st", "ditron.multimem_red")
+# What becomes of the pointers that these take is not looked at.
+_OPAQUE = ("tt.call", "tt.elementwise_inline_asm", "tt.extern_elementwise", "tt.ptr_to_int")

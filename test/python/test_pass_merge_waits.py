@@ -1,7 +1,9 @@
 """merge-waits changes no result: fewer waits, the same data, on every schedule."""
 from __future__ import annotations
 
+import pytest
 import torch
+import triton
 import triton.language as tl
 from pass_helpers import count, run
 
@@ -47,3 +49,34 @@ def test_the_same_result_with_fewer_waits():
     expected = run("as-written", main, ranks=4)
     assert run("default", main, ranks=4) == expected
     assert expected[0] == [[r * 100.0 + i + 3 for i in range(N)] for r in range(4)]
+
+
+@triton.jit(noinline=True)
+def reset(ready_ptr):
+    tl.store(ready_ptr, 0)
+
+
+@ditron.jit
+def twice(box_ptr, ready_ptr, out_ptr):
+    """To the right, twice, over the same signal, which a function sets back in between."""
+    right = (dl.rank() + 1) % dl.num_ranks()
+    for k in tl.static_range(2):
+        tl.store(dl.symm_at(box_ptr, right), 10.0 * k + dl.rank())
+        dl.notify(ready_ptr, right, 1)
+        token = dl.wait(ready_ptr, 1, 1)
+        tl.store(out_ptr + k, tl.load(dl.consume_token(box_ptr, token)))
+        reset(ready_ptr)
+        dl.barrier_all()
+
+
+def _main_back(kernel):
+    ditron.init()
+    box, ready = ditron.symm_zeros(1, dtype=torch.float32), ditron.symm_zeros(1, dtype=torch.int64)
+    out = torch.zeros(2)
+    kernel[(1,)](box, ready, out)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("kernel", [twice], ids=lambda kernel: kernel.fn.__name__)
+def test_a_wait_for_what_was_set_back_stays(kernel):
+    assert run("default", lambda: _main_back(kernel), ranks=4) == [[(r - 1) % 4, 10.0 + (r - 1) % 4] for r in range(4)]

@@ -1,7 +1,7 @@
 // RUN: ditron-opt %s --merge-waits --verify-diagnostics | filecheck %s
 // RUN: ditron-opt %s --merge-waits --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 
-// COUNT: 11  merge-waits: waits dropped
+// COUNT: 12  merge-waits: waits dropped
 
 // The same wait twice; the token of the second becomes the first's.
 // CHECK-LABEL: sym_name = "the_same_again"
@@ -195,11 +195,59 @@
 ^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64):
   %rank = ditron.rank
   %zero = arith.constant 0 : i64
+  // expected-note@+1 {{the earlier one}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{may set signals back}}
   ditron.notify %sig set %zero on %rank : !tt.ptr<i64>
+  // expected-remark@+1 {{this wait stays, though an earlier one has waited for as much: its signals may be set back}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{the earlier one}}
   %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{may set signals back}}
   "tt.store"(%other, %zero) : (!tt.ptr<i64>, i64) -> ()
+  // expected-remark@+1 {{this wait stays}}
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A function that is called may do anything with the pointers it gets, but with no others.
+// CHECK-LABEL: sym_name = "called"
+// CHECK-COUNT-3: ditron.wait
+// CHECK-NOT: ditron.wait
+// CHECK: tt.return
+"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "reset", sym_visibility = "private"}> ({
+^bb0(%sig: !tt.ptr<i64>):
+  %zero = arith.constant 0 : i64
+  "tt.store"(%sig, %zero) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "called"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64):
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{may set signals back}}
+  "tt.call"(%sig) <{callee = @reset}> : (!tt.ptr<i64>) -> ()
+  // expected-remark@+1 {{this wait stays}}
+  %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{the earlier one}}
+  %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  // expected-remark@+1 {{was dropped}}
+  %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A pointer of unknown origin may be any signal's.
+// CHECK-LABEL: sym_name = "unknown_origin"
+// CHECK-COUNT-2: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i64) -> (), sym_name = "unknown_origin"}> ({
+^bb0(%sig: !tt.ptr<i64>, %n: i32, %v: i64):
+  %zero = arith.constant 0 : i64
+  %table = "tt.int_to_ptr"(%v) : (i64) -> !tt.ptr<i64>
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{may set signals back}}
+  "tt.store"(%table, %zero) : (!tt.ptr<i64>, i64) -> ()
+  // expected-remark@+1 {{this wait stays}}
+  %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()

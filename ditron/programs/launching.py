@@ -6,18 +6,22 @@ every rank, in every call that has the same trace.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import triton.language as tl
 from triton._C.libtriton import ir as triton_ir
 from triton.compiler.compiler import make_backend
+from triton.compiler.errors import CompilationError
 from triton.runtime.jit import create_function_from_signature
 
+from ditron.errors import CompileError
 from ditron.programs.buffers import Buffer, as_buffer, mixed
-from ditron.programs.tracer import Tracer
+from ditron.programs.tracer import Tracer, place_of_caller
 from ditron.programs.values import Cond, Int, Symbol, _python_int, as_int, condition, describe
 from ditron_compiler import ir
+from ditron_compiler.frontend.diagnostics import explained
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, DitronSource
 from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.dialects import ditron as dialect
@@ -90,7 +94,8 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
         parsed, signature, constexprs, attrs = fn._pack_args(backend, dict(stand_ins), bound, specialization, options)
     except (TypeError, KeyError) as error:
         tracer.fail(f"launch of kernel {fn.__name__!r}: {error.args[0] if error.args else error}")
-    text = _mixed_text(tracer, fn, signature, constexprs, attrs, backend, parsed)
+    with _launched_here(tracer, fn.__name__):
+        text = _mixed_text(tracer, fn, signature, constexprs, attrs, backend, parsed)
     symbol = _add_kernel(tracer, fn.__name__, text)
     operands = [_operand(tracer, name, kind, given.get(name, bound[name])) for name, kind in signature.items()
                 if name != CONTEXT_ARGUMENT and kind != "constexpr"]
@@ -102,6 +107,20 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
     counts = mixed(tracer, extents, "an extent of the grid")
     stream = tracer.streams[-1].use() if tracer.streams else None
     tracer.emit(dialect.LaunchOp, symbol, counts, operands, stream=stream, options=_options(tracer, options))
+
+
+@contextmanager
+def _launched_here(tracer: Tracer, name: str) -> Iterator[None]:
+    """Within it, what does not compile is a CompileError at the kernel's line, with a note at the launch's."""
+    try:
+        yield
+    except (CompileError, CompilationError) as error:
+        known = error if isinstance(error, CompileError) else explained(error)
+        if known is None:
+            tracer.fail(f"kernel {name!r} does not compile: {error}")
+        here = place_of_caller()
+        note = (here.file, here.line, here.column, f"kernel {name!r} is launched here")
+        raise CompileError(known.message, known.file, known.line, known.column, (*known.notes, note)) from error
 
 
 def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:

@@ -442,6 +442,26 @@ def _check(name, line, text):
     assert text.split(f"# <- {name}: ")[1] in str(error), error
 
 
+def test_a_kernel_that_does_not_compile_names_its_line_and_the_launchs():
+    def odd_block(x, out):
+        scale[(1,)](x, out, 3, 1.0, BLOCK=48)  # odd block
+
+    def number_for_pointer(x, out):
+        scale[(1,)](1.5, out, 3, 1.0, BLOCK=64)  # number for pointer
+
+    def signal_of_floats(x, out):
+        wait_for[(1,)](x, 1)  # signal of floats
+
+    arange, load, wait = (next(i for i, text in enumerate(HERE.read_text().splitlines(), 1) if part in text)
+                          for part in ("offsets = tl.program_id(0)", "tl.store(out_ptr + offsets", "dl.wait("))
+    for function, line, message, launch in [(odd_block, arange, "power of 2", "odd block"),
+                                            (number_for_pointer, load, "Unsupported ptr type", "number for pointer"),
+                                            (signal_of_floats, wait, "", "signal of floats")]:
+        error = compile_error(function)
+        assert (error.file, error.line) == (str(HERE), line) and message in str(error), error
+        assert error.notes[-1][:2] == (str(HERE), line_of(launch)) and "is launched here" in error.notes[-1][3], error
+
+
 def test_a_program_returns_nothing():
     def returns(x, out):
         return out

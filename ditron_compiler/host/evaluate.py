@@ -99,7 +99,7 @@ class Evaluator(Queued):
         if not fits or dtype != str(kind.element_type):
             raise EvaluationError(f"{wrong}, got shape {list(shape)} of {dtype}")
         known = self._facts.get(name, {})
-        if "dense" in known and any(size > 1 and stride != s for size, stride, s in zip(
+        if "dense" in known and 0 not in shape and any(size > 1 and stride != s for size, stride, s in zip(
                 shape, strides, _row_major(shape), strict=True)):
             raise EvaluationError(f"{wrong}, row by row without gaps, for which the program was made, got strides "
                                   f"{list(strides)}")
@@ -273,6 +273,9 @@ class Evaluator(Queued):
             shape = sizes(state.values)
             if any(size < 0 for size in shape):
                 raise EvaluationError(f"{loc}: '{label}' cannot have the shape {list(shape)}")
+            if 0 in shape and kind.is_symmetric:
+                raise EvaluationError(f"{loc}: symmetric memory '{label}' cannot have the shape {list(shape)}, which "
+                                      "has no elements: do not call the program for tensors without elements")
             root = Root(space, label, index, shape, dtype, zeroed)
             state.roots.append(root)
             return Buffer(root, 0, shape, _row_major(shape))

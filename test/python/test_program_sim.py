@@ -67,6 +67,31 @@ def test_shapes_have_memory_of_their_own():
     on_ranks(body, 3)
 
 
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (1, 2, 0)])
+def test_tensors_without_elements(shape):
+    """They are contiguous, whatever torch says their strides are; but no symmetric memory is made for them."""
+    def through(x, out):
+        between = dh.empty(x.shape, dtype=x.dtype, name="between")
+        dh.copy(x, between)
+        add_kernel[(dh.cdiv(x.numel(), 16),)](between, between, out, x.numel(), 1.0, True, BLOCK=16)
+
+    program = ditron.program(through)
+    on_ranks(lambda rank, num_ranks: program(torch.ones(shape), torch.ones(shape)), 2, seeds=[0])
+    with pytest.raises(DitronError, match=rf"{__file__}:\d+:\d+: symmetric memory 'inbox' .*\[.*\], which has no elem"):
+        on_ranks(lambda rank, num_ranks: pass_on(torch.ones(shape), torch.ones(shape)), 2, seeds=[0])
+
+
+def test_strides_of_single_extents_mean_nothing():
+    """torch leaves any stride where an extent is 1."""
+    def body(rank, num_ranks):
+        out = torch.zeros(1, 6)
+        for strides in ((6, 1), (1, 1), (100, 1)):
+            pass_on(torch.full((6,), float(rank)).as_strided((1, 6), strides), out)
+            assert torch.equal(out, torch.full((1, 6), float((rank - 1) % num_ranks)))
+
+    on_ranks(body, 2, seeds=[0])
+
+
 def test_memory_is_given_back():
     """More than the heap holds, one shape after the other."""
     def body(rank, num_ranks):

@@ -14,6 +14,7 @@ _DIVISIONS = ("arith.divsi", "arith.divui")
 _REMAINDERS = ("arith.remsi", "arith.remui")
 # What arith calls slt, sge, ult and uge.
 _BELOW, _NOT_BELOW = (2, 6), (5, 9)
+_LOOPS = ("scf.for", "scf.while")
 
 
 class NotFound(Exception):
@@ -113,6 +114,7 @@ def line_of(shards: Shards) -> Line:
     _check_uses(index, shards, at)
     if pid != index:
         _check_uses(pid, shards, at, allowed=defining(index))
+    _check_programs(pid, at)
     axis = ir.IntegerAttr(defining(pid).attributes["axis"]).value
     return Line(index, guards[0] if guards else None, axis, first)
 
@@ -200,6 +202,8 @@ def _loop(shards: Shards, at: ir.Operation) -> Line:
                        loop)
     _check_conditions(at, set() if steps is None else {pid})
     _check_uses(index, shards, at)
+    _check_uses(pid, shards, loop, allowed=loop)
+    _check_programs(pid, loop)
     return Line(index, end, ir.IntegerAttr(axis).value, steps=steps or 0)
 
 
@@ -231,16 +235,53 @@ def _check_conditions(at: ir.Operation, understood: set[ir.Value]) -> None:
 
 def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.Operation | None = None) -> None:
     """Other work than the tile's own must not depend on ``index``: it would stay when the tile goes elsewhere."""
+    loop = index.owner.owner if defining(index) is None else None
     for use in index.uses:
         op = use.owner
-        divided = (op.name in _DIVISIONS + _REMAINDERS and use.operand_number == 0 and op.operands[1] == shards.others)
+        # Another quotient than the tile would stay, too.
+        divided = use.operand_number == 0 and (
+            op == defining(shards.tile) or op.name in _REMAINDERS and op.operands[1] == shards.others)
         condition = op.name == "arith.cmpi" and all(user.name == "scf.if" and user.is_ancestor(at)
                                                     for user in op.results[0].users)
         # Who is told apart by a number that is a tile, would be another.
         reached = index == shards.tile and op.name != "arith.cmpi" and shards.reaches(use)
-        if not (divided or condition or reached or op == allowed or _exclusive(op, at)):
+        if not (divided or condition or reached or op == allowed or _exclusive(op, at, loop)):
             raise NotFound(f"the place in the line of tiles is also used by this '{op.name}', where another order "
                            "would not reach it: compute it from the quotient and the remainder", op)
+
+
+def _check_programs(pid: ir.Value, at: ir.Operation) -> None:
+    """Nobody but ``pid`` must ask for the program's number along its axis, nor a function that the kernel calls."""
+    axis = defining(pid).attributes["axis"]
+    function = at
+    while function.name != "tt.func":
+        function = function.parent
+    for op in _asking(function, axis):
+        if op.name == "tt.call" and not _exclusive(op, at):
+            raise NotFound("this call of a function may depend on the program's number, which another order would not "
+                           "reach: give the function what it needs of the tile", op)
+        if op.name == "tt.get_program_id" and op != defining(pid) and not all(
+                _exclusive(use.owner, at) for use in op.results[0].uses):
+            raise NotFound("the program's number is asked for once more, where another order would not reach it: "
+                           "compute from the tile's quotient and remainder", op)
+
+
+def _asking(function: ir.Operation, axis: ir.Attribute, seen: tuple[str, ...] = ()) -> list[ir.Operation]:
+    """What in ``function`` asks for the program's number along ``axis``, and calls of functions that do."""
+    functions = {str(f.attributes["sym_name"]): f for f in function.block if "sym_name" in f.attributes}
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> None:
+        if op.name == "tt.get_program_id" and op.attributes["axis"] == axis:
+            found.append(op)
+        elif op.name == "tt.call":
+            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            called = functions.get(f'"{callee}"')
+            if called is None or callee not in seen and _asking(called, axis, (*seen, callee)):
+                found.append(op)
+
+    function.walk(visit)
+    return found
 
 
 def _under(op: ir.Operation | None, block: ir.Block) -> bool:
@@ -249,14 +290,17 @@ def _under(op: ir.Operation | None, block: ir.Block) -> bool:
     return op is not None
 
 
-def _exclusive(op: ir.Operation, other: ir.Operation) -> bool:
-    """Whether the two stand in different branches of an ``scf.if``."""
+def _exclusive(op: ir.Operation, other: ir.Operation, loop: ir.Operation | None = None) -> bool:
+    """Whether a program comes to only one of the two, in each turn of ``loop`` if given: branches of an ``scf.if``."""
     blocks = {}
     while op is not None and op.parent is not None:
         blocks[op.parent] = op.block
         op = op.parent
-    while other is not None and other.parent is not None:
-        if other.parent.name == "scf.if" and blocks.get(other.parent, other.block) != other.block:
-            return True
-        other = other.parent
-    return False
+    exclusive = False
+    while (parent := other.parent) is not None and parent != loop:
+        if parent.name == "scf.if":
+            exclusive |= blocks.get(parent, other.block) != other.block
+        elif parent.name in _LOOPS:  # one turn may take this branch, and the next one that
+            exclusive = False
+        other = parent
+    return exclusive

@@ -7,6 +7,7 @@ from pathlib import Path
 import pass_helpers
 import pytest
 import torch
+import triton
 import triton.language as tl
 
 import ditron
@@ -157,3 +158,34 @@ def test_no_first_tile_is_late(steps, ranks, nodes, rows):
     if rows % 16 == 0:
         assert order.fan_in == 1  # nobody is sent to by two in the same step
     assert max(order.complete) <= max(plain.complete)
+
+
+@triton.jit(noinline=True)
+def _store_here(out_ptr, value):
+    tl.store(out_ptr + tl.program_id(0), value)
+
+
+@ditron.jit
+def _asks_twice(out_ptr, signal_ptr, rows, flag, BLOCK: tl.constexpr, INLINE: tl.constexpr):
+    value = 0
+    if flag > 0:
+        place = tl.program_id(0)
+        m = place // 2
+        dl.wait(signal_ptr + m * BLOCK // rows, 1, 0)
+        value = m * 100 + place % 2
+    if INLINE:
+        tl.store(out_ptr + tl.program_id(0), value)
+    else:
+        _store_here(out_ptr, value)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_program_that_asks_for_its_number_again_keeps_its_tile(inline):
+    def main():
+        ditron.init()
+        out, signals = torch.zeros(16, dtype=torch.int32), ditron.symm_zeros(4, dtype=torch.int64)
+        _asks_twice[(16,)](out, signals, 32, 7, BLOCK=16, INLINE=inline)
+        return out.tolist()
+
+    expected = [[place // 2 * 100 + place % 2 for place in range(16)]] * 4
+    assert pass_helpers.run("swizzled", main, ranks=4, seeds=2) == expected

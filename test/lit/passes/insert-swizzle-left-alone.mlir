@@ -308,3 +308,118 @@
   }
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// -----
+
+// The program's number is asked for twice, and where the tile goes depends on the other one.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "asked_twice"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %flag: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %takes = arith.cmpi sgt, %flag, %c0 : i32
+  scf.if %takes {
+    %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+    %m = arith.divsi %pid, %c8 : i32
+    %owner = arith.divsi %m, %rpr : i32
+    %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  }
+  // expected-remark@+1 {{tiles keep their order: the program's number is asked for once more}}
+  %again = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %place = "tt.addptr"(%sig, %again) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The tile is computed twice.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "divided_twice"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %flag: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c8 = arith.constant 8 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %takes = arith.cmpi sgt, %flag, %c0 : i32
+  scf.if %takes {
+    %m = arith.divsi %pid, %c8 : i32
+    %owner = arith.divsi %m, %rpr : i32
+    %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  }
+  // expected-remark@+1 {{the place in the line of tiles is also used by this 'arith.divsi'}}
+  %again = arith.divsi %pid, %c8 : i32
+  %place = "tt.addptr"(%sig, %again) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// A function asks, which a called one calls.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "asks"}> ({
+^bb0(%sig: !tt.ptr<i64>, %epoch: i64):
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {noinline = true} : () -> ()
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "calls"}> ({
+^bb0(%sig: !tt.ptr<i64>, %epoch: i64):
+  "tt.call"(%sig, %epoch) <{callee = @asks}> : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {noinline = true} : () -> ()
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "called_function_asks"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  %owner = arith.divsi %m, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  // expected-remark@+1 {{tiles keep their order: this call of a function may depend on the program's number}}
+  "tt.call"(%sig, %epoch) <{callee = @calls}> : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// A program takes one branch in one turn and the other in the next.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "both_branches"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c2 = arith.constant 2 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  scf.for %turn = %c0 to %c2 step %c1 : i32 {
+    %first = arith.cmpi eq, %turn, %c0 : i32
+    scf.if %first {
+      %m = arith.divsi %pid, %tiles_n : i32
+      %owner = arith.divsi %m, %rpr : i32
+      ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+    } else {
+      // expected-remark@+1 {{the place in the line of tiles is also used by this 'tt.addptr'}}
+      %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+      "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+    }
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// A persistent program reads at its own number what it has made of a tile.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "behind_the_loop"}> ({
+^bb0(%sig: !tt.ptr<i64>, %tiles: i32, %tiles_n: i32, %epoch: i64):
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
+  scf.for %tile = %pid to %tiles step %programs : i32 {
+    %m = arith.divsi %tile, %tiles_n : i32
+    ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
+  }
+  // expected-remark@+1 {{the place in the line of tiles is also used by this 'tt.addptr'}}
+  %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -197,3 +197,35 @@
   }
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// -----
+
+// Functions that do not ask for the program's number on this axis, and programs that have no tile, are no matter.
+// CHECK-LABEL: sym_name = "calls_a_function"
+// CHECK: ditron.swizzle gather
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "stores"}> ({
+^bb0(%sig: !tt.ptr<i64>, %epoch: i64):
+  %pid = "tt.get_program_id"() <{axis = 1 : i32}> : () -> i32
+  %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {noinline = true} : () -> ()
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "calls_a_function"}> ({
+^bb0(%sig: !tt.ptr<i64>, %tiles: i32, %per: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %takes = arith.cmpi slt, %pid, %tiles : i32
+  scf.if %takes {
+    %m = arith.divsi %pid, %per : i32
+    %owner = arith.divsi %m, %per : i32
+    %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    // expected-remark@+1 {{tiles come in gather order}}
+    %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+    "tt.call"(%sig, %epoch) <{callee = @stores}> : (!tt.ptr<i64>, i64) -> ()
+  } else {
+    %again = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+    %place = "tt.addptr"(%sig, %again) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["from_mlir", "to_mlir"]
+__all__ = ["as_allocated", "from_mlir", "to_mlir"]
 
 
 @cache
@@ -15,7 +15,7 @@ def _table() -> dict[torch.dtype, str]:
     import torch
     return {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float64: "f64",
             torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "i8",
-            torch.bool: "i8", torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
+            torch.bool: "i1", torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
 
 
 def to_mlir(dtype: torch.dtype) -> str:
@@ -30,3 +30,9 @@ def from_mlir(spelled: str) -> torch.dtype:
         if name == spelled:
             return dtype
     raise KeyError(spelled)
+
+
+def as_allocated(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor by the dtype that memory of its elements is allocated with: uint8 is int8, as MLIR has one i8."""
+    import torch
+    return tensor.view(torch.int8) if tensor.dtype == torch.uint8 else tensor

@@ -5,6 +5,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ditron.errors import DitronError
+from ditron.programs.dtypes import as_allocated
 from ditron.programs.executable import Memory
 from ditron.simulate import bf16_bits
 from ditron_compiler import host
@@ -48,7 +49,7 @@ class Runner:
 
     @staticmethod
     def _tensor(buffer: Any, args: tuple, memory: Memory) -> torch.Tensor:
-        root = args[buffer.root.index] if buffer.root.kind == "argument" else memory.tensors[buffer.root]
+        root = as_allocated(args[buffer.root.index]) if buffer.root.kind == "argument" else memory.tensors[buffer.root]
         return root.as_strided(buffer.shape, buffer.strides, root.storage_offset() + buffer.offset)
 
     def _launch(self, step: Any, stream: Any, tensor: Any) -> None:

@@ -333,17 +333,22 @@ def select(cond: Any, a: Any, b: Any) -> Any:
 
 def element_constant(tracer: Tracer, value: Any, dtype: Any) -> ir.Value:
     """A constant of a buffer's element type."""
+    import torch
+
     from ditron.programs.dtypes import to_mlir
     from ditron_compiler import ir
     element = ir.Type.parse(to_mlir(dtype), tracer.module.context)
     if isinstance(value, Int):
         if not isinstance(element, ir.IntegerType):
             tracer.fail(f"expected a number for elements of {dtype}, got a symbolic integer")
+        if dtype == torch.bool:
+            return condition(tracer, value != 0)
         return value.use() if element.width == 64 else tracer.emit(arith.TruncIOp, element, value.use()).result
     if isinstance(value, Symbol) or not isinstance(value, (int, float)):
         tracer.fail(f"expected a number, got {describe(value)}")
     if isinstance(element, ir.IntegerType):
         if int(value) != value:
             tracer.fail(f"expected an integer for elements of {dtype}, got {value!r}")
+        value = bool(value) if dtype == torch.bool else value
         return tracer.emit(arith.ConstantOp, element, int(value)).result
     return tracer.emit(arith.ConstantOp, element, float(value)).result

@@ -67,6 +67,42 @@ def test_shapes_have_memory_of_their_own():
     on_ranks(body, 3)
 
 
+@ditron.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.float8_e5m2])
+def test_elements_of_few_bytes(dtype):
+    """Arguments, memory of the program, kernels and fills agree on what an element is."""
+    def through(x, out, filled):
+        rank, ranks = dh.rank(), dh.num_ranks()
+        box = dh.symm_empty(x.shape, dtype=x.dtype, name="box")
+        copied = dh.empty(x.shape, dtype=x.dtype, name="copied")
+        dh.rank_copy(x, box, (rank + 1) % ranks)
+        dh.barrier()
+        copy_kernel[(1,)](box, copied, x.shape[0], BLOCK=8)
+        dh.copy(copied, out)
+        dh.fill(filled[0:2], 100)
+        if not dtype.is_floating_point:
+            dh.fill(filled[2:4], 2 * rank)
+        dh.barrier()
+
+    program = ditron.program(through)
+
+    def body(rank, num_ranks):
+        x, out, filled = torch.tensor([1, 0, 200, 1, rank]).to(dtype), torch.zeros(5).to(dtype), torch.zeros(4).to(dtype)
+        program(x, out, filled)
+        left = (rank - 1) % num_ranks
+        assert torch.equal(out.float(), torch.tensor([1, 0, 200, 1, left]).to(dtype).float())
+        symbolic = 0 if dtype.is_floating_point else 2 * rank
+        assert torch.equal(filled.float(), torch.tensor([100, 100, symbolic, symbolic]).to(dtype).float())
+        assert all(byte in (0, 1) for byte in filled.view(torch.uint8)) or dtype != torch.bool
+
+    on_ranks(body, 3, seeds=[0])
+
+
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (1, 2, 0)])
 def test_tensors_without_elements(shape):
     """They are contiguous, whatever torch says their strides are; but no symmetric memory is made for them."""

@@ -22,9 +22,10 @@ class MergeWaits(Pass):
     Signals only grow, so what has been waited for stays true. A wait goes away when one that comes before it on every
     path has waited for all of its signals, for at least its value, with at least its scope and memory order; its token
     becomes the earlier one's. Only ``ge`` and ``gt`` can be implied; ``eq``, ``ne``, ``lt`` and ``le`` never are. Nor
-    is a wait for signals that the kernel sets back (stores of its own, ``set`` of a constant below 1, waits for ``lt``
-    or ``le``), or may set back where this pass does not look: in a function that it calls, in assembly, through a
-    pointer of unknown origin. Two arguments are taken for two memories.
+    is a wait for signals that the kernel sets back (stores of its own, waits for ``lt`` or ``le``, ``set`` of what may
+    be less than the value waited for: another constant, or a number of which nothing says how they compare), or may
+    set back where this pass does not look: in a function that it calls, in assembly, through a pointer of unknown
+    origin. Two arguments are taken for two memories, and no other kernel for one that sets back in the meantime.
 
     Before::
 
@@ -116,11 +117,15 @@ class _Wait:
         return (self.base == other.base and self._holds(other) and self._covers(other)
                 and (not other.acquires or self.acquires and self.scope >= other.scope))
 
+    @property
+    def least(self) -> int:
+        """What the signal is at least, on top of the symbol of the value."""
+        return self.value[1] + (self.cmp == "gt")
+
     def _holds(self, other: _Wait) -> bool:
         if self.cmp not in ("ge", "gt", "eq") or other.cmp not in ("ge", "gt") or self.value[0] != other.value[0]:
             return False
-        least = self.value[1] + (self.cmp == "gt")  # the signal is at least so much
-        return least >= other.value[1] + (other.cmp == "gt")
+        return self.least >= other.least
 
     def _covers(self, other: _Wait) -> bool:
         if self.symbols == other.symbols:
@@ -147,21 +152,37 @@ def _split(value: ir.Value) -> tuple[ir.Value | None, int]:
     return (value, offset) if known is None else (None, offset + known)
 
 
+def _narrow(value: ir.Value | None) -> ir.Value | None:
+    """``value`` before it was made wider, which is done anew at each use."""
+    while value is not None and (op := defining(value)) is not None and op.name == "arith.extsi":
+        value = op.operands[0]
+    return value
+
+
 @dataclass(frozen=True)
 class _SetBack:
-    """An operation that may make signals smaller, and what those signals come from."""
+    """An operation that may make signals smaller, what those signals come from, and what they then are, if known."""
 
     op: ir.Operation
     roots: frozenset[ir.Value]
+    value: tuple[ir.Value | None, int] | None = None
 
     def may_undo(self, wait: _Wait) -> bool:
         """Whether what ``wait`` waits for may be so no longer; what is of unknown origin may be anything."""
+        if self.value is not None and self.value[1] >= wait.least and _narrow(self.value[0]) == _narrow(wait.value[0]):
+            return False
         roots = _roots(wait.op.operands[0])
         return bool(roots & self.roots) or not all(map(_is_argument, roots | self.roots))
 
 
 def _set_back(operations: list[ir.Operation]) -> list[_SetBack]:
-    return [_SetBack(op, _roots(pointer)) for op in operations for pointer in _written_back(op)]
+    sets = [_SetBack(op, _roots(signal), _split(value)) for op in operations if op.name in _SETS
+            and keyword(op.attributes["op"]) == "set" for signal, value in [_signal_and_value(op)]]
+    return sets + [_SetBack(op, _roots(pointer)) for op in operations for pointer in _written_back(op)]
+
+
+def _signal_and_value(op: ir.Operation) -> list[ir.Value]:
+    return list(op.operands)[3:5] if op.name == "ditron.putmem_signal" else list(op.operands)[:2]
 
 
 def _roots(pointer: ir.Value) -> frozenset[ir.Value]:
@@ -188,18 +209,17 @@ def _written_back(op: ir.Operation) -> list[ir.Value]:
         value = constant(op.operands[1])
         grows = kind == "max" or kind == "add" and value is not None and value >= 0
         return [] if grows else [op.operands[0]]
-    if name in ("ditron.notify", "ditron.signal_op", "ditron.putmem_signal"):
-        put = name == "ditron.putmem_signal"
-        signal, value = (op.operands[3], op.operands[4]) if put else list(op.operands)[:2]
+    if name in _SETS:
+        signal, value = _signal_and_value(op)
         known = constant(value)
-        least = 0 if keyword(op.attributes["op"]) == "add" else 1
-        back = [signal] if known is not None and known < least else []
-        return [op.operands[0], *back] if put else back
+        back = [signal] if keyword(op.attributes["op"]) == "add" and known is not None and known < 0 else []
+        return [op.operands[0], *back] if name == "ditron.putmem_signal" else back
     if name in _WAITS and keyword(op.attributes["cmp"]) in ("lt", "le"):
         return [op.operands[0]]
     return []
 
 
+_SETS = ("ditron.notify", "ditron.signal_op", "ditron.putmem_signal")
 _WRITES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
            "tt.descriptor_reduce", "ditron.st", "ditron.atomic_cas", "ditron.putmem", "ditron.getmem",
            "ditron.multimem_st", "ditron.multimem_red")

@@ -69,6 +69,19 @@ def twice(box_ptr, ready_ptr, out_ptr):
         dl.barrier_all()
 
 
+@ditron.jit
+def two_then_one(box_ptr, ready_ptr, out_ptr):
+    """The same, but the signal is 2 when it is there, and each rank sets its own to 1 again."""
+    right = (dl.rank() + 1) % dl.num_ranks()
+    for k in tl.static_range(2):
+        tl.store(dl.symm_at(box_ptr, right), 10.0 * k + dl.rank())
+        dl.notify(ready_ptr, right, 2)
+        token = dl.wait(ready_ptr, 1, 2)
+        tl.store(out_ptr + k, tl.load(dl.consume_token(box_ptr, token)))
+        dl.notify(ready_ptr, dl.rank(), 1)
+        dl.barrier_all()
+
+
 def _main_back(kernel):
     ditron.init()
     box, ready = ditron.symm_zeros(1, dtype=torch.float32), ditron.symm_zeros(1, dtype=torch.int64)
@@ -77,6 +90,6 @@ def _main_back(kernel):
     return out.tolist()
 
 
-@pytest.mark.parametrize("kernel", [twice], ids=lambda kernel: kernel.fn.__name__)
+@pytest.mark.parametrize("kernel", [twice, two_then_one], ids=lambda kernel: kernel.fn.__name__)
 def test_a_wait_for_what_was_set_back_stays(kernel):
     assert run("default", lambda: _main_back(kernel), ranks=4) == [[(r - 1) % 4, 10.0 + (r - 1) % 4] for r in range(4)]

@@ -1,7 +1,7 @@
 // RUN: ditron-opt %s --merge-waits --verify-diagnostics | filecheck %s
 // RUN: ditron-opt %s --merge-waits --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 
-// COUNT: 12  merge-waits: waits dropped
+// COUNT: 13  merge-waits: waits dropped
 
 // The same wait twice; the token of the second becomes the first's.
 // CHECK-LABEL: sym_name = "the_same_again"
@@ -207,6 +207,38 @@
   "tt.store"(%other, %zero) : (!tt.ptr<i64>, i64) -> ()
   // expected-remark@+1 {{this wait stays}}
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A set of less than what is waited for sets back, and so may one of another number; one of as much does not.
+// CHECK-LABEL: sym_name = "set_to_less"
+// CHECK-COUNT-5: ditron.{{wait|notify}}
+// CHECK: ditron.wait %arg1
+// CHECK: ditron.notify
+// CHECK: ditron.notify
+// CHECK-NEXT: tt.return
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64, i64) -> (), sym_name = "set_to_less"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64, %w: i64):
+  %rank = ditron.rank
+  %one = arith.constant 1 : i64
+  %two = arith.constant 2 : i64
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%n] ge %two : !tt.ptr<i64>
+  // expected-note@+1 {{may set signals back}}
+  ditron.notify %sig set %one on %rank : !tt.ptr<i64>
+  // expected-remark@+1 {{this wait stays}}
+  %b = ditron.wait %sig[%n] ge %two : !tt.ptr<i64>
+  // expected-note@+1 {{the earlier one}}
+  %c = ditron.wait %sig[%n] ge %v scope world : !tt.ptr<i64>
+  // expected-remark@+1 {{this wait stays}}
+  %d = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  // expected-note@+1 {{the earlier one}}
+  %e = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
+  ditron.notify %other set %v on %rank : !tt.ptr<i64>
+  %more = arith.addi %v, %one : i64
+  ditron.notify %other set %more on %rank : !tt.ptr<i64>
+  // expected-remark@+1 {{was dropped}}
+  %f = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
 

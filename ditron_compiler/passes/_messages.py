@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
 from ditron_compiler.passes._pointers import constant, defining
-from ditron_compiler.passes._ranks import is_query
+from ditron_compiler.passes._ranks import is_query, is_within
 
 __all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "same", "sender", "upper_bound", "varies"]
 
 _WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
+_INDEX_BITS = 32
+_COUNTS = ("num_ranks", "num_local_ranks")
 _ELSEWHERE = {"ditron.local_rank", "ditron.node"}  # differ between ranks in a way that no wait can name
 
 
@@ -123,7 +125,7 @@ def sender(sent: Index, waited: Index, several: bool) -> ir.Value | None:
     if sent.offset != waited.offset:
         raise NoMatch("it waits for another signal than the put sets")
     if several:
-        if others or len(own) != 1 or not is_query(own[0], "rank"):
+        if others or len(own) != 1 or not _is_rank(own[0]):
             raise NoMatch("a wait for several signals needs them one behind the other by the sender's rank: sig + rank")
         return None
     if not own and not others:
@@ -216,10 +218,17 @@ def _bits(value: ir.Value) -> int:
 
 
 def _plain(value: ir.Value) -> ir.Value:
-    """``value`` without conversions of width, which indices survive."""
-    while (op := defining(value)) is not None and op.name in _WIDTH:
+    """``value`` without conversions of width, which indices survive: those between widths that hold any index."""
+    while (op := defining(value)) is not None and op.name in _WIDTH and all(
+            ir.IntegerType.isinstance(v.type) and _bits(v) >= _INDEX_BITS for v in (value, op.operands[0])):
         value = op.operands[0]
     return value
+
+
+def _is_rank(value: ir.Value) -> bool:
+    """Whether ``value`` is this rank's number, and not some bits of it."""
+    op = defining(value)
+    return op is not None and op.name == "ditron.rank" and is_query(value, "rank")
 
 
 def _summands(value: ir.Value) -> Iterator[ir.Value]:
@@ -238,16 +247,38 @@ def _alike(one: ir.Operation, other: ir.Operation) -> bool:
             == {n: other.attributes[n] for n in other.attributes.keys()})
 
 
-def _solve(sent: ir.Value, waited: ir.Value) -> ir.Value | None:
-    """What ``ditron.rank`` in ``sent`` must be for it to equal ``waited``; None when that is not seen."""
+def _solve(sent: ir.Value, waited: ir.Value, modulo: bool = False) -> ir.Value | None:
+    """What ``ditron.rank`` in ``sent`` must be for it to equal ``waited``; None when that is not seen.
+
+    Only operations are looked through that give different results for different ranks. With ``modulo``, the two are
+    equal but for a multiple of the number of ranks.
+    """
     sent, waited = _plain(sent), _plain(waited)
-    if is_query(sent, "rank"):
-        return waited
+    if _is_rank(sent):
+        return waited if not modulo or is_within(waited, "num_ranks") else None
     one, other = defining(sent), defining(waited)
     if one is None or other is None or not _alike(one, other):
         return None
-    differ = [(x, y) for x, y in zip(one.operands, other.operands, strict=True) if varies(x) or not same(x, y)]
-    return _solve(*differ[0]) if len(differ) == 1 else None
+    differ = [i for i, (x, y) in enumerate(zip(one.operands, other.operands, strict=True))
+              if varies(x) or not same(x, y)]
+    if len(differ) != 1 or not _tells_ranks_apart(one, differ[0], modulo):
+        return None
+    modulo = modulo or one.name == "arith.remsi"
+    return _solve(one.operands[differ[0]], other.operands[differ[0]], modulo)
+
+
+def _tells_ranks_apart(op: ir.Operation, index: int, modulo: bool) -> bool:
+    """Whether ``op`` of two numbers that differ in operand ``index`` (``modulo`` the number of ranks) differs, too."""
+    if op.name in ("arith.addi", "arith.subi"):
+        return True
+    if op.name == "arith.remsi":  # of what is a rank in the end: `_solve` looks
+        return index == 0 and is_query(op.operands[1], "num_ranks")
+    factor = op.operands[1 - index] if len(op.operands) == 2 else None
+    if modulo or factor is None:
+        return False
+    if op.name == "arith.muli":
+        return bool(constant(factor)) or any(is_query(factor, count) for count in _COUNTS)
+    return op.name == "arith.xori" or op.name == "arith.shli" and index == 0 and constant(factor) is not None
 
 
 def _reaches(value: ir.Value, at: ir.Operation) -> bool:

@@ -197,3 +197,153 @@
   ditron.notify %sig set %epoch on %peer : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// -----
+
+// Two ranks share a signal: it does not name the one that sends.
+// CHECK: sym_name = "pairs"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "pairs", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %stride: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %sent = arith.remsi %rank, %two : i32
+  %awaited = arith.remsi %rank, %two : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// So do a rank and its neighbor here.
+// CHECK: sym_name = "halves"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "halves", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %stride: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %sent = arith.divsi %rank, %two : i32
+  %awaited = arith.divsi %rank, %two : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "bits"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "bits", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %stride: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %sent = arith.andi %rank, %two : i32
+  %awaited = arith.andi %peer, %two : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// CHECK: sym_name = "saturated"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "saturated", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %stride: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %sent = arith.minsi %rank, %two : i32
+  %awaited = arith.minsi %peer, %two : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The stride may be 0.
+// CHECK: sym_name = "any_stride"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "any_stride", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %stride: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %sent = arith.muli %rank, %stride : i32
+  %awaited = arith.muli %peer, %stride : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Eight bits of a rank are not the rank.
+// CHECK: sym_name = "narrow"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "narrow", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %stride: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %r8 = arith.trunci %rank : i32 to i8
+  %p8 = arith.trunci %peer : i32 to i8
+  %sent = arith.extsi %r8 : i8 to i32
+  %awaited = arith.extsi %p8 : i8 to i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The peer may be a number of ranks too high, and so would be its data.
+// CHECK: sym_name = "not_in_range"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "not_in_range", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %stride: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  %r1 = arith.addi %rank, %one : i32
+  %p1 = arith.addi %peer, %one : i32
+  %sent = arith.remsi %r1, %n : i32
+  %awaited = arith.remsi %p1, %n : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -51,6 +51,9 @@
   // SIMPLE: ditron.quiet
   ditron.quiet
   "tt.return"() : () -> ()
+// What launches have to give: memory with room for messages of 64 bytes.
+// CHECK: ditron.packets = [{index = 2 : i64, name = "{{.*}}", nbytes = 64 : i64, put = "{{.*}}ll-protocol.mlir:{{[0-9]+}}"}]
+// SIMPLE-NOT: ditron.packets
 }) {ditron.kernel} : () -> ()
 
 // A put and a notify are one message; a wait for all ranks takes one from each. Its token is the last one's.
@@ -98,5 +101,35 @@
   ditron.putmem_signal %box, %x, %bytes, %place set %epoch on %peer nbi : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // CHECK: ditron.ll_get {{.*}} protocol ll128
   %seen = ditron.signal_wait_until %place ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// What differs wherever ranks differ shows the sender: a stride that is not 0, a distance around the ring.
+// CHECK-LABEL: sym_name = "around_the_ring"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "around_the_ring", sym_visibility = "public"}> ({
+^bb0(%x: !tt.ptr<f32>, %box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %step: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %rank = ditron.rank
+  %ranks = ditron.num_ranks
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %r1 = arith.addi %rank, %step : i32
+  %r2 = arith.remsi %r1, %ranks : i32
+  %r3 = arith.muli %r2, %two : i32
+  %place = "tt.addptr"(%sig, %r3) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // CHECK: ditron.ll_put
+  ditron.putmem_signal %mine, %x, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // CHECK: scf.for %[[P:.*]] =
+  scf.for %p = %zero to %ranks step %one : i32 {
+    %p1 = arith.addi %p, %step : i32
+    %p2 = arith.remsi %p1, %ranks : i32
+    %p3 = arith.muli %p2, %two : i32
+    %theirs = "tt.addptr"(%sig, %p3) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    // CHECK: %[[DST:.*]] = "tt.addptr"(%{{.*}}, %[[P]]) : (!tt.ptr<f32>, i32)
+    // CHECK: ditron.ll_get %[[DST]],
+    %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  }
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()

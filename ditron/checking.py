@@ -144,15 +144,16 @@ def at_compile_time(program: Any, module: Any) -> None:
     how, world = knobs.protocol.get(), current_world()
     if how == "off" or program.check is None or (world is not None and world.recording == CHECKED):
         return
-    key = _key(program, module)
-    if key in _looked_at:
-        return
-    _looked_at.add(key)
+    code = program.fn.__code__
+    place = dict(category=ProtocolWarning, filename=code.co_filename, lineno=code.co_firstlineno)
     try:
+        key = _key(program, module)
+        if key in _looked_at:
+            return
+        _looked_at.add(key)
         findings = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
     except Exception as error:  # the program may be right: that it cannot be looked at is no reason not to run it
-        warnings.warn(f"program {program.__name__!r} was not checked: {type(error).__name__}: {error}", ProtocolWarning,
-                      stacklevel=5)
+        warnings.warn_explicit(f"program {program.__name__!r} was not checked: {type(error).__name__}: {error}", **place)
         return
     if not findings:
         return
@@ -161,7 +162,7 @@ def at_compile_time(program: Any, module: Any) -> None:
         error = ProtocolError(text)
         error.findings = tuple(findings)
         raise error
-    warnings.warn(text, ProtocolWarning, stacklevel=5)
+    warnings.warn_explicit(text, **place)
 
 
 def _verdict(program: Any, path: Path) -> list[str]:

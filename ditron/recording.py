@@ -249,6 +249,14 @@ class RecordedView(view.RankView):
         where = self.current if stream is None else stream
         self.add(Launch(where or "", line, call, kernel, extents, tuple(values)), waits=where is None)
 
+    def allocated(self, name: str, tensor: Any, zeroed: bool) -> None:
+        """Memory of a program, of this rank alone: nothing is in it but zeros, if those."""
+        number = len(self._world.roots) + 1
+        self._world.roots[number] = memory.Root(number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape),
+                                                zeroed=zeroed, given=False)
+        self._world.own[self.rank, tensor.untyped_storage().data_ptr()] = number
+        self._world.kept.append(tensor)
+
     def touch(self, name: str, tensor: Any, *, writes: bool, line: str = "") -> None:
         """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""
         span = self.span(name, tensor)
@@ -313,7 +321,9 @@ class RecordedStream:
         else:
             reads = memory.with_rank(reads, peer)
         # To the own rank it is a copy within the GPU, which is a kernel.
-        view.add(Move(*self._facts(line), "a rank_copy", reads, writes, needs_sm=peer == view.rank))
+        own = peer == view.rank
+        name = "a rank_copy to this rank itself" if own else "a rank_copy"
+        view.add(Move(*self._facts(line), name, reads, writes, needs_sm=own))
 
     def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
         view = self._view

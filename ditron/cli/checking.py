@@ -50,6 +50,9 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace) -> list
     from ditron import checking
     module = import_file(path)
     programs = _programs(module)
+    if name in programs and programs[name].check is None:
+        raise UsageError(f"program {name!r} does not say what it is checked with: give its decorator "
+                         "check=lambda ranks: {...}, small arguments by name as for example=")
     if name in programs:
         return [checking.check_program(programs[name], groups, resident=args.resident)]
     value = getattr(module, name, None)

@@ -157,6 +157,8 @@ class Memory:
                 tensor = torch.empty(root.shape, dtype=dtype, device=group.device)
             if root.zeroed:
                 tensor.zero_()
+            if root.kind != "symmetric" and hasattr(getattr(group, "world", None), "allocated"):  # it is recorded
+                group.world.allocated(f"{name}.{root.name}", tensor, root.zeroed)
             memory.tensors[root] = tensor
         group.barrier()  # no rank writes to another's memory before it is there, and zero
         return memory

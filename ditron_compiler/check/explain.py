@@ -93,16 +93,27 @@ class _Race:
                              "give each writer a place of its own, or order them: dl.fence() or dl.quiet() within a "
                              "program, a signal between ranks")
         if first.write and first.call <= second.call:
-            return self._unordered(first, second)
+            return self._overwrites(first, second) if self._has_its_data(first, second) else \
+                self._unordered(first, second)
         if first.write:  # a later call's, which came first
             self.first, self.second = first, second = second, first
         if first.task is second.task or first.how.startswith("the source"):
             return self._reuse()
-        answered = any(w.write and w.call == first.call and w.task is not second.task
+        answered = any(w.write and w.call == first.call and w is not second
                        and self.graph.sees(w.node, first.node) for w in self.conflict.together)
         queued = first.task.rank == second.task.rank and first.step < second.step
         if first.call == second.call and not answered and not queued:
             return self._unordered(second, first)
+        return self._reuse()
+
+    def _has_its_data(self, write: Access, read: Access) -> bool:
+        """Whether the reader has been told of an earlier write of this call, so that this one comes too soon."""
+        return any(w.write and w is not write and w.call == read.call and w.task is write.task
+                   and self.graph.precedes(w.node, write.node) and self.graph.sees(w.node, read.node)
+                   for w in self.conflict.together)
+
+    def _overwrites(self, write: Access, read: Access) -> Finding:
+        self.first, self.second = read, write
         return self._reuse()
 
     def _reuse(self) -> Finding:

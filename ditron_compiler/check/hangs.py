@@ -95,7 +95,8 @@ def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: 
     else:
         same, what = False, f"{op.name}, which is a kernel,"
     hint = "give the producers the lowest program ids, or launch no more programs than fit on the GPU" if same else \
-        "put it before the launch on the same stream, or let a copy engine do it"
+        "put it before the launch on the same stream" + (
+            ", or let a copy engine do it: between ranks, that is" if not isinstance(op, host.Launch) else "")
     return Finding("starved", f"programs that wait here hold {places} on the SMs, and {what} cannot start",
                    task.blocked.loc, _where(machine, [task]), hint, (("cannot start", op.loc),))
 

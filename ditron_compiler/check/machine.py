@@ -24,7 +24,8 @@ __all__ = ["Access", "Blocked", "Cell", "Machine", "Problem", "Task", "Wait", "W
 
 #: What a generator yields: it goes on when one of these changes.
 Keys = tuple[Hashable, ...]
-MAX_STEPS = 200_000
+#: Beyond these a scenario is given up: iterations of a program, and nodes of the graph (memory is their square).
+MAX_STEPS, MAX_NODES = 20_000, 30_000
 
 
 @dataclass
@@ -220,6 +221,10 @@ class Machine:
         except TimeoutError as error:
             self.note(f"{error}: it is not checked to its end")
             self.complete, keys = False, ()
+            if len(self.graph.visibly) > MAX_NODES:
+                self._ready.clear()
+                for queue in self._queues:
+                    queue.clear()
         for key in keys:
             self._waiting.setdefault(key, []).append(task)
 
@@ -261,6 +266,9 @@ class Machine:
 
     def cut(self, task: Task, visible: Iterable[int] = (), late: Iterable[int] = ()) -> int:
         """End the task's stretch and begin the next one, which is also after the nodes given."""
+        if len(self.graph.visibly) > MAX_NODES and self.complete:
+            raise TimeoutError(f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
+                               "tensors or larger tiles")
         for (write, atomic, how, loc, site), spans in task._touched.items():
             self._keep(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)))
         task._touched.clear()

@@ -69,8 +69,15 @@ class Program(Atomics):
 
     def write(self, number: int, pointer: Any, mask: Any = True, value: Any = None) -> None:
         self._touch(number, pointer, mask, True, "a store")
-        if value is not None and isinstance(pointer, (int, np.integer)) and value is not UNKNOWN and np.all(mask):
+        if value is not None and value is not UNKNOWN and np.all(mask) and self._is_flag(pointer):
             self._update(number, pointer, "set", value, "a plain store", release=False)
+
+    def _is_flag(self, pointer: Any) -> bool:
+        """Whether an integer there may be what others look at: in symmetric memory, or looked at by atomics before."""
+        if not isinstance(pointer, (int, np.integer)) or parts(int(pointer))[0] < 0:
+            return False
+        root = self.machine.scenario.roots.get(parts(int(pointer))[1])
+        return int(pointer) in self.machine.cells or (root is not None and root.symmetric)
 
     def read_box(self, number: int, descriptor: Any, *coordinates: Any) -> Any:
         return self.read(number, *self._box(descriptor, coordinates))

@@ -46,13 +46,13 @@ def conflicts(machine: Machine) -> Iterator[Conflict]:
 
 
 def _pairs(active: tuple[int, ...], accesses: list[Access], ordered: dict) -> Iterator[tuple[int, int]]:
-    writes = [i for i in active if accesses[i].write]
-    for i in writes:
-        for j in active:
+    plain = [i for i in active if not accesses[i].atomic]
+    for i in active if plain else ():
+        if not accesses[i].write:
+            continue
+        for j in plain if accesses[i].atomic else active:
             pair = (i, j) if i < j else (j, i)
-            if i == j or pair in ordered or (accesses[j].write and j < i):
-                continue
-            if not (accesses[i].atomic and accesses[j].atomic):
+            if i != j and pair not in ordered:
                 yield pair
 
 
@@ -91,7 +91,9 @@ def unwritten(machine: Machine) -> Iterator[tuple[Access, int, Root, int]]:
             continue
         for start, active in _every_place(accesses):
             writes = [accesses[i] for i in active if accesses[i].write]
-            for read in (accesses[i] for i in active if not accesses[i].write and accesses[i].task.pid is not None):
+            for read in (accesses[i] for i in active if not accesses[i].write):
+                if read.how.startswith("a read by"):
+                    continue  # of a script, which may look at anything
                 if read.loc in seen or any(w.node == read.node or not machine.graph.sees(read.node, w.node)
                                                for w in writes):
                     continue  # written before; or at the same time, which is a race

@@ -16,6 +16,7 @@ from ditron_compiler.check import values
 from ditron_compiler.check.effects import EFFECTS, Site, make_site
 from ditron_compiler.check.expressions import EXPRESSIONS, constant, descriptor_block
 from ditron_compiler.check.slices import Slices
+from ditron_compiler.packets import PacketArgument
 
 __all__ = ["Kernel", "translate", "translate_module"]
 
@@ -30,7 +31,7 @@ class Kernel:
     Attributes:
         run: generator function of a :class:`.program.Program` and the arguments.
         sites: its operations with an effect, by number. arg_types: as in the IR. spins: whether it waits.
-        source: the Python text, for those who look for a mistake here.
+        source: the Python text, for those who look for a mistake here. packets: as of a kernel of the simulator's.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Kernel:
     arg_types: tuple[str, ...]
     spins: bool
     source: str
+    packets: tuple[PacketArgument, ...] = ()
 
 
 def translate(function: ir.Operation, module: ir.Module) -> Kernel:
@@ -51,7 +53,8 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
     exec(compile(source, f"<{name} as checked>", "exec"), names)
     kinds = tuple(str(kind) for kind in ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     spins = any(site.name in _WAITS for site in writer.sites)
-    return Kernel(name, names[writer.functions[name]], tuple(writer.sites), kinds, spins, source)
+    return Kernel(name, names[writer.functions[name]], tuple(writer.sites), kinds, spins, source,
+                  PacketArgument.of(function.attributes))
 
 
 def translate_module(module: ir.Module | str) -> Kernel:

@@ -194,13 +194,17 @@ def test_early_return_and_a_helper_that_is_called(helper):
     assert "flags[0] of rank 1 >= 2, and all signals there make it 1" in str(report)
 
 
-@ditron.jit
-def endless(data, flags, out):
+@ditron.jit(pipeline="as-written")
+def endless(data, flags, out, SENDS: tl.constexpr):
     i = 0
     while i >= 0:
-        tl.store(out, i)
+        if SENDS:
+            dl.notify(flags, 0, 1, op="add")
+        else:
+            tl.store(out, i)
 
 
-def test_a_loop_without_an_end_is_given_up():
-    report = check_function(launch(endless), [(1, None)])
-    assert not report.findings and "it is not checked to its end" in str(report), str(report)
+@pytest.mark.parametrize(("sends", "why"), [(False, "makes more than"), (True, "operations that order")])
+def test_a_loop_without_an_end_is_given_up(sends, why):
+    report = check_function(launch(endless, SENDS=sends), [(1, None)])
+    assert not report.findings and why in str(report) and "it is not checked to its end" in str(report), str(report)

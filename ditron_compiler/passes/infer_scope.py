@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._pointers import origins
+from ditron_compiler.passes._pointers import Origin, origins
 from ditron_compiler.passes._ranks import Place, is_other, place
 from ditron_compiler.passes.base import Pass
 
@@ -29,10 +29,12 @@ class InferScope(Pass):
     ``node * num_local_ranks + x`` with x a local rank, and those that a condition ``rank / num_local_ranks == node``
     lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and a notify
     is narrowed to it only when this kernel waits for the signal: a stream that waits is outside of what ``gpu`` orders.
+    Nor is it narrowed when the kernel looks at that signal of other ranks through ``symm_at``, which then look at this
+    rank's, or hands it to a function that it calls; when it waits through ``symm_at``, it needs ``node``.
 
     A ``wait`` is widened to what the kernel's own updates of the same signals have, and never narrowed: other kernels
-    may update them too. An atomic access through ``symm_at`` to another rank is widened from ``gpu`` to ``node``, since
-    ``symm_at`` reaches just that.
+    may update them too. A wait and an atomic access through ``symm_at`` to another rank are widened from ``gpu`` to
+    ``node``, since ``symm_at`` reaches just that.
 
     Where ``gpu`` is widened the author's scope was too weak to work, and a warning says so.
 
@@ -54,33 +56,35 @@ class InferScope(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
             found: list[ir.Operation] = []
-            function.walk(lambda o: found.append(o) if o.name.startswith("ditron.") else None)
-            awaited = {origin.root for o in found if o.name in _AWAITS for origin in origins(o.operands[0])}
+            function.walk(lambda o: found.append(o) if o.name.startswith(("ditron.", "tt.call")) else None)
+            looked = _Looked.of(found)
             updates: dict[ir.Value, set[_Update]] = {}
             for o in found:
-                self._update(o, updates, awaited)
+                self._update(o, updates, looked)
             for o in found:
                 if o.name == "ditron.wait":
                     self._wait(o, set().union(*(updates.get(origin.root, ()) for origin in origins(o.operands[0]))))
-                elif o.name in _ATOMICS and any(
-                        origin.rank is not None and place(origin.rank, o) != Place.SELF for origin in
-                        origins(o.operands[0])):
+                if o.name in ("ditron.wait", *_ATOMICS) and any(_is_far(it, o) for it in origins(o.operands[0])):
                     self._widen(o, Place.NODE, "the pointer is another rank's")
 
-    def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], awaited: set[ir.Value]) -> None:
+    def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], looked: _Looked) -> None:
         """Set the scope of a notify; note in ``updates`` how far updates of its signals come from."""
         if op.name not in _UPDATES:
             return
         signal, rank = (op.operands[index] for index in _UPDATES[op.name])
         far, certain = place(rank, op), is_other(rank)
         if op.name == "ditron.notify":
-            if _scope(op) == Place.SELF != far:
+            roots = {origin.root for origin in origins(signal)}
+            if far == Place.SELF and roots & looked.from_afar:
+                far = Place.NODE
+                self._widen(op, far, "other ranks wait for the signal")
+            elif _scope(op) == Place.SELF != far:
                 if certain:
                     self._widen(op, far, "the signal is another rank's")
                 else:
                     far = Place.SELF  # the author knows better
             else:
-                if far == Place.SELF and not any(origin.root in awaited for origin in origins(signal)):
+                if far == Place.SELF and not (roots & looked.here and not roots & looked.elsewhere):
                     far = min(_scope(op), Place.NODE)
                 self._set(op, far)
         for origin in origins(signal):
@@ -105,6 +109,34 @@ class InferScope(Pass):
         if given != wanted:
             op.attributes["scope"] = ir.Attribute.parse(f"#ditron.scope<{_SCOPES[wanted]}>", op.context)
             self.count("scopes widened" if wanted > given else "scopes narrowed")
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """Where a kernel looks at signals: what those come from that it waits for here, which are this rank's; that it
+    waits for on other ranks; and that it may look at on other ranks or in a function that it calls.
+    """
+
+    here: set[ir.Value]
+    from_afar: set[ir.Value]
+    elsewhere: set[ir.Value]
+
+    @staticmethod
+    def of(operations: list[ir.Operation]) -> _Looked:
+        looked = _Looked(set(), set(), set())
+        for op in operations:
+            if op.name in _AWAITS:
+                for origin in origins(op.operands[0]):
+                    (looked.from_afar if _is_far(origin, op) else looked.here).add(origin.root)
+            elif op.name == "tt.call":
+                looked.elsewhere.update(origin.root for operand in op.operands for origin in origins(operand))
+            elif op.name == "ditron.symm_at" and place(op.operands[1], op) != Place.SELF:
+                looked.elsewhere.update(origin.root for origin in origins(op.operands[0]))
+        return looked
+
+
+def _is_far(origin: Origin, at: ir.Operation) -> bool:
+    return origin.rank is not None and place(origin.rank, at) != Place.SELF
 
 
 def _scope(op: ir.Operation) -> int:

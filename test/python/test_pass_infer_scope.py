@@ -68,3 +68,20 @@ def test_within_the_gpu_the_scope_is_narrow():
     expected = run("as-written", lambda: _main(tell_own, 2), ranks=2)
     assert run("default", lambda: _main(tell_own, 2), ranks=2) == expected == [[r * 100.0 + i for i in range(N)]
                                                                                for r in range(2)]
+
+
+@ditron.jit
+def pull_left(box_ptr, ready_ptr, out_ptr, N: tl.constexpr):
+    """Each rank tells itself that its box is full; the one on its right waits for that, and reads it there."""
+    left = (dl.rank() + dl.num_ranks() - 1) % dl.num_ranks()
+    i = tl.arange(0, N)
+    tl.store(box_ptr + i, dl.rank() * 100.0 + i)
+    dl.notify(ready_ptr, dl.rank(), 1)
+    token = dl.wait(dl.symm_at(ready_ptr, left), 1, 1, scope="node")
+    tl.store(out_ptr + i, tl.load(dl.consume_token(dl.symm_at(box_ptr, left), token) + i))
+
+
+def test_what_another_rank_waits_for_is_not_narrowed():
+    expected = run("as-written", lambda: _main(pull_left, 1), ranks=3)
+    assert run("default", lambda: _main(pull_left, 1), ranks=3) == expected
+    assert expected[1] == [float(i) for i in range(N)]

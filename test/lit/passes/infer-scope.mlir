@@ -2,7 +2,7 @@
 // RUN: ditron-opt %s --infer-scope --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 
 // COUNT-DAG: 6  infer-scope: scopes narrowed
-// COUNT-DAG: 7  infer-scope: scopes widened
+// COUNT-DAG: 9  infer-scope: scopes widened
 
 // A notify reaches as far as its rank may be.
 // CHECK-LABEL: sym_name = "ranks"
@@ -113,5 +113,34 @@
 ^bb0(%sig: !tt.ptr<i64>, %cell: !tt.ptr<i32>, %v: i64, %n: i32):
   ditron.notify %sig set %v on %n scope gpu : !tt.ptr<i64>
   ditron.st %cell, %n : !tt.ptr<i32>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Another rank waits for what this one tells itself, may look at it, or a function that is called may have it looked at.
+// CHECK-LABEL: sym_name = "pulled"
+// CHECK: ditron.notify %arg0 set %arg3 on %{{[0-9a-z]+}} : !tt.ptr<i64>
+// CHECK: ditron.wait %{{.*}} ge %arg3 : !tt.ptr<i64>
+// CHECK: ditron.wait %arg0{{.*}} ge %arg3 : !tt.ptr<i64>
+// CHECK: ditron.notify %arg1 set %arg3 on %{{[0-9a-z]+}} : !tt.ptr<i64>
+// CHECK: ditron.notify %arg2 set %arg3 on %{{[0-9a-z]+}} : !tt.ptr<i64>
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "pulled"}> ({
+^bb0(%sig: !tt.ptr<i64>, %seen: !tt.ptr<i64>, %given: !tt.ptr<i64>, %v: i64, %left: i32):
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  ditron.notify %sig set %v on %rank scope gpu : !tt.ptr<i64>
+  %its = ditron.symm_at %sig on %left : !tt.ptr<i64>
+  %a = ditron.wait %its[%c1] ge %v scope gpu : !tt.ptr<i64>
+  %b = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  ditron.notify %seen set %v on %rank : !tt.ptr<i64>
+  %there = ditron.symm_at %seen on %left : !tt.ptr<i64>
+  %x = ditron.ld %there scope node semantic acquire : !tt.ptr<i64>
+  %c = ditron.wait %seen[%c1] ge %v : !tt.ptr<i64>
+  ditron.notify %given set %v on %rank : !tt.ptr<i64>
+  %d = ditron.wait %given[%c1] ge %v : !tt.ptr<i64>
+  "tt.call"(%given) <{callee = @take}> : (!tt.ptr<i64>) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "take", sym_visibility = "private"}> ({
+^bb0(%sig: !tt.ptr<i64>):
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -60,6 +60,7 @@ class Channel:
                 raise Refusal(put.op, "several waits are for it" if takers else "nothing in this kernel waits for it")
         for wait, put, _ in matched:
             _check_programs(wait, function)
+            _check_all_taken(wait, put)
             _check_reads(wait, put, {other.op for other in puts}, function)
         bounds = {put: upper_bound(put.nbytes) for put in puts}
         for put, bound in bounds.items():
@@ -141,6 +142,27 @@ def _put_of(wait: Wait, puts: list[Put]) -> tuple[Put, ir.Value | None]:
     if len(found) != 1:
         raise Refusal(wait.op, why if not found else "more than one put may be what it waits for")
     return found[0]
+
+
+def _check_all_taken(wait: Wait, put: Put) -> None:
+    """What no wait takes stays a packet, and its data never comes to where the put goes."""
+    around_put, around_wait = _around(put.op), _around(wait.op)
+    for outer in around_wait:
+        if outer not in around_put and (outer.name == "scf.while" or any(varies(v) for v in list(outer.operands)[:3])):
+            raise Refusal(wait.op, "not every rank comes to this wait, and what is sent to the others would stay in "
+                                   "its packets; wait on all ranks")
+    loops, turns = ([o for o in one if o.name in ("scf.for", "scf.while") and o not in other]
+                    for one, other in ((around_put, around_wait), (around_wait, around_put)))
+    if loops and not turns and wait.count is None:
+        raise Refusal(wait.op, "the put is in a loop, and this wait takes one message; wait for each in a loop, too")
+
+
+def _around(op: ir.Operation) -> list[ir.Operation]:
+    """The loops and conditions that ``op`` stands in."""
+    found = []
+    while (op := op.parent) is not None and op.name != "tt.func":
+        found.append(op)
+    return found
 
 
 def _check_programs(wait: Wait, function: ir.Operation) -> None:

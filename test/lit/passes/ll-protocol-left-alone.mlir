@@ -347,3 +347,53 @@
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// -----
+
+// What is sent to ranks that do not wait would never arrive.
+// CHECK: sym_name = "one_rank_waits"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, !tt.ptr<i64>) -> (), sym_name = "one_rank_waits", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  %next = arith.addi %rank, %one : i32
+  %to = arith.remsi %next, %n : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %to : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %first = arith.cmpi eq, %rank, %zero : i32
+  scf.if %first {
+    // expected-remark@+1 {{stays a signal: not every rank comes to this wait}}
+    %token = ditron.wait %sig[%n] ge %epoch : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Of several messages, one is taken.
+// CHECK: sym_name = "one_of_several"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, !tt.ptr<i64>) -> (), sym_name = "one_of_several", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  %next = arith.addi %rank, %one : i32
+  %to = arith.remsi %next, %n : i32
+  %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %place = "tt.addptr"(%sig, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  scf.for %step = %zero to %n step %one : i32 {
+    %sum = arith.addi %rank, %step : i32
+    %peer = arith.remsi %sum, %n : i32
+    ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  }
+  %theirs = "tt.addptr"(%sig, %to) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: the put is in a loop, and this wait takes one message}}
+  %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

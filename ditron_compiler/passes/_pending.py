@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.lowering import gpu_checks
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._pointers import defined_in, origins, scalar_base
+from ditron_compiler.passes._pointers import defined_in, origins
 
 __all__ = ["Pending", "scan"]
 
@@ -32,7 +32,7 @@ class Pending:
     op: ir.Operation
 
 
-# (kind, of which rank, or at which pointer, of a signal both; None is any) -> who began it.
+# (kind, of which rank, or from which origin in memory, of a signal pointer and rank; None is any) -> who began it.
 What = ir.Value | tuple[ir.Value, ir.Value] | None
 Key = tuple[str, What]
 State = dict[Key, frozenset[ir.Operation]]
@@ -196,13 +196,27 @@ class _Scanner:
                 self.order(what, Pending(_WORDS[kind], _first(began)), op, state, findings)
                 return
 
+    def in_use(self, kind: str, pointer: ir.Value, op: ir.Operation, state: State) -> None:
+        """``op`` uses what ``pointer`` is computed from; which part of it is not asked."""
+        for origin in origins(pointer):
+            _add(state, kind, origin.root, op)
+
+    def need_free(self, op: ir.Operation, kinds: Iterable[str], pointer: ir.Value, state: State,
+                  findings: list[Finding] | None) -> None:
+        """``op`` needs a quiet before it if ``pointer`` may be into what is in use; what has no name may be anything."""
+        roots = {origin.root for origin in origins(pointer) if origin.rank is None}
+        for (kind, key), began in state.items():
+            if roots and kind in kinds and (key is None or key in roots):
+                self.order("quiet", Pending(_WORDS[kind], _first(began)), op, state, findings)
+                return
+
     def operation(self, op: ir.Operation, state: State, findings: list[Finding] | None) -> None:
         name = op.name
         if name in _STORES:
-            self.need(op, "quiet", (SOURCE, DESTINATION), state, findings, scalar_base(op.operands[0]))
+            self.need_free(op, (SOURCE, DESTINATION), op.operands[0], state, findings)
             self.store(op, state)
         elif name in _LOADS:
-            self.need(op, "quiet", (DESTINATION,), state, findings, scalar_base(op.operands[0]))
+            self.need_free(op, (DESTINATION,), op.operands[0], state, findings)
             if (WAITED, None) in state:
                 _add(state, LOAD, None, op)
         elif name in _CELLS:
@@ -223,18 +237,18 @@ class _Scanner:
             self.need(op, "fence", _PUBLISHED, state, findings)
             self.update(op, op.operands[0], op.operands[2], state, findings)
         elif mnemonic == "putmem_signal":
-            self.need(op, "quiet", (DESTINATION,), state, findings, op.operands[1])
+            self.need_free(op, (DESTINATION,), op.operands[1], state, findings)
             self.need(op, "fence", (PUT, STORE), state, findings)
             self.update(op, op.operands[3], op.operands[5], state, findings)
             if "nbi" in op.attributes:
-                _add(state, SOURCE, op.operands[1], op)
+                self.in_use(SOURCE, op.operands[1], op, state)
         elif mnemonic == "putmem":
-            self.need(op, "quiet", (DESTINATION,), state, findings, op.operands[1])
+            self.need_free(op, (DESTINATION,), op.operands[1], state, findings)
             _add(state, PUT, op.operands[3], op)
             if "nbi" in op.attributes:
-                _add(state, SOURCE, op.operands[1], op)
+                self.in_use(SOURCE, op.operands[1], op, state)
         elif mnemonic == "getmem" and "nbi" in op.attributes:
-            _add(state, DESTINATION, op.operands[0], op)
+            self.in_use(DESTINATION, op.operands[0], op, state)
         elif mnemonic == "notify":
             signal, _, rank = op.operands
             for key in [(PUT, rank), (STORE, rank), (LOCAL_STORE, None), (LOAD, None), (UPDATE, (signal, rank))]:

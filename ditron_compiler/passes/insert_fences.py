@@ -29,6 +29,7 @@ class InsertFences(Pass):
     | a load from, a store to, a put from the destination of a get | `quiet` | that get, when it is `nbi` |
     | the end of the kernel | `quiet` | `nbi` transfers, and signals on their way |
 
+    The source or destination is all that is computed from the same argument: a store to another part of it waits too.
     A fence counts for the whole program, so it needs no barrier of the threads beside it. A flag is a cell of the
     signals that the kernel also waits for or updates as such, or an i64 on another rank. What a loop would order anew
     at each turn, though it comes from before, is ordered in front of it.

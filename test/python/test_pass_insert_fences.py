@@ -120,3 +120,24 @@ def test_whatever_is_sent_has_arrived_with_the_last_signal():
             except ditron.SimulationError:
                 wrong += 1
     assert wrong > 10, "these plans need no fence: the test would not see a failure"
+
+
+@ditron.jit(do_not_specialize=["half"])
+def store_behind_put(box_ptr, x_ptr, half, N: tl.constexpr):
+    """Puts the second half of x, and stores all of it anew, with no quiet in between."""
+    right = (dl.rank() + 1) % dl.num_ranks()
+    i = tl.arange(0, N)
+    tl.store(x_ptr + i, dl.rank() * 100.0 + i)
+    dl.putmem_nbi(box_ptr, x_ptr + half, N * 2, right)
+    tl.store(x_ptr + i, tl.zeros((N,), dtype=tl.float32) - 1)
+
+
+def test_a_source_is_stored_to_again_only_when_its_put_is_complete():
+    def main():
+        ditron.init()
+        box, x = (ditron.symm_zeros(N, dtype=torch.float32) for _ in range(2))
+        store_behind_put[(1,)](box, x, N // 2, N=N)
+        ditron.barrier()
+        return box[:N // 2].tolist()
+
+    assert run("default", main, ranks=2) == [[(1 - r) * 100.0 + N // 2 + i for i in range(N // 2)] for r in range(2)]

@@ -3,7 +3,7 @@
 // RUN: ditron-opt %t --insert-fences --mlir-pass-statistics -o %t.again 2>&1 | filecheck %s --check-prefix=AGAIN
 
 // COUNT-DAG: 15  insert-fences: fences inserted
-// COUNT-DAG: 14  insert-fences: quiets inserted
+// COUNT-DAG: 17  insert-fences: quiets inserted
 
 // What is there is not inserted again.
 // AGAIN-NOT: inserted
@@ -203,6 +203,45 @@
   // expected-remark@+1 {{a put would not be complete by then}}
   ditron.sync_all
   "tt.return"(%y) : (f32) -> ()
+}) : () -> ()
+
+// The source is all of what the pointer is computed from: a store to another part of it, at this turn or the next; not
+// one to another rank, nor to another argument.
+// CHECK-LABEL: sym_name = "parts_in_use"
+// CHECK: ditron.putmem
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.symm_at
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.store
+// CHECK: scf.for
+// CHECK-NEXT: tt.addptr
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: }
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, i64, i32) -> (), sym_name = "parts_in_use"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %part = "tt.addptr"(%p, %r) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  // expected-note@+1 {{a non-blocking put}}
+  ditron.putmem %q, %part, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> ()
+  %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+  "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a non-blocking put would not be complete by then}}
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  scf.for %i = %c0 to %r step %c1 : i32 {
+    %at = "tt.addptr"(%p, %i) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+    // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+    "tt.store"(%at, %x) : (!tt.ptr<f32>, f32) -> ()
+    // expected-note@+1 {{a non-blocking put}}
+    ditron.putmem %q, %at, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  }
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  "tt.return"() : () -> ()
 }) : () -> ()
 
 // What comes from before a loop is ordered before it; what the loop does, in it.

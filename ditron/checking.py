@@ -153,7 +153,8 @@ def at_compile_time(program: Any, module: Any) -> None:
         _looked_at.add(key)
         findings = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
     except Exception as error:  # the program may be right: that it cannot be looked at is no reason not to run it
-        warnings.warn_explicit(f"program {program.__name__!r} was not checked: {type(error).__name__}: {error}", **place)
+        why = f"{type(error).__name__}: {error}"
+        warnings.warn_explicit(f"program {program.__name__!r} was not checked: {why}", **place)
         return
     if not findings:
         return

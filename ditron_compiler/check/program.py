@@ -246,7 +246,7 @@ class Program(Atomics):
         """A message that is its own signal, and orders nothing else: what it says of other memory is when, not what."""
         if lacking(packets, source, nbytes, epoch, rank):
             self.not_followed(number)
-        elif self._rank_exists(number, rank):
+        elif self._rank_exists(number, rank) and nbytes > 0:
             machine, task, site = self.machine, self.task, self.sites[number]
             machine.sent.add((task.name, number))
             machine.touch(task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc,
@@ -261,6 +261,8 @@ class Program(Atomics):
     def ll_get(self, number: int, to: Any, packets: Any, nbytes: Any, epoch: Any) -> Generator[Keys, None, Any]:
         if lacking(to, packets, nbytes, epoch):
             return self.not_followed(number)
+        if nbytes <= 0:  # of no packet: there is nothing to wait for
+            return UNKNOWN
         machine, task, site = self.machine, self.task, self.sites[number]
         wait = Wait(task, task.node, -1, (int(packets),), "eq", int(epoch), site.loc, task.call, number, acquire=False)
         yield from machine.wait(task, wait)

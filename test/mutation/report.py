@@ -52,8 +52,8 @@ def table(outcomes: list[Outcome], seeds: int, seconds: float) -> tuple[str, boo
     kinds = Counter((o.subject, o.checker.partition(":")[0], o.mutation.partition(": ")[2]) for o in beyond)
     lines += _list("Flagged, and no seed showed it", list(kinds), lambda k: f"{k[0]}: {k[2]} -- {k[1]}")
     if any(k[1] == "token" for k in kinds):
-        lines += ["A missing `consume_token` is beyond the simulator, whose programs do nothing ahead of time; on a GPU "
-                  "Triton's pipeliner may fetch a loop's loads before a wait that they do not depend on."]
+        lines += ["A missing `consume_token` is beyond the simulator, whose programs do nothing ahead of time; on a "
+                  "GPU Triton's pipeliner may fetch a loop's loads before a wait that they do not depend on."]
     return "\n".join(lines).rstrip().replace(_ROOT, ""), share >= TARGET and not false
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ditron.context import Slot, barrier_area_bytes, pack
 from ditron.errors import DitronError
 from ditron_compiler import knobs
-from ditron_compiler.packets import packet_bytes
+from ditron_compiler.packets import place_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +55,7 @@ class Group:
         self.transport = transport
         self.device = device
         self.context: torch.Tensor | None = None
+        self.packets: dict[int, tuple[int, int]] = {}  # of symm_packets: address -> bytes, bytes of each place
 
     is_sim = False
     check = 0
@@ -431,20 +432,26 @@ def symm_packets(*shape: int | Sequence[int], nbytes: int, name: str = "", group
     """Packet memory (int64 zeros, ``[*shape, words]``) for messages of up to ``nbytes`` bytes, two at each place.
 
     Kernels of the pipelines ``"low-latency..."`` take it where they say signals: signal ``i`` of the kernel is place
-    ``i``. Compiled by another pipeline they find their signals in it too, at its beginning.
+    ``i``. Compiled by another pipeline they find their signals in it too, at its beginning. A launch that gives them
+    other memory, or less of it for each signal than their messages need, raises DitronError.
 
         signals = ditron.symm_packets(num_ranks, nbytes=CHUNK * 2)
     """
     import torch
     if nbytes < 0:
         raise DitronError(f"symm_packets: expected nbytes of 0 or more, got {nbytes}: the size of the largest message")
-    return symm_zeros(*_extents(shape), 2 * packet_bytes(nbytes) // 8, dtype=torch.int64, name=name, group=group)
+    place = place_bytes(nbytes)
+    tensor = symm_zeros(*_extents(shape), place // 8, dtype=torch.int64, name=name, group=group)
+    _group(group, "ditron.symm_packets()").packets[tensor.data_ptr()] = tensor.nbytes, place
+    return tensor
 
 
 def symm_free(tensor: torch.Tensor, group: Group | None = None) -> None:
     """Give a symmetric tensor back, on every rank in the same order. Waits until no rank uses it."""
     barrier(group)
-    _group(group, "ditron.symm_free()").free(tensor)
+    group = _group(group, "ditron.symm_free()")
+    group.free(tensor)
+    group.packets.pop(tensor.data_ptr(), None)
 
 
 def barrier(group: Group | None = None) -> None:

@@ -29,10 +29,12 @@ from triton.runtime.jit import JITFunction, KernelParam, create_function_from_si
 from ditron import checked
 from ditron.distributed import current_group
 from ditron.errors import DitronError
+from ditron.packet_memory import guarded
 from ditron.programs.tracer import active
 from ditron_compiler.frontend.libraries import device_libraries
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, DitronSource
 from ditron_compiler.frontend.targets import Target
+from ditron_compiler.packets import PacketArgument
 from ditron_compiler.pipeline import front
 
 __all__ = ["DitronJITFunction", "autotune", "jit", "load_in"]
@@ -140,6 +142,8 @@ class _LoadedKernel(CompiledKernel):
             if group.check:
                 checked.remember_kernel(self.asm.get("ttir"))
             group.on_module_loaded(self)
+            if packets := PacketArgument.all_in(self.asm["source"]):
+                self._run = guarded(self._run, packets, self.group, self.name, self.src)
 
 
 def load_in(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:

@@ -15,6 +15,7 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.jit import compute_cache_key, create_function_from_signature
 
 from ditron.errors import DitronError
+from ditron.packet_memory import require
 from ditron_compiler import knobs as ditron_knobs
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import DitronSource, make_mixed
@@ -67,6 +68,9 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         slots = [slot for (name, value), kind in zip(bound.items(), types, strict=True)
                  for slot in _slots(name, kind, value)]
         tensors = [(name, value) for name, value in bound.items() if hasattr(value, "data_ptr")]
+        if kernel.packets:
+            require(kernel.packets, [slots[argument.index] for argument in kernel.packets], group, fn.__name__,
+                    fn.pipeline)
         group.world.launch(kernel, tuple(extents), slots, group=group.handle, tensors=tensors)
     return kernel
 

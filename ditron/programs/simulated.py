@@ -5,6 +5,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ditron.errors import DitronError
+from ditron.packet_memory import require
 from ditron.programs.dtypes import as_allocated
 from ditron.programs.executable import Memory
 from ditron.simulate import bf16_bits
@@ -66,6 +67,9 @@ class Runner:
                 slots.append(bf16_bits(value))
             else:
                 slots.append(int(value))
+        if kernel.packets:
+            given = [slots[argument.index] for argument in kernel.packets]
+            require(kernel.packets, given, self.group, step.kernel, None)
         slots += [0] * (len(kernel.arg_types) - len(slots))  # the context: the machine knows its groups
         stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
 

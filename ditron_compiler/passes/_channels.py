@@ -74,6 +74,10 @@ def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait
     puts, waits, worklist = [], [], [root]
     if isinstance(root, ir.OpResult) or root.owner.owner != function:
         raise Refusal(function, "the signal is no argument of the kernel")
+    visibility = function.attributes.get("sym_visibility")
+    if visibility is not None and ir.StringAttr(visibility).value == "private":
+        raise Refusal(function, "it is sent in a function that is not inlined, and only arguments of the kernel itself "
+                                "can be packets")
     while worklist:
         for use in worklist.pop().uses:
             op = use.owner

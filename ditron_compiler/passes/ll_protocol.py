@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.packets import packet_bytes
+from ditron_compiler.packets import MARK, PacketArgument, packet_bytes, place_bytes
 from ditron_compiler.passes._channels import Channel, Refusal, signal_arguments
 from ditron_compiler.passes._messages import Index, Put, Wait, at_sender
 from ditron_compiler.passes.base import Pass, PassFailure
@@ -27,7 +27,8 @@ class LLProtocol(Pass):
     packet holds data and flag together, so one trip is enough, for twice the bytes. The signal's memory becomes that of
     the packets: each signal is a place of ``2 * packet_bytes(bound)`` bytes, for a message of an even epoch and one of
     an odd one, where ``bound`` is what a message never exceeds (a constant, or ``tl.minimum`` with one). The host
-    allocates it by ``ditron.symm_packets(signals, nbytes=bound)``, which serves a put with a signal as well.
+    allocates it by ``ditron.symm_packets(signals, nbytes=bound)``, which serves a put with a signal as well. The
+    kernel's attribute ``ditron.packets`` says so of the argument, and launches refuse other memory there.
 
     The signal's index says which wait takes which put's message: the put has the sender's rank in it (``sig + rank``),
     and the wait names that rank (``sig + peer``, or a range). The receiver unpacks to where the put goes, so that what
@@ -67,19 +68,23 @@ class LLProtocol(Pass):
             return
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
             rewritten = [self._rewrite(root, function) for root in signal_arguments(function)]
-            if any(rewritten):
+            packets = [argument for argument in rewritten if argument is not None]
+            if packets:
+                text = ", ".join(map(str, packets))
+                function.attributes[MARK] = ir.Attribute.parse(f"[{text}]", function.context)
                 self._drop_order(function)
 
-    def _rewrite(self, root: ir.Value, function: ir.Operation) -> bool:
+    def _rewrite(self, root: ir.Value, function: ir.Operation) -> PacketArgument | None:
         """Turn what is sent by the signals at ``root`` into packets, or say why not."""
         try:
             channel = Channel.of(root, function)
             protocol = self._choose(channel)
         except Refusal as refusal:
             refusal.op.emit_remark(f"stays a signal: {refusal}")
-            return False
+            return None
+        argument = _argument(channel)
         channel.puts[0].op.emit_remark(
-            f"sent as packets, protocol {protocol}: {2 * packet_bytes(channel.bound)} bytes for each signal, as "
+            f"sent as packets, protocol {protocol}: {place_bytes(channel.bound)} bytes for each signal, as "
             f"ditron.symm_packets(..., nbytes={channel.bound}) allocates")
         for wait, put, rank in channel.waits:
             _Rewriter(channel, protocol, wait.op).take(wait, put, rank)
@@ -87,7 +92,7 @@ class LLProtocol(Pass):
         for put in channel.puts:
             _Rewriter(channel, protocol, put.notify or put.op).send(put)
             self.count("puts by packets")
-        return True
+        return argument
 
     def _choose(self, channel: Channel) -> str:
         if self.protocol != "auto":
@@ -105,6 +110,14 @@ class LLProtocol(Pass):
         for op in orders if not sends else ():
             op.erase()
             self.count("quiets and fences dropped")
+
+
+def _argument(channel: Channel) -> PacketArgument:
+    """What the host has to know of a channel that becomes packets."""
+    index, location = channel.root.arg_number, channel.root.location
+    place = channel.puts[0].op.location.file_line_col
+    return PacketArgument(index, location.name_str if location.is_a_name() else str(index), channel.bound,
+                          f"{place[0]}:{place[1]}" if place else "an unknown line")
 
 
 class _Rewriter:

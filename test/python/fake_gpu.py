@@ -53,6 +53,7 @@ class FakeGroup:
         self.transport = transport
         self.context = torch.zeros(18, dtype=torch.int64)
         self.loaded: list = []
+        self.packets: dict[int, tuple[int, int]] = {}
 
     def on_module_loaded(self, kernel) -> None:
         self.loaded.append(kernel)

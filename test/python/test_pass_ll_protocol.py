@@ -1,6 +1,7 @@
 """Kernels mean the same with packets for their signals, on the simulator: values, seeds, ranks that lag."""
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -8,8 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 import triton.language as tl
+from fake_gpu import FakeGroup, fake_gpu
+from pass_helpers import pipeline
 
 import ditron
+import ditron.host as dh
 import ditron.language as dl
 from ditron_compiler.passes import ll_protocol
 
@@ -128,6 +132,12 @@ def wait_by_sender(x, box, signals, out, credits, epoch, N: tl.constexpr):
     dl.quiet()
 
 
+def put_pair(N: tl.constexpr, pair, signals, out, credits, epoch):
+    """The first kernel, its buffers as a tuple behind a constant."""
+    shift_helper(pair[0], pair[1], signals, out, credits, epoch, N)
+
+
+shift_helper = ditron.jit(shift_with_credit)
 KERNELS = [shift_with_credit, put_and_notify, wait_by_sender]
 
 
@@ -169,3 +179,100 @@ def test_no_signal_is_left_but_the_credit(function):
     left = sorted(SIGNALS.findall(text))
     assert left == (["notify", "wait"] if function is shift_with_credit else []), text
     assert ("ditron.quiet" in text) == (function is shift_with_credit)
+
+
+# --- memory that is none for packets --------------------------------------------------------------------------------
+
+PUT = inspect.getsourcelines(shift_with_credit)[1] + 6  # the line of its put
+# A place for 128 bytes is two messages of 256; what is large enough may have a tensor behind it all the same.
+REFUSED = {
+    "signals": (lambda: ditron.symm_zeros(2, dtype=torch.int64, name="s"), "was not allocated by ditron.symm_packets"),
+    "unknown": (lambda: ditron.symm_zeros(256, dtype=torch.int64, name="s"), "was not allocated by"),
+    "too small": (lambda: ditron.symm_packets(2, nbytes=64, name="s"), "has 256 bytes for each"),
+}
+
+
+def says(kernel: str, what: str, chosen: str) -> str:
+    return (rf"kernel '{kernel}': argument 'signals' {what}.* 512 bytes for each signal.*\n"
+            rf".*test_pass_ll_protocol.py:{PUT}: the put whose signal became packets, .*{chosen}.*\n"
+            rf".*ditron.symm_packets\(number of signals, nbytes=128\)")
+
+
+def shift(name: str | None):
+    return ditron.jit(shift_with_credit, pipeline=name, do_not_specialize=["epoch"])
+
+
+def shift_once(kernel, make, group=None, N: int = 32):
+    ditron.init()
+    box = ditron.symm_zeros(2 * N, dtype=torch.float32, name="box")
+    credits = ditron.symm_zeros(2, dtype=torch.int64, name="credits")
+    x = torch.arange(2.0 * N)
+    out = torch.empty_like(x)
+    kernel[(2,)](x, box, make(), out, credits, 1, N=N)
+    assert torch.equal(out, x)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_other_memory_is_refused_by_the_launch(case):
+    make, what = REFUSED[case]
+    with pytest.raises(ditron.DitronError, match=says("shift_with_credit", what, "'low-latency-ll'")):
+        ditron.sim.run(shift_once, ranks=2, args=(shift("low-latency-ll"), make))
+
+
+def test_the_environment_is_named_when_it_has_chosen():
+    with pipeline("low-latency"):
+        with pytest.raises(ditron.DitronError, match=says("shift_with_credit", "was not", "DITRON_PIPELINE is 'low-l")):
+            ditron.sim.run(shift_once, ranks=2, args=(shift(None), REFUSED["signals"][0]))
+        ditron.sim.run(shift_once, ranks=2, args=(shift("default"), REFUSED["signals"][0]))
+
+
+def test_part_of_packet_memory_will_do_and_freed_memory_will_not():
+    def part():
+        return ditron.symm_packets(4, nbytes=200, name="s")[1:]
+
+    def freed():
+        packets = ditron.symm_packets(2, nbytes=128, name="s")
+        ditron.symm_free(packets)
+        return packets
+
+    ditron.sim.run(shift_once, ranks=2, args=(shift("low-latency"), part))
+    with pytest.raises(ditron.DitronError, match="was not allocated by ditron.symm_packets"):
+        ditron.sim.run(shift_once, ranks=2, args=(shift("low-latency"), freed))
+
+
+@ditron.program
+def shift_in_program(x, out):
+    box = dh.symm_empty(64, dtype=torch.float32, name="box")
+    signals = dh.symm_zeros(256, dtype=torch.int64, name="signals")
+    credits = dh.symm_zeros(2, dtype=torch.int64, name="credits")
+    ll_shift[(2,)](x, box, signals, out, credits, dh.epoch(), N=32)
+
+
+ll_shift = shift("low-latency")
+
+
+def test_a_program_that_gives_its_kernel_signals_is_refused():
+    def main():
+        ditron.init()
+        shift_in_program(torch.zeros(64), torch.zeros(64))
+
+    with pytest.raises(ditron.DitronError, match=says("shift_with_credit", "was not allocated", "its pipeline")):
+        ditron.sim.run(main, ranks=2)
+
+
+def test_a_gpu_launch_is_refused_before_it_is_made():
+    """Through Triton's launcher and its cache, with arguments that are no parameter of the tt.func or several."""
+    kernel, group = ditron.jit(put_pair, pipeline="low-latency", do_not_specialize=["epoch"]), FakeGroup()
+    x, credits, signals = torch.zeros(64), torch.zeros(2, dtype=torch.int64), torch.zeros(256, dtype=torch.int64)
+    with fake_gpu() as gpu:
+        for attempt in (kernel, ditron.jit(put_pair, pipeline="low-latency", do_not_specialize=["epoch"])):
+            for _ in range(2):
+                with pytest.raises(ditron.DitronError, match="kernel 'put_pair': argument 'signals' was not allocated"):
+                    attempt[(2,)](32, (x, x), signals, x, credits, 1, group=group)
+        assert not gpu.launches
+        group.packets[signals.data_ptr()] = signals.nbytes, 512
+        kernel[(2,)](32, (x, x), signals, x, credits, 1, group=group)
+        group.packets[signals.data_ptr()] = signals.nbytes, 256
+        with pytest.raises(ditron.DitronError, match="'signals' has 256 bytes"):
+            kernel[(2,)](32, (x, x), signals, x, credits, 1, group=group)
+        assert len(gpu.launches) == 1

@@ -101,6 +101,7 @@ class FakeGroup:
         self.heap = FakeHeap()
         self.tensors: dict[str, torch.Tensor] = {}
         self.loaded: list = []
+        self.packets: dict[int, tuple[int, int]] = {}
         self.monitor = SimpleNamespace(reported=False)
 
     def allocate(self, shape, dtype, name):
@@ -185,6 +186,28 @@ def test_copies_and_signals_arrive(machine):
     [first, *_, last] = [arguments for _, _, arguments in machine.triton.launches]
     assert first[:2] == (boxes, full) and first[3:] == (32, 1, 2.0, machine.group.context.data_ptr())
     assert last[4] == 3
+
+
+@ditron.jit(pipeline="low-latency", do_not_specialize=["epoch"])
+def shift(x_ptr, box_ptr, signal_ptr, epoch):
+    dl.putmem_signal(box_ptr, x_ptr, 64, signal_ptr, epoch, (dl.rank() + 1) % dl.num_ranks())
+    dl.wait(signal_ptr, 1, epoch)
+
+
+@ditron.program
+def send_packets(x, signals):
+    boxes = dh.symm_empty(64, dtype=x.dtype, name="boxes")
+    shift[(1,)](x, boxes, signals, dh.epoch())
+
+
+def test_packets_need_memory_for_packets(machine):
+    x, signals = torch.zeros(16), torch.zeros(32, dtype=torch.int64)
+    with pytest.raises(ditron.DitronError, match="kernel 'shift': argument 'signal_ptr' was not allocated by"):
+        send_packets(x, signals)
+    assert not machine.triton.launches
+    machine.group.packets[signals.data_ptr()] = signals.nbytes, 256
+    send_packets(x, signals)
+    assert len(machine.triton.launches) == 1
 
 
 def test_work_is_on_its_stream_between_fork_and_join(machine):

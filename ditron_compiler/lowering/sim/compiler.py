@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from ditron_compiler import ir, pipeline
+from ditron_compiler.packets import PacketArgument
 
 from . import jit
 from .independence import is_independent
@@ -25,6 +26,7 @@ class SimKernel:
     arg_types: tuple[str, ...]
     llvm_ir: str = field(repr=False)
     independent: bool = False  # its programs may run at the same time (independence.py)
+    packets: tuple[PacketArgument, ...] = ()  # the arguments that have to be packet memory
 
 
 _kernels: dict[str, SimKernel] = {}
@@ -43,14 +45,15 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
             with ir.Context(), ir.Location.unknown():
                 _kernels[key] = compile_module(ir.Module.parse(module), name, races)
         return _kernels[key]
-    name, arguments = _kernel_of(module, name)
+    name, arguments, packets = _kernel_of(module, name)
     with module.context:
         independent = is_independent(module)
         pipeline.run(module, pipeline.SIM_RACES if races else pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
         _rename_entry(module, name)
         text = ir.translate_module_to_llvmir(module)
-    return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text, independent)
+    return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text, independent,
+                     packets)
 
 
 def _rename_entry(module: ir.Module, name: str) -> None:
@@ -60,7 +63,7 @@ def _rename_entry(module: ir.Module, name: str) -> None:
             attributes["sym_name"] = ir.StringAttr.get(_ENTRY + name)
 
 
-def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...]]:
+def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...], tuple[PacketArgument, ...]]:
     kernels = {}
     for view in module.body.operations:
         function = view.operation
@@ -69,8 +72,9 @@ def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...
         )
         if function.name == "tt.func" and not private:
             types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
-            kernels[ir.StringAttr(function.attributes["sym_name"]).value] = tuple(str(t) for t in types)
+            kernels[ir.StringAttr(function.attributes["sym_name"]).value] = (tuple(str(t) for t in types),
+                                                                             PacketArgument.of(function.attributes))
     if name is None and len(kernels) != 1:
         raise ValueError(f"expected a module with one public tt.func, got {sorted(kernels)}: pass name=")
     name = next(iter(kernels)) if name is None else name
-    return name, kernels[name]
+    return name, *kernels[name]

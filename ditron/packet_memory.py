@@ -1,0 +1,82 @@
+"""Whether kernels whose signals became packets are given memory for them: asked by each launch of such a kernel.
+
+Packets take more room than signals, so that a kernel would write beyond memory that was allocated for signals.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ditron.errors import DitronError
+from ditron_compiler import knobs
+from ditron_compiler.packets import PacketArgument, place_bytes
+
+__all__ = ["guarded", "require"]
+
+
+def require(arguments: Sequence[PacketArgument], addresses: Sequence[int], group: Any, kernel: str,
+            pipeline: str | None) -> None:
+    """Raise DitronError unless each address is in memory of ``ditron.symm_packets`` with room for the messages.
+
+    Args:
+        addresses: what is passed for each of ``arguments``. pipeline: what ``kernel`` was decorated with, if known.
+    """
+    for argument, address in zip(arguments, addresses, strict=True):
+        place = _place(group.packets, address)
+        if place < place_bytes(argument.nbytes):
+            raise DitronError(_message(argument, place, kernel, pipeline))
+
+
+def _place(packets: dict[int, tuple[int, int]], address: int) -> int:
+    """Bytes of each place of the packet memory that ``address`` is in; 0 for other memory."""
+    if address in packets:
+        return packets[address][1]
+    return next((place for start, (size, place) in packets.items() if start <= address < start + size), 0)
+
+
+def _message(argument: PacketArgument, place: int, kernel: str, pipeline: str | None) -> str:
+    given = f"has {place} bytes for each" if place else "was not allocated by ditron.symm_packets"
+    chosen = f"by the pipeline {pipeline!r} that the kernel names"
+    if pipeline is None:
+        chosen = f"by its pipeline (the environment variable DITRON_PIPELINE is {knobs.pipeline.get()!r})"
+    return (f"kernel {kernel!r}: argument {argument.name!r} {given}, and the kernel sends packets there, of "
+            f"{place_bytes(argument.nbytes)} bytes for each signal, which would overwrite the memory behind it\n"
+            f"  {argument.put}: the put whose signal became packets, {chosen}\n"
+            f"  allocate the signals by ditron.symm_packets(number of signals, nbytes={argument.nbytes}) in the group "
+            "of the launch, or compile the kernel by another pipeline, as @ditron.jit(pipeline=\"default\")")
+
+
+def guarded(run: Callable[..., Any], arguments: Sequence[PacketArgument], group: Callable[[], Any], kernel: str,
+            source: Any) -> Callable[..., Any]:
+    """A GPU launcher ``run`` of Triton's that asks :func:`require` first; ``source`` is what the kernel was made of."""
+    kinds, pipeline = list(source.signature.values()), getattr(source.fn, "pipeline", None)
+    paths: list[tuple[int, ...]] = []
+
+    def launch(*args: Any) -> Any:
+        values = args[9:]  # behind the grid, the stream and what else Triton passes
+        if not paths:
+            every = list(_paths(kinds, values))
+            paths.extend(every[argument.index] for argument in arguments)
+        require(arguments, [_address(values, path) for path in paths], group(), kernel, pipeline)
+        return run(*args)
+
+    return launch
+
+
+def _paths(kinds: Sequence[Any], values: Sequence[Any], above: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Where, among a launch's arguments, each parameter of the ``tt.func`` comes from."""
+    for index, (kind, value) in enumerate(zip(kinds, values, strict=True)):
+        path = (*above, index)
+        if isinstance(kind, tuple):
+            yield from _paths(kind, value, path)
+        elif kind.startswith("tensordesc"):
+            yield from [path] * (1 + 2 * len(value.shape))  # with its shape and strides
+        elif kind != "constexpr":
+            yield path
+
+
+def _address(values: Sequence[Any], path: tuple[int, ...]) -> int:
+    value: Any = values
+    for index in path:
+        value = value[index]
+    return value if isinstance(value, int) else value.data_ptr()

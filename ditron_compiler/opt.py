@@ -24,8 +24,9 @@ def main(argv: list[str] | None = None) -> int:
         if argument.startswith(_LOAD):
             try:
                 passes.load_file(argument.removeprefix(_LOAD))
-            except (OSError, ValueError) as error:
-                print(f"ditron-opt: {argument}: {error}", file=sys.stderr)
+            except Exception as error:  # whatever the file does when it is imported
+                where = f"{error.filename}:{error.lineno}: " if isinstance(error, SyntaxError) else ""
+                print(f"ditron-opt: {argument}: {where}{type(error).__name__}: {error}", file=sys.stderr)
                 return 2
     argv[1:] = [argument for argument in argv[1:] if not argument.startswith(_LOAD)]
     words = {argument.lstrip("-") for argument in argv[1:]}

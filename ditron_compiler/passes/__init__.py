@@ -83,6 +83,8 @@ def load_file(path: str | Path) -> list[type]:
     if not found:
         raise ValueError(f"{path} defines no pass: expected a subclass of ditron_compiler.passes.base.Pass")
     for cls in found:
+        if cls.name in PASSES:
+            raise ValueError(f"{path}: {cls.__name__} is named '{cls.name}', as a pass of ours is: choose another name")
         cls.register()
     return found
 

@@ -69,9 +69,11 @@ class EliminateCopies(Pass):
                 if reasons is not None:
                     kept[copy] = reasons
             for copy, reasons in kept.items():
+                if not copy.is_valid:  # it went with another copy, later
+                    continue
                 self.count("copies kept")
                 copy.emit_remark("this copy stays: " + "; ".join(reason.why for reason in reasons),
-                                 [(reason.op, "here") for reason in reasons if reason.op is not None])
+                                 [(reason.op, "here") for reason in reasons if reason.op is not None and reason.op.is_valid])
 
     def _put_in_place(self, program: ir.Operation) -> None:
         """Drop staging memory inside the kernels of a program."""

@@ -204,3 +204,13 @@ def test_a_tensor_with_gaps_is_copied_when_it_has_them():
 def test_a_program_for_dense_tensors_takes_no_others():
     with pytest.raises(host.EvaluationError, match=r"row by row without gaps, .* got strides \[16, 1\]"):
         copies_of(module_of(WITHOUT["ag_gemm"], "ag_gemm", 4), "ag_gemm", 4, 2 * K)
+
+
+def test_a_copy_that_goes_with_a_later_one_needs_no_remark():
+    def two_from_one(x, out):
+        a, b = (dh.zeros(*x.shape, dtype=x.dtype, name=name) for name in "ab")
+        dh.copy(a, out)
+        dh.copy(a, b)
+
+    module = ditron.program(passes=pipeline.OVERLAP)(two_from_one).module("f32[6, 5]", "f32[6, 5]")
+    assert str(module).count("ditron.copy ") == 1

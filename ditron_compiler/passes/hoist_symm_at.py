@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.passes._flow import in_dominance_order
-from ditron_compiler.passes._pointers import Untraceable, constant, defined_in, defining, rebase
+from ditron_compiler.passes._pointers import Origin, Untraceable, constant, defined_in, defining, origins, rebase
 from ditron_compiler.passes._ranks import Place, is_query, is_within, place
 from ditron_compiler.passes.base import Pass
 
@@ -20,6 +20,9 @@ class HoistSymmAt(Pass):
     A peer's heap is this rank's moved as a whole, so ``symm_at(base + offsets) = symm_at(base) + offsets``. On the base
     it is one call and not one per element, its result has the alignment that is known of the base, mostly a kernel's
     argument, and it is the same for all pointers computed from that base.
+
+    Across nodes ``symm_at`` is null, which that of the base plus offsets is not: what a kernel makes an integer of, to
+    compare it with null, or hands to a function or assembly, stays where it is computed.
 
     It leaves a loop when the base and the rank are the same at every turn, and either the loop runs at least once or
     the rank is one by construction (``(rank + 1) % num_ranks``): that of a loop without a turn need not exist. It never
@@ -48,7 +51,13 @@ class HoistSymmAt(Pass):
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
             found: list[ir.Operation] = []
             function.walk(lambda o: found.append(o) if o.name == "ditron.symm_at" else None)
+            looked_at = _looked_at(function) if found else set()
             for translated in found:
+                pointer, rank = translated.operands
+                if {Origin(origin.root, rank) for origin in origins(pointer)} & looked_at:
+                    translated.emit_remark("this symm_at was not moved to a scalar base, because what the address is, "
+                                           "null or not, may matter")
+                    continue
                 for moved in self._to_base(translated):
                     self._out_of_loops(moved)
             if found:
@@ -107,6 +116,17 @@ class HoistSymmAt(Pass):
                 op.results[0].replace_all_uses_with(same.results[0])
                 op.erase()
                 self.count("doubles dropped")
+
+
+def _looked_at(function: ir.Operation) -> set[Origin]:
+    """Where the pointers come from whose address itself is used, perhaps to see whether it is null."""
+    found: list[ir.Operation] = []
+    function.walk(lambda o: found.append(o) if o.name in _LOOK_AT else None)
+    return {origin for op in found for operand in op.operands if "!tt.ptr" in str(operand.type)
+            for origin in origins(operand)}
+
+
+_LOOK_AT = ("tt.ptr_to_int", "tt.call", "tt.return", "tt.elementwise_inline_asm", "tt.extern_elementwise")
 
 
 def _is_select(pointer: ir.Value) -> bool:

@@ -44,3 +44,21 @@ def test_the_same_result_with_one_translation():
     expected = run("as-written", main, ranks=3)
     assert run("default", main, ranks=3) == expected
     assert expected[0][:3] == [2000.0, 2001.0, 2002.0] and expected[0][CHUNKS * N] == 2001.0
+
+
+@ditron.jit
+def is_null(x_ptr, out_ptr):
+    """Whether the address on the other node is null."""
+    peer = (dl.rank() + dl.num_local_ranks()) % dl.num_ranks()
+    there = dl.symm_at(x_ptr + 5, peer)
+    tl.store(out_ptr, (there.to(tl.int64) == 0).to(tl.int32))
+
+
+def test_null_stays_null():
+    def main():
+        ditron.init()
+        x, out = ditron.symm_zeros(16, dtype=torch.float32), torch.zeros(1, dtype=torch.int32)
+        is_null[(1,)](x, out)
+        return out.tolist()
+
+    assert run("default", main, seeds=1, ranks=4, ranks_per_node=2) == [[1]] * 4

@@ -111,6 +111,19 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
+// Null, across nodes, is seen at the address that was asked for: it is not put together from that of the base.
+// CHECK-LABEL: sym_name = "is_it_null"
+// CHECK: %[[AT:.*]] = "tt.addptr"(%arg0, %arg1)
+// CHECK-NEXT: ditron.symm_at %[[AT]] on %arg1
+"tt.func"() <{function_type = (!tt.ptr<f32>, i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "is_it_null"}> ({
+^bb0(%p: !tt.ptr<f32>, %r: i32, %out: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+  %at = "tt.addptr"(%p, %r) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %there = ditron.symm_at %at on %r : !tt.ptr<f32>
+  %address = "tt.ptr_to_int"(%there) : (!tt.ptr<f32>) -> i64
+  "tt.store"(%out, %address) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
 // Doubles: of one base, also in a branch behind; not those of two branches, nor of two ranks.
 // CHECK-LABEL: sym_name = "doubles"
 // CHECK-COUNT-4: ditron.symm_at

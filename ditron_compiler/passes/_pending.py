@@ -203,7 +203,7 @@ class _Scanner:
 
     def need_free(self, op: ir.Operation, kinds: Iterable[str], pointer: ir.Value, state: State,
                   findings: list[Finding] | None) -> None:
-        """``op`` needs a quiet before it if ``pointer`` may be into what is in use; what has no name may be anything."""
+        """``op`` needs a quiet before it if ``pointer`` may lead into what is in use; no name is any."""
         roots = {origin.root for origin in origins(pointer) if origin.rank is None}
         for (kind, key), began in state.items():
             if roots and kind in kinds and (key is None or key in roots):

@@ -8,8 +8,7 @@ from math import gcd
 
 from ditron_compiler import ir
 
-__all__ = ["Origin", "Untraceable", "constant", "defined_in", "defining", "divisibility", "origins", "rebase",
-           "scalar_base"]
+__all__ = ["Origin", "Untraceable", "constant", "defined_in", "defining", "divisibility", "origins", "rebase"]
 
 # Operations that only place the pointers of operand 0; other operands stay as they are.
 _PLACING = {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
@@ -96,18 +95,6 @@ def _sources(value: ir.Value) -> list[ir.Value]:
         yielded = op.regions[0].blocks[0].terminator.operands[value.result_number]
         return [op.operands[3 + value.result_number], yielded]
     return []
-
-
-def scalar_base(pointer: ir.Value) -> ir.Value:
-    """The scalar pointer that a tensor of pointers begins at; ``pointer`` itself when it is scalar or not so made."""
-    while ir.RankedTensorType.isinstance(pointer.type):
-        op = defining(pointer)
-        if op is None or op.name not in _LEADING:
-            return pointer
-        pointer = op.operands[0]
-    while (op := defining(pointer)) is not None and op.name == "ditron.consume_token":
-        pointer = op.operands[0]
-    return pointer
 
 
 # Alignment ----------------------------------------------------------------------------------------------------------

@@ -85,7 +85,8 @@ nav a.same { color: var(--dim); } nav small { white-space: nowrap; color: var(--
 main { padding: 0 1.5rem 4rem; min-width: 0; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
 table { border-collapse: collapse; width: 100%; table-layout: fixed; font: 12px/1.5 ui-monospace, monospace; }
 td { vertical-align: top; white-space: pre-wrap; overflow-wrap: anywhere; padding: 0 .5rem; width: 50%; }
-td + td { border-left: 1px solid var(--line); } td.red { background: var(--red); } td.green { background: var(--green); }
+td + td { border-left: 1px solid var(--line); } td.red { background: var(--red); }
+td.green { background: var(--green); }
 summary { color: var(--dim); cursor: pointer; font: 12px ui-monospace, monospace; padding: .1rem .5rem; }
 p { color: var(--dim); }
 """

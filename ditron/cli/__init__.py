@@ -105,8 +105,8 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--remarks", action="store_true", help="tell what our passes remark on, at the kernel's lines")
     parser.add_argument("--pass-statistics", action="store_true", help="tell what our passes did, and how often")
     parser.add_argument("--pass-timing", action="store_true", help="tell how long each of our passes took")
-    parser.add_argument("--reproducer", metavar="FILE.mlir", help="when a pass fails, leave the module it was given and "
-                        "its pipeline there: ditron-opt --run-reproducer FILE.mlir")
+    parser.add_argument("--reproducer", metavar="FILE.mlir", help="when a pass fails, leave the module it was given "
+                        "and its pipeline there: ditron-opt --run-reproducer FILE.mlir")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when the kernel is wrong")
 
 
@@ -124,8 +124,8 @@ def _add_dump(commands) -> None:
     _add_kernel_options(parser)
     parser.add_argument("--stage", default="ditron", help="ttir (after Triton's own passes), ditron (the default: tt "
                         "and ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, "
-                        "amdgcn, sim-llvm; program: a host program (FILE.py:PROGRAM) with its kernels; then --signature says "
-                        "what its tensors are, 'a=bf16[64,128],...', and --constexpr its constants")
+                        "amdgcn, sim-llvm; program: a host program (FILE.py:PROGRAM) with its kernels; then "
+                        "--signature says what its tensors are, 'a=bf16[64,128],...', and --constexpr its constants")
     parser.add_argument("--graph", metavar="FILE.png", help="draw a call of a host program, .png, .svg or .pdf (needs "
                         "matplotlib: pip install 'ditron[plot]')")
     parser.add_argument("--ranks", metavar="N", type=int, default=2, help="ranks in the picture (default 2)")
@@ -133,7 +133,8 @@ def _add_dump(commands) -> None:
     parser.add_argument("-o", dest="output", metavar="FILE", help="write to a file instead of standard output")
     parser.add_argument("--pass-diff", action="store_true", help="print what each of our passes changed, down to stage "
                         "'lowered' or the one given, instead of the stage")
-    parser.add_argument("--html", metavar="FILE.html", help="the same side by side, as one page that needs nothing else")
+    parser.add_argument("--html", metavar="FILE.html", help="the same side by side, as one page that needs nothing "
+                        "else")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="of --pass-diff")
     parser.set_defaults(command=_lazy("compiling", "dump_command"))
 
@@ -175,7 +176,8 @@ def _add_run(commands) -> None:
 
 
 def _add_check(commands) -> None:
-    parser = commands.add_parser("check", allow_abbrev=False, help="find mistakes between ranks without running anything",
+    parser = commands.add_parser("check", allow_abbrev=False,
+                                 help="find mistakes between ranks without running anything",
                                  description="Check the protocol of programs, kernels or a script, for every schedule, "
                                  "on groups of 1 to 4 ranks. Runs nothing and needs no GPU.")
     parser.add_argument("--ranks", metavar="N", type=int, help="look at one group of N ranks")
@@ -183,8 +185,8 @@ def _add_check(commands) -> None:
     parser.add_argument("--resident", metavar="SMS", type=int, default=132, help="programs that a GPU takes at a time "
                         "(default 132)")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
-    parser.add_argument("subject", metavar="FILE[:NAME]", help="a program, a kernel (with EXAMPLE['check']), or a file: all "
-                        "its programs, or what it launches as a script")
+    parser.add_argument("subject", metavar="FILE[:NAME]", help="a program, a kernel (with EXAMPLE['check']), or a "
+                        "file: all its programs, or what it launches as a script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's arguments")
     parser.set_defaults(command=_lazy("checking", "check_command"))
 

@@ -73,7 +73,8 @@ class EliminateCopies(Pass):
                     continue
                 self.count("copies kept")
                 copy.emit_remark("this copy stays: " + "; ".join(reason.why for reason in reasons),
-                                 [(reason.op, "here") for reason in reasons if reason.op is not None and reason.op.is_valid])
+                                 [(reason.op, "here") for reason in reasons
+                                  if reason.op is not None and reason.op.is_valid])
 
     def _put_in_place(self, program: ir.Operation) -> None:
         """Drop staging memory inside the kernels of a program."""

@@ -36,8 +36,9 @@ class LLProtocol(Pass):
     a whole or, with a remark that says why, not at all: every use of it is a put that sets it to the epoch or a wait
     for ``ge`` or ``eq`` of that epoch, one program takes a message, its size has a bound, and nothing else in the
     kernel looks at other ranks' memory. What the pass cannot see, and the author answers for: scalar arguments are the
-    same on all ranks, the epoch grows with each call, and a rank sends in epoch ``e + 2`` only when its message of
-    ``e`` has been taken, as two buffers by parity need anyway.
+    same on all ranks, the epoch grows with each call, every message has at least one byte and is waited for by its
+    receiver in the call that sends it, and a rank sends in epoch ``e + 2`` only when its message of ``e`` has been
+    taken, as two buffers by parity need anyway.
 
     ``auto`` takes ``ll`` for messages of at most ``ll-bytes``, ``ll128`` up to ``max-bytes`` and leaves larger ones
     alone; it goes by the bound, so the choice is made when the kernel is compiled. ``ll128`` needs NVLink.

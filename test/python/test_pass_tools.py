@@ -176,7 +176,8 @@ def test_another_package_cannot_take_a_name_of_ours(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name, text, expected", [
-    ("none.py", "x = 1\n", "defines no pass"), ("no.txt", "", "no.txt"), ("bad.py", "def f(:\n", "bad.py:1: SyntaxError"),
+    ("none.py", "x = 1\n", "defines no pass"), ("no.txt", "", "no.txt"),
+    ("bad.py", "def f(:\n", "bad.py:1: SyntaxError"),
     ("broken.py", "import nowhere\n", "ModuleNotFoundError: No module named 'nowhere'"),
     ("taken.py", FAILING.format(name="merge-waits", action="pass"), "is named 'merge-waits', as a pass of ours is")])
 def test_load_says_what_is_wrong_with_a_file(tmp_path, name, text, expected):

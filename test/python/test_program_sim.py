@@ -92,7 +92,8 @@ def test_elements_of_few_bytes(dtype):
     program = ditron.program(through)
 
     def body(rank, num_ranks):
-        x, out, filled = torch.tensor([1, 0, 200, 1, rank]).to(dtype), torch.zeros(5).to(dtype), torch.zeros(4).to(dtype)
+        x = torch.tensor([1, 0, 200, 1, rank]).to(dtype)
+        out, filled = torch.zeros(5).to(dtype), torch.zeros(4).to(dtype)
         program(x, out, filled)
         left = (rank - 1) % num_ranks
         assert torch.equal(out.float(), torch.tensor([1, 0, 200, 1, left]).to(dtype).float())

@@ -17,7 +17,6 @@ constexpr auto worthwhile = std::chrono::microseconds(100);
 constexpr auto patience = std::chrono::milliseconds(200);
 
 struct Machine::Worker {
-  Machine &machine;
   Batch &batch;
   Batch::Time until;
   Fiber fiber;
@@ -44,7 +43,7 @@ struct Machine::Worker {
 
 /// Run programs on this thread.
 void Machine::work(Batch &batch, Batch::Time until) {
-  Worker worker{*this, batch, until, Fiber()};
+  Worker worker{batch, until, Fiber()};
   Fiber &fiber = worker.fiber;
   fiber.launch = &batch.launch;
   fiber.home = &worker.home;

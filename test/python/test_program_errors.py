@@ -1,0 +1,325 @@
+"""What a program cannot do, and the errors that say so at the user's line."""
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from fake_gpu import fake_gpu
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron import CompileError, DitronError
+
+HERE = Path(__file__)
+
+
+@ditron.jit
+def scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * factor, mask=mask)
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def wait_for(signal_ptr, epoch):
+    dl.wait(signal_ptr, 1, epoch)
+
+
+def trace(fn, *arguments, **constants):
+    """The module of a program of ``fn``."""
+    return ditron.program(fn).module(*(arguments or ("f32[64, 128]", "f32[64, 128]")), **constants)
+
+
+def line_of(comment: str) -> int:
+    return next(i for i, text in enumerate(HERE.read_text().splitlines(), 1) if text.endswith(f"# {comment}"))
+
+
+def compile_error(fn, *arguments, **constants) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        trace(fn, *arguments, **constants)
+    return caught.value
+
+
+def wrong_if(x, out):
+    if dh.rank() == 0:  # <- wrong_if: use 'with dh.when
+        dh.copy(x, out)
+
+
+def wrong_and(x, out):
+    both = dh.rank() == 0 and dh.num_ranks() > 1  # <- wrong_and: & | ~
+    dh.where(both, 1, 2)
+
+
+def wrong_range(x, out):
+    for _ in range(dh.num_ranks()):  # <- wrong_range: use 'for i in dh.range
+        dh.copy(x, out)
+
+
+def wrong_min(x, out):
+    return min(dh.rank(), 3)  # <- wrong_min: dh.minimum
+
+
+def wrong_division(x, out):
+    return x.shape[0] / 2  # <- wrong_division: use '//'
+
+
+def wrong_zero(x, out):
+    return x.shape[0] % 0  # <- wrong_zero: division by zero
+
+
+def wrong_without_with(x, out):
+    dh.when(dh.rank() == 0)  # <- wrong_without_with: write 'with dh.when
+    dh.copy(x, out)
+
+
+def wrong_last_without_with(x, out):
+    dh.copy(x, out)
+    dh.when(dh.rank() == 0)  # <- wrong_last_without_with: write 'with dh.when
+
+
+def wrong_range_unused(x, out):
+    dh.range(dh.num_ranks())  # <- wrong_range_unused: iterate over it
+    dh.copy(x, out)
+
+
+def wrong_carried(x, out):
+    box, peer = dh.symm_empty(*x.shape, dtype=x.dtype), dh.rank()
+    for _ in dh.range(dh.num_ranks()):
+        dh.rank_copy(x, box, peer)  # <- wrong_carried: nothing is carried from one turn to the next
+        peer = (peer + 1) % dh.num_ranks()
+
+
+def wrong_counter(x, out):
+    box, turns = dh.symm_empty(*x.shape, dtype=x.dtype), []
+    for _ in dh.range(dh.num_ranks()):  # <- wrong_counter: must be alike
+        turns.append(0)
+        dh.rank_copy(x, box, len(turns))
+
+
+def wrong_break(x, out):
+    for _ in dh.range(dh.num_ranks()):  # <- wrong_break: left by break
+        dh.copy(x, out)
+        break
+    dh.copy(x, out)
+
+
+def wrong_after_loop(x, out):
+    box = dh.symm_empty(*x.shape, dtype=x.dtype)
+    for step in dh.range(dh.num_ranks()):
+        peer = step + 1
+    dh.rank_copy(x, box, peer)  # <- wrong_after_loop: nor out of the loop
+
+
+def wrong_bound_anew(x, out):
+    box, peer = dh.symm_empty(*x.shape, dtype=x.dtype), 3
+    with dh.when(dh.rank() == 0):  # <- wrong_bound_anew: 'peer' is bound anew
+        peer = 4
+    dh.rank_copy(x, box, peer)
+
+
+def wrong_event(x, out):
+    with dh.when(dh.rank() == 0):
+        event = dh.record()
+    dh.await_event(event, dh.stream("other"))  # <- wrong_event: used outside of it
+
+
+def wrong_local(x, out):
+    dh.rank_copy(x, out, 1)  # <- wrong_local: must be symmetric memory
+
+
+def wrong_pull(x, out):
+    dh.rank_copy(x, out, 1, pull=True)  # <- wrong_pull: src must be symmetric memory
+
+
+def wrong_shapes(x, out):
+    dh.copy(x[0], out)  # <- wrong_shapes: one shape and dtype
+
+
+def wrong_alloc_in_loop(x, out):
+    for _ in dh.range(3):
+        dh.symm_empty(4, dtype=torch.int64)  # <- wrong_alloc_in_loop: in a loop or a branch
+
+
+def wrong_name_twice(x, out):
+    dh.empty(4, dtype=torch.int64, name="mine")
+    dh.empty(4, dtype=torch.int64, name="mine")  # <- wrong_name_twice: is taken
+
+
+def wrong_dtype(x, out):
+    dh.empty(4, dtype="float")  # <- wrong_dtype: expected a torch dtype
+
+
+def wrong_signal_dtype(x, out):
+    dh.signal_wait(dh.symm_zeros(4, dtype=torch.int32)[0], 1)  # <- wrong_signal_dtype: must be 64-bit
+
+
+def wrong_signal_part(x, out):
+    dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64), 1)  # <- wrong_signal_part: must be one signal
+
+
+def wrong_cmp(x, out):
+    dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64)[0], 1, cmp=">=")  # <- wrong_cmp: cmp must be one of 'eq'
+
+
+def wrong_step(x, out):
+    dh.copy(x[::2], out)  # <- wrong_step: has no step
+
+
+def wrong_index_order(x, out):
+    dh.copy(x[:, 1], out[0])  # <- wrong_index_order: rows are chosen first
+
+
+def wrong_tensor(x, out):
+    dh.copy(torch.zeros(3), out)  # <- wrong_tensor: pass it to the program as an argument
+
+
+def wrong_kernel_tensor(x, out):
+    scale[(1,)](torch.zeros(3), out, 3, 1.0, BLOCK=64)  # <- wrong_kernel_tensor: pass it to the program as an argument
+
+
+def wrong_kernel_arguments(x, out):
+    scale[(1,)](x, out, 3, BLOCK=64)  # <- wrong_kernel_arguments: missing a required argument
+
+
+def wrong_kernel_option(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=64, warps=3)  # <- wrong_kernel_option: warps
+
+
+def wrong_kernel_float(x, out):
+    scale[(1,)](x, out, 3, dh.where(dh.rank() == 0, 1.5, 2.5), BLOCK=64)  # <- wrong_kernel_float: must be an integer
+
+
+def wrong_constexpr(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=x.shape[0])  # <- wrong_constexpr: 'BLOCK' is a constexpr of the kernel
+
+
+def wrong_constexpr_by_place(x, out):
+    scale[(1,)](x, out, 3, 1.0, dh.num_ranks())  # <- wrong_constexpr_by_place: a keyword-only parameter of the program
+
+
+def wrong_constexpr_condition(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=dh.rank() == 0)  # <- wrong_constexpr_condition: 'BLOCK' is a constexpr
+
+
+def wrong_constexpr_tuple(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=(1, (dh.rank(),)))  # <- wrong_constexpr_tuple: 'BLOCK' is a constexpr
+
+
+def wrong_symbolic_option(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=64, num_warps=dh.rank())  # <- wrong_symbolic_option: 'num_warps' is an option
+
+
+def wrong_grid(x, out):
+    scale[(1, 1, 1, 1)](x, out, 3, 1.0, BLOCK=64)  # <- wrong_grid: one to three extents
+
+
+def wrong_plain_kernel(x, out):
+    with fake_gpu():
+        plain[(1,)](x, out, 3)  # <- wrong_plain_kernel: decorated by @ditron.jit
+
+
+@triton.jit
+def plain(x_ptr, out_ptr, n):
+    tl.store(out_ptr, tl.load(x_ptr) + n)
+
+
+def wrong_nested_program(x, out):
+    nested(x, out)  # <- wrong_nested_program: cannot call another one
+
+
+@ditron.program
+def nested(x, out):
+    dh.copy(x, out)
+
+
+WRONG = {name: value for name, value in list(globals().items()) if name.startswith("wrong_")}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_programs_are_told_so_at_their_line(name):
+    line, text = next((i, text) for i, text in enumerate(HERE.read_text().splitlines(), 1) if f"# <- {name}: " in text)
+    if name == "wrong_nested_program":
+        ditron.sim.run(lambda: _check(name, line, text), ranks=1)
+    else:
+        _check(name, line, text)
+
+
+def _check(name, line, text):
+    if name == "wrong_nested_program":
+        ditron.init()
+    error = compile_error(WRONG[name])
+    assert (error.file, error.line) == (str(HERE), line), error
+    assert text.split(f"# <- {name}: ")[1] in str(error), error
+
+
+def test_a_kernel_that_does_not_compile_names_its_line_and_the_launchs():
+    def odd_block(x, out):
+        scale[(1,)](x, out, 3, 1.0, BLOCK=48)  # odd block
+
+    def number_for_pointer(x, out):
+        scale[(1,)](1.5, out, 3, 1.0, BLOCK=64)  # number for pointer
+
+    def signal_of_floats(x, out):
+        wait_for[(1,)](x, 1)  # signal of floats
+
+    arange, load, wait = (next(i for i, text in enumerate(HERE.read_text().splitlines(), 1) if part in text)
+                          for part in ("offsets = tl.program_id(0)", "tl.store(out_ptr + offsets", "dl.wait("))
+    for function, line, message, launch in [(odd_block, arange, "power of 2", "odd block"),
+                                            (number_for_pointer, load, "Unsupported ptr type", "number for pointer"),
+                                            (signal_of_floats, wait, "", "signal of floats")]:
+        error = compile_error(function)
+        assert (error.file, error.line) == (str(HERE), line) and message in str(error), error
+        assert error.notes[-1][:2] == (str(HERE), line_of(launch)) and "is launched here" in error.notes[-1][3], error
+
+
+def test_a_program_returns_nothing():
+    def returns(x, out):
+        return out
+
+    assert "returns a value" in str(compile_error(returns))
+
+
+def test_an_error_of_the_function_is_its_own():
+    def fails(x, out):
+        for _ in dh.range(3):
+            with dh.when(dh.rank() == 0):
+                raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        trace(fails)
+    trace(lambda x, out: dh.copy(x, out))  # and nothing is left behind
+
+
+@pytest.mark.parametrize("call", [lambda: dh.rank(), lambda: dh.stream("copy"), lambda: dh.when(True)])
+def test_outside_of_a_program(call):
+    with pytest.raises(CompileError, match="called outside of a program"):
+        call()
+
+
+def test_arguments():
+    def first(x, out, *, block=3):
+        dh.copy(x, out)
+
+    program = ditron.program(first)
+
+    def main():
+        ditron.init()
+        x = torch.zeros(3)
+        for arguments, constants, message in [
+                ((x,), {}, "missing a required argument: 'out'"), ((x, x, x), {}, "too many positional"),
+                ((x, None), {}, "argument 'out' must be a tensor or an integer"),
+                ((x, x), {"block": [1]}, "must be hashable"), ((x, x), {"blocks": 1}, "unexpected keyword")]:
+            with pytest.raises(DitronError, match=message):
+                program(*arguments, **constants)
+
+    ditron.sim.run(main, ranks=1)
+    with pytest.raises(DitronError, match="before ditron.init"):
+        program(torch.zeros(3), torch.zeros(3))
+    with pytest.raises(DitronError, match="has no example"):
+        program.module()
+    with pytest.raises(DitronError, match="expected a tensor as"):
+        program.module("f32", "f32[3]")
+    with pytest.raises(CompileError, match="has \\*args"):
+        ditron.program(lambda *args: None)

@@ -1,12 +1,15 @@
 """Follow a value through structured control flow."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from ditron_compiler import ir
 
-__all__ = ["in_dominance_order", "retype"]
+__all__ = ["Known", "in_dominance_order", "retype"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 def retype(values: Iterable[ir.Value], new_type: ir.Type) -> list[ir.OpOperand]:
@@ -59,17 +62,44 @@ def _loop_carried(loop: ir.Operation, index: int) -> Iterator[ir.Value]:
     yield loop.results[index]
 
 
-def in_dominance_order(region: ir.Region, known: Iterable[Any] = ()) -> Iterator[tuple[ir.Operation, list[Any]]]:
-    """Every operation of ``region``, after those that come before it, with a list of what is known where it stands.
+class Known(Generic[K, V]):
+    """What is known where an operation stands, by keys that say what it is about."""
 
-    What the caller appends to the list is in those of all operations that this one dominates. An operation comes after
-    those in its regions.
+    def __init__(self) -> None:
+        self._of: dict[K, list[V]] = {}
+        self._keys: list[K] = []  # in the order of what was added
+
+    def about(self, key: K) -> Sequence[V]:
+        """What was added by ``key``, the earliest first."""
+        return self._of.get(key, ())
+
+    def add(self, key: K, value: V) -> None:
+        """From here on ``value`` is known, as far as the operation reached dominates."""
+        self._of.setdefault(key, []).append(value)
+        self._keys.append(key)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def forget(self, length: int) -> None:
+        """All but the ``length`` things that were known first."""
+        while len(self._keys) > length:
+            self._of[self._keys.pop()].pop()
+
+
+def in_dominance_order(region: ir.Region, known: Known[Any, Any]) -> Iterator[ir.Operation]:
+    """Every operation of ``region``, after those that come before it.
+
+    What the caller adds to ``known`` when it is given an operation is there for all operations which that one
+    dominates, and for no others. An operation comes after those in its regions.
     """
-    inside = list(known)
+    before = len(known)
     for index, block in enumerate(region):
-        # The first block comes before all others; of those nothing is known but that.
-        scope = inside if index == 0 else list(inside)
+        entered = len(known)
         for op in list(block):
             for inner in op.regions:
-                yield from in_dominance_order(inner, scope)
-            yield op, scope
+                yield from in_dominance_order(inner, known)
+            yield op
+        if index:  # the first block comes before all others; of those nothing is known but that
+            known.forget(entered)
+    known.forget(before)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes._flow import in_dominance_order
+from ditron_compiler.passes._flow import Known, in_dominance_order
 from ditron_compiler.passes._pointers import Origin, Untraceable, constant, defined_in, defining, origins, rebase
 from ditron_compiler.passes._ranks import Place, is_query, is_within, place
 from ditron_compiler.passes.base import Pass
@@ -106,14 +106,16 @@ class HoistSymmAt(Pass):
             loop = op.parent
 
     def _drop_doubles(self, function: ir.Operation) -> None:
-        for op, known in in_dominance_order(function.regions[0]):
+        known: Known[tuple[ir.Value, ir.Value], ir.Value] = Known()
+        for op in in_dominance_order(function.regions[0], known):
             if op.name != "ditron.symm_at":
                 continue
-            same = next((o for o in known if o.operands[0] == op.operands[0] and o.operands[1] == op.operands[1]), None)
+            pointer_and_rank = tuple(op.operands)
+            same = next(iter(known.about(pointer_and_rank)), None)
             if same is None:
-                known.append(op)
+                known.add(pointer_and_rank, op.results[0])
             else:
-                op.results[0].replace_all_uses_with(same.results[0])
+                op.results[0].replace_all_uses_with(same)
                 op.erase()
                 self.count("doubles dropped")
 

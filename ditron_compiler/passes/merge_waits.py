@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword, number
-from ditron_compiler.passes._flow import in_dominance_order
+from ditron_compiler.passes._flow import Known, in_dominance_order
 from ditron_compiler.passes._pointers import constant, defining, origins
 from ditron_compiler.passes._ranks import is_query, is_within
 from ditron_compiler.passes.base import Pass
@@ -50,16 +51,17 @@ class MergeWaits(Pass):
                 self._merge(function.regions[0], _set_back(found))
 
     def _merge(self, region: ir.Region, set_back: list[_SetBack]) -> None:
-        for op, known in in_dominance_order(region):
+        known: _Waits = Known()
+        for op in in_dominance_order(region, known):
             if op.name not in _WAITS:
                 continue
             wait = _Wait.of(op)
-            earlier = next((other for other in known if other.implies(wait)), None)
+            earlier = wait.implied_by(known)
             if earlier is not None and (undone := next((by for by in set_back if by.may_undo(wait)), None)) is not None:
                 op.emit_remark("this wait stays, though an earlier one has waited for as much: its signals may be set "
                                "back", [(earlier.op, "the earlier one"), (undone.op, "may set signals back")])
             elif earlier is None or not self._replace(op, earlier.op):
-                known.append(wait)
+                wait.note(known)
 
     def _replace(self, op: ir.Operation, earlier: ir.Operation) -> bool:
         """Put ``earlier`` for ``op``, unless a result is used that it does not have."""
@@ -76,22 +78,28 @@ class MergeWaits(Pass):
 _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 
 
+_Symbols = frozenset[tuple[ir.Value, int]]
+_Count = ir.Value | int | str  # of signals; the ranks of the group or node by the name of the query
+_COUNTS = ("num_ranks", "num_local_ranks")
+_RELAXED, _WORLD = -1, 2  # the ends of `_Wait.order`
+
+
 @dataclass(frozen=True)
 class _Wait:
     """A wait, taken apart: of signals ``base + symbols + first`` and the ``count - 1`` after that.
 
-    ``symbols`` has how often each is added: ``base + k + k`` is not ``base + k``.
+    ``symbols`` has how often each is added: ``base + k + k`` is not ``base + k``. ``order`` is the scope within which it
+    acquires, as a number.
     """
 
     op: ir.Operation
     base: ir.Value
-    symbols: Counter[ir.Value]
+    symbols: _Symbols
     first: int
-    count: ir.Value | int
+    count: _Count
     value: tuple[ir.Value | None, int]
     cmp: str
-    scope: int
-    acquires: bool
+    order: int
 
     @staticmethod
     def of(op: ir.Operation) -> _Wait:
@@ -103,40 +111,64 @@ class _Wait:
             if symbol is not None:
                 symbols[symbol] += 1
             base = step.operands[0]
-        is_wait = op.name == "ditron.wait"
-        count: ir.Value | int = 1
-        if is_wait:
-            known = constant(op.operands[1])
-            count = op.operands[1] if known is None else known
-        return _Wait(op, base, symbols, first, count, _split(op.operands[2 if is_wait else 1]),
-                     keyword(op.attributes["cmp"]), number(op.attributes["scope"]) if is_wait else 2,
-                     not is_wait or keyword(op.attributes["semantic"]) == "acquire")
-
-    def implies(self, other: _Wait) -> bool:
-        """Whether ``other``, which comes later, is over when this one is."""
-        return (self.base == other.base and self._holds(other) and self._covers(other)
-                and (not other.acquires or self.acquires and self.scope >= other.scope))
+        count, value, order = 1, op.operands[1], _WORLD
+        if op.name == "ditron.wait":
+            count, value = _count(op.operands[1]), op.operands[2]
+            acquires = keyword(op.attributes["semantic"]) == "acquire"
+            order = number(op.attributes["scope"]) if acquires else _RELAXED
+        return _Wait(op, base, frozenset(symbols.items()), first, count, _split(value), keyword(op.attributes["cmp"]),
+                     order)
 
     @property
     def least(self) -> int:
         """What the signal is at least, on top of the symbol of the value."""
         return self.value[1] + (self.cmp == "gt")
 
-    def _holds(self, other: _Wait) -> bool:
-        if self.cmp not in ("ge", "gt", "eq") or other.cmp not in ("ge", "gt") or self.value[0] != other.value[0]:
-            return False
-        return self.least >= other.least
+    @property
+    def _is_range(self) -> bool:
+        return isinstance(self.count, int) and self.count != 1
 
-    def _covers(self, other: _Wait) -> bool:
-        if self.symbols == other.symbols:
-            if isinstance(self.count, int) and isinstance(other.count, int):
-                return self.first <= other.first and other.first + other.count <= self.first + self.count
-            return self.first == other.first and self.count == other.count
-        if self.symbols or self.first or other.first or other.count != 1 or other.symbols.total() != 1:
-            return False
-        count = next((c for c in ("num_ranks", "num_local_ranks")
-                      if not isinstance(self.count, int) and is_query(self.count, c)), None)
-        return count is not None and is_within(*other.symbols, count)
+    def note(self, known: _Waits) -> None:
+        """Let later waits that this one implies find it."""
+        if self.cmp in ("ge", "gt", "eq"):
+            which = _RANGE if self._is_range else (self.first, self.count)
+            known.add((self.base, self.symbols, which, self.value[0], self.order), self)
+
+    def implied_by(self, known: _Waits) -> _Wait | None:
+        """A wait among ``known``, which all come before, that is over only when this one is."""
+        if self.cmp not in ("ge", "gt"):
+            return None
+        exact = [(self.symbols, (self.first, self.count))]
+        if self.count == 1 and self.first == 0 and len(self.symbols) == 1:
+            (index, times), = self.symbols
+            exact += [(frozenset(), (0, count)) for count in _COUNTS if times == 1 and is_within(index, count)]
+        for order in range(self.order, _WORLD + 1):
+            # Of those that are alike but for the value the last has waited for the most, or it would not be there.
+            alike = [wait for symbols, which in exact
+                     for wait in known.about((self.base, symbols, which, self.value[0], order))[-1:]]
+            ranges = known.about((self.base, self.symbols, _RANGE, self.value[0], order))
+            found = next((wait for wait in [*alike, *(r for r in ranges if r.contains(self))]
+                          if wait.least >= self.least), None)
+            if found is not None:
+                return found
+        return None
+
+    def contains(self, other: _Wait) -> bool:
+        """Whether this range of signals holds those of ``other``, which differ by where they begin and how many."""
+        return isinstance(other.count, int) and self.first <= other.first and (
+            other.first + other.count <= self.first + self.count)
+
+
+# Whose signals, by which symbols, from which on and how many (or any range), on top of what, in which order.
+_RANGE = "a range"
+_Waits = Known[tuple[ir.Value, _Symbols, "tuple[int, _Count] | str", "ir.Value | None", int], _Wait]
+
+
+def _count(value: ir.Value) -> _Count:
+    known = constant(value)
+    if known is not None:
+        return known
+    return next((count for count in _COUNTS if is_query(value, count)), value)
 
 
 def _split(value: ir.Value) -> tuple[ir.Value | None, int]:
@@ -169,16 +201,27 @@ class _SetBack:
 
     def may_undo(self, wait: _Wait) -> bool:
         """Whether what ``wait`` waits for may be so no longer; what is of unknown origin may be anything."""
-        if self.value is not None and self.value[1] >= wait.least and _narrow(self.value[0]) == _narrow(wait.value[0]):
+        if self.value is not None and self.value[1] >= wait.least and self.value[0] == _narrow(wait.value[0]):
             return False
         roots = _roots(wait.op.operands[0])
         return bool(roots & self.roots) or not all(map(_is_argument, roots | self.roots))
 
 
 def _set_back(operations: list[ir.Operation]) -> list[_SetBack]:
-    sets = [_SetBack(op, _roots(signal), _split(value)) for op in operations if op.name in _SETS
-            and keyword(op.attributes["op"]) == "set" for signal, value in [_signal_and_value(op)]]
-    return sets + [_SetBack(op, _roots(pointer)) for op in operations for pointer in _written_back(op)]
+    """What may set signals back; of all that set the same ones to the same symbol, the one to the least."""
+    found: dict[Hashable, _SetBack] = {}
+    for op in operations:
+        for pointer in _written_back(op):
+            roots = _roots(pointer)
+            found.setdefault(roots, _SetBack(op, roots))
+        if op.name in _SETS and keyword(op.attributes["op"]) == "set":
+            signal, value = _signal_and_value(op)
+            roots, (symbol, offset) = _roots(signal), _split(value)
+            by = _SetBack(op, roots, (_narrow(symbol), offset))
+            known = found.setdefault((roots, by.value[0]), by)
+            if offset < known.value[1]:
+                found[roots, by.value[0]] = by
+    return list(found.values())
 
 
 def _signal_and_value(op: ir.Operation) -> list[ir.Value]:

@@ -11,7 +11,16 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ditron.errors import CheckError, CompileError, DeadlockError, DitronError, RaceError, SimulationError, WaitTimeout
+from ditron.errors import (
+    CheckError,
+    CompileError,
+    DeadlockError,
+    DitronError,
+    NodesError,
+    RaceError,
+    SimulationError,
+    WaitTimeout,
+)
 from ditron_compiler.versions import check_versions
 
 _HOMES = {
@@ -25,8 +34,8 @@ _HOMES = {
                      "symm_packets", "symm_zeros", "world"), "ditron.distributed"),
 }
 
-__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "RaceError", "SimulationError", "WaitTimeout",
-           *_HOMES]
+__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "NodesError", "RaceError", "SimulationError",
+           "WaitTimeout", *_HOMES]
 
 __version__ = "0.1.0"
 

@@ -17,14 +17,15 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from ditron.errors import DitronError
+from ditron.errors import DitronError, NodesError
 from ditron.recording import CHECKED, record
 from ditron_compiler.check import Report, check_scenarios
+from ditron_compiler.check.scenario import Scenario
 
 __all__ = ["GROUPS", "ProtocolError", "ProtocolWarning", "at_compile_time", "check_function", "check_program",
            "check_script"]
@@ -58,21 +59,36 @@ def check_function(function: Callable[[], Any], groups: Iterable[tuple[int, int 
     The function's results mean nothing, for nothing is computed; an AssertionError about them is ignored.
     """
     name = subject or getattr(function, "__name__", "a function")
-    return check_scenarios(name, (record(function, ranks, per_node, resident=resident) for ranks, per_node in groups))
+    return check_scenarios(name, _scenarios(groups, lambda ranks, per_node: record(function, ranks, per_node,
+                                                                                   resident=resident)))
 
 
-def check_program(program: Any, groups: Iterable[tuple[int, int | None]] | None = None, *, calls: int = CALLS,
+def _scenarios(groups: Iterable[tuple[int, int | None]], make: Callable[[int, int | None], Scenario]
+               ) -> Iterator[Scenario]:
+    """Those of the groups that the subject is for. Raises NodesError when it is for none."""
+    made, refused = 0, None
+    for ranks, per_node in groups:
+        try:
+            scenario = make(ranks, per_node)
+        except NodesError as error:
+            refused = error
+            continue
+        made += 1
+        yield scenario
+    if refused is not None and not made:
+        raise refused
+
+
+def check_program(program: Any, groups: Iterable[tuple[int, int | None]] = GROUPS, *, calls: int = CALLS,
                   resident: int = 132) -> Report:
     """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``check=`` says.
 
-    Between calls the caller is taken to read and to write all its tensors. A program that copies between ranks is
-    looked at on one node only, for copy engines reach no further. Raises DitronError without ``check=``.
+    Between calls the caller is taken to read and to write all its tensors. Groups on more nodes than its ``max_nodes=``
+    are left out. Raises DitronError without ``check=``.
     """
     if program.check is None:
         raise DitronError(f"program {program.__name__!r} does not say what it is checked with: give its decorator "
                           "check=lambda ranks: {...}, small arguments by name as for example=")
-    if groups is None:
-        groups = [group for group in GROUPS if group[1] is None or not _copies(program, group[0])]
 
     def run() -> None:
         import ditron
@@ -95,38 +111,29 @@ def _by_caller(view: Any, program: Any, tensors: Sequence[Any], line: str, *, wr
             view.touch(name, tensor, writes=writes, line=line)
 
 
-def _copies(program: Any, ranks: int) -> bool:
-    """Whether the program has copies between ranks."""
-    found: list[str] = []
-    module = program.module(**program.check(ranks))
-    module.operation.walk(lambda op: found.append(op.name))
-    return bool({"ditron.rank_copy", "ditron.all_gather"} & set(found))
-
-
 def check_script(path: str | Path, argv: Sequence[str] = (),
                  groups: Iterable[tuple[int, int | None]] = GROUPS, *, resident: int = 132) -> Report:
     """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``."""
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec")
 
-    def scenarios() -> Iterable[Any]:
-        for ranks, per_node in groups:
-            modules = [types.ModuleType("__main__") for _ in range(ranks)]
-            for module in modules:
-                module.__file__, module.__builtins__ = path, builtins
+    def scenario(ranks: int, per_node: int | None) -> Scenario:
+        modules = [types.ModuleType("__main__") for _ in range(ranks)]
+        for module in modules:
+            module.__file__, module.__builtins__ = path, builtins
 
-            def main(modules: list[types.ModuleType] = modules) -> None:
-                from ditron.sim.view import current_world
-                exec(code, modules[current_world().rank].__dict__)
+        def main() -> None:
+            from ditron.sim.view import current_world
+            exec(code, modules[current_world().rank].__dict__)
 
-            yield record(main, ranks, per_node, resident=resident, modules=modules)
+        return record(main, ranks, per_node, resident=resident, modules=modules)
 
     old = sys.argv, sys.path
     printed = io.StringIO()  # results that mean nothing
     sys.argv, sys.path = [path, *argv], [str(Path(path).resolve().parent), *sys.path]
     try:
         with redirect_stdout(printed):
-            return check_scenarios(Path(path).name, scenarios())
+            return check_scenarios(Path(path).name, _scenarios(groups, scenario))
     finally:
         sys.argv, sys.path = old
 
@@ -189,5 +196,5 @@ def _key(program: Any, module: Any) -> str:
     from ditron_compiler.frontend.source import compiler_key
     from ditron_compiler.frontend.targets import NEUTRAL
     text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-    parts = (compiler_key(NEUTRAL), program.__name__, repr(program.check(2)), text)
+    parts = (compiler_key(NEUTRAL), program.__name__, repr(program.check(2)), str(program.max_nodes), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -13,11 +13,12 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ditron.context import Slot, barrier_area_bytes, pack
-from ditron.errors import DitronError
+from ditron.errors import DitronError, NodesError
 from ditron_compiler import knobs
 from ditron_compiler.packets import place_bytes
 
@@ -212,6 +213,7 @@ class _State(threading.local):
     def __init__(self):
         self.stack: list[Group] = []
         self.kept: list = []
+        self.importing = False
 
 
 _state = _State()
@@ -244,8 +246,23 @@ def is_initialized() -> bool:
     return current_group() is not None
 
 
+class ImportedScriptError(DitronError):
+    """A file that is only looked at calls :func:`init` when it is imported."""
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Within it a file is imported to look at what it defines, and :func:`init` raises ImportedScriptError."""
+    _state.importing = True
+    try:
+        yield
+    finally:
+        _state.importing = False
+
+
 def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport: str | None = None,
-         heap_bytes: int | None = None, seed: int | None = None, check: bool | int | None = None) -> Group:
+         heap_bytes: int | None = None, seed: int | None = None, check: bool | int | None = None,
+         max_nodes: int | None = None) -> Group:
     """Make this process (or simulated rank) a rank of the world and return the world group.
 
     Args:
@@ -258,13 +275,19 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
         seed: of the simulator's schedule (default 0).
         check: checked mode on GPUs (docs/checked-mode.md; the simulator always checks): True, or 2 to wait for each
             launch too. Default: ``DITRON_CHECK``, else off.
+        max_nodes: how many nodes the script is for: 1 when it stores by ``symm_at`` to every rank. ``ditron check``
+            looks at no more.
 
-    Raises DitronError when there is neither a simulator nor a GPU to run on, saying how to get one.
+    Raises DitronError when there is neither a simulator nor a GPU to run on, saying how to get one; NodesError on more
+    than ``max_nodes`` nodes.
 
         import ditron
         ditron.init()
         print(ditron.rank(), "of", ditron.num_ranks())
     """
+    if _state.importing:
+        from ditron.programs.tracer import place_of_caller
+        raise ImportedScriptError(f"{place_of_caller()}: ditron.init() is called when the file is imported")
     from ditron import sim as simulator
     simulated = simulator.current_world()
     existing = current_group()
@@ -272,11 +295,13 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
     if existing is not None and (simulated is None or existing.is_sim):
         return existing
     if simulated is not None:
+        _check_nodes(simulated.world_size, simulated.ranks_per_node, max_nodes)
         group = SimGroup(range(simulated.world_size), simulated, simulated.world_group)
         _state.stack.append(group)
         return group
     if _under_torchrun():
-        return _init_gpu(transport, heap_bytes, ranks_per_node, int(knobs.check.get() if check is None else check))
+        return _init_gpu(transport, heap_bytes, ranks_per_node, int(knobs.check.get() if check is None else check),
+                         max_nodes)
     if sim is not None:
         script = getattr(sys.modules["__main__"], "__file__", None)
         if script is None:
@@ -296,7 +321,14 @@ def _under_torchrun() -> bool:
     return dist.is_available() and (dist.is_initialized() or knobs.under_torchrun())
 
 
-def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int | None, check: int) -> GpuGroup:
+def _check_nodes(ranks: int, ranks_per_node: int, max_nodes: int | None) -> None:
+    if max_nodes is not None and ranks > max_nodes * ranks_per_node:
+        raise NodesError(f"ditron.init(max_nodes={max_nodes}): the world has {ranks} ranks on nodes of "
+                         f"{ranks_per_node}: start the script on fewer")
+
+
+def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int | None, check: int,
+              max_nodes: int | None) -> GpuGroup:
     import torch
     import torch.distributed as dist
     global _gpu_world
@@ -316,6 +348,7 @@ def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int
     if not dist.is_initialized():
         dist.init_process_group("cpu:gloo,cuda:nccl", device_id=device)
     world_rank, world_size = dist.get_rank(), dist.get_world_size()
+    _check_nodes(world_size, ranks_per_node, max_nodes)
     if transport == "p2p" and world_size > ranks_per_node:
         raise DitronError(f"transport 'p2p' reaches the GPUs of one node, and the world has {world_size} ranks on "
                           f"nodes of {ranks_per_node}: use transport 'nvshmem'")

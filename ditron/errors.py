@@ -1,11 +1,16 @@
 """What DITRON raises. Every message says where, what is wrong, and what to do."""
 from __future__ import annotations
 
-__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "RaceError", "SimulationError", "WaitTimeout"]
+__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "NodesError", "RaceError", "SimulationError",
+           "WaitTimeout"]
 
 
 class DitronError(Exception):
     """Base of the errors that a user of DITRON can cause."""
+
+
+class NodesError(DitronError):
+    """A script or a program was started on more nodes than it is for (``max_nodes=``)."""
 
 
 class CompileError(DitronError):

@@ -66,6 +66,14 @@ class DitronJITFunction(JITFunction):
         self._caches_by_mode: dict[tuple[str, bool], Any] = {}
         self.simulated = None  # state of ditron.simulate, made at the first simulated launch
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: a kernel is launched on a grid. (In a kernel it is the compiler that calls a helper.)"""
+        name = self.__name__
+        message = f"kernel {name!r} is called without a grid: write {name}[grid](...), with one to three numbers as grid"
+        if (tracer := active()) is not None:
+            tracer.fail(message)
+        raise DitronError(message)
+
     def run(self, *args: Any, grid: Any, warmup: bool, group: Any = None, **kwargs: Any) -> Any:
         """Launch in ``group``, or the current one; the other arguments are the kernel's and Triton's options.
 

@@ -314,8 +314,6 @@ class RecordedStream:
                   names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
         view = self._view
         reads, writes = view.span(names[0], src), view.span(names[1], dst)
-        if peer // view.ranks_per_node != view.node:
-            view._world.unseen.append(f"{line}: a copy engine does not reach rank {peer} of another node")
         if push:
             writes = memory.with_rank(writes, peer)
         else:

@@ -31,7 +31,7 @@ def add_chunks_kernel(parts_ptr, out_ptr, parts, elements, BLOCK: tl.constexpr):
 
 @ditron.program(example={"a": "bf16[8192, 1024]", "b": "bf16[1024, 4096]", "out": "bf16[2048, 4096]"},
                 check=lambda ranks: {"a": f"bf16[{20 * ranks}, 16]", "b": "bf16[16, 16]", "out": "bf16[20, 16]",
-                                     "block": (16, 16, 16)})
+                                     "block": (16, 16, 16)}, max_nodes=1)
 def gemm_rs(a, b, out, *, block=(128, 128, 64), num_warps=8, num_stages=3):
     """``out`` [rows, N] = this rank's rows of the sum over ranks of ``a`` [num_ranks * rows, K] times ``b`` [K, N]."""
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()

@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ditron.cli.kernels import UsageError, import_file
+from ditron.cli.kernels import RunsWhenImported, UsageError, import_file
 
 __all__ = ["check_command"]
 
@@ -54,7 +54,7 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace) -> list
         raise UsageError(f"program {name!r} does not say what it is checked with: give its decorator "
                          "check=lambda ranks: {...}, small arguments by name as for example=")
     if name in programs:
-        return [checking.check_program(programs[name], groups, resident=args.resident)]
+        return [checking.check_program(programs[name], groups or checking.GROUPS, resident=args.resident)]
     value = getattr(module, name, None)
     if value is None:
         raise UsageError(f"{path} has no {name!r}; its programs are: {', '.join(programs) or 'none'}")
@@ -70,7 +70,11 @@ def _all(path: Path, groups: Any, args: argparse.Namespace) -> list[Any]:
     """All programs of a file; of one that has none, what it launches as a script."""
     from ditron import checking
     if not args.args:
-        programs = [program for program in _programs(import_file(path)).values() if program.check is not None]
+        try:
+            programs = [program for program in _programs(import_file(path)).values() if program.check is not None]
+        except RunsWhenImported:  # a script without "if __name__ ...": what it runs is what is checked
+            programs = []
         if programs:
-            return [checking.check_program(program, groups, resident=args.resident) for program in programs]
+            return [checking.check_program(program, groups or checking.GROUPS, resident=args.resident)
+                    for program in programs]
     return [checking.check_script(path, args.args, groups or checking.GROUPS, resident=args.resident)]

@@ -13,6 +13,10 @@ class UsageError(Exception):
     """The command line is wrong; the message says what would be right."""
 
 
+class RunsWhenImported(UsageError):
+    """A file runs things when it is imported, and was to be looked at only."""
+
+
 def load_kernel(text: str) -> Any:
     """The kernel ``FILE:KERNEL``, with the file's ``EXAMPLE`` as its example when it has none of its own."""
     file, _, name = text.rpartition(":")
@@ -33,8 +37,13 @@ def load_kernel(text: str) -> Any:
 
 
 def import_file(path: Path) -> Any:
-    """Import a file as a module (not as ``__main__``), finding its neighbours as a script would."""
+    """Import a file as a module (not as ``__main__``), finding its neighbours as a script would.
+
+    Raises RunsWhenImported for one that starts ranks or ends the process, UsageError for what cannot be imported.
+    """
     import importlib.util
+
+    from ditron.distributed import ImportedScriptError, importing
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None:
@@ -42,7 +51,13 @@ def import_file(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        with importing():
+            spec.loader.exec_module(module)
+    except (ImportedScriptError, SystemExit) as error:
+        del sys.modules[path.stem]
+        why = error if isinstance(error, ImportedScriptError) else f"{path} ends the process when it is imported"
+        raise RunsWhenImported(f"{why}; this command imports it, to look at what it defines: put what the file runs "
+                               "under 'if __name__ == \"__main__\":'") from error
     except (SyntaxError, ValueError, ImportError) as error:  # ValueError: the file holds null bytes
         where = f"{error.filename}:{error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{path} cannot be imported: {where}{error}") from error

@@ -52,9 +52,9 @@ class Planner:
         """The address of symmetric memory of a peer."""
         heap = self.group.heap
         base = heap.peer_bases[peer]
-        if not base:
-            raise DitronError(f"rank {peer} is on another node, whose memory copies and streams do not reach: host "
-                              "programs run on the ranks of one node")
+        if not base:  # on this node, or the evaluator would have refused it
+            raise DitronError(f"the memory of rank {peer} is not mapped on this rank's GPU: host programs need GPUs "
+                              "that reach each other (NVLink, or peer access over PCIe)")
         return self._place(buffer)[1] - heap.base + base
 
     def _launch(self, step: Any, stream: int) -> Action:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ditron.programs.dtypes import to_mlir
+from ditron.programs.dtypes import dtypes, names_of, to_mlir
 from ditron.programs.tracer import Tracer, place_of_caller
 from ditron.programs.values import Int, Symbol, _python_int, as_int, describe, divisor_of
 from ditron_compiler import ir
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Buffer", "allocate", "as_buffer", "as_signal", "element_type", "mixed"]
+
 
 def element_type(tracer: Tracer, dtype: torch.dtype) -> ir.Type:
     """MLIR's type of an element."""
@@ -174,6 +175,8 @@ def allocate(tracer: Tracer, kind: str, shape: tuple, dtype: Any, name: str, *, 
     import torch
     if not isinstance(dtype, torch.dtype):
         tracer.fail(f"dh.{kind}: expected a torch dtype such as torch.float32, got {describe(dtype)}")
+    if dtype not in dtypes():
+        tracer.fail(f"dh.{kind}: a program has no memory of {dtype}; it has {names_of(dtypes())}")
     extents = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
     if not extents:
         tracer.fail(f"dh.{kind}: expected at least one extent")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["as_allocated", "from_mlir", "to_mlir"]
+__all__ = ["as_allocated", "dtypes", "from_mlir", "names_of", "to_mlir"]
 
 
 @cache
@@ -16,6 +16,16 @@ def _table() -> dict[torch.dtype, str]:
     return {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float64: "f64",
             torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "i8",
             torch.bool: "i1", torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
+
+
+def dtypes() -> list[torch.dtype]:
+    """All that programs have."""
+    return list(_table())
+
+
+def names_of(listed: list[torch.dtype]) -> str:
+    """``"bfloat16, float16"``."""
+    return ", ".join(str(dtype).removeprefix("torch.") for dtype in listed)
 
 
 def to_mlir(dtype: torch.dtype) -> str:

@@ -18,7 +18,7 @@ from ditron_compiler import host, ir
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Executable", "Memory", "argument_key"]
+__all__ = ["Executable", "Memory", "argument_key", "nodes_of"]
 
 
 class Executable:
@@ -120,8 +120,21 @@ def place_in(group: Any) -> host.Place:
     size = group.world.ranks_per_node if group.is_sim else group.ranks_per_node
     mine = group.ranks[group.rank]
     local = [rank for rank in group.ranks if rank // size == mine // size]
-    nodes = sorted({rank // size for rank in group.ranks})
-    return host.Place(group.rank, group.num_ranks, local.index(mine), len(local), nodes.index(mine // size), mine)
+    nodes = nodes_of(group)
+    near = None if len(nodes) == 1 or _is_recorded(group) else frozenset(map(group.ranks.index, local))
+    return host.Place(group.rank, group.num_ranks, local.index(mine), len(local), nodes.index(mine // size), mine,
+                      near=near)
+
+
+def nodes_of(group: Any) -> list[int]:
+    """The nodes that a group has ranks on."""
+    size = group.world.ranks_per_node if group.is_sim else group.ranks_per_node
+    return sorted({rank // size for rank in group.ranks})
+
+
+def _is_recorded(group: Any) -> bool:
+    """Whether what the group does is written down for the checker, which reports what executors refuse."""
+    return hasattr(getattr(group, "world", None), "allocated")
 
 
 def _describe(value: Any) -> Any:
@@ -157,7 +170,7 @@ class Memory:
                 tensor = torch.empty(root.shape, dtype=dtype, device=group.device)
             if root.zeroed:
                 tensor.zero_()
-            if root.kind != "symmetric" and hasattr(getattr(group, "world", None), "allocated"):  # it is recorded
+            if root.kind != "symmetric" and _is_recorded(group):
                 group.world.allocated(f"{name}.{root.name}", tensor, root.zeroed)
             memory.tensors[root] = tensor
         group.barrier()  # no rank writes to another's memory before it is there, and zero

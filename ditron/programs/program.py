@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ditron.distributed import current_group
-from ditron.errors import DitronError
+from ditron.errors import DitronError, NodesError
 from ditron.programs.buffers import Buffer, element_type
-from ditron.programs.dtypes import from_mlir
-from ditron.programs.executable import Executable, argument_key
+from ditron.programs.dtypes import dtypes, from_mlir, names_of
+from ditron.programs.executable import Executable, argument_key, nodes_of
 from ditron.programs.tracer import Place, Tracer, active
 from ditron.programs.values import Int
 from ditron_compiler import ir, pipeline
@@ -26,7 +26,8 @@ __all__ = ["Program", "program"]
 
 
 def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
-            example: Mapping[str, Any] | None = None, check: Callable[[int], Mapping[str, Any]] | None = None) -> Any:
+            example: Mapping[str, Any] | None = None, check: Callable[[int], Mapping[str, Any]] | None = None,
+            max_nodes: int | None = None) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
 
     The function is called once for each kind of arguments, with symbolic values, and writes down what it does; see
@@ -38,6 +39,8 @@ def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
             up; ``"overlap"``, which also removes needless copies and chooses streams; or a tuple of passes.
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
         check: what ``ditron check`` calls it with in a group of so many ranks: the same, small.
+        max_nodes: how many nodes it is for: 1 when it copies to all ranks, which copy engines do on one node only. A
+            call in a group of more raises NodesError, and ``ditron check`` looks at none.
 
     The function's positional parameters are tensors, which must not be None, and integers; its keyword-only ones are
     constants of the trace: any hashable value. It returns nothing: results go into tensors that it is given.
@@ -49,7 +52,7 @@ def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
         add_from_left(x, out)
     """
     def decorate(function: Callable) -> Program:
-        return Program(function, passes, example, check)
+        return Program(function, passes, example, check, max_nodes)
 
     return decorate if fn is None else decorate(fn)
 
@@ -58,9 +61,9 @@ class Program:
     """What :func:`program` returns. ``module`` gives the IR; calling it runs it in the current group."""
 
     def __init__(self, fn: Callable, passes: str | Iterable[str], example: Mapping[str, Any] | None,
-                 check: Callable[[int], Mapping[str, Any]] | None = None):
+                 check: Callable[[int], Mapping[str, Any]] | None = None, max_nodes: int | None = None):
         functools.update_wrapper(self, fn)
-        self.fn, self.example, self.check = fn, example, check
+        self.fn, self.example, self.check, self.max_nodes = fn, example, check, max_nodes
         self.passes = _passes(passes)
         self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
         parameters = inspect.signature(fn).parameters.values()
@@ -69,6 +72,10 @@ class Program:
             if parameter.kind in kinds:
                 raise self._place.error(f"program {fn.__name__!r} has {kinds[parameter.kind]}: name its parameters; "
                                         "constants are keyword-only ones, after a *")
+        if any(test(fn) for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction,
+                                     inspect.isasyncgenfunction)):
+            raise self._place.error(f"program {fn.__name__!r} is a generator or async, whose body does not run when it "
+                                    "is called: make it a plain function, without yield, async and await")
         self.names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         self.constants = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         self._signature = inspect.signature(fn)
@@ -93,6 +100,7 @@ class Program:
         except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which is looked at below
             runner = None
         if runner is None:
+            self._check_nodes(len(nodes_of(group)))
             runner = self._executable(args, kwargs, _target_of(group)).runner(group)
             key = argument_key(args)
             self._runners.setdefault(group, {})[key, tuple(kwargs.items())] = runner
@@ -173,6 +181,11 @@ class Program:
             found = self._executables[key] = self._executables[whole]
         return found
 
+    def _check_nodes(self, nodes: int) -> None:
+        if self.max_nodes is not None and nodes > self.max_nodes:
+            raise NodesError(f"program {self.fn.__name__!r} (max_nodes={self.max_nodes}) is called in a group on "
+                             f"{nodes} nodes: make a group for each node, by ditron.new_group")
+
     def _wrong_argument(self, args: tuple) -> DitronError:
         for name, value in zip(self.names, args, strict=False):
             try:
@@ -191,7 +204,7 @@ class Program:
             with ir.Location.file(place.file, place.line, place.column):
                 module = ir.Module.create()
                 tracer = Tracer(name, target, module)
-                types = [_type(tracer, value) for value in args]
+                types = [_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
                 module.operation.attributes[FACTS] = ir.DictAttr.get(
@@ -282,13 +295,14 @@ def _kind(value: Any) -> Any:
             None if dense else tuple([stride % 16 == 0 for stride in value.stride()]))
 
 
-def _type(tracer: Tracer, value: Any) -> ir.Type:
+def _type(tracer: Tracer, name: str, value: Any) -> ir.Type:
     if type(value) is int:
         return ir.IntegerType.get_signless(64, context=tracer.module.context)
     try:
         return dialect.BufferType.get([None] * len(value.shape), element_type(tracer, value.dtype), "local")
     except KeyError:
-        raise DitronError(f"a program takes no tensors of {value.dtype}") from None
+        raise DitronError(f"program {tracer.name!r}: argument {name!r} is of {value.dtype}, and its tensors may be of "
+                          f"{names_of(dtypes())}") from None
 
 
 def _symbol(tracer: Tracer, value: Any, argument: ir.Value) -> Any:

@@ -116,11 +116,43 @@ class Int(Symbol):
     def __rmod__(self, other: Any) -> Any:
         return binary("%", other, self)
 
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __lshift__(self, other: Any) -> Any:
+        return binary("<<", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return binary("<<", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return binary(">>", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return binary(">>", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return binary("&", self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return binary("|", self, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return binary("^", self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
     def __neg__(self) -> Any:
         return binary("-", 0, self)
 
     def __pos__(self) -> Int:
         return self
+
+    def __invert__(self) -> Any:
+        return binary("-", -1, self)
+
+    def __abs__(self) -> Any:
+        return binary("max", self, -self)
 
     def __eq__(self, other: Any) -> Any:
         return compare("eq", self, other)
@@ -150,6 +182,16 @@ class Int(Symbol):
         self.tracer.fail("the host's integers have no '/': use '//', which rounds down, or dh.cdiv, which rounds up")
 
     __rtruediv__ = __truediv__
+
+    def __pow__(self, other: Any) -> Any:
+        self.tracer.fail("the host's integers have no '**': multiply, or shift for a power of two: 1 << n")
+
+    __rpow__ = __pow__
+
+    def __round__(self, digits: int = 0) -> Any:
+        self.tracer.fail("the host's integers are whole numbers: '//' rounds down, dh.cdiv rounds up")
+
+    __floor__ = __ceil__ = __trunc__ = __round__
 
     def __repr__(self) -> str:
         return "a symbolic integer"
@@ -242,8 +284,10 @@ def _natural(value: Any) -> bool:
 
 
 _PYTHON = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+           "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
            "min": min, "max": max, "cdiv": lambda a, b: -(-a // b)}
 _OPS = {"+": arith.AddIOp, "-": arith.SubIOp, "*": arith.MulIOp, "//": arith.DivSIOp, "%": arith.RemSIOp,
+        "<<": arith.ShLIOp, ">>": arith.ShRSIOp, "&": arith.AndIOp, "|": arith.OrIOp, "^": arith.XOrIOp,
         "cdiv": arith.CeilDivSIOp, "min": arith.MinSIOp, "max": arith.MaxSIOp}
 
 
@@ -253,9 +297,18 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     if None not in known:
         return _PYTHON[kind](*known)
     symbol = next((x for x in (a, b) if isinstance(x, Int)), None)
-    if symbol is None or any(k is None and not isinstance(x, Int) for k, x in zip(known, (a, b), strict=True)):
+    if symbol is None:
         return NotImplemented
     tracer = symbol.tracer
+    for number, value in zip(known, (a, b), strict=True):
+        if number is None and not isinstance(value, Int):
+            if isinstance(value, float):
+                tracer.fail(f"the host computes with integers, got {describe(value)}: let a kernel compute with floats")
+            return NotImplemented
+    if kind in ("<<", ">>") and known[1] is not None:  # as products and quotients, of which more is known
+        if not 0 <= known[1] < 63:
+            tracer.fail(f"expected a shift by 0 to 62 bits, got {known[1]}")
+        return binary("*" if kind == "<<" else "//", a, 1 << known[1])
     if kind in ("//", "%", "cdiv") and known[1] == 0:
         tracer.fail("division by zero")
     terms = _combine(kind, a, b) if kind in "+-*" else None
@@ -268,11 +321,17 @@ def binary(kind: str, a: Any, b: Any) -> Any:
         common = divisor_of(a) * divisor_of(b)
     elif kind == "//":
         common = divisor_of(a) // known[1] if known[1] and divisor_of(a) % known[1] == 0 else 1
-    elif kind == "cdiv":
+    elif kind in ("cdiv", ">>"):
         common = 1
+    elif kind == "<<":
+        common = divisor_of(a)
+    elif kind in ("&", "|", "^"):  # low bits that are 0 in both stay so
+        common &= -common
     if kind == "-":
         natural = False
-    elif kind == "max":
+    elif kind in ("<<", ">>"):
+        natural = kind == ">>" and _natural(a)
+    elif kind in ("max", "&"):
         natural = _natural(a) or _natural(b)
     if kind == "%" and not natural:  # the IR's remainder has the sign of a, Python's that of b
         whole = tracer.emit(arith.MulIOp, tracer.emit(arith.FloorDivSIOp, x, y).result, y).result

@@ -26,6 +26,7 @@ KINDS = {
     "bounds": "an access outside of its buffer",
     "freed": "an access to a buffer that was freed",
     "rank": "a rank that does not exist",
+    "node": "a copy, or a signal of a stream, to a rank of another node",
 }
 
 

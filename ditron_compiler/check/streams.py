@@ -8,6 +8,8 @@ import numpy as np
 
 from ditron_compiler.check import scenario as host
 from ditron_compiler.check.machine import Blocked, Keys, Machine, Task, Wait, Writer, _Running
+from ditron_compiler.check.memory import parts
+from ditron_compiler.host import ONE_NODE
 
 __all__ = ["stream_task"]
 
@@ -79,12 +81,23 @@ def _move(machine: Machine, task: Task, step: host.Move) -> Generator[Keys, None
     machine.cut(task)
     for span, write in ((step.reads, False), (step.writes, True)):
         if span is not None:
+            _stay_near(machine, task, span[:1, 0], step.name, step.loc)
             machine.touch(task, span, write, step.name, step.loc)
     machine.cut(task)
 
 
+def _stay_near(machine: Machine, task: Task, pointers: Sequence[int], what: str, loc: str) -> None:
+    """Report what a stream does to the memory of another node."""
+    per_node = machine.scenario.ranks_per_node
+    for rank in {parts(int(pointer))[0] for pointer in pointers}:
+        if rank // per_node != task.rank // per_node:
+            machine.problem("node", f"{what} to rank {rank}, which is on another node", task, loc,
+                            f"{ONE_NODE}, or say that the program is for one node: @ditron.program(max_nodes=1)")
+
+
 def _signal_write(machine: Machine, task: Task, step: host.SignalWrite) -> None:
     """In the order of the stream: what follows comes after it, too."""
+    _stay_near(machine, task, step.cells, "a signal_write", step.loc)
     for cell in step.cells:
         issued = task.node
         landing = machine.cut(task)

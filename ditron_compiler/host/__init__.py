@@ -2,6 +2,7 @@
 
 from .evaluate import Evaluation, Evaluator, evaluate
 from .steps import (
+    ONE_NODE,
     Await,
     Buffer,
     Copy,
@@ -20,6 +21,6 @@ from .steps import (
 )
 
 __all__ = [
-    "Await", "Buffer", "Copy", "Evaluation", "EvaluationError", "Evaluator", "Fill", "Launch", "Place", "RankCopy",
-    "Record", "Root", "SignalWait", "SignalWrite", "Step", "Stream", "StreamBarrier", "evaluate",
+    "Await", "Buffer", "Copy", "Evaluation", "EvaluationError", "Evaluator", "Fill", "Launch", "ONE_NODE", "Place",
+    "RankCopy", "Record", "Root", "SignalWait", "SignalWrite", "Step", "Stream", "StreamBarrier", "evaluate",
 ]

@@ -201,6 +201,8 @@ class Evaluator(Queued):
                 values[result] = wrap(function(values[a], values[b], width), wanted)
             except ZeroDivisionError:
                 raise EvaluationError(f"{loc}: {values[a]} is divided by zero") from None
+            except ValueError as error:
+                raise EvaluationError(f"{loc}: {values[a]} is {error}") from None
 
         return run
 

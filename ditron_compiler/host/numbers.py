@@ -28,8 +28,14 @@ def _unsigned_too(function: Callable[[int, int], int]) -> Callable[[int, int, in
     return lambda a, b, width: function(_unsigned(a, width), _unsigned(b, width))
 
 
-#: Operation -> function of both operands and the width; ZeroDivisionError for a division by zero. The result may be
-#: beyond the width.
+def _bits(count: int, width: int) -> int:
+    if not 0 <= count < width:
+        raise ValueError(f"shifted by {count} bits")
+    return count
+
+
+#: Operation -> function of both operands and the width; ZeroDivisionError for a division by zero, ValueError for a
+#: shift by less than 0 bits or by all of them. The result may be beyond the width.
 BINARY: dict[str, Callable[[int, int, int], int]] = {
     "arith.addi": lambda a, b, _: a + b,
     "arith.subi": lambda a, b, _: a - b,
@@ -44,9 +50,9 @@ BINARY: dict[str, Callable[[int, int, int], int]] = {
     "arith.andi": lambda a, b, _: a & b,
     "arith.ori": lambda a, b, _: a | b,
     "arith.xori": lambda a, b, _: a ^ b,
-    "arith.shli": lambda a, b, _: a << b,
-    "arith.shrsi": lambda a, b, _: a >> b,
-    "arith.shrui": _unsigned_too(operator.rshift),
+    "arith.shli": lambda a, b, width: a << _bits(b, width),
+    "arith.shrsi": lambda a, b, width: a >> _bits(b, width),
+    "arith.shrui": lambda a, b, width: _unsigned(a, width) >> _bits(b, width),
     "arith.minsi": lambda a, b, _: min(a, b),
     "arith.maxsi": lambda a, b, _: max(a, b),
     "arith.minui": _unsigned_too(min),

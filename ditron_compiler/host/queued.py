@@ -7,6 +7,7 @@ from typing import Any
 from ditron_compiler import ir
 from ditron_compiler.host.slots import Action, Slots, State, location
 from ditron_compiler.host.steps import (
+    ONE_NODE,
     Await,
     Buffer,
     Copy,
@@ -141,3 +142,5 @@ def _check_shapes(src: Buffer, dst: Buffer, loc: str) -> None:
 def _check_peer(peer: int, state: State, loc: str) -> None:
     if not 0 <= peer < state.place.num_ranks:
         raise EvaluationError(f"{loc}: there is no rank {peer}; the group has {state.place.num_ranks}")
+    if state.place.near is not None and peer not in state.place.near:
+        raise EvaluationError(f"{loc}: rank {peer} is on another node: {ONE_NODE}")

@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
-    "Await", "Buffer", "Copy", "EvaluationError", "Fill", "Launch", "Place", "RankCopy", "Record", "Root", "SignalWait",
-    "SignalWrite", "Step", "Stream", "StreamBarrier",
+    "Await", "Buffer", "Copy", "EvaluationError", "Fill", "Launch", "ONE_NODE", "Place", "RankCopy", "Record", "Root",
+    "SignalWait", "SignalWrite", "Step", "Stream", "StreamBarrier",
 ]
+
+
+#: What executors and the checker say of a copy or a signal to a rank of another node.
+ONE_NODE = "a rank_copy and a stream's signal reach the ranks of one node; let a kernel put there (dl.putmem_signal)"
 
 
 class EvaluationError(ValueError):
@@ -16,7 +20,10 @@ class EvaluationError(ValueError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is: in its group, on its node and, where it is known, in the world of all ranks."""
+    """Where a rank is: in its group, on its node and, where it is known, in the world of all ranks.
+
+    ``near``: the group's ranks on its node, which its copies and signals reach; None when all do.
+    """
 
     rank: int
     num_ranks: int
@@ -25,6 +32,7 @@ class Place:
     node: int
     world_rank: int | None = None
     world_size: int | None = None
+    near: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)

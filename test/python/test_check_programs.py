@@ -27,7 +27,7 @@ def test_shipped_program_is_clean(file, monkeypatch):
     program = getattr(importlib.import_module(file), PROGRAMS[file])
     report = checking.check_program(program)
     assert not report.findings and not report.notes, str(report)
-    assert report.checked == ["1 rank", "2 ranks", "3 ranks", "4 ranks"], "copy engines reach one node"
+    assert report.checked == ["1 rank", "2 ranks", "3 ranks", "4 ranks"], "they are for one node"
 
 
 @pytest.mark.parametrize("variant", test_pass_assign_streams.VARIANTS)
@@ -54,8 +54,9 @@ def test_programs_without_copies_are_clean(name):
     assert not report.findings and not report.notes, str(report)
 
 
-def shift(*, credit: bool = True, join: bool = True, value: int = 0, own: bool = False):
-    @ditron.program(check=lambda ranks: {"x": "f32[64]", "out": "f32[64]"})
+def shift(*, credit: bool = True, join: bool = True, value: int = 0, own: bool = False,
+          max_nodes: int | None = 1):
+    @ditron.program(check=lambda ranks: {"x": "f32[64]", "out": "f32[64]"}, max_nodes=max_nodes)
     def shift(x, out):
         rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
         inbox = dh.symm_empty(*x.shape, dtype=x.dtype, name="inbox")
@@ -86,6 +87,44 @@ def test_mistake_in_a_program(facts, kind, says):
     report = checking.check_program(shift(**facts))
     assert kind in [finding.kind for finding in report.findings] and says in str(report), str(report)
     assert all(Path(finding.loc.split(":")[0]) == Path(__file__) for finding in report.findings)
+
+
+def test_copies_and_signals_to_another_node():
+    report = checking.check_program(shift(max_nodes=None))
+    code = Path(__file__).read_text().splitlines()
+    found = [(finding.kind, code[int(finding.loc.split(":")[1]) - 1].split("(")[0].strip())
+             for finding in report.findings]
+    assert found == [("node", "dh.rank_copy"), ("node", "dh.signal_write"), ("node", "dh.signal_write")], str(report)
+    assert "a rank_copy to rank 0, which is on another node [node]\n  with 4 ranks on 2 nodes: rank 3, " in str(report)
+    assert str(report).count("@ditron.program(max_nodes=1)") == 3 and not report.notes
+
+
+def test_subject_for_fewer_nodes_than_are_asked_for():
+    with pytest.raises(ditron.NodesError, match="is called in a group on 2 nodes"):
+        checking.check_program(shift(), [(4, 2)])
+
+
+NEIGHBOUR = """
+import torch
+import triton.language as tl
+import ditron, ditron.language as dl
+
+@ditron.jit
+def store_right(box):
+    tl.store(dl.symm_at(box, (dl.rank() + 1) % dl.num_ranks()), 1.0)
+
+ditron.init(sim=2{nodes})
+store_right[(1,)](ditron.symm_empty(1, dtype=torch.float32, name="box"))
+"""
+
+
+def test_script_for_one_node(tmp_path):
+    file = tmp_path / "neighbour.py"
+    file.write_text(NEIGHBOUR.format(nodes=""))
+    assert [finding.kind for finding in checking.check_script(file).findings] == ["bounds"]
+    file.write_text(NEIGHBOUR.format(nodes=", max_nodes=1"))
+    report = checking.check_script(file)
+    assert not report.findings and report.checked == ["1 rank", "2 ranks", "3 ranks", "4 ranks"]
 
 
 def test_program_without_check():

@@ -185,3 +185,32 @@ def test_run_exit_code_and_errors():
     stuck = run_cli("run", "--sim", "2", SCRIPT, "hang")
     assert stuck.returncode == 1
     assert "cli_script.py" in stuck.stderr and "Traceback" not in stuck.stderr
+
+
+UNGUARDED = """import torch
+import ditron, ditron.language as dl
+
+@ditron.jit
+def tell(flag):
+    dl.notify(flag, 0, 1)
+
+ditron.init(sim=2)
+tell[(1,)](ditron.symm_zeros(1, dtype=torch.int64, name="flag"))
+print("it ran")
+"""
+
+
+def test_a_script_that_runs_when_it_is_imported(tmp_path, capsys):
+    file = tmp_path / "unguarded.py"
+    file.write_text(UNGUARDED)
+    for command in (["dump", f"{file}:tell"], ["check", f"{file}:tell"], ["compile", f"{file}:tell"]):
+        assert main(command) == 2
+        out, err = capsys.readouterr()
+        assert err.startswith(f"ditron: {file}:8: ditron.init() is called when the file is imported; this command "
+                              "imports it, to look at what it defines: put what the file runs under 'if __name__ "), err
+        assert "again:" not in err and not out
+    assert main(["check", str(file)]) == 0, "a script is run, to be checked"
+    assert "unguarded.py: no findings (1 rank" in capsys.readouterr().out
+    file.write_text(UNGUARDED.replace("ditron.init(sim=2)", "import sys\nsys.exit(3)"))
+    assert main(["dump", f"{file}:tell"]) == 2
+    assert "unguarded.py ends the process when it is imported; this command" in capsys.readouterr().err

@@ -19,6 +19,7 @@ import put_signal  # noqa: E402
 import ring  # noqa: E402
 
 WORLDS = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (8, 4)]
+ONE_NODE = ("ag_gemm", "ag_gemm_ring", "gemm_rs_chunks")  # host programs, with copy engines
 SEEDS = range(20)
 
 TILE = dict(block=(16, 16, 16))
@@ -63,6 +64,10 @@ def _on_rank(check):
 def test_right_for_every_schedule(name, shape, ranks, ranks_per_node):
     bound, divisible, odd = EXAMPLES[name]
     check = divisible if shape == "divisible" else odd
+    if name in ONE_NODE and ranks_per_node < ranks:
+        with pytest.raises(ditron.NodesError, match=r"\(max_nodes=1\) is called in a group on 2 nodes"):
+            ditron.sim.run(_on_rank, ranks=ranks, ranks_per_node=ranks_per_node, args=(check,))
+        return
     for seed in SEEDS:
         errors = ditron.sim.run(_on_rank, ranks=ranks, ranks_per_node=ranks_per_node, seed=seed, args=(check,))
         assert max(errors) <= bound, f"seed {seed}: errors per rank {errors}"
@@ -84,6 +89,6 @@ def test_right_for_every_schedule(name, shape, ranks, ranks_per_node):
     ("gemm_rs_chunks", lambda: gemm_rs.check(3, 40, 1, make=CHUNKS, **TILE)),
 ])
 def test_extents_of_one(name, check):
-    for ranks, ranks_per_node in [(1, 1), (5, 5), (6, 2)]:
+    for ranks, ranks_per_node in [(1, 1), (5, 5), (6, 6 if name in ONE_NODE else 2)]:
         errors = ditron.sim.run(_on_rank, ranks=ranks, ranks_per_node=ranks_per_node, args=(check,))
         assert max(errors) <= EXAMPLES[name][0], errors

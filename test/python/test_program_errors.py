@@ -69,6 +69,30 @@ def wrong_zero(x, out):
     return x.shape[0] % 0  # <- wrong_zero: division by zero
 
 
+def wrong_power(x, out):
+    return 2 ** dh.rank()  # <- wrong_power: a power of two: 1 << n
+
+
+def wrong_float(x, out):
+    return x.shape[0] * 0.5  # <- wrong_float: let a kernel compute with floats
+
+
+def wrong_rounding(x, out):
+    return round(x.shape[0])  # <- wrong_rounding: '//' rounds down
+
+
+def wrong_shift(x, out):
+    return x.shape[0] << -1  # <- wrong_shift: a shift by 0 to 62 bits, got -1
+
+
+def wrong_no_grid(x, out):
+    scale(x, out, 3, 1.0, BLOCK=64)  # <- wrong_no_grid: without a grid: write scale[grid](...)
+
+
+def wrong_complex(x, out):
+    dh.empty(4, dtype=torch.complex64)  # <- wrong_complex: no memory of torch.complex64; it has bfloat16
+
+
 def wrong_without_with(x, out):
     dh.when(dh.rank() == 0)  # <- wrong_without_with: write 'with dh.when
     dh.copy(x, out)
@@ -272,6 +296,32 @@ def test_a_kernel_that_does_not_compile_names_its_line_and_the_launchs():
         error = compile_error(function)
         assert (error.file, error.line) == (str(HERE), line) and message in str(error), error
         assert error.notes[-1][:2] == (str(HERE), line_of(launch)) and "is launched here" in error.notes[-1][3], error
+
+
+def a_generator(x, out):
+    yield dh.rank()
+
+
+async def a_coroutine(x, out):
+    dh.copy(x, out)
+
+
+@pytest.mark.parametrize("function", [a_generator, a_coroutine])
+def test_a_program_is_a_plain_function(function):
+    with pytest.raises(CompileError, match="is a generator or async, whose body does not run") as caught:
+        ditron.program(function)
+    assert (caught.value.file, caught.value.line) == (str(HERE), function.__code__.co_firstlineno)
+
+
+def test_a_kernel_without_a_grid_outside_of_a_program():
+    with pytest.raises(DitronError, match=r"'scale' is called without a grid: write scale\[grid\]"):
+        scale(torch.zeros(3), torch.zeros(3), 3, 1.0, BLOCK=64)
+
+
+def test_a_tensor_of_a_dtype_that_programs_do_not_have():
+    program = ditron.program(lambda x, out: dh.copy(x, out))
+    with pytest.raises(DitronError, match="argument 'out' is of torch.complex64, and its tensors may be of bfloat16"):
+        program.module(torch.zeros(3), torch.zeros(3, dtype=torch.complex64))
 
 
 def test_a_program_returns_nothing():

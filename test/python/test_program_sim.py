@@ -1,4 +1,4 @@
-"""Programs on simulated ranks: every operation of ditron.host does what it says, on any ranks, nodes and schedules."""
+"""Programs on simulated ranks: every operation of ditron.host does what it says, on any ranks and schedules."""
 import pytest
 import torch
 import triton.language as tl
@@ -9,7 +9,7 @@ from ditron import DitronError, RaceError, SimulationError
 from ditron.programs.executable import Executable
 from ditron_compiler import ir
 
-WORLDS = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (8, 4)]
+RANKS = [1, 2, 3, 4, 8]
 
 
 def on_ranks(body, ranks=4, ranks_per_node=None, seeds=range(3), **machine):
@@ -45,8 +45,8 @@ def pass_on(x, out):
     dh.signal_write(full[1], epoch, left)
 
 
-@pytest.mark.parametrize("ranks,ranks_per_node", WORLDS)
-def test_calls_follow_each_other(ranks, ranks_per_node):
+@pytest.mark.parametrize("ranks", RANKS)
+def test_calls_follow_each_other(ranks):
     def body(rank, num_ranks):
         for call in range(4):
             x = torch.full((5, 7), 100.0 * call + rank)
@@ -54,7 +54,57 @@ def test_calls_follow_each_other(ranks, ranks_per_node):
             pass_on(x, out)
             assert torch.equal(out, torch.full((5, 7), 100.0 * call + (rank - 1) % num_ranks))
 
-    on_ranks(body, ranks, ranks_per_node, seeds=range(20))
+    on_ranks(body, ranks, seeds=range(20))
+
+
+@ditron.program
+def to_everybody(x, out):
+    rank, ranks = dh.rank(), dh.num_ranks()
+    boxes = dh.symm_empty(ranks, *x.shape, dtype=x.dtype, name="boxes")
+    for peer in dh.range(ranks):
+        dh.rank_copy(x, boxes[rank], peer)  # beyond the node
+    dh.barrier()
+    dh.copy(boxes, out)
+
+
+@ditron.program
+def tell_everybody():
+    full = dh.symm_zeros(1, dtype=torch.int64, name="full")
+    for peer in dh.range(dh.num_ranks()):
+        dh.signal_write(full[0], dh.epoch(), peer, op="add")  # beyond the node
+
+
+@pytest.mark.parametrize("program", [to_everybody, tell_everybody])
+def test_copies_and_signals_stay_on_their_node(program):
+    def body(rank, num_ranks):
+        program(*[torch.ones(3), torch.ones(num_ranks, 3)][:len(program.names)])
+
+    line = next(n for n, text in enumerate(open(__file__), 1)
+                if "# beyond the node" in text and n > program.fn.__code__.co_firstlineno)
+    on_ranks(body, ranks=2)
+    with pytest.raises(DitronError, match=rf"test_program_sim.py:{line}:\d+: rank [02] is on another node: a rank_copy "
+                       "and a stream's signal reach the ranks of one node; let a kernel put there .dl.putmem_signal."):
+        on_ranks(body, ranks=4, ranks_per_node=2)
+
+
+def test_groups_of_a_node_have_programs_of_their_own():
+    def body(rank, num_ranks):
+        groups = [ditron.new_group([0, 1]), ditron.new_group([2, 3])]
+        with groups[rank // 2] as group:
+            out = torch.zeros(2, 3)
+            to_everybody(torch.full((3,), float(rank)), out)
+            assert out[:, 0].tolist() == group.ranks
+
+    on_ranks(body, ranks=4, ranks_per_node=2)
+
+
+@pytest.mark.parametrize("start", [lambda: ditron.init(max_nodes=1),
+                                   lambda: (ditron.init(), ditron.program(pass_on.fn, max_nodes=1)(
+                                       torch.ones(2), torch.ones(2)))])
+def test_more_nodes_than_it_is_for(start):
+    ditron.sim.run(start, ranks=2)
+    with pytest.raises(ditron.NodesError, match="max_nodes=1"):
+        ditron.sim.run(start, ranks=4, ranks_per_node=2)
 
 
 def test_shapes_have_memory_of_their_own():
@@ -155,15 +205,15 @@ def gather_by_parity(x, out):
     dh.copy(boxes, out)
 
 
-@pytest.mark.parametrize("ranks,ranks_per_node", WORLDS)
-def test_two_halves_by_parity(ranks, ranks_per_node):
+@pytest.mark.parametrize("ranks", RANKS)
+def test_two_halves_by_parity(ranks):
     def body(rank, num_ranks):
         for call in range(5):
             out = torch.zeros(num_ranks, 9)
             gather_by_parity(torch.full((9,), 10.0 * call + rank), out)
             assert torch.equal(out[:, 3], 10.0 * call + torch.arange(num_ranks))
 
-    on_ranks(body, ranks, ranks_per_node, seeds=range(20))
+    on_ranks(body, ranks, seeds=range(20))
 
 
 def test_one_half_is_a_race():
@@ -305,6 +355,7 @@ def test_different_shapes_on_ranks():
     (lambda x, out: dh.rank_copy(x, dh.symm_empty(8, dtype=x.dtype), dh.num_ranks()), "there is no rank 2"),
     (lambda x, out: dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64)[dh.rank() + 3], 0), "there is no signal 4"),
     (lambda x, out: dh.fill(out, x.shape[0] // dh.node()), "divided by zero"),
+    (lambda x, out: dh.fill(out, 1 << (dh.node() - 1)), "1 is shifted by -1 bits"),
     (lambda x, out: add_kernel[(1,)](x, x, out, x.shape[0] * 2**31, 1.0, True, BLOCK=8), "does not fit in the 32 bits"),
 ])
 def test_what_does_not_exist_is_told_with_the_line(part, message):
@@ -414,8 +465,8 @@ def gather_all(x, out):
 
 
 @pytest.mark.parametrize("how", ["decompose-all-at-once", "decompose-ring"])
-@pytest.mark.parametrize("ranks,ranks_per_node", WORLDS)
-def test_all_gather(how, ranks, ranks_per_node):
+@pytest.mark.parametrize("ranks", RANKS)
+def test_all_gather(how, ranks):
     program = ditron.program(gather_all, passes=(how, "canonicalize", "cse"))
 
     def body(rank, num_ranks):
@@ -424,7 +475,7 @@ def test_all_gather(how, ranks, ranks_per_node):
             program(torch.full((3, 5), 10.0 * call + rank), out)
             assert torch.equal(out[:, 2], 10.0 * call + torch.arange(num_ranks).repeat_interleave(3))
 
-    on_ranks(body, ranks, ranks_per_node, seeds=range(5))
+    on_ranks(body, ranks, seeds=range(5))
 
 
 def naive(x, y, out):
@@ -446,8 +497,8 @@ def naive(x, y, out):
         add_kernel[(1,)](boxes[source], y, out[source], rows * cols, 1.0, True, BLOCK=64)
 
 
-@pytest.mark.parametrize("ranks,ranks_per_node", WORLDS)
-def test_copies_and_streams_left_to_the_compiler(ranks, ranks_per_node):
+@pytest.mark.parametrize("ranks", RANKS)
+def test_copies_and_streams_left_to_the_compiler(ranks):
     program = ditron.program(naive, passes="overlap")
     text = str(program.module("f32[4, 5]", "f32[4, 5]", "f32[3, 4, 5]"))
     assert "ditron.copy" not in text and "ditron.stream" in text
@@ -459,7 +510,7 @@ def test_copies_and_streams_left_to_the_compiler(ranks, ranks_per_node):
             program(x[rank], y, out)
             assert torch.equal(out, torch.stack(x) + y)
 
-    on_ranks(body, ranks, ranks_per_node, seeds=range(5))
+    on_ranks(body, ranks, seeds=range(5))
 
 
 def test_unknown_pipeline():

@@ -152,13 +152,17 @@ def test_arithmetic_is_pythons(a, b):
     """Folded by MLIR, what is filled in is the result."""
     def compute(x, out, n, m):
         values = [n + m, n - m, n * m, n // m, n % m, dh.cdiv(n, m), dh.minimum(n, m), dh.maximum(n, m), -n,
-                  dh.where(n < m, n, m), dh.where((n >= 0) & ~(m == 3), 1, 0), dh.where((n > 100) | (m <= 3), 5, 6)]
+                  dh.where(n < m, n, m), dh.where((n >= 0) & ~(m == 3), 1, 0), dh.where((n > 100) | (m <= 3), 5, 6),
+                  n << 2, n >> 1, 1 << m, n << (m & 3), n >> (m & 3), -9 >> m, n & m, n | m, n ^ m, 6 & n, ~n, abs(n),
+                  *divmod(n, m)]
         box = dh.empty(4, dtype=torch.int64)
         for value in values:
             dh.fill(box, value)
 
     expected = [a + b, a - b, a * b, a // b, a % b, -(-a // b), min(a, b), max(a, b), -a, a if a < b else b,
-                int(a >= 0 and b != 3), 5 if a > 100 or b <= 3 else 6]
+                int(a >= 0 and b != 3), 5 if a > 100 or b <= 3 else 6,
+                a << 2, a >> 1, 1 << b, a << (b & 3), a >> (b & 3), -9 >> b, a & b, a | b, a ^ b, 6 & a, ~a, abs(a),
+                *divmod(a, b)]
     module = trace(compute, "f32[64, 128]", "f32[64, 128]", a, b)
     with module.context, ir.Location.unknown():
         [program] = operations(module, "ditron.program")

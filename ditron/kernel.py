@@ -69,7 +69,7 @@ class DitronJITFunction(JITFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refused: a kernel is launched on a grid. (In a kernel it is the compiler that calls a helper.)"""
         name = self.__name__
-        message = f"kernel {name!r} is called without a grid: write {name}[grid](...), with one to three numbers as grid"
+        message = f"kernel {name!r} is called without a grid: write {name}[grid](...), where grid is 1 to 3 numbers"
         if (tracer := active()) is not None:
             tracer.fail(message)
         raise DitronError(message)

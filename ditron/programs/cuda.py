@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from ditron.programs.executable import Executable
+    from ditron.programs.overlaps import Apart
 
 __all__ = ["Runner"]
 
@@ -53,6 +54,7 @@ class Shape:
 
     memory: Memory
     device: _DeviceEpoch
+    apart: Apart
     plans: dict[Any, list[Action]] = field(default_factory=dict)
 
 
@@ -65,7 +67,6 @@ class _DeviceEpoch:
 
     cells: torch.Tensor
     before: int = -1  # calls that the host had counted; -1: it still counts
-
 
 
 class Runner:
@@ -93,6 +94,7 @@ class Runner:
         shape = self._shapes.get(key) or self._make_shape(key, args)
         stream = _current_stream(self.index)
         bases = [0 if type(value) is int else value.data_ptr() for value in args]
+        shape.apart.check(args, bases)
         if shape.device.before >= 0 or _is_capturing():
             actions, epoch = self._captured(shape, args, stream), 0
         else:
@@ -124,7 +126,7 @@ class Runner:
             memory = Memory.allocate(self.executable.name, roots, self.group)
             cells = torch.zeros(CELLS, dtype=torch.int64, device=self.group.device)
             self._memories[roots] = memory, _DeviceEpoch(cells)
-        shape = self._shapes[key] = Shape(*self._memories[roots])
+        shape = self._shapes[key] = Shape(*self._memories[roots], self.executable.apart(args))
         for ahead in range(1, 1 + (self.period or 1)):
             self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)
         self.group.barrier()

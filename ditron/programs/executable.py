@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ditron.distributed import current_group
 from ditron.errors import DitronError
 from ditron.programs.dtypes import from_mlir, to_mlir
+from ditron.programs.overlaps import Apart, written
 from ditron_compiler import host, ir
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Executable:
             raise DitronError(str(error)) from error
         self._runners: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._kernels: dict[str, str] = {}
+        self._written: frozenset[int] | None = None
 
     def __call__(self, *args: Any) -> None:
         """Run it in the current group."""
@@ -73,6 +75,12 @@ class Executable:
                 from ditron.programs.cuda import Runner
             runner = self._runners[group] = Runner(self, group)
         return runner
+
+    def apart(self, args: tuple) -> Apart:
+        """What checks that tensors of such arguments do not overlap where they must not."""
+        if self._written is None:
+            self._written = written(self.program)
+        return Apart(self.name, self.parameters, self._written, args)
 
     def roots(self, args: tuple, group: Any) -> tuple:
         """What the program allocates for such arguments, in order."""

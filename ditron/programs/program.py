@@ -43,7 +43,8 @@ def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
             call in a group of more raises NodesError, and ``ditron check`` looks at none.
 
     The function's positional parameters are tensors, which must not be None, and integers; its keyword-only ones are
-    constants of the trace: any hashable value. It returns nothing: results go into tensors that it is given.
+    constants of the trace: any hashable value. It returns nothing: results go into tensors that it is given, which
+    overlap none of its others.
 
     Raises CompileError, at the line, for what a program cannot do.
 

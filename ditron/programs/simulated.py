@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from ditron.programs.executable import Executable
+    from ditron.programs.overlaps import Apart
 
 __all__ = ["Runner"]
 
@@ -27,12 +28,16 @@ class Runner:
     def __init__(self, executable: Executable, group: Any):
         self.executable, self.group, self.view = executable, group, group.world
         self._memories: dict[Any, Memory] = {}
+        self._apart: dict[Any, Apart] = {}
 
     def __call__(self, args: tuple, key: Any) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
             if type(value) is not int and value.device.type != "cpu":
                 raise DitronError(f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
                                   "the program runs on the simulator: make tensors on ditron.device()")
+        if key not in self._apart:
+            self._apart[key] = self.executable.apart(args)
+        self._apart[key].check(args, [0 if type(value) is int else value.data_ptr() for value in args])
         roots = self.executable.roots(args, self.group)
         memory = self._memories.get(roots)
         if memory is None:

@@ -39,8 +39,8 @@ class EliminateCopies(Pass):
     only a way station: not the caller's, not read before the copy is made (memory lives across calls). A launch is
     given a pointer and takes strides and alignment for granted. The alignment has to be known (``ditron.facts`` has
     what is known of arguments). Where the strides are not known to be the same, the program decides when it runs: it
-    copies if they differ (``ditron.stride``). Tensors given to a program do not overlap, and a
-    kernel touches only the parts that it is given. A copy that stays is remarked, with the reason.
+    copies if they differ (``ditron.stride``). A tensor that the program writes overlaps none of its others (each call
+    looks), and a kernel touches only the parts that it is given. A copy that stays is remarked, with the reason.
 
     Before::
 

@@ -1,12 +1,17 @@
 """Programs on simulated ranks: every operation of ditron.host does what it says, on any ranks and schedules."""
+from contextlib import nullcontext
+
 import pytest
 import torch
 import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import ditron
 import ditron.host as dh
 from ditron import DitronError, RaceError, SimulationError
 from ditron.programs.executable import Executable
+from ditron.programs.overlaps import Apart
 from ditron_compiler import ir
 
 RANKS = [1, 2, 3, 4, 8]
@@ -342,6 +347,48 @@ def test_groups():
         assert out.tolist() == [float((rank - 1) % 4)] * 4
 
     on_ranks(body, 4)
+
+
+def add_twice(x, y, out):
+    n = x.shape[0] * x.shape[1]
+    add_kernel[(1,)](x, y, out, n, 1.0, True, BLOCK=64)
+
+
+def test_tensors_that_overlap():
+    whole = torch.arange(96, dtype=torch.float32)
+    x, y, out = whole[:32].view(4, 8), whole[32:64].view(4, 8), whole[64:].view(4, 8)
+    add, copy = ditron.program(add_twice), ditron.program(lambda x, out: dh.copy(x, out))
+    right = [(add, (x, y, out)), (add, (x, x, out)), (copy, (whole.view(8, 12)[:, :6], whole.view(8, 12)[:, 6:])),
+             (copy, (x[:0], x[:0]))]
+    wrong = [(add, (x, y, x), "'x' and 'out'", "x.clone()"), (add, (x, out, out), "'y' and 'out'", "y.clone()"),
+             (add, (whole[60:92].view(4, 8), y, out), "'x' and 'out'", "x.clone()"),
+             (add, (x, y, whole[39:71].view(4, 8)), "'y' and 'out'", "y.clone()"),
+             (copy, (whole.view(8, 12)[:, :6], whole.view(8, 12)[:, 5:11]), "'x' and 'out'", "x.clone()")]
+
+    def body(rank, num_ranks):
+        for _ in range(2):
+            for program, args in right:
+                program(*args)
+            for program, args, names, advice in wrong:
+                with pytest.raises(DitronError, match=f"arguments {names} overlap in memory, and the program writes "
+                                                      f"'out': give it tensors that lie apart, such as {advice}"):
+                    program(*args)
+
+    on_ranks(body, 1, seeds=[0])
+
+
+@given(*2 * (st.tuples(st.integers(0, 30), st.tuples(*3 * (st.integers(0, 4),)), st.tuples(*3 * (st.integers(0, 7),))),))
+@settings(max_examples=300, deadline=None)
+def test_overlaps_are_those_of_the_elements(x, y):
+    """Whatever the strides, also of rows that interleave and of dimensions that were expanded."""
+    whole = torch.arange(80, dtype=torch.int32)
+    args = [whole.as_strided(shape, strides, offset) for offset, shape, strides in (x, y)]
+    share = set(args[0].flatten().tolist()) & set(args[1].flatten().tolist())
+    for writes in (frozenset([0]), frozenset([1])):
+        apart = Apart("p", ("x", "y"), writes, args)
+        for _ in range(2):
+            with pytest.raises(DitronError, match="overlap") if share else nullcontext():
+                apart.check(args, [tensor.data_ptr() for tensor in args])
 
 
 def test_different_shapes_on_ranks():

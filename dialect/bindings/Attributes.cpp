@@ -1,36 +1,22 @@
 // Attributes: the base class and the builtin kinds with their values.
-#include "Core.h"
+#include "Attributes.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/AffineMap.h"
 #include "llvm/ADT/SmallString.h"
 
 namespace mlir::ditron::python {
 
-using Maker = nb::object (*)(PyContext &, Attribute);
-static llvm::DenseMap<TypeID, Maker> &makers() {
+llvm::DenseMap<TypeID, Maker> &makers() {
   static auto *map = new llvm::DenseMap<TypeID, Maker>();
   return *map;
 }
 
 namespace {
-template <typename T> struct Attr : PyAttribute {
-  using PyAttribute::PyAttribute;
-  T get() const { return cast<T>(attr); }
-};
 struct PyBoolAttr : Attr<IntegerAttr> {
   using Attr<IntegerAttr>::Attr;
 };
 struct PyFlatSymbolRefAttr : Attr<SymbolRefAttr> {
   using Attr<SymbolRefAttr>::Attr;
-};
-struct PyDenseElements : Attr<DenseElementsAttr> {
-  using Attr<DenseElementsAttr>::Attr;
-};
-struct PyDenseInts : PyDenseElements {
-  using PyDenseElements::PyDenseElements;
-};
-struct PyDenseFloats : PyDenseElements {
-  using PyDenseElements::PyDenseElements;
 };
 } // namespace
 
@@ -57,32 +43,9 @@ nb::object wrapAttribute(PyContext &context, Attribute attr) {
   return it == makers().end() ? nb::cast(PyAttribute(context, attr)) : it->second(context, attr);
 }
 
-template <typename T> static bool isA(nb::handle object) {
-  return nb::isinstance<PyAttribute>(object) && isa<T>(expect<PyAttribute>(object).attr);
-}
-
-template <typename Py, typename T, typename Base = PyAttribute>
-static nb::class_<Py, Base> bindAttr(nb::module_ &m, const char *name) {
-  std::string text = name;
-  nb::class_<Py, Base> cls(m, name);
-  cls.def(nb::new_([text](PyAttribute &attr) {
-            if (!isa<T>(attr.attr)) {
-              raise(PyExc_ValueError, "cannot cast " + print(attr.attr) + " to " + text);
-            }
-            return Py(*attr.context, attr.attr);
-          }),
-          "cast_from_attr"_a)
-      .def_static("isinstance", &isA<T>);
-  return cls;
-}
-
-template <typename Py, typename T> static void enter() {
-  makers()[TypeID::get<T>()] = [](PyContext &context, Attribute attr) { return nb::cast(Py(context, attr)); };
-}
-
 //===-- numbers ----------------------------------------------------------===//
 
-static nb::object toPython(const APInt &value, bool isUnsigned) {
+nb::object toPython(const APInt &value, bool isUnsigned) {
   if (value.getBitWidth() <= 64) {
     return isUnsigned ? nb::cast(value.getZExtValue()) : nb::cast(value.getSExtValue());
   }
@@ -113,13 +76,13 @@ static APInt toAPInt(nb::handle value, Type type) {
   return result;
 }
 
-static double toDouble(APFloat value) {
+double toDouble(APFloat value) {
   bool losesInfo = false;
   value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
   return value.convertToDouble();
 }
 
-static bool isIntegerLike(Type type) { return isa<IntegerType, IndexType>(type); }
+bool isIntegerLike(Type type) { return isa<IntegerType, IndexType>(type); }
 
 Attribute optionalAttribute(PyContext &context, nb::handle object, const char *what) {
   if (object.is_none()) {
@@ -146,8 +109,7 @@ static bool isScalarOf(Attribute attr, Type type) {
   return isa<StringAttr>(attr);
 }
 
-/// A number as an attribute of a scalar type; attributes of that type pass through.
-static Attribute toScalarAttr(nb::handle value, Type type) {
+Attribute toScalarAttr(nb::handle value, Type type) {
   if (nb::isinstance<PyAttribute>(value)) {
     Attribute attr = expect<PyAttribute>(value).attr;
     checkContext(type.getContext(), attr.getContext(), "the value");
@@ -348,116 +310,6 @@ static void bindCollections(nb::module_ &m) {
       .def("items", [items](Dict &self) { return items(self).items(); });
 }
 
-//===-- dense ------------------------------------------------------------===//
-
-template <typename T, typename Value> static void bindDenseArray(nb::module_ &m, const char *name) {
-  using Dense = Attr<T>;
-  auto list = [](Dense &self) {
-    nb::list values;
-    for (auto value : self.get().asArrayRef()) {
-      values.append(nb::cast(Value(value)));
-    }
-    return values;
-  };
-  bindAttr<Dense, T>(m, name)
-      .def_static(
-          "get",
-          [](nb::sequence values, nb::handle context) {
-            PyContext &c = PyContext::resolve(context);
-            SmallVector<Value> storage;
-            for (nb::handle value : values) {
-              storage.push_back(nb::cast<Value>(value));
-            }
-            return Dense(c, T::get(c.context, storage));
-          },
-          "values"_a, "context"_a = nb::none())
-      .def("__len__", [](Dense &self) { return self.get().size(); })
-      .def("__getitem__",
-           [](Dense &self, nb::ssize_t index) { return Value(self.get()[checkIndex(index, self.get().size())]); })
-      .def("__iter__", [list](Dense &self) { return nb::iter(list(self)); });
-}
-
-static nb::object elementAt(PyDenseElements &self, nb::ssize_t given) {
-  DenseElementsAttr dense = self.get();
-  size_t index = checkIndex(given, size_t(dense.getNumElements()));
-  Type type = dense.getElementType();
-  if (isIntegerLike(type)) {
-    auto integer = dyn_cast<IntegerType>(type);
-    return toPython(dense.getValues<APInt>()[index], integer && (integer.isUnsigned() || integer.getWidth() == 1));
-  }
-  if (isa<FloatType>(type)) {
-    return nb::cast(toDouble(dense.getValues<APFloat>()[index]));
-  }
-  return wrapAttribute(*self.context, dense.getValues<Attribute>()[index]);
-}
-
-static ShapedType shapedType(PyType &type) {
-  auto shaped = dyn_cast<ShapedType>(type.type);
-  if (!shaped || !shaped.hasStaticShape()) {
-    raise(PyExc_ValueError, "expected a static shaped type, got " + print(type.type));
-  }
-  return shaped;
-}
-
-static void bindDense(nb::module_ &m) {
-  makers()[TypeID::get<DenseIntOrFPElementsAttr>()] = [](PyContext &context, Attribute attr) {
-    return isa<DenseIntElementsAttr>(attr) ? nb::cast(PyDenseInts(context, attr))
-                                           : nb::cast(PyDenseFloats(context, attr));
-  };
-  enter<PyDenseElements, DenseStringElementsAttr>();
-  bindAttr<PyDenseElements, DenseElementsAttr>(m, "DenseElementsAttr")
-      .def_static(
-          "get",
-          [](nb::sequence values, PyType &type) {
-            ShapedType shaped = shapedType(type);
-            SmallVector<Attribute> attrs;
-            for (nb::handle value : values) {
-              attrs.push_back(toScalarAttr(value, shaped.getElementType()));
-            }
-            if (int64_t(attrs.size()) != shaped.getNumElements() && attrs.size() != 1) {
-              raise(PyExc_ValueError, "expected " + std::to_string(shaped.getNumElements()) + " values, got " +
-                                          std::to_string(attrs.size()));
-            }
-            return wrapAttribute(*type.context, DenseElementsAttr::get(shaped, attrs));
-          },
-          "values"_a, "type"_a, "Numbers (or attributes) in row-major order; one value is a splat.")
-      .def_static(
-          "get_splat",
-          [](PyType &type, nb::handle value) {
-            ShapedType shaped = shapedType(type);
-            return wrapAttribute(*type.context,
-                                 DenseElementsAttr::get(shaped, toScalarAttr(value, shaped.getElementType())));
-          },
-          "shaped_type"_a, "value"_a)
-      .def_prop_ro("type", [](PyDenseElements &self) { return wrapType(*self.context, self.get().getType()); })
-      .def_prop_ro("is_splat", [](PyDenseElements &self) { return self.get().isSplat(); })
-      .def("get_splat_value",
-           [](PyDenseElements &self) {
-             if (!self.get().isSplat()) {
-               raise(PyExc_ValueError, "the elements are not all the same");
-             }
-             return wrapAttribute(*self.context, self.get().getSplatValue<Attribute>());
-           })
-      .def("__len__", [](PyDenseElements &self) { return self.get().getNumElements(); })
-      .def("__getitem__", &elementAt)
-      .def("__iter__", [](PyDenseElements &self) {
-        nb::list list;
-        for (int64_t i = 0, n = self.get().getNumElements(); i < n; ++i) {
-          list.append(elementAt(self, i));
-        }
-        return nb::iter(list);
-      });
-  bindAttr<PyDenseInts, DenseIntElementsAttr, PyDenseElements>(m, "DenseIntElementsAttr");
-  bindAttr<PyDenseFloats, DenseFPElementsAttr, PyDenseElements>(m, "DenseFPElementsAttr");
-  bindDenseArray<DenseBoolArrayAttr, bool>(m, "DenseBoolArrayAttr");
-  bindDenseArray<DenseI8ArrayAttr, int8_t>(m, "DenseI8ArrayAttr");
-  bindDenseArray<DenseI16ArrayAttr, int16_t>(m, "DenseI16ArrayAttr");
-  bindDenseArray<DenseI32ArrayAttr, int32_t>(m, "DenseI32ArrayAttr");
-  bindDenseArray<DenseI64ArrayAttr, int64_t>(m, "DenseI64ArrayAttr");
-  bindDenseArray<DenseF32ArrayAttr, float>(m, "DenseF32ArrayAttr");
-  bindDenseArray<DenseF64ArrayAttr, double>(m, "DenseF64ArrayAttr");
-}
-
 void bindAttributes(nb::module_ &m) {
   nb::class_<PyAttribute>(m, "Attribute", "An attribute. Attributes are unique in their context: == is identity.")
       .def(nb::new_([](PyAttribute &attr) { return wrapAttribute(*attr.context, attr.attr); }), "cast_from_attr"_a)
@@ -485,7 +337,7 @@ void bindAttributes(nb::module_ &m) {
   bindNumbers(m);
   bindNames(m);
   bindCollections(m);
-  bindDense(m);
+  bindDenseAttributes(m);
   using Map = Attr<AffineMapAttr>;
   enter<Map, AffineMapAttr>();
   bindAttr<Map, AffineMapAttr>(m, "AffineMapAttr");

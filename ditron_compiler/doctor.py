@@ -32,7 +32,7 @@ def _core() -> Finding:
         core = importlib.import_module("ditron_compiler._core")
     except ImportError as error:
         return Finding("native module", "broken", str(error), "build it: make build, or pip install .")
-    return Finding("native module", "ok", f"MLIR {getattr(core, 'mlir_version', 'of the build')}")
+    return Finding("native module", "ok", f"MLIR {core.llvm_version}")
 
 
 def _ranges() -> Finding:
@@ -94,7 +94,24 @@ def _nvshmem_device() -> Finding:
     return Finding("NVSHMEM device", "ok", str(path))
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (_core, _ranges, _simulator, _gpus, _links, _nvshmem_host, _nvshmem_device)
+def _rocshmem_device() -> Finding:
+    from ditron_compiler.lowering.gpu_libraries import rocshmem_bitcode
+    path = rocshmem_bitcode("gfx942")
+    if path is None:
+        return Finding("rocSHMEM device", "missing", "its bitcode is not found: compiling stops at LLVM IR",
+                       "install rocSHMEM below /opt/rocm, or set DITRON_ROCSHMEM_BITCODE")
+    return Finding("rocSHMEM device", "ok", str(path))
+
+
+def _pictures() -> Finding:
+    if _version("matplotlib") is None:
+        return Finding("pictures", "missing", "matplotlib is not installed, which --timeline and --graph need",
+                       "pip install 'ditron[plot]'")
+    return Finding("pictures", "ok", f"matplotlib {_version('matplotlib')}")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (_core, _ranges, _simulator, _gpus, _links, _nvshmem_host, _nvshmem_device,
+                                             _rocshmem_device, _pictures)
 
 
 def findings() -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The command ``ditron``: compile, dump, passes, run, doctor.
+"""The command ``ditron``: compile, dump, passes, run, check, swizzle, doctor.
 
 Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is.
 """

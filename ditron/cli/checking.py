@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ditron.cli.kernels import RunsWhenImported, UsageError, import_file
+from ditron.cli.progress import progress
 
 __all__ = ["check_command"]
 
@@ -20,20 +22,31 @@ def check_command(args: argparse.Namespace) -> int:
         raise UsageError(f"{' '.join(args.args)!r} after {args.subject}: options come before it, and only a script has "
                          "arguments")
     groups = _groups(args)
-    reports = _named(path, name, groups, args) if name else _all(path, groups, args)
+    with progress() as say:
+        reports = _named(path, name, groups, args, say) if name else _all(path, groups, args, say)
     print("\n\n".join(str(report) for report in reports))
     return 1 if any(report.findings for report in reports) else 0
 
 
-def _groups(args: argparse.Namespace) -> list[tuple[int, int | None]] | None:
+def _groups(args: argparse.Namespace) -> Sequence[tuple[int, int | None]]:
     if args.ranks is None:
         if args.ranks_per_node is not None:
             raise UsageError("--ranks-per-node: expected --ranks N with it")
-        return None
+        from ditron.checking import GROUPS
+        return GROUPS
     per_node = args.ranks_per_node
     if args.ranks < 1 or (per_node is not None and (per_node < 1 or args.ranks % per_node)):
         raise UsageError(f"--ranks {args.ranks}: expected at least 1, and a whole number of nodes")
     return [(args.ranks, per_node)]
+
+
+def _watched(groups: Sequence[tuple[int, int | None]], subject: str, say: Callable[[str], None]
+             ) -> Iterator[tuple[int, int | None]]:
+    """The groups; which one is looked at is said."""
+    for ranks, per_node in groups:
+        nodes = f" on {ranks // per_node} nodes" if per_node else ""
+        say(f"{subject}: {ranks} ranks{nodes} ...")
+        yield ranks, per_node
 
 
 def _programs(module: Any) -> dict[str, Any]:
@@ -45,7 +58,7 @@ def _programs(module: Any) -> dict[str, Any]:
             if isinstance(value, Program) and value.fn.__module__ == module.__name__}
 
 
-def _named(path: Path, name: str, groups: Any, args: argparse.Namespace) -> list[Any]:
+def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
     """The program ``FILE:NAME``, or the kernel by the file's ``EXAMPLE["check"]``."""
     from ditron import checking
     module = import_file(path)
@@ -54,7 +67,7 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace) -> list
         raise UsageError(f"program {name!r} does not say what it is checked with: give its decorator "
                          "check=lambda ranks: {...}, small arguments by name as for example=")
     if name in programs:
-        return [checking.check_program(programs[name], groups or checking.GROUPS, resident=args.resident)]
+        return [checking.check_program(programs[name], _watched(groups, name, say), resident=args.resident)]
     value = getattr(module, name, None)
     if value is None:
         raise UsageError(f"{path} has no {name!r}; its programs are: {', '.join(programs) or 'none'}")
@@ -63,10 +76,10 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace) -> list
     if run is None:
         raise UsageError(f"{path}:{name} is a kernel, and nothing says how it is launched: give EXAMPLE[\"check\"], a "
                          f"function that each rank calls, or check the script that launches it: ditron check {path}")
-    return [checking.check_function(run, groups or checking.GROUPS, subject=name, resident=args.resident)]
+    return [checking.check_function(run, _watched(groups, name, say), subject=name, resident=args.resident)]
 
 
-def _all(path: Path, groups: Any, args: argparse.Namespace) -> list[Any]:
+def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
     """All programs of a file; of one that has none, what it launches as a script."""
     from ditron import checking
     if not args.args:
@@ -75,6 +88,6 @@ def _all(path: Path, groups: Any, args: argparse.Namespace) -> list[Any]:
         except RunsWhenImported:  # a script without "if __name__ ...": what it runs is what is checked
             programs = []
         if programs:
-            return [checking.check_program(program, groups or checking.GROUPS, resident=args.resident)
+            return [checking.check_program(program, _watched(groups, program.__name__, say), resident=args.resident)
                     for program in programs]
-    return [checking.check_script(path, args.args, groups or checking.GROUPS, resident=args.resident)]
+    return [checking.check_script(path, args.args, _watched(groups, path.name, say), resident=args.resident)]

@@ -5,12 +5,15 @@ import argparse
 import io
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from types import TracebackType
 
 from ditron.cli.kernels import UsageError
-from ditron.errors import SimulationError
+from ditron.cli.progress import progress
+from ditron.errors import CompileError, DitronError, SimulationError
 
 __all__ = ["run_command"]
 
@@ -40,25 +43,26 @@ def run_command(args: argparse.Namespace) -> int:
                               trace=args.trace, timeline=args.timeline, races=args.races, weak=args.weak,
                               as_cuda=args.as_cuda)
 
-    if args.seeds is None:
-        with _saying_how_to_replay(args, args.seed or 0):
-            return run(args.seed)
-    if args.seeds < 1:
-        raise UsageError(f"--seeds {args.seeds}: expected at least 1 seed")
-    return _explore(args, run)
+    if args.seeds is not None:
+        if args.seeds < 1:
+            raise UsageError(f"--seeds {args.seeds}: expected at least 1 seed")
+        return _explore(args, run)
+    try:
+        return run(args.seed)
+    except Exception as error:
+        return _failed(args, args.seed or 0, error)
 
 
 def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
-    """Run with one seed after another until one fails; its exit code, or what it raised."""
+    """Run with one seed after another until one fails; its exit code."""
     start = args.seed or 0
     for seed in range(start, start + args.seeds):
-        printed = io.StringIO()
         try:
-            with _saying_how_to_replay(args, seed), redirect_stdout(printed):
+            with progress() as say, _shown_if_wrong() as printed:
+                say(f"seed {seed}, {seed - start + 1} of {args.seeds}")
                 code = run(seed)
-        except BaseException:
-            sys.stdout.write(printed.getvalue())
-            raise
+        except Exception as error:
+            return _failed(args, seed, error)
         if code:
             sys.stdout.write(printed.getvalue())
             print(f"the script ended with exit code {code}; again: {_replay(args, seed)}", file=sys.stderr)
@@ -68,16 +72,40 @@ def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
 
 
 @contextmanager
-def _saying_how_to_replay(args: argparse.Namespace, seed: int) -> Iterator[None]:
-    """Let an error say which seed shows it again."""
+def _shown_if_wrong() -> Iterator[io.StringIO]:
+    """Keeps back what is printed within it, unless it ends by an exception."""
+    printed = io.StringIO()
     try:
-        yield
-    except SimulationError as error:
-        error.args = (f"{error}\nseed {seed}; again: {_replay(args, seed)}",)
+        with redirect_stdout(printed):
+            yield printed
+    except BaseException:
+        sys.stdout.write(printed.getvalue())
+        sys.stdout.flush()
         raise
-    except Exception:
-        print(f"seed {seed}; again: {_replay(args, seed)}", file=sys.stderr)
-        raise
+
+
+def _failed(args: argparse.Namespace, seed: int, error: Exception) -> int:
+    """Say which command shows an error again. The script's own is shown here, as Python does; others are raised."""
+    again = f"seed {seed}; again: {_replay(args, seed)}"
+    if isinstance(error, SimulationError):
+        error.args = (f"{error}\n{again}",)
+    if isinstance(error, (SimulationError, CompileError)):  # which is the same with every seed
+        raise error
+    frames = _of_script(error, args.script)
+    if isinstance(error, DitronError) or args.traceback or frames is None:
+        print(again, file=sys.stderr)
+        raise error
+    traceback.print_exception(type(error), error, frames)
+    print(again, file=sys.stderr)
+    return 1
+
+
+def _of_script(error: Exception, script: str) -> TracebackType | None:
+    """The traceback from the script's first line on: what runs it is of no interest."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != script:
+        frames = frames.tb_next
+    return frames
 
 
 def _replay(args: argparse.Namespace, seed: int) -> str:

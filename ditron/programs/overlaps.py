@@ -50,10 +50,10 @@ class Apart:
         if (i, j, distance) in self._fine:
             return
         if _share(_rows(args[i]), _rows(args[j]) + distance):
-            target = j if j in self._writes else i
+            target, other = (self._names[k] for k in ((j, i) if j in self._writes else (i, j)))
             raise DitronError(f"program {self._name!r}: arguments {self._names[i]!r} and {self._names[j]!r} overlap in "
-                              f"memory, and the program writes {self._names[target]!r}: give it tensors that lie apart, "
-                              f"such as {self._names[i + j - target]}.clone()")
+                              f"memory, and the program writes {target!r}: give it tensors that lie apart, such as "
+                              f"{other}.clone()")
         self._fine.add((i, j, distance))
 
 

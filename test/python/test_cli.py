@@ -11,6 +11,7 @@ from ditron.cli import main
 HERE = Path(__file__).parent
 KERNELS = str(HERE / "cli_kernels.py")
 SCRIPT = str(HERE / "cli_script.py")
+EXAMPLES = HERE.parents[1] / "examples"
 
 
 @pytest.mark.parametrize("arguments", [[], ["compile"], ["dump"], ["passes"], ["run"], ["doctor"]])
@@ -185,6 +186,41 @@ def test_run_exit_code_and_errors():
     stuck = run_cli("run", "--sim", "2", SCRIPT, "hang")
     assert stuck.returncode == 1
     assert "cli_script.py" in stuck.stderr and "Traceback" not in stuck.stderr
+
+
+BOOM = """import ditron
+
+def main():
+    ditron.init(sim=2)
+    raise ValueError("mine")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--seeds", "2"], ["--seed", "4"]])
+def test_an_error_of_the_script_is_shown_as_python_does(tmp_path, options, capsys):
+    file = tmp_path / "boom.py"
+    file.write_text(BOOM)
+    assert main(["run", "--sim", "2", *options, str(file)]) == 1
+    first, *frames, error, rank, again = capsys.readouterr().err.splitlines()
+    seed = 4 if "--seed" in options else 0
+    assert first == "Traceback (most recent call last):" and error == "ValueError: mine"
+    assert rank.startswith("raised on rank ") and again.endswith(f"again: ditron run --sim 2 --replay {seed} {file}")
+    assert [line.split(",")[0] for line in frames if "File " in line] == 2 * [f'  File "{file}"']
+    with pytest.raises(ValueError, match="mine"):
+        main(["run", "--sim", "2", "--traceback", *options, str(file)])
+
+
+def test_long_commands_say_on_a_terminal_what_they_are_at(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["run", "--sim", "2", "--seeds", "2", "--seed", "5", SCRIPT]) == 0
+    out, err = capsys.readouterr()
+    assert out == "2 seeds, 5 to 6: nothing found\n"
+    assert err.split("\r\x1b[K") == ["", "seed 5, 1 of 2", "", "seed 6, 2 of 2", ""]
+    assert main(["check", "--ranks", "4", "--ranks-per-node", "2", f"{EXAMPLES / 'ag_gemm.py'}:ag_gemm"]) == 1
+    assert capsys.readouterr().err.startswith("\r\x1b[Kag_gemm: 4 ranks on 2 nodes ...\r\x1b[Kprogram 'ag_gemm' (max_")
 
 
 UNGUARDED = """import torch

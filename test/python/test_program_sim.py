@@ -377,7 +377,10 @@ def test_tensors_that_overlap():
     on_ranks(body, 1, seeds=[0])
 
 
-@given(*2 * (st.tuples(st.integers(0, 30), st.tuples(*3 * (st.integers(0, 4),)), st.tuples(*3 * (st.integers(0, 7),))),))
+VIEWS = st.tuples(st.integers(0, 30), st.tuples(*3 * (st.integers(0, 4),)), st.tuples(*3 * (st.integers(0, 7),)))
+
+
+@given(VIEWS, VIEWS)
 @settings(max_examples=300, deadline=None)
 def test_overlaps_are_those_of_the_elements(x, y):
     """Whatever the strides, also of rows that interleave and of dimensions that were expanded."""

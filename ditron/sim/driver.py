@@ -58,7 +58,7 @@ class Event:
 def compiles_for_races() -> bool:
     """Whether the calling rank's machine is told of every access; without a rank only ``DITRON_SIM_RACES`` asks."""
     rank = current_world()
-    return rank.recording if rank is not None else knobs.sim_races.get() is True
+    return rank.recording is True if rank is not None else knobs.sim_races.get() is True
 
 
 class SimDriver(DriverBase):

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import ag_gemm  # noqa: E402
 import ag_gemm_ring  # noqa: E402
 import gemm_rs_chunks  # noqa: E402
+import left_to_passes  # noqa: E402
 
 SETS = 3  # of data, used in turn
 
@@ -38,13 +39,13 @@ class Gather:
 
     bound = 8e-3
 
-    def __init__(self, program: Callable, rows: int, N: int, K: int):
+    def __init__(self, program: Callable, rows: int, N: int, K: int, place: Callable = torch.clone):
         ranks, rank, device = ditron.num_ranks(), ditron.rank(), ditron.device()
-        self.program, self.inputs, self.expected = program, [], []
+        self.program, self.place, self.inputs, self.expected = program, place, [], []
         for number in range(SETS):
             shards = [_random(rows, K, seed=100 * number + r) for r in range(ranks)]
             b = _random(K, N, seed=100 * number + 50 + rank)
-            self.inputs.append((shards[rank], b))
+            self.inputs.append((place(shards[rank]), b))
             self.expected.append(torch.cat(shards).float() @ b.float())
         self.out = torch.empty(rows * ranks, N, dtype=torch.bfloat16, device=device)
 
@@ -68,16 +69,16 @@ class Scatter(Gather):
 
     bound = 1.5e-2
 
-    def __init__(self, program: Callable, rows: int, N: int, K: int):
+    def __init__(self, program: Callable, rows: int, N: int, K: int, place: Callable = torch.clone):
         ranks, rank, device = ditron.num_ranks(), ditron.rank(), ditron.device()
-        self.program, self.inputs, self.expected = program, [], []
+        self.program, self.place, self.inputs, self.expected = program, place, [], []
         for number in range(SETS):
             total = torch.zeros(rows, N, device=device)
             for r in range(ranks):
                 a, b = _random(ranks * rows, K, seed=100 * number + r), _random(K, N, seed=100 * number + 50 + r)
                 total += a[rank * rows:(rank + 1) * rows].float() @ b.float()
                 if r == rank:
-                    self.inputs.append((a, b))
+                    self.inputs.append((place(a), b))
             self.expected.append(total)
         self.out = torch.empty(rows, N, dtype=torch.bfloat16, device=device)
 
@@ -95,6 +96,16 @@ class Scatter(Gather):
 def _random(rows: int, cols: int, seed: int) -> torch.Tensor:
     generator = torch.Generator(ditron.device()).manual_seed(seed)
     return torch.randn(rows, cols, device=ditron.device(), generator=generator).bfloat16()
+
+
+def unaligned(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy at an address that 16 does not divide."""
+    return torch.cat([tensor.new_zeros(1), tensor.flatten()])[1:].view(tensor.shape)
+
+
+def gapped(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with rows that do not lie side by side."""
+    return torch.nn.functional.pad(tensor, (0, 3))[:, :tensor.shape[1]]
 
 
 def _lag(chance: random.Random) -> None:
@@ -123,7 +134,7 @@ def eager(case: Gather, calls: int) -> float:
 def captured(case: Gather, calls: int, per_graph: int = 1) -> float:
     """``calls`` replays of a graph of ``per_graph`` calls, eager calls in between."""
     chance, results = random.Random(2), []
-    a, b = (tensor.clone() for tensor in case.inputs[0])
+    a, b = case.place(case.inputs[0][0]), case.inputs[0][1].clone()
     graph = graph_of(case, a, b, per_graph)
     for call in range(calls):
         number = call % SETS
@@ -220,6 +231,13 @@ def parity(calls: int) -> float:
 
 CASES = [("ag_gemm", Gather, ag_gemm.ag_gemm), ("ag_gemm_ring", Gather, ag_gemm_ring.ag_gemm_ring),
          ("gemm_rs_chunks", Scatter, gemm_rs_chunks.gemm_rs)]
+# The same by the pipeline `overlap`, and what leaves its copies and streams to it; with how ``a`` lies in memory.
+OVERLAP = [(f"{name}, overlap", kind, ditron.program(program.fn, passes="overlap", max_nodes=1), torch.clone)
+           for name, kind, program in CASES]
+OVERLAP += [(name if place is torch.clone else f"{name}, {place.__name__}",
+             Gather if name.startswith("gather") else Scatter, program, place)
+            for name, program in left_to_passes.PROGRAMS.items() for place in (torch.clone, unaligned, gapped)
+            if "overlap" in name and (place is not gapped or name.startswith("gather"))]
 # Rows per rank, N, K.
 SHAPES = [(256, 256, 256), (333, 200, 328), (77, 131, 67)]
 
@@ -268,6 +286,15 @@ def main() -> int:
             errors += [captured(case, args.calls), captured(case, args.calls // 2, per_graph=2)]
             [replayed] = gpu_times([graph_of(case, *case.inputs[0]).replay])
             row(name, ", ".join(map(str, shape)), errors, kind.bound, host, eagerly, replayed, *others)
+            faulthandler.cancel_dump_traceback_later()
+    for name, kind, program, place in OVERLAP:
+        for shape in (SHAPES[0], SHAPES[-1]) if place is torch.clone else SHAPES[-1:]:
+            if args.only not in name:
+                continue
+            faulthandler.dump_traceback_later(args.limit, exit=True)
+            case = kind(program, *shape, place)
+            errors = [eager(case, args.calls // 2), captured(case, args.calls // 2)]
+            row(name, ", ".join(map(str, shape)), errors, kind.bound)
             faulthandler.cancel_dump_traceback_later()
     if args.only in "by_parity":
         faulthandler.dump_traceback_later(args.limit, exit=True)

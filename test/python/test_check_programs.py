@@ -127,6 +127,26 @@ def test_script_for_one_node(tmp_path):
     assert not report.findings and report.checked == ["1 rank", "2 ranks", "3 ranks", "4 ranks"]
 
 
+PLAIN = """
+import torch, triton, triton.language as tl
+import ditron
+
+@triton.jit
+def plain(x):
+    tl.store(x, 1.0)
+
+ditron.init(sim=2)
+plain[(1,)](torch.zeros(1))
+"""
+
+
+def test_script_with_a_kernel_of_plain_triton(tmp_path):
+    file = tmp_path / "plain.py"
+    file.write_text(PLAIN)
+    report = checking.check_script(file, groups=[(2, None)])
+    assert not report.findings and report.notes == [f"{file}:10: a plain Triton kernel is not followed"], str(report)
+
+
 def test_program_without_check():
     @ditron.program
     def nothing(x):

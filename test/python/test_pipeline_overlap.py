@@ -1,19 +1,23 @@
-"""The pipeline `overlap` changes nothing about what the examples' programs compute."""
+"""The pipeline `overlap` changes nothing about what programs compute: the examples, and what leaves more to it."""
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import ditron
+from ditron.checking import check_program
 from ditron_compiler import pipeline
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "test" / "gpu")]
 import ag_gemm  # noqa: E402
 import ag_gemm_ring  # noqa: E402
 import gemm_rs  # noqa: E402
 import gemm_rs_chunks  # noqa: E402
+from left_to_passes import PROGRAMS  # noqa: E402
 
 TILE = dict(block=(16, 16, 16))
 EXAMPLES = {
@@ -38,3 +42,46 @@ def test_examples_are_right(name, monkeypatch):
     for seed in range(3):
         errors = ditron.sim.run(run_rank, ranks=4, seed=seed, args=(check,))
         assert max(errors) <= bound, f"seed {seed}: errors per rank {errors}"
+
+
+def run_left_to_passes(name, rows, N, K, place, calls):
+    ditron.init()
+    rank, ranks, gathers = ditron.rank(), ditron.num_ranks(), name.startswith("gather")
+    results = []
+    for call in range(calls):
+        a, b = (torch.randn(shape, generator=torch.Generator().manual_seed(100 * call + 10 * rank + number)).bfloat16()
+                for number, shape in enumerate([(rows if gathers else ranks * rows, K), (K, N)]))
+        out = torch.zeros(ranks * rows if gathers else rows, N, dtype=torch.bfloat16)
+        PROGRAMS[name](place(a), b, out, **TILE)
+        results.append(out)
+    return results
+
+
+def unaligned(tensor):
+    """At an address that 16 does not divide."""
+    return torch.cat([tensor.new_zeros(1), tensor.flatten()])[1:].view(tensor.shape)
+
+
+def gapped(tensor):
+    """With rows that do not lie side by side."""
+    return torch.nn.functional.pad(tensor, (0, 3))[:, :tensor.shape[1]]
+
+
+@pytest.mark.parametrize("shape", [(32, 32, 32), (19, 21, 25)])
+@pytest.mark.parametrize("name,place", [
+    (name, place) for name in PROGRAMS if "overlap" in name for place in (torch.clone, unaligned, gapped)
+    if place is not gapped or name.startswith("gather")])  # the other's kernel takes rows of a to lie side by side
+def test_what_is_left_to_passes_is_right(name, place, shape):
+    plain = ditron.sim.run(run_left_to_passes, ranks=3, args=(name.partition(",")[0], *shape, torch.clone, 2))
+    for seed in range(2):
+        outcome = ditron.sim.run(run_left_to_passes, ranks=3, seed=seed, args=(name, *shape, place, 2))
+        assert all(torch.equal(a, b) for p, o in zip(plain, outcome, strict=True) for a, b in zip(p, o, strict=True))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_left_to_passes_is_clean(name):
+    text = str(PROGRAMS[name].module(**PROGRAMS[name].check(3)))
+    assert ("ditron.copy" in text, "ditron.stream %" in text or "ditron.record" in text) == (
+        ("overlap" not in name, "overlap" in name))
+    report = check_program(PROGRAMS[name], [(3, None)])
+    assert not report.findings, str(report)

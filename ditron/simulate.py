@@ -5,7 +5,7 @@ import hashlib
 import struct
 import threading
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from triton import knobs
@@ -65,8 +65,7 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
     if not warmup:
         extents = grid(bound) if callable(grid) else grid
         types = [entry[0] for entry in specialization]
-        slots = [slot for (name, value), kind in zip(bound.items(), types, strict=True)
-                 for slot in _slots(name, kind, value)]
+        slots = _all_slots((name, kind, value) for (name, value), kind in zip(bound.items(), types, strict=True))
         tensors = [(name, value) for name, value in bound.items() if hasattr(value, "data_ptr")]
         if kernel.packets:
             require(kernel.packets, [slots[argument.index] for argument in kernel.packets], group, fn.__name__,
@@ -124,8 +123,7 @@ class SimulatedKernel(CompiledKernel):
 
         from ditron.sim.plain import run_programs
         with DisableTorchFunction():  # where tensors are, not where they pose to be (ditron.sim.pose)
-            slots = [slot for (name, kind), value in zip(self._kinds, arguments, strict=True)
-                     for slot in _slots(name, kind, value)]
+            slots = _all_slots((*kind, value) for kind, value in zip(self._kinds, arguments, strict=True))
             tensors = [(name, value) for (name, _), value in zip(self._kinds, arguments, strict=True)
                        if hasattr(value, "data_ptr")]
         if enter is not None:
@@ -161,19 +159,24 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
 
 
-def _slots(name: str, kind: Any, value: Any) -> Iterator[int]:
-    """The 64-bit slots of an argument: one per argument of the ``tt.func``, none for a constant."""
+def _all_slots(arguments: Iterable[tuple[str, Any, Any]]) -> list[int]:
+    """The 64-bit slots of arguments, ``(name, kind, value)``; the last ones tell which descriptors pad with NaNs."""
+    pads: list[int] = []
+    slots = [slot for name, kind, value in arguments for slot in _slots(name, kind, value, pads)]
+    return slots + pads
+
+
+def _slots(name: str, kind: Any, value: Any, pads: list[int]) -> Iterator[int]:
+    """The slots of an argument: one per argument of the ``tt.func``, none for a constant."""
     if isinstance(kind, tuple):
         for index, (inner, element) in enumerate(zip(kind, value, strict=True)):
-            yield from _slots(f"{name}[{index}]", inner, element)
+            yield from _slots(f"{name}[{index}]", inner, element, pads)
     elif kind == "constexpr":
         return
     elif kind.startswith("*"):
         yield _address(name, value)
     elif kind.startswith("tensordesc"):
-        if getattr(value, "padding", "zero") != "zero":
-            raise DitronError(f"argument {name!r}: the simulator has no host tensor descriptor that pads with "
-                              f"{value.padding!r}: make it in the kernel, by tl.make_tensor_descriptor")
+        pads.append(int(value.padding == "nan"))
         yield _address(name, value.base)
         yield from (int(extent) for extent in value.shape)
         yield from (int(stride) for stride in value.strides)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ditron_compiler import ir
+from ditron_compiler.host.overlap import overlap
 from ditron_compiler.host.slots import Action, Slots, State, location
 from ditron_compiler.host.steps import (
     ONE_NODE,
@@ -67,6 +68,8 @@ class Queued(Slots):
             values = state.values
             _check_shapes(src(values), dst(values), loc)
             _check_peer(peer(values), state, loc)
+            if peer(values) == state.place.rank:
+                _check_apart(src(values), dst(values), loc)
             return RankCopy(src(values), dst(values), peer(values), push, loc=loc, **where)
 
         return self._step(op, op.stream, make)
@@ -76,6 +79,7 @@ class Queued(Slots):
 
         def make(state: State, loc: str, **where: Any) -> Step:
             _check_shapes(src(state.values), dst(state.values), loc)
+            _check_apart(src(state.values), dst(state.values), loc)
             return Copy(src(state.values), dst(state.values), loc=loc, **where)
 
         return self._step(op, op.stream, make)
@@ -137,6 +141,14 @@ def _check_shapes(src: Buffer, dst: Buffer, loc: str) -> None:
     if src.shape != dst.shape:
         raise EvaluationError(f"{loc}: a part of '{src.root.name}' of shape {list(src.shape)} cannot be copied to one "
                               f"of '{dst.root.name}' of shape {list(dst.shape)}")
+
+
+def _check_apart(src: Buffer, dst: Buffer, loc: str) -> None:
+    """A copy goes through its elements in no order, so that what it writes must not be what it reads (but in place)."""
+    if src.root == dst.root and (src.offset, src.strides) != (dst.offset, dst.strides) and \
+            overlap(src.shape, src.strides, dst.shape, dst.strides, dst.offset - src.offset):
+        raise EvaluationError(f"{loc}: a part of '{src.root.name}' is copied to one that overlaps it: copy by way of "
+                              "other memory (dh.empty)")
 
 
 def _check_peer(peer: int, state: State, loc: str) -> None:

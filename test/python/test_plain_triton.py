@@ -242,6 +242,29 @@ def test_host_descriptors():
 
 
 @triton.jit
+def _beyond_the_end(first, pair, out, B: tl.constexpr):
+    at = tl.arange(0, B)
+    for i in tl.static_range(2):
+        tl.store(out + i * B + at, pair[i].load([3 * B // 2]))
+    tl.store(out + 2 * B + at, first.load([3 * B // 2]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e5m2], ids=str)
+def test_host_descriptors_say_what_is_outside(dtype):
+    """Each says so at each launch: the kernel is the same."""
+    x = torch.arange(32).to(dtype)
+    plain, nan = (TensorDescriptor.from_tensor(x, [16], padding=padding) for padding in ("zero", "nan"))
+    inside = x[24:].float()
+    with ditron.sim.triton():
+        for row in ((plain, nan, nan), (nan, plain, nan), (plain, plain, plain)):
+            out = torch.ones(3, 16).to(dtype)
+            _beyond_the_end[(1,)](row[2], row[:2], out, B=16)
+            for line, descriptor in zip(out.float(), row, strict=True):
+                assert torch.equal(line[:8], inside)
+                assert (line[8:].isnan() if descriptor is nan else line[8:] == 0).all()
+
+
+@triton.jit
 def _wrong(x, n):
     tl.device_assert(tl.load(x) == n, "the first is not n")
 

@@ -194,6 +194,20 @@ def test_descriptor_clips_and_pads(pad: str, dtype: torch.dtype) -> None:
 
 
 @triton.jit
+def _one_or_the_other(x, o, n, B: tl.constexpr):
+    d = tl.make_tensor_descriptor(x, [n], [1], [B])
+    if tl.program_id(0) == 1:
+        d = tl.make_tensor_descriptor(x, [n], [1], [B], padding_option="nan")
+    tl.store(o + tl.program_id(0) * B + tl.arange(0, B), d.load([0]))
+
+
+def test_descriptors_that_pad_differently() -> None:
+    x, o = torch.randn(12), torch.ones(2, 16)
+    run(_one_or_the_other, (2,), x, o, 12, B=16)
+    assert torch.equal(o[:, :12], x.expand(2, 12)) and (o[0, 12:] == 0).all() and o[1, 12:].isnan().all()
+
+
+@triton.jit
 def _negative_corner(x, o, n, B: tl.constexpr):
     d = tl.make_tensor_descriptor(x, [n, n], [n, 1], [B, B])
     i = tl.arange(0, B)

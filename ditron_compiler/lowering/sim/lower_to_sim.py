@@ -133,7 +133,10 @@ def new_function(b: Builder, before: ir.Operation, name: str, inputs, outputs, p
 
 
 def _bind_slots(fn: FunctionLowering, function: ir.Operation, args: ir.Value, arguments: list[ir.Value]) -> None:
-    """Read the argument slots; a tensor descriptor's shape and strides are the arguments behind it."""
+    """Read the argument slots; a tensor descriptor's shape and strides are the arguments behind it.
+
+    Behind all arguments there is a slot for each descriptor: whether it pads with NaNs.
+    """
     b = fn.b
     types = [_argument_type(function, a) for a in arguments]
     values: list[Lowered] = []
@@ -143,15 +146,17 @@ def _bind_slots(fn: FunctionLowering, function: ir.Operation, args: ir.Value, ar
             values.append(b.load(slot, "!llvm.ptr"))
         else:
             values.append(from_i64(b, b.load(slot, "i64"), type.elem))
-    for number, type in enumerate(types):
-        if type.block is not None:
-            rank = len(type.block.shape)
-            shape, strides = values[number + 1 : number + 1 + rank], values[number + 1 + rank : number + 1 + 2 * rank]
-            if len(strides) != rank or any(not isinstance(v, ir.Value) for v in (*shape, *strides)):
-                raise Unsupported(
-                    function, "expected a tensor descriptor argument to be followed by its shape and strides"
-                )
-            values[number] = Descriptor(type.block.shape, type.block.elem, values[number], shape, strides)
+    descriptors = [number for number, type in enumerate(types) if type.block is not None]
+    for behind, number in enumerate(descriptors, len(types)):
+        type = types[number]
+        rank = len(type.block.shape)
+        shape, strides = values[number + 1 : number + 1 + rank], values[number + 1 + rank : number + 1 + 2 * rank]
+        if len(strides) != rank or any(not isinstance(v, ir.Value) for v in (*shape, *strides)):
+            raise Unsupported(
+                function, "expected a tensor descriptor argument to be followed by its shape and strides"
+            )
+        pad_nan = b.cmpi("ne", b.load(b.gep(args, b.constant("i64", behind), "i64"), "i64"), b.constant("i64", 0))
+        values[number] = Descriptor(type.block.shape, type.block.elem, values[number], shape, strides, pad_nan)
     fn.env.update(zip(arguments, values, strict=True))
 
 

@@ -160,7 +160,6 @@ def _if(fn: FunctionLowering, op: ir.Operation) -> None:
     blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]  # one without an else
     condition = fn.scalar(op.operands[0])
     keep = b.ip
-    # A descriptor's padding is known once a branch has been lowered, its number of scalars before.
     carried = [Carried(fn, op, r, _static_descriptor(fn, op, r)) for r in op.results]
     types = [t for c in carried for t in c.types]
     built = b.create("scf.if", types, [condition], regions=2)
@@ -168,7 +167,6 @@ def _if(fn: FunctionLowering, op: ir.Operation) -> None:
         region_block(fn, region, [])
         last = fn.lower_block(block)
         b.loc = last.location
-        _same_padding(op, carried, [fn.env[v] for v in last.operands])
         b.create("scf.yield", [], lower_yields(fn, carried, list(last.operands)))
     b.ip = keep
     fn.set(op, *[c.inside(part) for c, part in zip(carried, split(carried, list(built.results)), strict=True)])
@@ -179,17 +177,7 @@ def _static_descriptor(fn: FunctionLowering, op: ir.Operation, value: ir.Value) 
     if block is None:
         return None
     rank = len(block.shape)
-    return Descriptor(block.shape, block.elem, None, [None] * rank, [None] * rank, pad_nan=None)
-
-
-def _same_padding(op: ir.Operation, carried: list[Carried], values: list[Lowered]) -> None:
-    for c, value in zip(carried, values, strict=True):
-        if c.kind != DESCRIPTOR:
-            continue
-        if c.start.pad_nan is None:
-            c.start.pad_nan = value.pad_nan
-        elif c.start.pad_nan != value.pad_nan:
-            raise Unsupported(op, "the simulator has no choice between tensor descriptors that pad differently")
+    return Descriptor(block.shape, block.elem, None, [None] * rank, [None] * rank, None)
 
 
 @lowers("scf.while")
@@ -211,7 +199,6 @@ def _while(fn: FunctionLowering, op: ir.Operation) -> None:
     condition = fn.lower_block(before)
     b.loc = condition.location
     test, *values = condition.operands
-    _same_padding(op, leave, [fn.env[v] for v in values])
     b.create("scf.condition", [], [fn.scalar(test), *lower_yields(fn, leave, values)])
     for c, argument, part in zip(
         leave, after.arguments, split(leave, region_block(fn, loop.regions[1], leave_types)), strict=True

@@ -31,7 +31,7 @@ def _make(fn: FunctionLowering, op: ir.Operation) -> None:
     base, *rest = (fn.scalar(v) for v in op.operands)
     rank = len(rest) // 2
     block = fn.type_of(op.results[0], op).block
-    pad_nan = int_attribute(op, "padding", 1) == PAD_NAN
+    pad_nan = fn.b.constant("i1", int(int_attribute(op, "padding", 1) == PAD_NAN))
     fn.set(op, Descriptor(block.shape, block.elem, base, rest[:rank], rest[rank:], pad_nan))
 
 
@@ -97,7 +97,9 @@ def _load_box(fn: FunctionLowering, op: ir.Operation, box: Box) -> None:
     _check(fn, op, box, elem, False)
     buffer = fn.new_buffer(result.shape, elem)
     groups = reshape_groups(box.block, result.shape)
-    pad = fn.b.constant(elem.carrier, float("nan")) if box.desc.pad_nan and elem.kind == "float" else zero(fn.b, elem)
+    pad = zero(fn.b, elem)
+    if elem.kind == "float":
+        pad = fn.b.select(box.desc.pad_nan, fn.b.constant(elem.carrier, float("nan")), pad, elem.carrier)
     with fn.nest(result.shape) as nest:
         address, inside = box.element(nest, regroup(nest, nest.idx, groups))
         nest.store(buffer, guarded(fn.b, inside, lambda: load_element(fn.b, address, elem), pad, elem.carrier))

@@ -167,22 +167,25 @@ class Buffer(Tile):
 
 
 class Descriptor:
-    """A tensor descriptor: where a tensor is and how large, as scalars (`shape` i32, `strides` i64, in elements)."""
+    """A tensor descriptor: where a tensor is and how large, as scalars (`shape` i32, `strides` i64, in elements).
+
+    `pad_nan` (i1): outside of it there are NaNs, else zeros.
+    """
 
     __slots__ = ("block", "elem", "base", "shape", "strides", "pad_nan")
 
-    def __init__(self, block: tuple[int, ...], elem: Elem, base, shape, strides, pad_nan: bool = False):
+    def __init__(self, block: tuple[int, ...], elem: Elem, base, shape, strides, pad_nan):
         self.block, self.elem, self.base = block, elem, base
         self.shape, self.strides, self.pad_nan = tuple(shape), tuple(strides), pad_nan
 
     def scalars(self) -> list[ir.Value]:
-        return [self.base, *self.shape, *self.strides]
+        return [self.base, *self.shape, *self.strides, self.pad_nan]
 
     def scalar_types(self) -> list[str]:
-        return ["!llvm.ptr", *["i32"] * len(self.shape), *["i64"] * len(self.strides)]
+        return ["!llvm.ptr", *["i32"] * len(self.shape), *["i64"] * len(self.strides), "i1"]
 
     def rebuilt(self, scalars: list[ir.Value]) -> Descriptor:
         rank = len(self.shape)
         return Descriptor(
-            self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank :], self.pad_nan
+            self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank : -1], scalars[-1]
         )

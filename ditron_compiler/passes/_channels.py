@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.passes._calls import reached
 from ditron_compiler.passes._messages import Index, NoMatch, Put, Wait, at_sender, same, sender, upper_bound, varies
 from ditron_compiler.passes._pointers import constant, defining, origins
 from ditron_compiler.passes._ranks import is_query
@@ -172,7 +173,13 @@ def _around(op: ir.Operation) -> list[ir.Operation]:
 def _check_programs(wait: Wait, function: ir.Operation) -> None:
     """Two programs of a rank must not take the same message."""
     axes: set[str] = set()
-    function.walk(lambda op: axes.add(str(op.attributes["axis"])) if op.name == "tt.get_program_id" else None)
+
+    def visit(op: ir.Operation) -> None:
+        for reached_op in reached(op) if op.name == "tt.call" else (op,):
+            if reached_op.name == "tt.get_program_id":
+                axes.add(str(reached_op.attributes["axis"]))
+
+    function.walk(visit)
     terms = Index.of(wait.signal).terms
     for axis in sorted(axes):
         if not any(_tells_apart(term, axis) for term in terms):

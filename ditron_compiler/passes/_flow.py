@@ -5,8 +5,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ditron_compiler import ir
+from ditron_compiler.passes._pointers import defining, is_argument
 
-__all__ = ["Known", "in_dominance_order", "retype"]
+__all__ = ["Known", "computed_from", "in_dominance_order", "retype"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -60,6 +61,38 @@ def _becomes(use: ir.OpOperand) -> Iterator[ir.Value]:
 def _loop_carried(loop: ir.Operation, index: int) -> Iterator[ir.Value]:
     yield loop.regions[0].blocks[0].arguments[index + 1]  # the induction variable comes first
     yield loop.results[index]
+
+
+def computed_from(value: ir.Value) -> Iterator[ir.Value]:
+    """``value`` and all values of the function that decide what it is, each once.
+
+    A loop's counter is computed from its bounds; what comes out of control flow, or is carried around in it, from all
+    that goes in, is given inside, or decides which way is taken.
+    """
+    seen: set[ir.Value] = set()
+    worklist = [value]
+    while worklist:
+        value = worklist.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        yield value
+        op = defining(value)
+        if op is not None:
+            worklist += op.operands
+            regions = op.regions
+        elif is_argument(value):
+            continue
+        elif (around := value.owner.owner).name == "scf.for" and value.arg_number == 0:
+            worklist += list(around.operands)[:3]
+            continue
+        else:
+            worklist += around.operands
+            regions = [value.owner.region]
+        for region in regions:
+            for block in region:
+                if block.terminator is not None:
+                    worklist += block.terminator.operands
 
 
 class Known(Generic[K, V]):

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._pointers import constant, defining
+from ditron_compiler.passes._flow import computed_from
+from ditron_compiler.passes._pointers import constant, defining, is_argument
 from ditron_compiler.passes._ranks import is_query, is_within
 
-__all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "same", "sender", "upper_bound", "varies"]
+__all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "same", "sender", "tells_apart", "upper_bound",
+           "varies"]
 
 _WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
 _INDEX_BITS = 32
 _COUNTS = ("num_ranks", "num_local_ranks")
-_ELSEWHERE = {"ditron.local_rank", "ditron.node"}  # differ between ranks in a way that no wait can name
+# What differs between ranks in a way that no wait can name.
+_ELSEWHERE = {"ditron.local_rank", "ditron.node", "tt.ptr_to_int"}
 
 
 # make(name, operands, result type, attributes): the result of a new operation.
@@ -169,24 +172,15 @@ def same(a: ir.Value, b: ir.Value) -> bool:
 
 def varies(value: ir.Value) -> bool:
     """Whether ``value`` may differ between ranks. A kernel's scalar arguments do not: every rank passes the same."""
-    seen: set[ir.Value] = set()
-    worklist = [value]
-    while worklist:
-        value = worklist.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        op = defining(value)
-        if op is None:
-            loop = value.owner.owner
-            worklist += list(loop.operands)[:3] if loop.name == "scf.for" and value.arg_number == 0 else []
-            if loop.name not in ("tt.func", "scf.for") or loop.name == "scf.for" and value.arg_number != 0:
-                return True
-        elif op.name in _ELSEWHERE or op.name == "ditron.rank" or not op.is_memory_effect_free:
-            return True
-        else:
-            worklist += op.operands
-    return False
+    return any(map(_may_vary, computed_from(value)))
+
+
+def _may_vary(value: ir.Value) -> bool:
+    op = defining(value)
+    if op is None:  # what a loop carries, other than its counter, is not looked at
+        around = value.owner.owner
+        return not (is_argument(value) or around.name == "scf.for" and value.arg_number == 0)
+    return op.name in _ELSEWHERE or op.name == "ditron.rank" or not op.is_memory_effect_free
 
 
 def upper_bound(value: ir.Value) -> int | None:
@@ -243,7 +237,7 @@ def _summands(value: ir.Value) -> Iterator[ir.Value]:
 
 def _alike(one: ir.Operation, other: ir.Operation) -> bool:
     return (one.name == other.name and len(one.operands) == len(other.operands) and len(one.results) == 1
-            and {n: one.attributes[n] for n in one.attributes.keys()}
+            and not len(one.regions) and {n: one.attributes[n] for n in one.attributes.keys()}
             == {n: other.attributes[n] for n in other.attributes.keys()})
 
 
@@ -261,17 +255,20 @@ def _solve(sent: ir.Value, waited: ir.Value, modulo: bool = False) -> ir.Value |
         return None
     differ = [i for i, (x, y) in enumerate(zip(one.operands, other.operands, strict=True))
               if varies(x) or not same(x, y)]
-    if len(differ) != 1 or not _tells_ranks_apart(one, differ[0], modulo):
+    if len(differ) != 1 or not tells_apart(one, differ[0], modulo):
         return None
     modulo = modulo or one.name == "arith.remsi"
     return _solve(one.operands[differ[0]], other.operands[differ[0]], modulo)
 
 
-def _tells_ranks_apart(op: ir.Operation, index: int, modulo: bool) -> bool:
-    """Whether ``op`` of two numbers that differ in operand ``index`` (``modulo`` the number of ranks) differs, too."""
+def tells_apart(op: ir.Operation, index: int, modulo: bool) -> bool:
+    """Whether ``op`` of two numbers that differ in operand ``index`` (``modulo`` the number of ranks) differs, too.
+
+    A remainder by the number of ranks does where the two differ by less: ask for what follows with ``modulo``.
+    """
     if op.name in ("arith.addi", "arith.subi"):
         return True
-    if op.name == "arith.remsi":  # of what is a rank in the end: `_solve` looks
+    if op.name == "arith.remsi":
         return index == 0 and is_query(op.operands[1], "num_ranks")
     factor = op.operands[1 - index] if len(op.operands) == 2 else None
     if modulo or factor is None:

@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
 from ditron_compiler import ir
 
-__all__ = ["Origin", "Untraceable", "constant", "defined_in", "defining", "divisibility", "origins", "rebase"]
+__all__ = ["Origin", "Sum", "Untraceable", "constant", "defined_in", "defining", "divisibility", "is_argument",
+           "origins", "plus_constant", "rebase"]
 
 # Operations that only place the pointers of operand 0; other operands stay as they are.
 _PLACING = {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
@@ -78,23 +80,93 @@ def origins(pointer: ir.Value) -> frozenset[Origin]:
     return frozenset(found)
 
 
+def is_argument(root: ir.Value) -> bool:
+    """Whether ``root`` is an argument of the function; of an argument more is known than of a loaded pointer."""
+    if isinstance(root, ir.OpResult):
+        return False
+    function = root.owner.owner
+    return function is not None and function.name == "tt.func" and root.owner == function.regions[0].blocks[0]
+
+
 def _sources(value: ir.Value) -> list[ir.Value]:
     """The values that ``value`` is one of, after a select, an if or a loop; none when it is made by its operation."""
     op = defining(value)
     if op is None:
-        loop = value.owner.owner
-        index = value.arg_number - 1
-        if loop is None or loop.name != "scf.for" or index < 0:
-            return []
-        return [loop.operands[3 + index], value.owner.terminator.operands[index]]
+        return _sources_of_argument(value)
+    index = value.result_number
     if op.name == "arith.select":
         return list(op.operands)[1:]
     if op.name == "scf.if":
-        return [region.blocks[0].terminator.operands[value.result_number] for region in op.regions if len(region)]
+        return [region.blocks[0].terminator.operands[index] for region in op.regions if len(region)]
     if op.name == "scf.for":
-        yielded = op.regions[0].blocks[0].terminator.operands[value.result_number]
-        return [op.operands[3 + value.result_number], yielded]
+        return [op.operands[3 + index], op.regions[0].blocks[0].terminator.operands[index]]
+    if op.name == "scf.while":
+        return [op.regions[0].blocks[0].terminator.operands[1 + index]]
     return []
+
+
+def _sources_of_argument(value: ir.Value) -> list[ir.Value]:
+    """The same of what a loop carries into its body."""
+    loop, index = value.owner.owner, value.arg_number
+    if loop is not None and loop.name == "scf.for" and index > 0:
+        return [loop.operands[2 + index], value.owner.terminator.operands[index - 1]]
+    if loop is not None and loop.name == "scf.while":
+        before, after = (region.blocks[0] for region in loop.regions)
+        if value.owner == after:
+            return [before.terminator.operands[1 + index]]
+        return [loop.operands[index], after.terminator.operands[index]]
+    return []
+
+
+# Which element -----------------------------------------------------------------------------------------------------
+
+
+def plus_constant(value: ir.Value) -> tuple[ir.Value | None, int]:
+    """``value`` as something plus a constant; the something is None when all of it is constant."""
+    offset = 0
+    while (op := defining(value)) is not None and op.name in ("arith.addi", "arith.subi"):
+        right = constant(op.operands[1])
+        if right is None:
+            break
+        offset += right if op.name == "arith.addi" else -right
+        value = op.operands[0]
+    known = constant(value)
+    return (value, offset) if known is None else (None, offset + known)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A scalar pointer or integer, taken apart: ``base + symbols + number``; ``base`` is None for an integer.
+
+    ``symbols`` has how often each is added: ``base + k + k`` is not ``base + k``.
+    """
+
+    base: ir.Value | None
+    symbols: frozenset[tuple[ir.Value, int]]
+    number: int
+
+    @staticmethod
+    def of(value: ir.Value) -> Sum:
+        number = 0
+        symbols: Counter[ir.Value] = Counter()
+        terms: list[ir.Value] = []
+        while (op := defining(value)) is not None and op.name == "tt.addptr":
+            terms.append(op.operands[1])
+            value = op.operands[0]
+        base: ir.Value | None = value
+        if ir.IntegerType.isinstance(value.type):
+            base = None
+            terms.append(value)
+        for term in terms:
+            symbol, offset = plus_constant(term)
+            number += offset
+            if symbol is not None:
+                symbols[symbol] += 1
+        return Sum(base, frozenset(symbols.items()), number)
+
+    def differs(self, other: Sum) -> bool:
+        """Whether the two are never equal, as far as their constants tell."""
+        return self.base == other.base and self.symbols == other.symbols and self.number != other.number
 
 
 # Alignment ----------------------------------------------------------------------------------------------------------

@@ -119,12 +119,14 @@ def _is_positive(value: ir.Value, count: str) -> bool:
     op = defining(value)
     if op is None:
         return _is_index(value, first=0, count=None)
-    if op.name in ("arith.addi", "arith.muli", "arith.divsi", "arith.remsi", "arith.minsi"):
+    if op.name in ("arith.addi", "arith.subi"):
+        terms = _terms(value)
+        taken = [term for sign, term in terms if sign < 0]
+        counts = sum(sign > 0 and is_query(term, count) for sign, term in terms)  # each makes up for one that is taken
+        return len(taken) <= counts and all(constant(term) == 1 or is_within(term, count) for term in taken) and all(
+            sign < 0 or _is_positive(term, count) for sign, term in terms)
+    if op.name in ("arith.muli", "arith.divsi", "arith.remsi", "arith.minsi"):
         return all(_is_positive(operand, count) for operand in op.operands)
-    if op.name == "arith.subi":
-        taken = op.operands[1]
-        return (constant(taken) == 1 or is_within(taken, count)) and _is_positive(op.operands[0], count) and any(
-            sign > 0 and is_query(term, count) for sign, term in _terms(op.operands[0]))
     return op.name in ("tt.get_program_id", "tt.get_num_programs") or op.name in _COUNTS
 
 

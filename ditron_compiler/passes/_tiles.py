@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ditron_compiler import ir
+from ditron_compiler.passes._calls import reached
+from ditron_compiler.passes._flow import computed_from
 from ditron_compiler.passes._pointers import constant, defining
 from ditron_compiler.passes._ranks import is_query
 
@@ -129,22 +131,11 @@ def available(value: ir.Value, at: ir.Operation) -> bool:
 
 
 def _slice(value: ir.Value) -> Iterator[ir.Operation]:
-    """The scalar operations that ``value`` is computed by; a loop's counter is by its bounds."""
-    seen: set[ir.Value] = set()
-    worklist = [value]
-    while worklist:
-        value = worklist.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        op = defining(value)
-        if op is None:
-            loop = value.owner.owner
-            if loop.name == "scf.for" and value == value.owner.arguments[0]:
-                worklist += list(loop.operands)[:2]
-        elif not len(op.regions) and not ir.ShapedType.isinstance(value.type):
+    """The scalar operations that ``value`` is computed by."""
+    for source in computed_from(value):
+        op = defining(source)
+        if op is not None and not len(op.regions) and not ir.ShapedType.isinstance(source.type):
             yield op
-            worklist += op.operands
 
 
 def _plain(value: ir.Value) -> ir.Value:
@@ -266,19 +257,17 @@ def _check_programs(pid: ir.Value, at: ir.Operation) -> None:
                            "compute from the tile's quotient and remainder", op)
 
 
-def _asking(function: ir.Operation, axis: ir.Attribute, seen: tuple[str, ...] = ()) -> list[ir.Operation]:
-    """What in ``function`` asks for the program's number along ``axis``, and calls of functions that do."""
-    functions = {str(f.attributes["sym_name"]): f for f in function.block if "sym_name" in f.attributes}
+def _asking(function: ir.Operation, axis: ir.Attribute) -> list[ir.Operation]:
+    """What in ``function`` asks for the program's number along ``axis``, and calls of functions that may."""
     found: list[ir.Operation] = []
 
+    def asks(op: ir.Operation) -> bool:
+        return op.name == "tt.get_program_id" and op.attributes["axis"] == axis
+
     def visit(op: ir.Operation) -> None:
-        if op.name == "tt.get_program_id" and op.attributes["axis"] == axis:
+        # A call that is reached has no body to look into.
+        if asks(op) or op.name == "tt.call" and any(asks(o) or o.name == "tt.call" for o in reached(op)):
             found.append(op)
-        elif op.name == "tt.call":
-            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-            called = functions.get(f'"{callee}"')
-            if called is None or callee not in seen and _asking(called, axis, (*seen, callee)):
-                found.append(op)
 
     function.walk(visit)
     return found

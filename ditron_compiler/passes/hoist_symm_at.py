@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.passes._calls import OPAQUE
 from ditron_compiler.passes._flow import Known, in_dominance_order
-from ditron_compiler.passes._pointers import Origin, Untraceable, constant, defined_in, defining, origins, rebase
+from ditron_compiler.passes._pointers import (Origin, Untraceable, constant, defined_in, defining, is_argument, origins,
+                                              rebase)
 from ditron_compiler.passes._ranks import Place, is_query, is_within, place
 from ditron_compiler.passes.base import Pass
 
@@ -54,7 +56,8 @@ class HoistSymmAt(Pass):
             looked_at = _looked_at(function) if found else set()
             for translated in found:
                 pointer, rank = translated.operands
-                if {Origin(origin.root, rank) for origin in origins(pointer)} & looked_at:
+                mine = {Origin(origin.root, rank) for origin in origins(pointer)}
+                if mine & looked_at or any(_may_be_any(origin.root) for origin in looked_at):
                     translated.emit_remark("this symm_at was not moved to a scalar base, because what the address is, "
                                            "null or not, may matter")
                     continue
@@ -128,7 +131,12 @@ def _looked_at(function: ir.Operation) -> set[Origin]:
             for origin in origins(operand)}
 
 
-_LOOK_AT = ("tt.ptr_to_int", "tt.call", "tt.return", "tt.elementwise_inline_asm", "tt.extern_elementwise")
+def _may_be_any(root: ir.Value) -> bool:
+    """Whether ``root`` is what a branch brings, and so perhaps any pointer of the kernel."""
+    return defining(root) is None and not is_argument(root)
+
+
+_LOOK_AT = (*OPAQUE, "tt.ptr_to_int", "tt.return")
 
 
 def _is_select(pointer: ir.Value) -> bool:

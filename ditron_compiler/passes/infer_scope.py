@@ -6,8 +6,10 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._pointers import Origin, origins
+from ditron_compiler.passes._calls import OPAQUE, pointers
+from ditron_compiler.passes._pointers import Origin, is_argument, origins
 from ditron_compiler.passes._ranks import Place, is_other, place
+from ditron_compiler.passes._updates import may_be_same_memory
 from ditron_compiler.passes.base import Pass
 
 __all__ = ["InferScope"]
@@ -30,7 +32,8 @@ class InferScope(Pass):
     lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and a notify
     is narrowed to it only when this kernel waits for the signal: a stream that waits is outside of what ``gpu`` orders.
     Nor is it narrowed when the kernel looks at that signal of other ranks through ``symm_at``, which then look at this
-    rank's, or hands it to a function that it calls; when it waits through ``symm_at``, it needs ``node``.
+    rank's, hands it to a function that it calls, or waits through a pointer of unknown origin; when it waits through
+    ``symm_at``, it needs ``node``.
 
     A ``wait`` is widened to what the kernel's own updates of the same signals have, and never narrowed: other kernels
     may update them too. A wait and an atomic access through ``symm_at`` to another rank are widened from ``gpu`` to
@@ -56,7 +59,7 @@ class InferScope(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
             found: list[ir.Operation] = []
-            function.walk(lambda o: found.append(o) if o.name.startswith(("ditron.", "tt.call")) else None)
+            function.walk(lambda o: found.append(o) if o.name.startswith("ditron.") or o.name in OPAQUE else None)
             looked = _Looked.of(found)
             updates: dict[ir.Value, set[_Update]] = {}
             for o in found:
@@ -75,7 +78,7 @@ class InferScope(Pass):
         far, certain = place(rank, op), is_other(rank)
         if op.name == "ditron.notify":
             roots = {origin.root for origin in origins(signal)}
-            if far == Place.SELF and roots & looked.from_afar:
+            if far == Place.SELF and _may_meet(roots, looked.from_afar):
                 far = Place.NODE
                 self._widen(op, far, "other ranks wait for the signal")
             elif _scope(op) == Place.SELF != far:
@@ -84,7 +87,7 @@ class InferScope(Pass):
                 else:
                     far = Place.SELF  # the author knows better
             else:
-                if far == Place.SELF and not (roots & looked.here and not roots & looked.elsewhere):
+                if far == Place.SELF and not (roots & looked.here and not _may_meet(roots, looked.elsewhere)):
                     far = min(_scope(op), Place.NODE)
                 self._set(op, far)
         for origin in origins(signal):
@@ -128,11 +131,18 @@ class _Looked:
             if op.name in _AWAITS:
                 for origin in origins(op.operands[0]):
                     (looked.from_afar if _is_far(origin, op) else looked.here).add(origin.root)
-            elif op.name == "tt.call":
-                looked.elsewhere.update(origin.root for operand in op.operands for origin in origins(operand))
-            elif op.name == "ditron.symm_at" and place(op.operands[1], op) != Place.SELF:
+                    if not is_argument(origin.root):  # loaded, it may be another rank's
+                        looked.elsewhere.add(origin.root)
+            elif op.name in OPAQUE:
+                looked.elsewhere.update(origin.root for operand in pointers(op) for origin in origins(operand))
+            elif op.name == "ditron.multicast_ptr" or op.name == "ditron.symm_at" and (
+                    place(op.operands[1], op) != Place.SELF):
                 looked.elsewhere.update(origin.root for origin in origins(op.operands[0]))
         return looked
+
+
+def _may_meet(roots: set[ir.Value], others: set[ir.Value]) -> bool:
+    return any(may_be_same_memory(root, others) for root in roots)
 
 
 def _is_far(origin: Origin, at: ir.Operation) -> bool:

@@ -22,14 +22,20 @@ class InsertFences(Pass):
     |---|---|---|
     | `signal_op` | `fence` | puts, stores; loads of what a wait has given |
     | `st`, `red`, `atomic_*` of a flag, relaxed | `fence` | stores; loads of what a wait has given |
-    | an update of a signal | `fence` | another of the same signal at the same rank, if one of them sets it |
+    | an update of a signal | `fence` | another that may be of that signal at that rank, if one of them sets it |
     | `putmem_signal` | `fence` | earlier puts, and stores to another rank: its signal speaks for its own data |
     | `st`, `red`, `atomic_*` of a flag; `sync_all` | `quiet` | puts: only puts and signals stay behind them |
     | a store to the source of a put | `quiet` | that put, when it is `nbi` |
     | a load from, a store to, a put from the destination of a get | `quiet` | that get, when it is `nbi` |
+    | a call of a function that communicates, or has no body here | `quiet` | anything |
     | the end of the kernel | `quiet` | `nbi` transfers, and signals on their way |
 
-    The source or destination is all that is computed from the same argument: a store to another part of it waits too.
+    The source or destination is all that is computed from the same argument: a store to another part of it waits too,
+    and one through a pointer of unknown origin. Updates may be of one signal unless their argument, a constant, or the
+    turn of a loop tells their signals or ranks apart; two that set the same value need nothing. A barrier and an
+    acquiring load give as a wait does. A function that is called, and not inlined, counts as doing all that it does
+    with every pointer it gets, and one that touches no memory needs nothing.
+
     A fence counts for the whole program, so it needs no barrier of the threads beside it. A flag is a cell of the
     signals that the kernel also waits for or updates as such, or an i64 on another rank. What a loop would order anew
     at each turn, though it comes from before, is ordered in front of it.

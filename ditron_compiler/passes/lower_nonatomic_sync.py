@@ -6,13 +6,15 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.passes._calls import pointers, reached
 from ditron_compiler.passes._pointers import origins
 from ditron_compiler.passes._ranks import Place, place
 from ditron_compiler.passes.base import Pass, PassFailure
 
 __all__ = ["LowerNonatomicSync"]
 
-_ATOMICS = ("ditron.atomic_add", "ditron.red", "ditron.atomic_cas", "tt.atomic_rmw", "tt.atomic_cas")
+_TRITON_ATOMICS = ("tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_reduce")
+_ATOMICS = ("ditron.atomic_add", "ditron.red", "ditron.atomic_cas", *_TRITON_ATOMICS)
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class LowerNonatomicSync(Pass):
     ``putmem_signal`` is the put, a fence, and the store. Each signal has one writer, so nothing is lost.
 
     Whatever would be a read-modify-write on another GPU is an error: counting (``add``), atomics through ``symm_at`` or
-    of scope node or world, and NVLink multicast. Within the GPU (scope gpu) everything stays as it is.
+    of scope node or world, also in a function that is called, and NVLink multicast. Within the GPU (scope gpu)
+    everything stays as it is.
 
     Before::
 
@@ -44,7 +47,8 @@ class LowerNonatomicSync(Pass):
 
     def run(self, op: ir.Operation) -> None:
         found: list[ir.Operation] = []
-        op.walk(lambda o: found.append(o) if o.name.startswith(("ditron.", "tt.atomic_")) else None)
+        op.walk(lambda o: found.append(o) if o.name.startswith("ditron.") or o.name in (*_TRITON_ATOMICS, "tt.call")
+                else None)
         if not all([self._check(o) for o in found]):
             raise PassFailure
         for o in found:
@@ -70,9 +74,20 @@ def _why_not(op: ir.Operation) -> str | None:
         return (f"'{op.name}' is a read-modify-write that may be on another GPU, which the links of this pipeline do "
                 "not have: write a cell of your own there with dl.st or dl.notify and combine where they arrive; for "
                 "one of this GPU say scope=\"gpu\"")
+    if name == "tt.call" and (atomic := _atomic_there(op)) is not None:
+        return (f"the function that is called here has a '{atomic}', a read-modify-write, and gets another GPU's memory, "
+                "where the links of this pipeline do not have that: write a cell of your own there with dl.st or "
+                "dl.notify and combine where they arrive")
     if name.startswith("multimem") or name == "multicast_ptr":
         return f"'{op.name}' needs NVLink, which this pipeline does without: use dl.putmem, or another pipeline"
     return None
+
+
+def _atomic_there(call: ir.Operation) -> str | None:
+    """What may be a read-modify-write on another GPU in a function that is called."""
+    if all(origin.rank is None for pointer in pointers(call) for origin in origins(pointer)):
+        return None
+    return next((op.name for op in reached(call) if op.name in (*_TRITON_ATOMICS, "tt.call")), None)
 
 
 def _is_here(op: ir.Operation) -> bool:

@@ -1,15 +1,16 @@
 """Drop waits that an earlier one implies."""
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword, number
-from ditron_compiler.passes._flow import Known, in_dominance_order
-from ditron_compiler.passes._pointers import constant, defining, origins
+from ditron_compiler.passes._calls import OPAQUE, pointers
+from ditron_compiler.passes._flow import Known, computed_from, in_dominance_order
+from ditron_compiler.passes._messages import varies
+from ditron_compiler.passes._pointers import Sum, constant, defining, is_argument, origins, plus_constant
 from ditron_compiler.passes._ranks import is_query, is_within
 from ditron_compiler.passes.base import Pass
 
@@ -77,7 +78,6 @@ class MergeWaits(Pass):
 
 _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 
-
 _Symbols = frozenset[tuple[ir.Value, int]]
 _Count = ir.Value | int | str  # of signals; the ranks of the group or node by the name of the query
 _COUNTS = ("num_ranks", "num_local_ranks")
@@ -88,8 +88,7 @@ _RELAXED, _WORLD = -1, 2  # the ends of `_Wait.order`
 class _Wait:
     """A wait, taken apart: of signals ``base + symbols + first`` and the ``count - 1`` after that.
 
-    ``symbols`` has how often each is added: ``base + k + k`` is not ``base + k``. ``order`` is the scope within which it
-    acquires, as a number.
+    ``order`` is the scope within which it acquires, as a number.
     """
 
     op: ir.Operation
@@ -103,20 +102,13 @@ class _Wait:
 
     @staticmethod
     def of(op: ir.Operation) -> _Wait:
-        base, first = op.operands[0], 0
-        symbols: Counter[ir.Value] = Counter()
-        while (step := defining(base)) is not None and step.name == "tt.addptr":
-            symbol, offset = _split(step.operands[1])
-            first += offset
-            if symbol is not None:
-                symbols[symbol] += 1
-            base = step.operands[0]
         count, value, order = 1, op.operands[1], _WORLD
         if op.name == "ditron.wait":
             count, value = _count(op.operands[1]), op.operands[2]
             acquires = keyword(op.attributes["semantic"]) == "acquire"
             order = number(op.attributes["scope"]) if acquires else _RELAXED
-        return _Wait(op, base, frozenset(symbols.items()), first, count, _split(value), keyword(op.attributes["cmp"]),
+        at = Sum.of(op.operands[0])
+        return _Wait(op, at.base, at.symbols, at.number, count, plus_constant(value), keyword(op.attributes["cmp"]),
                      order)
 
     @property
@@ -171,24 +163,17 @@ def _count(value: ir.Value) -> _Count:
     return next((count for count in _COUNTS if is_query(value, count)), value)
 
 
-def _split(value: ir.Value) -> tuple[ir.Value | None, int]:
-    """``value`` as something plus a constant; the something is None when all of it is constant."""
-    offset = 0
-    while (op := defining(value)) is not None and op.name in ("arith.addi", "arith.subi"):
-        right = constant(op.operands[1])
-        if right is None:
-            break
-        offset += right if op.name == "arith.addi" else -right
-        value = op.operands[0]
-    known = constant(value)
-    return (value, offset) if known is None else (None, offset + known)
-
-
 def _narrow(value: ir.Value | None) -> ir.Value | None:
     """``value`` before it was made wider, which is done anew at each use."""
     while value is not None and (op := defining(value)) is not None and op.name == "arith.extsi":
         value = op.operands[0]
     return value
+
+
+def _is_steady(symbol: ir.Value | None) -> bool:
+    """Whether it is the same number on every rank, and in every turn of every loop."""
+    return symbol is None or not varies(symbol) and all(
+        defining(value) is not None or is_argument(value) for value in computed_from(symbol))
 
 
 @dataclass(frozen=True)
@@ -201,10 +186,11 @@ class _SetBack:
 
     def may_undo(self, wait: _Wait) -> bool:
         """Whether what ``wait`` waits for may be so no longer; what is of unknown origin may be anything."""
-        if self.value is not None and self.value[1] >= wait.least and self.value[0] == _narrow(wait.value[0]):
+        symbol = _narrow(wait.value[0])
+        if self.value is not None and self.value[1] >= wait.least and self.value[0] == symbol and _is_steady(symbol):
             return False
         roots = _roots(wait.op.operands[0])
-        return bool(roots & self.roots) or not all(map(_is_argument, roots | self.roots))
+        return bool(roots & self.roots) or not all(map(is_argument, roots | self.roots))
 
 
 def _set_back(operations: list[ir.Operation]) -> list[_SetBack]:
@@ -216,7 +202,7 @@ def _set_back(operations: list[ir.Operation]) -> list[_SetBack]:
             found.setdefault(roots, _SetBack(op, roots))
         if op.name in _SETS and keyword(op.attributes["op"]) == "set":
             signal, value = _signal_and_value(op)
-            roots, (symbol, offset) = _roots(signal), _split(value)
+            roots, (symbol, offset) = _roots(signal), plus_constant(value)
             by = _SetBack(op, roots, (_narrow(symbol), offset))
             known = found.setdefault((roots, by.value[0]), by)
             if offset < known.value[1]:
@@ -232,19 +218,11 @@ def _roots(pointer: ir.Value) -> frozenset[ir.Value]:
     return frozenset(origin.root for origin in origins(pointer))
 
 
-def _is_argument(root: ir.Value) -> bool:
-    """Of the function, not of a block or the body of a loop, nor the result of an operation."""
-    if isinstance(root, ir.OpResult):
-        return False
-    function = root.owner.owner
-    return function is not None and function.name == "tt.func" and root.owner == function.regions[0].blocks[0]
-
-
 def _written_back(op: ir.Operation) -> list[ir.Value]:
     """The pointers through which ``op`` may make a signal smaller."""
     name = op.name
-    if name in _OPAQUE:
-        return [v for v in op.operands if "!tt.ptr" in str(v.type) or "!tt.tensordesc" in str(v.type)]
+    if name in OPAQUE or name == "tt.ptr_to_int":
+        return pointers(op)
     if name in _WRITES:
         return [op.operands[0]]
     if name in ("ditron.red", "ditron.atomic_add"):
@@ -266,5 +244,3 @@ _SETS = ("ditron.notify", "ditron.signal_op", "ditron.putmem_signal")
 _WRITES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
            "tt.descriptor_reduce", "ditron.st", "ditron.atomic_cas", "ditron.putmem", "ditron.getmem",
            "ditron.multimem_st", "ditron.multimem_red")
-# What becomes of the pointers that these take is not looked at.
-_OPAQUE = ("tt.call", "tt.elementwise_inline_asm", "tt.extern_elementwise", "tt.ptr_to_int")

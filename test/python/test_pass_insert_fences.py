@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+import triton
 import triton.language as tl
 from pass_helpers import count, pipeline, run
 
@@ -141,3 +142,86 @@ def test_a_source_is_stored_to_again_only_when_its_put_is_complete():
         return box[:N // 2].tolist()
 
     assert run("default", main, ranks=2) == [[(1 - r) * 100.0 + N // 2 + i for i in range(N // 2)] for r in range(2)]
+
+
+@triton.jit(noinline=True)
+def fill(p, value, N: tl.constexpr):
+    tl.store(p + tl.arange(0, N), tl.zeros((N,), dtype=tl.float32) + value)
+
+
+@ditron.jit
+def filled_by_a_function(box_ptr, x_ptr, ready_ptr, out_ptr, N: tl.constexpr):
+    """Stores to the right, flags it, and stores to the source of a put: all stores are in a function that is called."""
+    rank = dl.rank()
+    right = (rank + 1) % dl.num_ranks()
+    i = tl.arange(0, N)
+    fill(dl.symm_at(box_ptr, right), rank + 1.0, N)
+    dl.st(dl.symm_at(ready_ptr, right), 1, scope="node")
+    fill(x_ptr, rank + 10.0, N)
+    dl.putmem_nbi(box_ptr + N, x_ptr, N * 4, right)
+    fill(x_ptr, -1.0, N)
+    box = dl.consume_token(box_ptr, dl.wait(ready_ptr, 1, 1))
+    tl.store(out_ptr + i, tl.load(box + i))
+
+
+def _filled_by_a_function():
+    ditron.init()
+    box, x = ditron.symm_zeros(2 * N, dtype=torch.float32), ditron.symm_zeros(N, dtype=torch.float32)
+    ready, out = ditron.symm_zeros(1, dtype=torch.int64), torch.zeros(N)
+    filled_by_a_function[(1,)](box, x, ready, out, N=N)
+    ditron.barrier()
+    return out.tolist(), box[N:].tolist()
+
+
+def test_what_a_called_function_stores_is_ordered():
+    with pytest.raises(ditron.SimulationError), pipeline("as-written"):
+        for seed in range(20):
+            ditron.sim.run(_filled_by_a_function, ranks=3, seed=seed)
+    left = [(rank - 1) % 3 for rank in range(3)]
+    assert run("default", _filled_by_a_function, seeds=20, ranks=3) == [
+        ([r + 1.0] * N, [r + 10.0] * N) for r in left]
+
+
+@ditron.jit(do_not_specialize=["a", "b"])
+def set_again(ready_ptr, a, b):
+    """Two pointers that are one, and in each turn of a loop the same, or the next: the signals must only grow."""
+    right = (dl.rank() + 1) % dl.num_ranks()
+    dl.signal_op(ready_ptr + a, 1, right)
+    dl.signal_op(ready_ptr + b, 2, right)
+    for k in range(4):
+        dl.signal_op(ready_ptr + 1 + k // 2, 3 + k, right)
+    dl.wait(ready_ptr + a, 1, 2)
+    dl.wait(ready_ptr + 1, 1, 4)
+    dl.wait(ready_ptr + 2, 1, 6)
+
+
+def _set_again():
+    ditron.init()
+    ready = ditron.symm_zeros(3, dtype=torch.int64)
+    set_again[(1,)](ready, 0, 0)
+    ditron.barrier()
+    return ready.tolist()
+
+
+def test_updates_of_what_may_be_one_signal_stay_in_order():
+    with pytest.raises(ditron.SimulationError, match="goes backwards"), pipeline("as-written"):
+        for seed in range(20):
+            ditron.sim.run(_set_again, ranks=2, ranks_per_node=1, seed=seed)
+    assert run("default", _set_again, seeds=20, ranks=2, ranks_per_node=1) == [[2, 4, 6]] * 2
+
+
+@ditron.jit
+def counts_to_all(box_ptr, x_ptr, ready_ptr, N: tl.constexpr):
+    """To each rank its part, with a number of its own: none of the signals is another's."""
+    rank, ranks = dl.rank(), dl.num_ranks()
+    for step in range(ranks):
+        peer = (rank + step) % ranks
+        dl.putmem_signal(box_ptr + rank * N, x_ptr + peer * N, N * 4, ready_ptr + rank, step + 1, peer)
+    for k in range(ranks):
+        dl.signal_op(ready_ptr + ranks + k, k + 1, rank)
+    dl.quiet()
+
+
+def test_updates_of_other_signals_need_no_fence():
+    signature = {"box_ptr": "*fp32", "x_ptr": "*fp32", "ready_ptr": "*i64"}
+    assert count(counts_to_all, "ditron.fence", "default", signature=signature, constexprs={"N": N}) == 1  # in between

@@ -111,6 +111,31 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
+// Nor is what code in another language gets, or what a branch brings to one that looks.
+// CHECK-LABEL: sym_name = "shown_to_others"
+// CHECK: %[[AT:.*]] = "tt.addptr"(%arg0, %arg2)
+// CHECK-NEXT: ditron.symm_at %[[AT]] on %arg2
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i32, !tt.ptr<i64>) -> (), sym_name = "shown_to_others"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %r: i32, %ctx: !tt.ptr<i64>):
+  %q = "tt.addptr"(%p, %r) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %a = ditron.symm_at %q on %r : !tt.ptr<f32>
+  %b = ditron.extern_call "is_null"(%a) from "mine" : (!tt.ptr<f32>) -> i32
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+// CHECK-LABEL: sym_name = "brought_by_a_branch"
+// CHECK: %[[AT:.*]] = "tt.addptr"(%arg0, %arg1)
+// CHECK-NEXT: ditron.symm_at %[[AT]] on %arg1
+"tt.func"() <{function_type = (!tt.ptr<f32>, i32, !tt.ptr<i64>) -> (), sym_name = "brought_by_a_branch"}> ({
+^bb0(%p: !tt.ptr<f32>, %r: i32, %ctx: !tt.ptr<i64>):
+  %q = "tt.addptr"(%p, %r) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %a = ditron.symm_at %q on %r : !tt.ptr<f32>
+  cf.br ^bb1(%a : !tt.ptr<f32>)
+^bb1(%some: !tt.ptr<f32>):
+  %address = "tt.ptr_to_int"(%some) : (!tt.ptr<f32>) -> i64
+  "tt.store"(%ctx, %address) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
 // Null, across nodes, is seen at the address that was asked for: it is not put together from that of the base.
 // CHECK-LABEL: sym_name = "is_it_null"
 // CHECK: %[[AT:.*]] = "tt.addptr"(%arg0, %arg1)

@@ -144,3 +144,32 @@
 ^bb0(%sig: !tt.ptr<i64>):
   "tt.return"() : () -> ()
 }) : () -> ()
+
+// So may code in another language, NVLink's multicast, and a wait through a loaded pointer, which may be another rank's.
+// CHECK-LABEL: sym_name = "looked_at_otherwise"
+// CHECK: ditron.notify %arg0 set %arg2 on %{{[0-9a-z]+}} : !tt.ptr<i64>
+// CHECK: ditron.notify %arg1 set %arg2 on %{{[0-9a-z]+}} : !tt.ptr<i64>
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i64) -> (), sym_name = "looked_at_otherwise"}> ({
+^bb0(%sig: !tt.ptr<i64>, %given: !tt.ptr<i64>, %v: i64):
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  ditron.notify %sig set %v on %rank : !tt.ptr<i64>
+  %mc = ditron.multicast_ptr %sig : !tt.ptr<i64>
+  %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  ditron.notify %given set %v on %rank : !tt.ptr<i64>
+  %x = "tt.elementwise_inline_asm"(%given) <{asm_string = "a", constraints = "", packed_element = 1 : i32, pure = false}> : (!tt.ptr<i64>) -> i32
+  %b = ditron.wait %given[%c1] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()
+// CHECK-LABEL: sym_name = "loaded_pointer"
+// CHECK: ditron.notify %arg0 set %arg1 on %{{[0-9a-z]+}} : !tt.ptr<i64>
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "loaded_pointer"}> ({
+^bb0(%sig: !tt.ptr<i64>, %v: i64):
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  ditron.notify %sig set %v on %rank : !tt.ptr<i64>
+  %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  %its = "tt.int_to_ptr"(%v) : (i64) -> !tt.ptr<i64>
+  %b = ditron.wait %its[%c1] ge %v : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) : () -> ()

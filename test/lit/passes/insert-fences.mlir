@@ -3,7 +3,7 @@
 // RUN: ditron-opt %t --insert-fences --mlir-pass-statistics -o %t.again 2>&1 | filecheck %s --check-prefix=AGAIN
 
 // COUNT-DAG: 15  insert-fences: fences inserted
-// COUNT-DAG: 17  insert-fences: quiets inserted
+// COUNT-DAG: 20  insert-fences: quiets inserted
 
 // What is there is not inserted again.
 // AGAIN-NOT: inserted
@@ -89,45 +89,6 @@
   "tt.return"() : () -> ()
 }) : () -> ()
 
-// One update of a signal may overtake another: that of the same signal at the same rank, when one sets it. Sums do not mind.
-// CHECK-LABEL: sym_name = "updates"
-// CHECK: ditron.signal_op %arg0 set %arg1 on %arg2
-// CHECK-NEXT: ditron.fence
-// CHECK-NEXT: ditron.signal_op %arg0 set %arg1 on %arg2
-// CHECK-NEXT: ditron.notify %arg0 set %arg1 on %arg2
-// CHECK-NEXT: ditron.signal_op %arg0 set %arg1 on %arg3
-// CHECK-NEXT: ditron.fence
-// CHECK-NEXT: ditron.signal_op %arg0 add %arg1 on %arg3
-// CHECK-NEXT: ditron.signal_op %arg0 add %arg1 on %arg3
-// CHECK: scf.for
-// CHECK-NEXT: ditron.fence
-// CHECK-NEXT: ditron.signal_op %arg0 set %arg1 on %arg2
-// CHECK-NEXT: }
-// CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, i32) -> (), sym_name = "updates"}> ({
-^bb0(%sig: !tt.ptr<i64>, %v: i64, %a: i32, %b: i32):
-  %c0 = arith.constant 0 : i32
-  %c1 = arith.constant 1 : i32
-  // expected-note@+2 {{an earlier update of this signal}}
-  // expected-note@+1 {{a signal on its way}}
-  ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
-  // expected-remark@+1 {{inserted 'ditron.fence' before this: an earlier update of this signal would not be ordered by then}}
-  ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
-  ditron.notify %sig set %v on %a : !tt.ptr<i64>
-  // expected-note@+1 {{an earlier update of this signal}}
-  ditron.signal_op %sig set %v on %b : !tt.ptr<i64>
-  // expected-remark@+1 {{an earlier update of this signal would not be ordered by then}}
-  ditron.signal_op %sig add %v on %b : !tt.ptr<i64>
-  ditron.signal_op %sig add %v on %b : !tt.ptr<i64>
-  scf.for %i = %c0 to %b step %c1 : i32 {
-    // expected-remark@+2 {{an earlier update of this signal would not be ordered by then}}
-    // expected-note@+1 {{an earlier update of this signal}}
-    ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
-  }
-  // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
-
 // The signal of a put speaks for its own data: not for an earlier put, but the source may have been stored just now.
 // CHECK-LABEL: sym_name = "put_with_signal"
 // CHECK: tt.store
@@ -210,7 +171,7 @@
 // CHECK-LABEL: sym_name = "parts_in_use"
 // CHECK: ditron.putmem
 // CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.symm_at
+// CHECK: ditron.symm_at
 // CHECK-NEXT: tt.store
 // CHECK-NEXT: ditron.quiet
 // CHECK-NEXT: tt.store
@@ -229,7 +190,11 @@
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %part, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> ()
-  %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+  %rank = ditron.rank
+  %ranks = ditron.num_ranks
+  %next = arith.addi %rank, %c1 : i32
+  %right = arith.remsi %next, %ranks : i32
+  %there = ditron.symm_at %p on %right : !tt.ptr<f32>
   "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
   // expected-remark@+1 {{inserted 'ditron.quiet' before this: a non-blocking put would not be complete by then}}
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
@@ -384,5 +349,77 @@
   ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   ditron.barrier_all
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A rank that may be this one; a pointer that may lead anywhere; what takes what a put still reads.
+// CHECK-LABEL: sym_name = "perhaps_in_use"
+// CHECK: ditron.putmem
+// CHECK-NEXT: ditron.symm_at
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: tt.int_to_ptr
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.putmem
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.getmem
+// CHECK-NEXT: tt.return
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, i64, i32) -> (), sym_name = "perhaps_in_use"}> ({
+^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+  // expected-note@+1 {{a non-blocking put}}
+  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  %there = ditron.symm_at %p on %r : !tt.ptr<f32>
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a non-blocking put would not be complete by then}}
+  "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-note@+1 {{a non-blocking put}}
+  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  %any = "tt.int_to_ptr"(%n) : (i64) -> !tt.ptr<f32>
+  // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+  "tt.store"(%any, %x) : (!tt.ptr<f32>, f32) -> ()
+  // expected-note@+1 {{a non-blocking put}}
+  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+  ditron.getmem %p, %q, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A notify to this rank may be of scope gpu: it orders nothing for others. An acquiring load gives data as a wait does,
+// and so does a barrier.
+// CHECK-LABEL: sym_name = "acquired"
+// CHECK: tt.store
+// CHECK-NEXT: ditron.notify
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.ld
+// CHECK-NEXT: tt.load
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.barrier_all
+// CHECK-NEXT: tt.load
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.quiet
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "acquired"}> ({
+^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %flag: !tt.ptr<i64>, %v: i64, %r: i32):
+  %rank = ditron.rank
+  // expected-note@+1 {{a store}}
+  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  ditron.notify %flag set %v on %rank : !tt.ptr<i64>
+  // expected-remark@+1 {{a store would not be ordered by then}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  %seen = ditron.ld %flag scope node semantic acquire : !tt.ptr<i64>
+  // expected-note@+1 {{a load after a wait}}
+  %y = "tt.load"(%p) <{isVolatile = true}> : (!tt.ptr<f32>) -> f32
+  // expected-remark@+1 {{a load after a wait would not be ordered by then}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.barrier_all
+  // expected-note@+1 {{a load after a wait}}
+  %z = "tt.load"(%p) <{isVolatile = true}> : (!tt.ptr<f32>) -> f32
+  // expected-remark@+2 {{a load after a wait would not be ordered by then}}
+  // expected-note@+1 {{a signal on its way}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -397,3 +397,61 @@
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// -----
+
+// A number that an if decides by the rank is another on each: not an epoch.
+// CHECK: sym_name = "decided_by_rank"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i64, i32, !tt.ptr<i64>) -> (), sym_name = "decided_by_rank", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %other: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %rank = ditron.rank
+  %first = arith.cmpi slt, %rank, %one : i32
+  %value = scf.if %first -> i64 {
+    scf.yield %epoch : i64
+  } else {
+    scf.yield %other : i64
+  }
+  // expected-remark@+1 {{stays a signal: its value must be an epoch that grows with each call, the same on all ranks}}
+  ditron.putmem_signal %box, %box, %bytes, %sig set %value on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %value : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// One that another way through the kernel brings, too.
+// CHECK: sym_name = "brought_by_a_branch"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i64, i32, !tt.ptr<i64>) -> (), sym_name = "brought_by_a_branch", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %other: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %rank = ditron.rank
+  %first = arith.cmpi slt, %rank, %one : i32
+  cf.cond_br %first, ^bb1(%epoch : i64), ^bb1(%other : i64)
+^bb1(%value: i64):
+  // expected-remark@+1 {{stays a signal: its value must be an epoch that grows with each call, the same on all ranks}}
+  ditron.putmem_signal %box, %box, %bytes, %sig set %value on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %value : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Programs that a called function tells apart: each may wait.
+"tt.func"() <{function_type = () -> i32, sym_name = "who", sym_visibility = "private"}> ({
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  "tt.return"(%pid) : (i32) -> ()
+}) : () -> ()
+// CHECK: sym_name = "programs_of_a_function"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "programs_of_a_function", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %one = arith.constant 1 : i32
+  %pid = "tt.call"() <{callee = @who}> : () -> i32
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  // expected-remark@+1 {{stays a signal: several programs may wait for it}}
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

@@ -23,3 +23,29 @@
   ditron.multimem_st %mc, %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
+
+// What is done in a function that is called counts, when it gets another GPU's memory; a reduction by descriptor, too.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "adds", sym_visibility = "private"}> ({
+^bb0(%p: !tt.ptr<i64>, %v: i64):
+  %yes = arith.constant true
+  %sum = "tt.atomic_rmw"(%p, %v, %yes) <{atomic_rmw_op = 4 : i32, scope = 3 : i32, sem = 1 : i32}> : (!tt.ptr<i64>, i64, i1) -> i64
+  "tt.return"() : () -> ()
+}) : () -> ()
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "stores", sym_visibility = "private"}> ({
+^bb0(%p: !tt.ptr<i64>, %v: i64):
+  "tt.store"(%p, %v) : (!tt.ptr<i64>, i64) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, tensor<8xi64>) -> (), sym_name = "calls"}> ({
+^bb0(%p: !tt.ptr<i64>, %v: i64, %r: i32, %x: tensor<8xi64>):
+  %c0 = arith.constant 0 : i32
+  %there = ditron.symm_at %p on %r : !tt.ptr<i64>
+  "tt.call"(%p, %v) <{callee = @adds}> : (!tt.ptr<i64>, i64) -> ()
+  "tt.call"(%there, %v) <{callee = @stores}> : (!tt.ptr<i64>, i64) -> ()
+  // expected-error@+1 {{the function that is called here has a 'tt.atomic_rmw', a read-modify-write, and gets another GPU's memory}}
+  "tt.call"(%there, %v) <{callee = @adds}> : (!tt.ptr<i64>, i64) -> ()
+  %desc = "tt.make_tensor_descriptor"(%there, %r, %v) : (!tt.ptr<i64>, i32, i64) -> !tt.tensordesc<tensor<8xi64>>
+  // expected-error@+1 {{'tt.descriptor_reduce' is a read-modify-write that may be on another GPU}}
+  "tt.descriptor_reduce"(%desc, %x, %c0) <{kind = 1 : i32}> : (!tt.tensordesc<tensor<8xi64>>, tensor<8xi64>, i32) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()

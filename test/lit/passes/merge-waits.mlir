@@ -283,3 +283,50 @@
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
+
+// A value that is another number on the rank that sets it, or was in an earlier turn, is not known to be as much.
+// CHECK-LABEL: sym_name = "another_number_elsewhere"
+// CHECK-COUNT-4: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32) -> (), sym_name = "another_number_elsewhere"}> ({
+^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  %own = arith.extsi %rank : i32 to i64
+  // expected-note@+1 {{the earlier one}}
+  %a = ditron.wait %sig[%c1] ge %own : !tt.ptr<i64>
+  // expected-note@+1 {{may set signals back}}
+  ditron.notify %sig set %own on %n : !tt.ptr<i64>
+  // expected-remark@+1 {{this wait stays}}
+  %b = ditron.wait %sig[%c1] ge %own : !tt.ptr<i64>
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %turn = arith.extsi %i : i32 to i64
+    // expected-note@+1 {{may set signals back}}
+    ditron.notify %other set %turn on %n : !tt.ptr<i64>
+    // expected-note@+1 {{the earlier one}}
+    %c = ditron.wait %other[%c1] ge %turn : !tt.ptr<i64>
+    // expected-remark@+1 {{this wait stays}}
+    %d = ditron.wait %other[%c1] ge %turn : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// The number of ranks is taken from twice, so the remainder may be negative, and none of theirs.
+// CHECK-LABEL: sym_name = "perhaps_negative"
+// CHECK-COUNT-2: ditron.wait
+"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "perhaps_negative"}> ({
+^bb0(%sig: !tt.ptr<i64>, %v: i64):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  %n = ditron.num_ranks
+  %all = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
+  scf.for %step = %c0 to %n step %c1 : i32 {
+    %left = arith.subi %n, %step : i32
+    %far = arith.subi %left, %rank : i32
+    %index = arith.remsi %far, %n : i32
+    %its = "tt.addptr"(%sig, %index) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %one = ditron.wait %its[%c1] ge %v : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) : () -> ()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,8 @@ def parse_assignments(option: str, items: list[str]) -> dict[str, Any]:
         name, separator, text = item.partition("=")
         if not separator or not name.isidentifier():
             raise UsageError(f"{option} {item!r}: expected NAME=VALUE")
+        if re.search(r",\s*[A-Za-z_]\w*=", text):
+            raise UsageError(f"{option} {item!r}: expected one NAME=VALUE; repeat {option} for each")
         values[name] = _value(text)
     return values
 

@@ -91,13 +91,25 @@ def _failed(args: argparse.Namespace, seed: int, error: Exception) -> int:
         error.args = (f"{error}\n{again}",)
     if isinstance(error, (SimulationError, CompileError)):  # which is the same with every seed
         raise error
+    if isinstance(error, DitronError):
+        place = _place(error)
+        error.args = (f"{error}\n" + ("" if place in str(error) else f"  at {place}\n") + again,)
+        raise error
     frames = _of_script(error, args.script)
-    if isinstance(error, DitronError) or args.traceback or frames is None:
+    if args.traceback or frames is None:
         print(again, file=sys.stderr)
         raise error
     traceback.print_exception(type(error), error, frames)
     print(again, file=sys.stderr)
     return 1
+
+
+def _place(error: Exception) -> str:
+    """``file:line`` of the innermost frame that is not ours."""
+    ours = str(Path(__file__).resolve().parents[1])
+    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
+              if not frame.filename.startswith((ours, "<"))]
+    return places[-1] if places else "an unknown line"
 
 
 def _of_script(error: Exception, script: str) -> TracebackType | None:

@@ -90,6 +90,9 @@ class Buffer(Symbol):
                 start = self._bound(index.start, 0, extent)
                 offsets.append(start)
                 sizes.append(self._bound(index.stop, extent, extent) - start)
+                if (_python_int(sizes[-1]) or 0) < 0:
+                    self.tracer.fail(f"a part of a buffer ends before it begins: {index.start}:{index.stop} of "
+                                     f"dimension {dim}")
             else:
                 if _python_int(index) is None and not isinstance(index, Int):
                     self.tracer.fail(f"a buffer is indexed by integers and slices, got {describe(index)}")

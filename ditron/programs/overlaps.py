@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ditron.errors import DitronError
 from ditron_compiler import ir
+from ditron_compiler.host.overlap import overlap, span
 from ditron_compiler.passes._buffers import Accesses
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
 __all__ = ["Apart", "written"]
-
-_MOST_ROWS = 1 << 20  # of a tensor that are looked at one by one
 
 
 def written(program: ir.Operation) -> frozenset[int]:
@@ -35,7 +33,7 @@ class Apart:
 
     def __init__(self, name: str, names: Sequence[str], writes: frozenset[int], args: Sequence[Any]):
         self._name, self._names, self._writes = name, names, writes
-        spans = {index: _span(value) for index, value in enumerate(args) if type(value) is not int}
+        spans = {index: span(*_bytes(value)) for index, value in enumerate(args) if type(value) is not int}
         self._pairs = [(i, j, m, n) for i, m in spans.items() for j, n in spans.items()
                        if m and n and i < j and (i in writes or j in writes)]
         self._fine: set[tuple[int, int, int]] = set()  # pairs and distances at which their rows interleave
@@ -49,7 +47,7 @@ class Apart:
     def _look_closely(self, i: int, j: int, args: Sequence[Any], distance: int) -> None:
         if (i, j, distance) in self._fine:
             return
-        if _share(_rows(args[i]), _rows(args[j]) + distance):
+        if overlap(*_bytes(args[i]), *_bytes(args[j]), distance):
             target, other = (self._names[k] for k in ((j, i) if j in self._writes else (i, j)))
             raise DitronError(f"program {self._name!r}: arguments {self._names[i]!r} and {self._names[j]!r} overlap in "
                               f"memory, and the program writes {target!r}: give it tensors that lie apart, such as "
@@ -57,36 +55,7 @@ class Apart:
         self._fine.add((i, j, distance))
 
 
-def _span(tensor: torch.Tensor) -> int:
-    """Bytes from the first element to the end of the last; 0 when there are none."""
-    if 0 in tensor.shape:
-        return 0
-    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.dtype.itemsize
-
-
-def _rows(tensor: torch.Tensor) -> np.ndarray:
-    """Begin and end of each run of bytes that lie together, from the tensor's first one: [rows, 2]."""
-    import numpy as np
+def _bytes(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of a tensor as one of bytes."""
     size = tensor.dtype.itemsize
-    dims = sorted((stride * size, extent) for extent, stride in zip(tensor.shape, tensor.stride(), strict=True)
-                  if extent > 1 and stride)
-    run = size
-    while dims and dims[0][0] <= run:
-        stride, extent = dims.pop(0)
-        run += stride * (extent - 1)
-    starts = np.zeros(1, dtype=np.int64)
-    for stride, extent in dims:
-        if len(starts) * extent > _MOST_ROWS:
-            return np.array([[0, _span(tensor)]])
-        starts = np.add.outer(stride * np.arange(extent), starts).ravel()
-    return np.stack([starts, starts + run], axis=1)
-
-
-def _share(some: np.ndarray, others: np.ndarray) -> bool:
-    """Whether a run of the one and a run of the other have a byte in common."""
-    import numpy as np
-    some, others = (np.sort(rows, axis=0) for rows in (some, others))
-    after = np.searchsorted(others[:, 0], some[:, 1])  # the others that begin before this ends
-    before = np.searchsorted(others[:, 1], some[:, 0], side="right")  # those that end before this begins
-    return bool((after > before).any())
+    return (*tensor.shape, size), (*(stride * size for stride in tensor.stride()), 1)

@@ -156,7 +156,8 @@ class Program:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise DitronError(f"program {self.fn.__name__!r}: {error}") from None
+            raise DitronError(f"program {self.fn.__name__!r}{self._signature}: {error}; got {len(args)} arguments"
+                              f"{''.join(f', {name}=' for name in kwargs)}") from None
         bound.apply_defaults()
         return (tuple(bound.arguments[name] for name in self.names),
                 {name: bound.arguments[name] for name in self.constants})

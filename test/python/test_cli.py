@@ -213,6 +213,21 @@ def test_an_error_of_the_script_is_shown_as_python_does(tmp_path, options, capsy
         main(["run", "--sim", "2", "--traceback", *options, str(file)])
 
 
+def test_a_wrong_call_of_the_script_is_shown_with_its_line(tmp_path, capsys):
+    file = tmp_path / "wrong.py"
+    file.write_text(BOOM.replace('raise ValueError("mine")', "ditron.new_group([5])"))
+    assert main(["run", "--sim", "2", str(file)]) == 1
+    message, place, again = capsys.readouterr().err.splitlines()
+    assert message == "new_group: expected distinct world ranks from 0 to 1, got [5]"
+    assert place == f"  at {file}:5" and again == f"seed 0; again: ditron run --sim 2 --replay 0 {file}"
+
+
+def test_several_constants_in_one_word(capsys):
+    assert main(["dump", f"{KERNELS}:good", "--constexpr", "BLOCK=16,OTHER=0"]) == 2
+    assert "--constexpr 'BLOCK=16,OTHER=0': expected one NAME=VALUE; repeat --constexpr for each" in \
+        capsys.readouterr().err
+
+
 def test_long_commands_say_on_a_terminal_what_they_are_at(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["run", "--sim", "2", "--seeds", "2", "--seed", "5", SCRIPT]) == 0

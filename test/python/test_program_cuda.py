@@ -271,8 +271,9 @@ def test_captured(machine):
 
 
 @pytest.mark.parametrize("name,pushes,copies", [
-    ("gather_gemm", RANKS - 1, 1), ("gather_gemm, overlap", RANKS - 1, 0), ("gather_gemm, ring and overlap", RANKS - 1, 0),
-    ("scatter_gemm", RANKS - 1, RANKS + 1), ("scatter_gemm, overlap", RANKS - 1, 0)])
+    ("gather_gemm", RANKS - 1, 1), ("gather_gemm, overlap", RANKS - 1, 0),
+    ("gather_gemm, ring and overlap", RANKS - 1, 0), ("scatter_gemm", RANKS - 1, RANKS + 1),
+    ("scatter_gemm, overlap", RANKS - 1, 0)])
 def test_what_is_left_to_passes_is_planned_and_captured(machine, name, pushes, copies, monkeypatch):
     """Copies between ranks on a stream of their own, the others gone; the same when captured."""
     monkeypatch.setenv("DITRON_PROTOCOL", "off")

@@ -85,6 +85,10 @@ def wrong_shift(x, out):
     return x.shape[0] << -1  # <- wrong_shift: a shift by 0 to 62 bits, got -1
 
 
+def wrong_part(x, out):
+    dh.copy(x[:, 3:1], out[:, 3:1])  # <- wrong_part: ends before it begins: 3:1 of dimension 1
+
+
 def wrong_no_grid(x, out):
     scale(x, out, 3, 1.0, BLOCK=64)  # <- wrong_no_grid: without a grid: write scale[grid](...)
 
@@ -358,7 +362,8 @@ def test_arguments():
         ditron.init()
         x = torch.zeros(3)
         for arguments, constants, message in [
-                ((x,), {}, "missing a required argument: 'out'"), ((x, x, x), {}, "too many positional"),
+                ((x,), {}, "missing a required argument: 'out'"),
+                ((x, x, x), {}, r"'first'\(x, out, \*, block=3\): too many positional arguments; got 3"),
                 ((x, None), {}, "argument 'out' must be a tensor or an integer"),
                 ((x, x), {"block": [1]}, "must be hashable"), ((x, x), {"blocks": 1}, "unexpected keyword")]:
             with pytest.raises(DitronError, match=message):

@@ -399,6 +399,29 @@ def test_different_shapes_on_ranks():
         on_ranks(lambda rank, num_ranks: pass_on(torch.zeros(4 + rank), torch.zeros(4 + rank)), 2, seeds=[0])
 
 
+def shift_in_place(out, peer):
+    box = dh.symm_empty(8, dtype=out.dtype, name="box")
+    dh.rank_copy(box[0:4], box[3:7], peer)
+
+
+def test_parts_that_touch_are_copied():
+    def shuffle(out):
+        rows = dh.symm_zeros(2, 3, 8, dtype=out.dtype, name="rows")
+        dh.copy(out[0:2], out[2:4])
+        dh.copy(out[4:6], out[4:6])
+        dh.rank_copy(rows[0, :, 0:4], rows[0, :, 4:8], dh.rank())
+        dh.rank_copy(rows[0], rows[0], dh.rank())
+        dh.rank_copy(rows[0], rows[1], dh.rank())
+
+    def body(rank, num_ranks):
+        out = torch.arange(8)
+        program(out)
+        assert out.tolist() == [0, 1, 0, 1, 4, 5, 6, 7]
+
+    program = ditron.program(shuffle)
+    on_ranks(body, 2, seeds=[0])
+
+
 @pytest.mark.parametrize("part,message", [
     (lambda x, out: dh.copy(x[2:9], out[2:9]), "takes elements 2 to 9 of dimension 0, which has 8"),
     (lambda x, out: dh.copy(x[dh.rank():], out), r"of shape \[7\] cannot be copied to one of 'out' of shape \[8\]"),
@@ -406,6 +429,8 @@ def test_different_shapes_on_ranks():
     (lambda x, out: dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64)[dh.rank() + 3], 0), "there is no signal 4"),
     (lambda x, out: dh.fill(out, x.shape[0] // dh.node()), "divided by zero"),
     (lambda x, out: dh.fill(out, 1 << (dh.node() - 1)), "1 is shifted by -1 bits"),
+    (lambda x, out: dh.copy(out[1:5], out[2:6]), "a part of 'out' is copied to one that overlaps it"),
+    (lambda x, out: shift_in_place(out, dh.rank()), "a part of 'box' is copied to one that overlaps it"),
     (lambda x, out: add_kernel[(1,)](x, x, out, x.shape[0] * 2**31, 1.0, True, BLOCK=8), "does not fit in the 32 bits"),
 ])
 def test_what_does_not_exist_is_told_with_the_line(part, message):

@@ -43,7 +43,7 @@ def test_mistake_is_found(name):
     assert error.seed == seed
     if case.kind == "deadlock":
         assert any(f"broken_kernels.py:{line}" in str(error) for line in case.lines), error
-    elif case.host is None:
+    else:
         lines = location_lines(error)
         assert len(lines) == (2 if case.kind == "race" else len(lines)) and lines, error
         assert set(lines) <= case.lines, f"expected lines {sorted(case.lines)}: {error}"

@@ -19,7 +19,8 @@ def dump_program(args: argparse.Namespace) -> int:
     constants = parse_assignments("--constexpr", args.constexpr)
     tensors = _arguments(program, args.signature)
     try:
-        given = (dict(program.example or {}) if tensors is None else tensors) | constants
+        example = program.example or (program.check(args.ranks) if program.check is not None else {})
+        given = (dict(example) if tensors is None else tensors) | constants
         if not given:
             raise UsageError(f"{args.kernel} has no example: say what its tensors are, by --signature "
                              f"{','.join(f'{name}=bf16[64,128]' for name in program.names)}")

@@ -33,7 +33,7 @@ class Planner:
         self.group = runner.group
 
     def actions(self, steps: list) -> list[Action]:
-        made = (_STEPS[type(step)](self, step, self._stream(step.stream)) for step in steps)
+        made = (getattr(self, _STEPS[type(step)])(step, self._stream(step.stream)) for step in steps)
         return [action for action in made if action is not None]
 
     def _stream(self, stream: Any) -> int:
@@ -222,11 +222,9 @@ class CapturedPlanner(Planner):
         return self._small(kernel, stream, [self._place(step.signal)[1], value])
 
 
-_STEPS = {host.Launch: lambda p, s, on: p._launch(s, on), host.RankCopy: lambda p, s, on: p._rank_copy(s, on),
-          host.Copy: lambda p, s, on: p._copy(s, on), host.Fill: lambda p, s, on: p._fill(s, on),
-          host.SignalWrite: lambda p, s, on: p._signal_write(s, on), host.SignalWait: lambda p, s, on: p._signal_wait(s,
-          on), host.Record: lambda p, s, on: p._record(s, on), host.Await: lambda p, s, on: p._await(s, on),
-          host.StreamBarrier: lambda p, s, on: p._barrier(s, on)}
+_STEPS = {host.Launch: "_launch", host.RankCopy: "_rank_copy", host.Copy: "_copy", host.Fill: "_fill",
+          host.SignalWrite: "_signal_write", host.SignalWait: "_signal_wait", host.Record: "_record",
+          host.Await: "_await", host.StreamBarrier: "_barrier"}
 
 
 def _options(step: Any) -> tuple:

@@ -119,7 +119,7 @@ class Executable:
 def argument_key(args: tuple) -> tuple:
     """What of the arguments a call depends on. AttributeError for what is neither a tensor nor an integer."""
     return tuple([value if type(value) is int
-                  else (value.shape, value.stride(), value.dtype, value.data_ptr() % 16 == 0)
+                  else (value.shape, value.stride(), value.dtype, value.get_device(), value.data_ptr() % 16 == 0)
                   for value in args])
 
 

@@ -67,6 +67,8 @@ class Program:
         self.fn, self.example, self.check, self.max_nodes = fn, example, check, max_nodes
         self.passes = _passes(passes)
         self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+        if max_nodes is not None and (type(max_nodes) is not int or max_nodes < 1):
+            raise self._place.error(f"program {fn.__name__!r}: max_nodes must be a number from 1, got {max_nodes!r}")
         parameters = inspect.signature(fn).parameters.values()
         kinds = {inspect.Parameter.VAR_POSITIONAL: "*args", inspect.Parameter.VAR_KEYWORD: "**kwargs"}
         for parameter in parameters:
@@ -219,7 +221,12 @@ class Program:
                 raise place.error(f"program {name!r} returns a value, and a program has none: write results into a "
                                   "tensor that it is given")
             module.operation.verify()
-            pipeline.run(module, self.passes)
+            try:
+                pipeline.run(module, self.passes)
+            except ValueError as error:
+                if not str(error).startswith("cannot parse the pipeline"):
+                    raise
+                raise place.error(f"passes= of program {name!r}: {error}") from None
         return module
 
 
@@ -238,11 +245,11 @@ def _facts(args: dict[str, Any]) -> ir.DictAttr:
 def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
     """The passes of a pipeline for programs, by its name or as they are."""
     named = {"host": pipeline.HOST, "overlap": pipeline.OVERLAP}
-    if not isinstance(given, str):
-        return tuple(given)
-    if given not in named:
+    if isinstance(given, str) and given in named:
+        return named[given]
+    if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(name, str) for name in given):
         raise ValueError(f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes")
-    return named[given]
+    return tuple(given)
 
 
 def _target_of(group: Any) -> Target:

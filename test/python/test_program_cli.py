@@ -30,6 +30,14 @@ def test_example_is_traced(dump):
     assert "arith.constant 128 : i64" in out
 
 
+def test_what_it_is_checked_with_is_an_example_too(dump, tmp_path):
+    file = tmp_path / "checked.py"
+    file.write_text("import ditron\nimport ditron.host as dh\n\n\n"
+                    "@ditron.program(check=lambda ranks: {'x': 'f16[8]'})\ndef clear(x):\n    dh.fill(x, 0.0)\n")
+    code, out, err = dump(f"{file}:clear", "--stage", "program")
+    assert code == 0 and "ditron.program @clear(%x: !ditron.buffer<?xf16>)" in out, err
+
+
 def test_signature_and_constants(dump, tmp_path):
     file = tmp_path / "program.mlir"
     code, _, err = dump("examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature",

@@ -388,6 +388,20 @@ def test_another_devices_tensor(machine):
         send(torch.randn(4, 8), torch.empty(4, 8, device="meta"))
 
 
+class OnAnotherGpu(torch.Tensor):
+    device = torch.device("cuda", 3)
+
+    def get_device(self):
+        return 3
+
+
+def test_another_devices_tensor_in_a_later_call(machine):
+    x, out = torch.randn(4, 8), torch.empty(4, 8)
+    send(x, out)
+    with pytest.raises(DitronError, match="argument 'out' lies on cuda:3"):
+        send(x, out.as_subclass(OnAnotherGpu))
+
+
 @pytest.mark.parametrize("body,period", [
     (lambda x: dh.signal_wait(dh.symm_zeros(3, dtype=torch.int64)[0], dh.epoch() * 3 + 1), 1),
     (lambda x: dh.signal_wait(dh.symm_zeros(2, dtype=torch.int64)[dh.epoch() % 2], 1), 2),

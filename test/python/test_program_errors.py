@@ -328,6 +328,20 @@ def test_a_tensor_of_a_dtype_that_programs_do_not_have():
         program.module(torch.zeros(3), torch.zeros(3, dtype=torch.complex64))
 
 
+def test_passes_and_numbers_of_nodes_that_there_are_not():
+    def copies(x, out):
+        dh.copy(x, out)
+
+    for passes, message in [(("nonsense",), "'nonsense' does not refer to a registered pass"),
+                            (("eliminate-copies{x=3}",), "no such option x")]:
+        with pytest.raises(CompileError, match=f"passes= of program 'copies': .*{message}") as caught:
+            ditron.program(copies, passes=passes).module("f32[4]", "f32[4]")
+        assert (caught.value.file, caught.value.line) == (str(HERE), copies.__code__.co_firstlineno)
+    for number in (0, 1.5, "1"):
+        with pytest.raises(CompileError, match="max_nodes must be a number from 1"):
+            ditron.program(copies, max_nodes=number)
+
+
 def test_a_program_returns_nothing():
     def returns(x, out):
         return out

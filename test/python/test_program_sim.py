@@ -591,3 +591,6 @@ def test_copies_and_streams_left_to_the_compiler(ranks):
 def test_unknown_pipeline():
     with pytest.raises(ValueError, match="unknown pipeline 'fast' for programs: expected 'host', 'overlap'"):
         ditron.program(naive, passes="fast")
+    for wrong in (3, None, ["cse", 3]):
+        with pytest.raises(ValueError, match="unknown pipeline .* for programs: expected 'host', 'overlap' or a tuple"):
+            ditron.program(naive, passes=wrong)

@@ -435,16 +435,25 @@ void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
 }
 
 void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {
+  Run run{p, bytes};
+  ditron_sim_record_runs(&run, 1, flags, loc);
+}
+
+void ditron_sim_record_runs(void *p, int64_t count, int32_t flags,
+                            int32_t loc) {
   constexpr int32_t store = 1, atomic = 2;
+  Runs runs{static_cast<const Run *>(p), size_t(count)};
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    checkAccess(machine, fiber, p, bytes, flags & store ? "a store" : "a load");
+    checkAccess(machine, fiber, runs, flags & store ? "a store" : "a load");
     if (machine.visibility) {
-      if (flags & store) {
-        machine.visibility->store(fiber, p, size_t(bytes));
-      } else if (flags & atomic) {
-        machine.visibility->refresh(fiber, p, size_t(bytes));
-      } else {
-        machine.visibility->load(fiber, p, size_t(bytes));
+      for (const Run &run : runs) {
+        if (flags & store) {
+          machine.visibility->store(fiber, run.address, size_t(run.bytes));
+        } else if (flags & atomic) {
+          machine.visibility->refresh(fiber, run.address, size_t(run.bytes));
+        } else {
+          machine.visibility->load(fiber, run.address, size_t(run.bytes));
+        }
       }
     }
     if (machine.races) {
@@ -452,7 +461,7 @@ void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {
                         ? (flags & store ? Access::AtomicStore
                                          : Access::AtomicLoad)
                         : (flags & store ? Access::Store : Access::Load);
-      machine.races->access(fiber, p, size_t(bytes), kind);
+      machine.races->access(fiber, runs, kind);
     }
   });
 }

@@ -13,6 +13,7 @@
 // program: nothing else does.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace ditron::sim {
@@ -42,6 +43,18 @@ enum class Rmw : int32_t {
 /// program's id and the grid.
 using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
                         int32_t n0, int32_t n1, int32_t n2);
+
+/// Neighbouring bytes that one access touches; an access of a tile has several.
+struct Run {
+  void *address;
+  int64_t bytes; ///< 0: none, whatever the address.
+};
+struct Runs {
+  const Run *first;
+  size_t count;
+  const Run *begin() const { return first; }
+  const Run *end() const { return first + count; }
+};
 
 } // namespace ditron::sim
 
@@ -109,7 +122,9 @@ using Kernel = void (*)(void *args, int32_t pid0, int32_t pid1, int32_t pid2,
      others go on when it is a load that only sees the same again, as in a spin loop. */                               \
   X(void, check_range, (void *p, int64_t bytes, int32_t is_store, int32_t loc))                                        \
   /* An ordinary access to a run of bytes, for the search for races. flags: 1 a store, 2 volatile. */                  \
-  X(void, record, (void *p, int64_t bytes, int32_t flags, int32_t loc))
+  X(void, record, (void *p, int64_t bytes, int32_t flags, int32_t loc))                                                \
+  /* The same for `count` runs of one access: pairs of an address and a number of bytes, 0 where there is none. */     \
+  X(void, record_runs, (void *runs, int64_t count, int32_t flags, int32_t loc))
 // clang-format on
 
 extern "C" {

@@ -71,13 +71,17 @@ AccessId Races::remember(Fiber &fiber, Access kind) {
   return id;
 }
 
-void Races::access(Fiber &fiber, const void *p, size_t bytes, Access kind) {
-  if (bytes == 0) {
-    return;
+void Races::access(Fiber &fiber, Runs runs, Access kind) {
+  bool any = false;
+  for (const Run &run : runs) {
+    if (run.bytes) {
+      checkWritten(run.address, size_t(run.bytes), kind);
+      any = true;
+    }
   }
-  checkWritten(p, bytes, kind);
-  touch(fiber.launch->rank, p, bytes, remember(fiber, kind),
-        fiber.thread.clock);
+  if (any) {
+    touch(fiber.launch->rank, runs, remember(fiber, kind), fiber.thread.clock);
+  }
 }
 
 void Races::allocated(const Symbol &symbol, bool undefined) {
@@ -100,7 +104,7 @@ void Races::checkWritten(const void *p, size_t bytes, Access kind) {
   auto address = reinterpret_cast<uintptr_t>(p);
   if (kind == Access::PutSource || kind == Access::GetSource ||
       kind == Access::Get || kind == Access::Copy ||
-      kind == Access::CopySource || !heap.locate(p)) {
+      kind == Access::CopySource || !heap.holds(p)) {
     return; // what is copied may be padding
   }
   if (writes(kind) && kind != Access::Atomic) {
@@ -168,39 +172,50 @@ AccessId Races::addReader(AccessId readers, AccessId id, const Clock &clock) {
   return slot = AccessId(readerSets.size() - 1) | isSet;
 }
 
-void Races::touch(int32_t rank, const void *p, size_t bytes, AccessId id,
-                  const Clock &clock) {
+void Races::touch(int32_t rank, Runs runs, AccessId id, const Clock &clock) {
   // Neighbouring cells mostly have the same history.
   AccessId goodWrite = id, goodRead = id, from = 0, to = 0;
-  bool isWrite = writes(records[id].kind);
-  spaceOf(rank, p).shadow.forEach(
-      reinterpret_cast<uintptr_t>(p), bytes,
-      [&](Shadow::Cell &cell, uintptr_t address) {
-        if (cell.write && cell.write != goodWrite) {
-          if (!mayMeet(cell.write, id, clock)) {
-            conflict(rank, address, cell.write, id);
-          }
-          goodWrite = cell.write;
-        }
-        if (isWrite) {
-          if (cell.read && cell.read != goodRead) {
-            forEachReader(cell.read, [&](AccessId reader) {
-              if (!mayMeet(reader, id, clock)) {
-                conflict(rank, address, reader, id);
-              }
-            });
-            goodRead = cell.read;
-          }
-          cell.write = id;
-          cell.read = 0;
-        } else if (cell.read != id) {
-          if (cell.read != from || !to) {
-            from = cell.read;
-            to = addReader(from, id, clock);
-          }
-          cell.read = to;
+  auto look = [&](Shadow::Cell &cell, uintptr_t address) {
+    if (cell.write && cell.write != goodWrite) {
+      if (!mayMeet(cell.write, id, clock)) {
+        conflict(rank, address, cell.write, id);
+      }
+      goodWrite = cell.write;
+    }
+  };
+  auto read = [&](Shadow::Cell &cell, uintptr_t address) {
+    look(cell, address);
+    if (cell.read != id) {
+      if (cell.read != from || !to) {
+        from = cell.read;
+        to = addReader(from, id, clock);
+      }
+      cell.read = to;
+    }
+  };
+  auto write = [&](Shadow::Cell &cell, uintptr_t address) {
+    look(cell, address);
+    if (cell.read && cell.read != goodRead) {
+      forEachReader(cell.read, [&](AccessId reader) {
+        if (!mayMeet(reader, id, clock)) {
+          conflict(rank, address, reader, id);
         }
       });
+      goodRead = cell.read;
+    }
+    cell.write = id;
+    cell.read = 0;
+  };
+  bool isWrite = writes(records[id].kind);
+  for (const Run &run : runs) {
+    Shadow &shadow = spaceOf(rank, run.address).shadow;
+    auto address = reinterpret_cast<uintptr_t>(run.address);
+    if (isWrite) {
+      shadow.forEach(address, size_t(run.bytes), write);
+    } else {
+      shadow.forEach(address, size_t(run.bytes), read);
+    }
+  }
 }
 
 std::string Races::nameOf(int32_t rank, const void *p) const {

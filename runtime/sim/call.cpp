@@ -49,6 +49,31 @@ void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
   machine.heap.require(place->offset, size_t(bytes), what);
 }
 
+void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
+                 const char *what) {
+  // Mostly all of them lie in one allocation, or none in a heap.
+  uintptr_t low = UINTPTR_MAX, high = 0;
+  for (const Run &run : runs) {
+    if (run.bytes > 0) {
+      auto address = reinterpret_cast<uintptr_t>(run.address);
+      low = std::min(low, address);
+      high = std::max(high, address + uintptr_t(run.bytes));
+    }
+  }
+  if (low < high && machine.heap.isElsewhere(low, high)) {
+    checkPointer(reinterpret_cast<const void *>(low), 1, what);
+    return;
+  }
+  if (low < high && machine.heap.isWithinOne(low, high) &&
+      machine.nodeOf(machine.heap.locate(reinterpret_cast<void *>(low))->rank) ==
+          machine.nodeOf(fiber.launch->rank)) {
+    return;
+  }
+  for (const Run &run : runs) {
+    checkAccess(machine, fiber, run.address, run.bytes, what);
+  }
+}
+
 std::byte *symmetric(Machine &machine, const Fiber &fiber, const void *p,
                      int64_t bytes, int32_t target, const char *what) {
   checkPointer(p, bytes, what);

@@ -47,6 +47,10 @@ int32_t worldRank(const Fiber &fiber, int32_t rank);
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
                  int64_t bytes, const char *what);
 
+/// The same for all runs of one access.
+void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
+                 const char *what);
+
 /// Check that [p, p + bytes) lies in one allocation of this rank's own heap
 /// that `target` (world rank) has as well; return its address in `target`'s
 /// heap.

@@ -31,7 +31,7 @@ Heap::Heap(int32_t numRanks, size_t bytes)
   base = reinterpret_cast<std::byte *>(
       roundUp(reinterpret_cast<uintptr_t>(memory), pageBytes));
   munmap(memory, base - static_cast<std::byte *>(memory));
-  size_t kept = stride * size_t(numRanks + multicastWindows);
+  size_t kept = extent();
   munmap(base + kept, static_cast<std::byte *>(memory) + total - (base + kept));
   for (int32_t rank = 0; rank < numRanks; ++rank) {
     if (mprotect(at(rank, 0), this->bytes, PROT_READ | PROT_WRITE) != 0) {
@@ -41,7 +41,11 @@ Heap::Heap(int32_t numRanks, size_t bytes)
   }
 }
 
-Heap::~Heap() { munmap(base, stride * size_t(numRanks + multicastWindows)); }
+Heap::~Heap() { munmap(base, extent()); }
+
+size_t Heap::extent() const {
+  return stride * size_t(numRanks + multicastWindows);
+}
 
 size_t Heap::allocate(Symbol symbol) {
   // One spare byte before rounding leaves a gap after each allocation, where an
@@ -91,8 +95,7 @@ void Heap::release(size_t offset) {
 
 std::optional<Heap::Place> Heap::locate(const void *address) const {
   auto *byte = static_cast<const std::byte *>(address);
-  if (byte < base ||
-      byte >= base + stride * size_t(numRanks + multicastWindows)) {
+  if (byte < base || byte >= base + extent()) {
     return std::nullopt;
   }
   size_t distance = byte - base;
@@ -149,6 +152,15 @@ std::optional<size_t> Heap::bytesFrom(size_t offset) const {
     return std::nullopt;
   }
   return symbol->offset + symbol->bytes - offset;
+}
+
+bool Heap::isWithinOne(uintptr_t low, uintptr_t high) const {
+  auto *address = reinterpret_cast<const void *>(low);
+  if (!holds(address)) {
+    return false;
+  }
+  std::optional<size_t> rest = bytesFrom(locate(address)->offset);
+  return rest && high - low <= *rest;
 }
 
 std::string Heap::nameOf(const void *address) const {

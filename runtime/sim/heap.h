@@ -48,6 +48,13 @@ public:
     auto *byte = static_cast<const std::byte *>(address);
     return byte >= base && byte < base + stride * size_t(numRanks);
   }
+  /// Whether [low, high) lies outside of all heaps.
+  bool isElsewhere(uintptr_t low, uintptr_t high) const {
+    auto first = reinterpret_cast<uintptr_t>(base);
+    return high <= first || low >= first + extent();
+  }
+  /// Whether [low, high) lies in one allocation of one rank.
+  bool isWithinOne(uintptr_t low, uintptr_t high) const;
   std::byte *at(int32_t rank, size_t offset) const {
     return base + size_t(rank) * stride + offset;
   }
@@ -67,6 +74,8 @@ public:
 
 private:
   const Symbol *before(size_t offset) const;
+  /// Bytes of all arenas and windows.
+  size_t extent() const;
 
   int32_t numRanks;
   size_t bytes;

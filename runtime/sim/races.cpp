@@ -162,7 +162,7 @@ void Races::meet(const std::vector<int32_t> &ranks, bool quiet) {
 // --- signals and atomics ---------------------------------------------------
 
 Races::Space &Races::spaceOf(int32_t rank, const void *p) {
-  return spaces[heap.locate(p) ? 0 : 1 + rank];
+  return spaces[heap.holds(p) ? 0 : 1 + rank];
 }
 
 static uintptr_t wordOf(const void *p) {

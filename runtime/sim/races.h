@@ -91,7 +91,11 @@ public:
   void allocated(const Symbol &symbol, bool undefined);
 
   // What programs do. Each throws a Failure when it finds a mistake.
-  void access(Fiber &fiber, const void *p, size_t bytes, Access kind);
+  void access(Fiber &fiber, Runs runs, Access kind);
+  void access(Fiber &fiber, const void *p, size_t bytes, Access kind) {
+    Run run{const_cast<void *>(p), int64_t(bytes)};
+    access(fiber, {&run, 1}, kind);
+  }
   /// `narrow`: with a scope of one GPU, which orders nothing between ranks.
   void acquire(Fiber &fiber, const void *p, bool narrow);
   /// A relaxed read: it acquires once a fence follows.
@@ -237,8 +241,12 @@ private:
   Space &spaceOf(int32_t rank, const void *p);
   AccessId remember(Fiber &fiber, Access kind);
   AccessId addRecord(Actor actor, uint32_t time, int32_t loc, Access kind);
+  void touch(int32_t rank, Runs runs, AccessId id, const Clock &clock);
   void touch(int32_t rank, const void *p, size_t bytes, AccessId id,
-             const Clock &clock);
+             const Clock &clock) {
+    Run run{const_cast<void *>(p), int64_t(bytes)};
+    touch(rank, {&run, 1}, id, clock);
+  }
   bool mayMeet(AccessId before, AccessId after, const Clock &clock) const;
   AccessId addReader(AccessId readers, AccessId id, const Clock &clock);
   static constexpr AccessId isSet = AccessId(1) << 31;

@@ -2,16 +2,21 @@
 
 namespace ditron::sim {
 
+constexpr size_t pageBytes = Pages<int>::bytes;
+static uintptr_t pageOf(uintptr_t address) { return address / pageBytes; }
+static uintptr_t endOfPage(uintptr_t address) {
+  return (address / pageBytes + 1) * pageBytes;
+}
+
 void Shadow::split(Page &page, uintptr_t bits) {
   uint8_t shift = page.shift;
   while (bits & ((uintptr_t(1) << shift) - 1)) {
     --shift;
   }
   size_t parts = size_t(1) << (page.shift - shift);
-  std::vector<Cell> cells;
-  cells.reserve(page.cells.size() * parts);
-  for (const Cell &cell : page.cells) {
-    cells.insert(cells.end(), parts, cell);
+  auto cells = std::make_unique<Cell[]>(page.count() * parts);
+  for (size_t index = 0; page.cells && index < page.count(); ++index) {
+    std::fill_n(cells.get() + index * parts, parts, page.cells[index]);
   }
   page.cells = std::move(cells);
   page.shift = shift;
@@ -20,8 +25,9 @@ void Shadow::split(Page &page, uintptr_t bits) {
 void Shadow::forget(uintptr_t address, size_t bytes) {
   uintptr_t end = address + bytes;
   while (address < end) {
-    uintptr_t stop = std::min(end, ((address >> pageBits) + 1) << pageBits);
-    if (pages.count(address >> pageBits)) {
+    uintptr_t stop = std::min(end, endOfPage(address));
+    Page *page = pages.find(pageOf(address));
+    if (page && page->cells) {
       forEach(address, stop - address, [](Cell &cell, uintptr_t) { cell = {}; });
     }
     address = stop;
@@ -37,31 +43,32 @@ static uint64_t bitsOf(uintptr_t address, uintptr_t stop, uintptr_t &next) {
 }
 
 static size_t wordOf(uintptr_t address) {
-  return address % Shadow::pageBytes / 64;
+  return address % pageBytes / 64;
 }
 
 void Written::set(uintptr_t address, size_t bytes, bool value) {
   uintptr_t end = address + bytes;
   while (address < end) {
-    uintptr_t number = address >> Shadow::pageBits;
-    uintptr_t stop = std::min(end, (number + 1) << Shadow::pageBits);
-    auto found = pages.find(number);
-    if (found == pages.end()) {
+    uintptr_t stop = std::min(end, endOfPage(address));
+    std::unique_ptr<Page> *found = pages.find(pageOf(address));
+    if (!found || !*found) {
       if (value) {
         address = stop;
         continue;
       }
-      found = pages.emplace(number, std::make_unique<Page>()).first;
-      found->second->fill(~uint64_t(0));
+      found = &pages[pageOf(address)];
+      *found = std::make_unique<Page>();
+      (*found)->fill(~uint64_t(0));
     }
+    Page &page = **found;
     for (uintptr_t next; address < stop; address = next) {
       uint64_t bits = bitsOf(address, stop, next);
-      uint64_t &word = (*found->second)[wordOf(address)];
+      uint64_t &word = page[wordOf(address)];
       word = value ? word | bits : word & ~bits;
     }
-    if (value && std::all_of(found->second->begin(), found->second->end(),
+    if (value && std::all_of(page.begin(), page.end(),
                              [](uint64_t word) { return !~word; })) {
-      pages.erase(found);
+      found->reset();
     }
   }
 }
@@ -69,16 +76,15 @@ void Written::set(uintptr_t address, size_t bytes, bool value) {
 uintptr_t Written::firstUnwritten(uintptr_t address, size_t bytes) const {
   uintptr_t end = address + bytes;
   while (address < end) {
-    uintptr_t number = address >> Shadow::pageBits;
-    uintptr_t stop = std::min(end, (number + 1) << Shadow::pageBits);
-    auto found = pages.find(number);
-    if (found == pages.end()) {
+    uintptr_t stop = std::min(end, endOfPage(address));
+    const std::unique_ptr<Page> *found = pages.find(pageOf(address));
+    if (!found || !*found) {
       address = stop;
       continue;
     }
     for (uintptr_t next; address < stop; address = next) {
       uint64_t bits = bitsOf(address, stop, next);
-      if (uint64_t missing = bits & ~(*found->second)[wordOf(address)]) {
+      if (uint64_t missing = bits & ~(**found)[wordOf(address)]) {
         return address / 64 * 64 + uintptr_t(__builtin_ctzll(missing));
       }
     }
@@ -87,7 +93,7 @@ uintptr_t Written::firstUnwritten(uintptr_t address, size_t bytes) const {
 }
 
 void Written::copy(uintptr_t to, uintptr_t from, size_t bytes) {
-  if (pages.empty() || firstUnwritten(from, bytes) == from + bytes) {
+  if (firstUnwritten(from, bytes) == from + bytes) {
     mark(to, bytes);
     return;
   }

@@ -7,13 +7,51 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
 namespace ditron::sim {
 
 /// A remembered access, by number; 0 is none. In a cell's `read` the highest
 /// bit says that it is a set of them.
 using AccessId = uint32_t;
+
+/// An Entry per page of memory. The rows of a tile lie on different pages, so an
+/// access changes the page for each of them, but seldom the chapter.
+template <typename Entry> class Pages {
+public:
+  static constexpr size_t bits = 12;
+  static constexpr size_t bytes = size_t(1) << bits;
+
+  /// The entry of a page, by the page's number.
+  Entry &operator[](uintptr_t number) {
+    if (Entry *found = find(number)) {
+      return *found;
+    }
+    latest = (chapters[number >> chapterBits] = std::make_unique<Chapter>()).get();
+    return (*latest)[number % latest->size()];
+  }
+  /// The same, or null where no neighbour has one yet.
+  Entry *find(uintptr_t number) const {
+    if (!latest || latestNumber != number >> chapterBits) {
+      latestNumber = number >> chapterBits;
+      auto found = chapters.find(latestNumber);
+      latest = found == chapters.end() ? nullptr : found->second.get();
+    }
+    return latest ? &(*latest)[number % latest->size()] : nullptr;
+  }
+  void clear() {
+    chapters.clear();
+    latest = nullptr;
+  }
+  bool empty() const { return chapters.empty(); }
+
+private:
+  static constexpr size_t chapterBits = 9;
+  using Chapter = std::array<Entry, size_t(1) << chapterBits>;
+
+  std::unordered_map<uintptr_t, std::unique_ptr<Chapter>> chapters;
+  mutable Chapter *latest = nullptr; ///< That of `latestNumber`.
+  mutable uintptr_t latestNumber = 0;
+};
 
 class Shadow {
 public:
@@ -22,23 +60,20 @@ public:
     AccessId read = 0;
   };
 
-  static constexpr size_t pageBits = 12;
-  static constexpr size_t pageBytes = size_t(1) << pageBits;
-
   /// `visit(cell, address)` for every cell of [address, address + bytes). Cells
   /// are 256 bytes, and smaller where accesses begin or end in between, so that
   /// neighbours are never taken for one another.
   template <typename Visit>
-  void forEach(uintptr_t address, size_t bytes, Visit visit) {
+  void forEach(uintptr_t address, size_t bytes, Visit &&visit) {
     uintptr_t end = address + bytes;
     while (address < end) {
-      uintptr_t number = address >> pageBits;
-      uintptr_t stop = std::min(end, (number + 1) << pageBits);
-      Page &page = pageOf(number);
+      uintptr_t number = address >> Pages<Page>::bits;
+      uintptr_t start = number << Pages<Page>::bits;
+      uintptr_t stop = std::min(end, start + Pages<Page>::bytes);
+      Page &page = pages[number];
       refine(page, address | stop);
-      uintptr_t start = number << pageBits;
       size_t step = size_t(1) << page.shift;
-      Cell *cell = page.cells.data() + ((address - start) >> page.shift);
+      Cell *cell = page.cells.get() + ((address - start) >> page.shift);
       for (; address < stop; address += step, ++cell) {
         visit(*cell, address);
       }
@@ -47,40 +82,25 @@ public:
 
   /// Forget what is known about a range.
   void forget(uintptr_t address, size_t bytes);
-  void clear() {
-    pages.clear();
-    latest = nullptr;
-  }
+  void clear() { pages.clear(); }
   bool empty() const { return pages.empty(); }
 
 private:
   struct Page {
+    std::unique_ptr<Cell[]> cells; ///< None: nothing is known yet.
     uint8_t shift = 8;
-    std::vector<Cell> cells = std::vector<Cell>(pageBytes >> 8);
+    size_t count() const { return Pages<Page>::bytes >> shift; }
   };
 
-  Page &pageOf(uintptr_t number) {
-    if (!latest || latestNumber != number) {
-      std::unique_ptr<Page> &slot = pages[number];
-      if (!slot) {
-        slot = std::make_unique<Page>();
-      }
-      latest = slot.get();
-      latestNumber = number;
-    }
-    return *latest;
-  }
   /// Make cells so small that all of them start where `bits` may.
   static void refine(Page &page, uintptr_t bits) {
-    if (bits & ((uintptr_t(1) << page.shift) - 1)) {
+    if (!page.cells || bits & ((uintptr_t(1) << page.shift) - 1)) {
       split(page, bits);
     }
   }
   static void split(Page &page, uintptr_t bits);
 
-  std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages;
-  Page *latest = nullptr;
-  uintptr_t latestNumber = 0;
+  Pages<Page> pages;
 };
 
 /// Which bytes of symmetric memory have been written, ever.
@@ -95,11 +115,11 @@ public:
   void copy(uintptr_t to, uintptr_t from, size_t bytes);
 
 private:
-  using Page = std::array<uint64_t, Shadow::pageBytes / 64>; ///< Bit per byte.
+  using Page = std::array<uint64_t, 64>; ///< A bit per byte.
   void set(uintptr_t address, size_t bytes, bool value);
 
-  /// A page that is not here has been written, as far as is known.
-  std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages;
+  /// A page that has none has been written, as far as is known.
+  Pages<std::unique_ptr<Page>> pages;
 };
 
 } // namespace ditron::sim

@@ -211,10 +211,7 @@ template <typename Pick> void Visibility::dropWhere(Pick pick) {
   stale.erase(std::remove_if(stale.begin(), stale.end(), gone), stale.end());
 }
 
-void Visibility::load(const Fiber &fiber, const void *p, size_t bytes) {
-  if (bytes == 0 || !heap.holds(p) || (loadsToSkip && loadsToSkip--)) {
-    return;
-  }
+void Visibility::keep(const Fiber &fiber, const void *p, size_t bytes) {
   // The more lines there are, the fewer are added: most loads cost nothing.
   loadsToSkip = random.below(staleOneIn * (1 + stale.size()));
   for (const Stale &line : stale) {

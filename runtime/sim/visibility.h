@@ -35,7 +35,11 @@ public:
   /// An ordinary or a relaxed store: late, maybe.
   void store(const Fiber &fiber, const void *p, size_t bytes);
   /// An ordinary load: remembered, to be read again as it was, maybe.
-  void load(const Fiber &fiber, const void *p, size_t bytes);
+  void load(const Fiber &fiber, const void *p, size_t bytes) {
+    if (bytes != 0 && heap.holds(p) && !(loadsToSkip && loadsToSkip--)) {
+      keep(fiber, p, bytes);
+    }
+  }
   /// A load that is not stale: atomic, volatile, or of a loop that spins.
   void refresh(const Fiber &fiber, const void *p, size_t bytes);
   /// An atomic, a copy, a wait: what the program has stored there comes first.
@@ -75,6 +79,7 @@ private:
     bool shown; ///< In this turn.
   };
 
+  void keep(const Fiber &fiber, const void *p, size_t bytes);
   void publish(size_t index);
   template <typename Pick> void publishWhere(Pick pick);
   template <typename Pick> void dropWhere(Pick pick);

@@ -263,3 +263,50 @@ def test_descriptor_gather_and_scatter() -> None:
             expected[k, : n - 8] = x[row, 8:]
             scattered[row, 8:] = x[row, 8:]
     assert torch.equal(o, expected) and torch.equal(p, scattered)
+
+
+@triton.jit
+def _neighbours(x, o, p, start, n, KIND: tl.constexpr, B: tl.constexpr):
+    i = start + tl.arange(0, B)
+    if KIND == "wrapped":
+        at = i % n
+    elif KIND == "cut":
+        at = tl.maximum(tl.minimum(i, n - 1), 3)
+    elif KIND == "in groups":
+        at = i // n
+    elif KIND == "wrapped and grouped":
+        at = i % n + i // n
+    else:
+        at = (i * 3) % n // 3
+    rows = tl.arange(0, 4)[:, None]
+    v = tl.load(x + rows * 1000 + at[None, :], mask=at[None, :] != 7, other=-1)
+    tl.store(o + rows * B + tl.arange(0, B)[None, :], v)
+    tl.store(p + at, v.to(tl.float32).sum(0))
+
+
+def _fmod(a: torch.Tensor, n: int) -> torch.Tensor:
+    return a - n * _quotient(a, n)
+
+
+def _quotient(a: torch.Tensor, n: int) -> torch.Tensor:
+    return torch.div(a, n, rounding_mode="trunc")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("kind, place", [
+    ("wrapped", _fmod), ("cut", lambda i, n: i.clamp(max=n - 1).clamp(min=3)), ("in groups", _quotient),
+    ("wrapped and grouped", lambda i, n: _fmod(i, n) + _quotient(i, n)),
+    ("in threes", lambda i, n: _quotient(_fmod(i * 3, n), 3))], ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize("start, n", [(0, 32), (5, 64), (20, 32), (100, 30), (64, 96), (0, 5), (200, 100), (-3, 40)])
+def test_what_may_be_neighbours(start: int, n: int, kind: str, place, dtype: torch.dtype) -> None:
+    """Whether a tile wraps, is cut or lies in one piece shows only when it runs."""
+    memory, o = torch.randint(0, 100, (4, 1000)).to(dtype), torch.zeros(4, 32, dtype=dtype)
+    p = torch.full((1000,), -9.0)
+    x = memory.flatten()[64:]  # negative places lie in front of it
+    at = place(torch.arange(start, start + 32), n)
+    run(_neighbours, (1,), x, o, p[64:], start, n, KIND=kind, B=32)
+    values = memory.flatten()[64 + torch.arange(4)[:, None] * 1000 + at]
+    expected = torch.where(at == 7, torch.tensor(-1, dtype=dtype), values)
+    assert torch.equal(o, expected)
+    sums = torch.full((1000,), -9.0).index_put_((64 + at,), expected.float().sum(0))  # equal where it is written twice
+    assert torch.equal(p, sums)

@@ -111,14 +111,14 @@ class FunctionLowering:
     def nest(self, shape: tuple[int, ...] = ()) -> Nest:
         return Nest(self.b, shape)
 
-    def new_buffer(self, shape: tuple[int, ...], elem: Elem) -> Buffer:
+    def new_buffer(self, shape: tuple[int, ...], elem: Elem, recipe: Tile | None = None) -> Buffer:
         self.buffer_bytes += prod(shape) * elem.stored_bytes
         if self.buffer_bytes > STACK_BYTES:
             raise Unsupported(
                 self.current,
                 f"the tiles of one program take more than {STACK_BYTES >> 20} MiB in the simulator: use smaller tiles",
             )
-        return Buffer(shape, elem, self.b.buffer(prod(shape), elem.stored))
+        return Buffer(shape, elem, self.b.buffer(prod(shape), elem.stored), recipe)
 
     def fill(self, buffer: Buffer, tile: Tile) -> None:
         """Compute `tile` into `buffer`, here."""
@@ -129,7 +129,7 @@ class FunctionLowering:
         """`tile` in a buffer, computed here unless it is in one already."""
         if isinstance(tile, Buffer):
             return tile
-        buffer = self.new_buffer(tile.shape, tile.elem)
+        buffer = self.new_buffer(tile.shape, tile.elem, tile)
         self.fill(buffer, tile)
         return buffer
 

@@ -112,9 +112,12 @@ class Nest:
         key = (tile, idx)
         found = self._memo.get(key)
         if found is None:
-            keep, self.b.ip = self.b.ip, self._places[_level(idx)]
+            level, scalar_before = _level(idx), self.b.scalar_only
+            keep, self.b.ip = self.b.ip, self._places[level]
             found = self._memo[key] = tile.at(self, idx)
             self.b.ip = keep
+            if level < len(self._places) - 1:  # it is not in the loop that may be vectorised
+                self.b.scalar_only = scalar_before
         return found
 
     def store(self, buffer: Buffer, value: ir.Value, idx: Indices | None = None) -> None:

@@ -5,6 +5,10 @@ A scalar access is a tile access with the empty shape, so there is one path.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
+from functools import reduce
+
 from ditron_compiler import ir
 
 from . import abi
@@ -13,8 +17,8 @@ from .function import FunctionLowering, Unsupported, lowers
 from .memory import check, from_i64, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
 from .recording import STORE, VOLATILE, record
-from .steps import step
-from .tiles import Tile
+from .steps import Assumption, Steps, step
+from .tiles import Neighbours, Tile
 from .types import Elem
 
 
@@ -61,17 +65,58 @@ class Access:
                 return dim, mask is None or step(mask, dim) == 0
         return None, False
 
-    def finish(self, emit, elem: Elem | None = None) -> None:
-        """Run `emit(nest, elements) -> value` over the shape; the values, of type `elem`, are the op's result."""
+    def finish(self, emit, elem: Elem | None = None, before: Callable[[Access], None] | None = None) -> None:
+        """Run `emit(nest, elements) -> value` over the shape; the values, of type `elem`, are the op's result.
+
+        `before(access)` comes first. An access whose neighbours may be neighbours in memory, which shows only when it
+        runs, is written twice, once for that case.
+        """
         fn, op = self.fn, self.op
         keep = elem is not None and not self.scalar
         buffer = fn.new_buffer(self.shape, elem) if keep else None
-        with fn.nest(self.shape) as nest:
-            value = emit(nest, self.elements(nest))
-            if buffer is not None:
-                nest.store(buffer, value)
+
+        def run(access: Access) -> ir.Value | None:
+            if before is not None:
+                before(access)
+            with fn.nest(access.shape) as nest:
+                value = emit(nest, access.elements(nest))
+                if buffer is not None:
+                    nest.store(buffer, value)
+            return value
+
+        value = self._one_of(run) if before is not None and self.shape else run(self)
         if elem is not None:
             fn.set(op, value if buffer is None else buffer)
+
+    def _one_of(self, run: Callable[[Access], ir.Value | None]) -> ir.Value | None:
+        """`run(self)`, or where it may turn out that the innermost dimension is contiguous, a choice of two."""
+        dim = max((d for d, n in enumerate(self.shape) if n > 1), default=0)
+        steps = Steps(guess=True)
+        if steps.of(self.tiles[0], dim) != 1 or not steps.assumed:
+            return run(self)
+        b = self.fn.b
+        op = b.create("scf.if", [], [self._hold(steps.assumed)], regions=2)
+        keep = b.ip
+        contiguous = copy(self)
+        contiguous.tiles = [Neighbours(self.tiles[0], dim), *self.tiles[1:]]
+        for region, access in zip(op.regions, (contiguous, self), strict=True):
+            b.at_end(b.block(region))
+            run(access)
+            b.create("scf.yield", [], [])
+        b.ip = keep
+        return None
+
+    def _hold(self, assumed: list[Assumption]) -> ir.Value:
+        """Whether all of them do."""
+        b, conditions = self.fn.b, []
+        with self.fn.nest() as nest:
+            for a in assumed:
+                size, bits = a.tile.shape[a.dim], a.tile.elem.bits
+                ends = [tuple(at if d == a.dim else 0 for d in range(len(a.tile.shape))) for at in (0, size - 1)]
+                first, last = (b.resize(nest.element(a.tile, end), bits, 64) for end in ends)
+                far = b.binary("arith.subi", last, first, "i64")
+                conditions.append(b.cmpi("eq", far, b.constant("i64", a.step * (size - 1))))
+        return reduce(lambda one, two: b.binary("arith.andi", one, two, "i1"), conditions)
 
 
 @lowers("tt.load")
@@ -80,7 +125,6 @@ def _load(fn: FunctionLowering, op: ir.Operation) -> None:
     access = Access(fn, op, [ptr, mask, other])
     elem = access.pointee
     volatile = "isVolatile" in op.attributes and ir.BoolAttr(op.attributes["isVolatile"]).value
-    access.check(is_store=False, mask=1, volatile=volatile)
 
     def emit(nest, values):
         b, (address, keep, default) = nest.b, values
@@ -88,7 +132,7 @@ def _load(fn: FunctionLowering, op: ir.Operation) -> None:
             default = zero(b, elem)
         return guarded(b, keep, lambda: load_element(b, address, elem), default, elem.carrier)
 
-    access.finish(emit, elem)
+    access.finish(emit, elem, lambda access: access.check(is_store=False, mask=1, volatile=volatile))
 
 
 @lowers("tt.store")
@@ -96,13 +140,12 @@ def _store(fn: FunctionLowering, op: ir.Operation) -> None:
     ptr, value, mask = [*op.operands, None][:3]
     access = Access(fn, op, [ptr, value, mask])
     elem = access.pointee
-    access.check(is_store=True, mask=2)
 
     def emit(nest, values):
         b, (address, value, keep) = nest.b, values
         guarded(b, keep, lambda: store_element(b, value, address, elem))
 
-    access.finish(emit)
+    access.finish(emit, before=lambda access: access.check(is_store=True, mask=2))
 
 
 def abi_dtype(elem: Elem, op: ir.Operation) -> int:

@@ -2,63 +2,106 @@
 
 from __future__ import annotations
 
-from .tiles import Mapped, Range, Splat, Tile, View
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .tiles import Buffer, Mapped, Neighbours, Range, Splat, Tile, View
 
 _SAME = ("arith.extsi", "arith.extui", "arith.trunci", "tt.bitcast", "arith.bitcast")
+_REMAINDERS = ("arith.remsi", "arith.remui")
+_QUOTIENTS = ("arith.divsi", "arith.divui")
+_BOUNDS = ("arith.minsi", "arith.maxsi", "arith.minui", "arith.maxui")
 
 
-def step(tile: Tile, dim: int, memo: dict[tuple[Tile, int], int | None] | None = None) -> int | None:
-    """The difference between neighbouring elements along `dim`, if it is one known integer; pointers count elements.
+@dataclass(frozen=True)
+class Assumption:
+    """That neighbours along `dim` of `tile` are `step` apart: so it is, if its last and first element are that far."""
 
-    0 means that the elements along `dim` are equal.
+    tile: Tile
+    dim: int
+    step: int
+
+
+@dataclass
+class Steps:
+    """Differences between neighbouring elements; of `assumed` it has still to be seen that they hold, when asked for.
+
+    ``offsets % n`` has the step of ``offsets`` unless it wraps, ``offsets // n`` is constant unless it does not, and
+    ``tl.minimum(offsets, n)`` has it unless it is cut: all three only go up between such jumps, so both ends tell.
     """
-    memo = {} if memo is None else memo
-    key = (tile, dim)
-    if key not in memo:
-        memo[key] = 0 if tile.shape[dim] == 1 else _step(tile, dim, memo)
-    return memo[key]
+
+    guess: bool = False
+    assumed: list[Assumption] = field(default_factory=list)
+    _known: dict[tuple[Tile, int], int | None] = field(default_factory=dict)
+
+    def of(self, tile: Tile, dim: int) -> int | None:
+        """The difference between neighbours along `dim`, if it is one known integer; pointers count elements.
+
+        0 means that the elements along `dim` are equal.
+        """
+        key = (tile, dim)
+        if key not in self._known:
+            rule = _RULES.get(type(tile))
+            self._known[key] = 0 if tile.shape[dim] == 1 else rule(self, tile, dim) if rule else None
+        return self._known[key]
+
+    def _view(self, tile: View, dim: int) -> int | None:
+        if not tile.moves:
+            return None
+        # Where does the index along `dim` go? Strings stand for indices; a constant is a dimension of one element.
+        names = tuple(f"i{k}" for k in range(len(tile.shape)))
+        where = tile.index(None, names)
+        if names[dim] not in where:
+            return 0
+        return self.of(tile.source, where.index(names[dim]))
+
+    def _mapped(self, tile: Mapped, dim: int) -> int | None:
+        steps = [self.of(t, dim) for t in tile.inputs]
+        if None in steps:
+            return None
+        if not any(steps):
+            return 0
+        if tile.name in ("arith.addi", "tt.addptr"):
+            return steps[0] + steps[1]
+        if tile.name == "arith.subi":
+            return steps[0] - steps[1]
+        if tile.name in _SAME:
+            return steps[0]
+        if tile.name == "arith.select":
+            return steps[1] if steps[0] == 0 and steps[1] == steps[2] else None
+        if tile.name == "arith.muli":
+            for which, other in ((0, 1), (1, 0)):
+                factor = tile.inputs[other]
+                if steps[other] == 0 and isinstance(factor, Splat) and factor.number is not None:
+                    return steps[which] * int(factor.number)
+        return self._assume(tile, dim, steps) if self.guess else None
+
+    def _assume(self, tile: Mapped, dim: int, steps: list[int]) -> int | None:
+        if tile.name in _REMAINDERS and steps[1] == 0:
+            step = steps[0]
+        elif tile.name in _QUOTIENTS and steps[1] == 0:
+            step = 0
+        elif tile.name in _BOUNDS and 0 in steps:
+            step = sum(steps)
+        else:
+            return None
+        # One look has to do for all of its rows.
+        if any(n > 1 and d != dim and self.of(tile, d) != 0 for d, n in enumerate(tile.shape)):
+            return None
+        self.assumed.append(Assumption(tile, dim, step))
+        return step
 
 
-def _step(tile: Tile, dim: int, memo: dict) -> int | None:
-    if isinstance(tile, Splat):
-        return 0
-    if isinstance(tile, Range):
-        return 1
-    if isinstance(tile, View):
-        return _view_step(tile, dim, memo)
-    if isinstance(tile, Mapped):
-        return _mapped_step(tile, dim, memo)
-    return None
+_RULES: dict[type[Tile], Callable[[Steps, Tile, int], int | None]] = {
+    Splat: lambda steps, tile, dim: 0,
+    Range: lambda steps, tile, dim: 1,
+    View: Steps._view,
+    Mapped: Steps._mapped,
+    Neighbours: lambda steps, tile, dim: 1 if dim == tile.dim else steps.of(tile.source, dim),
+    Buffer: lambda steps, tile, dim: None if tile.recipe is None else steps.of(tile.recipe, dim),
+}
 
 
-def _view_step(tile: View, dim: int, memo: dict) -> int | None:
-    if not tile.moves:
-        return None
-    # Where does the index along `dim` go? Strings stand for indices; a constant is a dimension of one element.
-    names = tuple(f"i{k}" for k in range(len(tile.shape)))
-    where = tile.index(None, names)
-    if names[dim] not in where:
-        return 0
-    return step(tile.source, where.index(names[dim]), memo)
-
-
-def _mapped_step(tile: Mapped, dim: int, memo: dict) -> int | None:
-    steps = [step(t, dim, memo) for t in tile.inputs]
-    if None in steps:
-        return None
-    if not any(steps):
-        return 0
-    if tile.name in ("arith.addi", "tt.addptr"):
-        return steps[0] + steps[1]
-    if tile.name == "arith.subi":
-        return steps[0] - steps[1]
-    if tile.name in _SAME:
-        return steps[0]
-    if tile.name == "arith.muli":
-        for which, other in ((0, 1), (1, 0)):
-            factor = tile.inputs[other]
-            if steps[other] == 0 and isinstance(factor, Splat) and factor.number is not None:
-                return steps[which] * int(factor.number)
-    return None
-
-
+def step(tile: Tile, dim: int) -> int | None:
+    """The difference between neighbouring elements along `dim`, if it is one known integer (Steps.of)."""
+    return Steps().of(tile, dim)

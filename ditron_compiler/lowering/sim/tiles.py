@@ -124,6 +124,23 @@ class View(Tile):
         return (self.source,)
 
 
+class Neighbours(Tile):
+    """Pointers of `source`, of which each is known to follow its neighbour along `dim`: only the first is computed."""
+
+    __slots__ = ("source", "dim")
+
+    def __init__(self, source: Tile, dim: int):
+        super().__init__(source.shape, source.elem, source.cost, source.depth + 1)
+        self.source, self.dim = source, dim
+
+    def at(self, nest, idx):
+        first = nest.element(self.source, (*idx[: self.dim], 0, *idx[self.dim + 1 :]))
+        return nest.b.gep(first, nest.value(idx[self.dim]), self.elem.pointee.memory)
+
+    def operands(self):
+        return (self.source,)
+
+
 class Computed(Tile):
     """Anything else: `emit(nest, idx)`; it may look at any element of `inputs`."""
 
@@ -143,13 +160,13 @@ class Computed(Tile):
 
 
 class Buffer(Tile):
-    """A tile that is in memory, row-major, elements as `elem.stored`."""
+    """A tile that is in memory, row-major, elements as `elem.stored`; `recipe`, if known, is how it was computed."""
 
-    __slots__ = ("address", "strides")
+    __slots__ = ("address", "strides", "recipe")
 
-    def __init__(self, shape, elem, address: ir.Value):
+    def __init__(self, shape, elem, address: ir.Value, recipe: Tile | None = None):
         super().__init__(shape, elem)
-        self.address = address
+        self.address, self.recipe = address, recipe
         self.strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
     def slot(self, nest: Nest, idx: Indices) -> ir.Value:

@@ -143,3 +143,29 @@
   "tt.descriptor_store"(%d, %v, %rows, %rows) : (!tt.tensordesc<tensor<8x32xf32>>, tensor<8x32xf32>, i32, i32) -> ()
   "tt.return"() : () -> ()
 }) : () -> ()
+
+// Offsets that may wrap: both ends tell whether they do, and where they do not, only the row's first address is computed.
+// CHECK-LABEL: func.func @wrapped
+"tt.func"() <{function_type = (!tt.ptr<bf16>, i32) -> (), sym_name = "wrapped", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<bf16>, %n: i32):
+  // CHECK: %[[FAR:.*]] = arith.subi
+  // CHECK: %[[ONE_PIECE:.*]] = arith.cmpi eq, %[[FAR]], %c31_i64
+  // CHECK: scf.if %[[ONE_PIECE]]
+  // CHECK: %[[FIRST:.*]] = llvm.getelementptr
+  // CHECK: scf.for %[[I:.*]] =
+  // CHECK-NEXT: llvm.getelementptr %[[FIRST]][%[[I]]] : (!llvm.ptr, i64) -> !llvm.ptr, i16
+  // CHECK-NEXT: llvm.load
+  // CHECK: llvm.loop_annotation
+  // CHECK: } else {
+  // CHECK: scf.for
+  // CHECK: llvm.load
+  // CHECK-NOT: llvm.loop_annotation
+  // CHECK: return
+  %r = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
+  %s = "tt.splat"(%n) : (i32) -> tensor<32xi32>
+  %i = arith.remsi %r, %s : tensor<32xi32>
+  %base = "tt.splat"(%p) : (!tt.ptr<bf16>) -> tensor<32x!tt.ptr<bf16>>
+  %at = "tt.addptr"(%base, %i) : (tensor<32x!tt.ptr<bf16>>, tensor<32xi32>) -> tensor<32x!tt.ptr<bf16>>
+  %v = "tt.load"(%at) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<32x!tt.ptr<bf16>>) -> tensor<32xbf16>
+  "tt.return"() : () -> ()
+}) : () -> ()

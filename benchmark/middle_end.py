@@ -1,4 +1,5 @@
-"""Time of the middle end: every pass between Triton's frontend and Triton's code generation (or LLVM), pass by pass.
+"""Time of the middle end: every pass between Triton's frontend and Triton's code generation (or LLVM), pass by pass;
+and how long ditron-opt takes to start.
 
     python benchmark/middle_end.py                                  # AG+GEMM for cuda:90, all pipelines
     python benchmark/middle_end.py --example gemm_rs.py:gemm_rs_kernel --target sim --pipeline default
@@ -9,7 +10,9 @@ The best of several runs per pass, since what disturbs a run only adds to it. Ex
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import ditron
@@ -37,6 +40,18 @@ def measure(example: str, target: str, pipeline: str, runs: int = 10) -> list[tu
     return best
 
 
+def start_up(runs: int = 10) -> float:
+    """Seconds that ditron-opt takes for an empty module and two passes, the best of ``runs``."""
+    command = [sys.executable, "-m", "ditron_compiler.opt",
+               "--pass-pipeline=builtin.module(raise-primitives,canonicalize)"]
+    best = float("inf")
+    for _ in range(runs):
+        begin = time.perf_counter()
+        subprocess.run(command, input="module {}", text=True, capture_output=True, check=True)
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--example", default=AG_GEMM, metavar="FILE:KERNEL", help=f"default: {AG_GEMM}")
@@ -45,6 +60,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--limit", type=float, default=150, help="milliseconds that a pipeline may take (default 150)")
     args = parser.parse_args()
+    print(f"ditron-opt starts and ends in {start_up(args.runs) * 1e3:.0f} ms\n")
     slow = False
     for pipeline in args.pipeline or PIPELINES:
         print(f"{args.example} for {args.target}, pipeline {pipeline}")

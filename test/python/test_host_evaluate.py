@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
@@ -103,16 +102,6 @@ def test_ag_gemm_on_a_rank():
     assert (launch.kernel, launch.grid, launch.stream) == ("gemm", (1, 2, 1), host.Stream())
     assert launch.options == {"num_warps": 8}
     assert launch.args[0] == host.Buffer(workspace, 32 * 64, (32, 64), (64, 1)) and launch.args[4] == 3
-
-
-def test_ag_gemm_takes_less_than_a_millisecond():
-    program, arguments = evaluator(AG_GEMM), (((8, 64), (64, 1), "bf16"),) * 3
-    times = []
-    for _ in range(20):
-        start = time.perf_counter()
-        program(place(1, 8), arguments, 2)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1e-3
 
 
 @pytest.mark.parametrize(("op", "a", "b", "expected"), [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_program_cuda import RANKS, machine  # noqa: F401 - a fixture
 
 import ditron
 from ditron.checking import check_program
@@ -85,3 +86,30 @@ def test_what_is_left_to_passes_is_clean(name):
         ("overlap" not in name, "overlap" in name))
     report = check_program(PROGRAMS[name], [(3, None)])
     assert not report.findings, str(report)
+
+
+@pytest.mark.parametrize("name,pushes,copies", [
+    ("gather_gemm", RANKS - 1, 1), ("gather_gemm, overlap", RANKS - 1, 0),
+    ("gather_gemm, ring and overlap", RANKS - 1, 0), ("scatter_gemm", RANKS - 1, RANKS + 1),
+    ("scatter_gemm, overlap", RANKS - 1, 0)])
+def test_what_is_left_is_planned_and_captured(machine, name, pushes, copies, monkeypatch):  # noqa: F811
+    """Copies between ranks on a stream of their own, the others gone; the same when captured."""
+    monkeypatch.setenv("DITRON_PROTOCOL", "off")
+    rows, N, K = 32, 16, 24
+    wide, tall = (RANKS * rows, rows) if name.startswith("scatter") else (rows, RANKS * rows)
+    a, b, out = (torch.zeros(shape, dtype=torch.bfloat16) for shape in [(wide, K), (K, N), (tall, N)])
+    for _ in range(2):
+        PROGRAMS[name](a, b, out, block=(32, 32, 32), num_warps=4)
+    machine.capturing, machine.stream = True, 5
+    for main, call in [(0, 2), (5, 3)]:
+        if call == 3:
+            machine.triton.launches.clear()
+            machine.library.log.clear()
+            PROGRAMS[name](a, b, out, block=(32, 32, 32), num_warps=4)
+        moved = [entry for entry in machine.library.log if entry[0] == "copy" and entry[3] > 8]
+        calls = 1 if call == 3 else 2
+        between = [entry for entry in moved if entry[-1] != main] if "overlap" in name else moved
+        assert len(moved) == calls * (pushes + copies)
+        assert len(between) == len(moved) and (("overlap" in name) == (main not in {entry[-1] for entry in moved}))
+        kernels = [source.name for source, _, _ in machine.triton.launches]
+        assert kernels.count("gemm_kernel") + kernels.count("gemm_kernel_1") == calls * RANKS, kernels

@@ -4,8 +4,6 @@ The library that stands in for CUDA's does what it is told at once, so a program
 are only memory, has its copies and signals done; kernels are compiled for real and do nothing.
 """
 import ctypes
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,9 +17,6 @@ import ditron.language as dl
 from ditron import DitronError
 from ditron.programs import cuda, epochs
 from ditron.programs import driver as cuda_driver
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
-from left_to_passes import PROGRAMS  # noqa: E402
 
 RANKS = 3
 
@@ -268,33 +263,6 @@ def test_captured(machine):
     machine.triton.launches.clear()
     send(x, out)  # replays count on the device, and so do calls from now on
     assert machine.triton.launches[0][0].name == "send_advance"
-
-
-@pytest.mark.parametrize("name,pushes,copies", [
-    ("gather_gemm", RANKS - 1, 1), ("gather_gemm, overlap", RANKS - 1, 0),
-    ("gather_gemm, ring and overlap", RANKS - 1, 0), ("scatter_gemm", RANKS - 1, RANKS + 1),
-    ("scatter_gemm, overlap", RANKS - 1, 0)])
-def test_what_is_left_to_passes_is_planned_and_captured(machine, name, pushes, copies, monkeypatch):
-    """Copies between ranks on a stream of their own, the others gone; the same when captured."""
-    monkeypatch.setenv("DITRON_PROTOCOL", "off")
-    rows, N, K = 32, 16, 24
-    wide, tall = (RANKS * rows, rows) if name.startswith("scatter") else (rows, RANKS * rows)
-    a, b, out = (torch.zeros(shape, dtype=torch.bfloat16) for shape in [(wide, K), (K, N), (tall, N)])
-    for _ in range(2):
-        PROGRAMS[name](a, b, out, block=(32, 32, 32), num_warps=4)
-    machine.capturing, machine.stream = True, 5
-    for main, call in [(0, 2), (5, 3)]:
-        if call == 3:
-            machine.triton.launches.clear()
-            machine.library.log.clear()
-            PROGRAMS[name](a, b, out, block=(32, 32, 32), num_warps=4)
-        moved = [entry for entry in machine.library.log if entry[0] == "copy" and entry[3] > 8]
-        calls = 1 if call == 3 else 2
-        between = [entry for entry in moved if entry[-1] != main] if "overlap" in name else moved
-        assert len(moved) == calls * (pushes + copies)
-        assert len(between) == len(moved) and (("overlap" in name) == (main not in {entry[-1] for entry in moved}))
-        kernels = [source.name for source, _, _ in machine.triton.launches]
-        assert kernels.count("gemm_kernel") + kernels.count("gemm_kernel_1") == calls * RANKS, kernels
 
 
 def test_captured_before_it_was_called(machine):

@@ -86,6 +86,20 @@ def in_turn(out, BLOCK: tl.constexpr):
     tl.store(out, seen + 1)
 
 
+@triton.jit(noinline=True)
+def look(out):
+    return tl.load(out)
+
+
+@triton.jit
+def in_turn_apart(out, BLOCK: tl.constexpr):
+    """The same, by a load in a function."""
+    me = tl.program_id(0)
+    while look(out) != me:
+        pass
+    tl.store(out, me + 1)
+
+
 @triton.jit
 def says(x, BLOCK: tl.constexpr):
     tl.device_print("here", tl.program_id(0))
@@ -103,7 +117,7 @@ def meets(out, BLOCK: tl.constexpr):
 
 @pytest.mark.parametrize("kernel, expected", [
     (scale, True), (histogram, True), (collatz, True), (sum_of_floats, False), (tickets, False), (lock, False),
-    (in_turn, False), (says, False)], ids=lambda value: getattr(value, "__name__", value))
+    (in_turn, False), (in_turn_apart, False), (says, False)], ids=lambda value: getattr(value, "__name__", value))
 def test_which_are_independent(kernel, expected):
     out = torch.zeros(16, dtype=torch.float32 if kernel in (scale, sum_of_floats) else torch.int32)
     with sim.triton():

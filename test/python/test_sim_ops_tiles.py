@@ -183,8 +183,8 @@ def _reduce(x, o, OP: tl.constexpr, AXIS: tl.constexpr, M: tl.constexpr, N: tl.c
 
 @pytest.mark.parametrize("axis", [0, 1, None])
 @pytest.mark.parametrize("op", ["sum", "max", "argmax", "argmin", "xor", "prod"])
-def test_reduce(op: str, axis: int | None) -> None:
-    m, n = 8, 32
+@pytest.mark.parametrize("m, n", [(8, 32), (64, 1), (1, 64), (64, 2)])
+def test_reduce(op: str, axis: int | None, m: int, n: int) -> None:
     if op == "xor":
         x = torch.randint(-(2**31), 2**31, (m, n)).int()
     else:

@@ -9,7 +9,7 @@ from ditron_compiler import ir, pipeline
 from ditron_compiler.packets import PacketArgument
 
 from . import jit
-from .independence import is_independent
+from .independence import is_independent, is_private
 from .lower_to_sim import LOCATIONS
 
 _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
@@ -67,10 +67,7 @@ def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...
     kernels = {}
     for view in module.body.operations:
         function = view.operation
-        private = "sym_visibility" in function.attributes and (
-            ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
-        )
-        if function.name == "tt.func" and not private:
+        if function.name == "tt.func" and not is_private(function):
             types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
             kernels[ir.StringAttr(function.attributes["sym_name"]).value] = (tuple(str(t) for t in types),
                                                                              PacketArgument.of(function.attributes))

@@ -27,7 +27,15 @@ def is_independent(module: ir.Module) -> bool:
     their order. A loop that may wait for another program (``while`` around a load) rules it out, as does everything
     that is not known here.
     """
-    return not any(_meets(op, False) for function in module.body.operations for op in _body(function.operation))
+    # What a function does may be done in a loop of whoever calls it.
+    return not any(_meets(op, is_private(function.operation))
+                   for function in module.body.operations for op in _body(function.operation))
+
+
+def is_private(function: ir.Operation) -> bool:
+    """Whether it is there to be called, and is no kernel."""
+    attributes = function.attributes
+    return "sym_visibility" in attributes and ir.StringAttr(attributes["sym_visibility"]).value == "private"
 
 
 def _body(op: ir.Operation) -> list[ir.Operation]:

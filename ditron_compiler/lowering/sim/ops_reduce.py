@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ditron_compiler import ir
 
@@ -40,7 +41,9 @@ class Combine:
 @lowers("tt.reduce")
 def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
     combine = Combine(fn, op)
-    if combine.axis == len(combine.shape) - 1 or combine.size == 1:
+    # With nothing beside it, the axis is contiguous wherever it stands; as a column it would be the innermost loop, which
+    # is taken to be free of dependences.
+    if combine.axis == len(combine.shape) - 1 or prod(combine.rest) == 1:
         _reduce_rows(fn, op, combine)
     else:
         _reduce_columns(fn, op, combine)

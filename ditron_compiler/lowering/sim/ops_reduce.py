@@ -41,8 +41,8 @@ class Combine:
 @lowers("tt.reduce")
 def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
     combine = Combine(fn, op)
-    # With nothing beside it, the axis is contiguous wherever it stands; as a column it would be the innermost loop, which
-    # is taken to be free of dependences.
+    # With nothing beside it the axis is contiguous wherever it stands, and as a column it would be the innermost loop,
+    # which is taken to be free of dependences.
     if combine.axis == len(combine.shape) - 1 or prod(combine.rest) == 1:
         _reduce_rows(fn, op, combine)
     else:

@@ -30,7 +30,7 @@ def record(
     axis: int | None = None,
     steady: bool = False,
 ) -> None:
-    """Before an access of tile `shape`: one call with its runs of neighbouring elements along `axis` (default: the last).
+    """Before an access of tile `shape`: one call with its runs of neighbours along `axis` (default: the last).
 
     `emit(nest)` gives an element's address and mask. `steady`: along `axis` each address follows its neighbour and the
     mask is the same, so nothing has to be looked at. Else lowest, highest and number of the addresses tell whether they

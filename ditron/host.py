@@ -192,8 +192,8 @@ def await_event(event: Event, stream: Stream | None = None) -> None:
 def rank_copy(src: Buffer, dst: Buffer, peer: Any, *, stream: Stream | None = None, pull: bool = False) -> None:
     """Copy ``src`` to ``dst`` of rank ``peer`` by a copy engine; with ``pull``, ``src`` of rank ``peer`` to ``dst``.
 
-    The end at the peer is symmetric. Both have one shape; each is contiguous, or rows that are. It needs no SM, unless
-    ``peer`` is this rank. Pushing is faster than pulling.
+    The end at the peer is symmetric, and the peer is on this rank's node. Both have one shape; each is contiguous, or
+    rows that are. It needs no SM, unless ``peer`` is this rank. Pushing is faster than pulling.
     """
     tracer = require("rank_copy()")
     if not isinstance(pull, bool):
@@ -229,7 +229,7 @@ def fill(dst: Buffer, value: Any, *, stream: Stream | None = None) -> None:
 def signal_write(signal: Buffer, value: Any, peer: Any, *, op: str = "set", stream: Stream | None = None) -> None:
     """Set (or with ``op="add"`` count up) ``signal`` of rank ``peer``, after all that was put on the stream before.
 
-    ``signal`` is one element of symmetric int64 memory, ``signals[rank]``.
+    ``signal`` is one element of symmetric int64 memory, ``signals[rank]``; the rank is on this one's node.
     """
     tracer = require("signal_write()")
     base, indices = as_signal(tracer, signal, "signal")

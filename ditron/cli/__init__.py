@@ -5,8 +5,11 @@ Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command li
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Sequence
+from types import TracebackType
 
 from ditron.cli.kernels import UsageError
 
@@ -35,9 +38,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 1
     except Exception as error:
-        if getattr(args, "traceback", False) or not _is_compiler_error(error):
+        if getattr(args, "traceback", False):
             raise
-        print(_compiler_error(error), file=sys.stderr)
+        if _is_compiler_error(error):
+            print(_compiler_error(error), file=sys.stderr)
+            return 1
+        frames = _of_file(error, args)
+        if frames is None:
+            raise
+        traceback.print_exception(type(error), error, frames)
         return 1
 
 
@@ -50,6 +59,16 @@ class _Version(argparse.Action):
         print(f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "
               f"{version('llvmlite')})")
         parser.exit(0)
+
+
+def _of_file(error: Exception, args: argparse.Namespace) -> TracebackType | None:
+    """The traceback from the first line of the user's file on: what of ours ran or imported it is of no interest."""
+    text = next((getattr(args, name) for name in ("script", "subject", "kernel") if hasattr(args, name)), "")
+    files = {os.path.abspath(file) for file in (text, text.rpartition(":")[0]) if file}
+    frames = error.__traceback__
+    while frames is not None and os.path.abspath(frames.tb_frame.f_code.co_filename) not in files:
+        frames = frames.tb_next
+    return frames
 
 
 def _is_compiler_error(error: Exception) -> bool:

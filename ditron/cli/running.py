@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from types import TracebackType
+from typing import NoReturn
 
 from ditron.cli.kernels import UsageError
 from ditron.cli.progress import progress
@@ -50,7 +50,7 @@ def run_command(args: argparse.Namespace) -> int:
     try:
         return run(args.seed)
     except Exception as error:
-        return _failed(args, args.seed or 0, error)
+        _failed(args, args.seed or 0, error)
 
 
 def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
@@ -62,7 +62,7 @@ def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
                 say(f"seed {seed}, {seed - start + 1} of {args.seeds}")
                 code = run(seed)
         except Exception as error:
-            return _failed(args, seed, error)
+            _failed(args, seed, error)
         if code:
             sys.stdout.write(printed.getvalue())
             print(f"the script ended with exit code {code}; again: {_replay(args, seed)}", file=sys.stderr)
@@ -84,24 +84,19 @@ def _shown_if_wrong() -> Iterator[io.StringIO]:
         raise
 
 
-def _failed(args: argparse.Namespace, seed: int, error: Exception) -> int:
-    """Say which command shows an error again. The script's own is shown here, as Python does; others are raised."""
+def _failed(args: argparse.Namespace, seed: int, error: Exception) -> NoReturn:
+    """Raise an error of a run, which then says what finds it again; a wrong call says where it stands, too."""
     again = f"seed {seed}; again: {_replay(args, seed)}"
+    if isinstance(error, CompileError):  # which is the same with every seed
+        raise error
     if isinstance(error, SimulationError):
         error.args = (f"{error}\n{again}",)
-    if isinstance(error, (SimulationError, CompileError)):  # which is the same with every seed
-        raise error
-    if isinstance(error, DitronError):
+    elif isinstance(error, DitronError):
         place = _place(error)
         error.args = (f"{error}\n" + ("" if place in str(error) else f"  at {place}\n") + again,)
-        raise error
-    frames = _of_script(error, args.script)
-    if args.traceback or frames is None:
-        print(again, file=sys.stderr)
-        raise error
-    traceback.print_exception(type(error), error, frames)
-    print(again, file=sys.stderr)
-    return 1
+    else:
+        error.add_note(again)
+    raise error
 
 
 def _place(error: Exception) -> str:
@@ -110,14 +105,6 @@ def _place(error: Exception) -> str:
     places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith((ours, "<"))]
     return places[-1] if places else "an unknown line"
-
-
-def _of_script(error: Exception, script: str) -> TracebackType | None:
-    """The traceback from the script's first line on: what runs it is of no interest."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename != script:
-        frames = frames.tb_next
-    return frames
 
 
 def _replay(args: argparse.Namespace, seed: int) -> str:

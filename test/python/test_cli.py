@@ -213,6 +213,16 @@ def test_an_error_of_the_script_is_shown_as_python_does(tmp_path, options, capsy
         main(["run", "--sim", "2", "--traceback", *options, str(file)])
 
 
+@pytest.mark.parametrize("command", [["dump", "{}:k"], ["check", "{}"], ["check", "{}:k"], ["compile", "{}:k"]])
+def test_an_error_in_a_file_that_is_imported_is_shown_as_python_does(tmp_path, command, capsys, monkeypatch):
+    (tmp_path / "broken.py").write_text("import ditron\n\nkernel = undefined\n")
+    monkeypatch.chdir(tmp_path)
+    assert main([word.format("broken.py") for word in command]) == 1
+    first, place, line, *_, error = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):" and 'broken.py", line 3, in <module>' in place
+    assert line == "    kernel = undefined" and error == "NameError: name 'undefined' is not defined"
+
+
 def test_a_wrong_call_of_the_script_is_shown_with_its_line(tmp_path, capsys):
     file = tmp_path / "wrong.py"
     file.write_text(BOOM.replace('raise ValueError("mine")', "ditron.new_group([5])"))

@@ -28,7 +28,7 @@ from triton.runtime.jit import JITFunction, KernelParam, create_function_from_si
 
 from ditron import checked
 from ditron.distributed import current_group
-from ditron.errors import DitronError
+from ditron.errors import CompileError, DitronError
 from ditron.packet_memory import guarded
 from ditron.programs.tracer import active
 from ditron_compiler.frontend.libraries import device_libraries
@@ -175,12 +175,16 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
             ``"as-written"``, ``"low-latency"``, ``"pcie"``. Default: the environment variable ``DITRON_PIPELINE``, or
             else ``"default"``. A helper has that of the kernel it is called from.
 
-    Raises ValueError for an unknown pipeline, DitronError when the function's source cannot be read.
+    Raises CompileError for an unknown pipeline, DitronError when the function's source cannot be read.
     """
-    if pipeline is not None:
-        front(pipeline)  # for its ValueError
-
     def decorate(function: Callable) -> DitronJITFunction:
+        if pipeline is not None:
+            try:
+                front(pipeline)
+            except ValueError as error:
+                code = function.__code__
+                raise CompileError(f"kernel {function.__name__!r}: {error}", code.co_filename,
+                                   code.co_firstlineno, 1) from None
         if knobs.runtime.interpret:
             raise DitronError("@ditron.jit does not run under Triton's interpreter: unset TRITON_INTERPRET and run on "
                               "DITRON's simulator instead (ditron run --sim 4 SCRIPT)")

@@ -6,7 +6,7 @@ Imports only what the command line names, so that it starts fast; neither torch 
 from __future__ import annotations
 
 import sys
-
+from pathlib import Path
 
 _HELP = ("help", "help-hidden", "help-list", "h", "list-passes")
 _LOAD = "--load="
@@ -30,12 +30,32 @@ def main(argv: list[str] | None = None) -> int:
                 return 2
     argv[1:] = [argument for argument in argv[1:] if not argument.startswith(_LOAD)]
     words = {argument.lstrip("-") for argument in argv[1:]}
+    if "run-reproducer" in words and (why := _no_reproducer(argv[1:])):
+        print(f"ditron-opt: {why}", file=sys.stderr)
+        return 1
     if words.intersection(_HELP) or "run-reproducer" in words:  # any pass may be in the file
         passes.register_all()
     else:
-        passes.register_named(" ".join(argv[1:]))
+        try:
+            passes.register_named(" ".join(argv[1:]))
+        except ImportError as error:
+            print(f"ditron-opt: {error}", file=sys.stderr)
+            return 2
     sys.stdout.flush()
     return _core.opt_main(["ditron-opt", *argv[1:]])
+
+
+def _no_reproducer(arguments: list[str]) -> str:
+    """Why there is nothing to run again in the file that is given; empty when there is."""
+    files = [argument for before, argument in zip(["", *arguments], arguments, strict=False)
+             if not argument.startswith("-") and before != "-o"]
+    try:
+        if not files or b"mlir_reproducer" in Path(files[-1]).read_bytes():
+            return ""
+    except OSError:
+        return ""  # MLIR says so
+    return (f"{files[-1]} has no reproducer in it, an external resource 'mlir_reproducer': have one written by "
+            "DITRON_REPRODUCER=FILE, ditron dump --reproducer FILE, or --mlir-pass-pipeline-crash-reproducer=FILE")
 
 
 if __name__ == "__main__":

@@ -38,11 +38,11 @@ def _where(name: str) -> str:
 
 def overview() -> str:
     """A line per pass: name, summary."""
-    found = {name: passes.load(name).summary() for name in [*passes.PASSES, *passes.installed()]}
+    found = passes.register_all()
     width = max(map(len, found))
-    lines = [f"{name:<{width}}  {summary}" for name, summary in found.items()]
-    if passes.installed():
-        lines.append(f"\nof other packages: {', '.join(passes.installed())}")
+    lines = [f"{name:<{width}}  {cls.summary()}" for name, cls in found.items()]
+    if others := [name for name in found if name not in passes.PASSES]:
+        lines.append(f"\nof other packages: {', '.join(others)}")
     return "\n".join(lines)
 
 

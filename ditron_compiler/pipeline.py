@@ -5,10 +5,12 @@ A line without a reason stands where it must: it needs what the line above makes
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 
-from . import ir
+from . import _core, ir
+from . import passes as registry
 from .ir.passmanager import PassManager
 from .watch import Watch
 
@@ -145,7 +147,8 @@ def front(name: str = "default") -> Pipeline:
     ValueError, listing the pipelines, for one that is not known.
     """
     if name not in PIPELINES:
-        raise ValueError(f"unknown pipeline {name!r}: expected one of {', '.join(map(repr, PIPELINES))}")
+        raise ValueError(f"unknown pipeline {name!r}: expected one of {', '.join(map(repr, PIPELINES))}"
+                         f"{registry.similar(name, PIPELINES)}")
     return FRONT + PIPELINES[name]
 
 
@@ -164,14 +167,30 @@ def text(passes: Iterable[str]) -> str:
     return f"builtin.module({','.join(passes)})"
 
 
+def _unknown(entries: Iterable[str]) -> str:
+    """Which of the passes of a pipeline there are none of, and what they may be meant to be."""
+    known = {*registry.names(), *(re.match(_NAME, entry)[0] for one in named().values() for entry in one)}
+    unknown = [name for entry in entries for name in re.findall(f"^{_NAME}(?![(])", entry)
+               if name not in known and not _core._registered_passes_contain(name)]
+    return ", and ".join(f"there is no pass '{name}'{registry.similar(name, known)}" for name in unknown)
+
+
+_NAME = r"[\w.-]+"
+
+
 def run(module: ir.Module, passes: Iterable[str], watch: Watch | None = None) -> None:
     """Run passes over ``module``, in place; ``watch`` says what to see of it.
 
     What passes warn of becomes a Python warning at the user's line. Raises MLIRError, or the exception of a Python pass
-    that has a bug.
+    that has a bug; ValueError for passes that cannot be parsed, with the names that there are none of.
     """
     watch = watch or Watch()
-    manager = PassManager.parse(text(passes), module.context)
+    passes = list(passes)
+    try:
+        manager = PassManager.parse(text(passes), module.context)
+    except ValueError as error:
+        unknown = _unknown(passes)
+        raise ValueError(f"cannot parse the pipeline '{text(passes)}': {unknown}" if unknown else error) from None
     printer = watch.begin(manager, module)
     heard = len(watch.remarks)
     try:

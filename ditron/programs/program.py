@@ -20,6 +20,7 @@ from ditron_compiler import ir, pipeline
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
 from ditron_compiler.ir.dialects import ditron as dialect
+from ditron_compiler.passes import similar
 from ditron_compiler.passes._facts import FACTS
 
 __all__ = ["Program", "program"]
@@ -65,8 +66,11 @@ class Program:
                  check: Callable[[int], Mapping[str, Any]] | None = None, max_nodes: int | None = None):
         functools.update_wrapper(self, fn)
         self.fn, self.example, self.check, self.max_nodes = fn, example, check, max_nodes
-        self.passes = _passes(passes)
         self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+        try:
+            self.passes = _passes(passes)
+        except ValueError as error:
+            raise self._place.error(f"program {fn.__name__!r}: {error}") from None
         if max_nodes is not None and (type(max_nodes) is not int or max_nodes < 1):
             raise self._place.error(f"program {fn.__name__!r}: max_nodes must be a number from 1, got {max_nodes!r}")
         parameters = inspect.signature(fn).parameters.values()
@@ -248,7 +252,9 @@ def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
     if isinstance(given, str) and given in named:
         return named[given]
     if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(name, str) for name in given):
-        raise ValueError(f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes")
+        near = similar(given, named) if isinstance(given, str) else ""
+        raise ValueError(f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes"
+                         f"{near}")
     return tuple(given)
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.gpu import GPU, lower_module
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.passes.base import Pass, PassFailure, option
 
 __all__ = ["ROCSHMEM", "LowerToAMD"]
 
@@ -54,14 +54,11 @@ class LowerToAMD(Pass):
 
     name: ClassVar[str] = "lower-to-amd"
     anchor: ClassVar[str] = "builtin.module"
-    transport: str = "p2p"
-    arch: str = "gfx942"
-    check: bool = False
+    transport: str = option("p2p", "how ranks reach each other", one_of=("p2p", "rocshmem"))
+    arch: str = option("gfx942", "processor")
+    check: bool = option(False, "checked mode")
 
     def run(self, op: ir.Operation) -> None:
-        if self.transport not in ("p2p", "rocshmem"):
-            op.emit_error(f"expected transport p2p or rocshmem on AMD, got '{self.transport}'")
-            raise PassFailure
         if not self.arch.startswith("gfx"):
             op.emit_error(f"expected an architecture such as gfx942, got '{self.arch}'")
             raise PassFailure

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.gpu import GPU, lower_module
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["NVSHMEM", "LowerToNvidia"]
 
@@ -52,18 +52,11 @@ class LowerToNvidia(Pass):
 
     name: ClassVar[str] = "lower-to-nvidia"
     anchor: ClassVar[str] = "builtin.module"
-    transport: str = "p2p"
-    arch: int = 90
-    check: bool = False
+    transport: str = option("p2p", "how ranks reach each other", one_of=("p2p", "nvshmem"))
+    arch: int = option(90, "compute capability; Volta's, 70, is the first with acquire and release", least=70)
+    check: bool = option(False, "checked mode")
 
     def run(self, op: ir.Operation) -> None:
-        if self.transport not in ("p2p", "nvshmem"):
-            op.emit_error(f"expected transport p2p or nvshmem on NVIDIA, got '{self.transport}'")
-            raise PassFailure
-        if self.arch < 70:
-            op.emit_error(f"expected compute capability 70 (Volta) or later, got {self.arch}; earlier ones have no "
-                          "acquire and release")
-            raise PassFailure
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
         lower_module(op, GPU(checked=self.check, maps_all=self.transport == "p2p",

@@ -1,13 +1,13 @@
 """Tile order: ``ditron.swizzle`` becomes arithmetic."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
 from ditron_compiler.lowering.tile_order import ORDERS, Nodes
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.passes.base import Pass, PassFailure, option
 
 __all__ = ["LowerSwizzle"]
 
@@ -40,7 +40,7 @@ class LowerSwizzle(Pass):
 
     name: ClassVar[str] = "lower-swizzle"
     anchor: ClassVar[str] = "builtin.module"
-    one_node: bool = field(default=False, metadata={"help": "all ranks are on one node, as under transport p2p"})
+    one_node: bool = option(False, "all ranks are on one node, as under transport p2p")
 
     def run(self, op: ir.Operation) -> None:
         found: list[ir.Operation] = []

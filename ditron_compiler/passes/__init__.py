@@ -13,8 +13,10 @@ import importlib.util
 import inspect
 import re
 import sys
+import warnings
+from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from .. import _core
@@ -46,21 +48,48 @@ ENTRY_POINTS = "ditron.passes"
 
 
 @cache
-def installed() -> dict[str, str]:
-    """The passes of other packages, by entry point: name -> "module:Class". A name of ours is not theirs to take."""
-    found: dict[str, str] = {}
+def installed() -> dict[str, EntryPoint]:
+    """The passes of other packages, by name. A name of ours is not theirs to take."""
+    found: dict[str, EntryPoint] = {}
     for point in entry_points(group=ENTRY_POINTS):
-        if point.name in PASSES or found.setdefault(point.name, point.value) != point.value:
+        if point.name in PASSES or found.setdefault(point.name, point).value != point.value:
             raise ImportError(f"two packages have a pass '{point.name}': {point.value} and "
-                              f"{PASSES.get(point.name) or found[point.name]}: rename one")
+                              f"{PASSES.get(point.name) or found[point.name].value}: rename one")
     return found
 
 
 def load(name: str) -> type:
-    """The class of a pass; LookupError if there is none of that name."""
-    where = PASSES.get(name) or installed().get(name)
-    if where is None:
-        raise LookupError(f"no Python pass '{name}'; there are {', '.join(sorted(PASSES | installed()))}")
+    """The class of a pass.
+
+    LookupError if there is none of that name; ImportError if it is another package's and that does not load.
+    """
+    if name in PASSES:
+        return _load(name, PASSES[name])
+    if name not in installed():
+        raise LookupError(f"no Python pass '{name}'; there are {', '.join(names())}{similar(name, names())}")
+    point = installed()[name]
+    try:
+        return _load(name, point.value)
+    except Exception as error:  # whatever it does when it is imported
+        package = f"package {point.dist.name}" if point.dist is not None else "another package"
+        raise ImportError(f"pass '{name}' of {package} ({point.value}) does not load: {type(error).__name__}: "
+                          f"{error}") from error
+
+
+def names() -> list[str]:
+    """The names of all passes in Python."""
+    return sorted({*PASSES, *installed()})
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` for what is spelled nearly as ``name``; empty when nothing is."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=3)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _load(name: str, where: str) -> type:
     module, _, attribute = where.partition(":")
     cls = getattr(importlib.import_module(module), attribute)
     if cls.name != name:
@@ -98,7 +127,19 @@ def register_named(text: str) -> None:
             load(name).register()
 
 
-def register_all() -> None:
-    """Register every pass, those of other packages too."""
-    for name in PASSES | installed():
-        load(name).register()
+def register_all() -> dict[str, type]:
+    """Register every pass, and return them by name: ours, then those of other packages.
+
+    Of the latter, those that do not load are left out, with a warning.
+    """
+    found: dict[str, type] = {}
+    for name in [*PASSES, *installed()]:
+        try:
+            found[name] = load(name)
+        except ImportError as error:
+            if name in PASSES:
+                raise
+            warnings.warn(f"left out: {error}", stacklevel=2)
+        else:
+            found[name].register()
+    return found

@@ -1,7 +1,7 @@
 """Put copies between ranks on streams of their own, with events where a dependence crosses."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
@@ -9,7 +9,7 @@ from ditron_compiler.ir.dialects import arith, ditron
 from ditron_compiler.passes._buffers import Accesses
 from ditron_compiler.passes._dependences import Dependences, is_queued
 from ditron_compiler.passes._host import programs, with_stream
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["AssignStreams"]
 
@@ -54,12 +54,10 @@ class AssignStreams(Pass):
 
     name: ClassVar[str] = "assign-streams"
 
-    streams: int = field(default=1, metadata={"help": "copy streams that the turns of a loop are dealt out to"})
-    adjacent: bool = field(default=False, metadata={"help": "a signal right beside a copy is for that copy only"})
+    streams: int = option(1, "copy streams that the turns of a loop are dealt out to", least=1)
+    adjacent: bool = option(False, "a signal right beside a copy is for that copy only")
 
     def run(self, op: ir.Operation) -> None:
-        if self.streams < 1:
-            raise PassFailure(f"expected streams to be 1 or more, got {self.streams}")
         for program in programs(op):
             _Assignment(self, program).run()
 

@@ -7,8 +7,16 @@ from typing import ClassVar
 from ditron_compiler import ir
 from ditron_compiler.passes._calls import OPAQUE
 from ditron_compiler.passes._flow import Known, in_dominance_order
-from ditron_compiler.passes._pointers import (Origin, Untraceable, constant, defined_in, defining, is_argument, origins,
-                                              rebase)
+from ditron_compiler.passes._pointers import (
+    Origin,
+    Untraceable,
+    constant,
+    defined_in,
+    defining,
+    is_argument,
+    origins,
+    rebase,
+)
 from ditron_compiler.passes._ranks import Place, is_query, is_within, place
 from ditron_compiler.passes.base import Pass
 

@@ -1,12 +1,12 @@
 """Put in the fences and quiets that the operations' descriptions call for and the author left out."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.passes._pending import Finding, scan
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["InsertFences"]
 
@@ -57,7 +57,7 @@ class InsertFences(Pass):
 
     name: ClassVar[str] = "insert-fences"
 
-    at_end: bool = field(default=True, metadata={"help": "a quiet at the end of kernels that need one"})
+    at_end: bool = option(True, "a quiet at the end of kernels that need one")
 
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:

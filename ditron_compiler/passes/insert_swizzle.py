@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
 from ditron_compiler.passes._pointers import constant, defining
 from ditron_compiler.passes._tiles import Line, NotFound, Shards, available, depends_on_rank, line_of, owners
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["InsertSwizzle"]
 
@@ -17,7 +17,6 @@ _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 # Operation -> the operand that is a signal; the last one is the rank.
 _SENDS = {"ditron.notify": 0, "ditron.signal_op": 0, "ditron.putmem_signal": 3, "ditron.putmem": None,
           "ditron.symm_at": None}
-_MODES = ("auto", "gather", "scatter")
 _EQUAL, _AT_LEAST = 0, 5  # as arith numbers predicates
 
 
@@ -58,12 +57,9 @@ class InsertSwizzle(Pass):
     """
 
     name: ClassVar[str] = "insert-swizzle"
-    mode: str = field(default="auto", metadata={"help": "gather, scatter, or auto: the one that is found"})
+    mode: str = option("auto", "gather, scatter, or auto: the one that is found", one_of=("auto", "gather", "scatter"))
 
     def run(self, op: ir.Operation) -> None:
-        if self.mode not in _MODES:
-            op.emit_error(f"mode of 'insert-swizzle': expected one of {', '.join(_MODES)}, got '{self.mode}'")
-            raise PassFailure
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func" and "ditron.kernel" in f.attributes]:
             try:
                 self._reorder(function)

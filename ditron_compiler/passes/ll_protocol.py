@@ -1,18 +1,17 @@
 """Turn puts with a signal, and the waits for them, into packets that carry their own flag."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.packets import MARK, PacketArgument, packet_bytes, place_bytes
 from ditron_compiler.passes._channels import Channel, Refusal, signal_arguments
 from ditron_compiler.passes._messages import Index, Put, Wait, at_sender
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["LLProtocol"]
 
-_PROTOCOLS = ("auto", "ll", "ll128", "simple")
 # What quiet and fence are for; without any of these there is nothing to order or to complete.
 _SENDS = {f"ditron.{name}" for name in (
     "symm_at", "multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red", "putmem", "getmem",
@@ -57,14 +56,12 @@ class LLProtocol(Pass):
     """
 
     name: ClassVar[str] = "ll-protocol"
-    protocol: str = field(default="auto", metadata={"help": "ll, ll128, simple (do nothing), or auto: by size"})
-    ll_bytes: int = field(default=2048, metadata={"help": "largest message that auto sends by ll"})
-    max_bytes: int = field(default=65536, metadata={"help": "largest message that auto sends as packets"})
+    protocol: str = option("auto", "ll, ll128, simple (do nothing), or auto: by size",
+                           one_of=("auto", "ll", "ll128", "simple"))
+    ll_bytes: int = option(2048, "largest message that auto sends by ll", least=0)
+    max_bytes: int = option(65536, "largest message that auto sends as packets", least=0)
 
     def run(self, op: ir.Operation) -> None:
-        if self.protocol not in _PROTOCOLS:
-            op.emit_error(f"expected protocol auto, ll, ll128 or simple, got '{self.protocol}'")
-            raise PassFailure
         if self.protocol == "simple":
             return
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:

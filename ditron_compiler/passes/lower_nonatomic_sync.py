@@ -75,9 +75,9 @@ def _why_not(op: ir.Operation) -> str | None:
                 "not have: write a cell of your own there with dl.st or dl.notify and combine where they arrive; for "
                 "one of this GPU say scope=\"gpu\"")
     if name == "tt.call" and (atomic := _atomic_there(op)) is not None:
-        return (f"the function that is called here has a '{atomic}', a read-modify-write, and gets another GPU's memory, "
-                "where the links of this pipeline do not have that: write a cell of your own there with dl.st or "
-                "dl.notify and combine where they arrive")
+        return (f"the function that is called here has a '{atomic}', a read-modify-write, and gets another GPU's "
+                "memory, where the links of this pipeline do not have that: write a cell of your own there with dl.st "
+                "or dl.notify and combine where they arrive")
     if name.startswith("multimem") or name == "multicast_ptr":
         return f"'{op.name}' needs NVLink, which this pipeline does without: use dl.putmem, or another pipeline"
     return None

@@ -152,9 +152,9 @@ def test_scalars_that_waits_return_are_the_same_in_every_thread():
 
 
 @pytest.mark.parametrize("make, message", [
-    (lambda: LowerToNvidia(transport="rocshmem"), "expected transport p2p or nvshmem on NVIDIA, got 'rocshmem'"),
-    (lambda: LowerToNvidia(arch=60), "expected compute capability 70 (Volta) or later, got 60"),
-    (lambda: LowerToAMD(transport="nvshmem"), "expected transport p2p or rocshmem on AMD, got 'nvshmem'"),
+    (lambda: LowerToNvidia(transport="rocshmem"), "'lower-to-nvidia': expected p2p or nvshmem, got 'rocshmem'"),
+    (lambda: LowerToNvidia(arch=60), "'lower-to-nvidia': expected 70 or more, got 60: compute capability; Volta's"),
+    (lambda: LowerToAMD(transport="nvshmem"), "'lower-to-amd': expected p2p or rocshmem, got 'nvshmem'"),
     (lambda: LowerToAMD(arch="90"), "expected an architecture such as gfx942, got '90'"),
 ])
 def test_unknown_transport_or_architecture(make, message, capfd):

@@ -1,15 +1,20 @@
 """A pass author's tools: diffs, statistics, times, reproducers, passes of other packages, the language server."""
 import json
+import os
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from ditron.cli import main
 from ditron_compiler import ir, passdiff, passdocs, passes, pipeline
 from ditron_compiler.ir.passmanager import PassManager
+from ditron_compiler.passes.base import InvalidOption, Pass, option
 from ditron_compiler.watch import Watch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,6 +172,59 @@ def test_a_pass_of_another_package(tmp_path, monkeypatch, capsys):
     assert "\nof other packages: other-pass" in capsys.readouterr().out
     assert main(["passes", "other-pass"]) == 0
     assert "why=str, default because" in capsys.readouterr().out
+
+
+def test_a_broken_package_is_left_out_with_a_warning(tmp_path, monkeypatch, capsys):
+    install(tmp_path, monkeypatch, "other-pass")
+    (tmp_path / "other_pass.py").write_text("import nowhere\n")
+    monkeypatch.delitem(sys.modules, "other_pass", raising=False)
+    message = r"pass 'other-pass' of package other-package \(other_pass:Refuse\) does not load: ModuleNotFoundError"
+    with pytest.warns(UserWarning, match=f"left out: {message}"):
+        assert main(["passes"]) == 0
+    out = capsys.readouterr().out
+    assert "merge-waits" in out and "other-pass" not in out
+    with pytest.raises(ImportError, match=message), ir.Context():
+        PassManager.parse("builtin.module(other-pass)")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    for argument, status in (("--help", 0), ("--other-pass", 2)):
+        done = subprocess.run([sys.executable, "-m", "ditron_compiler.opt", argument], input="", env=environment,
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == status and re.search(message, done.stderr), done.stderr
+
+
+def test_a_file_without_a_reproducer(tmp_path):
+    file = tmp_path / "plain.mlir"
+    file.write_text(TEXT)
+    done = subprocess.run([sys.executable, "-m", "ditron_compiler.opt", "--run-reproducer", file, "-o", "-"],
+                          capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.search("ditron-opt: .*plain.mlir has no reproducer in it", done.stderr)
+
+
+def test_a_pass_that_there_is_none_of():
+    with ir.Context(), pytest.raises(ValueError, match="there is no pass 'merge-wait'; did you mean 'merge-waits'?"):
+        pipeline.run(ir.Module.parse(TEXT), ["cse", "merge-wait", "lower-swizzle{one-node=true}"])
+    with pytest.raises(LookupError, match="; did you mean 'merge-waits'"):
+        passes.load("merge-wait")
+
+
+@dataclass(frozen=True)
+class Choosy(Pass):
+    """A pass with options."""
+
+    name: ClassVar[str] = "test-choosy"
+    how: str = option("well", "how it is done", one_of=("well", "badly"))
+    many: int = option(1, "how many", least=1)
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"how": "so"}, "option 'how' of 'test-choosy': expected well or badly, got 'so'"),
+    ({"many": 0}, "option 'many' of 'test-choosy': expected 1 or more, got 0: how many"),
+    ({"many": "2"}, "option 'many' of 'test-choosy': expected an integer, got '2'")])
+def test_options_that_make_no_sense(given, message):
+    with pytest.raises(InvalidOption, match=message):
+        Choosy(**given)
+    assert Choosy(how="badly", many=3).many == 3
 
 
 def test_another_package_cannot_take_a_name_of_ours(tmp_path, monkeypatch):

@@ -93,8 +93,11 @@ def test_who_chooses():
 
 def test_an_unknown_name_is_an_error_with_the_list():
     message = "unknown pipeline 'fast': expected one of 'default', .*'as-written', .*'pcie'"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ditron.CompileError, match=message) as caught:
         kernel_as("fast")
+    assert Path(caught.value.file).name == "test_pipelines.py" and caught.value.line > 1
+    with pytest.raises(ditron.CompileError, match="; did you mean 'swizzled'"):
+        kernel_as("swizled")
     with pytest.raises(ValueError, match=message):
         ditron.compile(kernel_as(None), signature=SIGNATURE, pipeline="fast")
     with pytest.raises(ValueError, match=message), pipeline("fast"):

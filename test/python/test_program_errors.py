@@ -332,7 +332,8 @@ def test_passes_and_numbers_of_nodes_that_there_are_not():
     def copies(x, out):
         dh.copy(x, out)
 
-    for passes, message in [(("nonsense",), "'nonsense' does not refer to a registered pass"),
+    for passes, message in [(("nonsense",), "there is no pass 'nonsense'"),
+                            (("eliminate-copys",), "there is no pass 'eliminate-copys'; did you mean 'eliminate-co"),
                             (("eliminate-copies{x=3}",), "no such option x")]:
         with pytest.raises(CompileError, match=f"passes= of program 'copies': .*{message}") as caught:
             ditron.program(copies, passes=passes).module("f32[4]", "f32[4]")

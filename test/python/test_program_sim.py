@@ -424,8 +424,11 @@ def test_copies_and_streams_left_to_the_compiler(ranks):
 
 
 def test_unknown_pipeline():
-    with pytest.raises(ValueError, match="unknown pipeline 'fast' for programs: expected 'host', 'overlap'"):
+    with pytest.raises(ditron.CompileError, match="unknown pipeline 'fast' for programs: expected 'host', 'overlap'"):
         ditron.program(naive, passes="fast")
+    message = r"test_program_sim.py:\d+:1: error: program 'naive': .* or a tuple of passes; did you mean 'overlap'"
+    with pytest.raises(ditron.CompileError, match=message):
+        ditron.program(naive, passes="overlp")
     for wrong in (3, None, ["cse", 3]):
-        with pytest.raises(ValueError, match="unknown pipeline .* for programs: expected 'host', 'overlap' or a tuple"):
+        with pytest.raises(ditron.CompileError, match="unknown pipeline .* for programs: expected 'host', 'overlap'"):
             ditron.program(naive, passes=wrong)

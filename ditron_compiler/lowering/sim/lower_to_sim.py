@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.passes.base import Pass, option
 
 from . import (  # noqa: F401
     device_library,
@@ -66,21 +66,16 @@ class LowerToSim(Pass):
     name: ClassVar[str] = "lower-to-sim"
     anchor: ClassVar[str] = "builtin.module"
 
-    checks: str = field(
-        default="ends",
-        metadata={
-            "help": "accesses that the machine checks for null and for the bounds of symmetric tensors: the ends of "
-            "each tile (ends), every element (all, slow), or none"
-        },
+    checks: str = option(
+        "ends",
+        "accesses that the machine checks for null and for the bounds of symmetric tensors: the ends of each tile "
+        "(ends), every element (all, slow), or none",
+        one_of=("ends", "all", "none"),
     )
 
-    races: bool = field(
-        default=False, metadata={"help": "tell the machine of every byte that is loaded or stored, to find races"}
-    )
+    races: bool = option(False, "tell the machine of every byte that is loaded or stored, to find races")
 
     def run(self, op: ir.Operation) -> None:
-        if self.checks not in ("ends", "all", "none"):
-            raise PassFailure(f"expected checks=ends, all or none, got {self.checks}")
         module = op.operation
         state = ModuleState(checks=self.checks, races=self.races)
         body = module.regions[0].blocks[0]

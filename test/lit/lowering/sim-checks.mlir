@@ -3,7 +3,7 @@
 // RUN: ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=none})' %s | filecheck %s --check-prefix=NONE
 // RUN: not ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=some})' %s 2>&1 | filecheck %s --check-prefix=WRONG
 
-// WRONG: expected checks=ends, all or none, got some
+// WRONG: option 'checks' of 'lower-to-sim': expected ends, all or none, got 'some'
 // NONE-NOT: ditron_sim_check_range
 
 // Before a tile is loaded, the machine looks at the lowest and the highest address that the mask lets through.

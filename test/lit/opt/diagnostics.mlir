@@ -2,9 +2,9 @@
 // RUN: ditron-opt %s --lower-to-nvidia=transport=carrier-pigeon --split-input-file --verify-diagnostics
 // RUN: not ditron-opt %s --lower-to-nvidia=transport=carrier-pigeon --split-input-file 2>&1 | filecheck %s
 
-// CHECK: diagnostics.mlir:{{[0-9]+}}:1: error: expected transport p2p or nvshmem on NVIDIA, got 'carrier-pigeon'
+// CHECK: diagnostics.mlir:{{[0-9]+}}:1: error: option 'transport' of 'lower-to-nvidia': expected p2p or nvshmem, got 'carrier-pigeon'
 
-// expected-error@+1 {{expected transport p2p or nvshmem}}
+// expected-error@+1 {{expected p2p or nvshmem}}
 module @first {
 }
 

@@ -1,7 +1,7 @@
 // RUN: ditron-opt %s --assign-streams=streams=2 --verify-diagnostics --split-input-file
 // RUN: not ditron-opt %s --assign-streams=streams=0 --split-input-file 2>&1 | filecheck %s
 
-// CHECK: error: expected streams to be 1 or more, got 0
+// CHECK: error: option 'streams' of 'assign-streams': expected 1 or more, got 0
 
 ditron.program @a_turn_sends_on_what_the_last_one_got(%s: !ditron.buffer<8xf32, symmetric>, %n: i64) {
   %zero = arith.constant 0 : i64

@@ -13,6 +13,6 @@ def passes_command(args: argparse.Namespace) -> int:
     from ditron_compiler import passdocs
     try:
         print(passdocs.describe(args.name) if args.name else passdocs.overview())
-    except LookupError as error:
+    except (LookupError, ImportError) as error:  # none of that name, or one of another package that does not load
         raise UsageError(error.args[0]) from error
     return 0

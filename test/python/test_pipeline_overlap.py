@@ -10,7 +10,8 @@ from test_program_cuda import RANKS, machine  # noqa: F401 - a fixture
 
 import ditron
 from ditron.checking import check_program
-from ditron_compiler import pipeline
+from ditron_compiler import host, ir, pipeline
+from ditron_compiler.frontend.targets import NEUTRAL
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "test" / "gpu")]
@@ -113,3 +114,38 @@ def test_what_is_left_is_planned_and_captured(machine, name, pushes, copies, mon
         assert len(between) == len(moved) and (("overlap" in name) == (main not in {entry[-1] for entry in moved}))
         kernels = [source.name for source, _, _ in machine.triton.launches]
         assert kernels.count("gemm_kernel") + kernels.count("gemm_kernel_1") == calls * RANKS, kernels
+
+
+def misaligned(program, args, ranks):
+    """Arguments of launches that 16 does not divide where the kernel was compiled for that."""
+    executable = program._executable(args, {"block": (16, 16, 16)}, NEUTRAL)
+    found = []
+    for rank in range(ranks):
+        for step in executable.steps(args, rank, ranks, 3):
+            if isinstance(step, host.Launch):
+                with ir.Context() as context:
+                    context.allow_unregistered_dialects = True
+                    module = ir.Module.parse(executable.kernel(step.kernel))
+                    attributes = list(module.body.operations)[0].operation.attributes["arg_attrs"]
+                    by_16 = ["tt.divisibility" in dict(entry.items()) for entry in attributes]
+                for number, (value, divides) in enumerate(zip(step.args, by_16, strict=False)):
+                    if isinstance(value, host.Buffer):
+                        base = args[value.root.index].data_ptr() if value.root.kind == "argument" else 0
+                        value = base + value.offset * 2
+                    if divides and value % 16:
+                        found.append((rank, step.kernel, number))
+    return found
+
+
+@pytest.mark.parametrize("place", [torch.clone, unaligned, gapped])
+@pytest.mark.parametrize("shape", [(32, 32, 32), (19, 21, 25), (16, 24, 40), (3, 16, 32)])
+@pytest.mark.parametrize("name", [*PROGRAMS, *EXAMPLES])
+def test_kernels_get_the_alignment_they_were_compiled_for(name, shape, place, monkeypatch):
+    """The simulator does not care, a GPU does."""
+    monkeypatch.setenv("DITRON_PROTOCOL", "off")
+    (rows, N, K), ranks = shape, 3
+    program = PROGRAMS[name] if name in PROGRAMS else ditron.program(EXAMPLES[name][0].fn, passes="overlap")
+    scatters = name.startswith(("scatter", "gemm_rs"))
+    a, b, out = (torch.zeros(size, dtype=torch.bfloat16) for size in (
+        (ranks * rows if scatters else rows, K), (K, N), (rows if scatters else ranks * rows, N)))
+    assert not misaligned(program, (place(a), b, out), ranks)

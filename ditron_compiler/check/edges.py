@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from ditron_compiler.check.atomics import reaches
 from ditron_compiler.check.machine import Cell, Machine, Wait, Writer, satisfies
 
-__all__ = ["attainable", "overtaking", "required", "settle"]
+__all__ = ["Passing", "attainable", "overtaking", "required", "settle"]
+
+#: Two updates of a cell of which the later may land first: how that harms, the first, the second, a wait for the first.
+Passing = tuple[str, Writer, Writer, Wait | None]
 
 
 def settle(machine: Machine) -> None:
@@ -79,8 +82,8 @@ def attainable(writers: Iterable[Writer], wait: Wait) -> bool:
     return any(satisfies(value, wait.cmp, wait.value) for value in sets)
 
 
-def overtaking(machine: Machine) -> Iterable[tuple[str, Writer, Writer, Wait | None]]:
-    """Pairs of updates of one cell of which the later may land first, to harm: ``(kind, first, second, wait)``.
+def overtaking(machine: Machine) -> Iterable[Passing]:
+    """Pairs of updates of one cell of which the later may land first, to harm.
 
     ``backwards``: the cell then holds less than it did. ``mixed``: one sets and one adds. ``passed``: a wait for one
     exact value may find the next one. ``wraps``: the sum is more than 64 bits hold. ``untaken``: packets are
@@ -116,7 +119,7 @@ def overtaking(machine: Machine) -> Iterable[tuple[str, Writer, Writer, Wait | N
                     yield "passed", good[0], writer, wait
 
 
-def _untaken(machine: Machine, cell: Cell) -> Iterable[tuple[str, Writer, Writer, None]]:
+def _untaken(machine: Machine, cell: Cell) -> Iterable[Passing]:
     messages = sorted((w for w in cell.writers if w.how == "ll_put"), key=lambda w: w.value)
     taken = {wait.value for wait in machine.waits for c in wait.cells if machine.cells[c] is cell}
     for first, second in zip(messages, messages[1:], strict=False):

@@ -4,12 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ditron_compiler.check.atomics import reaches
-from ditron_compiler.check.edges import overtaking, settle
+from ditron_compiler.check.edges import Passing, overtaking, settle
 from ditron_compiler.check.finding import Finding
 from ditron_compiler.check.hangs import cell_name, hangs
+from ditron_compiler.check.induction import prove
 from ditron_compiler.check.machine import Access, Machine, Task, Wait, Writer
 from ditron_compiler.check.memory import describe, parts
-from ditron_compiler.check.races import Conflict, conflicts, untied, unwritten
+from ditron_compiler.check.races import Conflict, Pair, conflicts, unordered, untied, unwritten
 
 __all__ = ["findings"]
 
@@ -18,11 +19,11 @@ def findings(machine: Machine) -> Iterator[Finding]:
     """All that is wrong with a machine that has run."""
     for problem in machine.problems:
         yield Finding(problem.kind, problem.text, problem.loc, _where(machine, problem.task), problem.hint)
-    settle(machine)
+    pairs, passing = _settled(machine)
     if machine.complete:
         yield from hangs(machine)
-    yield from _signals(machine)
-    yield from _races(machine)
+    yield from _signals(machine, passing)
+    yield from _races(machine, pairs)
     for read, rank, root, offset in unwritten(machine):
         yield Finding("unwritten", f"{read.how} of {describe(root, offset)} of rank {rank}, which nobody has written",
                       read.loc, _where(machine, read), "write it before, or mask the padding")
@@ -32,10 +33,20 @@ def findings(machine: Machine) -> Iterator[Finding]:
                       "load through dl.consume_token(pointer, token)", (("the wait", wait.loc), (write.how, write.loc)))
 
 
-def _races(machine: Machine) -> list[Finding]:
+def _settled(machine: Machine) -> tuple[list[Pair], list[Passing]]:
+    """What is in no order once all is proven: accesses, and updates of signals."""
+    while True:
+        settle(machine)
+        pairs, passing = list(unordered(machine)), list(overtaking(machine))
+        doubted = {pair.first.node for pair in pairs} | {first.node for _, first, _, _ in passing}
+        if not prove(machine, doubted | {wait.after for *_, wait in passing if wait is not None}):
+            return pairs, passing
+
+
+def _races(machine: Machine, pairs: list[Pair]) -> list[Finding]:
     """One finding per pair of lines: what is read too early is, seen from the other side, overwritten too early."""
     found: dict[frozenset, Finding] = {}
-    for conflict in conflicts(machine):
+    for conflict in conflicts(machine, pairs):
         finding = _Race(machine, conflict).finding()
         pair = frozenset((finding.loc, finding.others[0][1]))
         if pair not in found or _RANK.get(finding.kind, 0) < _RANK.get(found[pair].kind, 0):
@@ -51,8 +62,8 @@ def _where(machine: Machine, *events: Access | Writer | Wait | Task) -> str:
     return f"with {machine.scenario.title}: {who}"
 
 
-def _signals(machine: Machine) -> Iterator[Finding]:
-    for kind, first, second, wait in overtaking(machine):
+def _signals(machine: Machine, passing: list[Passing]) -> Iterator[Finding]:
+    for kind, first, second, wait in passing:
         name = f"{cell_name(machine, first.cell)} of rank {parts(first.cell)[0]}"
         where = _where(machine, first, second)
         others = (("the other one", second.loc),)
@@ -130,7 +141,13 @@ class _Race:
         before = [w for w in waits if self.graph.precedes(w.after, read.node)]
         signals = [w for cell in self.machine.cells.values() for w in cell.writers if w.task is write.task]
         pairs = [(wait, signal) for wait in before for signal in signals if signal.cell in wait.cells
-                 and signal.call == write.call]
+                 and signal.call == write.call <= wait.call]
+        told = [s for s in signals if s.release and parts(s.cell)[0] == read.task.rank and s.call == write.call
+                and self.graph.sees(write.node, s.node)]
+        if told:  # a signal that the writer sends behind the write, but before such a one, was meant to say it
+            told = [min(told, key=lambda signal: signal.issued)]
+            pairs = [pair for pair in pairs if write.node <= pair[1].issued < told[0].issued] or \
+                [pair for pair in pairs if pair[1] is told[0]]
         for wait, signal in reversed(pairs):
             if self.graph.sees(signal.node, wait.after):
                 return self._unpublished(write, read, wait, signal)
@@ -140,15 +157,17 @@ class _Race:
         if pairs:
             return self._too_early(write, read, *pairs[-1])
         late = [w for w in waits if self.graph.precedes(read.node, w.before) and w.call == read.call
-                and any(s.cell in w.cells for s in signals)]
+                and any(s.cell in w.cells for s in told or signals)]
         text = f"{read.how} of {self.place}, and nothing says that {write.how} to it is done"
         if late:
             return self._say("unordered", text + ": the wait for it comes later", read, write,
                              "load after the wait, through dl.consume_token", ("the wait", late[0].loc))
-        extra = [("waits, but for other signals", before[-1].loc)] if before else []
-        extra += [("a signal of the writer", signals[-1].loc)] if signals else []
-        return self._say("unordered", text, read, write, "let the writer send a signal behind it (dl.notify, "
-                         "dl.putmem_signal) and wait for that", *extra)
+        own = [w for w in before if w.task is read.task] or before
+        extra = [("waits, but for other signals", own[-1].loc)] if own else []
+        extra += [("a signal of the writer", (told or signals[-1:])[0].loc)] if signals else []
+        return self._say("unordered", text, read, write, "wait for that signal before" if told else
+                         "let the writer send a signal behind it (dl.notify, dl.putmem_signal) and wait for that",
+                         *extra)
 
     def _unpublished(self, write: Access, read: Access, wait: Wait, signal: Writer) -> Finding:
         text = f"{read.how} of {self.place}: the signal that is waited for does not say that {write.how} is done"

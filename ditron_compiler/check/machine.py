@@ -17,7 +17,7 @@ import numpy as np
 
 from ditron_compiler.check import scenario as host
 from ditron_compiler.check.graph import Graph
-from ditron_compiler.check.memory import Span, merged, parts
+from ditron_compiler.check.memory import Span, describe, merged, overlap, parts
 from ditron_compiler.check.scenario import Scenario
 
 __all__ = ["Access", "Blocked", "Cell", "Machine", "Problem", "Task", "Wait", "Writer", "satisfies"]
@@ -315,6 +315,14 @@ class Machine:
                 continue
             return False
         return True
+
+    def check_copy(self, task: Task, source: Span, target: Span, what: str, loc: str) -> None:
+        """Report a copy onto what it has yet to read."""
+        if len(source) and len(target) and overlap(source, target):
+            rank, number, offset = parts(int(target[0, 0]))
+            name = f"{describe(self.scenario.roots[number], offset)} of " if number in self.scenario.roots else ""
+            self.problem("overlap", f"{what} whose source and destination overlap, at {name}rank {rank}: it may read "
+                         "what it has written", task, loc, "copy through another buffer")
 
     def problem(self, kind: str, text: str, task: Task, loc: str, hint: str) -> None:
         self.problems.append(Problem(kind, text, task, loc, hint))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NULL", "Root", "Span", "address", "describe", "merged", "parts", "runs", "with_rank"]
+__all__ = ["NULL", "Root", "Span", "address", "describe", "merged", "overlap", "parts", "runs", "with_rank"]
 
 NULL = 0
 _OFFSET_BITS, _ROOT_BITS = 36, 16
@@ -85,6 +85,12 @@ def merged(span: Span) -> Span:
     first = np.concatenate(([True], span[1:, 0] > reach[:-1]))
     starts = span[first, 0]
     return np.stack((starts, reach[np.concatenate((np.flatnonzero(first)[1:] - 1, [len(span) - 1]))]), axis=1)
+
+
+def overlap(a: Span, b: Span) -> bool:
+    """Whether some byte is in both, unless they are the same."""
+    union = merged(np.concatenate((a, b)))
+    return not np.array_equal(a, b) and bool(np.diff(union).sum() < np.diff(a).sum() + np.diff(b).sum())
 
 
 def describe(root: Root, offset: int) -> str:

@@ -202,6 +202,7 @@ class Program(Atomics):
             nbi = site.fact("nbi", "")
             machine.touch(task, here, False, "the source of a put", site.loc, site=number, node=lands if nbi else None)
             there = with_rank(np.array([[to, to + nbytes]], dtype=np.int64), rank)
+            machine.check_copy(task, here, there, "a put", site.loc)
             machine.filled.add(parts(int(there[0, 0]))[:2])
             machine.touch(task, there, True, "a put", site.loc, site=number, node=lands)
         if signal is not None:
@@ -237,6 +238,7 @@ class Program(Atomics):
         there = with_rank(np.array([[source, source + nbytes]], dtype=np.int64), int(rank))
         machine.touch(task, there, False, "the source of a get", site.loc, site=number, node=node)
         here = np.array([[to, to + nbytes]], dtype=np.int64)
+        machine.check_copy(task, there, here, "a get", site.loc)
         machine.touch(task, here, True, "a get", site.loc, site=number, node=node)
         machine.cut(task)
 

@@ -1,7 +1,7 @@
 """Accesses to the same bytes, of which one writes, that are not in a visible order; and reads of what nobody wrote."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from ditron_compiler.check.machine import Access, Machine, Wait
 from ditron_compiler.check.memory import Root, parts
 
-__all__ = ["Conflict", "conflicts", "untied", "unwritten"]
+__all__ = ["Conflict", "Pair", "conflicts", "unordered", "untied", "unwritten"]
 
 
 @dataclass(frozen=True)
@@ -24,35 +24,51 @@ class Conflict:
     together: tuple[Access, ...]  # all that touch that byte
 
 
-def conflicts(machine: Machine) -> Iterator[Conflict]:
-    """Each pair of operations once."""
-    seen: set[tuple] = set()
-    for (rank, number), accesses in machine.accesses.items():
+@dataclass(frozen=True)
+class Pair:
+    """Two accesses in no visible order, the earlier of the run first. ``start``: of what all of ``together`` touch."""
+
+    first: Access
+    second: Access
+    start: int
+    together: tuple[Access, ...]
+
+
+def unordered(machine: Machine) -> Iterator[Pair]:
+    """All accesses to the same bytes, of which one writes, that nothing orders."""
+    for accesses in machine.accesses.values():
         if not any(a.write and not a.atomic for a in accesses) and not (
                 any(a.write for a in accesses) and not all(a.atomic for a in accesses)):
             continue
-        ordered: dict[tuple[int, int], bool] = {}
+        looked: set[tuple[int, int]] = set()
         for start, active in _places(accesses):
-            for i, j in _pairs(active, accesses, ordered):
+            for i, j in _pairs(active, accesses, looked):
+                looked.add((i, j))
                 first, second = sorted((accesses[i], accesses[j]), key=lambda a: a.node)
-                ordered[i, j] = machine.graph.sees(first.node, second.node)
-                if ordered[i, j]:
-                    continue
-                key = (first.loc, first.how, second.loc, second.how, first.call == second.call)
-                if key not in seen:
-                    seen.add(key)
-                    yield Conflict(first, second, rank, machine.scenario.roots[number], parts(start)[2],
-                                   tuple(accesses[k] for k in active))
+                if not machine.graph.sees(first.node, second.node):
+                    yield Pair(first, second, start, tuple(accesses[k] for k in active))
 
 
-def _pairs(active: tuple[int, ...], accesses: list[Access], ordered: dict) -> Iterator[tuple[int, int]]:
+def conflicts(machine: Machine, pairs: Iterable[Pair]) -> Iterator[Conflict]:
+    """What is unordered, each pair of operations once."""
+    seen: set[tuple] = set()
+    for pair in pairs:
+        first, second = pair.first, pair.second
+        key = (first.loc, first.how, second.loc, second.how, first.call == second.call)
+        if key not in seen:
+            seen.add(key)
+            rank, number, offset = parts(pair.start)
+            yield Conflict(first, second, rank, machine.scenario.roots[number], offset, pair.together)
+
+
+def _pairs(active: tuple[int, ...], accesses: list[Access], looked: set) -> Iterator[tuple[int, int]]:
     plain = [i for i in active if not accesses[i].atomic]
     for i in active if plain else ():
         if not accesses[i].write:
             continue
         for j in plain if accesses[i].atomic else active:
             pair = (i, j) if i < j else (j, i)
-            if i != j and pair not in ordered:
+            if i != j and pair not in looked:
                 yield pair
 
 
@@ -109,10 +125,14 @@ def _every_place(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]
 
 
 def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
-    """Loads in loops that rely on a wait whose token they do not depend on: the wait, the load, what it reads."""
+    """Loads that share a loop with the wait they rely on, and do not depend on its token: wait, load, what is read.
+
+    The token of a later wait does as well. A wait before the loop is not passed: loads are fetched ahead from right
+    before their loop on, not earlier.
+    """
     waits: dict[int, list[Wait]] = {}
     for wait in machine.waits:
-        if wait.site is not None and wait.task.kernel.sites[wait.site].name == "ditron.wait":
+        if wait.site is not None:
             waits.setdefault(id(wait.task), []).append(wait)
     seen: set[tuple] = set()
     for accesses in machine.accesses.values():
@@ -120,12 +140,15 @@ def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
         for read in accesses if writes else ():
             if read.write or read.site is None or read.how != "a load" or id(read.task) not in waits:
                 continue
-            kernel = read.task.kernel
-            site = kernel.sites[read.site]
+            sites = read.task.kernel.sites
+            site = sites[read.site]
+            tied = max((wait.after for wait in waits[id(read.task)]
+                        if sites[wait.site].op in site.ties and wait.after <= read.node), default=-1)
             for wait in waits[id(read.task)]:
-                waited = kernel.sites[wait.site]
-                key = (kernel.name, waited.number, site.number)
-                if key in seen or not site.loops or waited.op in site.ties or wait.after > read.node:
+                waited = sites[wait.site]
+                key = (read.task.kernel.name, waited.number, site.number)
+                if key in seen or waited.name != "ditron.wait" or not tied < wait.after <= read.node \
+                        or not set(waited.loops) & set(site.loops):
                     continue
                 low, high = read.span[0, 0], read.span[-1, 1]
                 for write in writes:

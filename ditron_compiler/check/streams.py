@@ -79,6 +79,8 @@ def _move(machine: Machine, task: Task, step: host.Move) -> Generator[Keys, None
             yield (("launch", id(running)),)
         task.blocked = None
     machine.cut(task)
+    if step.reads is not None and step.writes is not None:
+        machine.check_copy(task, step.reads, step.writes, step.name, step.loc)
     for span, write in ((step.reads, False), (step.writes, True)):
         if span is not None:
             _stay_near(machine, task, span[:1, 0], step.name, step.loc)

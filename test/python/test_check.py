@@ -26,7 +26,7 @@ KINDS = {
     "relaxed_wait": "semantic", "ordinary_load_of_a_flag": "unordered",
     "no_fence_between_put_and_signal": "unpublished", "second_put_without_a_signal": "unpublished",
     "sync_all_is_no_quiet": "unordered", "symm_at_without_acquire": "unordered", "wrong_neighbour": "unordered",
-    "count_one_too_low": "too-early", "count_one_too_high": "count", "wrong_signal": "unpublished",
+    "count_one_too_low": "too-early", "count_one_too_high": "count", "wrong_signal": "unordered",
     "fewer_signals_than_chunks": "unordered", "wrong_epoch": "too-early", "counting_without_quiet": "too-early",
     "equality_overtaken": "overtaken", "reset_race": "writers", "signal_goes_backwards": "overtaken",
     "signal_wraps": "count", "single_buffer_without_credit": "reuse", "two_buffers_by_parity_in_a_ring": "reuse",

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from ditron_compiler.check.edges import overtaking, settle
+from ditron_compiler.check.induction import prove
 from ditron_compiler.check.machine import Machine, satisfies
 from ditron_compiler.check.memory import Root, address
 from ditron_compiler.check.scenario import Scenario, SignalWait, SignalWrite
@@ -84,6 +86,63 @@ def test_every_edge_holds_in_every_execution_and_most_that_hold_are_found():
                  if streams[writer[0]][writer[1]][1] == streams[wait[0]][wait[1]][1] and always(writer, wait)}
         claimed, true = claimed + len(found), true + len(truth)
     assert claimed <= true and claimed > 0.9 * true > 100, (claimed, true)
+
+
+def states(streams: list[list[tuple]]) -> set[tuple[int, ...]]:
+    """How far each stream is, in every state of any execution."""
+    begin = (0,) * len(streams), (0,) * CELLS
+    known, work = {begin}, [begin]
+    while work:
+        at, cells = work.pop()
+        for stream, operations in enumerate(streams):
+            kind, cell, value = operations[at[stream]] if at[stream] < len(operations) else ("wait", 0, 1 << 30)
+            if kind == "wait" and cells[cell] < value:
+                continue
+            after = list(cells)
+            if kind != "wait":
+                after[cell] = value if kind == "set" else cells[cell] + value
+            state = tuple(n + (s == stream) for s, n in enumerate(at)), tuple(after)
+            if state not in known:
+                known.add(state)
+                work.append(state)
+    return {at for at, _ in known}
+
+
+def barriers(seed: int) -> list[list[tuple]]:
+    """Streams that add to all cells before and after they wait for their own: values and orders at random."""
+    rng = random.Random(seed)
+    streams = []
+    for cell in range(CELLS):
+        first, again = ([("add", c, 1) for c in rng.sample(range(CELLS), CELLS)] for _ in range(2))
+        stream = [*first, ("wait", cell, CELLS if rng.random() < 0.8 else rng.randint(1, CELLS)), *again]
+        if rng.random() < 0.2:
+            at = rng.randrange(len(stream) - 1)
+            stream[at], stream[at + 1] = stream[at + 1], stream[at]
+        streams.append(stream)
+    return streams
+
+
+@pytest.mark.parametrize(("make", "cells", "seeds", "new"), [(random_streams, 2, 400, 0), (barriers, 3, 100, 50)])
+def test_what_is_proven_of_several_waits_at_once_holds_in_every_execution(make, cells, seeds, new, monkeypatch):
+    """Of updates and waits, of whichever signal; ``new``: how often there is more than edge by edge."""
+    monkeypatch.setitem(globals(), "CELLS", cells)
+    monkeypatch.setitem(globals(), "ROOT", replace(ROOT, nbytes=8 * cells, shape=(cells,)))
+    more = 0
+    for seed in range(seeds):
+        streams = make(seed)
+        machine = Machine(scenario(streams)).run()
+        settle(machine)
+        while prove(machine, range(len(machine.graph.before))):
+            more += 1
+            settle(machine)
+        nodes = {place(w.loc): w.node for cell in machine.cells.values() for w in cell.writers}
+        nodes |= {place(wait.loc): wait.after for wait in machine.waits}
+        claimed = [(op, place(wait.loc)) for wait in machine.waits for op, node in nodes.items()
+                   if node != wait.after and machine.graph.precedes(node, wait.after)]
+        for at in states(streams):
+            for op, wait in claimed:
+                assert at[op[0]] > op[1] or at[wait[0]] <= wait[1], (seed, op, wait, streams)
+    assert more >= new
 
 
 def test_a_run_that_gets_stuck_does_so_in_every_execution():

@@ -172,3 +172,34 @@ def test_caller_overwrites_what_a_stream_still_reads():
 
     assert kinds(lambda: host(True))[0] == []
     assert kinds(lambda: host(False))[0] == ["reuse"]
+
+
+@ditron.jit(pipeline="as-written")
+def shift(data, GET: tl.constexpr, DISTANCE: tl.constexpr, N: tl.constexpr):
+    if GET:
+        dl.getmem(data, data + DISTANCE, N * 4, dl.rank())  # get
+    else:
+        dl.putmem(data + DISTANCE, data, N * 4, dl.rank())  # put
+
+
+@pytest.mark.parametrize(("distance", "found"), [(N // 2, True), (-N // 2, True), (N, False), (0, False)])
+@pytest.mark.parametrize("what", ["put", "get", "copy", "rank_copy"])
+def test_copies_onto_what_they_read(what, distance, found):
+    """The same place is fine, and one beside it."""
+
+    def host():
+        view, inbox, *_ = buffers()
+        row = inbox[0]
+        row.zero_()
+        source, target = row[N:2 * N], row[N + distance:2 * N + distance]
+        if what == "copy":
+            view.stream().copy(source, target)
+        elif what == "rank_copy":
+            view.stream().rank_copy(source, target, ditron.rank())
+        elif what == "put":
+            shift[(1,)](source, GET=False, DISTANCE=distance, N=N)
+        else:
+            shift[(1,)](target, GET=True, DISTANCE=-distance, N=N)
+
+    got, report = kinds(host)
+    assert got == ["overlap"] * found, str(report)

@@ -128,11 +128,15 @@ def exchange(data, flags, out, SCOPE: tl.constexpr, TOKEN: tl.constexpr, LOOP: t
     at = tl.arange(0, 16)
     dl.putmem(data + 128, data, 64, peer)
     dl.notify(flags, peer, 1, scope=SCOPE)
-    token = dl.wait(flags, 1, 1, scope=SCOPE)
-    source = dl.consume_token(data + 128, token) if TOKEN else data + 128
-    if LOOP:
+    if LOOP != "around":
+        token = dl.wait(flags, 1, 1, scope=SCOPE)
+        source = dl.consume_token(data + 128, token) if TOKEN else data + 128
+    if LOOP != "":
         total = tl.zeros((16,), tl.int32)
         for _ in range(3):
+            if LOOP == "around":
+                token = dl.wait(flags, 1, 1, scope=SCOPE)
+                source = dl.consume_token(data + 128, token) if TOKEN else data + 128
             total += tl.load(source + at)
         tl.store(out + at, total)
     else:
@@ -140,13 +144,14 @@ def exchange(data, flags, out, SCOPE: tl.constexpr, TOKEN: tl.constexpr, LOOP: t
 
 
 @pytest.mark.parametrize(("group", "scope", "token", "loop", "kinds"), [
-    ((2, None), "node", True, False, []),
-    ((2, 1), "world", True, False, []),
-    ((2, 1), "node", True, False, ["scope"]),
-    ((2, None), "gpu", True, False, ["scope"]),
-    ((2, None), "node", False, True, ["token"]),
-    ((2, None), "node", True, True, []),
-    ((2, None), "node", False, False, []),  # straight-line loads stay behind a wait
+    ((2, None), "node", True, "", []),
+    ((2, 1), "world", True, "", []),
+    ((2, 1), "node", True, "", ["scope"]),
+    ((2, None), "gpu", True, "", ["scope"]),
+    ((2, None), "node", False, "around", ["token"]),
+    ((2, None), "node", True, "around", []),
+    ((2, None), "node", False, "behind", []),  # loads are fetched ahead from right before the loop on
+    ((2, None), "node", False, "", []),  # straight-line loads stay behind a wait
 ])  # fmt: skip
 def test_scope_and_token(group, scope, token, loop, kinds):
     report = check_function(launch(exchange, SCOPE=scope, TOKEN=token, LOOP=loop), [group])
@@ -154,19 +159,19 @@ def test_scope_and_token(group, scope, token, loop, kinds):
 
 
 def test_message():
-    report = check_function(launch(exchange, SCOPE="gpu", TOKEN=True, LOOP=False), [(2, None)], subject="exchange")
+    report = check_function(launch(exchange, SCOPE="gpu", TOKEN=True, LOOP=""), [(2, None)], subject="exchange")
     first = exchange.fn.__code__.co_firstlineno
     text = str(report).replace(__file__, "here.py")
-    for number in range(first, first + 20):
+    for number in range(first, first + 24):
         text = text.replace(f"here.py:{number}:", f"here.py:+{number - first}:")
     lines = [line.rstrip("0123456789") for line in text.splitlines()]
     assert lines == [
-        "here.py:+14:35: a load of data[128] of rank 0: the signal has scope gpu, and comes from rank 1 [scope]",
+        "here.py:+18:35: a load of data[128] of rank 0: the signal has scope gpu, and comes from rank 1 [scope]",
         "  with 2 ranks: rank 0, kernel exchange, program (0, 0, 0), call 1; rank 1, kernel exchange, program "
         "(0, 0, 0), call ",
         "  a put: here.py:+4:",
         "  the signal: here.py:+5:",
-        "  the wait: here.py:+6:",
+        "  the wait: here.py:+7:",
         '  scope="node" for ranks of this node, "world" for those of others',
         "exchange: 1 finding (2 ranks)",
     ]

@@ -10,7 +10,7 @@ from ditron.cli.kernels import UsageError, load_kernel, parse_assignments, parse
 from ditron_compiler import knobs
 from ditron_compiler.watch import Watch
 
-__all__ = ["compile_command", "dump_command"]
+__all__ = ["compile_command", "dump_command", "show_diff", "tell", "watch_of"]
 
 _MLIR_SUFFIXES = (".mlir", ".ttir")
 # Stages that only one machine has say which is meant.
@@ -19,7 +19,7 @@ _TARGET_OF_STAGE = {"sim-llvm": "sim", "amdgcn": "hip:gfx942", "hsaco": "hip:gfx
 
 def compile_command(args: argparse.Namespace) -> int:
     """Compile, save, and print a line per stage."""
-    program = _compile(args, args.target or "cuda:90", None, watch := _watch(args))
+    program = _compile(args, args.target or "cuda:90", None, watch := watch_of(args))
     try:
         program.save(args.directory)
     except OSError as error:
@@ -28,7 +28,7 @@ def compile_command(args: argparse.Namespace) -> int:
     if program.missing:
         print("\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()),
               file=sys.stderr)
-    _tell(args, watch)
+    tell(args, watch)
     return 0
 
 
@@ -46,10 +46,10 @@ def dump_command(args: argparse.Namespace) -> int:
         raise UsageError(f"target {target!r} has no stage {args.stage!r}: expected one of {', '.join(STAGES[machine])}")
     diffed = args.pass_diff or args.html is not None
     program = _compile(args, target, "lowered" if diffed and args.stage == "ditron" else args.stage,
-                       watch := _watch(args, snapshots=diffed))
+                       watch := watch_of(args, snapshots=diffed))
     if diffed:
-        _show_diff(args, f"{program.name} for {target}", watch)
-        _tell(args, watch)
+        show_diff(args, f"{program.name} for {target}", watch)
+        tell(args, watch)
         return 0
     if args.stage not in program.asm:
         reason = program.missing.get(args.stage) or "an MLIR file begins at stage 'ditron'"
@@ -65,11 +65,11 @@ def dump_command(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(code)
     else:
         print(code, end="" if code.endswith("\n") else "\n")
-    _tell(args, watch)
+    tell(args, watch)
     return 0
 
 
-def _watch(args: argparse.Namespace, snapshots: bool = False) -> Watch:
+def watch_of(args: argparse.Namespace, snapshots: bool = False) -> Watch:
     """What the command line asks to see of our passes."""
     watch = Watch(tuple(args.print_after), snapshots, measure=args.pass_statistics or args.pass_timing)
     if args.reproducer:
@@ -77,18 +77,20 @@ def _watch(args: argparse.Namespace, snapshots: bool = False) -> Watch:
     return watch
 
 
-def _tell(args: argparse.Namespace, watch: Watch) -> None:
+def tell(args: argparse.Namespace, watch: Watch) -> None:
     """Remarks, statistics and times of our passes, after what was asked for, on standard error."""
     from ditron_compiler.ir.passmanager import statistics_table, timing_table
     if args.remarks:
-        print(*(remark for remark in watch.remarks if remark.severity == "remark"), sep="\n", file=sys.stderr)
+        for remark in watch.remarks:
+            if remark.severity == "remark":
+                print(remark, file=sys.stderr)
     if args.pass_statistics:
         print(statistics_table([(entry.name, entry.what, entry.count) for entry in watch.statistics]), file=sys.stderr)
     if args.pass_timing:
         print(timing_table(watch.timings), file=sys.stderr)
 
 
-def _show_diff(args: argparse.Namespace, title: str, watch: Watch) -> None:
+def show_diff(args: argparse.Namespace, title: str, watch: Watch) -> None:
     """What each pass changed: to the terminal, or as a page to a file."""
     from ditron_compiler import passdiff
     if args.html is None:

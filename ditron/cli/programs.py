@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ditron.cli.compiling import show_diff, tell, watch_of
 from ditron.cli.kernels import UsageError, import_file, parse_assignments
 
 __all__ = ["dump_program"]
@@ -24,7 +25,9 @@ def dump_program(args: argparse.Namespace) -> int:
         if not given:
             raise UsageError(f"{args.kernel} has no example: say what its tensors are, by --signature "
                              f"{','.join(f'{name}=bf16[64,128]' for name in program.names)}")
-        executable, values = program.executable_and_arguments(given, args.target or "sim")
+        diffed = args.pass_diff or args.html is not None
+        watch = watch_of(args, snapshots=diffed)
+        executable, values = program.executable_and_arguments(given, args.target or "sim", watch)
         if args.graph:
             from ditron.programs.graph import draw
             draw(executable, values, args.graph, args.ranks)
@@ -34,6 +37,10 @@ def dump_program(args: argparse.Namespace) -> int:
         raise
     except (DitronError, ValueError, ImportError, OSError) as error:
         raise UsageError(str(error)) from error
+    if diffed:
+        show_diff(args, f"program {executable.name}", watch)
+        tell(args, watch)
+        return 0
     text = executable.module.operation.get_asm(enable_debug_info=args.locations) + "\n"
     if args.output:
         try:
@@ -42,6 +49,7 @@ def dump_program(args: argparse.Namespace) -> int:
             raise UsageError(f"cannot write to {args.output}: {error}") from error
     else:
         sys.stdout.write(text)
+    tell(args, watch)
     return 0
 
 

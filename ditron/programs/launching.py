@@ -166,9 +166,9 @@ def _options(tracer: Tracer, options: dict[str, Any]) -> Any:
 def _mixed_text(tracer: Tracer, fn: Any, signature: dict, constexprs: dict, attrs: dict, backend: Any,
                 options: Any) -> str:
     """The kernel in tt and ditron operations, in generic form and with its locations."""
-    source = DitronSource(fn, signature, constexprs, attrs, target=tracer.target)
+    source = DitronSource(fn, signature, constexprs, attrs, target=tracer.target, watch=tracer.watch)
     key = f"{source.hash()}-{options.hash()}"
-    if key not in _texts:
+    if key not in _texts or tracer.watch is not None:
         context = triton_ir.context()
         triton_ir.load_dialects(context)
         backend.load_dialects(context)

@@ -22,6 +22,7 @@ from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.passes import similar
 from ditron_compiler.passes._facts import FACTS
+from ditron_compiler.watch import Watch
 
 __all__ = ["Program", "program"]
 
@@ -140,10 +141,15 @@ class Program:
         return tuple(torch.empty(value.shape, dtype=value.dtype) if isinstance(value, _Spec) else value
                      for value in args), kwargs
 
-    def executable_and_arguments(self, given: Mapping[str, Any], target: str = "sim") -> tuple[Executable, list]:
-        """The program for arguments by name, as :meth:`module` takes them, and its positional ones."""
+    def executable_and_arguments(self, given: Mapping[str, Any], target: str = "sim", watch: Watch | None = None
+                                 ) -> tuple[Executable, list]:
+        """The program for arguments by name, as :meth:`module` takes them, and its positional ones.
+
+        ``watch``: what to see of the passes, those of the kernels and those of the program.
+        """
         args, kwargs = self._example((), dict(given))
-        return self._executable(args, kwargs, NEUTRAL if target == "sim" else parse_target(target)), list(args)
+        module = self._trace(args, kwargs, NEUTRAL if target == "sim" else parse_target(target), watch)
+        return Executable(module), list(args)
 
     def __repr__(self) -> str:
         return f"<ditron.program {self.fn.__module__}.{self.fn.__qualname__}>"
@@ -204,14 +210,14 @@ class Program:
                                    "signature")
         raise AssertionError("an argument was refused and is not found")
 
-    def _trace(self, args: tuple, constants: dict, target: Target) -> ir.Module:
+    def _trace(self, args: tuple, constants: dict, target: Target, watch: Watch | None = None) -> ir.Module:
         """Trace the function into a module and run the passes over it."""
         place, name = self._place, self.fn.__name__
         with ir.Context() as context, raise_compile_errors():
             context.allow_unregistered_dialects = True  # Triton's modules hold operations that we have no use for
             with ir.Location.file(place.file, place.line, place.column):
                 module = ir.Module.create()
-                tracer = Tracer(name, target, module)
+                tracer = Tracer(name, target, module, watch)
                 types = [_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
@@ -226,7 +232,7 @@ class Program:
                                   "tensor that it is given")
             module.operation.verify()
             try:
-                pipeline.run(module, self.passes)
+                pipeline.run(module, self.passes, watch)
             except ValueError as error:
                 if not str(error).startswith("cannot parse the pipeline"):
                     raise

@@ -94,3 +94,45 @@ def test_boxes_stand_below_what_they_need():
     assert len(boxes) == 3 * (1 + 2 * 3 + 2 * 3)
     events = [edge for edge in edges if edge[2] == "event"]
     assert not events  # fork and join stand at the ends, where there is no box
+
+
+OVERLAPPED = """import ditron, ditron.host as dh
+from dataclasses import dataclass
+from typing import ClassVar
+from ditron_compiler.passes.base import Pass
+
+@dataclass(frozen=True)
+class FailOnCopies(Pass):
+    \"\"\"Fails where a copy between ranks is.\"\"\"
+    name: ClassVar[str] = "fail-on-copies"
+    def run(self, op):
+        op.walk(lambda found: found.emit_error("a copy") if found.name == "ditron.rank_copy" else None)
+
+FailOnCopies.register()
+
+def right(x):
+    outbox = dh.empty(x.shape, dtype=x.dtype, name="outbox")
+    inbox = dh.symm_empty(x.shape, dtype=x.dtype, name="inbox")
+    dh.copy(x, outbox)
+    dh.rank_copy(outbox, inbox, (dh.rank() + 1) % dh.num_ranks())
+
+to_the_right = ditron.program(right, passes="overlap", example={"x": "f32[16]"})
+failing = ditron.program(right, passes=("fail-on-copies",), example={"x": "f32[16]"})
+"""
+
+
+def test_passes_of_a_program_are_watched(dump, tmp_path):
+    file = tmp_path / "overlapped.py"
+    file.write_text(OVERLAPPED)
+    code, out, err = dump(f"{file}:to_the_right", "--stage", "program", "--pass-statistics", "--remarks")
+    assert code == 0 and "ditron.program @right" in out and "eliminate-copies" in err, err
+    code, out, err = dump(f"{file}:to_the_right", "--stage", "program", "--pass-diff")
+    assert code == 0 and "eliminate-copies" in out and "-     ditron.copy" in out, out
+
+
+def test_a_failing_pass_of_a_program_leaves_its_reproducer(dump, tmp_path):
+    file, left = tmp_path / "overlapped.py", tmp_path / "left.mlir"
+    file.write_text(OVERLAPPED)
+    code, _, err = dump(f"{file}:failing", "--stage", "program", "--reproducer", str(left))
+    assert code == 1 and f"{file}:19:5: error: a copy" in err, err
+    assert "fail-on-copies" in left.read_text() and "ditron.rank_copy" in left.read_text()

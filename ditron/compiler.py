@@ -83,7 +83,7 @@ class CompiledProgram:
 
 def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Mapping[str, Any] | None = None,
             target: str = "cuda:90", transport: str | None = None, options: Mapping[str, Any] | None = None, *,
-            pipeline: str | None = None, stop_after: str | None = None, watch: Watch | None = None,
+            pipeline: str | Iterable[str] | None = None, stop_after: str | None = None, watch: Watch | None = None,
             locations: bool = False,
             check: bool | None = None) -> CompiledProgram:
     """Compile a kernel for a machine, without one.

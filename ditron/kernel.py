@@ -43,7 +43,8 @@ __all__ = ["DitronJITFunction", "autotune", "jit", "load_in"]
 class DitronJITFunction(JITFunction):
     """What :func:`jit` returns: a Triton JIT function with one more, hidden parameter when it is a kernel."""
 
-    def __init__(self, fn: Callable, *, example: dict | None = None, pipeline: str | None = None, **options: Any):
+    def __init__(self, fn: Callable, *, example: dict | None = None, pipeline: str | tuple[str, ...] | None = None,
+                 **options: Any):
         try:
             super().__init__(fn, **options)
         except (ValueError, OSError, TypeError) as error:
@@ -163,7 +164,8 @@ def load_in(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:
 def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | None = None,
         launch_metadata: Callable | None = None, do_not_specialize: Iterable[int | str] | None = None,
         do_not_specialize_on_alignment: Iterable[int | str] | None = None, debug: bool | None = None,
-        noinline: bool | None = None, example: dict | None = None, pipeline: str | None = None) -> Any:
+        noinline: bool | None = None, example: dict | None = None,
+        pipeline: str | Iterable[str] | None = None) -> Any:
     """Make a kernel (or a helper of kernels) of a Python function: ``triton.jit``, and ``ditron.language`` in it.
 
     Takes what ``triton.jit`` takes, and works under ``triton.heuristics`` and :func:`autotune`.
@@ -172,16 +174,20 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
         example: how ``ditron compile`` and ``ditron dump`` specialise it when they are not told: a dict with
             ``signature`` (parameter -> type as ``"*bf16"`` or ``"i32"``), ``constexprs`` and ``options``.
         pipeline: name of the passes that it is compiled by (docs/passes.md): ``"default"``, ``"swizzled"``,
-            ``"as-written"``, ``"low-latency"``, ``"pcie"``. Default: the environment variable ``DITRON_PIPELINE``, or
-            else ``"default"``. A helper has that of the kernel it is called from.
+            ``"as-written"``, ``"low-latency"``, ``"pcie"``; or a tuple of passes, of which some may be your own.
+            Default: the environment variable ``DITRON_PIPELINE``, or else ``"default"``. A helper has that of the
+            kernel it is called from.
 
     Raises CompileError for an unknown pipeline, DitronError when the function's source cannot be read.
     """
+    if pipeline is not None and not isinstance(pipeline, str):
+        pipeline = tuple(pipeline)
+
     def decorate(function: Callable) -> DitronJITFunction:
         if pipeline is not None:
             try:
                 front(pipeline)
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 code = function.__code__
                 raise CompileError(f"kernel {function.__name__!r}: {error}", code.co_filename,
                                    code.co_firstlineno, 1) from None

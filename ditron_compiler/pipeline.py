@@ -141,15 +141,22 @@ def lowering(machine: str, transport: str, arch: int | str | None = None, check:
                  for entry in passes)
 
 
-def front(name: str = "default") -> Pipeline:
+def front(name: str | Iterable[str] = "default") -> Pipeline:
     """The passes from what Triton gave to the mixed module that is lowered, in the pipeline ``name``.
+
+    Passes will do in place of a name: a tuple of them, or text as "hoist-symm-at,my-pass{limit=3}".
 
     ValueError, listing the pipelines, for one that is not known.
     """
-    if name not in PIPELINES:
+    if isinstance(name, str) and name in PIPELINES:
+        return FRONT + PIPELINES[name]
+    passes = tuple(re.split(r",(?![^{]*})", name)) if isinstance(name, str) else tuple(name)
+    if (unknown := _unknown(passes)) and isinstance(name, str):
         raise ValueError(f"unknown pipeline {name!r}: expected one of {', '.join(map(repr, PIPELINES))}"
                          f"{registry.similar(name, PIPELINES)}")
-    return FRONT + PIPELINES[name]
+    if unknown:
+        raise ValueError(unknown)
+    return FRONT + passes
 
 
 def pipeline(machine: str, transport: str, arch: int | str | None = None, name: str = "default") -> str:

@@ -118,7 +118,8 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
                         help="another option of Triton's backend; may be repeated")
     parser.add_argument("--pipeline", metavar="NAME", help="passes before lowering: default, swizzled (or "
-                        "swizzled-gather, -scatter), as-written, low-latency (or low-latency-ll, -ll128), pcie. "
+                        "swizzled-gather, -scatter), as-written, low-latency (or low-latency-ll, -ll128), pcie; "
+                        "or passes, as 'hoist-symm-at,my-pass{limit=3}'. "
                         "Default: what the kernel is decorated with, or DITRON_PIPELINE")
     parser.add_argument("--print-after", metavar="PASS", action="append", default=[],
                         help="print the module to standard error after one of our passes; may be repeated")

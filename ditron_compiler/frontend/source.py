@@ -20,6 +20,7 @@ from triton.runtime.jit import JITFunction
 
 from ditron.language._core import CODEGEN_MARK
 from ditron_compiler import ir, knobs
+from ditron_compiler import passes as registry
 from ditron_compiler import pipeline as pipelines
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
@@ -152,11 +153,13 @@ def compiler_key(target: Target, passes: pipelines.Pipeline = pipelines.FRONT) -
     """Everything outside of a kernel and of Triton that its code depends on, as one string; ``passes`` come before the
     lowering to ``target``.
 
-    It holds the text of our Python files, so that whoever edits a pass does not get a cached kernel; of the native
-    module, which is large, size and time stand for the text.
+    It holds the text of our Python files and of those with other packages' passes, so that whoever edits a pass does
+    not get a cached kernel; of the native module, which is large, size and time stand for the text.
     """
     passes += pipelines.lowering(target.machine, target.transport, target.arch, target.check)
     digest = hashlib.sha256(repr((target, passes)).encode())
+    for entry in passes:
+        digest.update(registry.source(entry.partition("{")[0]))
     package = Path(__file__).resolve().parent.parent
     for path in sorted([*package.rglob("*.py"), *(package.parent / "ditron" / "language").glob("*.py")]):
         digest.update(path.read_bytes())

@@ -81,6 +81,21 @@ def names() -> list[str]:
     return sorted({*PASSES, *installed()})
 
 
+def source(name: str) -> bytes:
+    """The file of a pass that is neither ours nor MLIR's; empty for those."""
+    from .base import Pass
+    if name in PASSES:
+        return b""
+    if not _core._registered_passes_contain(name) and name in installed():
+        load(name).register()
+    classes = Pass.__subclasses__()
+    for cls in classes:
+        classes += cls.__subclasses__()
+        if cls.name == name and (file := inspect.getsourcefile(cls)):
+            return Path(file).read_bytes()
+    return b""
+
+
 def similar(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` for what is spelled nearly as ``name``; empty when nothing is."""
     import difflib

@@ -160,3 +160,51 @@ def test_it_takes_no_time():
     names = [name for name, _ in timings]
     assert names[0] == "raise-primitives" and "insert-fences" in names and "lower-to-nvidia" in names
     assert sum(seconds for _, seconds in timings) < 0.150, timings
+
+
+COUNTER = """
+from dataclasses import dataclass
+from typing import ClassVar
+from ditron_compiler.passes.base import Pass
+
+@dataclass(frozen=True)
+class Note(Pass):
+    \"\"\"Remarks on each fence.\"\"\"
+    name: ClassVar[str] = "note-{name}"
+    def run(self, op):
+        op.walk(lambda found: found.emit_remark("{text}") if found.name == "ditron.fence" else None)
+"""
+
+
+def test_a_kernel_is_compiled_by_passes_in_place_of_a_name(capsys):
+    assert not fenced(kernel_as(("hoist-symm-at", "cse"))) and fenced(kernel_as(["hoist-symm-at", "insert-fences"]))
+    assert fenced(kernel_as("as-written"), pipeline="hoist-symm-at,insert-fences,cse")
+    with pytest.raises(ditron.CompileError, match="kernel 'send': there is no pass 'insert-fence'; did you mean"):
+        kernel_as(("cse", "insert-fence"))
+    words = ["dump", f"{ROOT / 'examples' / 'ring.py'}:ring_kernel", "--pipeline"]
+    assert cli([*words, "hoist-symm-at,ll-protocol{max-bytes=64},insert-fences"]) == 0
+    assert cli([*words, "hoist-symm-at,insert-fence"]) == 2
+    assert "unknown pipeline 'hoist-symm-at,insert-fence'" in capsys.readouterr().err
+
+
+def test_whoever_edits_a_pass_of_his_own_gets_no_kernel_from_a_cache(tmp_path):
+    from ditron_compiler import passes
+    file = tmp_path / "note.py"
+    file.write_text(COUNTER.format(name=tmp_path.name.replace("_", "-"), text="one"))
+    [cls] = passes.load_file(file)
+    kernel = kernel_as(("insert-fences", cls.name))
+    assert fenced(kernel) and not fenced(kernel_as((cls.name,)))
+    keys = []
+    for text in ("one", "two", "one"):
+        file.write_text(COUNTER.format(name=cls.name, text=text))
+        compiler_key.cache_clear()
+        keys.append(compiler_key(NEUTRAL, pipelines.front(kernel.pipeline)))
+    assert keys[0] == keys[2] != keys[1]
+
+
+@pytest.mark.parametrize("passes,error", [(("hoist-symm-at", "insert-fences"), None), (("cse",), ditron.RaceError)])
+def test_a_kernel_runs_by_the_passes_that_it_names(passes, error, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "exchange", ditron.jit(exchange.fn, pipeline=passes))
+    with pytest.raises(error) if error else nullcontext():
+        for seed in range(5):
+            ditron.sim.run(_exchange, ranks=2, seed=seed)

@@ -175,18 +175,18 @@ def test_a_pass_of_another_package(tmp_path, monkeypatch, capsys):
 
 
 def test_a_broken_package_is_left_out_with_a_warning(tmp_path, monkeypatch, capsys):
-    install(tmp_path, monkeypatch, "other-pass")
-    (tmp_path / "other_pass.py").write_text("import nowhere\n")
-    monkeypatch.delitem(sys.modules, "other_pass", raising=False)
-    message = r"pass 'other-pass' of package other-package \(other_pass:Refuse\) does not load: ModuleNotFoundError"
+    install(tmp_path, monkeypatch, "broken-pass")
+    (tmp_path / "broken_pass.py").write_text("import nowhere\n")
+    monkeypatch.delitem(sys.modules, "broken_pass", raising=False)
+    message = r"pass 'broken-pass' of package other-package \(broken_pass:Refuse\) does not load: ModuleNotFoundError"
     with pytest.warns(UserWarning, match=f"left out: {message}"):
         assert main(["passes"]) == 0
     out = capsys.readouterr().out
-    assert "merge-waits" in out and "other-pass" not in out
+    assert "merge-waits" in out and "broken-pass" not in out
     with pytest.raises(ImportError, match=message), ir.Context():
-        PassManager.parse("builtin.module(other-pass)")
+        PassManager.parse("builtin.module(broken-pass)")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    for argument, status in (("--help", 0), ("--other-pass", 2)):
+    for argument, status in (("--help", 0), ("--broken-pass", 2)):
         done = subprocess.run([sys.executable, "-m", "ditron_compiler.opt", argument], input="", env=environment,
                               capture_output=True, text=True, timeout=60)
         assert done.returncode == status and re.search(message, done.stderr), done.stderr

@@ -1,4 +1,4 @@
-"""How many seeds the shipped examples are clean for: ``ditron run --seeds``, for each example, world and kind of search.
+"""How many seeds the examples are clean for: ``ditron run --seeds`` for each example, world and kind of search.
 
     python test/seeds.py                                  # prints a table; hours on 2 cores
     python test/seeds.py --only ring --world 4x1          # some rows of it
@@ -61,8 +61,8 @@ def explore(example: str, world: str, search: str, seeds: int, limit: float) -> 
     began, done, found = time.monotonic(), 0, ""
     while done < seeds and not found and time.monotonic() - began < limit:
         part = min(AT_ONCE, seeds - done)
-        command = [sys.executable, "-m", "ditron.cli", "run", *options, "--seed", str(done), "--seeds", str(part), *script]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        command = [sys.executable, "-m", "ditron.cli", "run", *options, "--seed", str(done), "--seeds", str(part)]
+        ran = subprocess.run([*command, *script], cwd=ROOT, capture_output=True, text=True)
         if ran.returncode:
             print(ran.stdout, ran.stderr, sep="\n", file=sys.stderr)
             found = ran.stderr.strip().splitlines()[-1]
@@ -73,8 +73,8 @@ def explore(example: str, world: str, search: str, seeds: int, limit: float) -> 
 
 def table(rows: list[Row]) -> str:
     """Markdown."""
-    head = f"{os.cpu_count()} cores, {datetime.date.today()}\n\n| command | seeds | s | found |\n| --- | ---: | ---: | --- |\n"
-    return head + "".join(f"{row}\n" for row in rows)
+    head = f"{os.cpu_count()} cores, {datetime.date.today()}\n\n"
+    return head + "| command | seeds | s | found |\n| --- | ---: | ---: | --- |\n" + "".join(f"{row}\n" for row in rows)
 
 
 def main() -> int:

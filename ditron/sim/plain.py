@@ -18,11 +18,10 @@ from ditron import _sim
 from ditron.errors import DitronError
 from ditron.sim import report, view
 from ditron.sim.driver import SimDriver, compiles_for_races, try_once
-from ditron.sim.world import World
+from ditron.sim.world import MAX_SWITCHES, World
 
 __all__ = ["run_programs", "simulated"]
 
-_MAX_SWITCHES = 1 << 18  # before Python looks for an interrupt
 _active = 0
 _lock = threading.RLock()
 
@@ -174,11 +173,10 @@ def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: 
 
 def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots: list[int],
                operands: list[_sim.Operand]) -> None:
-    signed = [(slot + 2**63) % 2**64 - 2**63 for slot in slots]
-    machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), signed, operands,
-                   kernel.independent)
+    machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), view.signed(slots),
+                   operands, kernel.independent)
     while True:
-        status = machine.run(_MAX_SWITCHES)
+        status = machine.run(MAX_SWITCHES)
         for line in machine.take_printed():
             print(line)
         if machine.take_completed():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ditron.sim.world import World
 
-__all__ = ["Allocation", "RankView", "SimGroup", "SimKernel", "current_world", "enter", "operands"]
+__all__ = ["Allocation", "RankView", "SimGroup", "SimKernel", "current_world", "enter", "operands", "signed"]
 
 
 class SimKernel(Protocol):
@@ -77,6 +77,11 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def operands(tensors: Sequence[tuple[str, torch.Tensor]]) -> list[_sim.Operand]:
     """A kernel's tensors, by name, as reports speak of them."""
     return [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize) for name, tensor in tensors]
+
+
+def signed(slots: Sequence[int]) -> list[int]:
+    """64-bit slots of a launch as the machine takes them: signed integers of the same bits."""
+    return [(slot + 2**63) % 2**64 - 2**63 for slot in slots]
 
 
 class RankView:
@@ -246,10 +251,10 @@ class RankView:
             if self.current_stream is None:
                 self.synchronize(stream)
             return
-        extents, signed, operands = self.launch_arguments(kernel, grid, slots, group, tensors)
+        extents, arguments, known = self.launch_arguments(kernel, grid, slots, group, tensors)
         self._world.require_alive()
         launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
-                                            list(kernel.locations), extents, signed, operands,
+                                            list(kernel.locations), extents, arguments, known,
                                             getattr(kernel, "independent", False))
         host = self._world.host(self.rank)
         self._world.launches[launch] = host
@@ -264,7 +269,7 @@ class RankView:
         if self.rank not in group.ranks:
             raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
                                   f"{list(group.ranks)}")
-        return extents, [(slot + 2**63) % 2**64 - 2**63 for slot in slots], operands(tensors)
+        return extents, signed(slots), operands(tensors)
 
     def _meet(self, group: SimGroup, kind: str, payload: Any, finish: Callable[[list], Any]) -> Any:
         self._world.require_alive()

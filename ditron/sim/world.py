@@ -15,10 +15,10 @@ from ditron.sim import report, view
 from ditron.sim.turns import Abandoned, HostThread
 from ditron_compiler import knobs
 
-__all__ = ["World"]
+__all__ = ["MAX_SWITCHES", "World"]
 
 # Programs may be switched that often before Python looks for an interrupt.
-_MAX_SWITCHES = 1 << 18
+MAX_SWITCHES = 1 << 18
 
 
 def _cores() -> int:
@@ -138,9 +138,9 @@ class World:
             elif stuck or not busy:
                 raise self._deadlock()
             else:
-                stuck = self._run_machine(self._random.choice((16, 256, 4096)) if ready else _MAX_SWITCHES)
+                stuck = self._run_machine(self._random.choice((16, 256, 4096)) if ready else MAX_SWITCHES)
         while self.machine.busy:  # what scripts have left on streams
-            if self._run_machine(_MAX_SWITCHES) and self.machine.busy:
+            if self._run_machine(MAX_SWITCHES) and self.machine.busy:
                 raise self._deadlock()
 
     def _deadlock(self) -> Exception:

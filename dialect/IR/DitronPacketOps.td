@@ -24,7 +24,8 @@ def Ditron_LLPutOp : Ditron_Op<"ll_put", [Ditron_Ordered]> {
     With `ll` a packet is 8 bytes: 4 of data, then the low 32 bits of the epoch.
     With `ll128` it is a line of 128: 120 of data, then the whole epoch; it needs
     links that keep a warp's 128-byte store whole (NVLink). A message takes
-    `2 * nbytes` bytes, rounded up to whole lines of 128, with either.
+    `2 * nbytes` bytes, rounded up to whole lines of 128, with either; one of no
+    bytes takes a line, and is a flag that `ditron.ll_get` waits for.
 
     An epoch is never 0 and grows with each message to the same place; packet
     memory is zero at first, and nothing in it is ever reset. A message to the

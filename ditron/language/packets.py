@@ -48,7 +48,8 @@ def ll_put(packets, src, nbytes, rank, epoch, protocol="ll", _semantic=None):
     Args:
         packets: symmetric pointer to int64, as it is on this rank, where the message's packets begin: a multiple of 128
             bytes, of memory by ``ditron.symm_packets``. A message takes ``dl.packet_bytes(nbytes)`` bytes.
-        src: pointer to local memory. nbytes: bytes, not elements (int scalar); a multiple of the elements' size.
+        src: pointer to local memory. nbytes: bytes, not elements (int scalar); a multiple of the elements' size. A
+            message of none is a flag, which is waited for as any other.
         rank: rank in the group, of this node (int scalar).
         epoch: 1 or more, and larger than that of any earlier message to the same place (int scalar, taken as int64).
         protocol: ``"ll"``, or ``"ll128"`` where the links are NVLink (elsewhere it is sent by ``"ll"``).

@@ -11,6 +11,7 @@ from ditron_compiler.check.effects import Site
 from ditron_compiler.check.machine import MAX_STEPS, Keys, Machine, Task, Wait, Writer
 from ditron_compiler.check.memory import NULL, parts, runs, with_rank
 from ditron_compiler.check.values import UNKNOWN, Descriptor, lacking
+from ditron_compiler.packets import packet_bytes
 
 __all__ = ["Program"]
 
@@ -248,7 +249,7 @@ class Program(Atomics):
         """A message that is its own signal, and orders nothing else: what it says of other memory is when, not what."""
         if lacking(packets, source, nbytes, epoch, rank):
             self.not_followed(number)
-        elif self._rank_exists(number, rank) and nbytes > 0:
+        elif self._rank_exists(number, rank):
             machine, task, site = self.machine, self.task, self.sites[number]
             machine.sent.add((task.name, number))
             machine.touch(task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc,
@@ -263,8 +264,6 @@ class Program(Atomics):
     def ll_get(self, number: int, to: Any, packets: Any, nbytes: Any, epoch: Any) -> Generator[Keys, None, Any]:
         if lacking(to, packets, nbytes, epoch):
             return self.not_followed(number)
-        if nbytes <= 0:  # of no packet: there is nothing to wait for
-            return UNKNOWN
         machine, task, site = self.machine, self.task, self.sites[number]
         wait = Wait(task, task.node, -1, (int(packets),), "eq", int(epoch), site.loc, task.call, number, acquire=False)
         yield from machine.wait(task, wait)
@@ -307,5 +306,5 @@ class Program(Atomics):
 
 
 def _packets(pointer: int, nbytes: int) -> np.ndarray:
-    """The memory of a message: twice its bytes, in whole lines of 128."""
-    return np.array([[pointer, pointer + -(-2 * int(nbytes) // 128) * 128]], dtype=np.int64)
+    """The memory of a message, which is a line at least."""
+    return np.array([[pointer, pointer + packet_bytes(int(nbytes))]], dtype=np.int64)

@@ -35,9 +35,9 @@ class LLProtocol(Pass):
     a whole or, with a remark that says why, not at all: every use of it is a put that sets it to the epoch or a wait
     for ``ge`` or ``eq`` of that epoch, one program takes a message, its size has a bound, and nothing else in the
     kernel looks at other ranks' memory. What the pass cannot see, and the author answers for: scalar arguments are the
-    same on all ranks, the epoch grows with each call, every message has at least one byte and is waited for by its
-    receiver in the call that sends it, and a rank sends in epoch ``e + 2`` only when its message of ``e`` has been
-    taken, as two buffers by parity need anyway.
+    same on all ranks, the epoch grows with each call, every message is waited for by its receiver in the call that
+    sends it, and a rank sends in epoch ``e + 2`` only when its message of ``e`` has been taken, as two buffers by
+    parity need anyway.
 
     ``auto`` takes ``ll`` for messages of at most ``ll-bytes``, ``ll128`` up to ``max-bytes`` and leaves larger ones
     alone; it goes by the bound, so the choice is made when the kernel is compiled. ``ll128`` needs NVLink.
@@ -173,17 +173,18 @@ class _Rewriter:
         return self.make("ditron.ll_get", [dst, packets, nbytes, wait.epoch], self.token, self.protocol)
 
     def _get_each(self, wait: Wait, put: Put) -> ir.Value:
-        """Take what each rank has sent, one after the other; without ranks there is still a token."""
-        root, none = self.channel.root, self.constant(0, self.i64)
-        nothing = self.make("ditron.ll_get", [root, root, none, wait.epoch], self.token, self.protocol)
-        bounds = [self.constant(0, self.i32), wait.count, self.constant(1, self.i32)]
-        loop = ir.Operation.create("scf.for", results=[self.token], operands=[*bounds, nothing], regions=1,
+        """Take what each rank has sent, one after the other; the token is that of a wait for nothing behind them."""
+        none = self.constant(0, self.i32)
+        loop = ir.Operation.create("scf.for", operands=[none, wait.count, self.constant(1, self.i32)], regions=1,
                                    loc=self.location, ip=self.at)
-        body = loop.regions[0].blocks.append(self.i32, self.token, arg_locs=[self.location] * 2)
-        self.at = ir.InsertionPoint(body)
-        token = self._get(wait, put, body.arguments[0], body.arguments[0])
-        self.make("scf.yield", [token])
-        return loop.results[0]
+        body = loop.regions[0].blocks.append(self.i32, arg_locs=[self.location])
+        behind, self.at = self.at, ir.InsertionPoint(body)
+        self._get(wait, put, body.arguments[0], body.arguments[0])
+        self.make("scf.yield", [])
+        self.at = behind
+        attributes = {name: ir.Attribute.parse(f"#ditron.{text}", self.op.context) for name, text in (
+            ("cmp", "cmp<ge>"), ("scope", "scope<gpu>"), ("semantic", "semantic<relaxed>"))}
+        return self.make("ditron.wait", [self.channel.root, none, wait.epoch], self.token, attributes)
 
     @property
     def token(self) -> ir.Type:

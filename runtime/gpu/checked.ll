@@ -29,6 +29,7 @@ declare i64 @ditron_peer_base(ptr addrspace(1), i32)
 declare i1 @ditron_leads()
 declare i1 @ditron_compare(i64, i64, i32)
 declare i64 @ditron_ll_flag(i64)
+declare i64 @llvm.umax.i64(i64, i64)
 declare i32 @ditron_ll_get(ptr addrspace(1), ptr addrspace(1), i64, i64)
 declare i32 @ditron_ll128_get(ptr addrspace(1), ptr addrspace(1), i64, i64)
 declare i32 @ditron_quiet()
@@ -246,7 +247,8 @@ done:
 ; When all flags are there, the message is taken without a limit.
 define linkonce_odr hidden i32 @ditron_checked_ll_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
   %flag = call i64 @ditron_ll_flag(i64 %epoch)
-  %up = add i64 %bytes, 3
+  %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
+  %up = add i64 %some, 3
   %count = lshr i64 %up, 2
   %all = call i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, i64 %count, i64 1, i64 32, i64 %flag, i64 %place)
   br i1 %all, label %take, label %left
@@ -258,7 +260,8 @@ left:
 }
 
 define linkonce_odr hidden i32 @ditron_checked_ll128_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
-  %up = add i64 %bytes, 119
+  %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
+  %up = add i64 %some, 119
   %count = udiv i64 %up, 120
   %flags = getelementptr i64, ptr addrspace(1) %packets, i64 15
   %all = call i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 16, i64 0, i64 %epoch, i64 %place)

@@ -20,6 +20,7 @@ declare void @ditron_require_mapped(ptr addrspace(1))
 declare { i64, i64 } @ditron_ld_pair(ptr addrspace(1))
 declare void @ditron_st_pair(ptr addrspace(1), i64, i64)
 declare void @llvm.trap()
+declare i64 @llvm.umax.i64(i64, i64)
 
 ; Traps unless `packets` is a multiple of 128.
 define linkonce_odr hidden void @ditron_require_line(ptr addrspace(1) %packets) #0 {
@@ -119,6 +120,14 @@ done:
   ret void
 }
 
+; Of a message of no bytes there is a packet, too: its flag says that it was sent.
+define linkonce_odr hidden i64 @ditron_ll_pairs(i64 %bytes) #1 {
+  %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
+  %up = add i64 %some, 7
+  %pairs = lshr i64 %up, 3
+  ret i64 %pairs
+}
+
 ; ---- ll: a thread sends and takes two packets at a time ----------------------------------------------------------
 
 define linkonce_odr hidden i32 @ditron_ll_put(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, ptr addrspace(1) %src, i64 %bytes, i64 %epoch, i32 %rank) #0 {
@@ -130,8 +139,7 @@ entry:
   %threads = call i32 @ditron_num_threads()
   %first = zext i32 %tid to i64
   %step = zext i32 %threads to i64
-  %up = add i64 %bytes, 7
-  %pairs = lshr i64 %up, 3
+  %pairs = call i64 @ditron_ll_pairs(i64 %bytes)
   call void @ditron_block_barrier()
   br label %loop
 loop:
@@ -162,8 +170,7 @@ entry:
   %threads = call i32 @ditron_num_threads()
   %first = zext i32 %tid to i64
   %step = zext i32 %threads to i64
-  %up = add i64 %bytes, 7
-  %pairs = lshr i64 %up, 3
+  %pairs = call i64 @ditron_ll_pairs(i64 %bytes)
   call void @ditron_block_barrier()
   br label %loop
 loop:
@@ -199,7 +206,8 @@ done:
 ; ---- ll128: unit u of 16 bytes is lane u % 8 of line u / 8 -------------------------------------------------------
 
 define linkonce_odr hidden i64 @ditron_ll128_units(i64 %bytes) #1 {
-  %up = add i64 %bytes, 119
+  %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
+  %up = add i64 %some, 119
   %lines = udiv i64 %up, 120
   %units = shl i64 %lines, 3
   ret i64 %units

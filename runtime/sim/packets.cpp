@@ -28,8 +28,11 @@ struct Packing {
       flag = flag ? flag : int64_t(1) << 31; // memory begins as 0
     }
   }
+  /// Packets of a message; one of no bytes has some too, whose flags say that it
+  /// was sent.
   size_t count(int64_t bytes) const {
-    return (size_t(bytes) + data * group - 1) / (data * group) * group;
+    size_t some = size_t(std::max<int64_t>(bytes, 1));
+    return (some + data * group - 1) / (data * group) * group;
   }
   /// The packet that holds `bytes` bytes from `from` on.
   std::array<std::byte, 128> make(const std::byte *from, size_t bytes) const {
@@ -219,17 +222,17 @@ void ditron_sim_ll_put(void *packets, void *src, int64_t n, int64_t epoch,
       return format(n, " bytes of epoch ", epoch, " to ",
                     machine.heap.nameOf(packets), " of rank ", target);
     });
-    if (n > 0) {
-      if (machine.races) {
+    if (machine.races) {
+      if (n > 0) {
         machine.races->access(fiber, src, size_t(n), Access::PutSource);
-        machine.races->sendPackets(fiber, to, bytes, target, epoch);
       }
-      if (machine.visibility) {
-        machine.visibility->settle(fiber, to, bytes);
-      }
-      sendPackets(machine, fiber, to, static_cast<const std::byte *>(src),
-                  size_t(n), target, packing);
+      machine.races->sendPackets(fiber, to, bytes, target, epoch);
     }
+    if (machine.visibility) {
+      machine.visibility->settle(fiber, to, bytes);
+    }
+    sendPackets(machine, fiber, to, static_cast<const std::byte *>(src),
+                size_t(n), target, packing);
     machine.acted();
     machine.maybeYield();
   });
@@ -244,9 +247,6 @@ void ditron_sim_ll_get(void *dst, void *packets, int64_t n, int64_t epoch,
     Packing packing(protocol, epoch);
     size_t count = packing.count(n), bytes = count * packing.packet;
     symmetric(machine, fiber, packets, int64_t(bytes), fiber.launch->rank, what);
-    if (n == 0) {
-      return;
-    }
     Wait wait = packing.wait(packets, count);
     TracedCall traced(
         machine.events.get(), fiber, what,
@@ -266,6 +266,11 @@ void ditron_sim_ll_get(void *dst, void *packets, int64_t n, int64_t epoch,
     machine.block(wait);
     if (machine.races) {
       machine.races->takePackets(fiber, packets, bytes, epoch);
+    }
+    if (n == 0) {
+      return;
+    }
+    if (machine.races) {
       machine.races->access(fiber, dst, size_t(n), Access::Store);
     }
     if (machine.visibility) {

@@ -111,7 +111,6 @@ def test_packets_are_clean(protocol):
 def packets(data, places, out, epoch, PLACES: tl.constexpr, ANSWER: tl.constexpr, N: tl.constexpr):
     right, place = (dl.rank() + 1) % dl.num_ranks(), places + (epoch % PLACES) * N
     dl.ll_put(place, data, N * 4, right, epoch)
-    dl.ll_get(out, places, 0, epoch)  # of nothing: it returns at once
     token = dl.ll_get(out, place, N * 4, epoch)
     tl.store(data + tl.arange(0, N), tl.load(dl.consume_token(out, token) + tl.arange(0, N)))
     if ANSWER:
@@ -130,3 +129,19 @@ def test_packets_need_two_places_or_an_answer(ranks, places, answer, kinds):
 
     report = check_function(run, [(ranks, None)])
     assert [finding.kind for finding in report.findings] == kinds, str(report)
+
+
+@ditron.jit(pipeline="as-written")
+def messages_of_nothing(places, out, epoch, SENDS: tl.constexpr):
+    if SENDS:
+        dl.ll_put(places, out, 0, (dl.rank() + 1) % dl.num_ranks(), epoch)
+    dl.ll_get(out, places, 0, epoch)
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_message_of_no_bytes_is_waited_for(sends):
+    def run():
+        ditron.init()
+        messages_of_nothing[(1,)](ditron.symm_packets(1, nbytes=64), torch.empty(4), 1, SENDS=sends)
+
+    assert len(check_function(run, [(2, None)]).findings) == (0 if sends else 1)

@@ -121,6 +121,9 @@ def test_packet_that_does_not_come_is_reported(library):
     library.ll_put(ranks.contexts[0], ranks.at(0, DATA), data.ctypes.data, 40, 7, 1)
     library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 40, 7, 5)
     assert (out[:40] == data[:40]).all() and not out[40:].any() and not ranks.monitors[1].reported
+    # One of no bytes is waited for, too.
+    library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 0, 7, 5)
+    assert not ranks.monitors[1].reported
     # The sender has sent 40 bytes, which are 10 packets; the eleventh has never been written.
     ranks.words(1, DATA + 80, 1)[0] = 3 << 32
     library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 44, 7, 5)
@@ -128,6 +131,14 @@ def test_packet_that_does_not_come_is_reported(library):
     (report,) = ranks.monitors[1].reports()
     assert report.kind == Kind.EXPIRED and (report.cmp, report.expected, report.actual) == ("==", 7, 3)
     assert f"offset {DATA + 80} of the symmetric heap" in report.where
+
+
+def test_message_of_no_bytes_that_does_not_come_is_reported(library):
+    ranks = CheckedRanks(2)
+    library.checked_ll_get(ranks.contexts[1], ranks.at(1, DATA + 512), ranks.at(1, DATA), 0, 7, 5)
+    assert library.times_left() == 1
+    (report,) = ranks.monitors[1].reports()
+    assert (report.kind, report.cmp, report.expected) == (Kind.EXPIRED, "==", 7)
 
 
 def test_more_reports_than_there_is_room_for(library):

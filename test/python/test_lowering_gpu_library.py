@@ -247,6 +247,8 @@ def test_packets_bring_every_byte_and_touch_no_other(library, protocol, data, si
     get(target.ctypes.data + dst, ranks.at(1, place), size, epoch)
     assert (target[dst:dst + size] == source[src:src + size]).all()
     assert (target[:dst] == 0xA5).all() and (target[dst + size:] == 0xA5).all()
+    flags = ranks.words(1, place, 16)  # of the first packet, also of a message of no bytes
+    assert ((flags[0] >> 32) % 2**32 == (epoch % 2**32 or 2**31)) if protocol == "ll" else flags[15] == epoch
     # Behind the message's memory nothing was written, nor at the sender.
     assert not ranks.words(1, place + packet_bytes(size), 8).any() and not ranks.words(0, place, 100).any()
 

@@ -179,7 +179,15 @@ def main(case, calls: int = 1, grid: int = 1, zeros: bool = True):
     return on_rank
 
 
+@kernel
+def waits_for_nothing(packets, src, dst, epoch):
+    """A message of no bytes has a flag, and waits for it."""
+    if dl.rank() == 0:
+        dl.ll_get(dst, packets, 0, epoch)
+
+
 MISTAKES = {
+    "waits_for_nothing": (main(waits_for_nothing), "deadlock", "packets[0, 0] == 1"),
     "reads_packets": (main(reads_packets), "race", "packets are read by dl.ll_get alone"),
     "stores_into_packets": (main(stores_into_packets), "race", "packets"),
     "relies_on_order": (main(relies_on_order), "race", "nothing orders this load and a store"),

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size", "no_color",
-           "nvshmem_bitcode", "pipeline", "protocol", "reproducer", "rocshmem_bitcode", "sim_races",
-           "sim_threads", "symmetric_size", "transport", "under_torchrun"]
+           "nvshmem_bitcode", "pipeline", "protocol", "reproducer", "rocshmem_bitcode", "sim_looks",
+           "sim_races", "sim_threads", "symmetric_size", "transport", "under_torchrun"]
 
 
 def _parse_bytes(text: str) -> int:
@@ -65,6 +65,9 @@ cache_dir = Knob("DITRON_CACHE_DIR", Path, Path.home() / ".cache" / "ditron",
 sim_races = Knob("DITRON_SIM_RACES", _parse_switch, None,
                  "whether the simulator looks for races: 1 or 0 (default: 1 for ranks of a run, 0 for plain kernels "
                  "outside of one)")
+sim_looks = Knob("DITRON_SIM_LOOKS", int, 1 << 20,
+                 "how often all programs together may look at memory and see nothing new before the simulator calls it "
+                 "a deadlock (default 1048576; four times that where their loops write as well)")
 sim_threads = Knob("DITRON_SIM_THREADS", int, 0,
                    "cores that the simulator uses for launches that need no order (default: all it may; 1 is none but "
                    "the caller's)")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ditron.errors import DeadlockError, RaceError, SimulationError
+from ditron_compiler import knobs
 
 if TYPE_CHECKING:
     from ditron._sim import ProgramReport
@@ -92,8 +93,10 @@ def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: I
     shown = lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:
         shown.append(f"... and {len(lines) - _MAX_LINES} more (all in the exception's `waiters`)")
-    error = DeadlockError("deadlock: nothing can go on\n  " + "\n  ".join(shown) + "\n  " +
-                          _in_words(programs, starved, hosts, circle))
+    advice = [_in_words(programs, starved, hosts, circle)]
+    if any(report.what.startswith("reads") for report in programs):
+        advice.append(f"(a loop that counts and gives up may need more looks: {knobs.sim_looks.name})")
+    error = DeadlockError("\n  ".join(["deadlock: nothing can go on", *shown, *advice]))
     if programs:
         first = programs[0]
         error.kernel, error.location, error.rank = first.kernel, first.location, first.rank

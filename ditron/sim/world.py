@@ -65,6 +65,7 @@ class World:
         self.heap_bases = [self.machine.address(rank, 0) for rank in range(ranks)]
         self.races = knobs.sim_races.get() is not False if races is None else races
         self.weak = self.races if weak is None else weak
+        self.machine.give_up_after(knobs.sim_looks.get())
         if self.races:
             self.machine.find_races()
         if self.weak:

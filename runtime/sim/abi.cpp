@@ -203,8 +203,8 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
     }
     delivery.passage = machine.races->signal(fiber, delivery, narrow);
   }
+  machine.wrote(delivery.signal.address);
   send(machine, fiber, std::move(delivery), false);
-  machine.acted();
 }
 
 void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op,
@@ -260,9 +260,9 @@ static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
     if (machine.races) {
       delivery.passage = machine.races->put(fiber, delivery, nbi);
     }
+    machine.wrote(delivery.to);
     send(machine, fiber, std::move(delivery), !nbi);
   }
-  machine.acted();
 }
 
 void ditron_sim_check_bytes(int64_t n, int32_t size, void *element,
@@ -310,6 +310,7 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
     touch(dst, n);
     delivery.to = static_cast<std::byte *>(dst);
     delivery.bytes = size_t(n);
+    const std::byte *from = delivery.from;
     uint64_t id = machine.network.nextId();
     TracedCall traced(machine.events.get(), fiber, "getmem", [&] {
       return format(n, " bytes of ", machine.heap.nameOf(src), " of rank ",
@@ -325,15 +326,20 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
       }
       send(machine, fiber, std::move(delivery), false);
     }
-    machine.acted();
     if (nbi) {
       machine.maybeYield();
-      return;
+    } else {
+      Wait wait;
+      wait.kind = Wait::Kind::Arrival;
+      wait.id = id;
+      machine.block(wait);
     }
-    Wait wait;
-    wait.kind = Wait::Kind::Arrival;
-    wait.id = id;
-    machine.block(wait);
+    // A loop may poll like that, too.
+    if (n > 0 && n <= 8) {
+      machine.polledOrdinarily(from, loadBits(from, int32_t(n)), int32_t(n));
+    } else {
+      machine.acted();
+    }
   });
 }
 
@@ -342,13 +348,12 @@ void ditron_sim_fence(int32_t loc) {
     TracedCall traced(machine.events.get(), fiber, "fence");
     machine.network.fence(fiber.launch->rank);
     if (machine.visibility) {
-      machine.visibility->release(fiber);
+      machine.visibility->fence(fiber);
       machine.visibility->acquire(fiber);
     }
     if (machine.races) {
       machine.races->fence(fiber);
     }
-    machine.acted();
     machine.maybeYield();
   });
 }
@@ -357,7 +362,6 @@ static void quiet(Machine &machine, Fiber &fiber) {
   Wait wait;
   wait.kind = Wait::Kind::Quiet;
   wait.id = machine.network.nextId();
-  machine.acted();
   if (machine.visibility) {
     machine.visibility->release(fiber);
   }
@@ -427,7 +431,7 @@ void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, is_store ? "a store" : "a load");
     if (is_store) {
-      machine.acted();
+      machine.wrote(p);
     } else if (bytes <= 8 && !fiber.home) {
       machine.polledOrdinarily(p, loadBits(p, int32_t(bytes)), int32_t(bytes));
     }

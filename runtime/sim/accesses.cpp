@@ -51,6 +51,11 @@ static const char *spelling(Access kind) {
   return spellings[int(kind)];
 }
 
+static const char *article(std::string_view noun) {
+  bool vowel = std::string_view("aeiou").find(noun[0]) != std::string_view::npos;
+  return vowel || noun.substr(0, 3) == "ll_" ? "an " : "a ";
+}
+
 AccessId Races::addRecord(Actor actor, uint32_t time, int32_t loc,
                           Access kind) {
   records.push_back({actor, time, loc, kind});
@@ -315,8 +320,8 @@ void Races::conflict(int32_t rank, uintptr_t address, AccessId before,
   ProgramReport other = report(before);
   throw Failure{
       format("race on ", nameOf(rank, reinterpret_cast<const void *>(address)),
-             ": nothing orders this ", spelling(second), " and a ",
-             spelling(first), " by rank ", other.rank,
+             ": nothing orders this ", spelling(second), " and ",
+             article(spelling(first)), spelling(first), " by rank ", other.rank,
              other.stream.empty() ? "" : "'s ", other.stream),
       remedy(first, second, onStreams),
       "race",

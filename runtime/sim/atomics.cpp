@@ -82,12 +82,12 @@ static uint64_t apply(Rmw kind, DType dtype, uint64_t old, uint64_t operand) {
 /// Write where something else may be waiting for it.
 static void store(Machine &machine, void *p, uint64_t bits, int32_t bytes) {
   std::memcpy(p, &bits, bytes);
-  machine.acted();
+  machine.wrote(p);
   machine.changed(p, size_t(bytes));
 }
 
-/// Before an atomic access: what `sem` orders. The access itself goes to the
-/// memory that everybody sees, but a relaxed store may be late as any other.
+/// Before an atomic that is no mere store: what `sem` orders. The access itself
+/// goes to the memory that everybody sees.
 static void order(Machine &machine, Fiber &fiber, const void *p, int32_t bytes,
                   int32_t scope, int32_t sem) {
   if (machine.visibility) {
@@ -123,9 +123,9 @@ static void readAndWrite(Machine &machine, Fiber &fiber, const void *p,
       machine.races->hear(fiber, p, isNarrow(scope));
     }
     if (releases(sem)) {
-      machine.races->release(fiber, p, isNarrow(scope), false);
+      machine.races->release(fiber, p, isNarrow(scope));
     } else {
-      machine.races->tell(fiber, p, isNarrow(scope), false);
+      machine.races->tell(fiber, p, isNarrow(scope));
     }
   }
 }
@@ -151,18 +151,18 @@ void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t scope,
                    int32_t sem, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "st");
+    std::function<void()> seen;
     if (machine.races) {
       machine.races->access(fiber, p, size_t(bytes), Access::AtomicStore);
-      if (releases(sem)) {
-        machine.races->release(fiber, p, isNarrow(scope), true);
-      } else {
-        machine.races->tell(fiber, p, isNarrow(scope), true);
-      }
+      seen = machine.races->storing(fiber, p, isNarrow(scope), releases(sem));
     }
-    if (releases(sem)) {
-      order(machine, fiber, p, bytes, scope, sem);
-    } else if (machine.visibility) {
-      machine.visibility->store(fiber, p, size_t(bytes));
+    if (machine.visibility && releases(sem)) {
+      machine.visibility->release(fiber, isNarrow(scope));
+    }
+    bool late = machine.visibility &&
+                machine.visibility->store(fiber, p, size_t(bytes), seen);
+    if (seen && !late) {
+      seen();
     }
     store(machine, p, uint64_t(bits), bytes);
     machine.maybeYield(8);
@@ -185,8 +185,8 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     int32_t bytes = bytesOf(DType(dtype));
     checkAccess(machine, fiber, p, bytes, "an atomic");
-    readAndWrite(machine, fiber, p, bytes, scope, sem);
     order(machine, fiber, p, bytes, scope, sem);
+    readAndWrite(machine, fiber, p, bytes, scope, sem);
     std::unique_lock<std::mutex> turn = turnAt(fiber, p);
     uint64_t old = loadBits(p, bytes);
     uint64_t fresh = apply(Rmw(kind), DType(dtype), old, uint64_t(bits));
@@ -199,6 +199,7 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
           p, old,
           bytes); // adding 0 is how a kernel without acquire loads spins
     } else {
+      machine.looked(p, old, bytes);
       store(machine, p, fresh, bytes);
       machine.maybeYield(8);
     }
@@ -223,6 +224,7 @@ int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired,
         std::memcmp(&desired, p, size_t(bytes)) == 0) {
       machine.polled(p, old, bytes);
     } else {
+      machine.looked(p, old, bytes);
       store(machine, p, uint64_t(desired), bytes);
       machine.maybeYield(8);
     }
@@ -286,6 +288,7 @@ int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype,
           sum =
               std::exchange(first, false) ? bits : apply(kind, wide, sum, bits);
         });
+    machine.looked(p, sum, bytesOf(wide));
     machine.maybeYield(8);
     return int64_t(wide == type ? sum : fromFloat(type, toFloat(wide, sum)));
   });

@@ -107,6 +107,7 @@ uint64_t Machine::submit(Launch description,
     completed.push_back(id);
     return id;
   }
+  news();
   Launch &queued = *(launches[id] = std::move(launch));
   if (events) {
     events->launched(queued);
@@ -200,6 +201,9 @@ Machine::Status Machine::loop(uint64_t maxSwitches) {
       }
       continue;
     }
+    if (looks >= nextTry && onlyPolled()) {
+      return Status::Stuck;
+    }
     if (!network.empty() && random.oneIn(landOneIn)) {
       land();
     }
@@ -270,6 +274,7 @@ void Machine::resume(Fiber &fiber) {
        fiber.pid[0]);
   if (!fiber.begun) {
     fiber.begun = true;
+    news();
     if (races && !fiber.launch->isStream) {
       races->begun(fiber);
     }
@@ -312,6 +317,7 @@ Failure Machine::noStack() const {
 }
 
 void Machine::retire(Fiber &fiber) {
+  news();
   stacks.give(std::move(fiber.stack));
   Launch &launch = *fiber.launch;
   int32_t rank = launch.rank;

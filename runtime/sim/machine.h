@@ -13,6 +13,7 @@
 #include "trace.h"
 #include "visibility.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
@@ -102,20 +103,29 @@ struct Wait {
   }
 };
 
-/// What a spinning program has read lately: when it only sees the same again,
-/// it waits for a change.
+/// What a program has read and written lately: when it only sees the same again,
+/// it spins, and waits for a change.
 struct Polls {
   struct Read {
     const void *address;
-    uint64_t bits;
     int32_t bytes;
+    int32_t changes;
+    uint64_t bits;                  ///< The latest,
+    std::array<uint64_t, 4> before; ///< and some that were there before.
+    auto beforeEnd() const { return before.begin() + std::min(changes, 4); }
+    bool had(uint64_t value) const {
+      return std::find(before.begin(), beforeEnd(), value) != beforeEnd();
+    }
   };
-  void clear() { count = repeats = rounds = 0; }
+  void clear() { count = written = repeats = 0; }
 
   std::array<Read, 16> reads;
   int32_t count = 0;
-  int32_t repeats = 0;
-  int32_t rounds = 0; ///< Times it was woken though nothing had changed.
+  std::array<const void *, 8> writes;
+  int32_t written = 0;
+  int32_t repeats = 0; ///< Reads of the same since it wrote.
+  uint64_t looks = 0;  ///< Reads of nothing new in this age of the machine.
+  uint64_t age = 0;
 };
 
 /// A program under way.
@@ -185,6 +195,9 @@ public:
   /// Run launches that are independent on that many cores from here on, unless
   /// something is asked for that needs one order: races, weak memory, a record.
   void spread(int32_t count) { cores = count; }
+  /// Call it a deadlock when programs that only read have looked that often
+  /// and nothing was new.
+  void giveUpAfter(uint64_t looks) { mostLooks = looks; }
   /// Keep a record of what happens from here on, of that many events.
   void record(size_t capacity);
 
@@ -202,9 +215,14 @@ public:
   /// The same for an ordinary load, of which there are many: it only lets
   /// others go on when it reads the same again.
   void polledOrdinarily(const void *address, uint64_t bits, int32_t bytes);
-  /// The program has done something that others can see: it is not just
+  /// A read that says something, of a program that does not only read.
+  void looked(const void *address, uint64_t bits, int32_t bytes);
+  /// The program writes where others may look. Once more to the same place is
+  /// nothing new: who reads it will tell.
+  void wrote(const void *address);
+  /// The program has done something else that others can see: it is not just
   /// spinning.
-  void acted() { current()->polls.clear(); }
+  void acted();
   void changed(const void *address, size_t bytes);
   void barrier(Team &team);
   void fail(Fiber &fiber, Failure failure);
@@ -250,7 +268,11 @@ private:
   bool wakeWaiters();
   bool land();
   bool wakeSpinners();
-  bool seenBefore(const void *address, uint64_t bits, int32_t bytes);
+  enum class Look { New, Back, Again };
+  Look look(const void *address, uint64_t bits, int32_t bytes);
+  void news();
+  uint64_t enoughLooks() const;
+  bool onlyPolled();
   void leave();
   std::string describe(const Fiber &fiber) const;
   std::string history(const Wait &wait) const;
@@ -287,6 +309,11 @@ private:
       quieting; ///< Those of them that wait for deliveries of their rank.
   std::unordered_multimap<uintptr_t, Fiber *> watchers; ///< By word.
   std::vector<Fiber *> woken; ///< Scratch of `changed`.
+  uint64_t mostLooks = uint64_t(1) << 20;
+  uint64_t looks = 0;   ///< Reads of nothing new since anything was.
+  uint64_t nextTry = 0; ///< Looks after which all are given another go.
+  uint64_t age = 1;     ///< Changes when something is new or has been shown.
+  bool writing = false; ///< Whether a program wrote since.
   std::deque<std::unique_ptr<Batch>> batches; ///< Under way, or to be.
   int32_t cores = 1;
   std::mutex sharing; ///< Of what programs on several cores use together.

@@ -190,6 +190,9 @@ NB_MODULE(_sim, m) {
            "run at the same time.")
       .def("spread", &Machine::spread, "cores"_a,
            "Run independent launches on that many cores.")
+      .def("give_up_after", &Machine::giveUpAfter, "looks"_a,
+           "Call it a deadlock when programs have looked that often and nothing "
+           "was new.")
       .def("run", &Machine::run, "max_switches"_a,
            nb::call_guard<nb::gil_scoped_release>(),
            "Run programs until a launch completes, max_switches are used up, "

@@ -211,26 +211,39 @@ void Races::giveOff(Sync &sync, Release release) {
   sync.releases.push_back(std::move(release));
 }
 
-void Races::release(Fiber &fiber, const void *p, bool narrow, bool starts) {
+void Races::release(Fiber &fiber, const void *p, bool narrow) {
   int32_t rank = fiber.launch->rank;
-  Sync &sync = spaceOf(rank, p).syncs[wordOf(p)];
-  if (starts) {
-    sync.releases.clear();
-  }
-  giveOff(sync, {rank, narrow, fiber.thread.clock});
+  giveOff(spaceOf(rank, p).syncs[wordOf(p)],
+          {rank, narrow, fiber.thread.clock});
   tick(fiber.thread);
 }
 
-void Races::tell(Fiber &fiber, const void *p, bool narrow, bool starts) {
+void Races::tell(Fiber &fiber, const void *p, bool narrow) {
   int32_t rank = fiber.launch->rank;
-  auto &syncs = spaceOf(rank, p).syncs;
-  auto found = syncs.find(wordOf(p));
-  if (starts && found != syncs.end()) {
-    found->second.releases.clear();
-  }
   if (fiber.thread.fence) {
-    giveOff(syncs[wordOf(p)], {rank, narrow, *fiber.thread.fence});
+    giveOff(spaceOf(rank, p).syncs[wordOf(p)],
+            {rank, narrow, *fiber.thread.fence});
   }
+}
+
+std::function<void()> Races::storing(Fiber &fiber, const void *p, bool narrow,
+                                     bool releases) {
+  Thread &thread = fiber.thread;
+  std::optional<Clock> clock = releases ? thread.clock : thread.fence;
+  if (releases) {
+    tick(thread);
+  }
+  return [this, p, narrow, rank = fiber.launch->rank,
+          clock = std::move(clock)] {
+    auto &syncs = spaceOf(rank, p).syncs;
+    auto found = syncs.find(wordOf(p));
+    if (found != syncs.end()) {
+      found->second.releases.clear();
+    }
+    if (clock) {
+      giveOff(syncs[wordOf(p)], {rank, narrow, *clock});
+    }
+  };
 }
 
 /// Between a fence and a relaxed write the order is a release's, between a

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,11 +101,14 @@ public:
   void acquire(Fiber &fiber, const void *p, bool narrow);
   /// A relaxed read: it acquires once a fence follows.
   void hear(Fiber &fiber, const void *p, bool narrow);
-  /// `starts`: the write begins a release sequence, as a store does.
-  void release(Fiber &fiber, const void *p, bool narrow, bool starts);
-  /// A relaxed write: who sees it learns what was before the latest fence;
-  /// `starts` as above.
-  void tell(Fiber &fiber, const void *p, bool narrow, bool starts);
+  /// An atomic that changes what is there, and joins its release sequence.
+  void release(Fiber &fiber, const void *p, bool narrow);
+  /// The same relaxed: who sees it learns what was before the latest fence.
+  void tell(Fiber &fiber, const void *p, bool narrow);
+  /// An atomic store, which begins a release sequence. To be called when others
+  /// can see it.
+  std::function<void()> storing(Fiber &fiber, const void *p, bool narrow,
+                                bool releases);
   void fence(Fiber &fiber, int32_t target);
   void fence(Fiber &fiber);
   void quiet(Fiber &fiber);

@@ -69,6 +69,41 @@ static std::string describeBarrier(const Team &team) {
                 "; not there: ", join(missing));
 }
 
+static std::string nameOf(const Heap &heap, const Launch &launch,
+                          const void *p) {
+  auto address = reinterpret_cast<uint64_t>(p);
+  for (const Operand &operand : launch.operands) {
+    if (!heap.holds(p) && address >= operand.address &&
+        address < operand.address + operand.bytes) {
+      return format(operand.name, "[",
+                    (address - operand.address) / operand.itemsize, "]");
+    }
+  }
+  return heap.nameOf(p);
+}
+
+static std::string describePolls(const Heap &heap, const Fiber &fiber) {
+  std::string text = "reads the same again and again: ";
+  const Polls &polls = fiber.polls;
+  for (int32_t index = 0; index < polls.count; ++index) {
+    const Polls::Read &read = polls.reads[index];
+    text += format(index ? ", " : "",
+                   nameOf(heap, *fiber.launch, read.address), " is ",
+                   int64_t(read.bits));
+    for (auto other = read.before.begin(); other != read.beforeEnd(); ++other) {
+      if (*other != read.bits &&
+          std::find(read.before.begin(), other, *other) == other) {
+        text += format(" or ", int64_t(*other));
+      }
+    }
+  }
+  for (int32_t index = 0; index < polls.written; ++index) {
+    text += format(index ? ", " : "; in between it writes ",
+                   nameOf(heap, *fiber.launch, polls.writes[index]));
+  }
+  return text;
+}
+
 std::string Machine::describe(const Fiber &fiber) const {
   switch (fiber.wait.kind) {
   case Wait::Kind::Signals:
@@ -79,19 +114,12 @@ std::string Machine::describe(const Fiber &fiber) const {
     return "waits for what its rank has sent to arrive";
   case Wait::Kind::Barrier:
     return describeBarrier(*fiber.wait.team);
-  case Wait::Kind::Poll: {
-    std::string text = "reads the same again and again: ";
-    for (int32_t index = 0; index < fiber.polls.count; ++index) {
-      const Polls::Read &read = fiber.polls.reads[index];
-      text += format(index ? ", " : "", heap.nameOf(read.address), " is ",
-                     int64_t(read.bits));
-    }
-    return text;
-  }
+  case Wait::Kind::Poll:
+    return describePolls(heap, fiber);
   case Wait::Kind::None:
     break;
   }
-  return "can run";
+  return fiber.polls.looks ? describePolls(heap, fiber) : "can run";
 }
 
 /// What is known of who signals what a program waits for.
@@ -153,6 +181,11 @@ std::vector<ProgramReport> Machine::waiters() const {
       continue;
     }
     reports.push_back(report(*fiber, describe(*fiber), history(fiber->wait)));
+  }
+  for (const Fiber *fiber : ready) {
+    if (!fiber->launch->isStream) {
+      reports.push_back(report(*fiber, describe(*fiber)));
+    }
   }
   std::sort(reports.begin(), reports.end(),
             [](const ProgramReport &a, const ProgramReport &b) {

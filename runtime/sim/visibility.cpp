@@ -110,6 +110,9 @@ void Visibility::publish(size_t index) {
   }
   store.exchange();
   changed(store.address, store.bytes.size());
+  if (store.seen) {
+    store.seen();
+  }
 }
 
 template <typename Pick> void Visibility::publishWhere(Pick pick) {
@@ -148,18 +151,19 @@ void Visibility::drift() {
 
 void Visibility::settle(const Fiber &fiber, const void *p, size_t bytes) {
   publishWhere([&](const Late &store) {
-    return store.seenBy(fiber) && store.overlaps(p, bytes);
+    return store.seenBy(fiber) && (store.fenced || store.overlaps(p, bytes));
   });
   refresh(fiber, p, bytes);
 }
 
-void Visibility::store(const Fiber &fiber, const void *p, size_t bytes) {
+bool Visibility::store(const Fiber &fiber, const void *p, size_t bytes,
+                       const std::function<void()> &seen) {
   if (bytes == 0 || !heap.holds(p)) {
-    return;
+    return false;
   }
   settle(fiber, p, bytes);
   if (!random.oneIn(lateOneIn)) {
-    return;
+    return false;
   }
   if (late.size() >= maxLate) {
     uint64_t oldest = late.front().number;
@@ -175,11 +179,17 @@ void Visibility::store(const Fiber &fiber, const void *p, size_t bytes) {
                   Level::Program,
                   &fiber,
                   fiber.launch->rank,
-                  fiber.launch->id});
+                  fiber.launch->id,
+                  seen});
+  return true;
 }
 
 void Visibility::release(const Fiber &fiber, bool narrow) {
   if (narrow) {
+    // An atomic has one moment at which it is seen.
+    publishWhere([&](const Late &store) {
+      return store.owner == &fiber && store.seen;
+    });
     for (Late &store : late) {
       if (store.owner == &fiber) {
         store.level = Level::Rank;
@@ -188,6 +198,12 @@ void Visibility::release(const Fiber &fiber, bool narrow) {
     return;
   }
   publishWhere([&](const Late &store) { return store.seenBy(fiber); });
+}
+
+void Visibility::fence(const Fiber &fiber) {
+  for (Late &store : late) {
+    store.fenced |= store.seenBy(fiber);
+  }
 }
 
 bool Visibility::owes(const Fiber &fiber) const {

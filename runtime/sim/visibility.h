@@ -5,7 +5,8 @@
 // between turns it holds what everybody sees; while a program runs, also its own
 // late stores and the stale lines that it still has. A store is late until its
 // program releases it, its launch ends, or a choice of the seed; a line is stale
-// until an acquire, an atomic or volatile read of it, or such a choice.
+// until an acquire, an atomic or volatile read of it, or such a choice. What
+// releases shows what was before it, and may be late itself.
 #pragma once
 
 #include "heap.h"
@@ -32,8 +33,10 @@ public:
   void completed(const Launch &launch);
 
   // What the running program is about to do.
-  /// An ordinary or a relaxed store: late, maybe.
-  void store(const Fiber &fiber, const void *p, size_t bytes);
+  /// A store: late, maybe, if so true. Then `seen` is called when others can
+  /// see it.
+  bool store(const Fiber &fiber, const void *p, size_t bytes,
+             const std::function<void()> &seen = {});
   /// An ordinary load: remembered, to be read again as it was, maybe.
   void load(const Fiber &fiber, const void *p, size_t bytes) {
     if (bytes != 0 && heap.holds(p) && !(loadsToSkip && loadsToSkip--)) {
@@ -47,6 +50,9 @@ public:
   void acquire(const Fiber &fiber);
   /// With `narrow`, of the scope of one GPU, other ranks see nothing yet.
   void release(const Fiber &fiber, bool narrow = false);
+  /// What it has stored comes before what it does next that others see: until
+  /// then it may stay late, whatever the program reads.
+  void fence(const Fiber &fiber);
 
   /// Whether others do not see all yet that the program has stored.
   bool owes(const Fiber &fiber) const;
@@ -72,6 +78,8 @@ private:
     const Fiber *owner; ///< Whose memory has it, at Level::Program.
     int32_t rank;
     uint64_t launch;
+    std::function<void()> seen = {};
+    bool fenced = false;
     bool seenBy(const Fiber &fiber) const;
   };
   struct Stale : Aside {

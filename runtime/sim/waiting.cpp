@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace ditron::sim {
 
@@ -13,11 +14,18 @@ namespace ditron::sim {
 constexpr int32_t spinRepeats = 64;
 /// After these it sees what is there.
 constexpr int32_t staleRepeats = 8;
-/// How often an idle machine gives spinning programs another go before it calls
-/// them stuck: it might be a loop that reads the same for long and then ends.
-/// The rounds are shared, so that many spinning programs do not take long.
-constexpr int32_t spinRounds = 256;
-constexpr int32_t sharedSpinRounds = 16384;
+/// Reads of nothing new, of all programs, after which parked ones get another go.
+constexpr uint64_t patience = 4096;
+/// The same for each program: slow ones must come to it, too.
+constexpr uint64_t patienceOfEach = 256;
+/// What a program must have looked since all was shown to count as one that only
+/// polls.
+constexpr uint64_t fewestLooks = 8;
+/// What each program may look before they are called stuck: it might be a loop
+/// that reads the same for long and then ends.
+constexpr uint64_t looksOfEach = 16384;
+/// That much longer when loops write as well.
+constexpr uint64_t writersLooks = 4;
 /// Changed ranges longer than this are looked up by waiter, not by address.
 constexpr size_t wideChange = 1024;
 
@@ -63,9 +71,14 @@ bool Machine::over(const Fiber &fiber) const {
 void Machine::block(const Wait &wait) {
   Fiber &fiber = *current();
   fiber.wait = wait;
+  bool stopped = false;
   while (!over(fiber)) {
+    stopped = true;
     park(fiber);
     leave();
+  }
+  if (stopped && !awaitsDelivery(wait)) {
+    news();
   }
   fiber.wait.kind = Wait::Kind::None;
 }
@@ -158,48 +171,127 @@ bool Machine::wakeWaiters() {
   return ready.size() > before;
 }
 
+// --- programs that only poll --------------------------------------------------
+//
+// What a program does depends on what it reads. So when nobody reads anything new
+// for long, whatever they write, nobody will, except a program that counts and
+// gives up: they may look often before they are called stuck.
+
+void Machine::news() {
+  looks = 0;
+  nextTry = patience;
+  ++age;
+  writing = false;
+}
+
+uint64_t Machine::enoughLooks() const {
+  return std::max(writing ? writersLooks * mostLooks : mostLooks,
+                  looksOfEach * (waiting.size() + ready.size()));
+}
+
 bool Machine::wakeSpinners() {
-  auto spins = [](const Fiber *fiber) {
-    return fiber->wait.kind == Wait::Kind::Poll;
-  };
-  auto spinners = int32_t(std::count_if(waiting.begin(), waiting.end(), spins));
-  int32_t rounds =
-      std::max(spinRounds, sharedSpinRounds / std::max(spinners, 1));
+  if (looks >= enoughLooks()) {
+    return false;
+  }
   size_t before = ready.size();
   for (size_t index = waiting.size(); index-- > 0;) {
-    if (spins(waiting[index]) && waiting[index]->polls.rounds < rounds) {
+    if (waiting[index]->wait.kind == Wait::Kind::Poll) {
       wake(*waiting[index]);
     }
   }
   return ready.size() > before;
 }
 
-bool Machine::seenBefore(const void *address, uint64_t bits, int32_t bytes) {
-  Polls &polls = current()->polls;
-  for (int32_t index = 0; index < polls.count; ++index) {
-    Polls::Read &read = polls.reads[index];
-    if (read.address == address && read.bytes == bytes) {
-      if (read.bits == bits) {
-        return true;
-      }
-      read.bits = bits;
-      polls.repeats = polls.rounds = 0;
-      return false;
+/// Nothing was new for a while: show all that is under way, and let them look
+/// again. Returns whether they have done so often enough.
+bool Machine::onlyPolled() {
+  auto looksInVain = [&](const Fiber *fiber) {
+    return fiber->polls.age == age && fiber->polls.looks >= fewestLooks;
+  };
+  if (!wakeWaiters() && looks >= enoughLooks() &&
+      std::all_of(ready.begin(), ready.end(), looksInVain)) {
+    if (!ready.empty()) {
+      news(); // a script may have something to say
     }
+    return true;
   }
-  if (polls.count == int32_t(polls.reads.size())) {
-    // A stream of reads, or a loop over more addresses than are kept: not a
-    // spin we recognise.
+  while (land()) {
+  }
+  while (visibility && visibility->publishOne()) {
+  }
+  ++age;
+  nextTry = looks + patience + patienceOfEach * (waiting.size() + ready.size());
+  wakeSpinners();
+  return false;
+}
+
+Machine::Look Machine::look(const void *address, uint64_t bits, int32_t bytes) {
+  Polls &polls = current()->polls;
+  auto end = polls.reads.begin() + polls.count;
+  auto read = std::find_if(polls.reads.begin(), end, [&](const auto &read) {
+    return read.address == address && read.bytes == bytes;
+  });
+  if (read == end) {
+    if (polls.count == int32_t(polls.reads.size())) {
+      // A stream of reads, or a loop over more addresses than are kept: not a
+      // spin we recognise.
+      polls.clear();
+    }
+    polls.reads[polls.count++] = {address, bytes, 0, bits, {}};
+    polls.repeats = 0;
+    news();
+    return Look::New;
+  }
+  bool same = read->bits == bits, back = !same && read->had(bits);
+  if (!same) {
+    read->before[read->changes++ % read->before.size()] = read->bits;
+    read->bits = bits;
+    polls.repeats = 0;
+  }
+  if (!same && !back) {
+    news();
+    return Look::New;
+  }
+  if (std::exchange(polls.age, age) != age) {
+    polls.looks = 0;
+  }
+  ++polls.looks;
+  ++looks;
+  return same ? Look::Again : Look::Back;
+}
+
+void Machine::looked(const void *address, uint64_t bits, int32_t bytes) {
+  look(address, bits, bytes);
+}
+
+void Machine::wrote(const void *address) {
+  Fiber &fiber = *current();
+  if (fiber.home) {
+    return;
+  }
+  Polls &polls = fiber.polls;
+  auto end = polls.writes.begin() + polls.written;
+  if (std::find(polls.writes.begin(), end, address) != end) {
+    polls.repeats = 0;
+    writing = true;
+    return;
+  }
+  if (polls.written == int32_t(polls.writes.size())) {
     polls.clear();
   }
-  polls.reads[polls.count++] = {address, bits, bytes};
-  polls.repeats = polls.rounds = 0;
-  return false;
+  polls.writes[polls.written++] = address;
+  polls.repeats = 0;
+  news();
+}
+
+void Machine::acted() {
+  current()->polls.clear();
+  news();
 }
 
 void Machine::polledOrdinarily(const void *address, uint64_t bits,
                                int32_t bytes) {
-  if (!seenBefore(address, bits, bytes)) {
+  if (look(address, bits, bytes) != Look::Again) {
     return;
   }
   Fiber &fiber = *current();
@@ -218,10 +310,8 @@ void Machine::polledOrdinarily(const void *address, uint64_t bits,
     park(fiber);
     leave();
   }
-  bool changed = over(fiber);
   fiber.wait.kind = Wait::Kind::None;
   polls.repeats = 0;
-  polls.rounds = changed ? 0 : polls.rounds + 1;
 }
 
 void Machine::polled(const void *address, uint64_t bits, int32_t bytes) {

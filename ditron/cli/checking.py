@@ -13,7 +13,7 @@ __all__ = ["check_command"]
 
 
 def check_command(args: argparse.Namespace) -> int:
-    """Check programs, a kernel, or a script; print the reports. 1 when there are findings."""
+    """Check programs, a kernel, or a script; print the reports. 1: findings; 3: none, but not all was checked."""
     file, _, name = args.subject.rpartition(":") if not Path(args.subject).is_file() else (args.subject, "", "")
     path = Path(file or args.subject)
     if not path.is_file():
@@ -25,7 +25,9 @@ def check_command(args: argparse.Namespace) -> int:
     with progress() as say:
         reports = _named(path, name, groups, args, say) if name else _all(path, groups, args, say)
     print("\n\n".join(str(report) for report in reports))
-    return 1 if any(report.findings for report in reports) else 0
+    if any(report.findings for report in reports):
+        return 1
+    return 3 if any(report.given_up for report in reports) else 0
 
 
 def _groups(args: argparse.Namespace) -> Sequence[tuple[int, int | None]]:

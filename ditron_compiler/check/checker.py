@@ -15,6 +15,12 @@ __all__ = ["check_scenario", "check_scenarios"]
 
 def check_scenario(scenario: Scenario, tight: bool = True) -> tuple[list[Finding], list[str]]:
     """What is wrong with a scenario, and notes. ``tight``: also look for programs that keep producers off the GPU."""
+    found, notes, _ = _look(scenario, tight)
+    return found, notes
+
+
+def _look(scenario: Scenario, tight: bool = True) -> tuple[list[Finding], list[str], bool]:
+    """Findings, notes, and whether all was looked at: what has too many operations is given up."""
     machine = Machine(scenario).run()
     found = {finding.key: finding for finding in findings(machine)}
     for turns in range(1, 1 + _ORDERS if _has_atomics(scenario) else 1):
@@ -25,7 +31,7 @@ def check_scenario(scenario: Scenario, tight: bool = True) -> tuple[list[Finding
         more, advice = starvation(Machine(scenario, tight=True).run())
         found |= {finding.key: finding for finding in more}
         notes += advice
-    return list(found.values()), notes
+    return list(found.values()), notes, machine.complete
 
 
 def _has_atomics(scenario: Scenario) -> bool:
@@ -43,8 +49,8 @@ def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> Report:
     """Check one subject in several groups."""
     report, start = Report(subject), time.perf_counter()
     for scenario in scenarios:
-        found, notes = check_scenario(scenario)
+        found, notes, complete = _look(scenario)
         report.add(found, notes)
-        report.checked.append(scenario.title)
+        (report.checked if complete else report.given_up).append(scenario.title)
     report.seconds = time.perf_counter() - start
     return report

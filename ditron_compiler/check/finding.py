@@ -64,13 +64,15 @@ class Report:
 
     Attributes:
         subject: what was checked. findings: mistakes. notes: what could not be followed, or is worth knowing.
-        checked: the groups, as "4 ranks". seconds: that it took.
+        checked: the groups, as "4 ranks". given_up: those that were too large to be looked at to the end. seconds: that
+        it took.
     """
 
     subject: str
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
+    given_up: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     def add(self, findings: list[Finding], notes: list[str]) -> None:
@@ -85,5 +87,10 @@ class Report:
     def __str__(self) -> str:
         lines = [str(finding) for finding in self.findings]
         lines += [f"note: {note}" for note in self.notes]
-        count = f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else "no findings"
-        return "\n".join([*lines, f"{self.subject}: {count} ({', '.join(self.checked)})"])
+        said = []
+        if self.checked or self.findings:
+            count = f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else "no findings"
+            said.append(f"{count} ({', '.join([*self.checked, *self.given_up] if self.findings else self.checked)})")
+        if self.given_up:
+            said.append(f"NOT checked to the end ({', '.join(self.given_up)})")
+        return "\n".join([*lines, f"{self.subject}: {'; '.join(said or ['nothing was checked'])}"])

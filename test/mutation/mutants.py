@@ -43,12 +43,12 @@ class _Source(DitronSource):
 
 @contextmanager
 def _mutated(mutant: Mutant | None) -> Iterator[None]:
-    """Within it, kernels are compiled anew, that one with the mutation."""
+    """Within it, that kernel is compiled anew, with the mutation; without one, all are."""
     before, launch = simulate.DitronSource, simulate.launch
     states: dict[Any, Any] = {}
 
     def fresh(fn: Any, *args: Any) -> Any:
-        if fn not in states:
+        if fn not in states and (mutant is None or mutant[0] == fn.__name__):
             states[fn], fn.simulated = fn.simulated, None
         return launch(fn, *args)
 

@@ -35,7 +35,7 @@ def subjects() -> dict[str, Subject]:
         path = str(_ROOT / folder)
         if path not in sys.path:
             sys.path.insert(0, path)
-    found = [*_examples(), *_programs(), *_clean_kernels()]
+    found = [*_examples(), *_programs(), *_clean_kernels(), *_patterns()]
     return {subject.name: subject for subject in found}
 
 
@@ -108,3 +108,20 @@ def _clean_kernels() -> list[Subject]:
         return Subject(kernel.__name__, run, groups=((2, None),))
 
     return [clean(kernel, grid) for kernel, grid in kernels.KERNELS.items()]
+
+
+def _patterns() -> list[Subject]:
+    """Protocols that people write by hand."""
+    patterns = importlib.import_module("check_patterns")
+
+    def pattern(name: str) -> Subject:
+        def run() -> float:
+            try:
+                patterns.PATTERNS[name].run("")
+            except AssertionError:
+                return 1.0
+            return 0.0
+
+        return Subject(name, run, groups=((2, None), (3, None)))
+
+    return [pattern(name) for name in patterns.PATTERNS]

@@ -11,6 +11,8 @@ import ditron
 import ditron.language as dl
 from ditron import sim
 from ditron.checking import check_function
+from ditron.cli import main
+from ditron_compiler.check import machine
 from ditron_compiler.check.translate import translate_module
 from ditron_compiler.lowering.sim import compile_module
 
@@ -213,3 +215,27 @@ def endless(data, flags, out, SENDS: tl.constexpr):
 def test_a_loop_without_an_end_is_given_up(sends, why):
     report = check_function(launch(endless, SENDS=sends), [(1, None)])
     assert not report.findings and why in str(report) and "it is not checked to its end" in str(report), str(report)
+    assert str(report).endswith("main: NOT checked to the end (1 rank)")
+
+
+SCRIPT = """
+import torch, ditron, ditron.language as dl
+
+@ditron.jit
+def count(flag, N):
+    for _ in range(N):
+        dl.notify(flag, 0, 1, op="add")
+
+ditron.init()
+N = 10 if ditron.num_ranks() == 1 else 1000
+count[(1,)](ditron.symm_zeros(1, dtype=torch.int64, name="flag"), N)
+"""
+
+
+def test_what_was_given_up_is_no_success(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(machine, "MAX_NODES", 1000)
+    file = tmp_path / "long.py"
+    file.write_text(SCRIPT)
+    assert main(["check", "--ranks", "1", str(file)]) == 0
+    assert main(["check", "--ranks", "2", str(file)]) == 3
+    assert capsys.readouterr().out.endswith("long.py: NOT checked to the end (2 ranks)\n")

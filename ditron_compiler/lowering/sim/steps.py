@@ -42,6 +42,7 @@ class Steps:
         key = (tile, dim)
         if key not in self._known:
             rule = _RULES.get(type(tile))
+            self._known[key] = None  # while it is looked for: a guess looks along the other dimensions
             self._known[key] = 0 if tile.shape[dim] == 1 else rule(self, tile, dim) if rule else None
         return self._known[key]
 

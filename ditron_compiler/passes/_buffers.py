@@ -1,7 +1,7 @@
 """Which parts of which memory the operations of a host program read and write, here and at peers."""
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -22,7 +22,10 @@ from ditron_compiler.passes._symbolic import (
     remainder,
 )
 
-__all__ = ["Access", "Accesses", "Region", "kernel_of", "region"]
+__all__ = ["Access", "Accesses", "Region", "Rename", "kernel_of", "region"]
+
+
+Rename = Callable[[Hashable], Poly | None]
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,12 @@ class Region:
 
     def replace(self, atom: Hashable, new: Poly) -> Region:
         """This for another value of an atom."""
-        def change(poly: Poly) -> Poly:
-            return poly.replace(lambda a: new if a == atom else None)
-        return replace(self, offsets=tuple(map(change, self.offsets)), sizes=tuple(map(change, self.sizes)))
+        return self.renamed(lambda a: new if a == atom else None)
+
+    def renamed(self, new: Rename) -> Region:
+        """This with other atoms, of which ``new`` knows."""
+        return replace(self, offsets=tuple(offset.replace(new) for offset in self.offsets),
+                       sizes=tuple(size.replace(new) for size in self.sizes))
 
 
 def _apart(a: Poly, m: Poly, b: Poly, n: Poly) -> bool:
@@ -94,10 +100,10 @@ class Access:
     writes: bool
     peer: Poly | Literal["any"] | None = None
 
-    def replace(self, atom: Hashable, new: Poly) -> Access:
-        """This for another value of an atom."""
-        peer = self.peer.replace(lambda a: new if a == atom else None) if isinstance(self.peer, Poly) else self.peer
-        return replace(self, region=self.region.replace(atom, new), peer=peer)
+    def renamed(self, new: Rename) -> Access:
+        """This with other atoms, of which ``new`` knows."""
+        peer = self.peer.replace(new) if isinstance(self.peer, Poly) else self.peer
+        return replace(self, region=self.region.renamed(new), peer=peer)
 
     def from_peers(self) -> Region | None:
         """The part of *this* rank's memory that peers touch when they execute this; None when that is not known.

@@ -1,9 +1,13 @@
 """What an operation of a host program needs to come before it."""
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass
+
 from ditron_compiler import ir
-from ditron_compiler.passes._buffers import Access, Accesses
+from ditron_compiler.passes._buffers import Access, Accesses, Rename
 from ditron_compiler.passes._forwarding import loops_around
+from ditron_compiler.passes._pointers import defined_in
 from ditron_compiler.passes._symbolic import RANK, Index, Poly, expression, never_equal
 
 __all__ = ["WITH_COPY", "Dependences", "is_queued"]
@@ -20,6 +24,13 @@ _SIGNALS = ("ditron.signal_write", "ditron.signal_wait")
 def is_queued(op: ir.Operation) -> bool:
     """Whether an operation is put on a stream."""
     return op.name in _QUEUED
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What ``value`` was in an earlier turn."""
+
+    value: ir.Value
 
 
 class Dependences:
@@ -57,38 +68,44 @@ class Dependences:
 
     def needs(self, later: ir.Operation, earlier: ir.Operation) -> bool:
         """Whether ``later`` has to come after ``earlier``, of the same turns of loops around both."""
-        return self._needs(later, earlier, {})
+        return self._needs(later, earlier)
 
     def carried(self, earlier: ir.Operation, later: ir.Operation, loop: ir.Operation) -> bool:
         """Whether ``later`` has to come after ``earlier`` of a turn of ``loop`` before."""
         turns = {_index(inner): Index(*_bounds(inner)) for inner in loops_around(earlier) if loop.is_ancestor(inner)}
         index = _index(loop)
         turns[index] = Index(_bounds(loop)[0], Poly.atom(index) - 1)
-        return self._needs(later, earlier, turns)
 
-    def _needs(self, later: ir.Operation, earlier: ir.Operation, turns: dict[ir.Value, Index]) -> bool:
-        """``turns`` are what the indices of loops may have been when ``earlier`` was reached."""
+        def before(atom: Hashable) -> Poly | None:
+            if atom in turns:
+                return Poly.atom(turns[atom])
+            # What else the loop computes was something else then, of which nothing is known.
+            return Poly.atom(_Before(atom)) if isinstance(atom, ir.Value) and defined_in(atom, loop) else None
+
+        return self._needs(later, earlier, before)
+
+    def _needs(self, later: ir.Operation, earlier: ir.Operation, before: Rename | None = None) -> bool:
+        """``before`` says what atoms were when ``earlier`` was reached; None in the same turn."""
         if _is_about_streams(later) or _is_about_streams(earlier):
             return True
         if later.name == "ditron.signal_wait":
             return False  # it waits for peers, whatever this rank does
         if earlier.name == "ditron.signal_write" or later.name == "ditron.signal_write":
-            return self._signal_write_needs(later, earlier, turns)
+            return self._signal_write_needs(later, earlier, before)
         if earlier.name == "ditron.signal_wait":
             return not self._is_about_copy(earlier) and any(
                 access.peer is not None or access.region.root.type.is_symmetric for access in self._all(later))
-        before = self._all(earlier)
-        for index, turn in turns.items():
-            before = [access.replace(index, Poly.atom(turn)) for access in before]
-        return any(_conflict(a, b) for a in before for b in self._all(later))
+        first = self._all(earlier) if before is None else [access.renamed(before) for access in self._all(earlier)]
+        return any(_conflict(a, b) for a in first for b in self._all(later))
 
-    def _signal_write_needs(self, later: ir.Operation, earlier: ir.Operation, turns: dict[ir.Value, Index]) -> bool:
+    def _signal_write_needs(self, later: ir.Operation, earlier: ir.Operation, before: Rename | None) -> bool:
         if later.name == earlier.name:  # a signal only grows
-            before = expression(earlier.peer).replace(lambda a: Poly.atom(turns[a]) if a in turns else None)
-            return later.signal == earlier.signal and not never_equal(expression(later.peer), before)
+            peer = expression(earlier.peer)
+            peer = peer if before is None else peer.replace(before)
+            return later.signal == earlier.signal and not never_equal(expression(later.peer), peer)
         if later.name != "ditron.signal_write":
             return False  # nothing has to wait for having told a peer
-        return not self._is_about_copy(later) or not turns and earlier == self._copy_beside(later)
+        return not self._is_about_copy(later) or before is None and earlier == self._copy_beside(later)
 
     def _is_about_copy(self, op: ir.Operation) -> bool:
         """Whether a signal is about the copy beside it only."""

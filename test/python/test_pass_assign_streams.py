@@ -140,3 +140,25 @@ def test_the_simulator_sees_an_event_that_is_missing(monkeypatch):
             return "race" in str(error)
 
     assert any(wrong(seed) for seed in range(10))
+
+
+@ditron.program(passes=VARIANTS["one"])
+def two_turns_ahead(a, out):
+    """A turn reads the part that the turn after the next one overwrites, both by ``turn // 2``."""
+    rank, size = dh.rank(), a.shape[1]
+    window = dh.symm_empty(8, size, dtype=a.dtype, name="window")
+    dh.fill(window, 1)
+    for turn in dh.range(6):
+        dh.rank_copy(a[turn], window[turn // 2], rank)
+        scale[(1,)](window[turn // 2 + 1], out[turn], 5, size, BLOCK=SIZE)
+
+
+def test_what_a_turn_computes_was_something_else_in_the_turn_before():
+    def main():
+        ditron.init()
+        out = torch.zeros(6, SIZE)
+        two_turns_ahead(torch.full((6, SIZE), 3.0), out)
+        return out
+
+    for seed in range(20):
+        assert all(torch.equal(out, torch.full((6, SIZE), 5.0)) for out in ditron.sim.run(main, ranks=2, seed=seed))

@@ -206,3 +206,29 @@ ditron.program @adjacent(%y: !ditron.buffer<8xf32>, %n: i64) {
     ditron.launch @write grid(1) (%y) : (!ditron.buffer<8xf32>)
   }
 }
+
+// What turn i // 2 is about changes from turn to turn, though it has one name: the copy waits for the reads before.
+// CHECK-LABEL: ditron.program @every_second_turn(
+// CHECK: scf.for
+// CHECK:   %[[READ:.*]] = ditron.record{{$}}
+// CHECK:   ditron.await %[[READ]] stream %copy
+// CHECK:   ditron.rank_copy %a on %{{.*}} to %{{.*}} stream %copy
+// CHECK:   ditron.launch @read
+ditron.program @every_second_turn(%a: !ditron.buffer<8xf32, symmetric>, %n: i64) {
+  %zero = arith.constant 0 : i64
+  %one = arith.constant 1 : i64
+  %two = arith.constant 2 : i64
+  %rows = arith.constant 8 : i64
+  %peer = arith.constant 0 : i64
+  %m = arith.muli %n, %rows : i64
+  %all = ditron.alloc "all" [%m] : <?xf32>
+  scf.for %i = %zero to %n step %one : i64 {
+    %half = arith.divsi %i, %two : i64
+    %at = arith.muli %half, %rows : i64
+    %behind = arith.addi %at, %rows : i64
+    %here = ditron.slice %all[%at] [8] : <?xf32> to <8xf32>
+    %next = ditron.slice %all[%behind] [8] : <?xf32> to <8xf32>
+    ditron.rank_copy %a on %peer to %here : <8xf32, symmetric> to <8xf32>
+    ditron.launch @read grid(%one) (%next) : (!ditron.buffer<8xf32>)
+  }
+}

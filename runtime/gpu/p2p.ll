@@ -119,8 +119,10 @@ define linkonce_odr hidden i32 @ditron_fence() #0 {
   ret i32 0
 }
 
+; Complete is more than ordered: what comes behind, a load too, must not be done before the stores are visible. Only a
+; sequentially consistent fence says so.
 define linkonce_odr hidden i32 @ditron_quiet() #0 {
-  call void @ditron_fence_scope(i32 2)
+  fence seq_cst
   call void @ditron_block_barrier()
   ret i32 0
 }

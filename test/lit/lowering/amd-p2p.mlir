@@ -197,7 +197,7 @@
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire
 // CHECK-LABEL: define {{.*}} @quiet(
-// CHECK: fence acq_rel
+// CHECK: fence seq_cst
 // CHECK: fence syncscope("workgroup") release
 // CHECK: call void @llvm.amdgcn.s.barrier()
 // CHECK: fence syncscope("workgroup") acquire

@@ -162,7 +162,7 @@
 // CHECK: fence acq_rel
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK-LABEL: define {{.*}} @quiet(
-// CHECK: fence acq_rel
+// CHECK: fence seq_cst
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK-LABEL: define {{.*}} @barrier_all(
 // CHECK: fence acq_rel

@@ -160,6 +160,30 @@ def test_scope_and_token(group, scope, token, loop, kinds):
     assert [finding.kind for finding in report.findings] == kinds, str(report)
 
 
+PIPELINED = """
+import triton.language as tl, ditron, ditron.language as dl
+
+@ditron.jit(pipeline="as-written")
+def product(a, flag, out, K, N: tl.constexpr):
+    i, acc = tl.arange(0, N), tl.zeros((N, N), tl.float32)
+    dl.wait(flag, 1, 1)
+    for at in range(0, K, N):
+        x = tl.load(a + i[:, None] * K + at + i[None, :])
+        acc = tl.dot(x, tl.trans(x), acc)
+    tl.store(out + i[:, None] * N + i[None, :], acc)
+"""
+
+
+def test_loads_are_fetched_ahead_behind_a_wait_before_their_loop(tmp_path, capsys):
+    """What the checker relies on when it asks for no token there."""
+    file = tmp_path / "pipelined.py"
+    file.write_text(PIPELINED)
+    assert main(["dump", "--target", "cuda:80", "--num-stages", "3", "--signature", "*fp16,*i64,*fp32,i32:16",
+                 "--constexpr", "N=64", "--stage", "ttgir", f"{file}:product"]) == 0
+    ir = capsys.readouterr().out
+    assert 0 < ir.index("tt.extern_elementwise") < ir.index("ttg.async_copy_global_to_local") < ir.index("scf.for")
+
+
 def test_message():
     report = check_function(launch(exchange, SCOPE="gpu", TOKEN=True, LOOP=""), [(2, None)], subject="exchange")
     first = exchange.fn.__code__.co_firstlineno

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ditron_compiler import ir
-from ditron_compiler.passes._updates import Update
+from ditron_compiler.passes._updates import Earlier, Update
 
 __all__ = ["DESTINATION", "FENCED", "INCOMPLETE", "LOAD", "LOCAL_STORE", "PUBLISHED", "PUT", "SIGNAL", "SOURCE",
            "STORE", "UPDATE", "WAITED", "Pending", "State", "first"]
@@ -99,10 +99,17 @@ class State:
         return more
 
     def renamed(self, rename: Callable[[Any], Any]) -> State:
-        """This where values have other names: ``rename`` gives None for what has none."""
+        """This where values have other names: ``rename`` gives None for what has none.
+
+        Only of updates is it remembered what they were about in an earlier turn.
+        """
         result = State()
         for kind, key, began in self.items():
-            result.add(kind, key.renamed(rename) if isinstance(key, Update) else rename(key), *began)
+            if isinstance(key, Update):
+                new = key.renamed(rename)
+            else:
+                new = None if isinstance(name := rename(key), Earlier) else name
+            result.add(kind, new, *began)
         return result
 
     def only(self, kind: str) -> State:

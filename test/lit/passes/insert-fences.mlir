@@ -3,7 +3,7 @@
 // RUN: ditron-opt %t --insert-fences --mlir-pass-statistics -o %t.again 2>&1 | filecheck %s --check-prefix=AGAIN
 
 // COUNT-DAG: 15  insert-fences: fences inserted
-// COUNT-DAG: 20  insert-fences: quiets inserted
+// COUNT-DAG: 22  insert-fences: quiets inserted
 
 // What is there is not inserted again.
 // AGAIN-NOT: inserted
@@ -420,6 +420,27 @@
   // expected-remark@+2 {{a load after a wait would not be ordered by then}}
   // expected-note@+1 {{a signal on its way}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// A pointer that each turn finds anew may be that of the turn before.
+// CHECK-LABEL: sym_name = "found_in_each_turn"
+// CHECK: tt.int_to_ptr
+// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: ditron.putmem
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i64, i32) -> (), sym_name = "found_in_each_turn"}> ({
+^bb0(%q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.for %i = %c0 to %r step %c1 : i32 {
+    %p = "tt.int_to_ptr"(%n) : (i64) -> !tt.ptr<f32>
+    // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+    "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+    // expected-note@+1 {{a non-blocking put}}
+    ditron.putmem %q, %p, %n on %i nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  }
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -80,7 +80,7 @@ void Races::access(Fiber &fiber, Runs runs, Access kind) {
   bool any = false;
   for (const Run &run : runs) {
     if (run.bytes) {
-      checkWritten(run.address, size_t(run.bytes), kind);
+      checkWritten(fiber.launch->rank, run.address, size_t(run.bytes), kind);
       any = true;
     }
   }
@@ -98,41 +98,74 @@ void Races::allocated(const Symbol &symbol, bool undefined) {
       spaces[0].syncs.erase(address + byte);
     }
     if (undefined) {
-      written.reset(address, symbol.bytes);
+      spaces[0].written.reset(address, symbol.bytes);
     } else {
-      written.mark(address, symbol.bytes);
+      spaces[0].written.mark(address, symbol.bytes);
     }
   }
 }
 
-void Races::checkWritten(const void *p, size_t bytes, Access kind) {
-  auto address = reinterpret_cast<uintptr_t>(p);
-  if (kind == Access::PutSource || kind == Access::GetSource ||
-      kind == Access::Get || kind == Access::Copy ||
-      kind == Access::CopySource || !heap.holds(p)) {
-    return; // what is copied may be padding
+static bool copies(Access kind) {
+  switch (kind) {
+  case Access::Put:
+  case Access::PutSource:
+  case Access::Get:
+  case Access::GetSource:
+  case Access::Copy:
+  case Access::CopySource:
+    return true;
+  default:
+    return false;
   }
+}
+
+/// What is copied may be padding: the copy is then as unwritten as its source,
+/// and who reads it is reported.
+void Races::copied(const Fiber &fiber, const void *to, const void *from,
+                   size_t bytes) {
+  int32_t rank = fiber.launch->rank;
+  spaceOf(rank, to).written.copy(reinterpret_cast<uintptr_t>(to),
+                                 spaceOf(rank, from).written,
+                                 reinterpret_cast<uintptr_t>(from), bytes);
+}
+
+void Races::checkWritten(int32_t rank, const void *p, size_t bytes,
+                         Access kind) {
+  if (copies(kind)) {
+    return;
+  }
+  Space &space = spaceOf(rank, p);
+  Written &written = space.written;
+  auto address = reinterpret_cast<uintptr_t>(p);
   if (writes(kind) && kind != Access::Atomic) {
     written.mark(address, bytes);
     return;
   }
   for (uintptr_t at = address, end = address + bytes;
        (at = written.firstUnwritten(at, end - at)) < end; ++at) {
+    auto *byte = reinterpret_cast<const char *>(at);
     // It was zero when it was given out: a script has written there, in a way
     // that was not seen.
-    if (*reinterpret_cast<const char *>(at) != 0) {
+    if (*byte != 0) {
       written.mark(at, 1);
       continue;
     }
-    int32_t rank = heap.locate(p)->rank;
-    throw Failure{
-        format("this ", spelling(kind), " reads ",
-               heap.nameOf(reinterpret_cast<const void *>(at)), " of rank ",
-               rank, ", which nobody has written"),
+    Failure failure{
+        format("this ", spelling(kind), " reads ", nameOf(rank, byte),
+               ", which nobody has written"),
         "ditron.symm_empty gives memory without contents: write it first, mask "
         "the access, or take ditron.symm_zeros (signals need it)",
         "unwritten",
         {}};
+    space.shadow.forEach(at, 1, [&](const Shadow::Cell &cell, uintptr_t) {
+      if (cell.write && copies(records[cell.write].kind)) {
+        failure.what = format("this ", spelling(kind), " reads ",
+                              nameOf(rank, byte),
+                              ", a copy of what nobody has written");
+        failure.others.push_back(report(cell.write));
+      }
+    });
+    throw failure;
   }
 }
 
@@ -263,13 +296,12 @@ static std::string remedy(Access before, Access after, bool onStreams) {
            "stream first";
   }
   if (onStreams) {
-    return "order the streams: let the second wait for an event that is "
-           "recorded after the first, or put both on one stream";
+    return orderStreams;
   }
   if (either(Access::CopySource)) {
-    return "the copy engine reads its source until the copy is over: who writes "
-           "it next waits for a signal or an event that comes after the copy on "
-           "its stream";
+    return "the copy engine reads its source until the copy is over: the copy "
+           "waits on its stream for a signal that comes after what it is to read, "
+           "and who writes there next for one that comes after the copy";
   }
   if (either(Access::Copy)) {
     return "a copy lands at any time: its reader waits for a signal written "
@@ -311,19 +343,22 @@ static std::string remedy(Access before, Access after, bool onStreams) {
          "(acquire and release, of a scope that holds both), or a barrier";
 }
 
+bool Races::onStreams(AccessId before, AccessId after) const {
+  const Identity &one = identities[records[before].actor];
+  const Identity &two = identities[records[after].actor];
+  return one.rank == two.rank && one.lane != two.lane;
+}
+
 void Races::conflict(int32_t rank, uintptr_t address, AccessId before,
                      AccessId after) const {
   Access first = records[before].kind, second = records[after].kind;
-  const Identity &one = identities[records[before].actor];
-  const Identity &two = identities[records[after].actor];
-  bool onStreams = one.rank == two.rank && one.lane != two.lane;
   ProgramReport other = report(before);
   throw Failure{
       format("race on ", nameOf(rank, reinterpret_cast<const void *>(address)),
              ": nothing orders this ", spelling(second), " and ",
              article(spelling(first)), spelling(first), " by rank ", other.rank,
              other.stream.empty() ? "" : "'s ", other.stream),
-      remedy(first, second, onStreams),
+      remedy(first, second, onStreams(before, after)),
       "race",
       {std::move(other)}};
 }
@@ -335,8 +370,8 @@ std::optional<ProgramReport> Races::host(int32_t rank, const void *p,
   if (!place && lanesOf[rank].size() == 1) {
     return std::nullopt;
   }
-  if (isWrite && place) {
-    written.mark(reinterpret_cast<uintptr_t>(p), bytes);
+  if (isWrite) {
+    spaceOf(rank, p).written.mark(reinterpret_cast<uintptr_t>(p), bytes);
   }
   Thread &script = scripts[rank];
   std::vector<std::string> &lines = sources[0].locations;

@@ -62,8 +62,8 @@ void moveWithin(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
       machine.races->access(fiber, transfer.toRow(row), transfer.bytes,
                             transfer.from ? Access::Copy : Access::Store);
       if (transfer.from) {
-        machine.races->copied(transfer.toRow(row), transfer.fromRow(row),
-                              transfer.bytes);
+        machine.races->copied(fiber, transfer.toRow(row),
+                              transfer.fromRow(row), transfer.bytes);
       }
     }
     std::vector<Piece> pieces = cut(transfer, machine.chance());
@@ -82,7 +82,7 @@ void Stream::runCopy(const StreamItem &item) {
     for (size_t row = 0; row < t.rows; ++row) {
       machine.races->access(fiber, t.fromRow(row), t.bytes, Access::CopySource);
       machine.races->access(fiber, t.toRow(row), t.bytes, Access::Copy);
-      machine.races->copied(t.toRow(row), t.fromRow(row), t.bytes);
+      machine.races->copied(fiber, t.toRow(row), t.fromRow(row), t.bytes);
     }
   }
   Delivery delivery;

@@ -124,7 +124,7 @@ void Races::sendPackets(Fiber &fiber, const void *to, size_t bytes,
   identities.push_back(who);
   AccessId id = addRecord(actor, 1, fiber.loc, Access::Packet);
   auto address = reinterpret_cast<uintptr_t>(to);
-  written.mark(address, bytes);
+  spaces[0].written.mark(address, bytes);
   spaces[0].shadow.forEach(
       address, bytes, [&](Shadow::Cell &cell, uintptr_t at) {
         bool taken = false;
@@ -256,7 +256,8 @@ void ditron_sim_ll_get(void *dst, void *packets, int64_t n, int64_t epoch,
         },
         wait.signals, 1);
     if (machine.races) {
-      machine.races->checkWritten(packets, bytes, Access::Take);
+      machine.races->checkWritten(fiber.launch->rank, packets, bytes,
+                                  Access::Take);
     }
     machine.acted();
     machine.maybeYield();

@@ -129,6 +129,9 @@ void Races::completed(const Launch &launch) {
   sent.over = sent.channels.size();
   sent.of.clear();
   prune(clock);
+  if (!launch.stream) {
+    forgetCopies(launch.rank);
+  }
   forgetLocal(launch.rank);
 }
 
@@ -281,8 +284,10 @@ std::optional<ProgramReport> Races::land(const Delivery &delivery) {
                          *signal.address, " to ", signal.value,
                          ": this signal was overtaken by another");
     wrong->hint =
-        "order the two: dl.quiet() (or dl.fence()) after the first, or let the "
-        "receiver's answer come between them";
+        onStreams(sync.latest, delivery.passage->id)
+            ? orderStreams
+            : "order the two: dl.quiet() (or dl.fence()) after the first, or let "
+              "the receiver's answer come between them";
     wrong->others.push_back(report(sync.latest));
     wrong->others.back().what = "the one that came first";
   }
@@ -415,8 +420,7 @@ std::shared_ptr<Passage> Races::put(Fiber &fiber, const Delivery &delivery,
     }
     touch(fiber.launch->rank, delivery.to, delivery.bytes,
           addRecord(actor, time, fiber.loc, Access::Put), passage->clock);
-    written.copy(reinterpret_cast<uintptr_t>(delivery.to),
-                 reinterpret_cast<uintptr_t>(delivery.from), delivery.bytes);
+    copied(fiber, delivery.to, delivery.from, delivery.bytes);
   }
   if (signals) {
     passage->clock.reach(actor, time);
@@ -439,8 +443,7 @@ void Races::get(Fiber &fiber, const Delivery &delivery, bool nbi) {
   if (!delivery.bytes) {
     return;
   }
-  written.copy(reinterpret_cast<uintptr_t>(delivery.to),
-               reinterpret_cast<uintptr_t>(delivery.from), delivery.bytes);
+  copied(fiber, delivery.to, delivery.from, delivery.bytes);
   if (!nbi) {
     access(fiber, delivery.from, delivery.bytes, Access::GetSource);
     access(fiber, delivery.to, delivery.bytes, Access::Get);

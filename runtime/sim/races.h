@@ -77,6 +77,11 @@ struct Passage {
   bool narrow = false;
 };
 
+/// What to do about two things on two streams of a rank.
+constexpr const char *orderStreams =
+    "order the streams: let the second wait for an event that is recorded after "
+    "the first, or put both on one stream";
+
 class Races {
 public:
   Races(const Heap &heap, int32_t numRanks);
@@ -118,6 +123,9 @@ public:
   std::shared_ptr<Passage> signal(Fiber &fiber, const Delivery &delivery,
                                   bool narrow);
   void get(Fiber &fiber, const Delivery &delivery, bool nbi);
+  /// Bytes are copied: what has been written there is as at the source.
+  void copied(const Fiber &fiber, const void *to, const void *from,
+              size_t bytes);
   void arrive(Fiber &fiber, Team &team);
   void leave(Fiber &fiber, const Team &team);
 
@@ -135,8 +143,6 @@ public:
   uint64_t itemsKnown(int32_t lane);
   /// A stream writes a signal, and waits until that has landed.
   std::shared_ptr<Passage> streamSignal(Fiber &fiber, const Delivery &delivery);
-  /// Bytes are copied: what has been written there is as at the source.
-  void copied(const void *to, const void *from, size_t bytes);
   /// How often everything so far has become known to everybody: clocks of
   /// another age mean nothing.
   uint64_t age() const { return restarts; }
@@ -152,8 +158,9 @@ public:
                    int64_t epoch);
   /// Who sent the latest message there, for reports.
   std::optional<ProgramReport> packetSender(const void *packet);
-  /// Throws a Failure when somebody is about to read what nobody has written.
-  void checkWritten(const void *p, size_t bytes, Access kind);
+  /// Throws a Failure when a program of `rank` is about to read what nobody has
+  /// written.
+  void checkWritten(int32_t rank, const void *p, size_t bytes, Access kind);
 
   /// A signal lands. Returns what is wrong with that.
   std::optional<ProgramReport> land(const Delivery &delivery);
@@ -235,6 +242,7 @@ private:
   struct Space {
     Shadow shadow;
     std::unordered_map<uintptr_t, Sync> syncs;
+    Written written;
   };
 
   bool ordered(Actor actor, uint32_t time, const Clock &clock) const;
@@ -242,6 +250,7 @@ private:
   static int32_t laneOf(const Launch &launch);
   void beginAgain(int32_t lane);
   void forgetLocal(int32_t rank);
+  void forgetCopies(int32_t rank);
   Space &spaceOf(int32_t rank, const void *p);
   AccessId remember(Fiber &fiber, Access kind);
   AccessId addRecord(Actor actor, uint32_t time, int32_t loc, Access kind);
@@ -257,6 +266,9 @@ private:
   template <typename Visit> void forEachReader(AccessId readers, Visit visit);
   [[noreturn]] void conflict(int32_t rank, uintptr_t address, AccessId before,
                              AccessId after) const;
+  /// Whether two accesses are those of two streams of a rank, or of its script
+  /// and a stream.
+  bool onStreams(AccessId before, AccessId after) const;
   std::string nameOf(int32_t rank, const void *p) const;
   ProgramReport report(AccessId id) const;
   void tick(Thread &thread);
@@ -289,7 +301,6 @@ private:
   std::vector<std::deque<Operand>> names; ///< Per rank: of its own memory.
   uint64_t restarts = 0;
   std::unordered_map<AccessId, Message> messages;
-  Written written;
 };
 
 template <typename Visit>

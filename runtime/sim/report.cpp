@@ -175,7 +175,11 @@ std::vector<ProgramReport> Machine::waiters() const {
   for (const Fiber *fiber : waiting) {
     if (fiber->launch->isStream) {
       if (std::optional<ProgramReport> one = fiber->launch->stream->waiter()) {
-        one->hint = history(fiber->wait);
+        // Else what it waits for is the simulator's own.
+        if (fiber->launch->stream->current()->kind ==
+            StreamItem::Kind::SignalWait) {
+          one->hint = history(fiber->wait);
+        }
         reports.push_back(std::move(*one));
       }
       continue;

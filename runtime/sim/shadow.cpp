@@ -47,6 +47,9 @@ static size_t wordOf(uintptr_t address) {
 }
 
 void Written::set(uintptr_t address, size_t bytes, bool value) {
+  if (value && pages.empty()) {
+    return;
+  }
   uintptr_t end = address + bytes;
   while (address < end) {
     uintptr_t stop = std::min(end, endOfPage(address));
@@ -73,32 +76,36 @@ void Written::set(uintptr_t address, size_t bytes, bool value) {
   }
 }
 
-uintptr_t Written::firstUnwritten(uintptr_t address, size_t bytes) const {
+uintptr_t Written::first(bool value, uintptr_t address, size_t bytes) const {
   uintptr_t end = address + bytes;
   while (address < end) {
     uintptr_t stop = std::min(end, endOfPage(address));
     const std::unique_ptr<Page> *found = pages.find(pageOf(address));
     if (!found || !*found) {
+      if (value) {
+        return address;
+      }
       address = stop;
       continue;
     }
     for (uintptr_t next; address < stop; address = next) {
       uint64_t bits = bitsOf(address, stop, next);
-      if (uint64_t missing = bits & ~(**found)[wordOf(address)]) {
-        return address / 64 * 64 + uintptr_t(__builtin_ctzll(missing));
+      uint64_t word = (**found)[wordOf(address)];
+      if (uint64_t there = bits & (value ? word : ~word)) {
+        return address / 64 * 64 + uintptr_t(__builtin_ctzll(there));
       }
     }
   }
   return end;
 }
 
-void Written::copy(uintptr_t to, uintptr_t from, size_t bytes) {
-  if (firstUnwritten(from, bytes) == from + bytes) {
-    mark(to, bytes);
-    return;
-  }
-  for (size_t byte = 0; byte < bytes; ++byte) {
-    set(to + byte, 1, firstUnwritten(from + byte, 1) != from + byte);
+void Written::copy(uintptr_t to, const Written &source, uintptr_t from,
+                   size_t bytes) {
+  for (uintptr_t at = from, end = from + bytes; at < end;) {
+    uintptr_t gap = source.firstUnwritten(at, end - at);
+    mark(to + (at - from), gap - at);
+    at = source.first(true, gap, end - gap);
+    reset(to + (gap - from), at - gap);
   }
 }
 

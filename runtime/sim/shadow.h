@@ -103,20 +103,26 @@ private:
   Pages<Page> pages;
 };
 
-/// Which bytes of symmetric memory have been written, ever.
+/// Which bytes have been written: of symmetric memory ever, of a rank's own all
+/// but those that were copied from memory that has not been.
 class Written {
 public:
   /// Nothing is yet, in this range.
   void reset(uintptr_t address, size_t bytes) { set(address, bytes, false); }
   void mark(uintptr_t address, size_t bytes) { set(address, bytes, true); }
   /// The first byte of the range that is not, or its end.
-  uintptr_t firstUnwritten(uintptr_t address, size_t bytes) const;
-  /// As was at `from`, so is now at `to`.
-  void copy(uintptr_t to, uintptr_t from, size_t bytes);
+  uintptr_t firstUnwritten(uintptr_t address, size_t bytes) const {
+    return pages.empty() ? address + bytes : first(false, address, bytes);
+  }
+  /// As was in `source` at `from`, so is now at `to`.
+  void copy(uintptr_t to, const Written &source, uintptr_t from, size_t bytes);
+  void clear() { pages.clear(); }
 
 private:
   using Page = std::array<uint64_t, 64>; ///< A bit per byte.
   void set(uintptr_t address, size_t bytes, bool value);
+  /// The first byte of the range that has been written, or not; or its end.
+  uintptr_t first(bool value, uintptr_t address, size_t bytes) const;
 
   /// A page that has none has been written, as far as is known.
   Pages<std::unique_ptr<Page>> pages;

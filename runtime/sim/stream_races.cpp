@@ -60,9 +60,14 @@ uint64_t Races::itemsKnown(int32_t number) {
   while (!lane.unknown.empty() && lane.unknown.front() <= time) {
     lane.unknown.pop_front();
     ++lane.itemsKnown;
+    forgetCopies(lane.rank);
   }
   return lane.itemsKnown;
 }
+
+/// What the script knows to be over it may have freed: its memory may be
+/// another tensor's by now.
+void Races::forgetCopies(int32_t rank) { spaces[1 + rank].written.clear(); }
 
 /// A rank's own memory can be forgotten when nothing runs there that its script
 /// does not know to be over.
@@ -102,13 +107,6 @@ std::shared_ptr<Passage> Races::streamSignal(Fiber &fiber,
   touch(fiber.launch->rank, delivery.signal.address, sizeof(int64_t),
         passage->id, passage->clock);
   return passage;
-}
-
-void Races::copied(const void *to, const void *from, size_t bytes) {
-  if (heap.locate(to)) {
-    written.copy(reinterpret_cast<uintptr_t>(to),
-                 reinterpret_cast<uintptr_t>(from), bytes);
-  }
 }
 
 } // namespace ditron::sim

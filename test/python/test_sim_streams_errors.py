@@ -121,6 +121,20 @@ def test_a_signal_overtaken_by_another_stream():
         except ditron.SimulationError as error:
             errors.append(error)
     assert errors and all(e.kind == "signal" and "goes backwards, from 2 to 1" in str(e) for e in errors)
+    assert all("let the second wait for an event" in str(e) for e in errors)
+
+
+def test_a_pull_of_what_is_not_there_yet():
+    def main():
+        view = sim.current_world()
+        box = view.alloc((64,), torch.float32, name="box")
+        view.stream().copy(torch.ones(64), box)
+        view.stream("pull").rank_copy(box, torch.zeros(64), 1 - view.rank, push=False)
+        view.barrier()
+
+    with pytest.raises(ditron.RaceError, match=r"race on box\[0\] of rank") as caught:
+        sim.run(main, 2)
+    assert "the copy waits on its stream for a signal that comes after what it is to read" in str(caught.value)
 
 
 # --- deadlocks --------------------------------------------------------------------------------------------------------
@@ -142,6 +156,20 @@ def test_a_wait_that_nobody_ends():
     text = deadlock(main)
     assert re.search(rf"rank 1's stream copy waits at \S*{line_of('# nobody')} for signal arrived\[2\] >= 3, is 2; "
                      r"no program has sent arrived\[2\]", text), text
+
+
+def test_an_event_and_a_signal_that_wait_for_each_other():
+    def main():
+        view = sim.current_world()
+        arrived = view.alloc((1,), torch.int64, name="arrived")
+        one, other = view.stream("one"), view.stream("other")
+        one.signal_wait(arrived, 1)
+        other.wait_event(one.record())  # before the signal
+        other.signal_write(arrived, 1)
+
+    text = deadlock(main, ranks=1)
+    assert "for the event that its rank's stream one records" in text and "a circle: " in text
+    assert "the signal at" not in text, text  # an address says nothing
 
 
 def starving(local: bool, resident: int = 4):

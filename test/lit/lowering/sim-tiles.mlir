@@ -128,6 +128,9 @@
 "tt.func"() <{function_type = (!tt.ptr<f32>, i32, i32, i64) -> (), sym_name = "descriptor", sym_visibility = "public"}> ({
 ^bb0(%p: !tt.ptr<f32>, %rows: i32, %columns: i32, %stride: i64):
   // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+  // CHECK-DAG: %[[NAN:.*]] = arith.constant 0x7FC00000 : f32
+  // CHECK-DAG: %[[WITH_NANS:.*]] = arith.constant false
+  // CHECK: %[[PAD:.*]] = arith.select %[[WITH_NANS]], %[[NAN]], %[[ZERO]] : f32
   // CHECK: scf.for
   // CHECK: %[[ROW:.*]] = arith.cmpi ult
   // CHECK: scf.for
@@ -135,7 +138,7 @@
   // CHECK: %[[INSIDE:.*]] = arith.andi %[[ROW]], %[[COLUMN]] : i1
   // CHECK: scf.if %[[INSIDE]] -> (f32) {
   // CHECK: } else {
-  // CHECK-NEXT: scf.yield %[[ZERO]]
+  // CHECK-NEXT: scf.yield %[[PAD]]
   %one = arith.constant 1 : i64
   %d = "tt.make_tensor_descriptor"(%p, %rows, %columns, %stride, %one) <{padding = 1 : i32}>
       : (!tt.ptr<f32>, i32, i32, i64, i64) -> !tt.tensordesc<tensor<8x32xf32>>

@@ -158,11 +158,14 @@ def at_compile_time(program: Any, module: Any) -> None:
         if key in _looked_at:
             return
         _looked_at.add(key)
-        findings = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
+        findings, given_up = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
     except Exception as error:  # the program may be right: that it cannot be looked at is no reason not to run it
         why = f"{type(error).__name__}: {error}"
         warnings.warn_explicit(f"program {program.__name__!r} was not checked: {why}", **place)
         return
+    if given_up:
+        warnings.warn_explicit(f"program {program.__name__!r} was not checked to the end on {', '.join(given_up)}, "
+                               "where it has too many operations: let check= give smaller tensors", **place)
     if not findings:
         return
     text = "\n".join(findings) + f"\n(found by `ditron check`; {knobs.protocol.name}=off says nothing of it)"
@@ -173,10 +176,11 @@ def at_compile_time(program: Any, module: Any) -> None:
     warnings.warn_explicit(text, **place)
 
 
-def _verdict(program: Any, path: Path) -> list[str]:
-    """The findings, from the cache if they are there."""
+def _verdict(program: Any, path: Path) -> tuple[list[str], list[str]]:
+    """The findings, and the groups that were given up; from the cache if they are there."""
     try:
-        return json.loads(path.read_text())["findings"]
+        known = json.loads(path.read_text())
+        return known["findings"], known["given_up"]
     except (OSError, ValueError, KeyError):
         pass
     report = check_program(program)
@@ -184,11 +188,12 @@ def _verdict(program: Any, path: Path) -> list[str]:
     try:  # a cache that cannot be written only costs time
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps({"findings": findings, "notes": report.notes, "seconds": report.seconds}))
+        temporary.write_text(json.dumps({"findings": findings, "given_up": report.given_up, "notes": report.notes,
+                                         "seconds": report.seconds}))
         temporary.replace(path)
     except OSError:
         pass
-    return findings
+    return findings, report.given_up
 
 
 def _key(program: Any, module: Any) -> str:

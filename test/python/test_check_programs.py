@@ -186,6 +186,15 @@ def test_compiling_warns_once_and_keeps_the_verdict(fresh, monkeypatch):
         ditron.sim.run(called(shift(credit=False)), ranks=2)
 
 
+def test_compiling_says_what_was_given_up(fresh, monkeypatch):
+    monkeypatch.setattr("ditron_compiler.check.machine.MAX_NODES", 20)
+    for _ in range(2):  # looked at, then read from disk
+        monkeypatch.setattr(checking, "_looked_at", set())
+        with pytest.warns(checking.ProtocolWarning, match="was not checked to the end on .*4 ranks.*smaller tensors"):
+            ditron.sim.run(called(shift()), ranks=2)
+        monkeypatch.setattr(checking, "check_program", lambda program: pytest.fail("the verdict is on disk"))
+
+
 def test_compiling_raises_when_asked_to(fresh, monkeypatch):
     monkeypatch.setenv("DITRON_PROTOCOL", "error")
     with pytest.raises(checking.ProtocolError, match="DITRON_PROTOCOL=off") as caught:

@@ -1,4 +1,4 @@
-"""Litmus tests: which outcomes of a few relaxed, released and fenced accesses show over the seeds, and which never do."""
+"""Litmus tests: which outcomes of a few relaxed, released and fenced accesses show over the seeds, which never."""
 from __future__ import annotations
 
 import pytest

@@ -59,8 +59,9 @@ class HoistSymmAt(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
-            found: list[ir.Operation] = []
-            function.walk(lambda o: found.append(o) if o.name == "ditron.symm_at" else None)
+            every: list[ir.Operation] = []
+            function.walk(every.append)
+            found = [o for o in every if o.name == "ditron.symm_at"]
             looked_at = _looked_at(function) if found else set()
             for translated in found:
                 pointer, rank = translated.operands

@@ -58,8 +58,9 @@ class InferScope(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
-            found: list[ir.Operation] = []
-            function.walk(lambda o: found.append(o) if o.name.startswith("ditron.") or o.name in OPAQUE else None)
+            every: list[ir.Operation] = []
+            function.walk(every.append)
+            found = [o for o in every if o.name.startswith("ditron.") or o.name in OPAQUE]
             looked = _Looked.of(found)
             updates: dict[ir.Value, set[_Update]] = {}
             for o in found:

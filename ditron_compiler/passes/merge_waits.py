@@ -47,7 +47,7 @@ class MergeWaits(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
             found: list[ir.Operation] = []
-            function.walk(lambda o: found.append(o) if o.name.startswith(("ditron.", "tt.")) else None)
+            function.walk(found.append)
             if sum(o.name in _WAITS for o in found) > 1:
                 self._merge(function.regions[0], _set_back(found))
 

@@ -148,9 +148,9 @@ def main() -> None:
                      *measure_ag_gemm(2048, 2048, 2048, 8, block, args.repeat)))
     for cores in (1, os.cpu_count()):
         product, softmaxes = measure_plain(cores, args.repeat)
-        what = f"matrix product 1024 x 1024 x 1024, bf16, plain kernel, {cores} cores"
-        rows.append((what, (64, 64, 32), "", *product))
-        rows.append((f"softmax 4096 x 1000, f32, plain kernel, {cores} cores", (1, 1024), "", *softmaxes))
+        where = f"plain kernel, {cores} core{'s' * (cores > 1)}"
+        rows.append((f"matrix product 1024 x 1024 x 1024, bf16, {where}", (64, 64, 32), "", *product))
+        rows.append((f"softmax 4096 x 1000, f32, {where}", (1, 1024), "", *softmaxes))
     lines = [f"{_cpu()}, {os.cpu_count()} cores, torch {torch.__version__}, triton {triton.__version__}, "
              f"{datetime.date.today()}", "", "| what | tile | s | s of CPU | asked for: s |", "|---|---|---|---|---|"]
     lines += [f"| {what} | {'x'.join(map(str, block))} | {wall:.2f} | {cpu:.2f} | {bound} |"

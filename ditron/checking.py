@@ -115,7 +115,7 @@ def check_script(path: str | Path, argv: Sequence[str] = (),
                  groups: Iterable[tuple[int, int | None]] = GROUPS, *, resident: int = 132) -> Report:
     """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``."""
     path = str(path)
-    code = compile(Path(path).read_bytes(), path, "exec")
+    code = compile(Path(path).read_bytes(), path, "exec", optimize=1)  # no assert of its results ends it
 
     def scenario(ranks: int, per_node: int | None) -> Scenario:
         modules = [types.ModuleType("__main__") for _ in range(ranks)]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ditron.context import Slot, barrier_area_bytes, pack
 from ditron.errors import DitronError, NodesError
+from ditron.packet_memory import PacketMemory
 from ditron_compiler import knobs
 from ditron_compiler.packets import place_bytes
 
@@ -56,7 +57,7 @@ class Group:
         self.transport = transport
         self.device = device
         self.context: torch.Tensor | None = None
-        self.packets: dict[int, tuple[int, int]] = {}  # of symm_packets: address -> bytes, bytes of each place
+        self.packets: dict[int, PacketMemory] = {}  # of symm_packets, by address
 
     is_sim = False
     check = 0
@@ -475,7 +476,7 @@ def symm_packets(*shape: int | Sequence[int], nbytes: int, name: str = "", group
         raise DitronError(f"symm_packets: expected nbytes of 0 or more, got {nbytes}: the size of the largest message")
     place = place_bytes(nbytes)
     tensor = symm_zeros(*_extents(shape), place // 8, dtype=torch.int64, name=name, group=group)
-    _group(group, "ditron.symm_packets()").packets[tensor.data_ptr()] = tensor.nbytes, place
+    _group(group, "ditron.symm_packets()").packets[tensor.data_ptr()] = PacketMemory(tensor.nbytes, place)
     return tensor
 
 

@@ -5,33 +5,59 @@ Packets take more room than signals, so that a kernel would write beyond memory 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ditron.errors import DitronError
 from ditron_compiler import knobs
 from ditron_compiler.packets import PacketArgument, place_bytes
 
-__all__ = ["guarded", "require"]
+__all__ = ["PacketMemory", "guarded", "require"]
+
+
+@dataclass
+class PacketMemory:
+    """What ``ditron.symm_packets`` allocated: its size and that of each place in bytes.
+
+    ``used``: the size of places as the first kernel that was launched with it laid them out; 0: none was.
+    """
+
+    nbytes: int
+    place: int
+    used: int = 0
 
 
 def require(arguments: Sequence[PacketArgument], addresses: Sequence[int], group: Any, kernel: str,
             pipeline: str | None) -> None:
     """Raise DitronError unless each address is in memory of ``ditron.symm_packets`` with room for the messages.
 
+    Nor may two kernels lay out the same memory differently: what one waits for, the other would overwrite.
+
     Args:
         addresses: what is passed for each of ``arguments``. pipeline: what ``kernel`` was decorated with, if known.
     """
     for argument, address in zip(arguments, addresses, strict=True):
-        place = _place(group.packets, address)
-        if place < place_bytes(argument.nbytes):
-            raise DitronError(_message(argument, place, kernel, pipeline))
+        memory, needed = _memory(group.packets, address), place_bytes(argument.nbytes)
+        if memory is None or memory.place < needed:
+            raise DitronError(_message(argument, memory.place if memory else 0, kernel, pipeline))
+        if memory.used not in (0, needed):
+            raise DitronError(_laid_out(argument, memory.used, kernel))
+        memory.used = needed
 
 
-def _place(packets: dict[int, tuple[int, int]], address: int) -> int:
-    """Bytes of each place of the packet memory that ``address`` is in; 0 for other memory."""
+def _memory(packets: dict[int, PacketMemory], address: int) -> PacketMemory | None:
+    """The packet memory that ``address`` is in; None for other memory."""
     if address in packets:
-        return packets[address][1]
-    return next((place for start, (size, place) in packets.items() if start <= address < start + size), 0)
+        return packets[address]
+    return next((memory for start, memory in packets.items() if start <= address < start + memory.nbytes), None)
+
+
+def _laid_out(argument: PacketArgument, used: int, kernel: str) -> str:
+    return (f"kernel {kernel!r}: argument {argument.name!r} is memory that an earlier launch used with {used} bytes "
+            f"for each signal, and this kernel was compiled for {place_bytes(argument.nbytes)}\n"
+            f"  {argument.put}: the put whose size decides\n"
+            "  give each kernel memory of its own. If it is the same kernel, Triton compiled it anew for a scalar that "
+            "the size is computed from and that is 1: name that in @ditron.jit(do_not_specialize=[...])")
 
 
 def _message(argument: PacketArgument, place: int, kernel: str, pipeline: str | None) -> str:

@@ -6,6 +6,7 @@ kernel with which grid and arguments, where buffers lie, what torch reads and wr
 from __future__ import annotations
 
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -59,7 +60,8 @@ def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None 
            resident: int = 132, modules: Sequence[Any] = (), strict: bool = True) -> Scenario:
     """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
 
-    An AssertionError ends a rank's script quietly: nothing was computed, so results are wrong. Other errors are raised.
+    An AssertionError ends a rank's function: nothing was computed, so results are wrong; of a script, which has
+    ``modules``, a note says so. Other errors are raised.
     ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
     """
     recorder = _Recorder(ranks, ranks_per_node, resident=resident, races=True)
@@ -67,8 +69,15 @@ def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None 
     def tolerant(*args: Any) -> None:
         try:
             function(*args)
-        except (AssertionError, SystemExit):
+        except SystemExit:
             pass
+        except AssertionError as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            frame = next(f for f in reversed(frames) if not f.filename.startswith(_foreign()))
+            note = (f"{frame.filename}:{frame.lineno}: a check of results, which mean nothing here, ends the script; "
+                    "the calls after that are not checked")
+            if modules and note not in recorder.unseen:  # a function's checks come at its end
+                recorder.unseen.append(note)
 
     from ditron.sim.plain import simulated
     with simulated():

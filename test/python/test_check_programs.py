@@ -249,3 +249,33 @@ def test_command_line_as_a_process():
     done = subprocess.run([sys.executable, "-m", "ditron.cli", "check", "--ranks", "2", EXAMPLES / "ring.py"],
                           capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "ring.py: no findings (2 ranks)\n"), done.stderr
+
+
+ASSERTING = """
+import torch
+import ditron, ditron.language as dl
+
+@ditron.jit
+def send(box, flags, out, epoch):
+    left = (dl.rank() + dl.num_ranks() - 1) % dl.num_ranks()
+    dl.notify(flags + dl.rank(), (dl.rank() + 1) % dl.num_ranks(), epoch)
+    dl.wait(flags + left, 1, epoch if epoch < 2 else epoch + 1)
+
+ditron.init()
+flags = ditron.symm_zeros(8, dtype=torch.int64, name="flags")
+out = torch.zeros(8)
+for epoch in (1, 2):
+    send[(1,)](out, flags, out, epoch)
+    {check}
+"""
+
+
+@pytest.mark.parametrize("check, ends", [("assert out[0] == 1", False),
+                                         ("torch.testing.assert_close(out, out + 1)", True)])
+def test_what_a_script_says_of_its_results(tmp_path, check, ends):
+    """A wait of the second call is in vain: found behind an assert, and not behind a check that ends the script."""
+    script = tmp_path / "asserting.py"
+    script.write_text(ASSERTING.format(check=check))
+    report = checking.check_script(script, groups=[(2, None)])
+    assert bool(report.findings) is not ends, report
+    assert ("asserting.py:16: a check of results" in str(report)) is ends, report

@@ -15,6 +15,7 @@ from pass_helpers import pipeline
 import ditron
 import ditron.host as dh
 import ditron.language as dl
+from ditron.packet_memory import PacketMemory
 from ditron_compiler.passes import ll_protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -299,9 +300,32 @@ def test_a_gpu_launch_is_refused_before_it_is_made():
                 with pytest.raises(ditron.DitronError, match="kernel 'put_pair': argument 'signals' was not allocated"):
                     attempt[(2,)](32, (x, x), signals, x, credits, 1, group=group)
         assert not gpu.launches
-        group.packets[signals.data_ptr()] = signals.nbytes, 512
+        group.packets[signals.data_ptr()] = PacketMemory(signals.nbytes, 512)
         kernel[(2,)](32, (x, x), signals, x, credits, 1, group=group)
-        group.packets[signals.data_ptr()] = signals.nbytes, 256
+        group.packets[signals.data_ptr()] = PacketMemory(signals.nbytes, 256)
         with pytest.raises(ditron.DitronError, match="'signals' has 256 bytes"):
             kernel[(2,)](32, (x, x), signals, x, credits, 1, group=group)
         assert len(gpu.launches) == 1
+
+
+@ditron.jit(pipeline="low-latency", do_not_specialize=["epoch"])
+def gather_sized(mine_ptr, table_ptr, ready_ptr, n, epoch, N: tl.constexpr):
+    rank, num_ranks = dl.rank(), dl.num_ranks()
+    for step in range(num_ranks):
+        dl.putmem_signal(table_ptr + rank * N, mine_ptr, tl.minimum(n, N) * 4, ready_ptr + rank, epoch,
+                         (rank + step) % num_ranks)
+    dl.wait(ready_ptr, num_ranks, epoch)
+
+
+def test_kernels_that_lay_out_one_memory_differently_are_refused():
+    """A size of 1 is a constant to Triton: its kernel has smaller places than the other's."""
+    def main():
+        ditron.init()
+        table = ditron.symm_empty(ditron.num_ranks(), 64, dtype=torch.float32, name="table")
+        ready = ditron.symm_packets(ditron.num_ranks(), nbytes=256, name="ready")
+        for epoch, n in enumerate((64, 30, 0, 1), 1):
+            gather_sized[(1,)](torch.ones(64), table, ready, n, epoch, N=64)
+
+    with pytest.raises(ditron.DitronError, match="(?s)'ready_ptr' is memory that an earlier launch used with 1024 bytes"
+                                                 ".*compiled for 256.*do_not_specialize"):
+        ditron.sim.run(main, ranks=2)

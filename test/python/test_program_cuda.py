@@ -15,6 +15,7 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron import DitronError
+from ditron.packet_memory import PacketMemory
 from ditron.programs import cuda, epochs
 from ditron.programs import driver as cuda_driver
 
@@ -205,7 +206,7 @@ def test_packets_need_memory_for_packets(machine):
     with pytest.raises(ditron.DitronError, match="kernel 'shift': argument 'signal_ptr' was not allocated by"):
         send_packets(x, signals)
     assert not machine.triton.launches
-    machine.group.packets[signals.data_ptr()] = signals.nbytes, 256
+    machine.group.packets[signals.data_ptr()] = PacketMemory(signals.nbytes, 256)
     send_packets(x, signals)
     assert len(machine.triton.launches) == 1
 

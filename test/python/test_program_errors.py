@@ -6,30 +6,13 @@ import torch
 import triton
 import triton.language as tl
 from fake_gpu import fake_gpu
+from traced_programs import scale, trace, wait_for
 
 import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron import CompileError, DitronError
 
 HERE = Path(__file__)
-
-
-@ditron.jit
-def scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * factor, mask=mask)
-
-
-@ditron.jit(do_not_specialize=["epoch"])
-def wait_for(signal_ptr, epoch):
-    dl.wait(signal_ptr, 1, epoch)
-
-
-def trace(fn, *arguments, **constants):
-    """The module of a program of ``fn``."""
-    return ditron.program(fn).module(*(arguments or ("f32[64, 128]", "f32[64, 128]")), **constants)
 
 
 def line_of(comment: str) -> int:
@@ -292,13 +275,14 @@ def test_a_kernel_that_does_not_compile_names_its_line_and_the_launchs():
     def signal_of_floats(x, out):
         wait_for[(1,)](x, 1)  # signal of floats
 
-    arange, load, wait = (next(i for i, text in enumerate(HERE.read_text().splitlines(), 1) if part in text)
+    kernels = HERE.with_name("traced_programs.py")
+    arange, load, wait = (next(i for i, text in enumerate(kernels.read_text().splitlines(), 1) if part in text)
                           for part in ("offsets = tl.program_id(0)", "tl.store(out_ptr + offsets", "dl.wait("))
     for function, line, message, launch in [(odd_block, arange, "power of 2", "odd block"),
                                             (number_for_pointer, load, "Unsupported ptr type", "number for pointer"),
                                             (signal_of_floats, wait, "", "signal of floats")]:
         error = compile_error(function)
-        assert (error.file, error.line) == (str(HERE), line) and message in str(error), error
+        assert (error.file, error.line) == (str(kernels), line) and message in str(error), error
         assert error.notes[-1][:2] == (str(HERE), line_of(launch)) and "is launched here" in error.notes[-1][3], error
 
 

@@ -5,31 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import triton.language as tl
+from traced_programs import scale, trace, wait_for
 
 import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron_compiler import ir
 
 HERE = Path(__file__)
-
-
-@ditron.jit
-def scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * factor, mask=mask)
-
-
-@ditron.jit(do_not_specialize=["epoch"])
-def wait_for(signal_ptr, epoch):
-    dl.wait(signal_ptr, 1, epoch)
-
-
-def trace(fn, *arguments, **constants):
-    """The module of a program of ``fn``."""
-    return ditron.program(fn).module(*(arguments or ("f32[64, 128]", "f32[64, 128]")), **constants)
 
 
 def program_text(module) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-AT_ONCE = 50  # seeds of one process: between two, the time is looked at
+AT_ONCE = 250  # seeds of one command: between two, the time is looked at
 
 _GEMM = ["--rows-per-rank", "40", "--n", "40", "--k", "40"]
 EXAMPLES = {
@@ -54,15 +54,15 @@ class Row:
         return f"| `{' '.join(self.command)}` | {self.seeds} | {self.seconds:.0f} | {said} |"
 
 
-def explore(example: str, world: str, search: str, seeds: int, limit: float) -> Row:
-    """Seeds 0 to ``seeds - 1``, or as many as ``limit`` seconds allow."""
+def explore(example: str, world: str, search: str, seeds: int, jobs: int, limit: float) -> Row:
+    """Seeds 0 to ``seeds - 1``, or as many as ``limit`` seconds allow, ``jobs`` at a time."""
     script = [f"examples/{example}.py", *EXAMPLES[example], *SPECIAL.get((example, world), [])]
     options = [*WORLDS[world], *SEARCHES[search]]
     began, done, found = time.monotonic(), 0, ""
     while done < seeds and not found and time.monotonic() - began < limit:
         part = min(AT_ONCE, seeds - done)
         command = [sys.executable, "-m", "ditron.cli", "run", *options, "--seed", str(done), "--seeds", str(part)]
-        ran = subprocess.run([*command, *script], cwd=ROOT, capture_output=True, text=True)
+        ran = subprocess.run([*command, "--jobs", str(jobs), *script], cwd=ROOT, capture_output=True, text=True)
         if ran.returncode:
             print(ran.stdout, ran.stderr, sep="\n", file=sys.stderr)
             found = ran.stderr.strip().splitlines()[-1]
@@ -83,6 +83,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=EXAMPLES, default=list(EXAMPLES), metavar="EXAMPLE")
     parser.add_argument("--world", nargs="+", choices=WORLDS, default=list(WORLDS), help="ranks on a node x nodes")
     parser.add_argument("--search", nargs="+", choices=SEARCHES, default=list(SEARCHES))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one a core)")
     parser.add_argument("--minutes", type=float, default=30, help="for a row at most, about (default 30)")
     parser.add_argument("--markdown", type=Path, help="file for the table, written anew after each row")
     args = parser.parse_args()
@@ -92,7 +93,7 @@ def main() -> int:
             for example in args.only:
                 if world != "4x1" and example in ON_ONE_NODE:
                     continue
-                rows.append(explore(example, world, search, args.seeds, args.minutes * 60))
+                rows.append(explore(example, world, search, args.seeds, args.jobs, args.minutes * 60))
                 print(rows[-1], flush=True)
                 if args.markdown:
                     args.markdown.write_text(table(rows))

@@ -180,6 +180,7 @@ def _add_run(commands) -> None:
                         help="chooses the order of execution and of deliveries (default 0); same seed, same run")
     parser.add_argument("--seeds", metavar="COUNT", type=int, help="run with that many seeds, from --seed on, and stop "
                         "at the first mistake; only the output of that run is shown")
+    parser.add_argument("--jobs", metavar="N", type=int, help="run seeds in N processes (default 1), to the same end")
     parser.add_argument("--races", action=argparse.BooleanOptionalAction, default=None,
                         help="look for races and for reads of what nobody wrote (default; costs about half the speed)")
     parser.add_argument("--weak", action=argparse.BooleanOptionalAction, default=None, help="let stores that nothing "

@@ -2,17 +2,13 @@
 from __future__ import annotations
 
 import argparse
-import io
 import shlex
-import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import NoReturn
 
+from ditron.cli.exploring import explore, explore_in_parallel
 from ditron.cli.kernels import UsageError
-from ditron.cli.progress import progress
 from ditron.errors import CompileError, DitronError, SimulationError
 
 __all__ = ["run_command"]
@@ -43,45 +39,27 @@ def run_command(args: argparse.Namespace) -> int:
                               trace=args.trace, timeline=args.timeline, races=args.races, weak=args.weak,
                               as_cuda=args.as_cuda)
 
-    if args.seeds is not None:
-        if args.seeds < 1:
-            raise UsageError(f"--seeds {args.seeds}: expected at least 1 seed")
-        return _explore(args, run)
-    try:
-        return run(args.seed)
-    except Exception as error:
-        _failed(args, args.seed or 0, error)
-
-
-def _explore(args: argparse.Namespace, run: Callable[[int], int]) -> int:
-    """Run with one seed after another until one fails; its exit code."""
-    start = args.seed or 0
-    for seed in range(start, start + args.seeds):
+    def run_or_say(seed: int | None) -> int:
         try:
-            with progress() as say, _shown_if_wrong() as printed:
-                say(f"seed {seed}, {seed - start + 1} of {args.seeds}")
-                code = run(seed)
+            return run(seed)
         except Exception as error:
-            _failed(args, seed, error)
-        if code:
-            sys.stdout.write(printed.getvalue())
-            print(f"the script ended with exit code {code}; again: {_replay(args, seed)}", file=sys.stderr)
-            return code
-    print(f"{args.seeds} seeds, {start} to {start + args.seeds - 1}: nothing found")
-    return 0
+            _failed(args, seed or 0, error)
 
-
-@contextmanager
-def _shown_if_wrong() -> Iterator[io.StringIO]:
-    """Keeps back what is printed within it, unless it ends by an exception."""
-    printed = io.StringIO()
-    try:
-        with redirect_stdout(printed):
-            yield printed
-    except BaseException:
-        sys.stdout.write(printed.getvalue())
-        sys.stdout.flush()
-        raise
+    if args.jobs is not None and (args.jobs < 1 or args.seeds is None):
+        raise UsageError(f"--jobs {args.jobs}: expected at least 1 process, for the runs of --seeds")
+    if args.seeds is None:
+        return run_or_say(args.seed)
+    if args.seeds < 1:
+        raise UsageError(f"--seeds {args.seeds}: expected at least 1 seed")
+    seeds = range(args.seed or 0, (args.seed or 0) + args.seeds)
+    if args.jobs is not None and min(args.jobs, args.seeds) > 1:
+        code = explore_in_parallel(seeds, args.jobs, lambda part: _command(
+            args, "--seed", str(part[0]), "--seeds", str(len(part))))
+    else:
+        code = explore(seeds, run_or_say, lambda seed: _replay(args, seed))
+    if not code:
+        print(f"{args.seeds} seeds, {seeds[0]} to {seeds[-1]}: nothing found")
+    return code
 
 
 def _failed(args: argparse.Namespace, seed: int, error: Exception) -> NoReturn:
@@ -108,7 +86,12 @@ def _place(error: Exception) -> str:
 
 
 def _replay(args: argparse.Namespace, seed: int) -> str:
-    words = ["ditron", "run", "--sim", str(args.sim)]
+    return shlex.join(["ditron", *_command(args, "--replay", str(seed))])
+
+
+def _command(args: argparse.Namespace, *seeds: str) -> list[str]:
+    """The words after ``ditron`` that run the same with other seeds."""
+    words = ["run", "--sim", str(args.sim)]
     if args.ranks_per_node is not None:
         words += ["--ranks-per-node", str(args.ranks_per_node)]
     if args.nodes is not None:
@@ -118,5 +101,4 @@ def _replay(args: argparse.Namespace, seed: int) -> str:
     for name, value in (("races", args.races), ("weak", args.weak)):
         if value is not None:
             words.append(f"--{name}" if value else f"--no-{name}")
-    words += ["--replay", str(seed)]
-    return shlex.join([*words, args.script, *args.args])
+    return [*words, *seeds, args.script, *args.args]

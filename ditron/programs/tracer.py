@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,8 +59,14 @@ def _is_machinery(code: Any) -> bool:
 def place_of_caller() -> Place:
     """The innermost line that is not ours."""
     frame = _user_frame()
-    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    return Place(frame.f_code.co_filename, positions[0] or frame.f_lineno, (positions[2] or 0) + 1)
+    line, column = _position(frame.f_code, frame.f_lasti // 2)
+    return Place(frame.f_code.co_filename, line or frame.f_lineno, column + 1)
+
+
+@lru_cache(maxsize=4096)  # Python goes through all positions up to the one asked for, at every operation of a program
+def _position(code: Any, instruction: int) -> tuple[int | None, int]:
+    line, _, column, _ = next(islice(code.co_positions(), instruction, None))
+    return line, column or 0
 
 
 @dataclass(eq=False)

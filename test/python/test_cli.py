@@ -213,6 +213,40 @@ def test_an_error_of_the_script_is_shown_as_python_does(tmp_path, options, capsy
         main(["run", "--sim", "2", "--traceback", *options, str(file)])
 
 
+LATE = """import os
+import ditron
+
+ditron.init()
+seed = ditron.sim.current_world()._world.seed
+print("seed", seed)
+if seed in (5, 7):
+    raise ValueError(f"mine {seed}")
+if seed == 11:
+    os._exit(3)
+"""
+
+
+def test_seeds_in_several_processes_end_as_in_one(tmp_path, capsys):
+    file = tmp_path / "late.py"
+    file.write_text(LATE)
+    seeds = ["run", "--sim", "1", "--seeds", "9", str(file)]
+    assert main(seeds) == 1
+    alone = capsys.readouterr()
+    assert "mine 5" in alone.err and alone.out == "seed 5\n"
+    assert main([*seeds[:3], "--jobs", "2", *seeds[3:]]) == 1
+    assert capsys.readouterr() == alone
+    assert main(["run", "--sim", "1", "--jobs", "2", "--seeds", "4", "--seed", "1", str(file)]) == 0
+    assert capsys.readouterr().out == "4 seeds, 1 to 4: nothing found\n"
+    assert main(["run", "--sim", "1", "--jobs", "2", "--seeds", "4", "--seed", "8", str(file)]) == 1
+    assert "a process that ran seeds has died, at seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--jobs", "2"], ["--jobs", "0", "--seeds", "2"]])
+def test_jobs_are_for_seeds(options, capsys):
+    assert main(["run", "--sim", "1", *options, SCRIPT]) == 2
+    assert "expected at least 1 process, for the runs of --seeds" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [["dump", "{}:k"], ["check", "{}"], ["check", "{}:k"], ["compile", "{}:k"]])
 def test_an_error_in_a_file_that_is_imported_is_shown_as_python_does(tmp_path, command, capsys, monkeypatch):
     (tmp_path / "broken.py").write_text("import ditron\n\nkernel = undefined\n")

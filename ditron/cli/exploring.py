@@ -1,0 +1,97 @@
+"""One run after another with different seeds, until one is wrong: what ``ditron run --seeds`` does."""
+from __future__ import annotations
+
+import gc
+import io
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+
+from ditron.cli.progress import progress
+from ditron.errors import SimulationError
+
+__all__ = ["explore", "explore_in_parallel"]
+
+_AT_ONCE = 25  # seeds that a process runs in a row, at most
+
+
+def explore(seeds: range, run: Callable[[int], int], replay: Callable[[int], str]) -> int:
+    """Call ``run(seed)`` until one does not return 0, and return that; 0 when none does.
+
+    Only what the wrong run printed is shown. What ``run`` raises is passed on.
+
+    Args:
+        replay: the command that runs one seed again.
+    """
+    for done, seed in enumerate(seeds):
+        with progress() as say, _shown_if_wrong() as printed:
+            say(f"seed {seed}, {done + 1} of {len(seeds)}")
+            code = run(seed)
+        if code:
+            sys.stdout.write(printed.getvalue())
+            print(f"the script ended with exit code {code}; again: {replay(seed)}", file=sys.stderr)
+            return code
+        if not done:
+            gc.freeze()  # modules and kernels stay: looking through them after each run takes a tenth of the time
+    return 0
+
+
+@contextmanager
+def _shown_if_wrong() -> Iterator[io.StringIO]:
+    """Keeps back what is printed within it, unless it ends by an exception."""
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield printed
+    except BaseException:
+        sys.stdout.write(printed.getvalue())
+        sys.stdout.flush()
+        raise
+
+
+def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequence[str]]) -> int:
+    """The same in ``jobs`` processes; what is found and shown is what one process would have found first.
+
+    Args:
+        command: the arguments of ``ditron`` that explore a part of the seeds.
+    """
+    size = max(1, min(_AT_ONCE, len(seeds) // (4 * jobs)))
+    parts = [seeds[at:at + size] for at in range(0, len(seeds), size)]
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))  # else each takes all cores
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    try:
+        with progress() as say:
+            say(f"{len(seeds)} seeds, {jobs} at a time")
+            results = [pool.submit(_main, command(part)) for part in parts]
+            for part, result in zip(parts, results, strict=True):
+                code, out, err = result.result()
+                if code:
+                    break
+                say(f"seed {part[-1]}, {part[-1] - seeds[0] + 1} of {len(seeds)}")
+    except BrokenProcessPool:
+        raise SimulationError(f"a process that ran seeds has died, at seed {part[0]} or later; without --jobs the "
+                              "seed it dies at can be seen") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+    sys.stdout.write(out if code else "")
+    sys.stderr.write(err if code else "")
+    return code
+
+
+def _main(words: Sequence[str]) -> tuple[int, str, str]:
+    """Exit code and output of a command, in a process of its own."""
+    from ditron.cli import main
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        try:
+            code = main(words)
+        except Exception:
+            traceback.print_exc()
+            code = 1
+    return code, out.getvalue(), err.getvalue()

@@ -10,7 +10,7 @@ from math import gcd
 from ditron_compiler import ir
 
 __all__ = ["Origin", "Sum", "Untraceable", "constant", "defined_in", "defining", "divisibility", "is_argument",
-           "origins", "plus_constant", "rebase"]
+           "origins", "plus_constant", "rebase", "sources"]
 
 # Operations that only place the pointers of operand 0; other operands stay as they are.
 _PLACING = {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
@@ -73,8 +73,8 @@ def origins(pointer: ir.Value) -> frozenset[Origin]:
             worklist.append((op.operands[0], op.operands[1]))
         elif op is not None and op.name in _LEADING:
             worklist.append((op.operands[0], rank))
-        elif sources := _sources(value):
-            worklist += [(source, rank) for source in sources]
+        elif passed_on := sources(value):
+            worklist += [(source, rank) for source in passed_on]
         else:
             found.add(Origin(value, rank))
     return frozenset(found)
@@ -88,7 +88,7 @@ def is_argument(root: ir.Value) -> bool:
     return function is not None and function.name == "tt.func" and root.owner == function.regions[0].blocks[0]
 
 
-def _sources(value: ir.Value) -> list[ir.Value]:
+def sources(value: ir.Value) -> list[ir.Value]:
     """The values that ``value`` is one of, after a select, an if or a loop; none when it is made by its operation."""
     op = defining(value)
     if op is None:
@@ -200,8 +200,8 @@ def _divisibility(value: ir.Value, open_loops: set[ir.Value]) -> int:
             return gcd(base, offset * _pointee_bytes(op.operands[0].type))
         if op.name in _LEADING or op.name in ("ditron.symm_at", "arith.extsi", "arith.extui", "arith.trunci"):
             return _divisibility(op.operands[0], open_loops)
-    sources = _sources(value)
-    return gcd(*(_divisibility(source, open_loops | {value}) for source in sources)) if sources else 1
+    passed_on = sources(value)
+    return gcd(*(_divisibility(source, open_loops | {value}) for source in passed_on)) if passed_on else 1
 
 
 _COMBINED: dict[str, Callable[[int, int], int]] = {

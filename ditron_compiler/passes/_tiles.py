@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from ditron_compiler import ir
 from ditron_compiler.passes._calls import reached
 from ditron_compiler.passes._flow import computed_from
-from ditron_compiler.passes._pointers import constant, defining
+from ditron_compiler.passes._pointers import constant, defining, sources
 from ditron_compiler.passes._ranks import is_query
 
-__all__ = ["Line", "NotFound", "Shards", "available", "depends_on_rank", "line_of", "owners"]
+__all__ = ["Line", "NotFound", "Shards", "available", "depends_on_rank", "line_of", "other_index", "owners"]
 
 _DIVISIONS = ("arith.divsi", "arith.divui")
+_WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
+# What an owner passes through and stays the owner, and what else leaves a signal its own.
+_SAME_RANK = (*_WIDTH, "arith.minsi", "arith.maxsi")
+_OF_THE_RANK = (*_SAME_RANK, "arith.addi", "arith.subi", "arith.muli", "tt.addptr")
 _REMAINDERS = ("arith.remsi", "arith.remui")
 # What arith calls slt, sge, ult and uge.
 _BELOW, _NOT_BELOW = (2, 6), (5, 9)
@@ -76,11 +80,12 @@ def owners(value: ir.Value, user: ir.Operation, is_rank: bool, divided: bool = T
 
     ``divided``: tiles are quotients of the place in a line of tiles, else the place itself.
     """
-    if is_rank and (tile := _tile(_plain(value), divided)):
-        yield Shards(*tile, at=user)
-        return
-    for op in _slice(value):
-        if op.name not in _DIVISIONS:
+    for end in _ends(value, is_rank):
+        if is_rank and (tile := _tile(end, divided)):
+            yield Shards(*tile, at=user)
+            continue
+        op = defining(end)
+        if op is None or op.name not in _DIVISIONS:
             continue
         row, shard = op.operands
         product = defining(row)
@@ -91,6 +96,20 @@ def owners(value: ir.Value, user: ir.Operation, is_rank: bool, divided: bool = T
                 if tile := _tile(factor, divided):
                     yield Shards(*tile, shard, block, at=product)
                     break
+
+
+def other_index(value: ir.Value, is_rank: bool) -> ir.Operation | None:
+    """What makes of a place in a line of tiles the index that ``value`` depends on, and is no division of the place.
+
+    None when ``value`` does not depend on a place, or only on what ``owners`` takes for a tile.
+    """
+    for end in filter(_depends_on_place, _ends(value, is_rank)):
+        while not _is_place(end):
+            op = defining(end)
+            if op is None or op.name not in (*_DIVISIONS, *_WIDTH, "arith.muli"):
+                return op
+            end = next(filter(_depends_on_place, op.operands))
+    return None
 
 
 def depends_on_rank(value: ir.Value) -> bool:
@@ -138,10 +157,31 @@ def _slice(value: ir.Value) -> Iterator[ir.Operation]:
             yield op
 
 
-def _plain(value: ir.Value) -> ir.Value:
-    while (op := defining(value)) is not None and op.name in ("arith.extsi", "arith.trunci"):
-        value = op.operands[0]
-    return value
+def _ends(value: ir.Value, is_rank: bool) -> Iterator[ir.Value]:
+    """The values that ``value`` is computed from in such a way that if they are owners, it is one, or that of one.
+
+    What is divided, subtracted or taken the remainder of is something else: an owner is the outermost quotient.
+    """
+    seen: set[ir.Value] = set()
+    worklist = [value]
+    while worklist:
+        value = worklist.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        op = defining(value)
+        loop = value.owner.owner if op is None else None
+        if _is_place(value):
+            yield value
+        elif loop is not None and loop.name == "scf.for" and value.arg_number == 0:
+            worklist.append(loop.operands[0])
+        elif passed_on := sources(value):
+            worklist += passed_on
+        elif op is None or op.name not in (_SAME_RANK if is_rank else _OF_THE_RANK) or (
+                op.name == "arith.subi" and _depends_on_place(op.operands[1])):
+            yield value
+        else:
+            worklist += op.operands
 
 
 def _tile(value: ir.Value, divided: bool = True) -> tuple[ir.Value, ir.Value | None] | None:
@@ -150,6 +190,10 @@ def _tile(value: ir.Value, divided: bool = True) -> tuple[ir.Value, ir.Value | N
     if not divided:
         return (value, None) if _is_place(value) else None
     return (value, op.operands[1]) if op is not None and op.name in _DIVISIONS and _is_place(op.operands[0]) else None
+
+
+def _depends_on_place(value: ir.Value) -> bool:
+    return any(map(_is_place, computed_from(value)))
 
 
 def _is_place(value: ir.Value) -> bool:

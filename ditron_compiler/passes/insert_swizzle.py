@@ -8,7 +8,7 @@ from typing import ClassVar
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
 from ditron_compiler.passes._pointers import constant, defining
-from ditron_compiler.passes._tiles import Line, NotFound, Shards, available, depends_on_rank, line_of, owners
+from ditron_compiler.passes._tiles import Line, NotFound, Shards, available, depends_on_rank, line_of, other_index, owners
 from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["InsertSwizzle"]
@@ -143,6 +143,12 @@ def _nothing(operations: list[ir.Operation]) -> NotFound:
     by_hand = next(filter(_has_order, operations), None)
     if by_hand is not None:
         return NotFound("the order depends on the own rank already", by_hand)
+    for op in operations:
+        for value, is_rank in (*_waited(op), *_sent(op)):
+            if (made_by := other_index(value, is_rank)) is not None:
+                return NotFound(f"the owner of a tile is computed from this '{made_by.name}', and only the place in the "
+                                "line of tiles and its quotient are taken for a tile index: make it by "
+                                "program_id // others, or call dl.swizzle", made_by)
     return NotFound("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
 
 

@@ -146,6 +146,26 @@ def test_a_launch_that_takes_a_part_of_the_tiles_takes_the_same_part():
     assert found == pass_helpers.run("default", main, ranks=4, seeds=2) == [[[12] * 3] * 4 + [[0] * 3] * 4] * 4
 
 
+@ditron.jit
+def _last_first(order_ptr, signal_ptr, rows_per_rank, tiles, others, BLOCK: tl.constexpr):
+    for place in range(tl.program_id(0), tiles * others, tl.num_programs(0)):
+        m = tiles - 1 - place // others
+        dl.wait(signal_ptr + m * BLOCK // rows_per_rank, 1, 0)
+        visits = dl.atomic_add(order_ptr, 1)
+        tl.store(order_ptr + 1 + visits, m)
+
+
+def test_an_order_of_the_authors_own_stays():
+    """As many tiles as ranks, so that whether all are taken would not tell a quotient from the rank that it is not."""
+    def main():
+        ditron.init()
+        order, signals = torch.zeros(1 + 4 * 3, dtype=torch.int32), ditron.symm_zeros(4, dtype=torch.int64)
+        _last_first[(1,)](order, signals, 16, 4, 3, BLOCK=16)
+        return order[1::3].tolist()
+
+    assert pass_helpers.run("swizzled", main, ranks=4, seeds=2) == [[3, 2, 1, 0]] * 4
+
+
 @pytest.mark.parametrize("ranks, nodes, rows", [(16, 2, 64), (8, 1, 61)])
 def test_no_first_tile_is_late(steps, ranks, nodes, rows):
     """In plain order the last rank waits for nearly all tiles of the others; in scatter order none waits."""

@@ -423,3 +423,86 @@
   "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
+
+// -----
+
+// A mirrored index is an order of the author's own: its quotient is not the rank.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i32, i64) -> (), sym_name = "mirrored"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %last: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %q = arith.divsi %pid, %tiles_n : i32
+  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.subi'}}
+  %m = arith.subi %last, %q : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Nor is what a mirrored rank is made of.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "mirrored_rank"}> ({
+^bb0(%sig: !tt.ptr<i64>, %last: i32, %tiles_n: i32, %epoch: i64):
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %m = arith.divsi %pid, %tiles_n : i32
+  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.subi'}}
+  %owner = arith.subi %last, %m : i32
+  ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// The signal's place is mirrored, of a rank that is not looked for there.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "mirrored_signal"}> ({
+^bb0(%sig: !tt.ptr<i64>, %last: i32, %rpr: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %row = arith.muli %pid, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.subi'}}
+  %place = arith.subi %last, %owner : i32
+  %theirs = "tt.addptr"(%sig, %place) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Tiles by columns: the wait does depend on the owner, and the tile is a remainder.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "by_columns"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_m: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.remsi'}}
+  %m = arith.remsi %pid, %tiles_m : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
+// Three dimensions in one number: the tile is the quotient of a remainder.
+"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i32, i64) -> (), sym_name = "three_dimensions"}> ({
+^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %tiles: i32, %epoch: i64):
+  %c1 = arith.constant 1 : i32
+  %c128 = arith.constant 128 : i32
+  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.remsi'}}
+  %rest = arith.remsi %pid, %tiles : i32
+  %m = arith.divsi %rest, %tiles_n : i32
+  %row = arith.muli %m, %c128 : i32
+  %owner = arith.divsi %row, %rpr : i32
+  %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()

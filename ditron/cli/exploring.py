@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 import traceback
+import types
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -67,7 +68,8 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
     try:
         with progress() as say:
             say(f"{len(seeds)} seeds, {jobs} at a time")
-            results = [pool.submit(_main, command(part)) for part in parts]
+            with _another_main():
+                results = [pool.submit(_main, command(part)) for part in parts]
             for part, result in zip(parts, results, strict=True):
                 code, out, err = result.result()
                 if code:
@@ -83,6 +85,17 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
     sys.stdout.write(out if code else "")
     sys.stderr.write(err if code else "")
     return code
+
+
+@contextmanager
+def _another_main() -> Iterator[None]:
+    """Processes started within do not run our main module, which is a command, once more."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _main(words: Sequence[str]) -> tuple[int, str, str]:

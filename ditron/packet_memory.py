@@ -27,16 +27,21 @@ class PacketMemory:
     used: int = 0
 
 
-def require(arguments: Sequence[PacketArgument], addresses: Sequence[int], group: Any, kernel: str,
+def require(arguments: Sequence[PacketArgument], addresses: Sequence[int], grid: Sequence[int], group: Any, kernel: str,
             pipeline: str | None) -> None:
     """Raise DitronError unless each address is in memory of ``ditron.symm_packets`` with room for the messages.
 
-    Nor may two kernels lay out the same memory differently: what one waits for, the other would overwrite.
+    Nor may two kernels lay out the same memory differently: what one waits for, the other would overwrite. Where
+    programs take messages by ``program_id % num_ranks``, no two of them may take the same one.
 
     Args:
-        addresses: what is passed for each of ``arguments``. pipeline: what ``kernel`` was decorated with, if known.
+        addresses: what is passed for each of ``arguments``. grid: one to three extents.
+        pipeline: what ``kernel`` was decorated with, if known.
     """
     for argument, address in zip(arguments, addresses, strict=True):
+        for axis in argument.by_rank:
+            if len(grid) > axis and grid[axis] > group.num_ranks:
+                raise DitronError(_too_many(argument, axis, grid[axis], group.num_ranks, kernel, pipeline))
         memory, needed = _memory(group.packets, address), place_bytes(argument.nbytes)
         if memory is None or memory.place < needed:
             raise DitronError(_message(argument, memory.place if memory else 0, kernel, pipeline))
@@ -60,14 +65,27 @@ def _laid_out(argument: PacketArgument, used: int, kernel: str) -> str:
             "the size is computed from and that is 1: name that in @ditron.jit(do_not_specialize=[...])")
 
 
+def _too_many(argument: PacketArgument, axis: int, programs: int, ranks: int, kernel: str, pipeline: str | None) -> str:
+    return (f"kernel {kernel!r}: a launch of {programs} programs along axis {axis} in a group of {ranks} ranks, and a "
+            f"program takes the message that program_id({axis}) % num_ranks names, so two would take the same one from "
+            f"argument {argument.name!r}; a message that became packets is there for one\n"
+            f"  {argument.put}: the put whose signal became packets, {_chosen(pipeline)}\n"
+            f"  launch at most num_ranks programs along that axis, let no others wait (if program_id({axis}) < "
+            "num_ranks), give each program signals of its own (sig + program_id * num_ranks + rank), or compile the "
+            "kernel by another pipeline, as @ditron.jit(pipeline=\"default\")")
+
+
+def _chosen(pipeline: str | None) -> str:
+    if pipeline is None:
+        return f"by its pipeline (the environment variable DITRON_PIPELINE is {knobs.pipeline.get()!r})"
+    return f"by the pipeline {pipeline!r} that the kernel names"
+
+
 def _message(argument: PacketArgument, place: int, kernel: str, pipeline: str | None) -> str:
     given = f"has {place} bytes for each" if place else "was not allocated by ditron.symm_packets"
-    chosen = f"by the pipeline {pipeline!r} that the kernel names"
-    if pipeline is None:
-        chosen = f"by its pipeline (the environment variable DITRON_PIPELINE is {knobs.pipeline.get()!r})"
     return (f"kernel {kernel!r}: argument {argument.name!r} {given}, and the kernel sends packets there, of "
             f"{place_bytes(argument.nbytes)} bytes for each signal, which would overwrite the memory behind it\n"
-            f"  {argument.put}: the put whose signal became packets, {chosen}\n"
+            f"  {argument.put}: the put whose signal became packets, {_chosen(pipeline)}\n"
             f"  allocate the signals by ditron.symm_packets(number of signals, nbytes={argument.nbytes}) in the group "
             "of the launch, or compile the kernel by another pipeline, as @ditron.jit(pipeline=\"default\")")
 
@@ -83,7 +101,7 @@ def guarded(run: Callable[..., Any], arguments: Sequence[PacketArgument], group:
         if not paths:
             every = list(_paths(kinds, values))
             paths.extend(every[argument.index] for argument in arguments)
-        require(arguments, [_address(values, path) for path in paths], group(), kernel, pipeline)
+        require(arguments, [_address(values, path) for path in paths], args[:3], group(), kernel, pipeline)
         return run(*args)
 
     return launch

@@ -68,8 +68,8 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         slots = _all_slots((name, kind, value) for (name, value), kind in zip(bound.items(), types, strict=True))
         tensors = [(name, value) for name, value in bound.items() if hasattr(value, "data_ptr")]
         if kernel.packets:
-            require(kernel.packets, [slots[argument.index] for argument in kernel.packets], group, fn.__name__,
-                    fn.pipeline)
+            require(kernel.packets, [slots[argument.index] for argument in kernel.packets], extents, group,
+                    fn.__name__, fn.pipeline)
         group.world.launch(kernel, tuple(extents), slots, group=group.handle, tensors=tensors)
     return kernel
 

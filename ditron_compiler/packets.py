@@ -11,7 +11,8 @@ LINE = 128  # bytes; packet memory begins at, and is counted in, whole lines
 
 # Attribute of a kernel whose signals are packets; what it says of each is written and read by PacketArgument.
 MARK = "ditron.packets"
-_ARGUMENT = re.compile(r'\{index = (\d+) : i64, name = "([^"]*)", nbytes = (\d+) : i64, put = "([^"]*)"\}')
+_ARGUMENT = re.compile(r'\{(?:by_rank = array<i64: ([\d, ]+)>, )?index = (\d+) : i64, name = "([^"]*)", '
+                       r'nbytes = (\d+) : i64, put = "([^"]*)"\}')
 
 
 def packet_bytes(nbytes: int) -> int:
@@ -36,23 +37,26 @@ class PacketArgument:
     Attributes:
         index: among the parameters of the ``tt.func``. name: in Python. nbytes: what no message exceeds.
         put: ``file:line`` of a put that sends the packets.
+        by_rank: axes of the grid along which there must not be more programs than ranks: they take a message each.
     """
 
     index: int
     name: str
     nbytes: int
     put: str
+    by_rank: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """As an MLIR attribute."""
         name, put = (text.replace("\\", "\\\\").replace('"', "'") for text in (self.name, self.put))
-        return f'{{index = {self.index} : i64, name = "{name}", nbytes = {self.nbytes} : i64, put = "{put}"}}'
+        by_rank = f"by_rank = array<i64: {', '.join(map(str, self.by_rank))}>, " if self.by_rank else ""
+        return f'{{{by_rank}index = {self.index} : i64, name = "{name}", nbytes = {self.nbytes} : i64, put = "{put}"}}'
 
     @staticmethod
     def all_in(text: str) -> tuple[PacketArgument, ...]:
         """Those of the kernel in an MLIR ``text``."""
-        found = tuple(PacketArgument(int(index), name, int(nbytes), put)
-                      for index, name, nbytes, put in _ARGUMENT.findall(text))
+        found = tuple(PacketArgument(int(index), name, int(nbytes), put, tuple(map(int, re.findall(r"\d+", axes))))
+                      for axes, index, name, nbytes, put in _ARGUMENT.findall(text))
         if f"{MARK} = " in text and not found:
             raise RuntimeError(f"a kernel has the attribute {MARK} in a form that is not known")
         return found

@@ -74,7 +74,7 @@ class Runner:
                 slots.append(int(value))
         if kernel.packets:
             given = [slots[argument.index] for argument in kernel.packets]
-            require(kernel.packets, given, self.group, step.kernel, None)
+            require(kernel.packets, given, step.grid, self.group, step.kernel, None)
         slots += [0] * (len(kernel.arg_types) - len(slots))  # the context: the machine knows its groups
         stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
 

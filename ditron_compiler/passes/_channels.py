@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._calls import reached
+from ditron_compiler.passes._flow import computed_from
 from ditron_compiler.passes._messages import Index, NoMatch, Put, Wait, at_sender, same, sender, upper_bound, varies
-from ditron_compiler.passes._pointers import constant, defining, origins
-from ditron_compiler.passes._ranks import is_query
+from ditron_compiler.passes._pointers import constant, origins
+from ditron_compiler.passes._takers import axes_by_rank
 
 __all__ = ["Channel", "Refusal", "signal_arguments"]
 
@@ -48,6 +48,7 @@ class Channel:
     puts: list[Put]
     waits: list[tuple[Wait, Put, ir.Value | None]]
     bound: int  # no message has more bytes
+    by_rank: tuple[int, ...]  # axes of the grid along which there are no more programs than ranks
 
     @staticmethod
     def of(root: ir.Value, function: ir.Operation) -> Channel:
@@ -60,15 +61,15 @@ class Channel:
             if len(takers) != 1:
                 raise Refusal(put.op, "several waits are for it" if takers else "nothing in this kernel waits for it")
         for wait, put, _ in matched:
-            _check_programs(wait, function)
             _check_all_taken(wait, put)
             _check_reads(wait, put, {other.op for other in puts}, function)
+        by_rank = frozenset[int]().union(*(_by_rank(wait, function) for wait in waits))
         bounds = {put: upper_bound(put.nbytes) for put in puts}
         for put, bound in bounds.items():
             if bound is None:
                 raise Refusal(put.op, "the number of bytes has no bound that is known at compile time; put "
                                       "tl.minimum(n, BOUND) of them")
-        return Channel(root, puts, matched, max(bounds.values()))
+        return Channel(root, puts, matched, max(bounds.values()), tuple(sorted(by_rank)))
 
 
 def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait]]:
@@ -160,6 +161,19 @@ def _check_all_taken(wait: Wait, put: Put) -> None:
                     for one, other in ((around_put, around_wait), (around_wait, around_put)))
     if loops and not turns and wait.count is None:
         raise Refusal(wait.op, "the put is in a loop, and this wait takes one message; wait for each in a loop, too")
+    awaited = set(computed_from(wait.signal))
+    for loop in turns:
+        if not any(argument in awaited for region in loop.regions for argument in region.blocks[0].arguments):
+            raise Refusal(wait.op, "it is waited for at every turn of a loop, and taken once: the next message may "
+                                   "have come by the second turn; wait before the loop")
+
+
+def _by_rank(wait: Wait, function: ir.Operation) -> frozenset[int]:
+    """Two programs of a rank must not take the same message."""
+    try:
+        return axes_by_rank(wait, function)
+    except NoMatch as why:
+        raise Refusal(wait.op, str(why)) from None
 
 
 def _around(op: ir.Operation) -> list[ir.Operation]:
@@ -168,35 +182,6 @@ def _around(op: ir.Operation) -> list[ir.Operation]:
     while (op := op.parent) is not None and op.name != "tt.func":
         found.append(op)
     return found
-
-
-def _check_programs(wait: Wait, function: ir.Operation) -> None:
-    """Two programs of a rank must not take the same message."""
-    axes: set[str] = set()
-
-    def visit(op: ir.Operation) -> None:
-        for reached_op in reached(op) if op.name == "tt.call" else (op,):
-            if reached_op.name == "tt.get_program_id":
-                axes.add(str(reached_op.attributes["axis"]))
-
-    function.walk(visit)
-    terms = Index.of(wait.signal).terms
-    for axis in sorted(axes):
-        if not any(_tells_apart(term, axis) for term in terms):
-            raise Refusal(wait.op, "several programs may wait for it, and one takes a message; give each program "
-                                   "signals of its own: sig + program_id * num_ranks + rank")
-
-
-def _tells_apart(value: ir.Value, axis: str) -> bool:
-    """Whether ``value`` differs between programs that differ along ``axis``, by the operations that keep that."""
-    op = defining(value)
-    if op is None:
-        return False
-    if op.name == "tt.get_program_id":
-        return str(op.attributes["axis"]) == axis
-    keeps = op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.extsi") or (
-        op.name in ("arith.remsi", "arith.remui") and is_query(op.operands[1], "num_ranks"))
-    return keeps and any(_tells_apart(operand, axis) for operand in op.operands)
 
 
 def _check_reads(wait: Wait, put: Put, senders: set[ir.Operation], function: ir.Operation) -> None:

@@ -5,6 +5,7 @@ Ranks are numbered node by node: ``node * num_local_ranks + local_rank`` is this
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
@@ -47,10 +48,10 @@ def is_other(rank: ir.Value) -> bool:
     return len(distance) == 1 and (constant(distance[0]) == 1 or _is_index(distance[0], first=1, count="num_ranks"))
 
 
-def is_within(index: ir.Value, count: str) -> bool:
-    """Whether ``0 <= index < count``, which is "num_ranks" or "num_local_ranks"."""
+def is_within(index: ir.Value, count: str, known: Collection[ir.Value] = ()) -> bool:
+    """Whether ``0 <= index < count``, which is "num_ranks" or "num_local_ranks"; it is so of the values ``known``."""
     index = _plain(index)
-    if constant(index) == 0:  # there is at least one rank
+    if constant(index) == 0 or index in known:  # there is at least one rank
         return True
     if is_query(index, "rank" if count == "num_ranks" else "local_rank"):
         return True
@@ -60,7 +61,7 @@ def is_within(index: ir.Value, count: str) -> bool:
     if op is not None and op.name == "arith.remui":
         return is_query(op.operands[1], count)
     if op is not None and op.name == "arith.remsi":
-        return is_query(op.operands[1], count) and _is_positive(op.operands[0], count)
+        return is_query(op.operands[1], count) and _is_positive(op.operands[0], count, known)
     return _is_index(index, first=0, count=count)
 
 
@@ -110,7 +111,7 @@ def _is_first_of_node(value: ir.Value) -> bool:
         op.operands[1], "local_rank")
 
 
-def _is_positive(value: ir.Value, count: str) -> bool:
+def _is_positive(value: ir.Value, count: str, known: Collection[ir.Value]) -> bool:
     """Whether ``value`` is not negative, of sums of ranks and counts of them: ``rank + num_ranks - step``."""
     value = _plain(value)
     number = constant(value)
@@ -123,10 +124,11 @@ def _is_positive(value: ir.Value, count: str) -> bool:
         terms = _terms(value)
         taken = [term for sign, term in terms if sign < 0]
         counts = sum(sign > 0 and is_query(term, count) for sign, term in terms)  # each makes up for one that is taken
-        return len(taken) <= counts and all(constant(term) == 1 or is_within(term, count) for term in taken) and all(
-            sign < 0 or _is_positive(term, count) for sign, term in terms)
+        return len(taken) <= counts and all(
+            constant(term) == 1 or is_within(term, count, known) for term in taken) and all(
+            sign < 0 or _is_positive(term, count, known) for sign, term in terms)
     if op.name in ("arith.muli", "arith.divsi", "arith.remsi", "arith.minsi"):
-        return all(_is_positive(operand, count) for operand in op.operands)
+        return all(_is_positive(operand, count, known) for operand in op.operands)
     return op.name in ("tt.get_program_id", "tt.get_num_programs") or op.name in _COUNTS
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ditron_compiler import ir
 from ditron_compiler.passes._calls import reached
+from ditron_compiler.passes._conditions import BELOW, NOT_BELOW, conditions, exclusive
 from ditron_compiler.passes._flow import computed_from
 from ditron_compiler.passes._pointers import constant, defining, sources
 from ditron_compiler.passes._ranks import is_query
@@ -18,9 +19,6 @@ _WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
 _SAME_RANK = (*_WIDTH, "arith.minsi", "arith.maxsi")
 _OF_THE_RANK = (*_SAME_RANK, "arith.addi", "arith.subi", "arith.muli", "tt.addptr")
 _REMAINDERS = ("arith.remsi", "arith.remui")
-# What arith calls slt, sge, ult and uge.
-_BELOW, _NOT_BELOW = (2, 6), (5, 9)
-_LOOPS = ("scf.for", "scf.while")
 
 
 class NotFound(Exception):
@@ -126,9 +124,9 @@ def line_of(shards: Shards) -> Line:
     if pid is None:
         return _loop(shards, at)
     if first and not any(c.operands[0] == pid and constant(c.operands[1]) == first
-                         for c in _conditions(at, _NOT_BELOW, _BELOW)):
+                         for c in conditions(at, NOT_BELOW, BELOW)):
         raise NotFound(f"programs before number {first} are not told apart from those that have a tile", at)
-    guards = [c.operands[1] for c in _conditions(at, _BELOW, _NOT_BELOW) if c.operands[0] == index]
+    guards = [c.operands[1] for c in conditions(at, BELOW, NOT_BELOW) if c.operands[0] == index]
     if len(guards) > 1:
         raise NotFound("the tile stands under more than one condition on its place in the line", at)
     _check_conditions(at, {index, pid} if first else {index})
@@ -230,7 +228,7 @@ def _loop(shards: Shards, at: ir.Operation) -> Line:
     all_programs, steps = defining(step), constant(step)
     if steps is not None:
         if steps < 1 or not any(c.operands[0] == pid and constant(c.operands[1]) == steps
-                                for c in _conditions(loop, _BELOW, _NOT_BELOW)):
+                                for c in conditions(loop, BELOW, NOT_BELOW)):
             raise NotFound(f"the loop over tiles steps by {steps}, and is not run by the first {steps} programs", loop)
     elif all_programs is None or all_programs.name != "tt.get_num_programs" or all_programs.attributes["axis"] != axis:
         raise NotFound("the loop over tiles does not step by the number of programs along the axis that it begins on",
@@ -242,19 +240,6 @@ def _loop(shards: Shards, at: ir.Operation) -> Line:
     return Line(index, end, ir.IntegerAttr(axis).value, steps=steps or 0)
 
 
-def _conditions(at: ir.Operation, if_true: tuple[int, ...], if_false: tuple[int, ...]) -> Iterator[ir.Operation]:
-    """The comparisons of one of the predicates that hold at ``at``: those of the ``scf.if`` it stands in."""
-    while at.parent is not None:
-        block, parent = at.block, at.parent
-        if parent.name == "scf.if":
-            test = defining(parent.operands[0])
-            predicates = if_true if block == parent.regions[0].blocks[0] else if_false
-            if test is not None and test.name == "arith.cmpi" \
-                    and ir.IntegerAttr(test.attributes["predicate"]).value in predicates:
-                yield test
-        at = parent
-
-
 def _check_conditions(at: ir.Operation, understood: set[ir.Value]) -> None:
     """All programs must come to the tile that a comparison of an ``understood`` number does not keep away."""
     op = at
@@ -263,7 +248,7 @@ def _check_conditions(at: ir.Operation, understood: set[ir.Value]) -> None:
             continue
         test = defining(op.operands[0])
         known = test is not None and test.name == "arith.cmpi" and test.operands[0] in understood \
-            and ir.IntegerAttr(test.attributes["predicate"]).value in _BELOW + _NOT_BELOW
+            and ir.IntegerAttr(test.attributes["predicate"]).value in BELOW + NOT_BELOW
         if not known and any(step.name == "tt.get_program_id" for step in _slice(op.operands[0])):
             raise NotFound("which programs come to the tile depends on a condition other than 'index < tiles'", op)
 
@@ -280,7 +265,7 @@ def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.O
                                                     for user in op.results[0].users)
         # Who is told apart by a number that is a tile, would be another.
         reached = index == shards.tile and op.name != "arith.cmpi" and shards.reaches(use)
-        if not (divided or condition or reached or op == allowed or _exclusive(op, at, loop)):
+        if not (divided or condition or reached or op == allowed or exclusive(op, at, loop)):
             raise NotFound(f"the place in the line of tiles is also used by this '{op.name}', where another order "
                            "would not reach it: compute it from the quotient and the remainder", op)
 
@@ -292,11 +277,11 @@ def _check_programs(pid: ir.Value, at: ir.Operation) -> None:
     while function.name != "tt.func":
         function = function.parent
     for op in _asking(function, axis):
-        if op.name == "tt.call" and not _exclusive(op, at):
+        if op.name == "tt.call" and not exclusive(op, at):
             raise NotFound("this call of a function may depend on the program's number, which another order would not "
                            "reach: give the function what it needs of the tile", op)
         if op.name == "tt.get_program_id" and op != defining(pid) and not all(
-                _exclusive(use.owner, at) for use in op.results[0].uses):
+                exclusive(use.owner, at) for use in op.results[0].uses):
             raise NotFound("the program's number is asked for once more, where another order would not reach it: "
                            "compute from the tile's quotient and remainder", op)
 
@@ -321,19 +306,3 @@ def _under(op: ir.Operation | None, block: ir.Block) -> bool:
     while op is not None and op.block != block:
         op = op.parent
     return op is not None
-
-
-def _exclusive(op: ir.Operation, other: ir.Operation, loop: ir.Operation | None = None) -> bool:
-    """Whether a program comes to only one of the two, in each turn of ``loop`` if given: branches of an ``scf.if``."""
-    blocks = {}
-    while op is not None and op.parent is not None:
-        blocks[op.parent] = op.block
-        op = op.parent
-    exclusive = False
-    while (parent := other.parent) is not None and parent != loop:
-        if parent.name == "scf.if":
-            exclusive |= blocks.get(parent, other.block) != other.block
-        elif parent.name in _LOOPS:  # one turn may take this branch, and the next one that
-            exclusive = False
-        other = parent
-    return exclusive

@@ -8,7 +8,16 @@ from typing import ClassVar
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
 from ditron_compiler.passes._pointers import constant, defining
-from ditron_compiler.passes._tiles import Line, NotFound, Shards, available, depends_on_rank, line_of, other_index, owners
+from ditron_compiler.passes._tiles import (
+    Line,
+    NotFound,
+    Shards,
+    available,
+    depends_on_rank,
+    line_of,
+    other_index,
+    owners,
+)
 from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["InsertSwizzle"]
@@ -36,7 +45,8 @@ class InsertSwizzle(Pass):
     found; `dl.swizzle` in the kernel says everything.
 
     What the pass cannot prove it leaves alone, and a remark says why: when a program's work depends on its number
-    otherwise than by the tile, when the order depends on the own rank already, when there are two sharded dimensions.
+    otherwise than by the tile, when the order depends on the own rank already, when there are two sharded dimensions,
+    when a tile index is made otherwise than by that division: mirrored, ``tiles - 1 - tile``, or as a remainder.
     How many programs are launched is known at run time only, so the kernel looks whether they take all tiles, and
     keeps its own order if not.
 
@@ -146,8 +156,8 @@ def _nothing(operations: list[ir.Operation]) -> NotFound:
     for op in operations:
         for value, is_rank in (*_waited(op), *_sent(op)):
             if (made_by := other_index(value, is_rank)) is not None:
-                return NotFound(f"the owner of a tile is computed from this '{made_by.name}', and only the place in the "
-                                "line of tiles and its quotient are taken for a tile index: make it by "
+                return NotFound(f"the owner of a tile is computed from this '{made_by.name}', and only the place in "
+                                "the line of tiles and its quotient are taken for a tile index: make it by "
                                 "program_id // others, or call dl.swizzle", made_by)
     return NotFound("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
 

@@ -33,8 +33,10 @@ class LLProtocol(Pass):
     and the wait names that rank (``sig + peer``, or a range). The receiver unpacks to where the put goes, so that what
     comes after the wait stays as it is; a ``quiet`` that has nothing left to complete goes. A signal becomes packets as
     a whole or, with a remark that says why, not at all: every use of it is a put that sets it to the epoch or a wait
-    for ``ge`` or ``eq`` of that epoch, one program takes a message, its size has a bound, and nothing else in the
-    kernel looks at other ranks' memory. What the pass cannot see, and the author answers for: scalar arguments are the
+    for ``ge`` or ``eq`` of that epoch, one program takes a message, once, its size has a bound, and nothing else in the
+    kernel looks at other ranks' memory. Programs have messages of their own by ``sig + program_id * num_ranks + rank``,
+    or by ``(rank + program_id) % num_ranks``: then a launch of more programs than ranks is refused, unless they wait
+    under ``if program_id < num_ranks``. What the pass cannot see, and the author answers for: scalar arguments are the
     same on all ranks, the epoch grows with each call, every message is waited for by its receiver in the call that
     sends it, and a rank sends in epoch ``e + 2`` only when its message of ``e`` has been taken, as two buffers by
     parity need anyway.
@@ -83,7 +85,8 @@ class LLProtocol(Pass):
         argument = _argument(channel)
         channel.puts[0].op.emit_remark(
             f"sent as packets, protocol {protocol}: {place_bytes(channel.bound)} bytes for each signal, as "
-            f"ditron.symm_packets(..., nbytes={channel.bound}) allocates")
+            f"ditron.symm_packets(..., nbytes={channel.bound}) allocates"
+            + "".join(f"; for no more programs than ranks along axis {axis}" for axis in channel.by_rank))
         for wait, put, rank in channel.waits:
             _Rewriter(channel, protocol, wait.op).take(wait, put, rank)
             self.count("waits that unpack")
@@ -115,7 +118,7 @@ def _argument(channel: Channel) -> PacketArgument:
     index, location = channel.root.arg_number, channel.root.location
     place = channel.puts[0].op.location.file_line_col
     return PacketArgument(index, location.name_str if location.is_a_name() else str(index), channel.bound,
-                          f"{place[0]}:{place[1]}" if place else "an unknown line")
+                          f"{place[0]}:{place[1]}" if place else "an unknown line", channel.by_rank)
 
 
 class _Rewriter:

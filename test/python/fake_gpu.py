@@ -48,6 +48,7 @@ class FakeGroup:
 
     is_sim = False
     check = 0
+    num_ranks = 1
 
     def __init__(self, transport: str = "p2p"):
         self.transport = transport

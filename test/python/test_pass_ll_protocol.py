@@ -211,6 +211,60 @@ def test_no_signal_is_left_but_the_credit(function):
     assert ("ditron.quiet" in text) == (function is shift_with_credit)
 
 
+# --- programs that take a message each ------------------------------------------------------------------------------
+
+
+@ditron.jit(pipeline="low-latency", do_not_specialize=["epoch"])
+def from_distance(x, box, signals, out, epoch, N: tl.constexpr):
+    """A program for each distance takes what the rank so far to the left has sent."""
+    rank, ranks = dl.rank(), dl.num_ranks()
+    distance = tl.program_id(0)
+    mine = box + (epoch % 2) * ranks * N
+    dl.putmem_signal(mine + rank * N, x, N * 4, signals + rank, epoch, (rank + distance) % ranks)
+    sender = (rank + ranks - distance) % ranks
+    token = dl.wait(signals + sender, 1, epoch)
+    at = tl.arange(0, N)
+    tl.store(out + sender * N + at, tl.load(dl.consume_token(mine, token) + sender * N + at))
+
+
+def from_distances(programs: int, calls: int = 4, N: int = 16) -> list[list[float]]:
+    ditron.init()
+    ranks = ditron.num_ranks()
+    box = ditron.symm_zeros(2 * ranks * N, dtype=torch.float32, name="box")
+    signals = ditron.symm_packets(ranks, nbytes=N * 4, name="signals")
+    results = []
+    for epoch in range(1, calls + 1):
+        out = torch.zeros(ranks, N)
+        from_distance[(programs,)](torch.full((N,), 10.0 * epoch + ditron.rank()), box, signals, out, epoch, N=N)
+        results.append(out[:, 0].tolist())
+    return results
+
+
+def test_as_many_programs_as_ranks_take_a_message_each():
+    for seed in range(5):
+        assert ditron.sim.run(from_distances, ranks=3, seed=seed, args=(3,)) == [
+            [[10.0 * epoch + rank for rank in range(3)] for epoch in range(1, 5)]] * 3
+
+
+def test_a_launch_of_more_programs_than_ranks_is_refused():
+    line = inspect.getsourcelines(from_distance.fn)[1] + 6
+    with pytest.raises(ditron.DitronError, match=r"(?s)'from_distance': a launch of 4 programs along axis 0 in a group "
+                       rf"of 3 ranks.*argument 'signals'.*test_pass_ll_protocol.py:{line}: the put.*'low-latency' that "
+                       r"the kernel names\n.*at most num_ranks programs"):
+        ditron.sim.run(from_distances, ranks=3, args=(4,))
+
+
+def test_the_launch_of_a_gpu_is_refused_too():
+    group, x, signals = FakeGroup(), torch.zeros(64), torch.zeros(256, dtype=torch.int64)
+    group.packets[signals.data_ptr()] = PacketMemory(signals.nbytes, 256)
+    with fake_gpu() as gpu:
+        from_distance[(1,)](x, x, signals, x, 1, N=16, group=group)
+        assert len(gpu.launches) == 1
+        with pytest.raises(ditron.DitronError, match="2 programs along axis 0 in a group of 1 ranks"):
+            from_distance[(2,)](x, x, signals, x, 1, N=16, group=group)
+        assert len(gpu.launches) == 1
+
+
 # --- memory that is none for packets --------------------------------------------------------------------------------
 
 PUT = inspect.getsourcelines(shift_with_credit)[1] + 6  # the line of its put

@@ -400,6 +400,23 @@
 
 // -----
 
+// And one message is not taken again at every turn.
+// CHECK: sym_name = "again_and_again"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "again_and_again", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
+  %bytes = arith.constant 64 : i64
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  scf.for %turn = %zero to %peer step %one : i32 {
+    // expected-remark@+1 {{stays a signal: it is waited for at every turn of a loop, and taken once}}
+    %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  }
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
 // A number that an if decides by the rank is another on each: not an epoch.
 // CHECK: sym_name = "decided_by_rank"
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i64, i32, !tt.ptr<i64>) -> (), sym_name = "decided_by_rank", sym_visibility = "public"}> ({

@@ -67,7 +67,8 @@ sim_races = Knob("DITRON_SIM_RACES", _parse_switch, None,
                  "outside of one)")
 sim_looks = Knob("DITRON_SIM_LOOKS", int, 1 << 20,
                  "how often all programs together may look at memory and see nothing new before the simulator calls it "
-                 "a deadlock (default 1048576; four times that where their loops write as well)")
+                 "a deadlock (default 1048576; four times that where their loops write as well, 64 times where they "
+                 "are known to end)")
 sim_threads = Knob("DITRON_SIM_THREADS", int, 0,
                    "cores that the simulator uses for launches that need no order (default: all it may; 1 is none but "
                    "the caller's)")

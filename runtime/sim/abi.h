@@ -8,9 +8,9 @@
 // Conventions. Enumerations travel as the dialect's integers (below). Pointers
 // are host addresses; a symmetric one lies in the caller's own heap unless said
 // otherwise. `rank` counts in the group the kernel was launched in. `loc`
-// indexes the kernel's location table, for reports. Values of any element type
-// travel as their bits in the low bytes of an i64. A call may switch to another
-// program: nothing else does.
+// indexes the kernel's location table, for reports, and has the bit `mayRepeat`.
+// Values of any element type travel as their bits in the low bytes of an i64. A
+// call may switch to another program: nothing else does.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,9 @@ enum class Compare : int32_t { Eq, Ne, Gt, Ge, Lt, Le };
 enum class ReduceOp : int32_t { Add, Min, Max };
 enum class Protocol : int32_t { Simple, LL, LL128 };
 enum class DType : int32_t { I32, I64, F32, F16, BF16, F64, U32, U64 };
+/// In `loc`: the call is in a loop that need not end by itself. Without it, a
+/// program makes it only so often, and gets on by making it.
+constexpr int32_t mayRepeat = 1 << 30;
 /// Triton's RMWOp numbers.
 enum class Rmw : int32_t {
   And = 1,

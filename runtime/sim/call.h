@@ -15,7 +15,8 @@ auto call(int32_t loc, Body body)
     -> decltype(body(*Machine::running(), *Machine::current())) {
   Machine &machine = *Machine::running();
   Fiber &fiber = *Machine::current();
-  fiber.loc = loc;
+  fiber.repeats = loc & mayRepeat; // an unknown place, -1, has all bits
+  fiber.loc = loc < 0 ? loc : loc & ~mayRepeat;
   if (machine.events) {
     machine.events->tick();
   }

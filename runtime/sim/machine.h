@@ -135,7 +135,8 @@ struct Fiber {
   Stack stack;
   bool begun = false;
   bool done = false;
-  int32_t loc = -1; ///< Of the last call into the machine.
+  int32_t loc = -1; ///< Of the last call into the machine,
+  bool repeats = true; ///< and whether a loop may make it for ever.
   void **home = nullptr; ///< Where it leaves to when it runs beside others, on
                          ///< any core; null: to the scheduler.
   size_t place = 0; ///< Index among the waiting programs.
@@ -217,8 +218,8 @@ public:
   void polledOrdinarily(const void *address, uint64_t bits, int32_t bytes);
   /// A read that says something, of a program that does not only read.
   void looked(const void *address, uint64_t bits, int32_t bytes);
-  /// The program writes where others may look. Once more to the same place is
-  /// nothing new: who reads it will tell.
+  /// The program writes where others may look. Once more to the same place, in
+  /// a loop, is nothing new: who reads it will tell.
   void wrote(const void *address);
   /// The program has done something else that others can see: it is not just
   /// spinning.
@@ -271,6 +272,8 @@ private:
   enum class Look { New, Back, Again };
   Look look(const void *address, uint64_t bits, int32_t bytes);
   void news();
+  void gotOn();
+  bool getsOn();
   uint64_t enoughLooks() const;
   bool onlyPolled();
   void leave();
@@ -310,7 +313,8 @@ private:
   std::unordered_multimap<uintptr_t, Fiber *> watchers; ///< By word.
   std::vector<Fiber *> woken; ///< Scratch of `changed`.
   uint64_t mostLooks = uint64_t(1) << 20;
-  uint64_t looks = 0;   ///< Reads of nothing new since anything was.
+  uint64_t looks = 0;   ///< Reads of nothing new since a program got on.
+  uint64_t steps = 0;   ///< What programs got on by since anything was new.
   uint64_t nextTry = 0; ///< Looks after which all are given another go.
   uint64_t age = 1;     ///< Changes when something is new or has been shown.
   bool writing = false; ///< Whether a program wrote since.

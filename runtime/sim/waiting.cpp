@@ -24,8 +24,10 @@ constexpr uint64_t fewestLooks = 8;
 /// What each program may look before they are called stuck: it might be a loop
 /// that reads the same for long and then ends.
 constexpr uint64_t looksOfEach = 16384;
-/// That much longer when loops write as well.
+/// That much longer when loops write as well,
 constexpr uint64_t writersLooks = 4;
+/// and when they are known to end: a limit may be out of sight.
+constexpr uint64_t endingLooks = 64;
 /// Changed ranges longer than this are looked up by waiter, not by address.
 constexpr size_t wideChange = 1024;
 
@@ -174,14 +176,31 @@ bool Machine::wakeWaiters() {
 // --- programs that only poll --------------------------------------------------
 //
 // What a program does depends on what it reads. So when nobody reads anything new
-// for long, whatever they write, nobody will, except a program that counts and
-// gives up: they may look often before they are called stuck.
+// for long, whatever they write, nobody will. Only looks in loops that need not
+// end count (Fiber::repeats): who reads elsewhere gets on, however slowly. What is
+// left are loops that count in a way that the compiler does not see: they may look
+// often before they are called stuck.
 
 void Machine::news() {
+  steps = 0;
+  gotOn();
+}
+
+/// A program did what it does only so often.
+void Machine::gotOn() {
   looks = 0;
   nextTry = patience;
   ++age;
   writing = false;
+}
+
+/// Whether a program gets on by a read or a write that is nothing new.
+bool Machine::getsOn() {
+  if (current()->repeats || ++steps > endingLooks * mostLooks) {
+    return false;
+  }
+  gotOn();
+  return true;
 }
 
 uint64_t Machine::enoughLooks() const {
@@ -252,11 +271,12 @@ Machine::Look Machine::look(const void *address, uint64_t bits, int32_t bytes) {
     news();
     return Look::New;
   }
+  bool on = getsOn();
   if (std::exchange(polls.age, age) != age) {
     polls.looks = 0;
   }
-  ++polls.looks;
-  ++looks;
+  polls.looks += !on;
+  looks += !on;
   return same ? Look::Again : Look::Back;
 }
 
@@ -273,7 +293,9 @@ void Machine::wrote(const void *address) {
   auto end = polls.writes.begin() + polls.written;
   if (std::find(polls.writes.begin(), end, address) != end) {
     polls.repeats = 0;
-    writing = true;
+    if (!getsOn()) {
+      writing = true;
+    }
     return;
   }
   if (polls.written == int32_t(polls.writes.size())) {

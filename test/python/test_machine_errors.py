@@ -9,8 +9,10 @@ from machine_kernels import kernel
 
 import ditron
 from ditron import sim
+from ditron_compiler.lowering.sim.abi import MAY_REPEAT
 
 LINE = {index: f"kernel.py:{10 + index}:5" for index in range(20)}
+IN_LOOP = f"i32 {3 | MAY_REPEAT})"  # line 3, in a loop of which the machine is not told that it ends
 
 
 def launch_on(launcher: int, kernel_, grid=(1,), ranks: int = 2, ranks_per_node: int | None = None, extra=(),
@@ -173,7 +175,7 @@ look:
   br i1 %set, label %end, label %again
 end:
   ret void
-""")
+""".replace("i32 3)", IN_LOOP))
 BARRIER = mistake("meets", "call void @ditron_sim_barrier_all(i32 3)")
 
 
@@ -217,7 +219,7 @@ again:
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, 200000
   br i1 %more, label %again, label %end
-end:""")
+end:""".replace("i32 3)", IN_LOOP))
     launch_on(0, reads)
 
 

@@ -107,9 +107,117 @@ def test_a_loop_that_counts_and_gives_up_is_none(how):
     run(how, turns=20000)
 
 
-def test_how_long_a_loop_may_count(monkeypatch):
-    monkeypatch.setenv(knobs.sim_looks.name, "20000")
-    with pytest.raises(ditron.DeadlockError, match="DITRON_SIM_LOOKS"):
-        run("load", turns=200000)
-    monkeypatch.setenv(knobs.sim_looks.name, "300000")
-    run("load", turns=200000)
+@ditron.jit
+def slow(x, flags, turns, HOW: tl.constexpr):
+    """Read the same four words `turns` times."""
+    acc = tl.zeros((), tl.int64)
+    i = 0
+    if HOW == "for":
+        for k in range(turns):
+            acc += dl.ld(x + k % 4)
+    elif HOW == "while":
+        while i < turns:
+            acc += dl.ld(x + i % 4)
+            i += 1
+    elif HOW == "downwards":
+        i = turns
+        while (i >= 1) & (dl.ld(flags) == 0):
+            acc += 1
+            i -= 1
+    else:  # counted in a way that the compiler does not see through
+        while i < turns:
+            acc += dl.ld(x + i % 4)
+            i += 1 + i % 2 // 2
+    return acc
+
+
+@ditron.jit
+def handed_over(x, flags, beats, out, turns, HOW: tl.constexpr, BEAT: tl.constexpr, TELL: tl.constexpr):
+    """Program 0 reads for long and then sets the flag of every rank, if it is to TELL; the others poll theirs."""
+    me = tl.program_id(0)
+    if (dl.rank() == 0) & (me == 0):
+        acc = slow(x, flags, turns, HOW)
+        if TELL:
+            for peer in range(dl.num_ranks()):
+                dl.notify(flags, peer, acc)
+    i = 0
+    while dl.ld(flags, semantic="acquire") == 0:
+        if BEAT:
+            dl.st(beats + me, i)
+        i += 1
+    tl.store(out + me, dl.ld(flags))
+
+
+def hand_over(how: str, beat: bool, tell: bool, turns: int) -> list:
+    ditron.init()
+    x, flags = (ditron.symm_zeros(4, dtype=torch.int64, name=name) for name in ("x", "flags"))
+    beats, out = ditron.symm_zeros(4, dtype=torch.int64, name="beats"), torch.zeros(4, dtype=torch.int64)
+    x += 1
+    handed_over[(4,)](x, flags, beats, out, turns, HOW=how, BEAT=beat, TELL=tell)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("beat", [False, True])
+@pytest.mark.parametrize("how", ["for", "while", "downwards"])
+def test_a_slow_producer_is_no_deadlock(impatient, how, beat):
+    """Where the compiler knows that its loop ends."""
+    turns = 40000
+    assert ditron.sim.run(hand_over, ranks=2, args=(how, beat, True, turns), races=False) == [[turns] * 4] * 2
+
+
+@pytest.mark.parametrize("beat", [False, True])
+@pytest.mark.parametrize("how", ["for", "while", "downwards"])
+def test_a_slow_producer_that_forgets_to_tell_is_one(impatient, how, beat):
+    with pytest.raises(ditron.DeadlockError, match=r"reads the same again and again: flags\[0\] is 0"):
+        ditron.sim.run(hand_over, ranks=2, args=(how, beat, False, 2000), races=False)
+
+
+@ditron.jit
+def toggle(flag, turns, WRONG: tl.constexpr):
+    """Ping-pong on flags that go up and down; the turns are counted in a register, and WRONG is one too many."""
+    peer = 1 - dl.rank()
+    for turn in range(turns):
+        if dl.rank() == 0:
+            dl.st(dl.symm_at(flag, peer), 1, scope="node", semantic="release")
+        while dl.ld(flag, scope="node", semantic="acquire") == 0:
+            pass
+        dl.st(flag, 0, scope="node")
+        if dl.rank() == 1:
+            dl.st(dl.symm_at(flag, peer), 1, scope="node", semantic="release")
+    if WRONG:
+        while dl.ld(flag, scope="node", semantic="acquire") == 0:
+            pass
+
+
+def play(turns: int, wrong: bool) -> None:
+    ditron.init()
+    flag = ditron.symm_zeros(1, dtype=torch.int64, name="flag")
+    toggle[(1,)](flag, turns, WRONG=wrong)
+
+
+def test_ping_pong_that_is_counted_nowhere_else_is_no_deadlock(impatient):
+    ditron.sim.run(play, ranks=2, args=(20000, False), races=False)
+
+
+def test_ping_pong_that_waits_once_more_is_one(impatient):
+    with pytest.raises(ditron.DeadlockError, match=r"reads the same again and again: flag\[0\] is 0"):
+        ditron.sim.run(play, ranks=2, args=(200, True), races=False)
+
+
+def test_how_long_a_loop_may_count_unseen(monkeypatch):
+    for looks, turns in (20000, 200000), (2000000, 200000):
+        monkeypatch.setenv(knobs.sim_looks.name, str(looks))
+        args = ("unseen", False, True, turns)
+        if looks < turns:
+            with pytest.raises(ditron.DeadlockError, match=knobs.sim_looks.name):
+                ditron.sim.run(hand_over, ranks=1, args=args, races=False)
+        else:
+            assert ditron.sim.run(hand_over, ranks=1, args=args, races=False) == [[turns] * 4]
+
+
+def test_how_long_a_loop_may_count_with_its_end_in_sight(monkeypatch):
+    """One that is out of reach is reported, too."""
+    monkeypatch.setenv(knobs.sim_looks.name, "2000")
+    run("load", turns=100000)
+    with pytest.raises(ditron.DeadlockError, match=rf"flags\[0\] is 0(.|\n)*{knobs.sim_looks.name}"):
+        run("load", turns=1 << 30)

@@ -11,9 +11,12 @@ from math import prod
 
 from ditron_compiler import ir
 
+from .abi import MAY_REPEAT
 from .analysis import Analysis
 from .builder import Builder
 from .elementwise import ELEMENTWISE, Row, emit_row
+from .endless import may_repeat
+from .independence import is_private
 from .locations import LocationTable
 from .nest import Nest
 from .tiles import MAX_DEPTH, Buffer, Descriptor, Mapped, Splat, Tile
@@ -96,9 +99,11 @@ class FunctionLowering:
         for result, lowered in zip(op.results, results, strict=True):
             self.env[result] = lowered
 
-    def where(self, op: ir.Operation) -> ir.Value:
-        """The location argument of an ABI call."""
-        return self.b.constant("i32", self.state.locations.number(op.location))
+    def where(self, op: ir.Operation, repeats: bool = False) -> ir.Value:
+        """The location argument of an ABI call; `repeats`: `op` itself is a loop that need not end."""
+        # A function that is called may be called in a loop.
+        repeats = repeats or is_private(self.function) or may_repeat(op)
+        return self.b.constant("i32", self.state.locations.number(op.location) | (MAY_REPEAT if repeats else 0))
 
     def i32(self, value: int) -> ir.Value:
         return self.b.constant("i32", value)

@@ -43,9 +43,9 @@ def _store(fn: FunctionLowering, op: ir.Operation) -> None:
 
 @lowers("tt.atomic_poll")
 def _poll(fn: FunctionLowering, op: ir.Operation) -> None:
-    access = Access(fn, op, list(op.operands)[:2])
-    elem, rest = access.pointee, [*order(fn, op), fn.where(op)]
     timed = len(op.operands) > 2
+    access = Access(fn, op, list(op.operands)[:2])
+    elem, rest = access.pointee, [*order(fn, op), fn.where(op, repeats=not timed)]
     b = fn.b
 
     def emit(nest, values):

@@ -12,7 +12,7 @@ from triton import knobs
 from triton._C.libtriton import ir as triton_ir
 from triton.compiler import CompiledKernel
 from triton.compiler.compiler import make_backend
-from triton.runtime.jit import compute_cache_key, create_function_from_signature
+from triton.runtime.jit import TensorWrapper, compute_cache_key, create_function_from_signature
 
 from ditron.errors import DitronError
 from ditron.packet_memory import require
@@ -21,7 +21,7 @@ from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import DitronSource, make_mixed
 from ditron_compiler.frontend.targets import NEUTRAL
 
-__all__ = ["SimulatedKernel", "bf16_bits", "compile_plain", "launch"]
+__all__ = ["SimulatedKernel", "bf16_bits", "compile_plain", "launch", "plain"]
 
 _FLOAT_FORMATS = {"fp16": "e", "fp32": "f", "fp64": "d"}
 
@@ -66,7 +66,7 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         extents = grid(bound) if callable(grid) else grid
         types = [entry[0] for entry in specialization]
         slots = _all_slots((name, kind, value) for (name, value), kind in zip(bound.items(), types, strict=True))
-        tensors = [(name, value) for name, value in bound.items() if hasattr(value, "data_ptr")]
+        tensors = [(name, plain(value)) for name, value in bound.items() if hasattr(plain(value), "nbytes")]
         if kernel.packets:
             require(kernel.packets, [slots[argument.index] for argument in kernel.packets], extents, group,
                     fn.__name__, fn.pipeline)
@@ -124,8 +124,8 @@ class SimulatedKernel(CompiledKernel):
         from ditron.sim.plain import run_programs
         with DisableTorchFunction():  # where tensors are, not where they pose to be (ditron.sim.pose)
             slots = _all_slots((*kind, value) for kind, value in zip(self._kinds, arguments, strict=True))
-            tensors = [(name, value) for (name, _), value in zip(self._kinds, arguments, strict=True)
-                       if hasattr(value, "data_ptr")]
+            tensors = [(name, plain(value)) for (name, _), value in zip(self._kinds, arguments, strict=True)
+                       if hasattr(plain(value), "nbytes")]
         if enter is not None:
             enter(metadata)
         run_programs(self.code, (int(x), int(y), int(z)), slots, tensors)
@@ -190,16 +190,30 @@ def _slots(name: str, kind: Any, value: Any, pads: list[int]) -> Iterator[int]:
         raise DitronError(f"argument {name!r}: the simulator does not take a {kind}")
 
 
+def plain(value: Any) -> Any:
+    """The tensor itself, of one that ``triton.reinterpret`` shows as another type: it alone knows its device and size."""
+    return value.base if isinstance(value, TensorWrapper) else value
+
+
 def _address(name: str, value: Any) -> int:
     if value is None:
         return 0
     if isinstance(value, int):
         return value
+    value = plain(value)
     device = getattr(value, "device", None)
-    if device is not None and getattr(device, "type", "cpu") != "cpu":
+    if device is not None and getattr(device, "type", "cpu") != "cpu" and not _posed(value):
         raise DitronError(f"argument {name!r} lies on {device}, and the kernel runs on the simulator: make tensors on "
                           "ditron.device()")
     return value.data_ptr()
+
+
+def _posed(value: Any) -> bool:
+    """Whether ``value``, a package's own stand-in for a tensor, may have its device from a tensor that poses."""
+    import torch
+
+    from ditron.sim.pose import is_posing
+    return is_posing() and not isinstance(value, torch.Tensor)
 
 
 def bf16_bits(value: float) -> int:

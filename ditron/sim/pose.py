@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from ditron.sim.driver import PROPERTIES, Event
 from ditron.sim.plain import simulated
 
-__all__ = ["posing"]
+__all__ = ["is_posing", "posing"]
 
 _DEVICE = torch.device("cuda", 0)
 _CPU = torch.device("cpu")
@@ -41,6 +41,11 @@ def posing() -> Iterator[None]:
             _posing -= 1
             if not _posing:
                 _answer(_originals)
+
+
+def is_posing() -> bool:
+    """Whether some rank's tensors say that they are CUDA tensors."""
+    return _posing > 0
 
 
 def _answer(functions: dict[str, Any]) -> None:

@@ -176,7 +176,7 @@ def test_a_slow_producer_that_forgets_to_tell_is_one(impatient, how, beat):
 def toggle(flag, turns, WRONG: tl.constexpr):
     """Ping-pong on flags that go up and down; the turns are counted in a register, and WRONG is one too many."""
     peer = 1 - dl.rank()
-    for turn in range(turns):
+    for _ in range(turns):
         if dl.rank() == 0:
             dl.st(dl.symm_at(flag, peer), 1, scope="node", semantic="release")
         while dl.ld(flag, scope="node", semantic="acquire") == 0:

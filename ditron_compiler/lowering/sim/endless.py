@@ -76,7 +76,8 @@ def _counts(loop: ir.Operation) -> bool:
         left, right = op.operands
         predicate = int_attribute(op, "predicate")
         way = 1 if predicate in _BELOW else -1 if predicate in _ABOVE else 0
-        return bool(way) and ((step(left) == way and _stays(right, loop)) or (step(right) == -way and _stays(left, loop)))
+        ways = ((left, right, way), (right, left, -way))
+        return bool(way) and any(step(moves) == to and _stays(limit, loop) for moves, limit, to in ways)
 
     return ends(defining(test))
 

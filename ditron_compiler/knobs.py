@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size", "no_color",
-           "nvshmem_bitcode", "pipeline", "protocol", "reproducer", "rocshmem_bitcode", "sim_looks",
+           "nvshmem_bitcode", "pipeline", "protocol", "reproducer", "rocshmem_bitcode", "sim_capability", "sim_looks",
            "sim_races", "sim_threads", "symmetric_size", "transport", "under_torchrun"]
 
 
@@ -69,6 +69,9 @@ sim_looks = Knob("DITRON_SIM_LOOKS", int, 1 << 20,
                  "how often all programs together may look at memory and see nothing new before the simulator calls it "
                  "a deadlock (default 1048576; four times that where their loops write as well, 64 times where they "
                  "are known to end)")
+sim_capability = Knob("DITRON_SIM_CAPABILITY", int, 90,
+                      "compute capability that packages are told of on the simulator, as 80 or 90 (default 90), for "
+                      "those that know the bugs of one")
 sim_threads = Knob("DITRON_SIM_THREADS", int, 0,
                    "cores that the simulator uses for launches that need no order (default: all it may; 1 is none but "
                    "the caller's)")

@@ -13,13 +13,22 @@ from ditron.sim.view import current_world
 from ditron_compiler import knobs
 from ditron_compiler.frontend.targets import NEUTRAL
 
-__all__ = ["PROPERTIES", "Event", "SimDriver", "compiles_for_races", "try_once"]
+__all__ = ["Event", "SimDriver", "compiles_for_races", "properties", "try_once"]
 
-# Of the GPU the simulator stands in for, an H200, as Triton's and torch's drivers tell them.
-PROPERTIES = {
+# Of an H200, as Triton's and torch's drivers tell them.
+_PROPERTIES = {
     "max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32,
     "sm_clock_rate": 1980000, "mem_clock_rate": 3201000, "mem_bus_width": 6144,
 }
+
+# Bytes of shared memory that a program may have, by compute capability, where it is not the H200's.
+_SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 110: 232448, 120: 101376, 121: 101376}
+
+
+def properties() -> dict[str, int]:
+    """What the GPU has that the simulator stands in for: an H200, of the compute capability that was asked for."""
+    shared = _SHARED.get(NEUTRAL.gpu_target().arch, _PROPERTIES["max_shared_mem"])
+    return {**_PROPERTIES, "max_shared_mem": shared}
 
 
 class _Device(int):
@@ -51,8 +60,13 @@ class Event:
         # Never 0: triton.testing divides by it. Nor small: a simulated kernel is not to be run a thousand times.
         return max((end.time - self.time) * 1e3, 50.0)
 
-    def synchronize(self) -> None:
+    def synchronize(self, *_: Any) -> None:
         pass
+
+    wait = synchronize
+
+    def query(self) -> bool:
+        return True
 
 
 def compiles_for_races() -> bool:
@@ -66,7 +80,7 @@ class SimDriver(DriverBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self.utils = SimpleNamespace(get_device_properties=lambda device: dict(PROPERTIES))
+        self.utils = SimpleNamespace(get_device_properties=lambda device: properties())
 
     @classmethod
     def is_active(cls) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ditron_compiler import knobs
+
 __all__ = ["NEUTRAL", "Target", "parse_target"]
 
 TRANSPORTS = {"cuda": ("p2p", "nvshmem"), "hip": ("p2p", "rocshmem"), "sim": ("sim",)}
@@ -41,11 +43,11 @@ class Target:
         return self.machine == "sim"
 
     def gpu_target(self) -> Any:
-        """Triton's description of the machine; for the simulator that of the GPU it stands in for (Hopper)."""
+        """Triton's description of the machine; for the simulator that of the GPU it stands in for."""
         from triton.backends.compiler import GPUTarget
         if self.machine == "hip":
             return GPUTarget("hip", self.arch, 64 if str(self.arch).startswith("gfx9") else 32)
-        return GPUTarget("cuda", 90 if self.is_sim else self.arch, 32)
+        return GPUTarget("cuda", knobs.sim_capability.get() if self.is_sim else self.arch, 32)
 
 
 def parse_target(text: str, transport: str | None = None, check: bool = False) -> Target:

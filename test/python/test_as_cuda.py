@@ -44,3 +44,68 @@ def test_what_stands_in_for_a_tensor_elsewhere_is_refused():
     away.device = torch.device("cuda")
     with ditron.sim.triton(), pytest.raises(ditron.DitronError, match="'x' lies on cuda"):
         _double[(1,)](away, torch.zeros(N), 50, B=64)
+
+
+def test_generators_of_the_device(posing):
+    """A CUDA generator's state is its seed and its offset, which move on with the numbers taken, and can be set."""
+    generator = torch.Generator(device="cuda").manual_seed(7)
+    assert generator.device.type == "cuda" and isinstance(generator, torch.Generator)
+    assert generator.get_state().view(torch.int64).tolist() == [7, 0]
+    first = torch.rand(4, device="cuda", generator=generator)
+    state = generator.get_state()
+    second = torch.rand(4, device="cuda", generator=generator)
+    assert not torch.equal(first, second) and state.view(torch.int64)[1] > 0
+    generator.set_state(state)
+    assert torch.equal(torch.rand(4, generator=generator), second)
+    generator.set_state(torch.tensor([7, 0]).view(torch.uint8))
+    assert torch.equal(torch.rand(4, generator=generator), first)
+    assert type(torch.Generator("cpu")) is not type(generator) and torch.Generator().device.type == "cpu"
+
+
+def test_the_default_generator(posing):
+    torch.cuda.manual_seed(3)
+    generator, = torch.cuda.default_generators
+    assert generator.initial_seed() == torch.cuda.initial_seed() == 3
+    state = torch.cuda.get_rng_state()
+    state.view(torch.int64)[1] += 8
+    torch.cuda.set_rng_state(state)
+    assert generator.get_offset() == 8
+
+
+@pytest.mark.parametrize("capability", [None, "80"])
+def test_the_capability_that_is_asked_for(monkeypatch, capability):
+    if capability:
+        monkeypatch.setenv("DITRON_SIM_CAPABILITY", capability)
+    wanted = divmod(int(capability or 90), 10)
+    with ditron.sim.triton(as_cuda=True):
+        assert torch.cuda.get_device_capability() == wanted
+        assert torch.cuda.get_device_properties().major == wanted[0]
+        assert triton.runtime.driver.active.get_current_target().arch == int(capability or 90)
+        x, o = torch.randn(N), torch.zeros(N)
+        _double[(3,)](x, o, N, B=128)
+    assert torch.equal(o, x * 2)
+
+
+def test_devices_are_what_they_are_called(posing):
+    x = torch.zeros(4, device=torch.device("cuda"))
+    assert x.device.type == torch.device("cuda").type == "cuda" and x.device == torch.device("cuda", 0)
+    assert torch.empty(2, device=x.device).to(torch.device("cuda:0")).get_device() == 0
+    assert torch.device("cpu").type == "cpu" and torch.accelerator.current_accelerator().type == "cuda"
+
+
+def test_copies_are_copies(posing):
+    x = torch.zeros(4)
+    for there in (x.cuda(), x.cpu()):
+        there += 1
+    assert not x.any() and torch.ones(2, pin_memory=True).pin_memory().all()
+
+
+def test_nothing_of_it_is_left_over():
+    def state():
+        return (torch.cuda.default_generators, torch.Generator, torch.version.cuda, dict(vars(torch.accelerator)),
+                torch.cuda.nvtx.range_push)
+
+    before = state()
+    with ditron.sim.triton(as_cuda=True):
+        assert state() != before
+    assert state() == before

@@ -1,0 +1,177 @@
+"""What ``torch.cuda`` answers while CPU tensors pose as CUDA tensors: one device, what the simulator stands in for.
+
+Whatever is launched has ended when its launch returns, so streams and events have nothing to wait for.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from ditron.sim.driver import Event, SimDriver, properties
+
+__all__ = ["ANSWERS", "DEVICE"]
+
+DEVICE = torch.device("cuda", 0)
+
+_MEMORY = 141 << 30
+_Plain = torch.Generator
+
+
+class _Stream:
+    """Work of a simulated launch has ended when the launch returns: there is nothing to wait for."""
+
+    cuda_stream = 0
+    device = DEVICE
+
+    def __init__(self, *_: Any, **__: Any):
+        pass
+
+    def synchronize(self, *_: Any) -> None:
+        pass
+
+    wait_stream = wait_event = synchronize
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.record()
+        return event
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class _Generators(type(_Plain)):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _Plain)
+
+
+class _Generator(_Plain, metaclass=_Generators):
+    """``torch.Generator``; one of a CUDA device has a seed and an offset as its state, and the CPU's numbers."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return super().__new__(cls, "cpu") if torch.device(device).type == "cuda" else _Plain(device)
+
+    def __init__(self, device: Any = "cpu"):
+        self._states: dict[tuple[int, int], torch.Tensor] = {}  # where in the CPU's numbers a seed and an offset are
+        self._go(super().initial_seed(), 0)
+
+    def _go(self, seed: int, offset: int) -> _Generator:
+        self._seed, self._offset = seed, offset
+        known = self._states.get((seed, offset))
+        if known is not None:
+            super().set_state(known)
+        else:
+            super().manual_seed(hash((seed, offset)) if offset else seed)
+            self._remember()
+        return self
+
+    def _remember(self) -> None:
+        self._here = self._states[self._seed, self._offset] = super().get_state()
+        if len(self._states) > 100:
+            del self._states[next(iter(self._states))]
+
+    @property
+    def device(self) -> torch.device:
+        return DEVICE
+
+    def get_offset(self) -> int:
+        if not torch.equal(super().get_state(), self._here):  # numbers have been taken since
+            self._offset += 4
+            self._remember()
+        return self._offset
+
+    def get_state(self) -> torch.Tensor:
+        return torch.tensor([self._seed, self.get_offset()]).view(torch.uint8)
+
+    def set_state(self, new_state: torch.Tensor) -> _Generator:
+        seed, offset = new_state.clone().view(torch.int64).tolist()
+        return self._go(seed, offset)
+
+    def set_offset(self, offset: int) -> _Generator:
+        return self._go(self._seed, offset)
+
+    def initial_seed(self) -> int:
+        return self._seed
+
+    def manual_seed(self, seed: int) -> _Generator:
+        return self._go(seed, 0)
+
+    def seed(self) -> int:
+        return self._go(super().seed() >> 1, 0)._seed
+
+
+_default = _Generator("cuda")
+
+
+def _properties(_: Any = None) -> Any:
+    major, minor = SimDriver().get_device_capability()
+    known = properties()
+    return SimpleNamespace(
+        name="DITRON simulator", major=major, minor=minor, total_memory=_MEMORY, L2_cache_size=60 << 20, warp_size=32,
+        multi_processor_count=known["multiprocessor_count"], max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=known["max_num_regs"], shared_memory_per_multiprocessor=known["max_shared_mem"] + 1024,
+        shared_memory_per_block=49152, shared_memory_per_block_optin=known["max_shared_mem"], gcnArchName="",
+        is_integrated=False, is_multi_gpu_board=False, max_threads_per_block=1024, uuid="ditron")
+
+
+def _always(answer: Any) -> Callable[..., Any]:
+    """A function of its own for every name: torch.compile tells torch's functions apart by what they are."""
+    return lambda *_, **__: answer
+
+
+def _cuda() -> dict[str, Any]:
+    answers: dict[str, Any] = {
+        "get_device_properties": _properties, "Stream": _Stream, "Event": Event, "default_generators": (_default,),
+        "get_device_capability": lambda _=None: SimDriver().get_device_capability(),
+        "mem_get_info": _always((_MEMORY, _MEMORY)), "get_device_name": _always("DITRON simulator"),
+        "get_arch_list": lambda: ["sm_{}{}".format(*SimDriver().get_device_capability())],
+        "manual_seed": lambda seed: _default.manual_seed(seed) and None,
+        "manual_seed_all": lambda seed: _default.manual_seed(seed) and None,
+        "initial_seed": lambda: _default.initial_seed(), "seed": lambda: _default.seed() and None,
+        "get_rng_state": lambda _="cuda": _default.get_state(), "get_rng_state_all": lambda: [_default.get_state()],
+        "set_rng_state": lambda state, _="cuda": _default.set_state(state) and None,
+        "set_rng_state_all": lambda states: _default.set_state(states[0]) and None,
+    }
+    for name in ("is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported"):
+        answers[name] = _always(True)
+    for name in ("is_current_stream_capturing", "can_device_access_peer"):
+        answers[name] = _always(False)
+    for name in ("device", "device_of", "stream"):
+        answers[name] = lambda _=None: nullcontext()
+    for name in ("current_stream", "default_stream"):
+        answers[name] = lambda _=None: _Stream()
+    answers |= {"device_count": _always(1), "current_device": _always(0)}
+    for name in ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved"):
+        answers[name] = _always(0)
+    for name in ("set_device", "set_stream", "synchronize", "empty_cache", "ipc_collect", "init",
+                 "reset_peak_memory_stats", "reset_max_memory_allocated", "set_per_process_memory_fraction"):
+        answers[name] = _always(None)
+    return answers
+
+
+def _accelerator() -> dict[str, Any]:
+    answers = {"is_available": _always(True), "current_accelerator": lambda *_, **__: torch.device("cuda"),
+               "device_count": _always(1), "current_device_index": _always(0), "current_device_idx": _always(0),
+               "current_stream": lambda _=None: _Stream()}
+    for name in ("synchronize", "set_device_index", "set_device_idx", "set_stream", "empty_cache"):
+        answers[name] = _always(None)
+    return {name: answer for name, answer in answers.items() if hasattr(torch.accelerator, name)}
+
+
+# (what has the attribute, its name) -> what it is while tensors pose.
+ANSWERS: dict[tuple[Any, str], Any] = {
+    **{(torch.cuda, name): answer for name, answer in _cuda().items()},
+    **{(torch.accelerator, name): answer for name, answer in _accelerator().items()},
+    **{(torch.cuda.nvtx, name): _always(None) for name in ("range_push", "range_pop", "mark")},
+    (torch, "Generator"): _Generator, (torch.version, "cuda"): "12.8",
+}

@@ -11,6 +11,7 @@ from typing import Any
 from triton import knobs
 from triton._C.libtriton import ir as triton_ir
 from triton.compiler import CompiledKernel
+from triton.compiler import compile as compile_for_gpu
 from triton.compiler.compiler import make_backend
 from triton.runtime.jit import TensorWrapper, compute_cache_key, create_function_from_signature
 
@@ -89,6 +90,31 @@ def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: d
         return _kernels[key]
 
 
+class _Code(dict):
+    """The text of each stage: the simulator's LLVM IR as ``sim``, and by Triton's names what a GPU would run.
+
+    The latter is compiled when somebody asks for it; that needs no GPU. Raises KeyError for another name.
+    """
+
+    _STAGES = ("source", "ttir", "ttgir", "llir", "ptx", "cubin")
+
+    def __init__(self, src: Any, target: Any, options: Any, llvm_ir: str):
+        super().__init__(sim=llvm_ir)
+        self._gpu = src, target, options.__dict__
+
+    def __contains__(self, stage: object) -> bool:
+        return stage in self._STAGES or super().__contains__(stage)
+
+    def __missing__(self, stage: str) -> str | bytes:
+        if stage not in self._STAGES:
+            raise KeyError(stage)
+        self.update(compile_for_gpu(*self._gpu).asm)
+        return self[stage]
+
+    def get(self, stage: str, default: Any = None) -> Any:
+        return self[stage] if stage in self else default
+
+
 class SimulatedKernel(CompiledKernel):
     """What Triton gets when a plain kernel is compiled for the simulator: in place of its own CompiledKernel.
 
@@ -104,7 +130,7 @@ class SimulatedKernel(CompiledKernel):
         self.metadata = namedtuple("KernelMetadata", sorted(facts))(**facts)
         self.packed_metadata = backend.pack_metadata(self.metadata)
         self.src, self.hash, self.name, self.code = src, key, code.name, code
-        self.asm = {"llir": code.llvm_ir}
+        self.asm = _Code(src, target, options, code.llvm_ir)
         self.metadata_group: dict = {}
         self.module = self.kernel = code
         self.function = code.address
@@ -191,7 +217,7 @@ def _slots(name: str, kind: Any, value: Any, pads: list[int]) -> Iterator[int]:
 
 
 def plain(value: Any) -> Any:
-    """The tensor itself, of one that ``triton.reinterpret`` shows as another type: it alone knows its device and size."""
+    """The tensor itself, of one that ``triton.reinterpret`` shows as another type: it knows its device and size."""
     return value.base if isinstance(value, TensorWrapper) else value
 
 

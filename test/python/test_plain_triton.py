@@ -291,6 +291,25 @@ def test_cuda_code_as_it_is():
     assert result.device.type == "cpu" and torch.equal(result, x + y)
 
 
+@pytest.mark.parametrize("as_cuda", [False, True])
+def test_a_tensor_shown_as_another_type(as_cuda):
+    with ditron.sim.triton(as_cuda=as_cuda):
+        x = torch.full((N,), -1, dtype=torch.int32, device="cuda" if as_cuda else "cpu")
+        o = torch.zeros(N, dtype=torch.int64, device=x.device)
+        _add[_grid](triton.reinterpret(x, tl.uint32), o, triton.reinterpret(o, tl.uint64), N, B=128)
+    assert torch.equal(o, torch.full((N,), 2**32 - 1))
+
+
+def test_what_a_gpu_would_run_can_be_read():
+    with ditron.sim.triton():
+        kernel = _add[_grid](*_operands(), N, B=128)
+    assert "ptx" in kernel.asm and kernel.asm.get("amdgcn") is None
+    assert "tt.func public @_add" in kernel.asm["ttir"] and ".entry _add" in kernel.asm["ptx"]
+    assert "define" in kernel.asm["sim"]
+    with pytest.raises(KeyError, match="amdgcn"):
+        kernel.asm["amdgcn"]
+
+
 @pytest.mark.parametrize("as_cuda,ranks", [(False, 1), (True, 1), (True, 2)])
 def test_a_script(tmp_path, as_cuda, ranks):
     script = tmp_path / "script.py"

@@ -208,6 +208,14 @@ def test_reduce(op: str, axis: int | None, m: int, n: int) -> None:
         assert torch.equal(o.to(expected.dtype), expected.reshape(-1))
 
 
+@pytest.mark.parametrize("m, n, axis", [(1, 4096, 1), (2048, 2, 0), (32, 64, None)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_narrow_sum_is_made_of_many_partial_ones(dtype: torch.dtype, m: int, n: int, axis: int | None) -> None:
+    o = torch.zeros(n if axis == 0 else 1, dtype=dtype)
+    run(_reduce, (1,), torch.ones(m, n, dtype=dtype), o, OP="sum", AXIS=axis, M=m, N=n)
+    assert torch.equal(o, torch.full_like(o, m * n // o.numel()))
+
+
 @triton.jit
 def _add(a, b):
     return a + b

@@ -67,20 +67,21 @@ class Nest:
         start: int = 0,
         vectorise: bool = False,
         stop: ir.Value | None = None,
+        step: int = 1,
     ) -> list:
         """Open an inner loop that carries `inits`; returns [index, *carried]. Close it with `close(values)`.
 
-        `stop`: where it ends, when that is not known before. `vectorise`: LLVM can, although something is carried: an
+        `stop`: where it ends, when that is not known before; `step`: by how much it goes on. `vectorise`: LLVM can, although something is carried: an
         integer minimum, say.
         """
         b = self.b
         end = b.constant("i64", size) if stop is None else stop
-        bounds = [b.constant("i64", start), end, b.constant("i64", 1)]
+        bounds = [b.constant("i64", start), end, b.constant("i64", step)]
         op = b.create("scf.for", types, [*bounds, *inits], regions=1)
         block = b.block(op.regions[0], ["i64", *types])
         self._places[-1] = ir.InsertionPoint(op)
         self._places.append(ir.InsertionPoint(block))
-        self._innermost = (vectorise or not inits) and size - start >= WIDTH
+        self._innermost = (vectorise or not inits) and size - start >= WIDTH * step
         self._scalar_before = b.scalar_only
         self._loops.append((op, block))
         b.ip = self._places[-1]

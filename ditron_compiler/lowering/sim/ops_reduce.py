@@ -1,4 +1,8 @@
-"""tt.reduce, tt.scan and tt.histogram: loops along one axis around the combine region."""
+"""tt.reduce, tt.scan and tt.histogram: loops along one axis around the combine region.
+
+Sums and products of floats are made as a GPU's threads make them, many partial results and then a tree: in bf16 a sum of
+1024 ones one after the other would be 256.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from ditron_compiler import ir
 
 from .elementwise import int_attribute
 from .function import FunctionLowering, lowers
-from .nest import Index
+from .nest import WIDTH, Index
 from .tiles import Indices, Splat, Tile
 
 
@@ -25,6 +29,11 @@ class Combine:
         self.rest = self.shape[: self.axis] + self.shape[self.axis + 1 :]
         self.block = op.regions[0].blocks[0]
         self.types = [t.elem.carrier for t in self.inputs]
+
+    def is_float_sum(self) -> bool:
+        """Whether it is a sum or a product of floats: the order is free, and matters for how exact it is."""
+        names = [op.name for op in self.block.operations]
+        return len(names) == 2 and names[0] in ("arith.addf", "arith.mulf")
 
     def at(self, idx: Indices, position: Index | int) -> Indices:
         """The full index: `idx` over the other dimensions, `position` along the axis."""
@@ -43,7 +52,11 @@ def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
     combine = Combine(fn, op)
     # With nothing beside it the axis is contiguous wherever it stands, and as a column it would be the innermost loop,
     # which is taken to be free of dependences.
-    if combine.axis == len(combine.shape) - 1 or prod(combine.rest) == 1:
+    rows = combine.axis == len(combine.shape) - 1 or prod(combine.rest) == 1
+    # By columns it is the slower way, and in 32 bits a column is short enough for the other.
+    if combine.is_float_sum() and combine.size >= 2 * WIDTH and (rows or combine.inputs[0].elem.bits < 32):
+        _reduce_tree(fn, op, combine)
+    elif rows:
         _reduce_rows(fn, op, combine)
     else:
         _reduce_columns(fn, op, combine)
@@ -79,6 +92,39 @@ def _reduce_columns(fn: FunctionLowering, op: ir.Operation, combine: Combine) ->
         for buffer, value in zip(out, combine(partial, here), strict=True):
             nest.store(buffer, value, idx)
     fn.set(op, *out)
+
+
+THREADS = 128  # partial results that are made side by side: Triton's default of four warps
+
+
+def _reduce_tree(fn: FunctionLowering, op: ir.Operation, combine: Combine) -> None:
+    """Many partial results side by side, each of every so many elements; then by halves until one is left."""
+    lanes = min(THREADS, combine.size // 2)
+    buffer = fn.new_buffer((lanes,), combine.inputs[0].elem)
+    out = fn.new_buffer(combine.rest, buffer.elem) if combine.rest else None
+    with fn.nest(combine.rest) as nest:
+        outer, tile = nest.idx, combine.inputs[0]
+
+        def add(lane: Index | int, value: ir.Value) -> None:
+            nest.store(buffer, combine([buffer.at(nest, (lane,))], [value])[0], (lane,))
+
+        lane = nest.loop(lanes)
+        nest.store(buffer, nest.element(tile, combine.at(outer, lane)), (lane,))
+        nest.close()
+        step = nest.carry(combine.size, [], [], start=lanes, step=lanes)[0]
+        lane = nest.loop(lanes)
+        add(lane, nest.element(tile, combine.at(outer, nest.add(step, lane))))
+        nest.close()
+        nest.close()
+        while lanes > 1:
+            lanes //= 2
+            lane = nest.carry(lanes, [], [])[0]
+            add(lane, buffer.at(nest, (nest.add(lane, lanes),)))
+            nest.close()
+        value = buffer.at(nest, (0,))
+        if out is not None:
+            nest.store(out, value)
+    fn.set(op, value if out is None else out)
 
 
 @lowers("tt.scan")

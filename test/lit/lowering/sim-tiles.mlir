@@ -95,15 +95,16 @@
   "tt.return"() : () -> ()
 }) : () -> ()
 
-// A reduction along the rows carries a scalar; what is used twice and costs is in a buffer, computed once.
+// A sum of floats is made by halves, side by side; what is used twice and costs is in a buffer, computed once.
 // CHECK-LABEL: func.func @reduce
 "tt.func"() <{function_type = (!tt.ptr<f32>) -> (), sym_name = "reduce", sym_visibility = "public"}> ({
 ^bb0(%p: !tt.ptr<f32>):
   // CHECK-COUNT-1: math.exp
-  // CHECK: %[[FIRST:.*]] = llvm.load
-  // CHECK: %[[SUM:.*]] = scf.for %{{.*}} iter_args(%[[PART:.*]] = %[[FIRST]]) -> (f32) : i64 {
-  // CHECK: %[[MORE:.*]] = arith.addf %[[PART]], %{{.*}} : f32
-  // CHECK: scf.yield %[[MORE]] : f32
+  // CHECK: scf.for
+  // CHECK: scf.for
+  // CHECK-COUNT-5: arith.addf
+  // CHECK-NOT: arith.addf
+  // CHECK: %[[SUM:.*]] = llvm.load
   // CHECK: arith.divf %{{.*}}, %[[SUM]]
   // CHECK-NOT: math.exp
   // CHECK: return
@@ -120,6 +121,26 @@
   %all = "tt.splat"(%s) : (f32) -> tensor<32xf32>
   %q = arith.divf %e, %all : tensor<32xf32>
   "tt.store"(%addresses, %q) : (tensor<32x!tt.ptr<f32>>, tensor<32xf32>) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// Any other reduction along the rows carries a scalar.
+// CHECK-LABEL: func.func @largest
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (), sym_name = "largest", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<f32>, %o: !tt.ptr<f32>):
+  // CHECK: %{{.*}} = scf.for %{{.*}} iter_args(%[[PART:.*]] = %{{.*}}) -> (f32) : i64 {
+  // CHECK: %[[MORE:.*]] = arith.maxnumf %[[PART]], %{{.*}} : f32
+  // CHECK: scf.yield %[[MORE]] : f32
+  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
+  %base = "tt.splat"(%p) : (!tt.ptr<f32>) -> tensor<32x!tt.ptr<f32>>
+  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<f32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<f32>>
+  %v = "tt.load"(%addresses) : (tensor<32x!tt.ptr<f32>>) -> tensor<32xf32>
+  %m = "tt.reduce"(%v) <{axis = 0 : i32}> ({
+  ^bb0(%left: f32, %right: f32):
+    %larger = arith.maxnumf %left, %right : f32
+    "tt.reduce.return"(%larger) : (f32) -> ()
+  }) : (tensor<32xf32>) -> f32
+  "tt.store"(%o, %m) : (!tt.ptr<f32>, f32) -> ()
   "tt.return"() : () -> ()
 }) : () -> ()
 

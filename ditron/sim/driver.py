@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from triton.backends.driver import DriverBase
+from triton.compiler import ASTSource
 
 from ditron.errors import DitronError
 from ditron.sim.view import current_world
@@ -80,7 +81,8 @@ class SimDriver(DriverBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self.utils = SimpleNamespace(get_device_properties=lambda device: properties())
+        self.utils = SimpleNamespace(get_device_properties=lambda device: properties(),
+                                     load_binary=lambda name, *_: (name, 0, 0, 0, 1024))
 
     @classmethod
     def is_active(cls) -> bool:
@@ -116,6 +118,14 @@ class SimDriver(DriverBase):
 
     def clear_cache(self, cache: Any) -> None:
         pass
+
+    def launcher_cls(self, src: Any, metadata: Any) -> Callable[..., None]:
+        """How kernels of ``triton.compile`` are launched: compiled once more, for the simulator."""
+        from ditron.simulate import compile_plain
+        if not isinstance(src, ASTSource):
+            raise DitronError(f"a kernel that triton.compile has from a file of {src.ext} was launched on the "
+                              "simulator, which runs Python's kernels: launch the @triton.jit function")
+        return compile_plain(src, options=metadata._asdict()).run
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         raise DitronError(f"the simulator makes no C++ launcher, so it has no C++ type for {ty!r}: leave the "

@@ -8,6 +8,7 @@ import torch
 import triton
 import triton.language as tl
 from triton import knobs
+from triton.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
@@ -308,6 +309,19 @@ def test_what_a_gpu_would_run_can_be_read():
     assert "define" in kernel.asm["sim"]
     with pytest.raises(KeyError, match="amdgcn"):
         kernel.asm["amdgcn"]
+
+
+def test_kernels_of_triton_compile(tmp_path):
+    x, y, o = _operands()
+    with ditron.sim.triton():
+        types = {"x": "*fp32", "y": "*fp32", "o": "*fp32", "n": "i32", "B": "constexpr"}
+        kernel = triton.compile(ASTSource(_add, types, {"B": 128}))
+        kernel[_grid({"B": 128}) + (1, 1)](x, y, o, N, 128)
+        assert torch.equal(o, x + y)
+        path = tmp_path / "add.ttgir"
+        path.write_text(kernel.asm["ttgir"])
+        with pytest.raises(ditron.DitronError, match="from a file of ttgir was launched on the simulator"):
+            triton.compile(str(path))[(1, 1, 1)](x, y, o, N)
 
 
 @pytest.mark.parametrize("as_cuda,ranks", [(False, 1), (True, 1), (True, 2)])

@@ -71,8 +71,8 @@ class Nest:
     ) -> list:
         """Open an inner loop that carries `inits`; returns [index, *carried]. Close it with `close(values)`.
 
-        `stop`: where it ends, when that is not known before; `step`: by how much it goes on. `vectorise`: LLVM can, although something is carried: an
-        integer minimum, say.
+        `stop`: where it ends, when that is not known before. `step`: by how much the index goes on. `vectorise`: LLVM
+        can, although something is carried: an integer minimum, say.
         """
         b = self.b
         end = b.constant("i64", size) if stop is None else stop

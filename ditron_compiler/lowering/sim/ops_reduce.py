@@ -1,7 +1,7 @@
 """tt.reduce, tt.scan and tt.histogram: loops along one axis around the combine region.
 
-Sums and products of floats are made as a GPU's threads make them, many partial results and then a tree: in bf16 a sum of
-1024 ones one after the other would be 256.
+Sums and products of floats are made as a GPU's threads make them, many partial results and then a tree: in bf16 a sum
+of 1024 ones one after the other would be 256.
 """
 
 from __future__ import annotations

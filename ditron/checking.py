@@ -56,7 +56,8 @@ def check_function(function: Callable[[], Any], groups: Iterable[tuple[int, int 
         groups: (ranks, ranks per node; None: one node). resident: programs that a GPU takes at a time.
         subject: what the report calls it.
 
-    The function's results mean nothing, for nothing is computed; an AssertionError about them is ignored.
+    The function's results mean nothing, for nothing is computed; an AssertionError about them ends it, with a note if
+    there was more to come.
     """
     name = subject or getattr(function, "__name__", "a function")
     return check_scenarios(name, _scenarios(groups, lambda ranks, per_node: record(function, ranks, per_node,

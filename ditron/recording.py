@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ditron.asserts import cuts_short
 from ditron.sim import view, world
 from ditron.sim.script_accesses import _ranges as ranges_of
 from ditron_compiler.check import memory
@@ -29,6 +30,7 @@ from ditron_compiler.check.scenario import (
     Scenario,
     SignalWait,
     SignalWrite,
+    Unseen,
 )
 from ditron_compiler.check.translate import Kernel
 from ditron_compiler.check.values import UNKNOWN
@@ -60,8 +62,8 @@ def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None 
            resident: int = 132, modules: Sequence[Any] = (), strict: bool = True) -> Scenario:
     """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
 
-    An AssertionError ends a rank's function: nothing was computed, so results are wrong; of a script, which has
-    ``modules``, a note says so. Other errors are raised.
+    An AssertionError ends a rank's function: nothing was computed, so results are wrong. A note says so when there was
+    more to come, as always in a script, which has ``modules``. Other errors are raised.
     ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
     """
     recorder = _Recorder(ranks, ranks_per_node, resident=resident, races=True)
@@ -74,9 +76,9 @@ def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None 
         except AssertionError as error:
             frames = traceback.extract_tb(error.__traceback__)
             frame = next(f for f in reversed(frames) if not f.filename.startswith(_foreign()))
-            note = (f"{frame.filename}:{frame.lineno}: a check of results, which mean nothing here, ends the script; "
-                    "the calls after that are not checked")
-            if modules and note not in recorder.unseen:  # a function's checks come at its end
+            note = (f"{frame.filename}:{frame.lineno}: a check of results, which mean nothing here, ends the "
+                    f"{'script' if modules else 'function'}; the calls after that are not checked")
+            if note not in recorder.unseen and (modules or cuts_short(error, _foreign())):
                 recorder.unseen.append(note)
 
     from ditron.sim.plain import simulated
@@ -245,9 +247,11 @@ class RecordedView(view.RankView):
         line = line or user_line()
         if not isinstance(kernel, Kernel):
             self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
+            self.add(Unseen(stream or self.current or "", line, self.call_number()))
             return
         if group is not None and len(group.ranks) != self.world_size:
             self._world.unseen.append(f"{line}: a launch in a group of some ranks is not followed")
+            self.add(Unseen(stream or self.current or "", line, self.call_number()))
             return
         self._world.calls[self.rank][kernel.name] += 1
         pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
@@ -330,11 +334,12 @@ class RecordedStream:
         # To the own rank it is a copy within the GPU, which is a kernel.
         own = peer == view.rank
         name = "a rank_copy to this rank itself" if own else "a rank_copy"
-        view.add(Move(*self._facts(line), name, reads, writes, needs_sm=own))
+        view.add(Move(*self._facts(line), name, reads, writes, own, _in_order(src, dst)))
 
     def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
         view = self._view
-        view.add(Move(*self._facts(line), "a copy", view.span(names[0], src), view.span(names[1], dst), needs_sm=True))
+        view.add(Move(*self._facts(line), "a copy", view.span(names[0], src), view.span(names[1], dst), True,
+                      _in_order(src, dst)))
 
     def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
         self._view.add(Move(*self._facts(line), "a fill", None, self._view.span(name, dst), needs_sm=True))
@@ -364,6 +369,13 @@ class RecordedStream:
 
     def synchronize(self) -> None:
         self._view.synchronize(self)
+
+
+def _in_order(src: Any, dst: Any) -> bool:
+    """Whether elements that are at the same indices come in the same order in memory."""
+    falling = [sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d, t=t: -t.stride(d))
+               for t in (src, dst)]
+    return falling[0] == falling[1]
 
 
 def _argument(kind: str, slot: int, pointers: dict[int, int]) -> Any:

@@ -63,7 +63,7 @@ def _programs(module: Any) -> dict[str, Any]:
 def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
     """The program ``FILE:NAME``, or the kernel by the file's ``EXAMPLE["check"]``."""
     from ditron import checking
-    module = import_file(path)
+    module = import_file(path, asserts=False)  # none of results, which mean nothing, ends what is checked
     programs = _programs(module)
     if name in programs and programs[name].check is None:
         raise UsageError(f"program {name!r} does not say what it is checked with: give its decorator "
@@ -86,7 +86,8 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
     from ditron import checking
     if not args.args:
         try:
-            programs = [program for program in _programs(import_file(path)).values() if program.check is not None]
+            module = import_file(path, asserts=False)
+            programs = [program for program in _programs(module).values() if program.check is not None]
         except RunsWhenImported:  # a script without "if __name__ ...": what it runs is what is checked
             programs = []
         if programs:

@@ -37,9 +37,10 @@ def load_kernel(text: str) -> Any:
     return kernel
 
 
-def import_file(path: Path) -> Any:
+def import_file(path: Path, asserts: bool = True) -> Any:
     """Import a file as a module (not as ``__main__``), finding its neighbours as a script would.
 
+    Without ``asserts`` its own assert statements are left out, as by ``python -O``.
     Raises RunsWhenImported for one that starts ranks or ends the process, UsageError for what cannot be imported.
     """
     import importlib.util
@@ -53,7 +54,7 @@ def import_file(path: Path) -> Any:
     sys.modules[path.stem] = module
     try:
         with importing():
-            spec.loader.exec_module(module)
+            exec(compile(path.read_bytes(), str(path), "exec", optimize=0 if asserts else 1), module.__dict__)
     except (ImportedScriptError, SystemExit) as error:
         del sys.modules[path.stem]
         why = error if isinstance(error, ImportedScriptError) else f"{path} ends the process when it is imported"

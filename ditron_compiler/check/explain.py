@@ -10,7 +10,8 @@ from ditron_compiler.check.hangs import cell_name, hangs
 from ditron_compiler.check.induction import prove
 from ditron_compiler.check.machine import Access, Machine, Task, Wait, Writer
 from ditron_compiler.check.memory import describe, parts
-from ditron_compiler.check.races import Conflict, Pair, conflicts, unordered, untied, unwritten
+from ditron_compiler.check.races import Conflict, Pair, conflicts, unordered, untied
+from ditron_compiler.check.unwritten import unwritten
 
 __all__ = ["findings"]
 
@@ -24,9 +25,11 @@ def findings(machine: Machine) -> Iterator[Finding]:
         yield from hangs(machine)
     yield from _signals(machine, passing)
     yield from _races(machine, pairs)
-    for read, rank, root, offset in unwritten(machine):
-        yield Finding("unwritten", f"{read.how} of {describe(root, offset)} of rank {rank}, which nobody has written",
-                      read.loc, _where(machine, read), "write it before, or mask the padding")
+    for found in unwritten(machine):
+        place, copy = f"{describe(found.root, found.offset)} of rank {found.rank}", found.copy
+        yield Finding("unwritten", f"{found.read.how} of {place}, {'a copy of ' * (copy is not None)}"
+                      f"{'what' if copy else 'which'} nobody has written", found.read.loc, _where(machine, found.read),
+                      "write it before, or mask the padding", ((copy.how, copy.loc),) if copy else ())
     for wait, read, write in untied(machine):
         yield Finding("token", "this load reads what a wait is for, and does not depend on the wait's token: Triton "
                       "may fetch it before", read.loc, _where(machine, read),

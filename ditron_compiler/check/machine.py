@@ -96,6 +96,7 @@ class Access:
     span: Span
     call: int
     step: int  # of the host: which one it is part of
+    copy: int | None = None  # the number of the copy, put or get that it is a half of
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,8 @@ class Machine:
     others may go on at each atomic, in an order that this number chooses: what atomics order is seen of one run only.
 
     Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck:
-    the tasks that cannot go on; queued: (rank, what) that found no SM.
+    the tasks that cannot go on; queued: (rank, what) that found no SM; copies: from where to where, by number; astray:
+    nodes that may have written what is not known, anywhere.
     """
 
     def __init__(self, scenario: Scenario, tight: bool = False, turns: int = 0):
@@ -177,6 +179,8 @@ class Machine:
         self.complete = True  # nothing was given up
         self.sent: set[tuple[str, int]] = set()  # (kernel, site) of the signals that were sent
         self.steps_done: set[tuple[int, int]] = set()  # (rank, number) of the signals that streams wrote
+        self.copies: list[tuple[Span, Span]] = []
+        self.astray: list[int] = []
         self.in_flight: list[dict[int, set[int]]] = [{} for _ in range(scenario.ranks)]
 
     # --- running -------------------------------------------------------------------------------------------------
@@ -269,30 +273,39 @@ class Machine:
         if len(self.graph.visibly) > MAX_NODES and self.complete:
             raise TimeoutError(f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
                                "tensors or larger tiles")
-        for (write, atomic, how, loc, site), spans in task._touched.items():
-            self._keep(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)))
+        for (write, atomic, how, loc, site, copy), spans in task._touched.items():
+            self._keep(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy)
         task._touched.clear()
         task.node = self.graph.add([task.node, *visible], late)
         return task.node
 
     def touch(self, task: Task, span: Span, write: bool, how: str, loc: str, *, site: int | None = None,
-              atomic: bool = False, node: int | None = None) -> None:
+              atomic: bool = False, node: int | None = None, copy: int | None = None) -> None:
         """The task, or a node that is not its own, reads or writes."""
-        if not len(span) or not self._check(task, span, write, loc):
+        if not len(span):
             return
-        if node is not None:
-            self._keep(task, node, write, atomic, how, loc, site, span)
+        if not self._check(task, span, write, loc):
+            if write:
+                self.astray.append(task.node)
+        elif node is not None:
+            self._keep(task, node, write, atomic, how, loc, site, span, copy)
         else:
-            task._touched.setdefault((write, atomic, how, loc, site), []).append(span)
+            task._touched.setdefault((write, atomic, how, loc, site, copy), []).append(span)
 
-    def _keep(self, task: Task, node: int, write: bool, atomic: bool, how: str, loc: str, site: int | None, span: Span
-              ) -> None:
+    def copied(self, source: Span, target: Span, in_order: bool = True) -> int:
+        """The number of a copy. Where its bytes go is known if it takes them ``in_order``, and as many as it writes."""
+        known = in_order and np.diff(source).sum() == np.diff(target).sum()
+        self.copies.append((source, target) if known else (source[:0], target[:0]))
+        return len(self.copies) - 1
+
+    def _keep(self, task: Task, node: int, write: bool, atomic: bool, how: str, loc: str, site: int | None, span: Span,
+              copy: int | None) -> None:
         buffers = span[:, 0] >> 36
         for buffer in np.unique(buffers) if buffers[0] != buffers[-1] else buffers[:1]:
             rank, root, _ = parts(int(buffer) << 36)
             here = span[buffers == buffer] if buffers[0] != buffers[-1] else span
             self.accesses.setdefault((rank, root), []).append(
-                Access(node, task, write, atomic, how, loc, site, here, task.call, task.step))
+                Access(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy))
 
     def _check(self, task: Task, span: Span, write: bool, loc: str) -> bool:
         """Report what lies outside of its buffer."""
@@ -302,7 +315,8 @@ class Machine:
             what = "write" if write else "read"
             if rank < 0 or root is None:
                 self.problem("bounds", f"a {what} through a null pointer, or one that points at no buffer", task, loc,
-                             "symm_at is null for a rank of another node: use putmem or getmem there")
+                             "symm_at is null for a rank of another node: use putmem or getmem there, or say that "
+                             "this is for one node, by max_nodes=1 (of ditron.init, of @ditron.program)")
             elif offset < 0 or offset + end - pointer > root.nbytes:
                 past = "before its beginning" if offset < 0 else "past its end"
                 self.problem("bounds", f"a {what} of {root.name} goes {past}: bytes {offset} to "
@@ -316,9 +330,9 @@ class Machine:
             return False
         return True
 
-    def check_copy(self, task: Task, source: Span, target: Span, what: str, loc: str) -> None:
-        """Report a copy onto what it has yet to read."""
-        if len(source) and len(target) and overlap(source, target):
+    def check_copy(self, task: Task, source: Span, target: Span, what: str, loc: str, in_order: bool = True) -> None:
+        """Report a copy onto what it has yet to read. In order, onto the very same bytes, it is none."""
+        if len(source) and len(target) and overlap(source, target, but_same=in_order):
             rank, number, offset = parts(int(target[0, 0]))
             name = f"{describe(self.scenario.roots[number], offset)} of " if number in self.scenario.roots else ""
             self.problem("overlap", f"{what} whose source and destination overlap, at {name}rank {rank}: it may read "

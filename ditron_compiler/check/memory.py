@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NULL", "Root", "Span", "address", "describe", "merged", "overlap", "parts", "runs", "with_rank"]
+__all__ = ["NULL", "Root", "Span", "address", "carried", "common", "describe", "merged", "overlap", "parts", "runs",
+           "with_rank"]
 
 NULL = 0
 _OFFSET_BITS, _ROOT_BITS = 36, 16
@@ -87,10 +88,32 @@ def merged(span: Span) -> Span:
     return np.stack((starts, reach[np.concatenate((np.flatnonzero(first)[1:] - 1, [len(span) - 1]))]), axis=1)
 
 
-def overlap(a: Span, b: Span) -> bool:
-    """Whether some byte is in both, unless they are the same."""
+def common(a: Span, b: Span) -> Span:
+    """The bytes that are in both, of which each is as :func:`merged` gives it."""
+    kept = [[max(low, first), min(high, last)] for low, high in a.tolist() for first, last in b.tolist()
+            if low < last and first < high]
+    return np.array(kept, dtype=np.int64).reshape(-1, 2)
+
+
+def carried(source: Span, target: Span, part: Span) -> Span:
+    """Where a copy brings ``part`` of its source; it takes bytes from ``source`` to ``target`` in the order of both."""
+    found = []
+    for low, high in common(source, part).tolist():
+        run = int(np.searchsorted(source[:, 0], low, side="right")) - 1
+        at = int(np.diff(source[:run]).sum()) + low - int(source[run, 0])  # bytes of the copy before this
+        before = 0
+        for first, last in target.tolist():
+            begin, end = max(at, before), min(at + high - low, before + last - first)
+            if begin < end:
+                found.append([first + begin - before, first + end - before])
+            before += last - first
+    return merged(np.array(found, dtype=np.int64).reshape(-1, 2))
+
+
+def overlap(a: Span, b: Span, but_same: bool = True) -> bool:
+    """Whether some byte is in both, unless they are the same and ``but_same`` does not count."""
     union = merged(np.concatenate((a, b)))
-    return not np.array_equal(a, b) and bool(np.diff(union).sum() < np.diff(a).sum() + np.diff(b).sum())
+    return not (but_same and np.array_equal(a, b)) and bool(np.diff(union).sum() < np.diff(a).sum() + np.diff(b).sum())
 
 
 def describe(root: Root, offset: int) -> str:

@@ -53,10 +53,12 @@ class Program(Atomics):
 
     def unknown(self, number: int) -> bool:
         self._note(number, "a branch depends on data: only the side where the condition is false is checked")
+        self.machine.astray.append(self.task.node)
         return False
 
     def not_followed(self, number: int, *_: Any) -> Any:
         self._note(number, f"{self.sites[number].name} is not followed")
+        self.machine.astray.append(self.task.node)
         return UNKNOWN
 
     def _note(self, number: int, text: str) -> None:
@@ -113,6 +115,8 @@ class Program(Atomics):
         if pointer is UNKNOWN or mask is UNKNOWN:
             self._note(number, f"the address of {how} depends on data: it is not checked" if pointer is UNKNOWN else
                        f"the mask of {how} depends on data: it is taken to be true")
+            if pointer is UNKNOWN and write:
+                self.machine.astray.append(self.task.node)
             if pointer is UNKNOWN:
                 return
             mask = True
@@ -201,11 +205,13 @@ class Program(Atomics):
             lands = machine.send(task, rank, visible=[issued, *self._fenced.get(rank, ())])
             here = np.array([[source, source + nbytes]], dtype=np.int64)
             nbi = site.fact("nbi", "")
-            machine.touch(task, here, False, "the source of a put", site.loc, site=number, node=lands if nbi else None)
             there = with_rank(np.array([[to, to + nbytes]], dtype=np.int64), rank)
+            copy = machine.copied(here, there)
+            machine.touch(task, here, False, "the source of a put", site.loc, site=number, node=lands if nbi else None,
+                          copy=copy)
             machine.check_copy(task, here, there, "a put", site.loc)
             machine.filled.add(parts(int(there[0, 0]))[:2])
-            machine.touch(task, there, True, "a put", site.loc, site=number, node=lands)
+            machine.touch(task, there, True, "a put", site.loc, site=number, node=lands, copy=copy)
         if signal is not None:
             machine.sent.add((task.name, number))
             pointer, value = with_rank(int(signal[0]), rank), int(signal[1])
@@ -237,10 +243,11 @@ class Program(Atomics):
             node = machine.graph.add([task.node])
             self._gets.add(node)
         there = with_rank(np.array([[source, source + nbytes]], dtype=np.int64), int(rank))
-        machine.touch(task, there, False, "the source of a get", site.loc, site=number, node=node)
         here = np.array([[to, to + nbytes]], dtype=np.int64)
+        copy = machine.copied(there, here)
+        machine.touch(task, there, False, "the source of a get", site.loc, site=number, node=node, copy=copy)
         machine.check_copy(task, there, here, "a get", site.loc)
-        machine.touch(task, here, True, "a get", site.loc, site=number, node=node)
+        machine.touch(task, here, True, "a get", site.loc, site=number, node=node, copy=copy)
         machine.cut(task)
 
     # --- packets -------------------------------------------------------------------------------------------------

@@ -1,15 +1,15 @@
-"""Accesses to the same bytes, of which one writes, that are not in a visible order; and reads of what nobody wrote."""
+"""Accesses to the same bytes, of which one writes, that are not in a visible order."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ditron_compiler.check.machine import Access, Machine, Wait
-from ditron_compiler.check.memory import Root, parts
+from ditron_compiler.check.memory import Root, Span, parts
 
-__all__ = ["Conflict", "Pair", "conflicts", "unordered", "untied", "unwritten"]
+__all__ = ["Conflict", "Pair", "conflicts", "stretches", "unordered", "untied"]
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,23 @@ def _pairs(active: tuple[int, ...], accesses: list[Access], looked: set) -> Iter
 
 def _places(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Stretches of memory that the same accesses touch, each set of accesses once: its first byte, and the set."""
-    starts = np.concatenate([a.span[:, 0] for a in accesses])
-    ends = np.concatenate([a.span[:, 1] for a in accesses])
-    owners = np.repeat(np.arange(len(accesses)), [len(a.span) for a in accesses])
+    known: set[tuple[int, ...]] = set()
+    for start, _, group in stretches([a.span for a in accesses]):
+        if group not in known:
+            known.add(group)
+            yield start, group
+
+
+def stretches(spans: Sequence[Span]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Stretches of memory that are in the same spans, and in two at least: from, to, and the numbers of the spans."""
+    starts = np.concatenate([span[:, 0] for span in spans])
+    ends = np.concatenate([span[:, 1] for span in spans])
+    owners = np.repeat(np.arange(len(spans)), [len(span) for span in spans])
     order = np.argsort(np.concatenate([starts, ends]), kind="stable")
     points = np.concatenate([starts, ends])[order].tolist()
     which = np.concatenate([owners, owners])[order].tolist()
     opens = (order < len(starts)).tolist()
     active: dict[int, int] = {}
-    known: set[tuple[int, ...]] = set()
     for at, point in enumerate(points):
         owner = which[at]
         if opens[at]:
@@ -92,36 +100,7 @@ def _places(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]]:
         else:
             active[owner] -= 1
         if len(active) > 1 and at + 1 < len(points) and points[at + 1] != point:
-            group = tuple(sorted(active))
-            if group not in known:
-                known.add(group)
-                yield point, group
-
-
-def unwritten(machine: Machine) -> Iterator[tuple[Access, int, Root, int]]:
-    """Reads of memory that nobody can have written before: the access, rank, buffer and offset of its first byte."""
-    seen: set[str] = set()
-    for (rank, number), accesses in machine.accesses.items():
-        root = machine.scenario.roots[number]
-        if root.zeroed or root.given:
-            continue
-        for start, active in _every_place(accesses):
-            writes = [accesses[i] for i in active if accesses[i].write]
-            for read in (accesses[i] for i in active if not accesses[i].write):
-                if read.how.startswith("a read by"):
-                    continue  # of a script, which may look at anything
-                if read.loc in seen or any(w.node == read.node or not machine.graph.sees(read.node, w.node)
-                                               for w in writes):
-                    continue  # written before; or at the same time, which is a race
-                seen.add(read.loc)
-                yield read, rank, root, parts(start)[2]
-
-
-def _every_place(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    reads = [i for i, a in enumerate(accesses) if not a.write]
-    # Twice each read, so that a stretch that one read alone touches counts as a place, too.
-    places = _places([*accesses, *(accesses[i] for i in reads)])
-    return ((start, tuple(i for i in group if i < len(accesses))) for start, group in places)
+            yield point, points[at + 1], tuple(sorted(active))
 
 
 def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:

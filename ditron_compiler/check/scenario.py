@@ -11,7 +11,8 @@ from typing import Any
 from ditron_compiler.check.memory import Root, Span
 from ditron_compiler.check.translate import Kernel
 
-__all__ = ["Await", "Free", "HostOp", "Launch", "Meet", "Move", "Record", "Scenario", "SignalWait", "SignalWrite"]
+__all__ = ["Await", "Free", "HostOp", "Launch", "Meet", "Move", "Record", "Scenario", "SignalWait", "SignalWrite",
+           "Unseen"]
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,16 @@ class Launch(HostOp):
 
 @dataclass(frozen=True)
 class Move(HostOp):
-    """Reads and writes by the host, a copy engine, or, with ``needs_sm``, a kernel of no interest. ``name`` it."""
+    """Reads and writes by the host, a copy engine, or, with ``needs_sm``, a kernel of no interest. ``name`` it.
+
+    ``in_order``: what it copies goes, in the order of addresses, to what it writes; it does not transpose.
+    """
 
     name: str
     reads: Span | None
     writes: Span | None
     needs_sm: bool = False
+    in_order: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,11 @@ class Free(HostOp):
     """A buffer is given back."""
 
     root: int
+
+
+@dataclass(frozen=True)
+class Unseen(HostOp):
+    """A launch that is not followed: it may write anything."""
 
 
 @dataclass

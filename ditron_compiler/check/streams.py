@@ -46,6 +46,9 @@ def stream_task(machine: Machine, task: Task, steps: Sequence[host.HostOp]) -> G
             if event is not None:
                 task.blocked = None
                 machine.cut(task, [machine._recorded[task.rank, event]])
+        elif isinstance(step, host.Unseen):
+            machine.astray.append(machine.cut(task))
+            machine.cut(task)
         elif isinstance(step, host.Meet):
             yield from _meet(machine, task, step)
         elif isinstance(step, host.Free):
@@ -79,12 +82,14 @@ def _move(machine: Machine, task: Task, step: host.Move) -> Generator[Keys, None
             yield (("launch", id(running)),)
         task.blocked = None
     machine.cut(task)
+    copy = None
     if step.reads is not None and step.writes is not None:
-        machine.check_copy(task, step.reads, step.writes, step.name, step.loc)
+        machine.check_copy(task, step.reads, step.writes, step.name, step.loc, step.in_order)
+        copy = machine.copied(step.reads, step.writes, step.in_order)
     for span, write in ((step.reads, False), (step.writes, True)):
         if span is not None:
             _stay_near(machine, task, span[:1, 0], step.name, step.loc)
-            machine.touch(task, span, write, step.name, step.loc)
+            machine.touch(task, span, write, step.name, step.loc, copy=copy)
     machine.cut(task)
 
 

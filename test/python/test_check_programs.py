@@ -279,3 +279,61 @@ def test_what_a_script_says_of_its_results(tmp_path, check, ends):
     report = checking.check_script(script, groups=[(2, None)])
     assert bool(report.findings) is not ends, report
     assert ("asserting.py:16: a check of results" in str(report)) is ends, report
+
+
+EXAMPLED = ASSERTING.split("ditron.init()")[0] + """
+def main():
+    ditron.init()
+    flags = ditron.symm_zeros(8, dtype=torch.int64, name="flags")
+    out = torch.zeros(8)
+    for epoch in (1, 2):
+        send[(1,)](out, flags, out, epoch)
+        assert out[0] == 1
+
+EXAMPLE = {{"check": main}}
+"""
+
+
+def test_asserts_of_the_file_of_an_example_are_left_out(tmp_path, capsys):
+    file = tmp_path / "exampled.py"
+    file.write_text(EXAMPLED.format())
+    assert command(["check", "--ranks", "2", f"{file}:send"]) == 1
+    out = capsys.readouterr().out
+    assert "never-signalled" in out or "count" in out, out
+    assert "note" not in out, out
+
+
+def launches(where: str) -> None:
+    """A check of results that fails, somewhere."""
+    ditron.init()
+    out = torch.zeros(8)
+    if where == "in a loop":
+        for _ in range(2):
+            assert out[0] == 1
+    if where == "in a function, in a loop":
+        for _ in range(2):
+            launches("at the end")
+    if where == "before a barrier":
+        assert out[0] == 1
+        ditron.barrier()
+    if where == "in a branch, before a barrier":
+        if out[0] == 0:
+            assert out[0] == 1
+        ditron.barrier()
+    if where == "at the end":
+        assert out[0] == 1, "zeros"
+    assert where != "at the very end"
+    print("done")
+
+
+@pytest.mark.parametrize("where", ["in a loop", "in a function, in a loop", "before a barrier",
+                                   "in a branch, before a barrier"])
+def test_a_function_that_a_check_of_results_cuts_short_has_a_note(where):
+    report = checking.check_function(lambda: launches(where), [(2, None)])
+    (note,) = report.notes
+    assert "a check of results, which mean nothing here, ends the function" in note and Path(__file__).name in note
+
+
+@pytest.mark.parametrize("where", ["at the end", "at the very end", "nowhere"])
+def test_a_function_that_ends_by_a_check_of_results_has_none(where):
+    assert not checking.check_function(lambda: launches(where), [(2, None)]).notes

@@ -39,6 +39,17 @@ def kinds(host, ranks=2, resident=132):
     return [finding.kind for finding in report.findings], report
 
 
+def test_a_copy_of_a_matrix_onto_itself_that_transposes():
+    """The bytes are the same, and in another order; without that each is written where it was read."""
+    def host(transposes):
+        ditron.init()
+        x, stream = torch.ones(8, 8), current_world().stream()
+        stream.copy(x.t() if transposes else x, x)
+
+    assert kinds(lambda: host(True))[0] == ["overlap"]
+    assert not kinds(lambda: host(False))[0]
+
+
 def push(calls=3, *, fork=True, halves=2, signal=True, own=False, wait="stream", join=True, launch_first=False):
     """Ranks push a row to the right, each call; what may be left out is a mistake."""
 

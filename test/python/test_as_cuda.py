@@ -109,3 +109,58 @@ def test_nothing_of_it_is_left_over():
     with ditron.sim.triton(as_cuda=True):
         assert state() != before
     assert state() == before
+
+
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    o = torch.empty_like(x)
+    _double[(3,)](x, o, N, B=128)
+    return o
+
+
+@pytest.mark.parametrize("how", ["impl", "custom_op", "library", "library of a key"])
+def test_operators_for_cuda_tensors(posing, how):
+    """torch.library's operators for CUDA run with tensors that pose."""
+    name = "double_" + how.replace(" ", "_")
+    if how == "custom_op":
+        operator = torch.library.custom_op(f"ditron_test::{name}", _doubled, mutates_args=(), device_types="cuda")
+    elif how == "impl":
+        torch.library.define(f"ditron_test::{name}", "(Tensor x) -> Tensor")
+        torch.library.impl(f"ditron_test::{name}", "cuda", _doubled)
+        operator = getattr(torch.ops.ditron_test, name)
+    else:
+        library = torch.library.Library("ditron_test", "FRAGMENT")
+        library.define(f"{name}(Tensor x) -> Tensor")
+        if how == "library":
+            torch.library.impl(library, name, "CUDA")(_doubled)
+        else:
+            for_cuda = torch.library.Library("ditron_test", "IMPL", "CUDA")
+            for_cuda.impl(name, _doubled)
+        operator = getattr(torch.ops.ditron_test, name)
+    x = torch.randn(N, device="cuda")
+    assert torch.equal(operator(x), x * 2)
+
+
+class _Seen(torch.autograd.Function):
+    """The types that a function gets whose inputs are cast as is usual around kernels."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.bfloat16)
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, gradient):
+        return gradient
+
+
+def test_automatic_casts(posing):
+    x = torch.randn(4, 4, requires_grad=True)
+    assert _Seen.apply(x).dtype == torch.float32 and not torch.is_autocast_enabled()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert (x @ x).dtype == _Seen.apply(x).dtype == torch.get_autocast_gpu_dtype() == torch.bfloat16
+        assert torch.is_autocast_enabled() and torch.is_autocast_enabled("cuda")
+    with torch.autocast("cuda"):
+        assert (x @ x).dtype == torch.float16
+    _Seen.apply(x).sum().backward()
+    assert x.grad.dtype == torch.float32

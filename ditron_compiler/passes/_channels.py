@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.passes._calls import operations
 from ditron_compiler.passes._flow import computed_from
 from ditron_compiler.passes._messages import Index, NoMatch, Put, Wait, at_sender, same, sender, upper_bound, varies
 from ditron_compiler.passes._pointers import constant, origins
@@ -31,12 +32,9 @@ class Refusal(Exception):
 def signal_arguments(function: ir.Operation) -> list[ir.Value]:
     """The arguments of a kernel through which a put's signal goes."""
     roots: dict[ir.Value, None] = {}
-
-    def visit(op: ir.Operation) -> None:
+    for op in operations(function):
         if op.name in _SETS and (op.name == "ditron.putmem_signal" or Put.of(op) is not None):
             roots.update(dict.fromkeys(origin.root for origin in origins(op.operands[_SETS[op.name]])))
-
-    function.walk(visit)
     return list(roots)
 
 
@@ -111,18 +109,10 @@ def _check_epoch(put: Put) -> None:
 
 
 def _check_traffic(function: ir.Operation) -> None:
-    paired = set()
-    other: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> None:
-        if op.name == "ditron.notify" and (put := Put.of(op)) is not None:
-            paired.add(put.op)
-        elif op.name in _OTHER_TRAFFIC or op.name == "ditron.putmem":
-            other.append(op)
-
-    function.walk(visit)
-    for op in other:
-        if op not in paired:
+    every = operations(function)
+    paired = {put.op for op in every if op.name == "ditron.notify" and (put := Put.of(op)) is not None}
+    for op in every:
+        if op.name in _OTHER_TRAFFIC or op.name == "ditron.putmem" and op not in paired:
             raise Refusal(op, f"'{op.name}' looks at other ranks' memory, which the signal may order and a packet does "
                               "not")
 

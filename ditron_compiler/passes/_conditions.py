@@ -4,24 +4,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ditron_compiler import ir
+from ditron_compiler.lowering.enums import predicate
 from ditron_compiler.passes._pointers import defining
 
 __all__ = ["BELOW", "NOT_BELOW", "conditions", "exclusive"]
 
-# What arith calls slt and ult, and sge and uge.
-BELOW, NOT_BELOW = (2, 6), (5, 9)
+BELOW, NOT_BELOW = ("slt", "ult"), ("sge", "uge")
 _LOOPS = ("scf.for", "scf.while")
 
 
-def conditions(at: ir.Operation, if_true: tuple[int, ...], if_false: tuple[int, ...]) -> Iterator[ir.Operation]:
+def conditions(at: ir.Operation, if_true: tuple[str, ...], if_false: tuple[str, ...]) -> Iterator[ir.Operation]:
     """The comparisons of one of the predicates that hold at ``at``: those of the ``scf.if`` it stands in."""
     while at.parent is not None:
         block, parent = at.block, at.parent
         if parent.name == "scf.if":
             test = defining(parent.operands[0])
             predicates = if_true if block == parent.regions[0].blocks[0] else if_false
-            if test is not None and test.name == "arith.cmpi" \
-                    and ir.IntegerAttr(test.attributes["predicate"]).value in predicates:
+            if test is not None and test.name == "arith.cmpi" and predicate(test) in predicates:
                 yield test
         at = parent
 
@@ -32,11 +31,11 @@ def exclusive(op: ir.Operation, other: ir.Operation, loop: ir.Operation | None =
     while op is not None and op.parent is not None:
         blocks[op.parent] = op.block
         op = op.parent
-    exclusive = False
+    apart = False
     while (parent := other.parent) is not None and parent != loop:
         if parent.name == "scf.if":
-            exclusive |= blocks.get(parent, other.block) != other.block
+            apart |= blocks.get(parent, other.block) != other.block
         elif parent.name in _LOOPS:  # one turn may take this branch, and the next one that
-            exclusive = False
+            apart = False
         other = parent
-    return exclusive
+    return apart

@@ -9,8 +9,11 @@ from math import gcd
 
 from ditron_compiler import ir
 
-__all__ = ["Origin", "Sum", "Untraceable", "constant", "defined_in", "defining", "divisibility", "is_argument",
-           "origins", "plus_constant", "rebase", "sources"]
+__all__ = ["WIDTH", "Origin", "Sum", "Untraceable", "constant", "defined_in", "defining", "divisibility", "is_argument",
+           "narrow", "origins", "plus_constant", "rebase", "sources"]
+
+#: Operations that give a number another width.
+WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
 
 # Operations that only place the pointers of operand 0; other operands stay as they are.
 _PLACING = {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
@@ -36,6 +39,13 @@ def constant(value: ir.Value) -> int | None:
         dense = ir.DenseElementsAttr(attribute)
         attribute = dense.get_splat_value() if dense.is_splat else attribute
     return ir.IntegerAttr(attribute).value if ir.IntegerAttr.isinstance(attribute) else None
+
+
+def narrow(value: ir.Value) -> ir.Value:
+    """``value`` without conversions of width: numbers of ranks and of programs fit in any."""
+    while (op := defining(value)) is not None and op.name in WIDTH:
+        value = op.operands[0]
+    return value
 
 
 def defined_in(value: ir.Value, op: ir.Operation) -> bool:
@@ -198,7 +208,7 @@ def _divisibility(value: ir.Value, open_loops: set[ir.Value]) -> int:
         if op.name == "tt.addptr":
             base, offset = (_divisibility(operand, open_loops) for operand in op.operands)
             return gcd(base, offset * _pointee_bytes(op.operands[0].type))
-        if op.name in _LEADING or op.name in ("ditron.symm_at", "arith.extsi", "arith.extui", "arith.trunci"):
+        if op.name in _LEADING or op.name in ("ditron.symm_at", *WIDTH):
             return _divisibility(op.operands[0], open_loops)
     passed_on = sources(value)
     return gcd(*(_divisibility(source, open_loops | {value}) for source in passed_on)) if passed_on else 1

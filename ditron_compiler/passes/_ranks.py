@@ -8,8 +8,8 @@ import enum
 from collections.abc import Collection
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._pointers import constant, defining
+from ditron_compiler.lowering.enums import keyword, predicate
+from ditron_compiler.passes._pointers import constant, defining, narrow
 
 __all__ = ["Place", "is_other", "is_query", "is_within", "place"]
 
@@ -24,7 +24,7 @@ class Place(enum.IntEnum):
 
 def place(rank: ir.Value, at: ir.Operation) -> Place:
     """The farthest that ``rank`` can be, used by ``at``; conditions around ``at`` count."""
-    rank = _plain(rank)
+    rank = narrow(rank)
     op = defining(rank)
     if op is not None and op.name == "arith.select":
         return max(place(op.operands[1], at), place(op.operands[2], at))
@@ -38,7 +38,7 @@ def place(rank: ir.Value, at: ir.Operation) -> Place:
 
 def is_other(rank: ir.Value) -> bool:
     """Whether ``rank`` is another rank than this one wherever there are several: ``(rank + 1) % num_ranks``."""
-    op = defining(_plain(rank))
+    op = defining(narrow(rank))
     if op is None or op.name not in ("arith.remsi", "arith.remui") or not is_query(op.operands[1], "num_ranks"):
         return False
     terms = [(sign, term) for sign, term in _terms(op.operands[0]) if not is_query(term, "num_ranks")]
@@ -50,7 +50,7 @@ def is_other(rank: ir.Value) -> bool:
 
 def is_within(index: ir.Value, count: str, known: Collection[ir.Value] = ()) -> bool:
     """Whether ``0 <= index < count``, which is "num_ranks" or "num_local_ranks"; it is so of the values ``known``."""
-    index = _plain(index)
+    index = narrow(index)
     if constant(index) == 0 or index in known:  # there is at least one rank
         return True
     if is_query(index, "rank" if count == "num_ranks" else "local_rank"):
@@ -67,21 +67,14 @@ def is_within(index: ir.Value, count: str, known: Collection[ir.Value] = ()) -> 
 
 def is_query(value: ir.Value, what: str) -> bool:
     """Whether ``value`` is ``ditron.<what>`` of the group."""
-    op = defining(_plain(value))
+    op = defining(narrow(value))
     return op is not None and op.name == f"ditron.{what}" and (
         "team" not in op.attributes or keyword(op.attributes["team"]) == "group")
 
 
-def _plain(value: ir.Value) -> ir.Value:
-    """``value`` without conversions of width; ranks fit in any."""
-    while (op := defining(value)) is not None and op.name in ("arith.extsi", "arith.extui", "arith.trunci"):
-        value = op.operands[0]
-    return value
-
-
 def _terms(value: ir.Value, sign: int = 1) -> list[tuple[int, ir.Value]]:
     """What is added up to ``value``, each with 1, or with -1 when it is subtracted."""
-    value = _plain(value)
+    value = narrow(value)
     op = defining(value)
     if op is None or op.name not in ("arith.addi", "arith.subi"):
         return [(sign, value)]
@@ -104,7 +97,7 @@ def _is_own(rank: ir.Value) -> bool:
 
 def _is_first_of_node(value: ir.Value) -> bool:
     """``node * num_local_ranks``, or ``rank - local_rank``."""
-    op = defining(_plain(value))
+    op = defining(narrow(value))
     if op is not None and op.name == "arith.muli":
         return any(is_query(a, "node") and is_query(b, "num_local_ranks") for a, b in _both_ways(op))
     return op is not None and op.name == "arith.subi" and is_query(op.operands[0], "rank") and is_query(
@@ -113,7 +106,7 @@ def _is_first_of_node(value: ir.Value) -> bool:
 
 def _is_positive(value: ir.Value, count: str, known: Collection[ir.Value]) -> bool:
     """Whether ``value`` is not negative, of sums of ranks and counts of them: ``rank + num_ranks - step``."""
-    value = _plain(value)
+    value = narrow(value)
     number = constant(value)
     if number is not None:
         return number >= 0
@@ -174,15 +167,14 @@ def _conjuncts(condition: ir.Value, holds: bool) -> list[ir.Operation]:
 
 def _says(comparison: ir.Operation, rank: ir.Value, holds: bool) -> Place:
     """What ``comparison`` says of ``rank``: equal to this rank, or its node to this node."""
-    equal = ir.IntegerAttr(comparison.attributes["predicate"]).value == (0 if holds else 1)
-    if not equal:
+    if predicate(comparison) != ("eq" if holds else "ne"):
         return Place.ANYWHERE
     for a, b in _both_ways(comparison):
-        a = _plain(a)
-        if a == rank and _is_own(_plain(b)):
+        a = narrow(a)
+        if a == rank and _is_own(narrow(b)):
             return Place.SELF
         op = defining(a)
-        if op is not None and op.name in ("arith.divsi", "arith.divui") and _plain(op.operands[0]) == rank and is_query(
+        if op is not None and op.name in ("arith.divsi", "arith.divui") and narrow(op.operands[0]) == rank and is_query(
                 op.operands[1], "num_local_ranks") and is_query(b, "node"):
             return Place.NODE
     return Place.ANYWHERE

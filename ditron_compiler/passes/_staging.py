@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
+from ditron_compiler.lowering.enums import predicate
 from ditron_compiler.passes._buffers import Access, Accesses, kernel_of
 from ditron_compiler.passes._forwarding import Kept
 from ditron_compiler.passes._kernel_arguments import argument_uses
@@ -103,7 +104,7 @@ def _tile(access: ir.Operation, mask: int) -> _Tile | None:
     if len(access.operands) <= mask:
         return _Tile(base.operands[0], size, None)
     compare = defining(access.operands[mask])
-    if compare is None or compare.name != "arith.cmpi" or compare.attributes["predicate"].value != 2:  # slt
+    if compare is None or compare.name != "arith.cmpi" or predicate(compare) != "slt":
         return None
     left, right = (defining(value) for value in compare.operands)
     if left != offsets or right is None or right.name != "tt.splat":

@@ -4,16 +4,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ditron_compiler import ir
-from ditron_compiler.passes._calls import OPAQUE, reached
+from ditron_compiler.passes._calls import OPAQUE, operations, reached
 from ditron_compiler.passes._conditions import BELOW, NOT_BELOW, conditions
 from ditron_compiler.passes._flow import computed_from
 from ditron_compiler.passes._messages import Index, NoMatch, Wait
-from ditron_compiler.passes._pointers import constant, defining, is_argument
+from ditron_compiler.passes._pointers import WIDTH, constant, defining, is_argument, narrow
 from ditron_compiler.passes._ranks import is_query, is_within
 
 __all__ = ["axes_by_rank"]
 
-_WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
 _REMAINDERS = ("arith.remsi", "arith.remui")
 _COUNTS = ("num_ranks", "num_local_ranks")
 
@@ -33,15 +32,8 @@ def axes_by_rank(wait: Wait, function: ir.Operation) -> frozenset[int]:
 
 def _axes_asked(function: ir.Operation) -> frozenset[int]:
     """The axes along which programs of ``function`` may do different things."""
-    axes: set[int] = set()
-
-    def visit(op: ir.Operation) -> None:
-        for reached_op in reached(op) if op.name == "tt.call" else (op,):
-            if reached_op.name == "tt.get_program_id":
-                axes.add(_axis(reached_op))
-
-    function.walk(visit)
-    return frozenset(axes)
+    return frozenset(_axis(inner) for op in operations(function)
+                     for inner in (reached(op) if op.name == "tt.call" else (op,)) if inner.name == "tt.get_program_id")
 
 
 def _told_apart(terms: Sequence[ir.Value], several: bool, axes: frozenset[int]) -> frozenset[int]:
@@ -82,7 +74,7 @@ def _tells(value: ir.Value, axis: int, by_one: bool = False) -> bool | None:
         return None
     if op.name == "tt.get_program_id":
         return False if _axis(op) == axis else None
-    if op.name in _WIDTH:
+    if op.name in WIDTH:
         return _tells(op.operands[0], axis, by_one)
     if len(op.operands) != 2:
         return None
@@ -113,7 +105,7 @@ def _product(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
     """``value`` as what depends on programs or turns, and the factors by which that is multiplied."""
     strides: list[ir.Value] = []
     while (op := defining(value)) is not None:
-        if op.name in _WIDTH:
+        if op.name in WIDTH:
             value = op.operands[0]
             continue
         varied = [operand for operand in op.operands if not _is_uniform(operand)]
@@ -126,7 +118,7 @@ def _product(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
 
 def _factors(value: ir.Value) -> Iterator[ir.Value]:
     op = defining(value)
-    if op is not None and op.name in (*_WIDTH, "arith.muli"):
+    if op is not None and op.name in (*WIDTH, "arith.muli"):
         for operand in op.operands:
             yield from _factors(operand)
     else:
@@ -136,7 +128,7 @@ def _factors(value: ir.Value) -> Iterator[ir.Value]:
 def _summands(value: ir.Value) -> Iterator[ir.Value]:
     """What is added up to ``value``, but for what is the same in all programs."""
     op = defining(value)
-    if op is not None and op.name in (*_WIDTH, "arith.addi"):
+    if op is not None and op.name in (*WIDTH, "arith.addi"):
         for operand in op.operands:
             yield from _summands(operand)
     elif not _is_uniform(value):
@@ -172,8 +164,7 @@ def _programs_in(value: ir.Value) -> list[ir.Value]:
 
 
 def _is_program(value: ir.Value, axis: int) -> bool:
-    while (op := defining(value)) is not None and op.name in _WIDTH:
-        value = op.operands[0]
+    op = defining(narrow(value))
     return op is not None and op.name == "tt.get_program_id" and _axis(op) == axis
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes._calls import OPAQUE
+from ditron_compiler.passes._calls import OPAQUE, functions, operations
 from ditron_compiler.passes._flow import Known, in_dominance_order
 from ditron_compiler.passes._pointers import (
     Origin,
@@ -58,10 +58,8 @@ class HoistSymmAt(Pass):
     name: ClassVar[str] = "hoist-symm-at"
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
-            every: list[ir.Operation] = []
-            function.walk(every.append)
-            found = [o for o in every if o.name == "ditron.symm_at"]
+        for function in functions(op):
+            found = [o for o in operations(function) if o.name == "ditron.symm_at"]
             looked_at = _looked_at(function) if found else set()
             for translated in found:
                 pointer, rank = translated.operands
@@ -134,10 +132,8 @@ class HoistSymmAt(Pass):
 
 def _looked_at(function: ir.Operation) -> set[Origin]:
     """Where the pointers come from whose address itself is used, perhaps to see whether it is null."""
-    found: list[ir.Operation] = []
-    function.walk(lambda o: found.append(o) if o.name in _LOOK_AT else None)
-    return {origin for op in found for operand in op.operands if "!tt.ptr" in str(operand.type)
-            for origin in origins(operand)}
+    return {origin for op in operations(function) if op.name in _LOOK_AT for operand in op.operands
+            if "!tt.ptr" in str(operand.type) for origin in origins(operand)}
 
 
 def _may_be_any(root: ir.Value) -> bool:

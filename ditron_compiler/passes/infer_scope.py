@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._calls import OPAQUE, pointers
+from ditron_compiler.passes._calls import OPAQUE, functions, operations, pointers
 from ditron_compiler.passes._pointers import Origin, is_argument, origins
 from ditron_compiler.passes._ranks import Place, is_other, place
 from ditron_compiler.passes._updates import may_be_same_memory
@@ -57,10 +57,8 @@ class InferScope(Pass):
     name: ClassVar[str] = "infer-scope"
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
-            every: list[ir.Operation] = []
-            function.walk(every.append)
-            found = [o for o in every if o.name.startswith("ditron.") or o.name in OPAQUE]
+        for function in functions(op):
+            found = [o for o in operations(function) if o.name.startswith("ditron.") or o.name in OPAQUE]
             looked = _Looked.of(found)
             updates: dict[ir.Value, set[_Update]] = {}
             for o in found:
@@ -126,9 +124,9 @@ class _Looked:
     elsewhere: set[ir.Value]
 
     @staticmethod
-    def of(operations: list[ir.Operation]) -> _Looked:
+    def of(found: list[ir.Operation]) -> _Looked:
         looked = _Looked(set(), set(), set())
-        for op in operations:
+        for op in found:
             if op.name in _AWAITS:
                 for origin in origins(op.operands[0]):
                     (looked.from_afar if _is_far(origin, op) else looked.here).add(origin.root)

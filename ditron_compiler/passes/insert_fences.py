@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.passes._calls import functions
 from ditron_compiler.passes._pending import Finding, scan
 from ditron_compiler.passes.base import Pass, option
 
@@ -60,7 +61,7 @@ class InsertFences(Pass):
     at_end: bool = option(True, "a quiet at the end of kernels that need one")
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
+        for function in functions(op):
             for finding in scan(function, self.at_end):
                 self._insert(finding)
 

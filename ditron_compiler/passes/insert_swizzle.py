@@ -6,18 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.lowering.enums import PREDICATES, keyword
+from ditron_compiler.passes._calls import functions, operations
+from ditron_compiler.passes._lines import Line, available, line_of
 from ditron_compiler.passes._pointers import constant, defining
-from ditron_compiler.passes._tiles import (
-    Line,
-    NotFound,
-    Shards,
-    available,
-    depends_on_rank,
-    line_of,
-    other_index,
-    owners,
-)
+from ditron_compiler.passes._tiles import NotFound, Shards, depends_on_rank, other_index, owners
 from ditron_compiler.passes.base import Pass, option
 
 __all__ = ["InsertSwizzle"]
@@ -26,7 +19,6 @@ _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 # Operation -> the operand that is a signal; the last one is the rank.
 _SENDS = {"ditron.notify": 0, "ditron.signal_op": 0, "ditron.putmem_signal": 3, "ditron.putmem": None,
           "ditron.symm_at": None}
-_EQUAL, _AT_LEAST = 0, 5  # as arith numbers predicates
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ class InsertSwizzle(Pass):
     mode: str = option("auto", "gather, scatter, or auto: the one that is found", one_of=("auto", "gather", "scatter"))
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func" and "ditron.kernel" in f.attributes]:
+        for function in [f for f in functions(op) if "ditron.kernel" in f.attributes]:
             try:
                 self._reorder(function)
             except NotFound as why:
@@ -78,21 +70,20 @@ class InsertSwizzle(Pass):
                 self.count("kernels left alone")
 
     def _reorder(self, function: ir.Operation) -> None:
-        operations: list[ir.Operation] = []
-        function.walk(lambda o: operations.append(o) if o.name.startswith("ditron.") else None)
-        if any(op.name == "ditron.swizzle" for op in operations):
+        ours = [op for op in operations(function) if op.name.startswith("ditron.")]
+        if any(op.name == "ditron.swizzle" for op in ours):
             return
         mode = self.mode
         if "ditron.swizzle_mode" in function.attributes:
             mode = keyword(function.attributes["ditron.swizzle_mode"])
         for divided in (True, False):  # without other dimensions, programs are numbered as tiles are
-            found = {"gather": _owners_of(operations, _waited, divided),
-                     "scatter": _owners_of(operations, _sent, divided)}
+            found = {"gather": _owners_of(ours, _waited, divided),
+                     "scatter": _owners_of(ours, _sent, divided)}
             wanted = _decide(found) if mode == "auto" else mode
             if found[wanted]:
                 break
         else:
-            raise _nothing(operations)
+            raise _nothing(ours)
         shards, user = _agree(found[wanted])
         _insert(wanted, shards, line_of(shards))
         user.emit_remark(f"tiles come in {wanted} order, because their owners are what this operation depends on")
@@ -113,10 +104,10 @@ def _sent(op: ir.Operation) -> Iterator[tuple[ir.Value, bool]]:
             yield op.operands[signal], False
 
 
-def _owners_of(operations: list[ir.Operation], asked: Callable, divided: bool) -> dict[Shards, ir.Operation]:
+def _owners_of(ours: list[ir.Operation], asked: Callable, divided: bool) -> dict[Shards, ir.Operation]:
     """The owners of tiles that ``asked`` operands depend on, each with an operation that does."""
     found: dict[Shards, ir.Operation] = {}
-    for op in operations:
+    for op in ours:
         if _has_order(op):
             continue
         for value, is_rank in asked(op):
@@ -149,11 +140,11 @@ def _has_order(op: ir.Operation) -> bool:
     return value is not None and depends_on_rank(value)
 
 
-def _nothing(operations: list[ir.Operation]) -> NotFound:
-    by_hand = next(filter(_has_order, operations), None)
+def _nothing(ours: list[ir.Operation]) -> NotFound:
+    by_hand = next(filter(_has_order, ours), None)
     if by_hand is not None:
         return NotFound("the order depends on the own rank already", by_hand)
-    for op in operations:
+    for op in ours:
         for value, is_rank in (*_waited(op), *_sent(op)):
             if (made_by := other_index(value, is_rank)) is not None:
                 return NotFound(f"the owner of a tile is computed from this '{made_by.name}', and only the place in "
@@ -186,8 +177,8 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
         def number(value: int) -> ir.Value:
             return make("arith.constant", value=ir.IntegerAttr.get(i32, value))
 
-        def compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
-            attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
+        def compare(predicate: str, a: ir.Value, b: ir.Value) -> ir.Value:
+            attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), PREDICATES[predicate])
             return make("arith.cmpi", a, b, type=ir.IntegerType.get_signless(1), predicate=attribute)
 
         size = make("ditron.num_ranks")
@@ -205,11 +196,11 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
             taken = make("arith.subi", programs, number(line.first))
             if line.end is not None:
                 taken = make("arith.minsi", taken, line.end)
-            all_taken = compare(_EQUAL, needed, taken)
+            all_taken = compare("eq", needed, taken)
         else:
-            all_taken = compare(_EQUAL, needed, line.end)
+            all_taken = compare("eq", needed, line.end)
             if line.steps:
-                enough = compare(_AT_LEAST, programs, number(line.steps))
+                enough = compare("sge", programs, number(line.steps))
                 all_taken = make("arith.andi", all_taken, enough, type=all_taken.type)
         result = make("arith.select", all_taken, there, tile)
     reached = [use.owner for use in tile.uses

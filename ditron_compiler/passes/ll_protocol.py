@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.packets import MARK, PacketArgument, packet_bytes, place_bytes
+from ditron_compiler.passes._calls import functions, operations
 from ditron_compiler.passes._channels import Channel, Refusal, signal_arguments
 from ditron_compiler.passes._messages import Index, Put, Wait, at_sender
 from ditron_compiler.passes.base import Pass, option
@@ -66,7 +67,7 @@ class LLProtocol(Pass):
     def run(self, op: ir.Operation) -> None:
         if self.protocol == "simple":
             return
-        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
+        for function in functions(op):
             rewritten = [self._rewrite(root, function) for root in signal_arguments(function)]
             packets = [argument for argument in rewritten if argument is not None]
             if packets:
@@ -104,13 +105,13 @@ class LLProtocol(Pass):
         return "ll" if channel.bound <= self.ll_bytes else "ll128"
 
     def _drop_order(self, function: ir.Operation) -> None:
-        orders: list[ir.Operation] = []
-        sends: list[ir.Operation] = []
-        function.walk(lambda o: orders.append(o) if o.name in ("ditron.quiet", "ditron.fence") else
-                      sends.append(o) if o.name in _SENDS else None)
-        for op in orders if not sends else ():
-            op.erase()
-            self.count("quiets and fences dropped")
+        every = operations(function)
+        if any(op.name in _SENDS for op in every):
+            return
+        for op in every:
+            if op.name in ("ditron.quiet", "ditron.fence"):
+                op.erase()
+                self.count("quiets and fences dropped")
 
 
 def _argument(channel: Channel) -> PacketArgument:

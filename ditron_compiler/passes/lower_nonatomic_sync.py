@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._calls import pointers, reached
+from ditron_compiler.passes._calls import operations, pointers, reached
 from ditron_compiler.passes._pointers import origins
 from ditron_compiler.passes._ranks import Place, place
 from ditron_compiler.passes.base import Pass, PassFailure
@@ -46,9 +46,7 @@ class LowerNonatomicSync(Pass):
     name: ClassVar[str] = "lower-nonatomic-sync"
 
     def run(self, op: ir.Operation) -> None:
-        found: list[ir.Operation] = []
-        op.walk(lambda o: found.append(o) if o.name.startswith("ditron.") or o.name in (*_TRITON_ATOMICS, "tt.call")
-                else None)
+        found = [o for o in operations(op) if o.name.startswith("ditron.") or o.name in (*_TRITON_ATOMICS, "tt.call")]
         if not all([self._check(o) for o in found]):
             raise PassFailure
         for o in found:

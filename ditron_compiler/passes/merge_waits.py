@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword, number
-from ditron_compiler.passes._calls import OPAQUE, pointers
+from ditron_compiler.passes._calls import OPAQUE, functions, operations, pointers
 from ditron_compiler.passes._flow import Known, computed_from, in_dominance_order
 from ditron_compiler.passes._messages import varies
 from ditron_compiler.passes._pointers import Sum, constant, defining, is_argument, origins, plus_constant
@@ -45,9 +45,8 @@ class MergeWaits(Pass):
     name: ClassVar[str] = "merge-waits"
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f for f in op.regions[0].blocks[0] if f.name == "tt.func"]:
-            found: list[ir.Operation] = []
-            function.walk(found.append)
+        for function in functions(op):
+            found = operations(function)
             if sum(o.name in _WAITS for o in found) > 1:
                 self._merge(function.regions[0], _set_back(found))
 
@@ -193,10 +192,10 @@ class _SetBack:
         return bool(roots & self.roots) or not all(map(is_argument, roots | self.roots))
 
 
-def _set_back(operations: list[ir.Operation]) -> list[_SetBack]:
+def _set_back(every: list[ir.Operation]) -> list[_SetBack]:
     """What may set signals back; of all that set the same ones to the same symbol, the one to the least."""
     found: dict[Hashable, _SetBack] = {}
-    for op in operations:
+    for op in every:
         for pointer in _written_back(op):
             roots = _roots(pointer)
             found.setdefault(roots, _SetBack(op, roots))

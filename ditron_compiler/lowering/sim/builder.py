@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ditron_compiler import ir
+from ditron_compiler.lowering.enums import PREDICATES
 
 DYNAMIC_INDEX = -(2**31)  # llvm.getelementptr's mark for "this index is an operand"
-PREDICATES = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
 
 
 class Builder:

@@ -7,9 +7,9 @@ What is called outside of such loops is called only so often: a program that mak
 from __future__ import annotations
 
 from ditron_compiler import ir
+from ditron_compiler.lowering.enums import PREDICATES
 from ditron_compiler.passes._pointers import constant, defined_in, defining
 
-from .builder import PREDICATES
 from .elementwise import int_attribute
 
 _BELOW = [PREDICATES[name] for name in ("slt", "sle", "ult", "ule")]

@@ -5,6 +5,7 @@ that asked. What cannot be passed through Python stays as it is: a CUDA graph.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,8 +31,8 @@ def posing() -> Iterator[None]:
     global _posing
     with simulated(), _Pose():
         if not _posing:
-            _originals.update(((home, name), getattr(home, name, _absent)) for home, name in ANSWERS)
-            _answer(ANSWERS)
+            _originals.update(((home, name), getattr(home, name, _absent)) for home, name in _ALL)
+            _answer(_ALL)
         _posing += 1
         try:
             yield
@@ -82,3 +83,30 @@ _ANSWERS_OF_TENSORS = {
 }
 _COPIES = {torch.Tensor.cpu, torch.Tensor.cuda}
 _ITSELF = {torch.Tensor.pin_memory}
+
+
+def _while_posing(function: Callable) -> Callable:
+    """Within a function of torch's tensors do not pose. Code of others that one calls wants that they do."""
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _Pose():
+            return function(*args, **kwargs)
+    return call
+
+
+_library, _impl = torch.library.Library.__init__, torch.library.Library.impl
+_KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # what is for CUDA tensors is for those that pose as such
+
+
+def _library_posing(self: Any, ns: str, kind: str, dispatch_key: str = "") -> None:
+    _library(self, ns, kind, _KEYS.get(dispatch_key, dispatch_key))
+
+
+def _impl_posing(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **more: Any) -> None:
+    _impl(self, op_name, _while_posing(fn), _KEYS.get(dispatch_key, dispatch_key), **more)
+
+
+_ALL = {
+    **ANSWERS, (torch.library.Library, "__init__"): _library_posing, (torch.library.Library, "impl"): _impl_posing,
+    (torch.autograd, "_engine_run_backward"): _while_posing(torch.autograd._engine_run_backward),
+}

@@ -168,18 +168,6 @@ def _accelerator() -> dict[str, Any]:
     return {name: answer for name, answer in answers.items() if hasattr(torch.accelerator, name)}
 
 
-_library, _impl = torch.library.Library.__init__, torch.library.Library.impl
-_KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # what is for CUDA tensors is for those that pose as such
-
-
-def _library_posing(self: Any, ns: str, kind: str, dispatch_key: str = "") -> None:
-    _library(self, ns, kind, _KEYS.get(dispatch_key, dispatch_key))
-
-
-def _impl_posing(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **more: Any) -> None:
-    _impl(self, op_name, fn, _KEYS.get(dispatch_key, dispatch_key), **more)
-
-
 _autocast = torch.autocast.__init__
 
 
@@ -199,7 +187,6 @@ ANSWERS: dict[tuple[Any, str], Any] = {
     **{(torch.cuda, name): answer for name, answer in _cuda().items()},
     **{(torch.accelerator, name): answer for name, answer in _accelerator().items()},
     **{(torch.cuda.nvtx, name): _always(None) for name in ("range_push", "range_pop", "mark")},
-    (torch.library.Library, "__init__"): _library_posing, (torch.library.Library, "impl"): _impl_posing,
     (torch.autocast, "__init__"): _autocast_posing,
     **{(torch, name): _of_autocast(getattr(torch, name)) for name in ("is_autocast_enabled", "get_autocast_dtype")},
     (torch, "get_autocast_gpu_dtype"): lambda _of=torch.get_autocast_dtype: _of("cpu"),

@@ -112,6 +112,7 @@ def test_nothing_of_it_is_left_over():
 
 
 def _doubled(x: torch.Tensor) -> torch.Tensor:
+    assert x.is_cuda
     o = torch.empty_like(x)
     _double[(3,)](x, o, N, B=128)
     return o
@@ -151,6 +152,7 @@ class _Seen(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_bwd(device_type="cuda")
     def backward(ctx, gradient):
+        assert gradient.is_cuda
         return gradient
 
 
@@ -162,5 +164,10 @@ def test_automatic_casts(posing):
         assert torch.is_autocast_enabled() and torch.is_autocast_enabled("cuda")
     with torch.autocast("cuda"):
         assert (x @ x).dtype == torch.float16
+
+
+def test_gradients_are_of_the_device(posing):
+    x = torch.randn(4, 4, requires_grad=True)
     _Seen.apply(x).sum().backward()
-    assert x.grad.dtype == torch.float32
+    gradient, = torch.autograd.grad(_Seen.apply(x).sum(), x)
+    assert x.grad.dtype == torch.float32 and torch.equal(gradient, x.grad)

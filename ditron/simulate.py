@@ -5,7 +5,7 @@ import hashlib
 import struct
 import threading
 from collections import namedtuple
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from triton import knobs
@@ -173,8 +173,8 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
     backend.load_dialects(context)
     from ditron.sim.driver import compiles_for_races
     with _compiling:
-        mixed = make_mixed(src.make_ir, src.language, target, options, backend.get_codegen_implementation(options),
-                           backend.get_module_map(), context)
+        mixed = make_mixed(_with_calls_inlined(src.make_ir), src.language, target, options,
+                           backend.get_codegen_implementation(options), backend.get_module_map(), context)
         text = mixed.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
         races = compiles_for_races()
         key = hashlib.sha256(f"{races} {text}".encode()).hexdigest()
@@ -183,6 +183,28 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
             with mixed.context, raise_compile_errors():
                 _kernels[key] = compile_module(mixed, races=races)
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
+
+
+def _with_calls_inlined(make_ir: Callable[..., Any]) -> Callable[..., Any]:
+    """``make_ir`` with calls of ``noinline`` functions inlined where they take or give tiles: results are the same."""
+    def make(target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
+        module = make_ir(target, options, codegen_fns, module_map, context)
+        called: set[str] = set()
+
+        def look(op: Any) -> None:
+            if op.get_name() != "tt.call":
+                return
+            values = [op.get_operand(i) for i in range(op.get_num_operands())]
+            values += [op.get_result(i) for i in range(op.get_num_results())]
+            if any("tensor" in str(value.get_type()) for value in values):
+                called.add(op.get_flat_symbol_ref_attr("callee"))
+
+        module.walk(look)
+        for function in map(module.get_function, called):
+            function.set_attr("noinline", triton_ir.builder(context).get_bool_attr(False))
+        return module
+
+    return make
 
 
 def _all_slots(arguments: Iterable[tuple[str, Any, Any]]) -> list[int]:

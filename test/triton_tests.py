@@ -21,6 +21,7 @@ import torch
 from _pytest.runner import runtestprotocol
 
 import ditron
+import ditron_compiler.lowering.sim  # noqa: F401  once, not in each process of a test
 
 FILES = [f"language/test_{name}.py" for name in (
     "annotations", "block_pointer", "compile_errors", "conversions", "core", "decorator", "frontend", "libdevice",

@@ -301,6 +301,36 @@ def test_a_tensor_shown_as_another_type(as_cuda):
     assert torch.equal(o, torch.full((N,), 2**32 - 1))
 
 
+@triton.jit(noinline=True)
+def _steps(n, B: tl.constexpr):
+    if n > 1:
+        return tl.arange(0, B) * n
+    return tl.arange(0, B)
+
+
+@triton.jit(noinline=True)
+def _described(x, B: tl.constexpr):
+    return tl.make_tensor_descriptor(x, [B], [1], [B])
+
+
+@triton.jit(noinline=True)
+def _store(o, i, B: tl.constexpr):
+    o.store([0], _steps(i, B).to(tl.float32))
+
+
+@triton.jit
+def _called(o, n, B: tl.constexpr):
+    _store(_described(o, B), n, B)
+
+
+def test_noinline_functions_may_take_and_give_descriptors_and_tiles():
+    o = torch.zeros(16)
+    with ditron.sim.triton():
+        for n in (1, 2):
+            _called[(1,)](o, n, 16)
+            assert torch.equal(o, torch.arange(16.0) * n)
+
+
 def test_what_a_gpu_would_run_can_be_read():
     with ditron.sim.triton():
         kernel = _add[_grid](*_operands(), N, B=128)

@@ -103,6 +103,11 @@ def _library_posing(self: Any, ns: str, kind: str, dispatch_key: str = "") -> No
 
 
 def _impl_posing(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **more: Any) -> None:
+    name = op_name if isinstance(op_name, str) else op_name.name()
+    name = name if "::" in name else f"{self.ns}::{name}"
+    if "CPU" in (dispatch_key or self.dispatch_key) and any(
+            torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CPU", "CompositeExplicitAutograd")):
+        return  # it has one for CUDA tensors, or for all
     _impl(self, op_name, _while_posing(fn), _KEYS.get(dispatch_key, dispatch_key), **more)
 
 

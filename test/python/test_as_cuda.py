@@ -124,6 +124,7 @@ def test_operators_for_cuda_tensors(posing, how):
     name = "double_" + how.replace(" ", "_")
     if how == "custom_op":
         operator = torch.library.custom_op(f"ditron_test::{name}", _doubled, mutates_args=(), device_types="cuda")
+        operator.register_kernel("cpu", lambda x: x / 0)
     elif how == "impl":
         torch.library.define(f"ditron_test::{name}", "(Tensor x) -> Tensor")
         torch.library.impl(f"ditron_test::{name}", "cuda", _doubled)

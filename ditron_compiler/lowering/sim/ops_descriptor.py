@@ -9,7 +9,7 @@ from __future__ import annotations
 from ditron_compiler import ir
 
 from . import abi
-from .elementwise import int_attribute
+from .elementwise import ELEMENTWISE, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import check, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
@@ -33,6 +33,17 @@ def _make(fn: FunctionLowering, op: ir.Operation) -> None:
     block = fn.type_of(op.results[0], op).block
     pad_nan = fn.b.constant("i1", int(int_attribute(op, "padding", 1) == PAD_NAN))
     fn.set(op, Descriptor(block.shape, block.elem, base, rest[:rank], rest[rank:], pad_nan))
+
+
+@lowers("arith.select")
+def _select(fn: FunctionLowering, op: ir.Operation) -> None:
+    """Of descriptors, as an ``if`` that makes another one becomes; all else is elementwise."""
+    if fn.type_of(op.results[0], op).block is None:
+        fn.lower_elementwise(op, ELEMENTWISE[op.name])
+        return
+    condition, yes, no = fn.scalar(op.operands[0]), fn.env[op.operands[1]], fn.env[op.operands[2]]
+    parts = zip(yes.scalars(), no.scalars(), yes.scalar_types(), strict=True)
+    fn.set(op, yes.rebuilt([fn.b.select(condition, a, b, type) for a, b, type in parts]))
 
 
 class Box:

@@ -13,6 +13,7 @@ from triton._C.libtriton import ir as triton_ir
 from triton.compiler import CompiledKernel
 from triton.compiler import compile as compile_for_gpu
 from triton.compiler.compiler import make_backend
+from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import TensorWrapper, compute_cache_key, create_function_from_signature
 
 from ditron.errors import DitronError
@@ -141,6 +142,9 @@ class SimulatedKernel(CompiledKernel):
 
     @property
     def run(self) -> Any:
+        threads = self.metadata.num_warps * self.metadata.target.warp_size
+        if threads > self.n_max_threads:  # no GPU has so many; an autotuner goes on to another configuration
+            raise OutOfResources(threads, self.n_max_threads, "threads")
         return self._launch
 
     def _launch(self, x: int, y: int, z: int, stream: Any, function: Any, packed_metadata: Any, metadata: Any,

@@ -11,6 +11,7 @@ from triton import knobs
 from triton.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
+from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -329,6 +330,16 @@ def test_noinline_functions_may_take_and_give_descriptors_and_tiles():
         for n in (1, 2):
             _called[(1,)](o, n, 16)
             assert torch.equal(o, torch.arange(16.0) * n)
+
+
+def test_more_threads_than_a_gpu_has_are_refused():
+    x, y, o = _operands()
+    tuned = triton.autotune([triton.Config({"B": 128}, num_warps=n) for n in (64, 4)], key=["n"])(_add)
+    with ditron.sim.triton():
+        with pytest.raises(OutOfResources, match="threads, Required: 2048, Hardware limit: 1024"):
+            _add[_grid](x, y, o, N, B=128, num_warps=64)
+        tuned[_grid](x, y, o, N)
+    assert torch.equal(o, x + y) and tuned.best_config.num_warps == 4
 
 
 def test_what_a_gpu_would_run_can_be_read():

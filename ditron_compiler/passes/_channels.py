@@ -7,9 +7,10 @@ from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
 from ditron_compiler.passes._calls import operations
 from ditron_compiler.passes._flow import computed_from
-from ditron_compiler.passes._messages import Index, NoMatch, Put, Wait, at_sender, same, sender, upper_bound, varies
+from ditron_compiler.passes._messages import Index, NoMatch, Put, Wait, at_sender, sender
 from ditron_compiler.passes._pointers import constant, origins
 from ditron_compiler.passes._takers import axes_by_rank
+from ditron_compiler.passes._values import same, upper_bound, varies
 
 __all__ = ["Channel", "Refusal", "signal_arguments"]
 

@@ -11,18 +11,12 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._flow import computed_from
-from ditron_compiler.passes._pointers import constant, defining, is_argument
+from ditron_compiler.passes._pointers import constant, defining
 from ditron_compiler.passes._ranks import is_query, is_within
+from ditron_compiler.passes._values import ELSEWHERE, alike, bits, plain_index, same, tells_apart, varies
 
-__all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "same", "sender", "tells_apart", "upper_bound",
-           "varies"]
+__all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "sender"]
 
-_WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
-_INDEX_BITS = 32
-_COUNTS = ("num_ranks", "num_local_ranks")
-# What differs between ranks in a way that no wait can name.
-_ELSEWHERE = {"ditron.local_rank", "ditron.node", "tt.ptr_to_int"}
 
 
 # make(name, operands, result type, attributes): the result of a new operation.
@@ -152,71 +146,12 @@ def at_sender(value: ir.Value, rank: ir.Value | None, at: ir.Operation, make: Ma
             raise NoMatch("where the data goes, or how much it is, depends on the sender, which the signal does not "
                           "name; index signals by the sender's rank")
         return rank if rank.type == value.type else make(
-            "arith.extsi" if _bits(value) > _bits(rank) else "arith.trunci", [rank], value.type, {})
-    if op is None or not op.is_memory_effect_free or op.name in _ELSEWHERE or len(op.regions) or len(op.results) != 1:
+            "arith.extsi" if bits(value) > bits(rank) else "arith.trunci", [rank], value.type, {})
+    if op is None or not op.is_memory_effect_free or op.name in ELSEWHERE or len(op.regions) or len(op.results) != 1:
         what = f"'{op.name}'" if op is not None else "a loop around the put"
         raise NoMatch(f"where the data goes, or how much it is, comes from {what}, which the receiver does not know")
     operands = [at_sender(operand, rank, at, make) for operand in op.operands]
     return make(op.name, operands, value.type, {name: op.attributes[name] for name in op.attributes.keys()})
-
-
-def same(a: ir.Value, b: ir.Value) -> bool:
-    """Whether two values are computed alike, by pure operations of the same values."""
-    a, b = _plain(a), _plain(b)
-    if a == b:
-        return True
-    one, other = defining(a), defining(b)
-    return one is not None and other is not None and one.is_memory_effect_free and _alike(one, other) and all(
-        same(x, y) for x, y in zip(one.operands, other.operands, strict=True))
-
-
-def varies(value: ir.Value) -> bool:
-    """Whether ``value`` may differ between ranks. A kernel's scalar arguments do not: every rank passes the same."""
-    return any(map(_may_vary, computed_from(value)))
-
-
-def _may_vary(value: ir.Value) -> bool:
-    op = defining(value)
-    if op is None:  # what a loop carries, other than its counter, is not looked at
-        around = value.owner.owner
-        return not (is_argument(value) or around.name == "scf.for" and value.arg_number == 0)
-    return op.name in _ELSEWHERE or op.name == "ditron.rank" or not op.is_memory_effect_free
-
-
-def upper_bound(value: ir.Value) -> int | None:
-    """A number that ``value`` never exceeds, known at compile time; None when there is none."""
-    known = constant(value)
-    if known is not None:
-        return known
-    op = defining(value)
-    if op is None or not len(op.operands):
-        return None
-    bounds = [upper_bound(operand) for operand in op.operands]
-    if op.name in ("arith.minsi", "arith.minui"):
-        return min((bound for bound in bounds if bound is not None), default=None)
-    if op.name in ("arith.extsi", "arith.extui") or op.name == "arith.divsi" and constant(op.operands[1]) is not None:
-        return bounds[0]
-    if None in bounds:
-        return None
-    if op.name == "arith.addi":
-        return sum(bounds)
-    if op.name == "arith.muli" and any(constant(operand) is not None for operand in op.operands) and min(bounds) >= 0:
-        return bounds[0] * bounds[1]
-    if op.name == "arith.shli" and constant(op.operands[1]) is not None and bounds[0] >= 0:
-        return bounds[0] << bounds[1]
-    return max(bounds) if op.name == "arith.maxsi" else None
-
-
-def _bits(value: ir.Value) -> int:
-    return ir.IntegerType(value.type).width
-
-
-def _plain(value: ir.Value) -> ir.Value:
-    """``value`` without conversions of width, which indices survive: those between widths that hold any index."""
-    while (op := defining(value)) is not None and op.name in _WIDTH and all(
-            ir.IntegerType.isinstance(v.type) and _bits(v) >= _INDEX_BITS for v in (value, op.operands[0])):
-        value = op.operands[0]
-    return value
 
 
 def _is_rank(value: ir.Value) -> bool:
@@ -226,7 +161,7 @@ def _is_rank(value: ir.Value) -> bool:
 
 
 def _summands(value: ir.Value) -> Iterator[ir.Value]:
-    value = _plain(value)
+    value = plain_index(value)
     op = defining(value)
     if op is not None and op.name == "arith.addi":
         for operand in op.operands:
@@ -235,23 +170,17 @@ def _summands(value: ir.Value) -> Iterator[ir.Value]:
         yield value
 
 
-def _alike(one: ir.Operation, other: ir.Operation) -> bool:
-    return (one.name == other.name and len(one.operands) == len(other.operands) and len(one.results) == 1
-            and not len(one.regions) and {n: one.attributes[n] for n in one.attributes.keys()}
-            == {n: other.attributes[n] for n in other.attributes.keys()})
-
-
 def _solve(sent: ir.Value, waited: ir.Value, modulo: bool = False) -> ir.Value | None:
     """What ``ditron.rank`` in ``sent`` must be for it to equal ``waited``; None when that is not seen.
 
     Only operations are looked through that give different results for different ranks. With ``modulo``, the two are
     equal but for a multiple of the number of ranks.
     """
-    sent, waited = _plain(sent), _plain(waited)
+    sent, waited = plain_index(sent), plain_index(waited)
     if _is_rank(sent):
         return waited if not modulo or is_within(waited, "num_ranks") else None
     one, other = defining(sent), defining(waited)
-    if one is None or other is None or not _alike(one, other):
+    if one is None or other is None or not alike(one, other):
         return None
     differ = [i for i, (x, y) in enumerate(zip(one.operands, other.operands, strict=True))
               if varies(x) or not same(x, y)]
@@ -259,23 +188,6 @@ def _solve(sent: ir.Value, waited: ir.Value, modulo: bool = False) -> ir.Value |
         return None
     modulo = modulo or one.name == "arith.remsi"
     return _solve(one.operands[differ[0]], other.operands[differ[0]], modulo)
-
-
-def tells_apart(op: ir.Operation, index: int, modulo: bool) -> bool:
-    """Whether ``op`` of two numbers that differ in operand ``index`` (``modulo`` the number of ranks) differs, too.
-
-    A remainder by the number of ranks does where the two differ by less: ask for what follows with ``modulo``.
-    """
-    if op.name in ("arith.addi", "arith.subi"):
-        return True
-    if op.name == "arith.remsi":
-        return index == 0 and is_query(op.operands[1], "num_ranks")
-    factor = op.operands[1 - index] if len(op.operands) == 2 else None
-    if modulo or factor is None:
-        return False
-    if op.name == "arith.muli":
-        return bool(constant(factor)) or any(is_query(factor, count) for count in _COUNTS)
-    return op.name == "arith.xori" or op.name == "arith.shli" and index == 0 and constant(factor) is not None
 
 
 def _reaches(value: ir.Value, at: ir.Operation) -> bool:

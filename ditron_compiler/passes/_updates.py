@@ -7,9 +7,9 @@ from typing import Any
 
 from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._messages import tells_apart
 from ditron_compiler.passes._pointers import Sum, constant, defined_in, defining, is_argument, origins
 from ditron_compiler.passes._ranks import is_query
+from ditron_compiler.passes._values import tells_apart
 
 __all__ = ["Earlier", "Update", "may_be_same_memory"]
 

@@ -6,12 +6,11 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron
+from ditron_compiler.lowering.enums import PREDICATES
 from ditron_compiler.passes._gather import Gather, all_gathers
 from ditron_compiler.passes.base import Pass
 
 __all__ = ["DecomposeRing"]
-
-_GREATER = 4  # sgt of arith.cmpi
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def _decompose(gather: Gather) -> None:
     last = b.subtract(num_ranks, one)
     left = b.remainder(b.add(rank, last), num_ranks)
     gather.keep_own()
-    with b.branch(b.make(arith.CmpIOp, _GREATER, num_ranks, one).result):
+    with b.branch(b.make(arith.CmpIOp, PREDICATES["sgt"], num_ranks, one).result):
         b.queue(ditron.RankCopyOp, gather.src, own, left)
         gather.announce(rank, left)
     with b.loop(one, last) as step:

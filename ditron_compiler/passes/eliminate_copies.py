@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron, scf
+from ditron_compiler.lowering.enums import PREDICATES
 from ditron_compiler.passes._buffers import Access, Accesses, Region, kernel_of, region
 from ditron_compiler.passes._facts import alignment, is_dense, parameter_alignment
 from ditron_compiler.passes._forwarding import Kept, Turn, destination_for_writer, source_for_readers
@@ -219,7 +220,7 @@ def _same_strides(build: HostBuilder, copy: ir.Operation) -> ir.Value | bool:
     condition: ir.Value | bool = True
     for i in differing:
         strides = [build.make(ditron.StrideOp, end, i).result for end in (copy.src, copy.dst)]
-        equal = build.make(arith.CmpIOp, 0, *strides).result
+        equal = build.make(arith.CmpIOp, PREDICATES["eq"], *strides).result
         condition = equal if condition is True else build.make(arith.AndIOp, condition, equal).result
     return condition
 

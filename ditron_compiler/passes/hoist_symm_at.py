@@ -67,6 +67,7 @@ class HoistSymmAt(Pass):
                 if mine & looked_at or any(_may_be_any(origin.root) for origin in looked_at):
                     translated.emit_remark("this symm_at was not moved to a scalar base, because what the address is, "
                                            "null or not, may matter")
+                    self.count("left where the address matters")
                     continue
                 for moved in self._to_base(translated):
                     self._out_of_loops(moved)

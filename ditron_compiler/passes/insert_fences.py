@@ -73,6 +73,7 @@ class InsertFences(Pass):
         if finding.place is None:
             needed_by.emit_warning(f"'ditron.{what}' is missing before {why}; it cannot be inserted, because not all "
                                    "threads of the program come here", notes)
+            self.count("missing, and not inserted")
             return
         ir.Operation.create(f"ditron.{what}", loc=needed_by.location, ip=ir.InsertionPoint(finding.place))
         needed_by.emit_remark(f"inserted 'ditron.{what}' before {why}", notes)

@@ -82,6 +82,7 @@ class LLProtocol(Pass):
             protocol = self._choose(channel)
         except Refusal as refusal:
             refusal.op.emit_remark(f"stays a signal: {refusal}")
+            self.count("signals of puts that stay")
             return None
         argument = _argument(channel)
         channel.puts[0].op.emit_remark(

@@ -9,9 +9,9 @@ from ditron_compiler import ir
 from ditron_compiler.lowering.enums import keyword, number
 from ditron_compiler.passes._calls import OPAQUE, functions, operations, pointers
 from ditron_compiler.passes._flow import Known, computed_from, in_dominance_order
-from ditron_compiler.passes._messages import varies
 from ditron_compiler.passes._pointers import Sum, constant, defining, is_argument, origins, plus_constant
 from ditron_compiler.passes._ranks import is_query, is_within
+from ditron_compiler.passes._values import varies
 from ditron_compiler.passes.base import Pass
 
 __all__ = ["MergeWaits"]
@@ -60,6 +60,7 @@ class MergeWaits(Pass):
             if earlier is not None and (undone := next((by for by in set_back if by.may_undo(wait)), None)) is not None:
                 op.emit_remark("this wait stays, though an earlier one has waited for as much: its signals may be set "
                                "back", [(earlier.op, "the earlier one"), (undone.op, "may set signals back")])
+                self.count("waits that stay, for signals that are set back")
             elif earlier is None or not self._replace(op, earlier.op):
                 wait.note(known)
 

@@ -81,6 +81,22 @@
 
 // -----
 
+// Less than 0 becomes much when it is taken to have no sign.
+// CHECK: sym_name = "no_bound_without_a_sign"
+"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, i32, !tt.ptr<i64>) -> (), sym_name = "no_bound_without_a_sign", sym_visibility = "public"}> ({
+^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %left: i32, %peer: i32, %ctx: !tt.ptr<i64>):
+  %one = arith.constant 1 : i32
+  %most = arith.constant 64 : i32
+  %some = arith.minsi %left, %most : i32
+  %bytes = arith.extui %some : i32 to i64
+  // expected-remark@+1 {{stays a signal: the number of bytes has no bound that is known at compile time}}
+  ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
+  %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// -----
+
 // CHECK: sym_name = "too_large"
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "too_large", sym_visibility = "public"}> ({
 ^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):

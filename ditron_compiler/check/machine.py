@@ -20,7 +20,7 @@ from ditron_compiler.check.graph import Graph
 from ditron_compiler.check.memory import Span, describe, merged, overlap, parts
 from ditron_compiler.check.scenario import Scenario
 
-__all__ = ["Access", "Blocked", "Cell", "Machine", "Problem", "Task", "Wait", "Writer", "satisfies"]
+__all__ = ["Access", "Blocked", "Cell", "Keys", "Machine", "Problem", "Running", "Task", "Wait", "Writer", "satisfies"]
 
 #: What a generator yields: it goes on when one of these changes.
 Keys = tuple[Hashable, ...]
@@ -135,7 +135,7 @@ class Task:
 
 
 @dataclass(eq=False)
-class _Running:
+class Running:
     """A launch: its programs wait for a place on the SMs, in order."""
 
     op: host.HostOp
@@ -173,7 +173,7 @@ class Machine:
         self._queues: list[deque] = [deque() for _ in range(scenario.ranks)]
         self._free = [1 if tight else scenario.resident] * scenario.ranks
         self._meetings: dict[Hashable, dict] = {}
-        self._recorded: dict[tuple[int, int], int] = {}
+        self.recorded: dict[tuple[int, int], int] = {}  # by (rank, step of its host): the node of an event
         self._freed: set[tuple[int, int]] = set()
         self.filled: set[tuple[int, int]] = set()  # (rank, buffer) that tiles or puts write: what it holds is not known
         self.complete = True  # nothing was given up
@@ -192,7 +192,7 @@ class Machine:
             for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
                 task = Task(rank, "", stream, 1, None, self.graph.add())
                 task.body = stream_task(self, task, steps)
-                self._start(task)
+                self.start(task)
         while True:
             while self._ready:
                 if self.turns:
@@ -209,7 +209,8 @@ class Machine:
             self.cut(task)
         return self
 
-    def _start(self, task: Task) -> None:
+    def start(self, task: Task) -> None:
+        """A program, or a stream, begins."""
         self.tasks.append(task)
         self._ready.append(task)
 
@@ -243,7 +244,7 @@ class Machine:
 
     # --- SMs -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, running: _Running, bodies: Iterable[Callable[[], None]]) -> None:
+    def enqueue(self, running: Running, bodies: Iterable[Callable[[], None]]) -> None:
         """Let programs start in order as places get free."""
         queue = self._queues[running.task.rank]
         queue.extend((running, body) for body in bodies)
@@ -284,7 +285,7 @@ class Machine:
         """The task, or a node that is not its own, reads or writes."""
         if not len(span):
             return
-        if not self._check(task, span, write, loc):
+        if not self.check_bounds(task, span, write, loc):
             if write:
                 self.astray.append(task.node)
         elif node is not None:
@@ -307,8 +308,8 @@ class Machine:
             self.accesses.setdefault((rank, root), []).append(
                 Access(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy))
 
-    def _check(self, task: Task, span: Span, write: bool, loc: str) -> bool:
-        """Report what lies outside of its buffer."""
+    def check_bounds(self, task: Task, span: Span, write: bool, loc: str) -> bool:
+        """Whether an access lies within its buffer; report it if not."""
         for pointer, end in ((int(span[0, 0]), int(span[0, 1])), (int(span[-1, 0]), int(span[-1, 1]))):
             rank, number, offset = parts(pointer)
             root = self.scenario.roots.get(number)

@@ -169,7 +169,7 @@ class Program(Atomics):
                     site.fact("semantic", "acquire") == "acquire")
         if cells:
             span = np.array([[cells[0], cells[-1] + 8]], dtype=np.int64)
-            if not self.machine._check(task, span, False, site.loc):
+            if not self.machine.check_bounds(task, span, False, site.loc):
                 return UNKNOWN
             seen = yield from self.machine.wait(task, wait)
             if not wait.acquire:
@@ -224,7 +224,7 @@ class Program(Atomics):
             else:
                 node = machine.send(task, rank, visible=[self._fence, *covered], late=[issued])
             span = np.array([[pointer, pointer + 8]], dtype=np.int64)
-            if machine._check(task, span, True, site.loc):
+            if machine.check_bounds(task, span, True, site.loc):
                 machine.touch(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
                 scope = site.fact("scope", "node") if notify else "world"
                 machine.write_cell(Writer(pointer, node, issued, task, site.fact("op", "set"), value, site.loc,

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from ditron_compiler.check import scenario as host
-from ditron_compiler.check.machine import Blocked, Keys, Machine, Task, Wait, Writer, _Running
+from ditron_compiler.check.machine import Blocked, Keys, Machine, Running, Task, Wait, Writer
 from ditron_compiler.check.memory import parts
 from ditron_compiler.host import ONE_NODE
 
@@ -35,17 +35,17 @@ def stream_task(machine: Machine, task: Task, steps: Sequence[host.HostOp]) -> G
             yield from machine.wait(task, wait)
         elif isinstance(step, host.Record):
             machine.cut(task)
-            machine._recorded[task.rank, number] = task.node
+            machine.recorded[task.rank, number] = task.node
             machine.cut(task)
             machine.wake(("event", task.rank, number))
         elif isinstance(step, host.Await):
             event = records.get(step.event)
-            while event is not None and (task.rank, event) not in machine._recorded:
+            while event is not None and (task.rank, event) not in machine.recorded:
                 task.blocked = Blocked(f"waits for an event that is recorded at {steps[event].loc}", step.loc, "event")
                 yield (("event", task.rank, event),)
             if event is not None:
                 task.blocked = None
-                machine.cut(task, [machine._recorded[task.rank, event]])
+                machine.cut(task, [machine.recorded[task.rank, event]])
         elif isinstance(step, host.Unseen):
             machine.astray.append(machine.cut(task))
             machine.cut(task)
@@ -69,7 +69,7 @@ def _meet(machine: Machine, task: Task, step: host.Meet) -> Generator[Keys, None
 def _move(machine: Machine, task: Task, step: host.Move) -> Generator[Keys, None, None]:
     """A copy, or whatever else reads and writes; one that is a kernel needs a place on an SM."""
     if step.needs_sm:
-        running = _Running(step, task, 1, False)
+        running = Running(step, task, 1, False)
 
         def body() -> None:
             running.left = 0
@@ -120,7 +120,7 @@ def _launch(machine: Machine, task: Task, step: host.Launch) -> Generator[Keys, 
     grid = step.grid
     pids = [(x, y, z) for z, y, x in itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))]
     machine.cut(task)
-    running = _Running(step, task, len(pids), step.kernel.spins, base={r: set(s) for r, s in task.pending.items()})
+    running = Running(step, task, len(pids), step.kernel.spins, base={r: set(s) for r, s in task.pending.items()})
     start = task.node
 
     def starter(pid: tuple[int, int, int]):
@@ -128,7 +128,7 @@ def _launch(machine: Machine, task: Task, step: host.Launch) -> Generator[Keys, 
             program = Task(task.rank, step.kernel.name, task.stream, step.call, pid, machine.graph.add([start]),
                            task.step, kernel=step.kernel, pending={r: set(s) for r, s in running.base.items()})
             program.body = body(program)
-            machine._start(program)
+            machine.start(program)
         return begin
 
     def body(program: Task) -> Generator[Keys, None, None]:
@@ -151,7 +151,7 @@ def _launch(machine: Machine, task: Task, step: host.Launch) -> Generator[Keys, 
     machine.cut(task, [*running.ends, *settled])
 
 
-def _leftover(running: _Running) -> dict[int, set[int]]:
+def _leftover(running: Running) -> dict[int, set[int]]:
     """What is under way when all programs have ended: a program that was quiet was so for what came before, too."""
     result: dict[int, set[int]] = {}
     for target in {target for left in [running.base, *running.leftover] for target in left}:

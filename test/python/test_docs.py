@@ -41,6 +41,15 @@ def test_python_block_runs(script, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_first_kernel_is_checked_clean(tmp_path):
+    """What a newcomer copies first, on groups of one node, since it says that it is for one."""
+    first = FENCE.search((ROOT / "README.md").read_text()[(ROOT / "README.md").read_text().index("## A first kernel"):])
+    path = tmp_path / "first.py"
+    path.write_text(first[2])
+    done = subprocess.run([BIN / "ditron", "check", path], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "first.py: no findings (1 rank, 2 ranks, 3 ranks, 4 ranks)\n"), done
+
+
 @pytest.mark.parametrize("command", commands())
 def test_command_runs(command):
     words = shlex.split(command)

@@ -6,6 +6,7 @@ that asked. What cannot be passed through Python stays as it is: a CUDA graph.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -79,7 +80,7 @@ def _on_cpu(value: Any) -> Any:
 
 _ANSWERS_OF_TENSORS = {
     torch.Tensor.is_cuda.__get__: True, torch.Tensor.is_cpu.__get__: False, torch.Tensor.device.__get__: DEVICE,
-    torch.Tensor.get_device: 0, torch.get_device: 0, torch.Tensor.record_stream: None,
+    torch.Tensor.get_device: 0, torch.get_device: 0,
 }
 _COPIES = {torch.Tensor.cpu, torch.Tensor.cuda}
 _ITSELF = {torch.Tensor.pin_memory}
@@ -100,15 +101,19 @@ _KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # what is for CUDA tenso
 
 def _library_posing(self: Any, ns: str, kind: str, dispatch_key: str = "") -> None:
     _library(self, ns, kind, _KEYS.get(dispatch_key, dispatch_key))
+    self._posing_key = dispatch_key
 
 
 def _impl_posing(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **more: Any) -> None:
     name = op_name if isinstance(op_name, str) else op_name.name()
     name = name if "::" in name else f"{self.ns}::{name}"
-    if "CPU" in (dispatch_key or self.dispatch_key) and any(
+    dispatch_key = dispatch_key or getattr(self, "_posing_key", self.dispatch_key)
+    if "CPU" in dispatch_key and any(
             torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CPU", "CompositeExplicitAutograd")):
         return  # it has one for CUDA tensors, or for all
-    _impl(self, op_name, _while_posing(fn), _KEYS.get(dispatch_key, dispatch_key), **more)
+    with warnings.catch_warnings():  # an operator that has a kernel for each of both gets another for the CPU
+        warnings.filterwarnings("ignore", ".*other operators may also be overridden", UserWarning)
+        _impl(self, op_name, _while_posing(fn), _KEYS.get(dispatch_key, dispatch_key), **more)
 
 
 _ALL = {

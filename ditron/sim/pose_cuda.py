@@ -190,6 +190,6 @@ ANSWERS: dict[tuple[Any, str], Any] = {
     (torch.autocast, "__init__"): _autocast_posing,
     **{(torch, name): _of_autocast(getattr(torch, name)) for name in ("is_autocast_enabled", "get_autocast_dtype")},
     (torch, "get_autocast_gpu_dtype"): lambda _of=torch.get_autocast_dtype: _of("cpu"),
-    (torch._C, "_cuda_getCurrentRawStream"): _always(0),
+    (torch._C, "_cuda_getCurrentRawStream"): _always(0), (torch.Tensor, "record_stream"): _always(None),
     (torch, "Generator"): _Generator, (torch.version, "cuda"): "12.8",
 }

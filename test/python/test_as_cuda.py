@@ -98,6 +98,7 @@ def test_copies_are_copies(posing):
     for there in (x.cuda(), x.cpu()):
         there += 1
     assert not x.any() and torch.ones(2, pin_memory=True).pin_memory().all()
+    x.record_stream(torch.cuda.current_stream())
 
 
 def test_nothing_of_it_is_left_over():
@@ -118,6 +119,7 @@ def _doubled(x: torch.Tensor) -> torch.Tensor:
     return o
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("how", ["impl", "custom_op", "library", "library of a key"])
 def test_operators_for_cuda_tensors(posing, how):
     """torch.library's operators for CUDA run with tensors that pose."""
@@ -132,6 +134,7 @@ def test_operators_for_cuda_tensors(posing, how):
     else:
         library = torch.library.Library("ditron_test", "FRAGMENT")
         library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, lambda x: x / 0, "CPU")
         if how == "library":
             torch.library.impl(library, name, "CUDA")(_doubled)
         else:

@@ -50,8 +50,10 @@ def _caret(text: str, column: int, message: str) -> int:
     return call.start() if call else min(max(column - 1, len(text) - len(text.lstrip())), len(text))
 
 
-class SimulationError(DitronError):
+class SimulationError(DitronError, RuntimeError):
     """A kernel, or the script that launched it, did something wrong on the simulator.
+
+    It is a RuntimeError too, as torch's for what a kernel does wrong on a GPU.
 
     Attributes:
         kernel: name of the kernel, or None when the script did it.

@@ -44,7 +44,8 @@ def failure(report: ProgramReport) -> SimulationError:
     others = "".join(f"\n  {other.what}: {other.location or 'an unknown line'}, in {_who(other)}"
                      for other in report.others)
     kind = RaceError if report.kind == "race" else SimulationError
-    error = kind(f"{where}{report.what}\n  in {_who(report)}{others}{hint}")
+    device = "device-side " if report.what.startswith("assertion failed") else ""  # as CUDA says it
+    error = kind(f"{where}{device}{report.what}\n  in {_who(report)}{others}{hint}")
     error.kind = report.kind
     error.others = tuple(other.location for other in report.others)
     error.kernel, error.location = report.kernel, report.location

@@ -154,8 +154,9 @@ def test_device_print_and_assert(capsys):
     with ditron.sim.triton():
         _says[(1,)](torch.tensor([1, 2]), 2, debug=True)
         assert capsys.readouterr().out.count("value") == 2
-        with pytest.raises(ditron.SimulationError, match=r"too large[\s\S]*_says"):
+        with pytest.raises(ditron.SimulationError, match=r"device-side assert.*too large[\s\S]*_says") as error:
             _says[(1,)](torch.tensor([1, 3]), 2, debug=True)
+        assert isinstance(error.value, RuntimeError)  # as on a GPU
 
 
 @triton.jit

@@ -65,10 +65,11 @@ def _assert(fn: FunctionLowering, op: ir.Operation) -> None:
 
 @lowers("tt.print")
 def _print(fn: FunctionLowering, op: ir.Operation) -> None:
-    prefix = text_address(fn, ir.StringAttr(op.attributes["prefix"]).value)
+    said = ir.StringAttr(op.attributes["prefix"]).value.lstrip()
     where = fn.where(op)
     signed = list(ir.DenseI32ArrayAttr(op.attributes["isSigned"])) if "isSigned" in op.attributes else []
     for number, value in enumerate(op.operands):
+        prefix = text_address(fn, f"{said}(operand {number}) " if len(op.operands) > 1 else said)
         elem = fn.type_of(value, op).elem
         tile = fn.tile_or_splat(value, (), elem)
         dtype = _print_dtype(elem, bool(signed[number]) if number < len(signed) else True)

@@ -110,6 +110,7 @@ struct Polls {
     const void *address;
     int32_t bytes;
     int32_t changes;
+    uint64_t when;                  ///< As a count of the program's reads.
     uint64_t bits;                  ///< The latest,
     std::array<uint64_t, 4> before; ///< and some that were there before.
     auto beforeEnd() const { return before.begin() + std::min(changes, 4); }
@@ -117,13 +118,25 @@ struct Polls {
       return std::find(before.begin(), beforeEnd(), value) != beforeEnd();
     }
   };
+  struct Write {
+    const void *address;
+    uint64_t when;
+  };
   void clear() { count = written = repeats = 0; }
+  /// Whether what was read or written at `when` belongs to the loop that it is
+  /// in, and not to what it did before.
+  bool spinning(uint64_t when) const {
+    return total - when < uint64_t(std::max(repeats, spinRepeats));
+  }
 
+  /// Reads of the same after which it spins.
+  static constexpr int32_t spinRepeats = 64;
   std::array<Read, 16> reads;
   int32_t count = 0;
-  std::array<const void *, 8> writes;
+  std::array<Write, 8> writes;
   int32_t written = 0;
   int32_t repeats = 0; ///< Reads of the same since it wrote.
+  uint64_t total = 0;  ///< Reads.
   uint64_t looks = 0;  ///< Reads of nothing new in this age of the machine.
   uint64_t age = 0;
 };

@@ -5,6 +5,7 @@
 #include "text.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ditron::sim {
 
@@ -85,9 +86,13 @@ static std::string nameOf(const Heap &heap, const Launch &launch,
 static std::string describePolls(const Heap &heap, const Fiber &fiber) {
   std::string text = "reads the same again and again: ";
   const Polls &polls = fiber.polls;
+  const char *separator = "";
   for (int32_t index = 0; index < polls.count; ++index) {
     const Polls::Read &read = polls.reads[index];
-    text += format(index ? ", " : "",
+    if (!polls.spinning(read.when)) {
+      continue;
+    }
+    text += format(std::exchange(separator, ", "),
                    nameOf(heap, *fiber.launch, read.address), " is ",
                    int64_t(read.bits));
     for (auto other = read.before.begin(); other != read.beforeEnd(); ++other) {
@@ -97,9 +102,13 @@ static std::string describePolls(const Heap &heap, const Fiber &fiber) {
       }
     }
   }
+  separator = "; in between it writes ";
   for (int32_t index = 0; index < polls.written; ++index) {
-    text += format(index ? ", " : "; in between it writes ",
-                   nameOf(heap, *fiber.launch, polls.writes[index]));
+    const Polls::Write &write = polls.writes[index];
+    if (polls.spinning(write.when)) {
+      text += format(std::exchange(separator, ", "),
+                     nameOf(heap, *fiber.launch, write.address));
+    }
   }
   return text;
 }

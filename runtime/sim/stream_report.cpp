@@ -167,10 +167,11 @@ private:
         }
       } else if (wait.kind == Wait::Kind::Poll) {
         for (int32_t index = 0; index < fiber->polls.count; ++index) {
-          waitsForSignal(who,
-                         static_cast<const int64_t *>(
-                             fiber->polls.reads[index].address),
-                         edges);
+          const Polls::Read &read = fiber->polls.reads[index];
+          if (fiber->polls.spinning(read.when)) {
+            waitsForSignal(who, static_cast<const int64_t *>(read.address),
+                           edges);
+          }
         }
       }
     }

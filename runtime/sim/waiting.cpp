@@ -10,8 +10,6 @@
 
 namespace ditron::sim {
 
-/// Reads of the same values after which a program counts as spinning.
-constexpr int32_t spinRepeats = 64;
 /// After these it sees what is there.
 constexpr int32_t staleRepeats = 8;
 /// Reads of nothing new, of all programs, after which parked ones get another go.
@@ -61,7 +59,8 @@ bool Machine::over(const Fiber &fiber) const {
   case Wait::Kind::Poll:
     for (int32_t index = 0; index < fiber.polls.count; ++index) {
       const Polls::Read &read = fiber.polls.reads[index];
-      if (std::memcmp(read.address, &read.bits, read.bytes) != 0) {
+      if (fiber.polls.spinning(read.when) &&
+          std::memcmp(read.address, &read.bits, read.bytes) != 0) {
         return true;
       }
     }
@@ -103,8 +102,10 @@ void Machine::park(Fiber &fiber) {
         reinterpret_cast<uintptr_t>(firstUnsatisfied(fiber.wait)) / 8);
   } else if (fiber.wait.kind == Wait::Kind::Poll) {
     for (int32_t index = 0; index < fiber.polls.count; ++index) {
-      fiber.watched.push_back(
-          reinterpret_cast<uintptr_t>(fiber.polls.reads[index].address) / 8);
+      const Polls::Read &read = fiber.polls.reads[index];
+      if (fiber.polls.spinning(read.when)) {
+        fiber.watched.push_back(reinterpret_cast<uintptr_t>(read.address) / 8);
+      }
     }
   } else if (awaitsDelivery(fiber.wait)) {
     quieting.push_back(&fiber);
@@ -256,11 +257,12 @@ Machine::Look Machine::look(const void *address, uint64_t bits, int32_t bytes) {
       // spin we recognise.
       polls.clear();
     }
-    polls.reads[polls.count++] = {address, bytes, 0, bits, {}};
+    polls.reads[polls.count++] = {address, bytes, 0, ++polls.total, bits, {}};
     polls.repeats = 0;
     news();
     return Look::New;
   }
+  read->when = ++polls.total;
   bool same = read->bits == bits, back = !same && read->had(bits);
   if (!same) {
     read->before[read->changes++ % read->before.size()] = read->bits;
@@ -291,7 +293,11 @@ void Machine::wrote(const void *address) {
   }
   Polls &polls = fiber.polls;
   auto end = polls.writes.begin() + polls.written;
-  if (std::find(polls.writes.begin(), end, address) != end) {
+  auto write = std::find_if(polls.writes.begin(), end, [&](const auto &write) {
+    return write.address == address;
+  });
+  if (write != end) {
+    write->when = polls.total;
     polls.repeats = 0;
     if (!getsOn()) {
       writing = true;
@@ -301,7 +307,7 @@ void Machine::wrote(const void *address) {
   if (polls.written == int32_t(polls.writes.size())) {
     polls.clear();
   }
-  polls.writes[polls.written++] = address;
+  polls.writes[polls.written++] = {address, polls.total};
   polls.repeats = 0;
   news();
 }
@@ -321,7 +327,7 @@ void Machine::polledOrdinarily(const void *address, uint64_t bits,
   if (visibility && polls.repeats >= staleRepeats) {
     visibility->refresh(fiber, address, size_t(bytes));
   }
-  if (++polls.repeats < spinRepeats) {
+  if (++polls.repeats < Polls::spinRepeats) {
     maybeYield(8);
     return;
   }

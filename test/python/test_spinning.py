@@ -1,6 +1,8 @@
 """Loops that poll: those that nobody will ever end are deadlocks, however they look; all others end."""
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import triton.language as tl
@@ -94,6 +96,38 @@ def test_a_loop_that_nobody_ends_is_a_deadlock(impatient, how, ranks):
 def test_the_report_says_what_the_loop_writes(impatient):
     with pytest.raises(ditron.DeadlockError, match=r"flags\[0\] is 0; in between it writes scratch\[0\]"):
         run("heartbeat", races=False)
+
+
+@ditron.jit
+def poll_after(flags, WHAT: tl.constexpr):
+    """Polls flags[0] in vain. What it did before is nothing that it waits for, even if that changes."""
+    if dl.rank() == 0:
+        if WHAT == "add":
+            dl.atomic_add(flags + 1, 1)
+        elif WHAT == "swap":
+            tl.atomic_xchg(flags + 1, 1)
+        elif WHAT == "read":
+            dl.ld(flags + 1)
+        else:
+            while dl.ld(flags + 1) != 0:
+                pass
+        dl.notify(flags + 2, 1, 1)
+        while dl.ld(flags, scope="node", semantic="acquire") == 0:
+            pass
+    else:
+        dl.wait(flags + 2, 1, 1)
+        dl.atomic_add(dl.symm_at(flags, 0) + 1, 1, scope="node")
+
+
+@pytest.mark.parametrize("what", ["add", "swap", "read", "poll"])
+def test_what_changed_before_the_loop_ends_it_not(impatient, what):
+    def main():
+        ditron.init()
+        poll_after[(1,)](ditron.symm_zeros(4, dtype=torch.int64, name="flags"), WHAT=what)
+
+    with pytest.raises(ditron.DeadlockError) as found:
+        ditron.sim.run(main, ranks=2, races=False)
+    assert re.search(r"rank 0, .*reads the same again and again: flags\[0\] is 0$", str(found.value), re.MULTILINE)
 
 
 @pytest.mark.parametrize("how", QUIETLY + WRITING)

@@ -23,6 +23,7 @@ def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None
         machine: ``heap_bytes``, ``resident``, ``stack_bytes``, ``races``, ``weak``, see :class:`ditron.sim.World`.
 
     Kernels of plain ``@triton.jit`` run on the simulator too, as under :func:`ditron.sim.triton`.
+    What ``torch``, ``random`` and ``numpy.random`` draw is each rank's own, from where the caller's generators are.
     The first exception on any rank ends all of them and is raised here, with the rank in a note. A kernel's mistake is
     a SimulationError, a hang a DeadlockError.
     """
@@ -42,6 +43,7 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
     Args:
         argv: the script's arguments. as_cuda: see :func:`ditron.sim.triton`. The others: see :func:`run`.
 
+    Each rank draws random numbers like a new process: torch's begin alike everywhere, the others as the seed has it.
     What ``sys.exit`` is given is the exit code, on whichever rank it is not 0 first; other exceptions are raised.
     """
     from ditron.sim import triton

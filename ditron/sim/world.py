@@ -12,6 +12,7 @@ from typing import Any
 from ditron import _sim
 from ditron.errors import SimulationError
 from ditron.sim import report, view
+from ditron.sim.randomness import Randomness
 from ditron.sim.turns import Abandoned, HostThread
 from ditron_compiler import knobs
 
@@ -90,13 +91,15 @@ class World:
             modules: Sequence[types.ModuleType] = ()) -> list:
         """Call ``function(*args)`` on every rank and return the results in rank order. Once per world.
 
-        ``modules``, when given, has the module that is ``__main__`` while a rank runs.
+        ``modules``, when given, has the module that is ``__main__`` while a rank runs. What torch, ``random`` and numpy
+        draw is then what new processes draw; otherwise each rank goes on from the caller's generators, which stay.
         The first exception of any rank, or of the machine, ends all ranks and is raised, with the rank in a note.
         Scripts can be interrupted, and so can kernels, except in a loop that never calls the machine.
         """
         if self._hosts:
             raise RuntimeError("a world runs once: make another one")
         self._modules = modules
+        self._randomness = Randomness(self.size, self.seed, fresh=bool(modules))
         self._hosts = [HostThread(rank, self._rank_main(rank, function, args)) for rank in range(self.size)]
         main = sys.modules["__main__"]
         try:
@@ -107,6 +110,7 @@ class World:
             self._abandon()
         finally:
             sys.modules["__main__"] = main
+            self._randomness.end()
         if isinstance(self._failure, SimulationError):
             self._failure.seed = self.seed
         if self._failure is not None:
@@ -157,6 +161,7 @@ class World:
     def _resume(self, host: HostThread) -> None:
         if self._modules:
             sys.modules["__main__"] = self._modules[host.rank]
+        self._randomness.switch_to(host.rank)
         host.resume()
         if host.error is not None:
             if self.size > 1 and not isinstance(host.error, SystemExit):

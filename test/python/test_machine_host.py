@@ -1,6 +1,7 @@
 """The scripts of simulated ranks: collective calls, groups, exceptions, `run_script`."""
 from __future__ import annotations
 
+import random
 import sys
 import textwrap
 import threading
@@ -294,3 +295,53 @@ def test_empty_grid_and_wrong_grid():
             world.launch(WHO, (1, -1), [0])
 
     sim.run(main, 2)
+
+
+DRAW = """
+import random, sys
+import numpy
+import torch
+import ditron
+seeded = sys.argv[1] == "seeded"
+if seeded:
+    torch.manual_seed(5), random.seed(5), numpy.random.seed(5)
+ditron.init()
+drawn = []
+for _ in range(3):
+    ditron.barrier()  # others run meanwhile
+    drawn.append((torch.rand(()).item(), random.random(), float(numpy.random.rand())))
+everybody = ditron.all_gather_object(drawn)
+if ditron.rank() == 0:
+    print(repr(everybody))
+"""
+
+
+def drawn(tmp_path, capsys, how: str, seed: int) -> list:
+    path = tmp_path / "draw.py"
+    path.write_text(DRAW)
+    assert sim.run_script(path, [how], ranks=3, seed=seed) == 0
+    return eval(capsys.readouterr().out)
+
+
+def test_each_rank_draws_as_a_process_of_its_own(tmp_path, capsys):
+    torch.manual_seed(5), random.seed(5)
+    alone = [(torch.rand(()).item(), random.random()) for _ in range(3)]
+    torch.manual_seed(6)
+    before = torch.get_rng_state()
+    everybody = drawn(tmp_path, capsys, "seeded", 0)
+    assert everybody[0] == everybody[1] == everybody[2] and [number[:2] for number in everybody[0]] == alone
+    assert torch.equal(torch.get_rng_state(), before)
+    unseeded = drawn(tmp_path, capsys, "not", 1)
+    assert unseeded == drawn(tmp_path, capsys, "not", 1)
+    fresh = torch.Generator()
+    new = [torch.rand((), generator=fresh).item() for _ in range(3)]
+    assert [[number[0] for number in numbers] for numbers in unseeded] == 3 * [new]
+    assert len({number for numbers in unseeded for _, *others in numbers for number in others}) == 18
+    assert unseeded[0][0][1:] != drawn(tmp_path, capsys, "not", 2)[0][0][1:]
+
+
+def test_ranks_draw_from_where_the_caller_is():
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    assert len(set(sim.run(lambda: torch.rand(()).item(), ranks=2))) == 1
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,6 +1,7 @@
 """The command ``ditron``: compile, dump, passes, run, check, swizzle, doctor.
 
-Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is.
+Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is, 130 it was
+interrupted.
 """
 from __future__ import annotations
 
@@ -34,6 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        if getattr(args, "traceback", False):
+            raise
+        print("interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # ditron dump ... | head
         sys.stderr.close()
         return 1

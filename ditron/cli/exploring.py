@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import os
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,7 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
     size = max(1, min(_AT_ONCE, len(seeds) // (4 * jobs)))
     parts = [seeds[at:at + size] for at in range(0, len(seeds), size)]
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))  # else each takes all cores
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
     try:
         with progress() as say:
             say(f"{len(seeds)} seeds, {jobs} at a time")
@@ -76,8 +77,8 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
                     break
                 say(f"seed {part[-1]}, {part[-1] - seeds[0] + 1} of {len(seeds)}")
     except BrokenProcessPool:
-        raise SimulationError(f"a process that ran seeds has died, at seed {part[0]} or later; without --jobs the "
-                              "seed it dies at can be seen") from None
+        raise SimulationError(f"a process that ran seeds has died, at seed {part[0]} or soon after: --replay shows at "
+                              "which") from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
@@ -96,6 +97,15 @@ def _another_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+def _end_with_parent() -> None:
+    """In a process of the pool: do not outlive the command, however that ends."""
+    def wait() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _main(words: Sequence[str]) -> tuple[int, str, str]:

@@ -45,8 +45,13 @@ def run_command(args: argparse.Namespace) -> int:
         except Exception as error:
             _failed(args, seed or 0, error)
 
-    if args.jobs is not None and (args.jobs < 1 or args.seeds is None):
-        raise UsageError(f"--jobs {args.jobs}: expected at least 1 process, for the runs of --seeds")
+    if args.jobs is not None:
+        if args.jobs < 1:
+            raise UsageError(f"--jobs {args.jobs}: expected at least 1 process")
+        if args.seeds is None:
+            raise UsageError("--jobs is for the runs of --seeds")
+        if args.trace or args.timeline:
+            raise UsageError("--trace and --timeline are of one run: leave --jobs out, or --replay the seed it finds")
     if args.seeds is None:
         return run_or_say(args.seed)
     if args.seeds < 1:
@@ -101,4 +106,6 @@ def _command(args: argparse.Namespace, *seeds: str) -> list[str]:
     for name, value in (("races", args.races), ("weak", args.weak)):
         if value is not None:
             words.append(f"--{name}" if value else f"--no-{name}")
+    if args.traceback:
+        words.append("--traceback")
     return [*words, *seeds, args.script, *args.args]

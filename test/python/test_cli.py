@@ -2,6 +2,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -236,13 +237,32 @@ def test_seeds_in_several_processes_end_as_in_one(tmp_path, capsys):
     assert main([*seeds[:3], "--jobs", "2", *seeds[3:]]) == 1
     assert capsys.readouterr() == alone
     assert main(["run", "--sim", "1", "--jobs", "2", "--seeds", "4", "--seed", "8", str(file)]) == 1
-    assert "a process that ran seeds has died, at seed" in capsys.readouterr().err
+    assert "a process that ran seeds has died, at seed " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [["--jobs", "2"], ["--jobs", "0", "--seeds", "2"]])
-def test_jobs_are_for_seeds(options, capsys):
+@pytest.mark.parametrize("options, said", [
+    (["--jobs", "2"], "--jobs is for the runs of --seeds"),
+    (["--jobs", "0", "--seeds", "2"], "--jobs 0: expected at least 1 process"),
+    (["--jobs", "2", "--seeds", "2", "--trace", "t.json"], "--trace and --timeline are of one run")])
+def test_jobs_are_for_seeds(options, said, capsys):
     assert main(["run", "--sim", "1", *options, SCRIPT]) == 2
-    assert "expected at least 1 process, for the runs of --seeds" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
+
+
+def test_processes_that_run_seeds_end_with_the_command(tmp_path):
+    file = tmp_path / "slow.py"
+    file.write_text("import os, time\nopen(f'{os.getpid()}.pid', 'w').close()\ntime.sleep(600)\n")
+    command = ["ditron.cli", "run", "--sim", "1", "--seeds", "8", "--jobs", "2", file]
+    run = subprocess.Popen([sys.executable, "-m", *command], cwd=tmp_path)
+    try:
+        while len(workers := list(tmp_path.glob("*.pid"))) < 2 and run.poll() is None:
+            time.sleep(0.1)
+    finally:
+        run.terminate()
+        run.wait()
+    assert len(workers) == 2
+    while any(Path(f"/proc/{worker.stem}").exists() for worker in workers):  # else the time limit of the tests
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("command", [["dump", "{}:k"], ["check", "{}"], ["check", "{}:k"], ["compile", "{}:k"]])

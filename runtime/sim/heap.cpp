@@ -114,6 +114,20 @@ const Symbol *Heap::before(size_t offset) const {
   return next == symbols.begin() ? nullptr : &std::prev(next)->second;
 }
 
+/// `name[i, j]` of the element at a byte of it, or behind its end.
+static std::string elementOf(const Symbol &symbol, size_t byte) {
+  size_t index = byte / symbol.itemsize;
+  std::string subscript;
+  for (size_t axis = symbol.shape.size(); axis-- > 0;) {
+    size_t extent = size_t(symbol.shape[axis]);
+    bool outermost = axis == 0 || extent == 0;
+    subscript = format(outermost ? index : index % extent,
+                       subscript.empty() ? "" : ", ", subscript);
+    index = outermost ? 0 : index / extent;
+  }
+  return format(symbol.name, "[", subscript, "]");
+}
+
 const Symbol &Heap::require(size_t offset, size_t count,
                             const char *what) const {
   const Symbol *symbol = before(offset);
@@ -122,9 +136,15 @@ const Symbol &Heap::require(size_t offset, size_t count,
     if (start + count <= symbol->bytes) {
       return *symbol;
     }
-    throw Failure{format(what, " of ", count, " bytes at byte ", start, " of `",
-                         symbol->name, "` goes past its end: it has ",
-                         symbol->bytes, " bytes"),
+    auto next = symbols.upper_bound(offset);
+    bool isNext = next != symbols.end() && start >= symbol->bytes &&
+                  next->first - offset < start - symbol->bytes;
+    std::string where =
+        isNext ? format(next->first - offset, " bytes before ",
+                        elementOf(next->second, 0))
+               : format("at ", elementOf(*symbol, start),
+                        " goes past its end: it has ", symbol->bytes, " bytes");
+    throw Failure{format(what, " of ", count, " bytes ", where),
                   "check the offset and the size in bytes (elements times "
                   "their size), or allocate more",
                   "bounds"};
@@ -133,9 +153,9 @@ const Symbol &Heap::require(size_t offset, size_t count,
   if (next != freed.begin()) {
     const Symbol &gone = std::prev(next)->second;
     if (offset < gone.offset + gone.bytes) {
-      throw Failure{format(what, " of ", count, " bytes at byte ",
-                           offset - gone.offset, " of `", gone.name,
-                           "`, which was freed"),
+      throw Failure{format(what, " of ", count, " bytes at ",
+                           elementOf(gone, offset - gone.offset),
+                           ", which was freed"),
                     "free it after the last kernel that uses it, on every rank",
                     "freed"};
     }
@@ -169,15 +189,7 @@ std::string Heap::nameOf(const void *address) const {
   if (!symbol || place->offset >= symbol->offset + symbol->bytes) {
     return format("the signal at ", address);
   }
-  size_t index = (place->offset - symbol->offset) / symbol->itemsize;
-  std::string subscript;
-  for (size_t axis = symbol->shape.size(); axis-- > 0;) {
-    size_t extent = size_t(symbol->shape[axis]);
-    subscript =
-        format(index % extent, subscript.empty() ? "" : ", ", subscript);
-    index /= extent;
-  }
-  return format(symbol->name, "[", subscript, "]");
+  return elementOf(*symbol, place->offset - symbol->offset);
 }
 
 } // namespace ditron::sim

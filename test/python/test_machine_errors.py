@@ -54,7 +54,7 @@ MISTAKES = {
     "put_negative": ("call void @ditron_sim_putmem(ptr %buf, ptr %buf, i64 -4, i32 0, i32 0, i32 3)",
                      "putmem: expected a size of at least 0 bytes, got -4"),
     "put_too_much": ("call void @ditron_sim_putmem(ptr %buf, ptr %buf, i64 33, i32 0, i32 0, i32 3)",
-                     "putmem of 33 bytes at byte 0 of `buf` goes past its end"),
+                     "putmem of 33 bytes at buf[0, 0] goes past its end: it has 32 bytes"),
     "put_to_local": ("%x = alloca i64\n call void @ditron_sim_putmem(ptr %x, ptr %buf, i64 8, i32 0, i32 0, i32 3)",
                      "putmem: expected a symmetric address"),
     "put_from_null": ("call void @ditron_sim_putmem(ptr %buf, ptr null, i64 8, i32 0, i32 1, i32 3)",
@@ -66,7 +66,7 @@ MISTAKES = {
                      "getmem of 40 bytes"),
     "signal_past_the_end": ("%p = getelementptr i64, ptr %buf, i64 4\n"
                             "call void @ditron_sim_signal_op(ptr %p, i64 1, i32 0, i32 0, i32 3)",
-                            "signal_op of 8 bytes at byte 32 of `buf`"),
+                            "signal_op of 8 bytes at buf[2, 0] goes past"),
     "where_nothing_is": ("%p = getelementptr i64, ptr %buf, i64 4096\n"
                          "call i64 @ditron_sim_ld(ptr %p, i32 8, i32 0, i32 0, i32 3)", "where nothing is allocated"),
     "atomic_null": ("call i64 @ditron_sim_atomic_rmw(ptr null, i64 1, i32 4, i32 1, i32 0, i32 0, i32 3)",
@@ -75,7 +75,7 @@ MISTAKES = {
                           "expected a multicast address"),
     "store_past_the_end": ("%p = getelementptr i64, ptr %buf, i64 3\n"
                            "call void @ditron_sim_check_range(ptr %p, i64 16, i32 1, i32 3)",
-                           "a store of 16 bytes at byte 24 of `buf` goes past its end"),
+                           "a store of 16 bytes at buf[1, 1] goes past its end"),
     "assert": ("%m = alloca i32\n store i32 7303014, ptr %m\n call void @ditron_sim_assert_fail(ptr %m, i32 3)",
                "assertion failed: foo"),
 }

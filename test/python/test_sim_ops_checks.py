@@ -51,6 +51,26 @@ def test_load_past_the_end_of_a_symmetric_tensor() -> None:
 
 
 @triton.jit
+def _store_at(x, at):
+    tl.store(x + at, 1.0)
+
+
+@pytest.mark.parametrize("at, where", [
+    (-1, r"4 bytes before second\[0, 0\]"), (-32, r"at first\[8, 0\] goes past its end: it has 128 bytes"),
+    (35, r"at second\[8, 3\] goes past its end: it has 128 bytes")])
+def test_stores_beside_a_symmetric_tensor(at: int, where: str) -> None:
+    kernel = compile_kernel(_store_at, {"x": "*fp32", "at": "i32"}, {})
+
+    def main() -> None:
+        world = sim.current_world()
+        _, second = (world.alloc((8, 4), torch.float32, name=name) for name in ("first", "second"))
+        world.launch(kernel, (1,), [second.data_ptr(), at])
+
+    with pytest.raises(SimulationError, match=where):
+        sim.run(main, ranks=1)
+
+
+@triton.jit
 def _null(o, p, B: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(o + i, tl.load(p + i))

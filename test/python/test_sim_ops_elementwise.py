@@ -231,6 +231,29 @@ def test_shifts(dtype: torch.dtype) -> None:
 
 
 @triton.jit
+def _shift_by(x, s, left, right, logical, N: tl.constexpr, U: tl.constexpr):
+    i = tl.arange(0, N)
+    a, by = tl.load(x + i), tl.load(s + i)
+    tl.store(left + i, a << by)
+    tl.store(right + i, a >> by)
+    tl.store(logical + i, (a.to(U, bitcast=True) >> by.to(U, bitcast=True)).to(a.dtype, bitcast=True))
+
+
+@pytest.mark.parametrize("dtype, unsigned", list(zip(INTS, (tl.uint8, tl.uint16, tl.uint32, tl.uint64), strict=True)))
+def test_shifts_by_the_width_and_more_leave_nothing(dtype: torch.dtype, unsigned: tl.dtype) -> None:
+    bits = torch.iinfo(dtype).bits
+    x, amounts = _random(dtype, 16), torch.tensor([0, 1, bits - 1, bits, bits + 1, 2 * bits, 127, -1] * 2)
+    left, right, logical = (_out(dtype, 16) for _ in range(3))
+    run(_shift_by, (1,), x, amounts.to(dtype), left, right, logical, N=16, U=unsigned)
+    far = [min(amount % 2**bits, bits) for amount in amounts.tolist()]
+    number = lambda bit: (bit % 2**bits + 2**(bits - 1)) % 2**bits - 2**(bits - 1)  # noqa: E731
+    pairs = list(zip(x.tolist(), far, strict=True))
+    assert left[:16].tolist() == [number(a << by) for a, by in pairs]
+    assert right[:16].tolist() == [a >> by for a, by in pairs]
+    assert logical[:16].tolist() == [number(a % 2**bits >> by) for a, by in pairs]
+
+
+@triton.jit
 def _high(x, o, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     a = tl.load(x + i, mask=i < n).to(tl.uint32, bitcast=True)

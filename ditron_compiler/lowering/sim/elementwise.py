@@ -67,9 +67,20 @@ def _same(b, op, a, src, dst):
     return b.create(op.name, [dst.carrier], a).results[0]
 
 
-for _name in ("addi", "subi", "muli", "andi", "ori", "xori", "shli", "shrsi", "shrui", "maxsi", "maxui", "minsi",
-              "minui"):  # fmt: skip
+for _name in ("addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "maxui", "minsi", "minui"):
     ELEMENTWISE[f"arith.{_name}"] = Row(_same, 0)
+
+
+@elementwise("arith.shli", "arith.shrsi", "arith.shrui", cost=0)
+def _shift(b, op, a, src, dst):
+    """By the width or more all bits are gone, or are the sign, as on GPUs; LLVM leaves it open."""
+    type, (value, amount) = dst.carrier, a
+    last = b.constant(type, dst.bits - 1)
+    within = b.cmpi("ule", amount, last)
+    shifted = b.op(op.name, type, value, b.select(within, amount, last, type))
+    return shifted if op.name == "arith.shrsi" else b.select(within, shifted, b.constant(type, 0), type)
+
+
 for _name in ("addf", "subf", "mulf"):
     ELEMENTWISE[f"arith.{_name}"] = Row(_same, 1, rounds=True)
 for _name in ("divf", "remf"):

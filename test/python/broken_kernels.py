@@ -445,7 +445,7 @@ def script_reads_before_a_barrier(kernel, data, flags, out):
     out += data  # <-
 
 
-@broken("freed", kernel=write_there, says="`data`, which was freed")
+@broken("freed", kernel=write_there, says="data[0, 0], which was freed")
 def used_after_it_was_freed(kernel, data, flags, out):
     ditron.symm_free(data)
     kernel[(1,)](data, flags, out, 1, N=N)

@@ -268,7 +268,7 @@ BAD = {
     "peer": (lambda v, s, x: s.rank_copy(x, x, 2), "rank_copy: expected a peer from 0 to 1, got 2"),
     "local": (lambda v, s, x: s.rank_copy(x, torch.zeros(4, 4), 1 - v.rank), "expected a symmetric address"),
     "pull local": (lambda v, s, x: s.rank_copy(torch.zeros(4, 4), x, 1 - v.rank, push=False), "a symmetric address"),
-    "freed": (lambda v, s, x: (v.free(x), v.barrier(), s.rank_copy(x, x, 1 - v.rank)), "`x`, which was freed"),
+    "freed": (lambda v, s, x: (v.free(x), v.barrier(), s.rank_copy(x, x, 1 - v.rank)), "x[0, 0], which was freed"),
     "op": (lambda v, s, x: s.signal_write(x.view(torch.int64)[0, 0], 1, op="or"), "op to be one of set, add, got 'or'"),
     "cmp": (lambda v, s, x: s.signal_wait(x.view(torch.int64)[0, 0], 1, cmp="is"), "cmp to be one of eq, ne"),
     "signal type": (lambda v, s, x: s.signal_write(x[0, 0], 1), "expected one int64 element, got 1 of torch.float32"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 
 from ditron.sim.plain import simulated
 from ditron.sim.pose_cuda import ANSWERS, DEVICE
@@ -116,7 +117,17 @@ def _impl_posing(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **mor
         _impl(self, op_name, _while_posing(fn), _KEYS.get(dispatch_key, dispatch_key), **more)
 
 
+_default_device = DeviceContext.__torch_function__
+
+
+def _default_posing(self: DeviceContext, func: Callable, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    """A default device is put in below every mode, where ``cuda`` would not become the CPU any more."""
+    if self.device.type == "cuda":
+        return func(*args, **kwargs or {})
+    return _default_device(self, func, types, args, kwargs)
+
+
 _ALL = {
-    **ANSWERS, (torch.library.Library, "__init__"): _library_posing, (torch.library.Library, "impl"): _impl_posing,
+    **ANSWERS, (DeviceContext, "__torch_function__"): _default_posing, (torch.library.Library, "__init__"): _library_posing, (torch.library.Library, "impl"): _impl_posing,
     (torch.autograd, "_engine_run_backward"): _while_posing(torch.autograd._engine_run_backward),
 }

@@ -93,6 +93,18 @@ def test_devices_are_what_they_are_called(posing):
     assert torch.device("cpu").type == "cpu" and torch.accelerator.current_accelerator().type == "cuda"
 
 
+def test_the_default_device(posing):
+    torch.set_default_device("cuda")
+    try:
+        assert torch.get_default_device().type == "cuda" and torch.arange(3).sum() == 3
+        with torch.device("cuda:0"):
+            assert torch.ones(2).is_cuda
+        with torch.device("meta"):
+            assert torch.ones(2).is_meta
+    finally:
+        torch.set_default_device(None)
+
+
 def test_copies_are_copies(posing):
     x = torch.zeros(4)
     for there in (x.cuda(), x.cpu()):

@@ -15,6 +15,7 @@ from triton.compiler import compile as compile_for_gpu
 from triton.compiler.compiler import make_backend
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import TensorWrapper, compute_cache_key, create_function_from_signature
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ditron.errors import DitronError
 from ditron.packet_memory import require
@@ -68,7 +69,7 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         extents = grid(bound) if callable(grid) else grid
         types = [entry[0] for entry in specialization]
         slots = _all_slots((name, kind, value) for (name, value), kind in zip(bound.items(), types, strict=True))
-        tensors = [(name, plain(value)) for name, value in bound.items() if hasattr(plain(value), "nbytes")]
+        tensors = list(_tensors(bound.items()))
         if kernel.packets:
             require(kernel.packets, [slots[argument.index] for argument in kernel.packets], extents, group,
                     fn.__name__, fn.pipeline)
@@ -154,8 +155,7 @@ class SimulatedKernel(CompiledKernel):
         from ditron.sim.plain import run_programs
         with DisableTorchFunction():  # where tensors are, not where they pose to be (ditron.sim.pose)
             slots = _all_slots((*kind, value) for kind, value in zip(self._kinds, arguments, strict=True))
-            tensors = [(name, plain(value)) for (name, _), value in zip(self._kinds, arguments, strict=True)
-                       if hasattr(plain(value), "nbytes")]
+            tensors = list(_tensors((name, value) for (name, _), value in zip(self._kinds, arguments, strict=True)))
         if enter is not None:
             enter(metadata)
         run_programs(self.code, (int(x), int(y), int(z)), slots, tensors)
@@ -240,6 +240,18 @@ def _slots(name: str, kind: Any, value: Any, pads: list[int]) -> Iterator[int]:
         yield int(value)
     else:
         raise DitronError(f"argument {name!r}: the simulator does not take a {kind}")
+
+
+def _tensors(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The tensors of arguments ``(name, value)``, those of tuples and descriptors too."""
+    for name, value in arguments:
+        value = plain(value)
+        if isinstance(value, tuple):
+            yield from _tensors((f"{name}[{index}]", element) for index, element in enumerate(value))
+        elif isinstance(value, TensorDescriptor):
+            yield name, plain(value.base)
+        elif hasattr(value, "nbytes"):
+            yield name, value
 
 
 def plain(value: Any) -> Any:

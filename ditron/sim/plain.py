@@ -165,7 +165,7 @@ def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: 
         if races not in _machines:
             _machines[races] = World(1, heap_bytes=1 << 20, races=races).machine
         try:
-            _run_alone(_machines[races], kernel, grid, slots, view.operands(tensors))
+            _run_alone(_machines[races], kernel, grid, slots, view.operands(kernel, slots, tensors))
         except BaseException:
             del _machines[races]  # programs that did not end are still in it
             raise
@@ -179,6 +179,8 @@ def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots:
         status = machine.run(MAX_SWITCHES)
         for line in machine.take_printed():
             print(line)
+        for warning in machine.take_warnings():
+            report.warn(warning)
         if machine.take_completed():
             machine.meet([0], True)  # of what was before nothing can race any more
             return

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from ditron._sim import ProgramReport
     from ditron.sim.turns import HostThread
 
-__all__ = ["deadlock", "failure", "script_line"]
+__all__ = ["deadlock", "failure", "script_line", "warn"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _MAX_LINES = 40
@@ -70,6 +71,12 @@ def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[Hos
         return (f"ranks {ranks} wait for each other: no program is left that could send what they wait for; a notify "
                 "behind these waits is never reached, or one is missing")
     return "look for the notify (or the collective call) that the first of these waits for"
+
+
+def warn(report: ProgramReport) -> None:
+    """Warn of what a program did, at its line."""
+    file, _, line = (report.location or f"{report.kernel}:1:1").rsplit(":", 1)[0].rpartition(":")
+    warnings.warn_explicit(f"{report.what}\n  in {_who(report)}\n  {report.hint}", UserWarning, file, int(line))
 
 
 def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread],

@@ -74,9 +74,25 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.layout == torch.strided
 
 
-def operands(tensors: Sequence[tuple[str, torch.Tensor]]) -> list[_sim.Operand]:
-    """A kernel's tensors, by name, as reports speak of them."""
-    return [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize) for name, tensor in tensors]
+def operands(kernel: SimKernel, slots: Sequence[int],
+             tensors: Sequence[tuple[str, torch.Tensor]]) -> list[_sim.Operand]:
+    """A launch's tensors, by name, as reports speak of them; with their allocations, where these are all it reaches."""
+    allocations = [_allocation(tensor) for _, tensor in tensors]
+    addresses = [slot for kind, slot in zip(getattr(kernel, "arg_types", ()), slots, strict=False)
+                 if kind.startswith(("!tt.ptr", "!tt.tensordesc"))]
+    bounded = getattr(kernel, "bounded", False) and all(
+        not address or any(first <= address <= end for first, end in allocations) for address in addresses)
+    return [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize, *(allocation if bounded else (0, 0)))
+            for (name, tensor), allocation in zip(tensors, allocations, strict=True) if tensor.data_ptr()]
+
+
+def _allocation(tensor: Any) -> tuple[int, int]:
+    """First address of what a tensor is a view of, and the one behind its end; a package's own stand-in has none."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return 0, 0
 
 
 def signed(slots: Sequence[int]) -> list[int]:
@@ -269,7 +285,7 @@ class RankView:
         if self.rank not in group.ranks:
             raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
                                   f"{list(group.ranks)}")
-        return extents, signed(slots), operands(tensors)
+        return extents, signed(slots), operands(kernel, slots, tensors)
 
     def _meet(self, group: SimGroup, kind: str, payload: Any, finish: Callable[[list], Any]) -> Any:
         self._world.require_alive()

@@ -173,6 +173,8 @@ class World:
         status = self.machine.run(max_switches)
         for line in self.machine.take_printed():
             print(line)
+        for warning in self.machine.take_warnings():
+            report.warn(warning)
         for launch in self.machine.take_completed():
             self.launches.pop(launch).unblock()
         if status == _sim.Status.FAILED:

@@ -429,7 +429,8 @@ void ditron_sim_zero_divisor(int32_t loc) {
 void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
                             int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    checkAccess(machine, fiber, p, bytes, is_store ? "a store" : "a load");
+    checkAccess(machine, fiber, p, bytes, is_store ? "a store" : "a load",
+                is_store ? Beyond::Fails : Beyond::Warns);
     if (is_store) {
       machine.wrote(p);
     } else if (bytes <= 8 && !fiber.home) {
@@ -448,7 +449,8 @@ void ditron_sim_record_runs(void *p, int64_t count, int32_t flags,
   constexpr int32_t store = 1, atomic = 2;
   Runs runs{static_cast<const Run *>(p), size_t(count)};
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    checkAccess(machine, fiber, runs, flags & store ? "a store" : "a load");
+    checkAccess(machine, fiber, runs, flags & store ? "a store" : "a load",
+                flags & store ? Beyond::Fails : Beyond::Warns);
     if (machine.visibility) {
       for (const Run &run : runs) {
         if (flags & store) {

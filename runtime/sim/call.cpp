@@ -30,12 +30,60 @@ static void checkPointer(const void *p, int64_t bytes, const char *what) {
   }
 }
 
+/// Whether [low, high) lies in the memory of the launch's tensors, as far as
+/// that is known.
+static bool isWithinOperands(const Launch &launch, uintptr_t low,
+                             uintptr_t high) {
+  return !launch.bounded ||
+         std::any_of(launch.operands.begin(), launch.operands.end(),
+                     [&](const Operand &operand) {
+                       return low >= operand.first && high <= operand.end;
+                     });
+}
+
+/// What an access of ordinary memory does that is in no tensor: `x[1000]`, by
+/// the nearest one.
+static Failure beyondOperands(const Launch &launch, uintptr_t low,
+                              uintptr_t high, const char *what) {
+  auto distance = [&](const Operand &operand) {
+    return low < operand.first ? operand.first - low : high - operand.end;
+  };
+  const Operand &nearest = *std::min_element(
+      launch.operands.begin(), launch.operands.end(),
+      [&](auto &a, auto &b) { return distance(a) < distance(b); });
+  bool before = low < nearest.first;
+  uintptr_t wrong = before ? low : std::max<uintptr_t>(low, nearest.end);
+  int64_t byte = int64_t(wrong - nearest.address);
+  auto size = int64_t(nearest.itemsize);
+  int64_t element = byte / size - (byte % size < 0);
+  return {format(what, " of ", high - low, " bytes goes ",
+                 before ? "before the beginning" : "past the end", " of `",
+                 nearest.name, "`, to ", nearest.name, "[", element,
+                 "]: its memory has ", nearest.end - nearest.first, " bytes"),
+          "mask it, or check the offset; elements are counted in memory, from "
+          "the tensor's first",
+          "bounds"};
+}
+
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
-                 int64_t bytes, const char *what) {
+                 int64_t bytes, const char *what, Beyond beyond) {
   checkPointer(p, bytes, what);
+  if (bytes == 0) {
+    return;
+  }
   std::optional<Heap::Place> place = machine.heap.locate(p);
-  if (!place || bytes == 0) {
-    return; // ordinary memory: its extent is not known here
+  if (!place) {
+    auto low = reinterpret_cast<uintptr_t>(p);
+    const Launch &launch = *fiber.launch;
+    if (!isWithinOperands(launch, low, low + uintptr_t(bytes))) {
+      Failure failure =
+          beyondOperands(launch, low, low + uintptr_t(bytes), what);
+      if (beyond == Beyond::Fails) {
+        throw failure;
+      }
+      machine.warn(fiber, std::move(failure));
+    }
+    return;
   }
   if (place->multicast) {
     throw Failure{format(what, " at a multicast address"),
@@ -50,7 +98,7 @@ void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
 }
 
 void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
-                 const char *what) {
+                 const char *what, Beyond beyond) {
   // Mostly all of them lie in one allocation, or none in a heap.
   uintptr_t low = UINTPTR_MAX, high = 0;
   for (const Run &run : runs) {
@@ -60,7 +108,8 @@ void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
       high = std::max(high, address + uintptr_t(run.bytes));
     }
   }
-  if (low < high && machine.heap.isElsewhere(low, high)) {
+  if (low < high && machine.heap.isElsewhere(low, high) &&
+      isWithinOperands(*fiber.launch, low, high)) {
     checkPointer(reinterpret_cast<const void *>(low), 1, what);
     return;
   }
@@ -70,7 +119,7 @@ void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
     return;
   }
   for (const Run &run : runs) {
-    checkAccess(machine, fiber, run.address, run.bytes, what);
+    checkAccess(machine, fiber, run.address, run.bytes, what, beyond);
   }
 }
 

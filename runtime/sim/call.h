@@ -43,14 +43,19 @@ inline bool isNarrow(int32_t scope) { return scope == 0; }
 /// World rank of rank `rank` of the launch's group.
 int32_t worldRank(const Fiber &fiber, int32_t rank);
 
+/// What becomes of an access beyond a tensor in ordinary memory. A GPU's
+/// allocator rounds up, so that kernels get away with reads there.
+enum class Beyond { Fails, Warns };
+
 /// Check [p, p + bytes): a place this rank may read or write by ordinary
 /// instructions.
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
-                 int64_t bytes, const char *what);
+                 int64_t bytes, const char *what,
+                 Beyond beyond = Beyond::Fails);
 
 /// The same for all runs of one access.
 void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
-                 const char *what);
+                 const char *what, Beyond beyond = Beyond::Fails);
 
 /// Check that [p, p + bytes) lies in one allocation of this rank's own heap
 /// that `target` (world rank) has as well; return its address in `target`'s

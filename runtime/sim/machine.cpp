@@ -17,6 +17,8 @@ static thread_local Fiber *runningFiber = nullptr;
 /// How often, in switches, waits are looked at again: ordinary stores change
 /// memory without telling the machine.
 constexpr uint64_t rescanPeriod = 256;
+/// Printed lines for which the host is asked to take them.
+constexpr size_t manyLines = 256;
 
 Machine::Machine(const Options &options)
     : heap(options.numRanks, options.heapBytes), options(options),
@@ -189,7 +191,7 @@ Machine::Status Machine::loop(uint64_t maxSwitches) {
     if (hasFailed) {
       return Status::Failed;
     }
-    if (!completed.empty() || printed.size() > 256) {
+    if (!completed.empty() || printed.size() >= manyLines) {
       return completed.empty() ? Status::Paused : Status::Completed;
     }
     if (step == maxSwitches) {
@@ -380,8 +382,17 @@ void Machine::abandon() {
 std::vector<uint64_t> Machine::takeCompleted() {
   return std::exchange(completed, {});
 }
+void Machine::print(std::string line) {
+  printed.push_back(std::move(line));
+  if (printed.size() >= manyLines) {
+    pass();
+  }
+}
 std::vector<std::string> Machine::takePrinted() {
   return std::exchange(printed, {});
+}
+std::vector<ProgramReport> Machine::takeWarnings() {
+  return std::exchange(warnings, {});
 }
 
 void Machine::note(uint64_t event) {

@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -47,10 +48,14 @@ struct Operand {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t itemsize = 1;
+  /// [first, end): the allocation that it is in; empty: not known.
+  uint64_t first = 0;
+  uint64_t end = 0;
 
-  Operand(std::string name, uint64_t address, uint64_t bytes, uint64_t itemsize)
+  Operand(std::string name, uint64_t address, uint64_t bytes, uint64_t itemsize,
+          uint64_t first = 0, uint64_t end = 0)
       : name(std::move(name)), address(address), bytes(bytes),
-        itemsize(std::max<uint64_t>(itemsize, 1)) {}
+        itemsize(std::max<uint64_t>(itemsize, 1)), first(first), end(end) {}
 };
 
 /// One kernel launch of one rank.
@@ -64,6 +69,8 @@ struct Launch {
   std::vector<std::string> locations;
   std::vector<uint64_t> args;
   std::vector<Operand> operands;
+  /// Programs reach no ordinary memory but the operands' allocations.
+  bool bounded = false;
   std::array<int32_t, 3> grid = {};
   Stream *stream = nullptr; ///< Where it was launched; null: by the script.
   int32_t lane = -1;        ///< The stream's; -1: the script's.
@@ -192,6 +199,7 @@ public:
   Status run(uint64_t maxSwitches);
   std::vector<uint64_t> takeCompleted();
   std::vector<std::string> takePrinted();
+  std::vector<ProgramReport> takeWarnings();
   const ProgramReport &failure() const { return failed; }
   /// Every program that waits, by rank.
   std::vector<ProgramReport> waiters() const;
@@ -241,7 +249,11 @@ public:
   void barrier(Team &team);
   void fail(Fiber &fiber, Failure failure);
   [[noreturn]] void abandon();
-  void print(std::string line) { printed.push_back(std::move(line)); }
+  /// A line for the host, who takes what there is before this program goes on
+  /// when there are many.
+  void print(std::string line);
+  /// Say it once for each line of a kernel, and go on.
+  void warn(const Fiber &fiber, Failure warning);
 
   // For streams.
   uint64_t newId() { return nextLaunch++; }
@@ -336,6 +348,8 @@ private:
   std::mutex sharing; ///< Of what programs on several cores use together.
   std::vector<uint64_t> completed;
   std::vector<std::string> printed;
+  std::vector<ProgramReport> warnings;
+  std::set<std::string> warned; ///< Locations that `warnings` were of.
   ProgramReport failed;
   bool hasFailed = false;
   uint64_t nextLaunch = 1;

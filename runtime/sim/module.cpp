@@ -70,6 +70,9 @@ Launch ditron::sim::makeLaunch(int32_t rank, uintptr_t address,
                                const std::vector<int64_t> &args,
                                std::vector<Operand> operands) {
   Launch launch;
+  launch.bounded = !operands.empty() &&
+                   std::all_of(operands.begin(), operands.end(),
+                               [](const Operand &o) { return o.end != 0; });
   launch.operands = std::move(operands);
   launch.rank = rank;
   launch.kernel = reinterpret_cast<Kernel>(address);
@@ -117,8 +120,13 @@ NB_MODULE(_sim, m) {
       .def_ro("others", &ProgramReport::others);
 
   nb::class_<Operand>(m, "Operand", "A tensor that a kernel was given.")
-      .def(nb::init<std::string, uint64_t, uint64_t, uint64_t>(), "name"_a,
-           "address"_a, "nbytes"_a, "itemsize"_a);
+      .def(nb::init<std::string, uint64_t, uint64_t, uint64_t, uint64_t,
+                    uint64_t>(),
+           "name"_a, "address"_a, "nbytes"_a, "itemsize"_a, "first"_a = 0,
+           "end"_a = 0,
+           "[first, end): addresses of the allocation that it is in. When a "
+           "launch's operands all have one, its programs may reach no other "
+           "memory.");
 
   nb::class_<TraceEvent>(m, "TraceEvent",
                          "One line of the record of a run: see "
@@ -201,6 +209,8 @@ NB_MODULE(_sim, m) {
            "Numbers of the launches that have completed since last asked.")
       .def("take_printed", &Machine::takePrinted,
            "Lines that kernels have printed since last asked.")
+      .def("take_warnings", &Machine::takeWarnings,
+           "Of what is wrong and has no consequence, since last asked.")
       .def("quiet", &Machine::quiet, "rank"_a,
            "Let everything that a rank has sent arrive.")
       .def("find_races", &Machine::findRaces,

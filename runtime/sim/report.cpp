@@ -42,6 +42,15 @@ void Machine::fail(Fiber &fiber, Failure failure) {
   hasFailed = true;
 }
 
+void Machine::warn(const Fiber &fiber, Failure warning) {
+  std::lock_guard<std::mutex> guard(sharing);
+  ProgramReport told =
+      report(fiber, std::move(warning.what), std::move(warning.hint));
+  if (warned.insert(told.kernel + told.location).second) {
+    warnings.push_back(std::move(told));
+  }
+}
+
 static std::string describeSignals(const Heap &heap, const Wait &wait) {
   std::string text = "waits for ";
   constexpr int32_t shown = 4;

@@ -11,6 +11,7 @@ from ditron_compiler.packets import PacketArgument
 from . import jit
 from .independence import is_independent, is_private
 from .lower_to_sim import LOCATIONS
+from .provenance import keeps_to_arguments
 
 _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
 
@@ -26,6 +27,7 @@ class SimKernel:
     arg_types: tuple[str, ...]
     llvm_ir: str = field(repr=False)
     independent: bool = False  # its programs may run at the same time (independence.py)
+    bounded: bool = False  # it reaches no memory but its arguments' (provenance.py)
     packets: tuple[PacketArgument, ...] = ()  # the arguments that have to be packet memory
 
 
@@ -47,13 +49,13 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
         return _kernels[key]
     name, arguments, packets = _kernel_of(module, name)
     with module.context:
-        independent = is_independent(module)
+        independent, bounded = is_independent(module), keeps_to_arguments(module)
         pipeline.run(module, pipeline.SIM_RACES if races else pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
         _rename_entry(module, name)
         text = ir.translate_module_to_llvmir(module)
     return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text, independent,
-                     packets)
+                     bounded, packets)
 
 
 def _rename_entry(module: ir.Module, name: str) -> None:

@@ -1,0 +1,33 @@
+"""Whether all that a kernel reads and writes is memory of its arguments."""
+
+from __future__ import annotations
+
+from ditron_compiler import ir
+
+# Operations that make pointers and descriptors of pointers and descriptors only. `ditron` operations give symmetric
+# addresses, whose bounds the heap knows.
+_DERIVING = frozenset((
+    "tt.func", "tt.call", "tt.return", "tt.addptr", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims",
+    "tt.reshape", "tt.trans", "tt.cat", "tt.join", "tt.split", "tt.bitcast", "tt.make_tensor_ptr", "tt.advance",
+    "tt.make_tensor_descriptor", "scf.if", "scf.for", "scf.while", "ub.poison", "arith.select",
+))  # fmt: skip
+
+
+def keeps_to_arguments(module: ir.Module) -> bool:
+    """Whether every address in a module of tt and ditron operations is made from a kernel's argument.
+
+    An address that is loaded, or computed from an integer, may be anywhere.
+    """
+    found = True
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        name = op.name
+        if name in _DERIVING or name.startswith(("arith.", "ditron.")):
+            return ir.WalkResult.ADVANCE
+        kinds = (str(result.type) for result in op.results)
+        found = not any("!tt.ptr" in kind or "!tt.tensordesc" in kind for kind in kinds)
+        return ir.WalkResult.ADVANCE if found else ir.WalkResult.INTERRUPT
+
+    module.operation.walk(look)
+    return found

@@ -182,8 +182,9 @@ def _add_run(commands) -> None:
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
-    parser.add_argument("--seed", "--replay", metavar="SEED", type=int,
+    parser.add_argument("--seed", metavar="SEED", type=int,
                         help="chooses the order of execution and of deliveries (default 0); same seed, same run")
+    parser.add_argument("--replay", metavar="SEED", type=int, help="run with that seed, and no other, again")
     parser.add_argument("--seeds", metavar="COUNT", type=int, help="run with that many seeds, from --seed on, and stop "
                         "at the first mistake; only the output of that run is shown")
     parser.add_argument("--jobs", metavar="N", type=int, help="run seeds in N processes (default 1), to the same end")

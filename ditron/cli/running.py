@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import shlex
+import sys
 import traceback
 from pathlib import Path
 from typing import NoReturn
@@ -27,6 +29,8 @@ def run_command(args: argparse.Namespace) -> int:
         raise UsageError(f"--ranks-per-node {ranks_per_node}: expected a number that divides the {args.sim} ranks")
     if not Path(args.script).is_file():
         raise UsageError(f"no such file: {args.script}")
+    if not faulthandler.is_enabled():
+        faulthandler.enable(sys.__stderr__)  # an extension that dies says at which line of the script
     from ditron import sim
     from ditron.sim import watch
     try:
@@ -45,6 +49,11 @@ def run_command(args: argparse.Namespace) -> int:
         except Exception as error:
             _failed(args, seed or 0, error)
 
+    if args.replay is not None:
+        if args.seed is not None or args.seeds is not None:
+            raise UsageError("--replay is one seed's run: leave out --seed and --seeds, or explore from there on by "
+                             f"--seed {args.replay} --seeds COUNT")
+        args.seed = args.replay
     if args.jobs is not None:
         if args.jobs < 1:
             raise UsageError(f"--jobs {args.jobs}: expected at least 1 process")

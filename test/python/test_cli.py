@@ -284,6 +284,21 @@ def test_a_wrong_call_of_the_script_is_shown_with_its_line(tmp_path, capsys):
     assert place == f"  at {file}:5" and again == f"seed 0; again: ditron run --sim 2 --replay 0 {file}"
 
 
+def test_a_script_that_kills_the_process_is_shown_with_its_line(tmp_path):
+    file = tmp_path / "fatal.py"
+    file.write_text("import ctypes\n\nctypes.string_at(0)\n")
+    dead = run_cli("run", "--sim", "2", "--seeds", "3", str(file))
+    assert dead.returncode < 0
+    assert "Segmentation fault" in dead.stderr and f'File "{file}", line 3 in <module>' in dead.stderr
+
+
+@pytest.mark.parametrize("also", [["--seeds", "4"], ["--seed", "1"]])
+def test_a_replay_is_one_run(also, capsys):
+    assert main(["run", "--sim", "2", "--replay", "3", *also, SCRIPT]) == 2
+    assert "--replay is one seed's run: leave out --seed and --seeds, or explore from there on by --seed 3 --seeds " \
+        in capsys.readouterr().err
+
+
 def test_several_constants_in_one_word(capsys):
     assert main(["dump", f"{KERNELS}:good", "--constexpr", "BLOCK=16,OTHER=0"]) == 2
     assert "--constexpr 'BLOCK=16,OTHER=0': expected one NAME=VALUE; repeat --constexpr for each" in \

@@ -16,7 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
 from ditron.sim.plain import simulated
-from ditron.sim.pose_cuda import ANSWERS, DEVICE
+from ditron.sim.pose_cuda import ANSWERS
+from ditron.sim.pose_streams import DEVICE
 
 __all__ = ["is_posing", "posing"]
 
@@ -68,8 +69,12 @@ class _Pose(TorchFunctionMode):
         if func in _ITSELF:
             return args[0]
         if func is torch.device:  # the name alone; where it is given to another function, it is the CPU
-            return func(*args, **kwargs or {})
+            return DEVICE if len(args) == 1 and type(args[0]) is int else func(*args, **kwargs or {})
         kwargs = {name: _on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = _CPU
+        if func is torch.Tensor.to and len(args) > 1 and type(args[1]) is int:
+            args = (args[0], _CPU, *args[2:])
         return func(*map(_on_cpu, args), **kwargs)
 
 

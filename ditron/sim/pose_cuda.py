@@ -1,9 +1,7 @@
-"""What ``torch.cuda`` answers while CPU tensors pose as CUDA tensors: one device, what the simulator stands in for.
-
-Whatever is launched has ended when its launch returns, so streams and events have nothing to wait for.
-"""
+"""What ``torch.cuda`` answers while CPU tensors pose as CUDA tensors: one device, what the simulator stands in for."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,43 +9,13 @@ from typing import Any
 
 import torch
 
-from ditron.sim.driver import Event, SimDriver, properties
+from ditron.sim.driver import SimDriver, properties
+from ditron.sim.pose_streams import DEVICE, STREAMS, DeviceGuard
 
-__all__ = ["ANSWERS", "DEVICE"]
-
-DEVICE = torch.device("cuda", 0)
+__all__ = ["ANSWERS"]
 
 _MEMORY = 141 << 30
 _Plain = torch.Generator
-
-
-class _Stream:
-    """Work of a simulated launch has ended when the launch returns: there is nothing to wait for."""
-
-    cuda_stream = 0
-    device = DEVICE
-
-    def __init__(self, *_: Any, **__: Any):
-        pass
-
-    def synchronize(self, *_: Any) -> None:
-        pass
-
-    wait_stream = wait_event = synchronize
-
-    def query(self) -> bool:
-        return True
-
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
-        event.record()
-        return event
-
-    def __enter__(self) -> _Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class _Generators(type(_Plain)):
@@ -121,7 +89,9 @@ def _properties(_: Any = None) -> Any:
         multi_processor_count=known["multiprocessor_count"], max_threads_per_multi_processor=2048,
         regs_per_multiprocessor=known["max_num_regs"], shared_memory_per_multiprocessor=known["max_shared_mem"] + 1024,
         shared_memory_per_block=49152, shared_memory_per_block_optin=known["max_shared_mem"], gcnArchName="",
-        is_integrated=False, is_multi_gpu_board=False, max_threads_per_block=1024, uuid="ditron")
+        is_integrated=False, is_multi_gpu_board=False, max_threads_per_block=1024, uuid="ditron",
+        clock_rate=known["sm_clock_rate"], memory_clock_rate=known["mem_clock_rate"],
+        memory_bus_width=known["mem_bus_width"], pci_bus_id=0, pci_device_id=0, pci_domain_id=0)
 
 
 def _always(answer: Any) -> Callable[..., Any]:
@@ -131,9 +101,11 @@ def _always(answer: Any) -> Callable[..., Any]:
 
 def _cuda() -> dict[str, Any]:
     answers: dict[str, Any] = {
-        "get_device_properties": _properties, "Stream": _Stream, "Event": Event, "default_generators": (_default,),
+        "get_device_properties": _properties, "default_generators": (_default,),
         "get_device_capability": lambda _=None: SimDriver().get_device_capability(),
-        "mem_get_info": _always((_MEMORY, _MEMORY)), "get_device_name": _always("DITRON simulator"),
+        "mem_get_info": _always((_MEMORY, _MEMORY)), "memory_summary": _always(""), "memory_snapshot": _always([]),
+        "memory_stats": lambda *_, **__: Counter(), "host_memory_stats": lambda *_, **__: Counter(),
+        "get_allocator_backend": _always("native"), "get_device_name": _always("DITRON simulator"),
         "get_arch_list": lambda: ["sm_{}{}".format(*SimDriver().get_device_capability())],
         "manual_seed": lambda seed: _default.manual_seed(seed) and None,
         "manual_seed_all": lambda seed: _default.manual_seed(seed) and None,
@@ -146,26 +118,45 @@ def _cuda() -> dict[str, Any]:
         answers[name] = _always(True)
     for name in ("is_current_stream_capturing", "can_device_access_peer"):
         answers[name] = _always(False)
-    for name in ("device", "device_of", "stream"):
-        answers[name] = lambda _=None: nullcontext()
-    for name in ("current_stream", "default_stream"):
-        answers[name] = lambda _=None: _Stream()
-    answers |= {"device_count": _always(1), "current_device": _always(0)}
-    for name in ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved"):
+    answers |= {"device_count": _always(1), "use_mem_pool": lambda *_, **__: nullcontext()}
+    for name in (*_NOTHING, "current_device", "_exchange_device", "_maybe_exchange_device", "get_sync_debug_mode"):
         answers[name] = _always(0)
-    for name in ("set_device", "set_stream", "synchronize", "empty_cache", "ipc_collect", "init",
-                 "reset_peak_memory_stats", "reset_max_memory_allocated", "set_per_process_memory_fraction"):
+    for name in (*_DONE, "set_device", "ipc_collect", "init", "_lazy_init", "_sleep", "reset_max_memory_allocated",
+                 "reset_max_memory_cached", "set_per_process_memory_fraction", "set_sync_debug_mode"):
         answers[name] = _always(None)
     return answers
 
 
+# What both torch.cuda and torch.accelerator have: numbers of bytes, and what is done at once.
+_NOTHING = ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved")
+_DONE = ("synchronize", "empty_cache", "reset_peak_memory_stats", "reset_accumulated_memory_stats")
+
+
 def _accelerator() -> dict[str, Any]:
     answers = {"is_available": _always(True), "current_accelerator": lambda *_, **__: torch.device("cuda"),
-               "device_count": _always(1), "current_device_index": _always(0), "current_device_idx": _always(0),
-               "current_stream": lambda _=None: _Stream()}
-    for name in ("synchronize", "set_device_index", "set_device_idx", "set_stream", "empty_cache"):
+               "device_count": _always(1), "get_memory_info": _always((_MEMORY, _MEMORY)), "device_index": DeviceGuard,
+               "memory_stats": lambda *_, **__: Counter()}
+    for name in (*_NOTHING, "current_device_index", "current_device_idx"):
+        answers[name] = _always(0)
+    for name in (*_DONE, "set_device_index", "set_device_idx"):
         answers[name] = _always(None)
     return {name: answer for name, answer in answers.items() if hasattr(torch.accelerator, name)}
+
+
+def _in_modules(answers: dict[str, Any]) -> dict[tuple[Any, str], Any]:
+    """Answers of ``torch.cuda``, and of the modules within it that the same functions are imported from."""
+    homes = (torch.cuda, torch.cuda.memory, torch.cuda.random)
+    return {(home, name): answer for name, answer in answers.items() for home in homes
+            if home is torch.cuda or hasattr(home, name)}
+
+
+_parse_to = torch._C._nn._parse_to
+_CUDA_TYPES = ("Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double", "Bool")
+
+
+def _parse_to_posing(*args: Any, **more: Any) -> Any:
+    """``module.to(0)``: a number is a CUDA device."""
+    return _parse_to(*(DEVICE if type(value) is int else value for value in args), **more)
 
 
 _autocast = torch.autocast.__init__
@@ -184,12 +175,15 @@ def _of_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # (what has the attribute, its name) -> what it is while tensors pose.
 ANSWERS: dict[tuple[Any, str], Any] = {
-    **{(torch.cuda, name): answer for name, answer in _cuda().items()},
+    **_in_modules(_cuda()), **STREAMS,
     **{(torch.accelerator, name): answer for name, answer in _accelerator().items()},
     **{(torch.cuda.nvtx, name): _always(None) for name in ("range_push", "range_pop", "mark")},
     (torch.autocast, "__init__"): _autocast_posing,
     **{(torch, name): _of_autocast(getattr(torch, name)) for name in ("is_autocast_enabled", "get_autocast_dtype")},
     (torch, "get_autocast_gpu_dtype"): lambda _of=torch.get_autocast_dtype: _of("cpu"),
-    (torch._C, "_cuda_getCurrentRawStream"): _always(0), (torch.Tensor, "record_stream"): _always(None),
+    **{(torch.cuda.profiler, name): _always(None) for name in ("start", "stop")},
+    **{(torch.cuda, f"{name}Tensor"): getattr(torch, f"{name}Tensor") for name in _CUDA_TYPES},
+    (torch._C, "_get_accelerator"): lambda *_: torch.device("cuda"), (torch._C._nn, "_parse_to"): _parse_to_posing,
+    (torch.Tensor, "record_stream"): _always(None), (SimDriver, "get_active_torch_device"): lambda _: DEVICE,
     (torch, "Generator"): _Generator, (torch.version, "cuda"): "12.8",
 }

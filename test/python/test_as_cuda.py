@@ -105,6 +105,47 @@ def test_the_default_device(posing):
         torch.set_default_device(None)
 
 
+def test_devices_by_number(posing):
+    here = torch.cuda.current_device()
+    assert torch.ones(3, device=here).to(here).is_cuda and torch.arange(3, device=0).new_zeros(2, device=here).is_cuda
+    assert torch.device(here) == torch.device("cuda", 0) == torch.nn.Linear(2, 2).to(here).weight.device
+    assert triton.runtime.driver.active.get_active_torch_device() == torch.ones(1).device
+    with torch.cuda.device(here) as guard, torch.accelerator.device_index(here):
+        assert guard.idx == 0
+
+
+def test_streams(posing):
+    """The current stream is the one of the innermost ``with`` or ``set_stream``; equal where it is the same."""
+    side, other = torch.cuda.Stream(), torch.Stream("cuda")
+    default = torch.cuda.current_stream()
+    assert default == torch.cuda.default_stream() != side != other and len({default, side, side}) == 2
+    with torch.cuda.stream(side):
+        with other:
+            assert torch.accelerator.current_stream() == other
+        with torch.cuda.stream(None):
+            assert torch.cuda.current_stream() == side == torch.cuda.ExternalStream(side.cuda_stream)
+    assert torch.cuda.current_stream() == default and default.cuda_stream == 0
+    torch.cuda.set_stream(side)
+    assert torch.cuda.current_stream() == side
+    torch.cuda.set_stream(default)
+    event = torch.Event(device="cuda", enable_timing=True)
+    event.record(other)
+    other.wait_event(event)
+    assert event.query() and isinstance(side, torch.cuda.Stream)
+
+
+def test_memory_and_profiling(posing):
+    """What tests and benchmarks call around a kernel; nothing is counted."""
+    for home in (torch.cuda, torch.cuda.memory, torch.accelerator):
+        home.reset_peak_memory_stats()
+        assert home.max_memory_allocated() == home.memory_allocated() == home.memory_stats()["num_ooms"] == 0
+    assert torch.accelerator.get_memory_info() == torch.cuda.memory.mem_get_info() == torch.cuda.mem_get_info()
+    assert torch.cuda.memory_summary() == "" and torch.cuda.get_device_properties(0).memory_bus_width > 0
+    torch.cuda.profiler.start()
+    torch.cuda._sleep(1)
+    assert torch.cuda.FloatTensor([1.0]).is_cuda and torch.get_device_module() is torch.cuda
+
+
 def test_copies_are_copies(posing):
     x = torch.zeros(4)
     for there in (x.cuda(), x.cpu()):

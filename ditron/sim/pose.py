@@ -133,6 +133,7 @@ def _default_posing(self: DeviceContext, func: Callable, types: Any, args: tuple
 
 
 _ALL = {
-    **ANSWERS, (DeviceContext, "__torch_function__"): _default_posing, (torch.library.Library, "__init__"): _library_posing, (torch.library.Library, "impl"): _impl_posing,
+    **ANSWERS, (DeviceContext, "__torch_function__"): _default_posing,
+    (torch.library.Library, "__init__"): _library_posing, (torch.library.Library, "impl"): _impl_posing,
     (torch.autograd, "_engine_run_backward"): _while_posing(torch.autograd._engine_run_backward),
 }

@@ -177,8 +177,8 @@ def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots:
                    operands, kernel.independent)
     while True:
         status = machine.run(MAX_SWITCHES)
-        for line in machine.take_printed():
-            print(line)
+        if lines := machine.take_printed():
+            print("\n".join(lines))
         for warning in machine.take_warnings():
             report.warn(warning)
         if machine.take_completed():

@@ -171,8 +171,8 @@ class World:
     def _run_machine(self, max_switches: int) -> bool:
         """Run programs; true when none can go on."""
         status = self.machine.run(max_switches)
-        for line in self.machine.take_printed():
-            print(line)
+        if lines := self.machine.take_printed():
+            print("\n".join(lines))
         for warning in self.machine.take_warnings():
             report.warn(warning)
         for launch in self.machine.take_completed():

@@ -410,13 +410,6 @@ void ditron_sim_sync_all(int32_t team, int32_t loc) {
   barrier(team, false, loc);
 }
 
-void ditron_sim_assert_fail(void *msg, int32_t loc) {
-  call(loc, [=](Machine &, Fiber &) {
-    throw Failure{format("assertion failed: ", static_cast<const char *>(msg)),
-                  ""};
-  });
-}
-
 void ditron_sim_zero_divisor(int32_t loc) {
   call(loc, [=](Machine &, Fiber &) {
     throw Failure{"an integer is divided by zero, which on a GPU gives some "

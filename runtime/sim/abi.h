@@ -115,12 +115,11 @@ struct Runs {
   X(void, dot_f32, (void *a, void *b, void *c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc))\
   X(void, dot_i32, (void *a, void *b, void *c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc))\
   X(void, dot_f64, (void *a, void *b, void *c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc))\
-  /* End the launch with the message of a device_assert that failed. */                                                \
-  X(void, assert_fail, (void *msg, int32_t loc))                                                                       \
+  /* One line of device_print, and the end of the launch with the message of a device_assert: printf's formats. */     \
+  X(void, print, (void *form, int32_t loc, ...))                                                                       \
+  X(void, assert_fail, (void *form, int32_t loc, ...))                                                                 \
   /* The same with the message that an integer was divided by zero. */                                                 \
   X(void, zero_divisor, (int32_t loc))                                                                                 \
-  /* One line of device_print; `index` is the element's linear index, -1 for a scalar. */                              \
-  X(void, print, (void *prefix, int64_t bits, int32_t dtype, int32_t index, int32_t loc))                              \
   /* Before an ordinary access: check it for null, a heap on another node, the end of a symmetric tensor, and let      \
      others go on when it is a load that only sees the same again, as in a spin loop. */                               \
   X(void, check_range, (void *p, int64_t bytes, int32_t is_store, int32_t loc))                                        \

@@ -1,4 +1,4 @@
-// Loads, stores and atomics with a scope, multimem operations, printing.
+// Loads, stores and atomics with a scope, multimem operations.
 //
 // Programs only switch inside calls, so plain reads and writes are atomic. What
 // an order leaves open is visibility.h's.
@@ -325,33 +325,5 @@ void ditron_sim_multimem_red(void *p, int64_t bits, int32_t op, int32_t dtype,
                            bytesOf(type));
                    });
     machine.maybeYield(8);
-  });
-}
-
-static std::string spell(DType dtype, uint64_t bits) {
-  switch (dtype) {
-  case DType::I32:
-    return format(int32_t(bits));
-  case DType::I64:
-    return format(int64_t(bits));
-  case DType::U32:
-    return format(uint32_t(bits));
-  case DType::U64:
-    return format(bits);
-  case DType::F64:
-    return format(bitCast<double>(bits));
-  default:
-    return format(toFloat(dtype, bits));
-  }
-}
-
-void ditron_sim_print(void *prefix, int64_t bits, int32_t dtype, int32_t index,
-                      int32_t loc) {
-  call(loc, [=](Machine &machine, Fiber &fiber) {
-    std::string place = index < 0 ? "" : format(" idx (", index, ")");
-    machine.print(format("[rank ", fiber.launch->rank, "] pid (",
-                         join(fiber.pid), ")", place, " ",
-                         static_cast<const char *>(prefix),
-                         spell(DType(dtype), uint64_t(bits))));
   });
 }

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 from ditron import sim
 
 SIGNATURE = "ptr %args, i32 %pid, i32 %pid1, i32 %pid2, i32 %n0, i32 %n1, i32 %n2"
-CALL = re.compile(r"call (void|i32|i64|ptr) @(\w[\w.]*)\((.*?)\)\s*$", re.MULTILINE)
+CALL = re.compile(r"call (void|i32|i64|ptr) (?:\((.*\.\.\.)\) )?@(\w[\w.]*)\((.*?)\)\s*$", re.MULTILINE)
 
 
 @dataclass
@@ -42,8 +42,8 @@ def kernel(name: str, parameters: str, body: str) -> Kernel:
         loads.append(f"%{parameter}.slot = getelementptr i64, ptr %args, i64 {index}\n"
                      f"%{parameter} = load {kind}, ptr %{parameter}.slot")
     declarations = set()
-    for result, symbol, arguments in CALL.findall(body):
-        types = ", ".join(argument.split()[0] for argument in arguments.split(",") if argument.strip())
+    for result, variadic, symbol, arguments in CALL.findall(body):
+        types = variadic or ", ".join(argument.split()[0] for argument in arguments.split(",") if argument.strip())
         declarations.add(f"declare {result} @{symbol}({types})")
     text = "\n".join([*sorted(declarations), f"define void @{name}({SIGNATURE}) {{", "entry:", *loads, body, "}"])
     for symbol, address in sim.symbols().items():

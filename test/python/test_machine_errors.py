@@ -76,7 +76,8 @@ MISTAKES = {
     "store_past_the_end": ("%p = getelementptr i64, ptr %buf, i64 3\n"
                            "call void @ditron_sim_check_range(ptr %p, i64 16, i32 1, i32 3)",
                            "a store of 16 bytes at buf[1, 1] goes past its end"),
-    "assert": ("%m = alloca i32\n store i32 7303014, ptr %m\n call void @ditron_sim_assert_fail(ptr %m, i32 3)",
+    "assert": ("%m = alloca i64\n store i64 478610333754, ptr %m\n"  # ": foo"
+               "call void (ptr, i32, ...) @ditron_sim_assert_fail(ptr %m, i32 3)",
                "assertion failed: foo"),
 }
 

@@ -270,21 +270,17 @@ def test_exception_in_a_script(tmp_path):
 
 def test_kernels_print(capsys):
     hello = kernel("hello", "text: ptr", """
-  %f = bitcast float 1.5 to i32
-  %bits = zext i32 %f to i64
-  call void @ditron_sim_print(ptr %text, i64 %bits, i32 2, i32 3, i32 0)
-  call void @ditron_sim_print(ptr %text, i64 -7, i32 0, i32 -1, i32 0)
+  call void (ptr, i32, ...) @ditron_sim_print(ptr %text, i32 0, i32 %pid1, double 1.5, i64 -7)
   ret void
 """)
 
     def main():
-        text = torch.tensor(list(b"x: \0"), dtype=torch.uint8)
+        text = torch.tensor(list(b"pid (%u) x: %f %lli\0"), dtype=torch.uint8)
         if sim.current_world().rank == 1:
             sim.current_world().launch(hello, (1, 2), [text.data_ptr()])
 
     sim.run(main, 2)
-    assert set(capsys.readouterr().out.splitlines()) == {
-        f"[rank 1] pid (0, {y}, 0) {line}" for y in range(2) for line in ("idx (3) x: 1.5", "x: -7")}
+    assert set(capsys.readouterr().out.splitlines()) == {f"[rank 1] pid ({y}) x: 1.500000 -7" for y in range(2)}
 
 
 def test_empty_grid_and_wrong_grid():

@@ -143,21 +143,6 @@ def test_lanes_and_branches_may_divide_by_zero() -> None:
 
 
 @triton.jit
-def _prints(x, B: tl.constexpr):
-    tl.device_print("value", tl.load(x + tl.arange(0, B)))
-    tl.device_print("count", tl.num_programs(0))
-    tl.device_print("both", tl.num_programs(0), tl.program_id(0))
-
-
-def test_device_print(capfd: pytest.CaptureFixture) -> None:
-    run(_prints, (1,), torch.tensor([1.5, -2.0]), B=2)
-    said = capfd.readouterr()
-    text = said.out + said.err
-    expected = ("idx (0) value: 1.5", "idx (1) value: -2", "count: 1", "both: (operand 0) 1", "both: (operand 1) 0")
-    assert [line for line in expected if line not in text] == []
-
-
-@triton.jit
 def _assembly(x):
     tl.store(x, tl.inline_asm_elementwise("mov $0, 1;", "=r", [], dtype=tl.int32, is_pure=True, pack=1))
 

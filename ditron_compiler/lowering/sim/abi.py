@@ -10,6 +10,7 @@ TRITON_SCOPE = {1: 0, 2: 0, 3: 2}
 TRITON_SEMANTIC = {1: 0, 2: 1, 3: 2, 4: 3}
 RMW_AND, RMW_OR, RMW_XOR, RMW_ADD, RMW_FADD, RMW_MAX, RMW_MIN, RMW_UMAX, RMW_UMIN, RMW_XCHG = range(1, 11)
 UNSIGNED_DTYPE = {0: 6, 1: 7}
+VARIADIC = frozenset(("ditron_sim_print", "ditron_sim_assert_fail"))
 MAY_REPEAT = 1 << 30  # in a location: the call is in a loop that need not end by itself
 
 

@@ -147,6 +147,18 @@ class Builder:
             self.called[symbol] = ([v.type for v in operands], [self.type(r) for r in results])
         return self.create("func.call", list(results), operands, {"callee": self.attr(f"@{_symbol(symbol)}")}).results
 
+    def call_variadic(self, symbol: str, fixed: Sequence[ir.Value], more: Sequence[ir.Value]) -> None:
+        """Call a function of the simulator's ABI that takes any number of values behind `fixed`."""
+        self.scalar_only += 1
+        inputs = [v.type for v in fixed]
+        self.called.setdefault(symbol, (inputs, []))
+        self.create("llvm.call", [], [*fixed, *more], {
+            "callee": self.attr(f"@{symbol}"),
+            "var_callee_type": self.attr(variadic(inputs)),
+            "op_bundle_sizes": self.attr("array<i32>"),
+            "operandSegmentSizes": self.attr(f"array<i32: {len(fixed) + len(more)}, 0>"),
+        })  # fmt: skip
+
     def intrinsic(self, name: str, result: str, *operands: ir.Value) -> ir.Value:
         """Call an LLVM intrinsic that MLIR has no operation for, overloaded by its types."""
         return self.op(
@@ -165,6 +177,11 @@ class Builder:
 
     def at_end(self, block: ir.Block) -> None:
         self.ip = ir.InsertionPoint(block)
+
+
+def variadic(inputs: Sequence[ir.Type]) -> str:
+    """The type of an ABI function that takes any number of values behind `inputs`."""
+    return f"!llvm.func<void ({', '.join(_spelled(str(type)) for type in inputs)}, ...)>"
 
 
 def _signed(value: int, bits: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 
 from ditron_compiler import ir
@@ -21,6 +22,12 @@ def user_line(location: ir.Location) -> str:
         if not _LIBRARY.search(frame[0]):
             return ":".join(frame)
     return ":".join(frames[0])
+
+
+def user_text(location: ir.Location) -> str:
+    """What the user wrote in that line; empty when the file cannot be read."""
+    file, line, _ = user_line(location).rsplit(":", 2)
+    return linecache.getline(file, int(line)).strip()
 
 
 class LocationTable:

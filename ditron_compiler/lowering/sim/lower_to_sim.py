@@ -23,8 +23,9 @@ from . import (  # noqa: F401
     ops_scaled,
     ops_shape,
 )
+from .abi import VARIADIC
 from .branches import Body
-from .builder import Builder
+from .builder import Builder, variadic
 from .function import FunctionLowering, Lowered, ModuleState, Unsupported, lowers
 from .memory import from_i64
 from .tiles import Descriptor
@@ -206,6 +207,10 @@ def finish_module(module: ir.Operation, state: ModuleState) -> None:
             "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs)),
             "sym_visibility": ir.StringAttr.get("private"),
         }
+        if symbol in VARIADIC:
+            attrs["function_type"] = ir.Attribute.parse(variadic(inputs))
+            ir.Operation.create("llvm.func", attributes=attrs, regions=1, loc=loc, ip=ip)
+            continue
         if symbol.startswith("ditron_sim_dot_"):
             attrs["arg_attrs"] = ir.Attribute.parse(_DOT_ARGUMENTS)
         ir.Operation.create("func.func", attributes=attrs, regions=1, loc=loc, ip=ip)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 from ditron_compiler import ir
 
 from . import device_functions
+from .builder import Builder
 from .elementwise import ELEMENTWISE, device_math, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .memory import guarded, to_i64, zero
+from .locations import user_text
+from .memory import guarded, zero
+from .nest import Nest
+from .rounding import to_bits
 from .tiles import Splat
-from .types import F32, Elem
+from .types import Elem
 
 
 @lowers("tt.get_program_id")
@@ -55,46 +62,63 @@ def text_address(fn: FunctionLowering, text: str) -> ir.Value:
 def _assert(fn: FunctionLowering, op: ir.Operation) -> None:
     condition = op.operands[0]
     tile = fn.tile_or_splat(condition, (), fn.type_of(condition, op).elem)
-    message = text_address(fn, ir.StringAttr(op.attributes["message"]).value)
+    message = ir.StringAttr(op.attributes["message"]).value or user_text(op.location)
+    at = f" at idx ({', '.join(['%u'] * len(tile.shape))})" if tile.shape else ""
+    form = text_address(fn, at + _literal(f": {message}" if message else ""))
     where = fn.where(op)
     with fn.nest(tile.shape) as nest:
         b = fn.b
         wrong = b.cmpi("eq", nest.element(tile), b.constant(tile.elem.carrier, 0))
-        guarded(b, wrong, lambda: fn.call("ditron_sim_assert_fail", [message, where]) and None)
+        guarded(b, wrong, lambda: b.call_variadic("ditron_sim_assert_fail", [form, where], _index_values(fn, nest)))
 
 
 @lowers("tt.print")
 def _print(fn: FunctionLowering, op: ir.Operation) -> None:
-    said = ir.StringAttr(op.attributes["prefix"]).value.lstrip()
-    where = fn.where(op)
+    """Lines as a GPU prints them, by the same formats; of an element that several threads hold only one."""
+    where, pid = fn.where(op), fn.grid[:3]
+    prefix = _literal(ir.StringAttr(op.attributes["prefix"]).value)
+    in_hex = "hex" in op.attributes and ir.BoolAttr(op.attributes["hex"]).value
     signed = list(ir.DenseI32ArrayAttr(op.attributes["isSigned"])) if "isSigned" in op.attributes else []
+    if not op.operands:
+        fn.b.call_variadic("ditron_sim_print", [text_address(fn, _PID_FORMAT + prefix), where], pid)
     for number, value in enumerate(op.operands):
-        prefix = text_address(fn, f"{said}(operand {number}) " if len(op.operands) > 1 else said)
         elem = fn.type_of(value, op).elem
         tile = fn.tile_or_splat(value, (), elem)
-        dtype = _print_dtype(elem, bool(signed[number]) if number < len(signed) else True)
+        form, promote = _spelling(elem, in_hex, bool(signed[number]) if number < len(signed) else True)
+        which = f"(operand {number}) " if len(op.operands) > 1 else ""
+        text = text_address(fn, f"{_PID_FORMAT} {_index_format(tile.shape)}{prefix}{which}{form}")
         with fn.nest(tile.shape) as nest:
-            strides = [1] * len(tile.shape)
-            for k in reversed(range(len(strides) - 1)):
-                strides[k] = strides[k + 1] * tile.shape[k + 1]
-            linear = nest.value(nest.linear(nest.idx, strides))
-            index = fn.b.resize(linear, 64, 32) if tile.shape else fn.i32(-1)
-            element = nest.element(tile)
-            # Types that the ABI has no number for are printed as the carrier.
-            bits = to_i64(fn.b, element, F32 if elem.narrow and elem.abi_dtype is None else elem)
-            if elem.kind == "int" and elem.bits < 32 and dtype == _UNSIGNED_I32:
-                bits = fn.b.binary("arith.andi", bits, fn.b.constant("i64", (1 << elem.bits) - 1), "i64")
-            fn.call("ditron_sim_print", [prefix, bits, fn.i32(dtype), index, where])
+            shown = promote(fn.b, nest.element(tile))
+            fn.b.call_variadic("ditron_sim_print", [text, where], [*pid, *_index_values(fn, nest), shown])
 
 
-_UNSIGNED_I32 = 6
+_PID_FORMAT = "pid (%u, %u, %u)"
 
 
-def _print_dtype(elem: Elem, signed: bool) -> int:
+def _literal(text: str) -> str:
+    """`text` in a format of printf's. A GPU takes all of it for a format: `%%` is `%` there, a `%d` is a mistake."""
+    return re.sub("%%?", "%%", text)
+
+
+def _index_format(shape: tuple[int, ...]) -> str:
+    """An element's index, each as wide as the largest one of its dimension; no digits are asked for when that is 0."""
+    return "idx (" + ", ".join(f"%{len(str(size - 1)) if size > 1 else 0}u" for size in shape) + ")"
+
+
+def _index_values(fn: FunctionLowering, nest: Nest) -> list[ir.Value]:
+    return [fn.b.resize(nest.value(index), 64, 32) for index in nest.idx]
+
+
+def _spelling(elem: Elem, in_hex: bool, signed: bool) -> tuple[str, Callable[[Builder, ir.Value], ir.Value]]:
+    """The format of one element, and what makes of it what printf expects."""
+    wide = 64 if elem.bits == 64 else 32
+    length = "ll" if wide == 64 else ""
     if elem.kind == "ptr":
-        return _UNSIGNED_I32 + 1
+        return "%p", lambda b, value: value
+    if in_hex:  # of floats the bits, where a GPU prints 32 bits of something else
+        extend = signed and elem.kind == "int"
+        return (f"0x%0{elem.bits // 4}{length}x",
+                lambda b, value: b.resize(to_bits(b, value, elem), elem.bits, wide, extend))  # fmt: skip
     if elem.kind == "int":
-        return (1 if elem.bits == 64 else 0) + (0 if signed else _UNSIGNED_I32)
-    return F32.abi_dtype if elem.abi_dtype is None else elem.abi_dtype
-
-
+        return f"%{length}{'i' if signed else 'u'}", lambda b, value: b.resize(value, elem.bits, wide, signed)
+    return "%f", lambda b, value: value if elem.bits == 64 else b.op("arith.extf", "f64", value)

@@ -1,5 +1,10 @@
 // RUN: ditron-opt --lower-to-sim %s | filecheck %s
 
+// CHECK-DAG: @ditron_text_0("pid (%u, %u, %u) idx () x: %i\00")
+// CHECK-DAG: @ditron_text_1("pid (%u, %u, %u) idx (%2u) 5%%: 0x%08x\00")
+// CHECK-DAG: @ditron_text_2("pid (%u, %u, %u) here\00")
+// CHECK-DAG: @ditron_text_3(": not ok\00")
+
 // Two carried tiles that change places: both are read before either is written.
 // CHECK-LABEL: func.func @swap
 "tt.func"() <{function_type = (!tt.ptr<f32>, i32) -> (), sym_name = "swap", sym_visibility = "public"}> ({
@@ -99,16 +104,25 @@
   "tt.return"() : () -> ()
 }) : () -> ()
 
-// What a program says.
+// What a program says: printf's formats, as Triton writes them for a GPU. They are in the module's head.
 // CHECK-LABEL: func.func @speech
 "tt.func"() <{function_type = (i32, i1) -> (), sym_name = "speech", sym_visibility = "public"}> ({
 ^bb0(%x: i32, %ok: i1):
-  // CHECK-DAG: %[[ALONE:.*]] = arith.constant -1 : i32
-  // CHECK: %[[TEXT:.*]] = llvm.mlir.addressof @ditron_text_0
-  // CHECK: call @ditron_sim_print(%[[TEXT]], %{{.*}}, %{{.*}}, %[[ALONE]], %{{.*}})
+  // CHECK: %[[ONE:.*]] = llvm.mlir.addressof @ditron_text_0
+  // CHECK: llvm.call @ditron_sim_print(%[[ONE]], %{{.*}}, %arg1, %arg2, %arg3, %{{.*}}) vararg
+  // CHECK: %[[ALL:.*]] = llvm.mlir.addressof @ditron_text_1
+  // CHECK: scf.for %[[AT:.*]] = {{.*}} : i64 {
+  // CHECK: arith.trunci %[[AT]] : i64 to i32
+  // CHECK: %[[INDEX:.*]] = arith.trunci %[[AT]] : i64 to i32
+  // CHECK-NEXT: llvm.call @ditron_sim_print(%[[ALL]], %{{.*}}, %arg1, %arg2, %arg3, %[[INDEX]], %{{.*}}) vararg
+  // CHECK: %[[TEXT:.*]] = llvm.mlir.addressof @ditron_text_2
+  // CHECK: llvm.call @ditron_sim_print(%[[TEXT]], %{{.*}}, %arg1, %arg2, %arg3) vararg
   // CHECK: scf.if
-  // CHECK: call @ditron_sim_assert_fail
+  // CHECK: llvm.call @ditron_sim_assert_fail
+  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
   "tt.print"(%x) <{hex = false, isSigned = array<i32: 1>, prefix = " x: "}> : (i32) -> ()
+  "tt.print"(%n) <{hex = true, isSigned = array<i32: 0>, prefix = " 5%: "}> : (tensor<32xi32>) -> ()
+  "tt.print"() <{hex = false, isSigned = array<i32>, prefix = " here"}> : () -> ()
   "tt.assert"(%ok) <{message = "not ok"}> : (i1) -> ()
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -1,7 +1,8 @@
 """Plain Triton on the simulator: ``@triton.jit`` kernels of any package, as they are, launched on CPU tensors.
 
-Triton's own launch path is used, hooks, autotuners and all. Three things are exchanged while :func:`simulated` is
-active: the active driver, and the steps that compile and that time configurations. All come back at the end.
+Triton's own launch path is used, hooks, autotuners and all. Four things are exchanged while :func:`simulated` is
+active: the active driver, the steps that compile and that time configurations, and ``torch.compile``. All come back
+at the end.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from triton.runtime.jit import JITFunction
 
 from ditron import _sim
 from ditron.errors import DitronError
-from ditron.sim import report, view
+from ditron.sim import eager, report, view
 from ditron.sim.driver import SimDriver, compiles_for_races, try_once
 from ditron.sim.world import MAX_SWITCHES, World
 
@@ -60,6 +61,7 @@ def _enter() -> None:
     Autotuner.do_bench = property(lambda self: self._do_bench if _has_own_benchmark(self) else try_once)
     for name in _PER_RANK:
         setattr(Autotuner, name, _OfRank(name))
+    eager.enter()
 
 
 def _leave() -> None:
@@ -68,6 +70,7 @@ def _leave() -> None:
     Autotuner.do_bench = _do_bench
     for name in _PER_RANK:
         delattr(Autotuner, name)
+    eager.leave()
 
 
 def _do_compile_simulated(self: JITFunction, *args: Any, **kwargs: Any) -> Any:

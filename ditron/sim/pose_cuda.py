@@ -81,7 +81,7 @@ class _Generator(_Plain, metaclass=_Generators):
 _default = _Generator("cuda")
 
 
-def _properties(_: Any = None) -> Any:
+def _properties(device: Any = None) -> Any:
     major, minor = SimDriver().get_device_capability()
     known = properties()
     return SimpleNamespace(
@@ -102,7 +102,7 @@ def _always(answer: Any) -> Callable[..., Any]:
 def _cuda() -> dict[str, Any]:
     answers: dict[str, Any] = {
         "get_device_properties": _properties, "default_generators": (_default,),
-        "get_device_capability": lambda _=None: SimDriver().get_device_capability(),
+        "get_device_capability": lambda device=None: SimDriver().get_device_capability(),
         "mem_get_info": _always((_MEMORY, _MEMORY)), "memory_summary": _always(""), "memory_snapshot": _always([]),
         "memory_stats": lambda *_, **__: Counter(), "host_memory_stats": lambda *_, **__: Counter(),
         "get_allocator_backend": _always("native"), "get_device_name": _always("DITRON simulator"),
@@ -110,9 +110,10 @@ def _cuda() -> dict[str, Any]:
         "manual_seed": lambda seed: _default.manual_seed(seed) and None,
         "manual_seed_all": lambda seed: _default.manual_seed(seed) and None,
         "initial_seed": lambda: _default.initial_seed(), "seed": lambda: _default.seed() and None,
-        "get_rng_state": lambda _="cuda": _default.get_state(), "get_rng_state_all": lambda: [_default.get_state()],
-        "set_rng_state": lambda state, _="cuda": _default.set_state(state) and None,
-        "set_rng_state_all": lambda states: _default.set_state(states[0]) and None,
+        "get_rng_state": lambda device="cuda": _default.get_state(),
+        "get_rng_state_all": lambda: [_default.get_state()],
+        "set_rng_state": lambda new_state, device="cuda": _default.set_state(new_state) and None,
+        "set_rng_state_all": lambda new_states: _default.set_state(new_states[0]) and None,
     }
     for name in ("is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported"):
         answers[name] = _always(True)

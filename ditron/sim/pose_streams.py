@@ -114,8 +114,9 @@ STREAMS: dict[tuple[Any, str], Any] = {
     **{(home, "ExternalStream"): _Raw for home in (torch.cuda, torch.cuda.streams)},
     **{(torch.cuda, name): StreamContext for name in ("stream", "StreamContext")},
     **{(torch.cuda, name): DeviceGuard for name in ("device", "device_of", "_DeviceGuard")},
-    **{(home, "current_stream"): _current for home in (torch.cuda, torch.accelerator)},
-    **{(home, "set_stream"): _set for home in (torch.cuda, torch.accelerator)},
-    (torch.cuda, "default_stream"): lambda _=None: _default,
+    # Functions of their own for each name: torch.compile tells torch's functions apart by what they are.
+    **{(home, "current_stream"): lambda device=None: _current() for home in (torch.cuda, torch.accelerator)},
+    **{(home, "set_stream"): lambda stream: _set(stream) for home in (torch.cuda, torch.accelerator)},
+    (torch.cuda, "default_stream"): lambda device=None: _default,
     (torch._C, "_cuda_getCurrentRawStream"): lambda _=None: _current().cuda_stream,
 }

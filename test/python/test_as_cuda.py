@@ -228,3 +228,28 @@ def test_gradients_are_of_the_device(posing):
     _Seen.apply(x).sum().backward()
     gradient, = torch.autograd.grad(_Seen.apply(x).sum(), x)
     assert x.grad.dtype == torch.float32 and torch.equal(gradient, x.grad)
+
+
+@pytest.mark.parametrize("as_cuda", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+def test_torch_compile(as_cuda, before):
+    """What torch compiles launches kernels and sees what its tensors say, as the function does that it was given."""
+    def doubled(x):
+        out = torch.empty_like(x)
+        _double[(triton.cdiv(N, 64),)](x, out, N, B=64)
+        return out if x.is_cuda else -out
+
+    compile, compiled = torch.compile, torch.compile(doubled, fullgraph=True) if before else None
+    x = torch.rand(N)
+    with ditron.sim.triton(as_cuda=as_cuda):
+        compiled = compiled or torch.compile(doubled, fullgraph=True)
+        assert torch.equal(compiled(x), x * (2 if as_cuda else -2))
+    assert torch.compile is compile and torch._dynamo.eval_frame._stance.stance == "default"
+
+
+def test_devices_by_keyword(posing):
+    """Arguments of torch.cuda's functions have torch's names."""
+    assert torch.cuda.get_device_properties(device=0).multi_processor_count > 1
+    assert torch.cuda.get_device_capability(device="cuda:0") >= (8, 0)
+    assert torch.cuda.current_stream(device=0) == torch.cuda.default_stream(device=torch.device("cuda"))
+    torch.cuda.set_rng_state(new_state=torch.cuda.get_rng_state(device="cuda"), device="cuda")

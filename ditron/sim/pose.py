@@ -5,8 +5,6 @@ that asked. What cannot be passed through Python stays as it is: a CUDA graph.
 """
 from __future__ import annotations
 
-import functools
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,8 +13,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
+from ditron.sim import pose_library
 from ditron.sim.plain import simulated
 from ditron.sim.pose_cuda import ANSWERS
+from ditron.sim.pose_library import while_posing
 from ditron.sim.pose_streams import DEVICE
 
 __all__ = ["is_posing", "posing"]
@@ -25,6 +25,7 @@ _CPU = torch.device("cpu")
 _absent = object()
 
 _originals: dict[tuple[Any, str], Any] = {}
+_libraries: list[torch.library.Library] = []
 _posing = 0  # ranks that pose end at different times
 
 
@@ -35,6 +36,7 @@ def posing() -> Iterator[None]:
     with simulated(), _Pose():
         if not _posing:
             _originals.update(((home, name), getattr(home, name, _absent)) for home, name in _ALL)
+            _libraries.extend(pose_library.adopted(_Pose))
             _answer(_ALL)
         _posing += 1
         try:
@@ -43,6 +45,8 @@ def posing() -> Iterator[None]:
             _posing -= 1
             if not _posing:
                 _answer(_originals)
+                while _libraries:
+                    _libraries.pop()._destroy()
 
 
 def is_posing() -> bool:
@@ -92,36 +96,6 @@ _COPIES = {torch.Tensor.cpu, torch.Tensor.cuda}
 _ITSELF = {torch.Tensor.pin_memory}
 
 
-def _while_posing(function: Callable) -> Callable:
-    """Within a function of torch's tensors do not pose. Code of others that one calls wants that they do."""
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _Pose():
-            return function(*args, **kwargs)
-    return call
-
-
-_library, _impl = torch.library.Library.__init__, torch.library.Library.impl
-_KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # what is for CUDA tensors is for those that pose as such
-
-
-def _library_posing(self: Any, ns: str, kind: str, dispatch_key: str = "") -> None:
-    _library(self, ns, kind, _KEYS.get(dispatch_key, dispatch_key))
-    self._posing_key = dispatch_key
-
-
-def _impl_posing(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **more: Any) -> None:
-    name = op_name if isinstance(op_name, str) else op_name.name()
-    name = name if "::" in name else f"{self.ns}::{name}"
-    dispatch_key = dispatch_key or getattr(self, "_posing_key", self.dispatch_key)
-    if "CPU" in dispatch_key and any(
-            torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CPU", "CompositeExplicitAutograd")):
-        return  # it has one for CUDA tensors, or for all
-    with warnings.catch_warnings():  # an operator that has a kernel for each of both gets another for the CPU
-        warnings.filterwarnings("ignore", ".*other operators may also be overridden", UserWarning)
-        _impl(self, op_name, _while_posing(fn), _KEYS.get(dispatch_key, dispatch_key), **more)
-
-
 _default_device = DeviceContext.__torch_function__
 
 
@@ -133,7 +107,6 @@ def _default_posing(self: DeviceContext, func: Callable, types: Any, args: tuple
 
 
 _ALL = {
-    **ANSWERS, (DeviceContext, "__torch_function__"): _default_posing,
-    (torch.library.Library, "__init__"): _library_posing, (torch.library.Library, "impl"): _impl_posing,
-    (torch.autograd, "_engine_run_backward"): _while_posing(torch.autograd._engine_run_backward),
+    **ANSWERS, **pose_library.answers(_Pose), (DeviceContext, "__torch_function__"): _default_posing,
+    (torch.autograd, "_engine_run_backward"): while_posing(_Pose, torch.autograd._engine_run_backward),
 }

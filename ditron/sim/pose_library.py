@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch.library import Library
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 __all__ = ["adopted", "answers", "while_posing"]
 
@@ -23,16 +24,16 @@ _TORCHS_OWN = ("aten", "c10d", "_c10d_functional", "_native", "prim", "prims", "
 _init, _impl, _register_fake = Library.__init__, Library.impl, Library._register_fake
 
 
-def while_posing(pose: Callable[[], AbstractContextManager], function: Callable) -> Callable:
+def while_posing(pose: type[TorchFunctionMode], function: Callable) -> Callable:
     """Within a function of torch's tensors do not pose. Code of others that one calls wants that they do."""
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with pose():
+        with nullcontext() if isinstance(_get_current_function_mode(), pose) else pose():
             return function(*args, **kwargs)
     return call
 
 
-def answers(pose: Callable[[], AbstractContextManager]) -> dict[tuple[Any, str], Any]:
+def answers(pose: type[TorchFunctionMode]) -> dict[tuple[Any, str], Any]:
     """What is exchanged in ``torch.library`` while tensors pose; ``pose`` makes them do so."""
     def init(self: Any, ns: str, kind: str, dispatch_key: str = "") -> None:
         _init(self, ns, kind, _KEYS.get(dispatch_key, dispatch_key))
@@ -44,7 +45,8 @@ def answers(pose: Callable[[], AbstractContextManager]) -> dict[tuple[Any, str],
         dispatch_key = dispatch_key or getattr(self, "_posing_key", self.dispatch_key)
         if "CPU" in dispatch_key and _has(name, ("CPU", "CompositeExplicitAutograd")):
             return  # it has one for CUDA tensors, or for all
-        if dispatch_key != "Meta":  # a tensor of that device says so
+        # Tensors of "Meta" say so; torch's own kernel for gradients calls the operator's others.
+        if dispatch_key != "Meta" and getattr(fn, "__module__", None) != "torch._library.autograd":
             fn = while_posing(pose, fn)
         with warnings.catch_warnings():  # an operator that has a kernel for each of both gets another for the CPU
             warnings.filterwarnings("ignore", ".*other operators may also be overridden", UserWarning)
@@ -56,7 +58,7 @@ def answers(pose: Callable[[], AbstractContextManager]) -> dict[tuple[Any, str],
     return {(Library, "__init__"): init, (Library, "impl"): impl, (Library, "_register_fake"): register_fake}
 
 
-def adopted(pose: Callable[[], AbstractContextManager]) -> list[Library]:
+def adopted(pose: type[TorchFunctionMode]) -> list[Library]:
     """Libraries by which operators that have a kernel for CUDA alone take CPU tensors, until they are destroyed."""
     libraries: dict[str, Library] = {}
     for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):

@@ -46,7 +46,7 @@ def test_fake_kernels(backend):
     with ditron.sim.triton(as_cuda=True):
         name = f"ditron_test::scaled_{backend}"
         operator = torch.library.custom_op(name, _scaled, mutates_args=(), device_types="cuda")
-        operator.register_fake(lambda x, factor: torch.empty(x.shape, dtype=x.dtype, device=x.device))
+        operator.register_fake(lambda x, factor: x.new_empty(x.shape) + torch.empty_like(x, device=x.device))
         operator.register_autograd(lambda ctx, grad: (operator(grad, 2.0), None))
         x = torch.randn(N, device="cuda", requires_grad=True)
         y = torch.compile(lambda x: operator(x, 2.0) + 1, backend=backend)(x)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [overlap] [packets] [hangs]
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [overlap] [packets] [prints] [hangs]
 # Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
 # under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
 set -uo pipefail
@@ -25,6 +25,7 @@ for part in $parts; do
     smoke-p2p|smoke-nvshmem) run 100 "$gpus" test/gpu/check_examples.py --transport "${part#smoke-}" --small --limit 40 ;;
     programs) run 500 "$gpus" test/gpu/check_programs.py --table "$out/results.md" ;;
     overlap) run 200 "$gpus" test/gpu/check_programs.py --only overlap --table "$out/results.md" ;;
+    prints) timeout 120 python3 test/gpu/check_prints.py ;;
     packets) run 120 "$gpus" test/gpu/check_packets.py --table "$out/results.md" ;;
     hangs) timeout 280 python3 test/gpu/check_hangs.py --table "$out/results.md" ;;
     ll) run 400 "$gpus" benchmark/ll_all_gather.py --table "$out/results.md" ;;

@@ -171,6 +171,24 @@ def test_assembly_is_an_error_at_its_line():
     assert "test_triton_language_more.py:161" in str(error.value) or "inline_asm" in str(error.value)
 
 
+@triton.jit
+def _after_another(x, o):
+    i = tl.arange(0, 32)
+    tl.extra.cuda.gdc_wait()
+    value = tl.load(x + i)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(o + i, value + 1)
+
+
+def test_launches_that_depend_on_each_other():
+    """Launches follow each other on the simulator, so a kernel that waits for the one before goes on."""
+    x, y, z = (torch.zeros(32) for _ in range(3))
+    with ditron.sim.triton():
+        _after_another[(1,)](x, y, launch_pdl=True)
+        _after_another[(1,)](y, z, launch_pdl=True)
+    assert torch.equal(z, torch.full((32,), 2.0))
+
+
 # --- memory -----------------------------------------------------------------------------------------------------
 
 ATOMICS = {

@@ -125,6 +125,7 @@ class SimulatedKernel(CompiledKernel):
 
     n_regs = n_spills = 0
     n_max_threads = 1024
+    _module_pid = None  # no process has anything to unload (Triton 3.9)
 
     def __init__(self, src: Any, target: Any, options: Any, backend: Any, code: Any, key: str):
         facts = {"hash": key, "target": target, **options.__dict__, "shared": 0, "tmem_size": 0, "name": code.name}

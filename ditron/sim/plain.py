@@ -168,16 +168,17 @@ def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: 
         if races not in _machines:
             _machines[races] = World(1, heap_bytes=1 << 20, races=races).machine
         try:
-            _run_alone(_machines[races], kernel, grid, slots, view.operands(kernel, slots, tensors))
+            _run_alone(_machines[races], kernel, grid, slots, tensors)
         except BaseException:
             del _machines[races]  # programs that did not end are still in it
             raise
 
 
 def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots: list[int],
-               operands: list[_sim.Operand]) -> None:
+               tensors: list[tuple[str, Any]]) -> None:
+    operands, bounded = view.operands(kernel, slots, tensors)
     machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), view.signed(slots),
-                   operands, kernel.independent)
+                   operands, kernel.independent, bounded)
     while True:
         status = machine.run(MAX_SWITCHES)
         if lines := machine.take_printed():

@@ -68,11 +68,11 @@ class SimStream:
                tensors: Sequence[tuple[str, torch.Tensor]] = (), line: str = "") -> None:
         """Enqueue a launch; arguments as :meth:`RankView.launch` takes them."""
         group = group or self._view.world_group
-        extents, signed, operands = self._view.launch_arguments(kernel, grid, slots, group, tensors)
+        extents, signed, operands, bounded = self._view.launch_arguments(kernel, grid, slots, group, tensors)
         self._view._world.require_alive()
         self._add((kernel, *tensors), self._native.launch(
             line or script_line(), list(group.ranks), kernel.address, kernel.name, list(kernel.locations), extents,
-            signed, operands, getattr(kernel, "independent", False)))
+            signed, operands, getattr(kernel, "independent", False), bounded))
 
     def rank_copy(self, src: torch.Tensor, dst: torch.Tensor, peer: int, *, push: bool = True,
                   group: SimGroup | None = None, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:

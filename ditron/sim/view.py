@@ -75,15 +75,15 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def operands(kernel: SimKernel, slots: Sequence[int],
-             tensors: Sequence[tuple[str, torch.Tensor]]) -> list[_sim.Operand]:
-    """A launch's tensors, by name, as reports speak of them; with their allocations, where these are all it reaches."""
+             tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[list[_sim.Operand], bool]:
+    """A launch's tensors, by name, as reports speak of them, and whether the kernel reaches only their allocations."""
     allocations = [_allocation(tensor) for _, tensor in tensors]
     addresses = [slot for kind, slot in zip(getattr(kernel, "arg_types", ()), slots, strict=False)
-                 if kind.startswith(("!tt.ptr", "!tt.tensordesc"))]
+                 if slot and kind.startswith(("!tt.ptr", "!tt.tensordesc"))]
     bounded = getattr(kernel, "bounded", False) and all(
-        not address or any(first <= address <= end for first, end in allocations) for address in addresses)
-    return [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize, *(allocation if bounded else (0, 0)))
-            for (name, tensor), allocation in zip(tensors, allocations, strict=True) if tensor.data_ptr()]
+        any(first <= address <= end for first, end in allocations) for address in addresses)
+    return [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize, *allocation)
+            for (name, tensor), allocation in zip(tensors, allocations, strict=True)], bounded
 
 
 def _allocation(tensor: Any) -> tuple[int, int]:
@@ -267,25 +267,25 @@ class RankView:
             if self.current_stream is None:
                 self.synchronize(stream)
             return
-        extents, arguments, known = self.launch_arguments(kernel, grid, slots, group, tensors)
+        extents, arguments, known, bounded = self.launch_arguments(kernel, grid, slots, group, tensors)
         self._world.require_alive()
         launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
                                             list(kernel.locations), extents, arguments, known,
-                                            getattr(kernel, "independent", False))
+                                            getattr(kernel, "independent", False), bounded)
         host = self._world.host(self.rank)
         self._world.launches[launch] = host
         host.pause(f"launch of {kernel.name}")
 
     def launch_arguments(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], group: SimGroup,
-                         tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[list[int], list[int], list]:
-        """A launch as the machine takes it: the grid, the slots as signed integers, and what reports call tensors."""
+                         tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[list[int], list[int], list, bool]:
+        """A launch as the machine takes it: the grid, the slots as signed integers, and of :func:`operands`."""
         extents = [int(extent) for extent in grid] + [1] * (3 - len(grid))
         if len(extents) != 3 or not all(0 <= extent < 2**31 for extent in extents):
             raise SimulationError(f"launch of {kernel.name}: expected a grid of one to three extents, got {list(grid)}")
         if self.rank not in group.ranks:
             raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
                                   f"{list(group.ranks)}")
-        return extents, signed(slots), operands(kernel, slots, tensors)
+        return extents, signed(slots), *operands(kernel, slots, tensors)
 
     def _meet(self, group: SimGroup, kind: str, payload: Any, finish: Callable[[list], Any]) -> Any:
         self._world.require_alive()

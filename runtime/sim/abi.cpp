@@ -419,12 +419,22 @@ void ditron_sim_zero_divisor(int32_t loc) {
   });
 }
 
-void ditron_sim_check_range(void *p, int64_t bytes, int32_t is_store,
+/// The `flags` of an ordinary access.
+struct AccessFlags {
+  bool isStore, isVolatile;
+  int32_t argument;
+
+  explicit AccessFlags(int32_t flags)
+      : isStore(flags & 1), isVolatile(flags & 2), argument((flags >> 8) - 1) {}
+  const char *what() const { return isStore ? "a store" : "a load"; }
+  Beyond beyond() const { return isStore ? Beyond::Fails : Beyond::Warns; }
+};
+
+void ditron_sim_check_range(void *p, int64_t bytes, int32_t flags,
                             int32_t loc) {
-  call(loc, [=](Machine &machine, Fiber &fiber) {
-    checkAccess(machine, fiber, p, bytes, is_store ? "a store" : "a load",
-                is_store ? Beyond::Fails : Beyond::Warns);
-    if (is_store) {
+  call(loc, [=, is = AccessFlags(flags)](Machine &machine, Fiber &fiber) {
+    checkAccess(machine, fiber, p, bytes, is.what(), is.beyond(), is.argument);
+    if (is.isStore) {
       machine.wrote(p);
     } else if (bytes <= 8 && !fiber.home) {
       machine.polledOrdinarily(p, loadBits(p, int32_t(bytes)), int32_t(bytes));
@@ -439,16 +449,14 @@ void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {
 
 void ditron_sim_record_runs(void *p, int64_t count, int32_t flags,
                             int32_t loc) {
-  constexpr int32_t store = 1, atomic = 2;
   Runs runs{static_cast<const Run *>(p), size_t(count)};
-  call(loc, [=](Machine &machine, Fiber &fiber) {
-    checkAccess(machine, fiber, runs, flags & store ? "a store" : "a load",
-                flags & store ? Beyond::Fails : Beyond::Warns);
+  call(loc, [=, is = AccessFlags(flags)](Machine &machine, Fiber &fiber) {
+    checkAccess(machine, fiber, runs, is.what(), is.beyond(), is.argument);
     if (machine.visibility) {
       for (const Run &run : runs) {
-        if (flags & store) {
+        if (is.isStore) {
           machine.visibility->store(fiber, run.address, size_t(run.bytes));
-        } else if (flags & atomic) {
+        } else if (is.isVolatile) {
           machine.visibility->refresh(fiber, run.address, size_t(run.bytes));
         } else {
           machine.visibility->load(fiber, run.address, size_t(run.bytes));
@@ -456,10 +464,9 @@ void ditron_sim_record_runs(void *p, int64_t count, int32_t flags,
       }
     }
     if (machine.races) {
-      Access kind = flags & atomic
-                        ? (flags & store ? Access::AtomicStore
-                                         : Access::AtomicLoad)
-                        : (flags & store ? Access::Store : Access::Load);
+      Access kind = is.isVolatile
+                        ? (is.isStore ? Access::AtomicStore : Access::AtomicLoad)
+                        : (is.isStore ? Access::Store : Access::Load);
       machine.races->access(fiber, runs, kind);
     }
   });

@@ -120,10 +120,11 @@ struct Runs {
   X(void, assert_fail, (void *form, int32_t loc, ...))                                                                 \
   /* The same with the message that an integer was divided by zero. */                                                 \
   X(void, zero_divisor, (int32_t loc))                                                                                 \
-  /* Before an ordinary access: check it for null, a heap on another node, the end of a symmetric tensor, and let      \
-     others go on when it is a load that only sees the same again, as in a spin loop. */                               \
-  X(void, check_range, (void *p, int64_t bytes, int32_t is_store, int32_t loc))                                        \
-  /* An ordinary access to a run of bytes, for the search for races. flags: 1 a store, 2 volatile. */                  \
+  /* Before an ordinary access: check it for null, a heap on another node, the end of a tensor, and let others go on   \
+     when it is a load that only sees the same again, as in a spin loop. flags: 1 a store, 2 volatile; from bit 8 on   \
+     1 + the number of the kernel's argument that the address is made from, or 0. */                                   \
+  X(void, check_range, (void *p, int64_t bytes, int32_t flags, int32_t loc))                                           \
+  /* An ordinary access to a run of bytes, for the search for races. */                                                \
   X(void, record, (void *p, int64_t bytes, int32_t flags, int32_t loc))                                                \
   /* The same for `count` runs of one access: pairs of an address and a number of bytes, 0 where there is none. */     \
   X(void, record_runs, (void *runs, int64_t count, int32_t flags, int32_t loc))

@@ -30,27 +30,48 @@ static void checkPointer(const void *p, int64_t bytes, const char *what) {
   }
 }
 
-/// Whether [low, high) lies in the memory of the launch's tensors, as far as
-/// that is known.
-static bool isWithinOperands(const Launch &launch, uintptr_t low,
-                             uintptr_t high) {
-  return !launch.bounded ||
-         std::any_of(launch.operands.begin(), launch.operands.end(),
-                     [&](const Operand &operand) {
-                       return low >= operand.first && high <= operand.end;
-                     });
+/// The address that an argument is; 0: there is none.
+static uint64_t addressOf(const Launch &launch, int32_t argument) {
+  return argument >= 0 && size_t(argument) < launch.args.size()
+             ? launch.args[size_t(argument)]
+             : 0;
 }
 
-/// What an access of ordinary memory does that is in no tensor: `x[1000]`, by
-/// the nearest one.
-static Failure beyondOperands(const Launch &launch, uintptr_t low,
-                              uintptr_t high, const char *what) {
+/// The operand that an argument is, if its allocation is known.
+static const Operand *operandOf(const Launch &launch, int32_t argument) {
+  uint64_t address = addressOf(launch, argument);
+  auto found = std::find_if(launch.operands.begin(), launch.operands.end(),
+                            [&](const Operand &operand) {
+                              return address && operand.address == address;
+                            });
+  return found != launch.operands.end() && found->end ? &*found : nullptr;
+}
+
+/// Whether [low, high), ordinary memory, lies in the allocation of `mine`; when
+/// it is not known whose address it is, in any of the launch's.
+static bool isWithin(const Launch &launch, const Operand *mine, uintptr_t low,
+                     uintptr_t high) {
+  auto holds = [&](const Operand &operand) {
+    return low >= operand.first && high <= operand.end;
+  };
+  return mine ? holds(*mine)
+              : !launch.bounded || std::any_of(launch.operands.begin(),
+                                               launch.operands.end(), holds);
+}
+
+/// What an access of ordinary memory does that lies in no allocation:
+/// `x[1000]`, by its own operand, else by the nearest one.
+static Failure beyondOperands(const Launch &launch, const Operand *mine,
+                              uintptr_t low, uintptr_t high, const char *what) {
   auto distance = [&](const Operand &operand) {
     return low < operand.first ? operand.first - low : high - operand.end;
   };
-  const Operand &nearest = *std::min_element(
-      launch.operands.begin(), launch.operands.end(),
-      [&](auto &a, auto &b) { return distance(a) < distance(b); });
+  const Operand &nearest =
+      mine ? *mine
+           : *std::min_element(launch.operands.begin(), launch.operands.end(),
+                               [&](auto &a, auto &b) {
+                                 return distance(a) < distance(b);
+                               });
   bool before = low < nearest.first;
   uintptr_t wrong = before ? low : std::max<uintptr_t>(low, nearest.end);
   int64_t byte = int64_t(wrong - nearest.address);
@@ -65,19 +86,28 @@ static Failure beyondOperands(const Launch &launch, uintptr_t low,
           "bounds"};
 }
 
+/// The symmetric tensor that an argument is; null: none.
+static const Symbol *symbolOf(const Machine &machine, const Launch &launch,
+                              int32_t argument) {
+  return machine.heap.symbolAt(
+      reinterpret_cast<void *>(addressOf(launch, argument)));
+}
+
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
-                 int64_t bytes, const char *what, Beyond beyond) {
+                 int64_t bytes, const char *what, Beyond beyond,
+                 int32_t argument) {
   checkPointer(p, bytes, what);
   if (bytes == 0) {
     return;
   }
+  const Launch &launch = *fiber.launch;
   std::optional<Heap::Place> place = machine.heap.locate(p);
   if (!place) {
     auto low = reinterpret_cast<uintptr_t>(p);
-    const Launch &launch = *fiber.launch;
-    if (!isWithinOperands(launch, low, low + uintptr_t(bytes))) {
+    const Operand *mine = operandOf(launch, argument);
+    if (!isWithin(launch, mine, low, low + uintptr_t(bytes))) {
       Failure failure =
-          beyondOperands(launch, low, low + uintptr_t(bytes), what);
+          beyondOperands(launch, mine, low, low + uintptr_t(bytes), what);
       if (beyond == Beyond::Fails) {
         throw failure;
       }
@@ -89,17 +119,28 @@ void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
     throw Failure{format(what, " at a multicast address"),
                   "use dl.multimem_ld_reduce, multimem_st or multimem_red"};
   }
-  if (machine.nodeOf(place->rank) != machine.nodeOf(fiber.launch->rank)) {
+  if (machine.nodeOf(place->rank) != machine.nodeOf(launch.rank)) {
     throw Failure{format(what, " in the heap of rank ", place->rank,
                          ", which is on another node"),
                   "reach ranks of other nodes by putmem and getmem"};
   }
-  machine.heap.require(place->offset, size_t(bytes), what);
+  const Symbol &symbol =
+      machine.heap.require(place->offset, size_t(bytes), what);
+  const Symbol *mine = symbolOf(machine, launch, argument);
+  if (mine && mine != &symbol) {
+    throw Failure{
+        format(what, " of ", bytes, " bytes goes ",
+               place->offset < mine->offset ? "before the beginning"
+                                            : "past the end",
+               " of `", mine->name, "`, to ", machine.heap.nameOf(p),
+               ": it has ", mine->bytes, " bytes"),
+        "check the offset and the mask, or allocate more", "bounds"};
+  }
 }
 
 void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
-                 const char *what, Beyond beyond) {
-  // Mostly all of them lie in one allocation, or none in a heap.
+                 const char *what, Beyond beyond, int32_t argument) {
+  // Mostly all of them lie in one allocation.
   uintptr_t low = UINTPTR_MAX, high = 0;
   for (const Run &run : runs) {
     if (run.bytes > 0) {
@@ -108,18 +149,23 @@ void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
       high = std::max(high, address + uintptr_t(run.bytes));
     }
   }
+  const Launch &launch = *fiber.launch;
   if (low < high && machine.heap.isElsewhere(low, high) &&
-      isWithinOperands(*fiber.launch, low, high)) {
+      isWithin(launch, operandOf(launch, argument), low, high)) {
     checkPointer(reinterpret_cast<const void *>(low), 1, what);
     return;
   }
+  auto *lowest = reinterpret_cast<const void *>(low);
   if (low < high && machine.heap.isWithinOne(low, high) &&
-      machine.nodeOf(machine.heap.locate(reinterpret_cast<void *>(low))->rank) ==
-          machine.nodeOf(fiber.launch->rank)) {
-    return;
+      machine.nodeOf(machine.heap.locate(lowest)->rank) ==
+          machine.nodeOf(launch.rank)) {
+    const Symbol *mine = symbolOf(machine, launch, argument);
+    if (!mine || mine == machine.heap.symbolAt(lowest)) {
+      return;
+    }
   }
   for (const Run &run : runs) {
-    checkAccess(machine, fiber, run.address, run.bytes, what, beyond);
+    checkAccess(machine, fiber, run.address, run.bytes, what, beyond, argument);
   }
 }
 

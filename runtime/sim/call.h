@@ -48,14 +48,15 @@ int32_t worldRank(const Fiber &fiber, int32_t rank);
 enum class Beyond { Fails, Warns };
 
 /// Check [p, p + bytes): a place this rank may read or write by ordinary
-/// instructions.
+/// instructions; `argument`: in the tensor of that number, -1: not known which.
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
                  int64_t bytes, const char *what,
-                 Beyond beyond = Beyond::Fails);
+                 Beyond beyond = Beyond::Fails, int32_t argument = -1);
 
 /// The same for all runs of one access.
 void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
-                 const char *what, Beyond beyond = Beyond::Fails);
+                 const char *what, Beyond beyond = Beyond::Fails,
+                 int32_t argument = -1);
 
 /// Check that [p, p + bytes) lies in one allocation of this rank's own heap
 /// that `target` (world rank) has as well; return its address in `target`'s

@@ -183,6 +183,13 @@ bool Heap::isWithinOne(uintptr_t low, uintptr_t high) const {
   return rest && high - low <= *rest;
 }
 
+const Symbol *Heap::symbolAt(const void *address) const {
+  std::optional<Place> place = locate(address);
+  return place && !place->multicast && bytesFrom(place->offset)
+             ? before(place->offset)
+             : nullptr;
+}
+
 std::string Heap::nameOf(const void *address) const {
   std::optional<Place> place = locate(address);
   const Symbol *symbol = place ? before(place->offset) : nullptr;

@@ -70,9 +70,6 @@ Launch ditron::sim::makeLaunch(int32_t rank, uintptr_t address,
                                const std::vector<int64_t> &args,
                                std::vector<Operand> operands) {
   Launch launch;
-  launch.bounded = !operands.empty() &&
-                   std::all_of(operands.begin(), operands.end(),
-                               [](const Operand &o) { return o.end != 0; });
   launch.operands = std::move(operands);
   launch.rank = rank;
   launch.kernel = reinterpret_cast<Kernel>(address);
@@ -88,11 +85,13 @@ static uint64_t submit(Machine &machine, int32_t rank,
                        std::string name, std::vector<std::string> locations,
                        std::array<int32_t, 3> grid,
                        const std::vector<int64_t> &args,
-                       std::vector<Operand> operands, bool independent) {
+                       std::vector<Operand> operands, bool independent,
+                       bool bounded) {
   Launch launch = makeLaunch(rank, address, std::move(name),
                              std::move(locations), grid, args,
                              std::move(operands));
   launch.independent = independent;
+  launch.bounded = bounded;
   return machine.submit(std::move(launch), group);
 }
 
@@ -124,9 +123,8 @@ NB_MODULE(_sim, m) {
                     uint64_t>(),
            "name"_a, "address"_a, "nbytes"_a, "itemsize"_a, "first"_a = 0,
            "end"_a = 0,
-           "[first, end): addresses of the allocation that it is in. When a "
-           "launch's operands all have one, its programs may reach no other "
-           "memory.");
+           "[first, end): addresses of the allocation that it is in; without "
+           "them it is not known.");
 
   nb::class_<TraceEvent>(m, "TraceEvent",
                          "One line of the record of a run: see "
@@ -194,6 +192,7 @@ NB_MODULE(_sim, m) {
       .def("submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
            "locations"_a, "grid"_a, "args"_a,
            "operands"_a = std::vector<Operand>(), "independent"_a = false,
+           "bounded"_a = false,
            "Queue a launch and return its number. independent: its programs may "
            "run at the same time.")
       .def("spread", &Machine::spread, "cores"_a,

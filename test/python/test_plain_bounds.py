@@ -1,4 +1,4 @@
-"""Accesses beyond the tensors that a launch was given, in ordinary memory: stores are errors, loads are warned of."""
+"""Accesses beyond the tensor that they are meant for, in ordinary memory: stores are errors, loads are warned of."""
 import warnings
 
 import pytest
@@ -43,6 +43,35 @@ def second_of_two(pair, index):
 @triton.jit
 def copy_box(box, out, B: tl.constexpr):
     tl.store(out + tl.arange(0, B), box.load([0]))  # may be wrong
+
+
+@triton.jit(noinline=True)
+def put(at, value):
+    tl.store(at, value)  # may be wrong
+
+
+@triton.jit
+def call(x, y, index):
+    put(x + index, 1.0)
+
+
+@triton.jit
+def march(x, out, n, STEPS: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    total = tl.zeros([B], tl.float32)
+    for _ in range(STEPS):
+        total += tl.load(x + i)  # may be wrong
+        x += B
+    tl.store(out + i, total)
+
+
+@triton.jit
+def either(x, y, index, which):
+    if which:
+        at = x + index
+    else:
+        at = y + index
+    tl.store(at, 1.0)  # of one or the other
 
 
 def _line(words):
@@ -161,3 +190,31 @@ def test_an_empty_tensor_beside(run):
     x, out = torch.empty(0), torch.zeros(64)
     run(lambda: shift[(1,)](x, out, 1, 0, B=64))
     _wrong(run, lambda: shift[(1,)](torch.zeros(1), out, 64, 1, B=64), "tl.store(out + i + by", "to out[64]")
+
+
+def test_from_one_tensor_into_another_one(run):
+    """What is at the place may be right, for another argument."""
+    memory = torch.zeros(64), torch.zeros(64)
+    apart = (memory[1].data_ptr() - memory[0].data_ptr()) // 4
+    assert apart
+    _wrong(run, lambda: shift[(1,)](memory[1], memory[0], apart, 64, B=64), "tl.store(out + i + by",
+           "of `out`, to out[")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run(lambda: march[(1,)](memory[0][:8], memory[1][:8], 8, STEPS=9, B=8))
+    assert ["past the end of `x`, to x[" in str(w.message) for w in told if "memory has" in str(w.message)] == [True]
+
+
+def test_what_may_be_one_of_several(run):
+    """Then the memory of any of the launch's tensors will do."""
+    x, y = torch.zeros(8), torch.zeros(8)
+    run(lambda: (either[(1,)](x, y, 7, 1), either[(1,)](x, y, 0, 0)))
+    assert x[7] == 1 and y[0] == 1
+    _wrong(run, lambda: either[(1,)](x, y, 10**6, 1), "of one or the other", "past the end of `")
+
+
+def test_in_a_function_that_is_called(run):
+    x, y = torch.zeros(8), torch.zeros(8)
+    run(lambda: call[(1,)](x, y, 7))
+    assert x[7] == 1
+    _wrong(run, lambda: call[(1,)](x, y, 10**6), "tl.store(at, value)  # may be wrong", "past the end of `")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ditron_compiler import ir
 
+from .abi import ARGUMENT_SHIFT, STORE, VOLATILE
 from .builder import Builder
+from .provenance import argument_of
 from .rounding import from_bits, to_bits
 from .types import Elem
 
@@ -78,23 +80,29 @@ def zero(b: Builder, elem: Elem) -> ir.Value:
     return b.constant(elem.carrier, 0 if elem.kind == "int" else 0.0)
 
 
+def access_flags(fn: FunctionLowering, pointer: ir.Value, is_store: bool, volatile: bool = False) -> int:
+    """What the machine is told of an access by `pointer` (`runtime/sim/abi.h`)."""
+    argument = argument_of(pointer, fn.function)
+    return STORE * is_store | VOLATILE * volatile | (0 if argument is None else argument + 1) << ARGUMENT_SHIFT
+
+
 def check(
     fn: FunctionLowering,
     shape: tuple[int, ...],
     emit: Callable[[Nest], tuple[ir.Value, ir.Value | None]],
     elem: Elem,
-    is_store: bool,
+    flags: int,
     where: ir.Value,
 ) -> None:
     """Before an access of tile `shape`: let the machine look at its lowest and its highest address.
 
-    `emit(nest)` gives an element's address and mask. Two calls for a tile find most accesses out of bounds at little
-    cost; the pass option `checks` may ask for none, or for one call per element.
+    `emit(nest)` gives an element's address and mask, `flags` is of `access_flags`. Two calls for a tile find most
+    accesses out of bounds at little cost; the pass option `checks` may ask for none, or for one call per element.
     """
     b = fn.b
 
     def call(address: ir.Value) -> None:
-        fn.call("ditron_sim_check_range", [address, b.constant("i64", elem.bytes), fn.i32(int(is_store)), where])
+        fn.call("ditron_sim_check_range", [address, b.constant("i64", elem.bytes), fn.i32(flags), where])
 
     if fn.state.checks == "none":
         return

@@ -11,11 +11,11 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import ELEMENTWISE, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .memory import check, guarded, load_element, store_element, to_i64, zero
+from .memory import access_flags, check, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
 from .ops_memory import abi_dtype
 from .ops_shape import regroup, reshape_groups
-from .recording import STORE, record
+from .recording import record
 from .tiles import Descriptor, Indices, Mapped, Range, Splat, Tile
 from .types import I1, I64, Elem
 
@@ -96,10 +96,11 @@ def _check(fn: FunctionLowering, op: ir.Operation, box: Box, elem: Elem, is_stor
     def emit(nest: Nest) -> tuple[ir.Value, ir.Value]:
         return box.element(nest, nest.idx)
 
-    check(fn, box.block, emit, elem, is_store, fn.where(op))
+    flags = access_flags(fn, op.operands[0], is_store)
+    check(fn, box.block, emit, elem, flags, fn.where(op))
     # A reduction's atomics tell by themselves.
     if fn.state.races and op.name != "tt.descriptor_reduce":
-        record(fn, box.block, emit, elem, STORE * is_store, fn.where(op))
+        record(fn, box.block, emit, elem, flags, fn.where(op))
 
 
 def _load_box(fn: FunctionLowering, op: ir.Operation, box: Box) -> None:

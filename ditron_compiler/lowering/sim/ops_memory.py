@@ -14,9 +14,9 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .memory import check, from_i64, guarded, load_element, store_element, to_i64, zero
+from .memory import access_flags, check, from_i64, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
-from .recording import STORE, VOLATILE, record
+from .recording import record
 from .steps import Assumption, Steps, step
 from .tiles import Neighbours, Tile
 from .types import Elem
@@ -52,10 +52,9 @@ class Access:
         def emit(nest: Nest) -> tuple[ir.Value, ir.Value | None]:
             return nest.element(address), None if keep is None else nest.element(keep)
 
-        where = self.fn.where(self.op)
-        check(self.fn, self.shape, emit, self.pointee, is_store, where)
+        where, flags = self.fn.where(self.op), access_flags(self.fn, self.op.operands[0], is_store, volatile)
+        check(self.fn, self.shape, emit, self.pointee, flags, where)
         if self.fn.state.races:
-            flags = STORE * is_store + VOLATILE * volatile
             record(self.fn, self.shape, emit, self.pointee, flags, where, *self._runs(address, keep))
 
     def _runs(self, address: Tile, mask: Tile | None) -> tuple[int | None, bool]:

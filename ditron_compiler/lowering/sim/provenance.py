@@ -1,8 +1,11 @@
-"""Whether all that a kernel reads and writes is memory of its arguments."""
+"""Which arguments the addresses of a kernel are made from: what it reads and writes is to be these tensors' memory."""
 
 from __future__ import annotations
 
 from ditron_compiler import ir
+from ditron_compiler.passes._pointers import is_argument, origins
+
+from .independence import is_private
 
 # Operations that make pointers and descriptors of pointers and descriptors only. `ditron` operations give symmetric
 # addresses, whose bounds the heap knows.
@@ -31,3 +34,13 @@ def keeps_to_arguments(module: ir.Module) -> bool:
 
     module.operation.walk(look)
     return found
+
+
+def argument_of(pointer: ir.Value, function: ir.Operation) -> int | None:
+    """The number of the kernel's argument that a pointer, a tensor of pointers or a descriptor is made from.
+
+    None where it may be one of several, or where it is another function's argument, loaded, or a computed integer.
+    """
+    roots = {origin.root for origin in origins(pointer)}
+    root = roots.pop()
+    return root.arg_number if not roots and is_argument(root) and not is_private(function) else None

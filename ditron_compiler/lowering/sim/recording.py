@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .function import FunctionLowering
     from .nest import Nest
 
-STORE, VOLATILE = 1, 2
 _HIGHEST = (1 << 64) - 1
 _WORD = Elem("i64", "int", 64)
 
@@ -32,9 +31,9 @@ def record(
 ) -> None:
     """Before an access of tile `shape`: one call with its runs of neighbours along `axis` (default: the last).
 
-    `emit(nest)` gives an element's address and mask. `steady`: along `axis` each address follows its neighbour and the
-    mask is the same, so nothing has to be looked at. Else lowest, highest and number of the addresses tell whether they
-    are a run; elements that are not one get a call each.
+    `emit(nest)` gives an element's address and mask, `flags` is of `access_flags`. `steady`: along `axis` each address
+    follows its neighbour and the mask is the same, so nothing has to be looked at. Else lowest, highest and number of
+    the addresses tell whether they are a run; elements that are not one get a call each.
     """
     b = fn.b
     none, one = b.constant("i64", 0), b.constant("i64", elem.bytes)

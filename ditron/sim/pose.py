@@ -68,12 +68,12 @@ class _Pose(TorchFunctionMode):
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if func in _ANSWERS_OF_TENSORS:
             return _ANSWERS_OF_TENSORS[func]
-        if func in _COPIES:  # a copy, as it is where tensors are elsewhere
-            return args[0].clone()
-        if func in _ITSELF:
-            return args[0]
+        if func in _OF_MEMORY:
+            return _OF_MEMORY[func](args[0])
         if func is torch.device:  # the name alone; where it is given to another function, it is the CPU
             return DEVICE if len(args) == 1 and type(args[0]) is int else func(*args, **kwargs or {})
+        if (kwargs or {}).get("pin_memory"):
+            return _in_memory(self.__torch_function__(func, types, args, {**kwargs, "pin_memory": False}))
         kwargs = {name: _on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
         if type(kwargs.get("device")) is int:
             kwargs["device"] = _CPU
@@ -89,11 +89,27 @@ def _on_cpu(value: Any) -> Any:
 
 
 _ANSWERS_OF_TENSORS = {
-    torch.Tensor.is_cuda.__get__: True, torch.Tensor.is_cpu.__get__: False, torch.Tensor.device.__get__: DEVICE,
+    torch.Tensor.is_cuda.__get__: True, torch.Tensor.device.__get__: DEVICE,
     torch.Tensor.get_device: 0, torch.get_device: 0,
 }
-_COPIES = {torch.Tensor.cpu, torch.Tensor.cuda}
-_ITSELF = {torch.Tensor.pin_memory}
+
+
+def _in_memory(tensor: torch.Tensor, memory: str = "pinned") -> torch.Tensor:
+    tensor._posing_memory = memory
+    return tensor
+
+
+def _memory_of(tensor: torch.Tensor) -> str:
+    return getattr(tensor, "_posing_memory", "device")
+
+
+# What was asked to be in the host's memory says so, and poses all the same. Copies are copies, as they would be.
+_OF_MEMORY = {
+    torch.Tensor.is_cpu.__get__: lambda tensor: _memory_of(tensor) != "device",
+    torch.Tensor.is_pinned: lambda tensor: _memory_of(tensor) == "pinned",
+    torch.Tensor.pin_memory: lambda tensor: tensor if _memory_of(tensor) == "pinned" else _in_memory(tensor.clone()),
+    torch.Tensor.cpu: lambda tensor: _in_memory(tensor.clone(), "host"), torch.Tensor.cuda: torch.clone,
+}
 
 
 _default_device = DeviceContext.__torch_function__

@@ -139,7 +139,7 @@ def _accelerator() -> dict[str, Any]:
                "memory_stats": lambda *_, **__: Counter()}
     for name in (*_NOTHING, "current_device_index", "current_device_idx"):
         answers[name] = _always(0)
-    for name in (*_DONE, "set_device_index", "set_device_idx"):
+    for name in (*_DONE, "set_device_index", "set_device_idx", "empty_host_cache"):
         answers[name] = _always(None)
     return {name: answer for name, answer in answers.items() if hasattr(torch.accelerator, name)}
 

@@ -150,8 +150,17 @@ def test_copies_are_copies(posing):
     x = torch.zeros(4)
     for there in (x.cuda(), x.cpu()):
         there += 1
-    assert not x.any() and torch.ones(2, pin_memory=True).pin_memory().all()
+    assert not x.any()
     x.record_stream(torch.cuda.current_stream())
+
+
+def test_memory_of_the_host(posing):
+    """What was asked to be in the host's memory says so, and its copy on the device does not."""
+    pinned = torch.ones(2, pin_memory=True, device="cpu")
+    assert pinned.is_cpu and pinned.is_pinned() and pinned.pin_memory() is pinned
+    x = torch.zeros(2)
+    assert not x.is_cpu and x.pin_memory().is_pinned() and x.cpu().is_cpu and not x.is_pinned()
+    assert not pinned.cuda().is_cpu and not (x + 1).is_cpu and torch.equal(x.pin_memory(), x)
 
 
 def test_nothing_of_it_is_left_over():

@@ -58,7 +58,7 @@ _do_bench = Autotuner.do_bench  # a cached property
 def _enter() -> None:
     JITFunction._do_compile = _do_compile_simulated
     Autotuner._bench = _bench_simulated
-    Autotuner.do_bench = property(lambda self: self._do_bench if _has_own_benchmark(self) else try_once)
+    Autotuner.do_bench = property(lambda self: self._do_bench if _has_own_benchmark(self) else try_once, _set_benchmark)
     for name in _PER_RANK:
         setattr(Autotuner, name, _OfRank(name))
     eager.enter()
@@ -99,6 +99,11 @@ def _has_own_benchmark(self: Autotuner) -> bool:
     """Whether the kernel's author has written how to measure; times for Triton's way do not count."""
     timed = self.num_warmups is not None or self.num_reps is not None or self.use_cuda_graph
     return self._do_bench is not None and not timed
+
+
+def _set_benchmark(self: Autotuner, benchmark: Any) -> None:
+    """``autotuner.do_bench = benchmark``, which stays when the simulator is left."""
+    self._do_bench = self.__dict__["do_bench"] = benchmark
 
 
 def _bench_simulated(self: Autotuner, *args: Any, **kwargs: Any) -> Any:

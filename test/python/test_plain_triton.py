@@ -130,16 +130,20 @@ def test_configurations_are_pruned_and_hooked():
     assert torch.equal(o, x)
 
 
-def test_a_benchmark_of_ones_own_decides():
+@pytest.mark.parametrize("assigned", [False, True])
+def test_a_benchmark_of_ones_own_decides(assigned):
     times = iter([3.0, 1.0, 2.0])
 
     def bench(call, quantiles):
         call()
         return [next(times)] * 3
 
-    tuned = _tuned([triton.Config({"B": b}) for b in (32, 64, 128)], reset_to_zero=["o"], do_bench=bench)
+    tuned = _tuned([triton.Config({"B": b}) for b in (32, 64, 128)], reset_to_zero=["o"],
+                   do_bench=None if assigned else bench)
     x, _, o = _operands()
     with ditron.sim.triton():
+        if assigned:
+            tuned.do_bench = bench
         tuned[_grid](x, o, N)
     assert tuned.best_config.kwargs == {"B": 64}
 

@@ -176,12 +176,13 @@ def _after_another(x, o):
     i = tl.arange(0, 32)
     tl.extra.cuda.gdc_wait()
     value = tl.load(x + i)
+    tl.inline_asm_elementwise("bar.sync 0;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
     tl.extra.cuda.gdc_launch_dependents()
     tl.store(o + i, value + 1)
 
 
 def test_launches_that_depend_on_each_other():
-    """Launches follow each other on the simulator, so a kernel that waits for the one before goes on."""
+    """Launches follow each other on the simulator, so a kernel that waits for the one before goes on; so do barriers."""
     x, y, z = (torch.zeros(32) for _ in range(3))
     with ditron.sim.triton():
         _after_another[(1,)](x, y, launch_pdl=True)

@@ -46,13 +46,14 @@ def _device_function(fn: FunctionLowering, op: ir.Operation) -> None:
     fn.lower_elementwise(op, ELEMENTWISE[op.name])
 
 
-# What a kernel says of the launches before and after its own. Here they follow each other, so nothing is left to do.
-_DEPENDENT_LAUNCHES = re.compile(r"\s*griddepcontrol\.(wait|launch_dependents)\s*;\s*(//.*)?")
+# What a kernel says of the launches before and after its own, which follow each other here; and barriers of a program,
+# which here is one thread.
+_NOTHING_TO_WAIT_FOR = re.compile(r"\s*(griddepcontrol\.(wait|launch_dependents)|bar\.sync\s+0)\s*;\s*(//.*)?")
 
 
 @lowers("tt.elementwise_inline_asm")
 def _assembly(fn: FunctionLowering, op: ir.Operation) -> None:
-    if _DEPENDENT_LAUNCHES.fullmatch(ir.StringAttr(op.attributes["asm_string"]).value):
+    if _NOTHING_TO_WAIT_FOR.fullmatch(ir.StringAttr(op.attributes["asm_string"]).value):
         return _nothing(fn, op)
     raise Unsupported(op, "the simulator has no inline assembly, which is one GPU's: write it with tl operations, here "
                           "or in the branch of a tl.constexpr")  # fmt: skip

@@ -182,7 +182,7 @@ def _after_another(x, o):
 
 
 def test_launches_that_depend_on_each_other():
-    """Launches follow each other on the simulator, so a kernel that waits for the one before, or at a barrier, goes on."""
+    """Launches follow each other on the simulator: a kernel that waits for the one before, or at a barrier, goes on."""
     x, y, z = (torch.zeros(32) for _ in range(3))
     with ditron.sim.triton():
         _after_another[(1,)](x, y, launch_pdl=True)

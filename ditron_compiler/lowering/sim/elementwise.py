@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 
-from . import device_functions
+from . import device_functions, inline_ptx
 from .builder import Builder
 from .rounding import from_bits, round_to, to_bits
 from .types import Elem
@@ -258,3 +258,8 @@ def _extern(b, op, a, src, dst):
     if name is None:
         return device_functions.find(symbol)(b, a, src, dst)
     return _rsqrt(b, op, a, src, dst) if name == "rsqrt" else call_libm(b, name, a, dst)
+
+
+@elementwise("tt.elementwise_inline_asm", cost=EXPENSIVE)
+def _instruction(b, op, a, src, dst):
+    return inline_ptx.find(op)(b, a, dst)

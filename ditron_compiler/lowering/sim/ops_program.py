@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ditron_compiler import ir
 
-from . import device_functions
+from . import device_functions, inline_ptx
 from .builder import Builder
 from .elementwise import ELEMENTWISE, device_math, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
@@ -55,8 +55,10 @@ _NOTHING_TO_WAIT_FOR = re.compile(r"\s*(griddepcontrol\.(wait|launch_dependents)
 def _assembly(fn: FunctionLowering, op: ir.Operation) -> None:
     if _NOTHING_TO_WAIT_FOR.fullmatch(ir.StringAttr(op.attributes["asm_string"]).value):
         return _nothing(fn, op)
-    raise Unsupported(op, "the simulator has no inline assembly, which is one GPU's: write it with tl operations, here "
-                          "or in the branch of a tl.constexpr")  # fmt: skip
+    if inline_ptx.find(op) is not None:
+        return fn.lower_elementwise(op, ELEMENTWISE[op.name])
+    raise Unsupported(op, "the simulator has no inline assembly but single instructions on f32, as tanh.approx.f32: "
+                          "write it with tl operations, here or in the branch of a tl.constexpr")  # fmt: skip
 
 
 def text_address(fn: FunctionLowering, text: str) -> ir.Value:

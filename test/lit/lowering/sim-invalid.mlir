@@ -2,7 +2,7 @@
 
 "tt.func"() <{function_type = (f32) -> (), sym_name = "unknown", sym_visibility = "public"}> ({
 ^bb0(%x: f32):
-  // expected-error@+1 {{the simulator has no inline assembly, which is one GPU's: write it with tl operations, here or in the branch of a tl.constexpr}}
+  // expected-error@+1 {{the simulator has no inline assembly but single instructions on f32, as tanh.approx.f32: write it with tl operations, here or in the branch of a tl.constexpr}}
   %y = "tt.elementwise_inline_asm"(%x) <{asm_string = "x", constraints = "=r", packed_element = 1 : i32, pure = true}> : (f32) -> f32
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -23,7 +23,7 @@ import printing_kernels  # noqa: E402
 import ditron  # noqa: E402
 
 KERNELS = ("types", "in_hex", "shapes", "texts")
-ADDRESS = re.compile(r"0x[0-9a-f]{10,14}$", re.MULTILINE)
+ADDRESS = re.compile(r"(?<=ptr: |d 1\) )0x[0-9a-f]+$", re.MULTILINE)
 UNLIKE = re.compile(r"pid .* (f8|f16|bf16|f32|f64): 0x\w+$")
 
 

@@ -210,11 +210,11 @@ def test_what_may_be_one_of_several(run):
     x, y = torch.zeros(8), torch.zeros(8)
     run(lambda: (either[(1,)](x, y, 7, 1), either[(1,)](x, y, 0, 0)))
     assert x[7] == 1 and y[0] == 1
-    _wrong(run, lambda: either[(1,)](x, y, 10**6, 1), "of one or the other", "past the end of `")
+    _wrong(run, lambda: either[(1,)](x, y, 10**6, 1), "of one or the other", "]: its memory has 32 bytes")
 
 
 def test_in_a_function_that_is_called(run):
     x, y = torch.zeros(8), torch.zeros(8)
     run(lambda: call[(1,)](x, y, 7))
     assert x[7] == 1
-    _wrong(run, lambda: call[(1,)](x, y, 10**6), "tl.store(at, value)  # may be wrong", "past the end of `")
+    _wrong(run, lambda: call[(1,)](x, y, 10**6), "tl.store(at, value)  # may be wrong", "]: its memory has 32 bytes")

@@ -35,11 +35,12 @@ test-liger: build  ## every operator of liger-kernel on the simulator (installed
 
 KERNEL_PACKAGES := fla-core==0.6.0 flag-gems==5.0.2 conch-triton-kernels==1.3 flash-attention-triton==0.1.1 \
   jvp-flash-attention==0.14.0 late-interaction-kernels==0.4.5 lanczos-triton==0.1.0 torchao==0.18.0 \
-  bitsandbytes==0.50.2 mase-triton==0.0.7 adasplash==0.2.2 entmax einops PyYAML sqlalchemy colorlog
+  bitsandbytes==0.50.2 mase-triton==0.0.7 adasplash==0.2.2 entmax einops PyYAML sqlalchemy colorlog \
+  cut-cross-entropy==25.1.1 mlstm-kernels==2.0.6 stanford-stk==0.7.1 gemlite==0.6.0.post2 tqdm
 
 .PHONY: test-packages
 test-packages: build  ## kernels of other packages on the simulator (installed beside the environment), as a table
-	@test -d .venv-matrix/packages/fla || $(BIN)/pip install -q --no-deps --target .venv-matrix/packages $(KERNEL_PACKAGES)
+	@test -d .venv-matrix/packages/gemlite || $(BIN)/pip install -q --no-deps --target .venv-matrix/packages $(KERNEL_PACKAGES)
 	@$(BIN)/python -W ignore test/packages/compare.py
 
 .PHONY: mutation

@@ -1,6 +1,6 @@
 """Kernels of other packages on one simulated rank, unmodified, against plain torch: prints the table of docs/results.
 
-    python test/packages/compare.py [fla|conch|gems|small ...] [-k PATTERN]
+    python test/packages/compare.py [fla|conch|gems|lm|gemlite|small ...] [-k PATTERN]
 
 The exit code is 1 when an operator fails or exceeds its bound.
 """
@@ -24,7 +24,7 @@ import harness  # noqa: E402
 
 import ditron  # noqa: E402
 
-GROUPS = ("fla", "conch", "gems", "small")
+GROUPS = ("fla", "conch", "gems", "lm", "gemlite", "small")
 
 
 def main(arguments: list[str] | None = None) -> int:

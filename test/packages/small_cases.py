@@ -247,7 +247,6 @@ IMPOSSIBLE = {
     "torchao int_matmul": "its own autotuner measures hundreds of configurations, each of which must be compiled",
     "flash-attn-triton 0.1.1": "needs triton.tools.experimental_descriptor, which Triton 3.6 does not have",
     "tokenspeed-triton-kernels": "needs the Triton of its authors (triton.language.target_info.is_hip_gfx1250)",
-    "unsloth": "needs unsloth_zoo and transformers, which were not installed",
     "hilbertsfc": "needs Python 3.12",
 }
 

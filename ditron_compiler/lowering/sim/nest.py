@@ -7,6 +7,7 @@ row), and once per (tile, index).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ditron_compiler import ir
 
@@ -17,6 +18,7 @@ from .tiles import Buffer, Indices, Tile
 # not left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about the best
 # one. A loop with a width that cannot be vectorised is talked about on standard error, so mark none of those.
 WIDTH = 16
+MAX_DEPTH = 4  # loops inside of each other that a tile's axes are made of
 VECTORISED = f"#llvm.loop_annotation<vectorize = <width = {WIDTH} : i32>>"
 
 
@@ -40,11 +42,12 @@ class Nest:
         self._loops: list[tuple[ir.Operation, ir.Block]] = []
         self._memo: dict[tuple, ir.Value] = {}
         self._index_memo: dict[tuple, Index | int] = {}
+        self._flat: dict[tuple, Index | int] = {}  # of an index that one loop runs over: by strides, where it is
 
     def __enter__(self) -> Nest:
         self._home = self.b.ip
         self._places.append(self.b.ip)
-        self.idx = tuple(self.loop(size) for size in self.shape)
+        self.idx = self.loops(self.shape)
         return self
 
     def __exit__(self, kind, value, traceback) -> None:
@@ -58,6 +61,20 @@ class Nest:
     def loop(self, size: int) -> Index | int:
         """Open an inner loop of `size` iterations; one iteration needs none."""
         return 0 if size == 1 else self.carry(size, [], [])[0]
+
+    def loops(self, shape: Sequence[int]) -> Indices:
+        """Open loops over `shape`, or one over all of it where they were many: LLVM takes long over deep nests.
+
+        So are those of a sort, whose tile is a cube of two elements to a side.
+        """
+        if sum(size > 1 for size in shape) <= MAX_DEPTH:
+            return tuple(self.loop(size) for size in shape)
+        position = self.loop(prod(shape))
+        self._innermost = False
+        strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        idx = tuple(self.rem(self.div(position, stride), size) for size, stride in zip(shape, strides, strict=True))
+        self._flat[idx, tuple(strides)] = position
+        return idx
 
     def carry(
         self,
@@ -134,6 +151,9 @@ class Nest:
 
     def linear(self, idx: Indices, strides: Sequence[int]) -> Index | int:
         """Sum of idx * stride."""
+        flat = self._flat.get((idx, tuple(strides)))
+        if flat is not None:
+            return flat
         total: Index | int = 0
         for i, stride in zip(idx, strides, strict=True):
             total = self.add(total, self.mul(i, stride))

@@ -56,19 +56,21 @@ def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
     # By columns it is the slower way, and in 32 bits a column is short enough for the other.
     if combine.is_float_sum() and combine.size >= 2 * WIDTH and (rows or combine.inputs[0].elem.bits < 32):
         _reduce_tree(fn, op, combine)
-    elif rows:
+    elif rows or combine.size == 2:
         _reduce_rows(fn, op, combine)
     else:
         _reduce_columns(fn, op, combine)
 
 
 def _reduce_rows(fn: FunctionLowering, op: ir.Operation, combine: Combine) -> None:
-    """Along the contiguous axis: the partial results are scalars."""
+    """Along the contiguous axis, or one of two elements: the partial results are scalars."""
     scalar = not combine.rest
     out = [] if scalar else [fn.new_buffer(combine.rest, t.elem) for t in combine.inputs]
     with fn.nest(combine.rest) as nest:
         values = [nest.element(t, combine.at(nest.idx, 0)) for t in combine.inputs]
-        if combine.size > 1:
+        if combine.size == 2:  # as in a sort, of which there are many
+            values = combine(values, [nest.element(t, combine.at(nest.idx, 1)) for t in combine.inputs])
+        elif combine.size > 2:
             outer = nest.idx
             position, *partial = nest.carry(combine.size, values, combine.types, start=1)
             here = [nest.element(t, combine.at(outer, position)) for t in combine.inputs]
@@ -86,7 +88,7 @@ def _reduce_columns(fn: FunctionLowering, op: ir.Operation, combine: Combine) ->
             nest.store(buffer, nest.element(tile, combine.at(nest.idx, 0)))
     with fn.nest() as nest:
         position = nest.carry(combine.size, [], [], start=1)[0]
-        idx = tuple(nest.loop(n) for n in combine.rest)
+        idx = nest.loops(combine.rest)
         partial = [nest.element(buffer, idx) for buffer in out]
         here = [nest.element(t, combine.at(idx, position)) for t in combine.inputs]
         for buffer, value in zip(out, combine(partial, here), strict=True):

@@ -193,3 +193,30 @@
   %v = "tt.load"(%at) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<32x!tt.ptr<bf16>>) -> tensor<32xbf16>
   "tt.return"() : () -> ()
 }) : () -> ()
+
+// A tile of many axes, as tl.sort's, is one loop and not one inside of the other; an axis of two elements needs none.
+// CHECK-LABEL: func.func @cube
+"tt.func"() <{function_type = (!tt.ptr<i32>) -> (), sym_name = "cube", sym_visibility = "public"}> ({
+^bb0(%p: !tt.ptr<i32>):
+  // CHECK: scf.for
+  // CHECK-NOT: scf.for
+  // CHECK: arith.xori
+  // CHECK: llvm.store
+  // CHECK: }
+  // CHECK: scf.for
+  // CHECK-NOT: scf.for
+  // CHECK: return
+  %r = "tt.make_range"() <{start = 0 : i32, end = 64 : i32}> : () -> tensor<64xi32>
+  %h = "tt.reshape"(%r) : (tensor<64xi32>) -> tensor<2x2x2x2x2x2xi32>
+  %x = "tt.reduce"(%h) <{axis = 3 : i32}> ({
+  ^bb0(%left: i32, %right: i32):
+    %xor = arith.xori %left, %right : i32
+    "tt.reduce.return"(%xor) : (i32) -> ()
+  }) : (tensor<2x2x2x2x2x2xi32>) -> tensor<2x2x2x2x2xi32>
+  %v = "tt.reshape"(%x) : (tensor<2x2x2x2x2xi32>) -> tensor<32xi32>
+  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
+  %base = "tt.splat"(%p) : (!tt.ptr<i32>) -> tensor<32x!tt.ptr<i32>>
+  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<i32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<i32>>
+  "tt.store"(%addresses, %v) : (tensor<32x!tt.ptr<i32>>, tensor<32xi32>) -> ()
+  "tt.return"() : () -> ()
+}) : () -> ()

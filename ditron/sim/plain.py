@@ -152,7 +152,14 @@ class _OfRank:
         self._home(obj)[self.name] = value
 
 
-_machines: dict[bool, _sim.Machine] = {}  # that look for races, and that do not
+class _Machines(threading.local):
+    """Of the calling thread, for a machine is one thread's: one that looks for races, and one that does not."""
+
+    def __init__(self) -> None:
+        self.by_races: dict[bool, _sim.Machine] = {}
+
+
+_machines = _Machines()
 
 
 def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: list[tuple[str, Any]]) -> None:
@@ -169,13 +176,14 @@ def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: 
     if not all(0 <= extent < 2**31 for extent in grid):
         raise DitronError(f"launch of {kernel.name}: expected extents from 0 to 2**31 - 1, got a grid of {grid}")
     races = compiles_for_races()
+    machines = _machines.by_races
     with _lock:
-        if races not in _machines:
-            _machines[races] = World(1, heap_bytes=1 << 20, races=races).machine
+        if races not in machines:
+            machines[races] = World(1, heap_bytes=1 << 20, races=races).machine
         try:
-            _run_alone(_machines[races], kernel, grid, slots, tensors)
+            _run_alone(machines[races], kernel, grid, slots, tensors)
         except BaseException:
-            del _machines[races]  # programs that did not end are still in it
+            del machines[races]  # programs that did not end are still in it
             raise
 
 

@@ -1,16 +1,17 @@
 """For code that insists on CUDA: torch says that there is a CUDA device, which is the CPU.
 
 Only on request (``ditron.sim.triton(as_cuda=True)``), only while it is active; tensors are treated so in the thread
-that asked. What cannot be passed through Python stays as it is: a CUDA graph.
+that asked, and in those that it starts. What cannot be passed through Python stays as it is: a CUDA graph.
 """
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from ditron.sim import pose_library
@@ -122,7 +123,18 @@ def _default_posing(self: DeviceContext, func: Callable, types: Any, args: tuple
     return _default_device(self, func, types, args, kwargs)
 
 
+_start_thread = threading.Thread.start
+
+
+def _start_posing(self: threading.Thread) -> None:
+    """Tensors pose in the threads too that a thread starts in which they do."""
+    if any(isinstance(mode, _Pose) for mode in _get_current_function_mode_stack()):
+        self.run = while_posing(_Pose, self.run)
+    _start_thread(self)
+
+
 _ALL = {
+    (threading.Thread, "start"): _start_posing,
     **ANSWERS, **pose_library.answers(_Pose), (DeviceContext, "__torch_function__"): _default_posing,
     (torch.autograd, "_engine_run_backward"): while_posing(_Pose, torch.autograd._engine_run_backward),
 }

@@ -1,4 +1,6 @@
 """Code that insists on CUDA, on the simulator: what ``ditron.sim.triton(as_cuda=True)`` answers."""
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import triton
@@ -152,6 +154,12 @@ def test_copies_are_copies(posing):
         there += 1
     assert not x.any()
     x.record_stream(torch.cuda.current_stream())
+
+
+def test_threads_pose_that_are_started_while_posing(posing):
+    with ThreadPoolExecutor(1) as pool:
+        x = pool.submit(lambda: _doubled(torch.ones(N, device="cuda"))).result()
+        assert torch.equal(x, torch.full((N,), 2.0))
 
 
 def test_memory_of_the_host(posing):

@@ -48,6 +48,7 @@ class SimStream:
         self.name, self.index, self.rank = name, index, view.rank
         self._view = view
         self._native = view._world.machine.stream(view.rank, name, index)
+        view._world.has_more = True
         self._kept: deque[tuple] = deque()  # the tensors of each item that the script does not know to be over
         self._released = 0  # items whose tensors are not kept any more
         self._outer: list[SimStream | None] = []

@@ -20,6 +20,7 @@ class HostThread:
         waits_for: what it is blocked in, for reports; empty when it can run.
         done: whether its function has returned or raised.
         result, error: what it returned or raised.
+        then: what is to be called in the thread when it goes on, warnings for one.
     """
 
     def __init__(self, rank: int, function: Callable[[], Any]):
@@ -28,8 +29,10 @@ class HostThread:
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
+        self.then: list[Callable[[], None]] = []
         self._function = function
         self._thrown: BaseException | None = None
+        self._once = False
         self._go = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
         # A daemon, so that a script that never comes back cannot keep the process alive.
@@ -63,14 +66,23 @@ class HostThread:
             self.waits_for = waits_for
             self._back.release()
             self._go.acquire()
+        self.tell()
         if self._thrown is not None:
-            raise self._thrown
+            error = self._thrown
+            if self._once:
+                self._thrown = None
+            raise error
+
+    def tell(self) -> None:
+        """Call what is to be called."""
+        while self.then:
+            self.then.pop(0)()
 
     def unblock(self) -> None:
         """What the thread waited for has happened."""
         self.waits_for = ""
 
-    def throw(self, error: BaseException) -> None:
-        """Make this and every later pause raise ``error``."""
-        self._thrown = error
+    def throw(self, error: BaseException, once: bool = False) -> None:
+        """Make this and every later pause raise ``error``; ``once``: only this one."""
+        self._thrown, self._once = error, once
         self.waits_for = ""

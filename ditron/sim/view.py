@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -78,12 +79,22 @@ def operands(kernel: SimKernel, slots: Sequence[int],
              tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[list[_sim.Operand], bool]:
     """A launch's tensors, by name, as reports speak of them, and whether the kernel reaches only their allocations."""
     allocations = [_allocation(tensor) for _, tensor in tensors]
-    addresses = [slot for kind, slot in zip(getattr(kernel, "arg_types", ()), slots, strict=False)
-                 if slot and kind.startswith(("!tt.ptr", "!tt.tensordesc"))]
+    # Arguments and tensors have one order, so of those at one address the first is the first.
+    arguments: dict[int, list[int]] = {}
+    for number, (kind, slot) in enumerate(zip(getattr(kernel, "arg_types", ()), slots, strict=False)):
+        if kind.startswith(("!tt.ptr", "!tt.tensordesc")):
+            arguments.setdefault(slot, []).append(number)
+    at = Counter(tensor.data_ptr() for _, tensor in tensors)
+    found = []
+    for (name, tensor), allocation in zip(tensors, allocations, strict=True):
+        address = tensor.data_ptr()
+        known = len(arguments.get(address, ())) == at[address]
+        found.append(_sim.Operand(name, address, tensor.nbytes, tensor.itemsize, *allocation,
+                                  arguments[address].pop(0) if known else -1))
+        at[address] -= known
     bounded = getattr(kernel, "bounded", False) and all(
-        any(first <= address <= end for first, end in allocations) for address in addresses)
-    return [_sim.Operand(name, tensor.data_ptr(), tensor.nbytes, tensor.itemsize, *allocation)
-            for (name, tensor), allocation in zip(tensors, allocations, strict=True)], bounded
+        not address or any(first <= address <= end for first, end in allocations) for address in arguments)
+    return found, bounded
 
 
 def _allocation(tensor: Any) -> tuple[int, int]:

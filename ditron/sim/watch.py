@@ -41,6 +41,7 @@ def watching(world: World, title: str, trace: str | Path | None = None, timeline
         return
     check(world.size, trace, timeline)
     world.machine.record(CAPACITY)
+    world.has_more = True
     try:
         yield
     finally:

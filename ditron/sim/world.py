@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from ditron import _sim
@@ -60,19 +61,12 @@ class World:
         self.size = ranks
         self.seed = seed or 0
         self.ranks_per_node = ranks_per_node
-        heap_bytes = heap_bytes or knobs.symmetric_size.get()
-        self.machine = _sim.Machine(ranks, ranks_per_node, heap_bytes, self.seed, resident, stack_bytes)
-        self.heap_bytes = heap_bytes
-        self.heap_bases = [self.machine.address(rank, 0) for rank in range(ranks)]
+        self.heap_bytes = heap_bytes or knobs.symmetric_size.get()
         self.races = knobs.sim_races.get() is not False if races is None else races
         self.weak = self.races if weak is None else weak
-        self.machine.give_up_after(knobs.sim_looks.get())
-        if self.races:
-            self.machine.find_races()
-        if self.weak:
-            self.machine.weaken()
-        if seed is None:
-            self.machine.spread(_cores())
+        self._parallel = seed is None
+        self._limits = resident, stack_bytes
+        self._make_machine()
         self.world_group = view.SimGroup(tuple(range(ranks)))
         self.groups = {self.world_group.ranks: self.world_group}
         self.allocations: dict[int, view.Allocation] = {}
@@ -81,6 +75,18 @@ class World:
         self._hosts: list[HostThread] = []
         self._failure: BaseException | None = None
         self._modules: Sequence[types.ModuleType] = ()
+
+    def _make_machine(self) -> None:
+        self.machine = _sim.Machine(self.size, self.ranks_per_node, self.heap_bytes, self.seed, *self._limits)
+        self.heap_bases = [self.machine.address(rank, 0) for rank in range(self.size)]
+        self.machine.give_up_after(knobs.sim_looks.get())
+        if self.races:
+            self.machine.find_races()
+        if self.weak:
+            self.machine.weaken()
+        if self._parallel:
+            self.machine.spread(_cores())
+        self.has_more = False  # than programs: streams, or a record of what it did
 
     @property
     def trace_hash(self) -> int:
@@ -105,6 +111,8 @@ class World:
         try:
             self._drive()
             self._settle()
+            for host in self._hosts:
+                host.tell()
         except BaseException as error:
             self._failure = self._failure or error
             self._abandon()
@@ -141,7 +149,10 @@ class World:
                 self._resume(self._random.choice(ready))
                 stuck = False
             elif stuck or not busy:
-                raise self._deadlock()
+                deadlock = self._deadlock()
+                if not self._goes_on(deadlock):
+                    raise deadlock
+                stuck = False
             else:
                 stuck = self._run_machine(self._random.choice((16, 256, 4096)) if ready else MAX_SWITCHES)
         while self.machine.busy:  # what scripts have left on streams
@@ -174,11 +185,13 @@ class World:
         if lines := self.machine.take_printed():
             print("\n".join(lines))
         for warning in self.machine.take_warnings():
-            report.warn(warning)
+            self._hosts[warning.rank].then.append(partial(report.warn, warning))
         for launch in self.machine.take_completed():
             self.launches.pop(launch).unblock()
         if status == _sim.Status.FAILED:
             failed = report.failure(self.machine.failure)
+            if self._goes_on(failed):
+                return False
             host = self._hosts[failed.rank]
             self._failure = failed
             if not host.done:
@@ -186,6 +199,18 @@ class World:
                 host.resume()
             raise failed
         return status in (_sim.Status.STUCK, _sim.Status.IDLE)
+
+    def _goes_on(self, error: SimulationError) -> bool:
+        """Whether a script that catches ``error`` at its launch goes on, with another machine, as suites of tests do.
+
+        A rank that is alone does, when its machine holds nothing that it still needs.
+        """
+        if self.size > 1 or self._hosts[0].done or self.allocations or self.has_more:
+            return False
+        self.launches.clear()
+        self._make_machine()
+        self._hosts[0].throw(error, once=True)
+        return True
 
     def _abandon(self) -> None:
         for host in self._hosts:

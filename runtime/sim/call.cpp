@@ -24,9 +24,9 @@ static void checkPointer(const void *p, int64_t bytes, const char *what) {
   }
   if (reinterpret_cast<uintptr_t>(p) < 4096 && bytes > 0) {
     throw Failure{format(what, " through a null pointer"),
-                  "symm_at gives null for ranks of other nodes: reach them by "
-                  "putmem and getmem; a tensor without "
-                  "elements is null too"};
+                  "a tensor without elements is null; so is symm_at of a rank "
+                  "on another node: reach that by putmem and getmem",
+                  "bounds"};
   }
 }
 
@@ -39,12 +39,12 @@ static uint64_t addressOf(const Launch &launch, int32_t argument) {
 
 /// The operand that an argument is, if its allocation is known.
 static const Operand *operandOf(const Launch &launch, int32_t argument) {
-  uint64_t address = addressOf(launch, argument);
-  auto found = std::find_if(launch.operands.begin(), launch.operands.end(),
-                            [&](const Operand &operand) {
-                              return address && operand.address == address;
-                            });
-  return found != launch.operands.end() && found->end ? &*found : nullptr;
+  auto found = std::find_if(
+      launch.operands.begin(), launch.operands.end(),
+      [&](const Operand &operand) { return operand.argument == argument; });
+  return argument >= 0 && found != launch.operands.end() && found->end
+             ? &*found
+             : nullptr;
 }
 
 /// Whether [low, high), ordinary memory, lies in the allocation of `mine`; when

@@ -51,11 +51,13 @@ struct Operand {
   /// [first, end): the allocation that it is in; empty: not known.
   uint64_t first = 0;
   uint64_t end = 0;
+  int32_t argument = -1; ///< Number of the kernel's; -1: not known.
 
   Operand(std::string name, uint64_t address, uint64_t bytes, uint64_t itemsize,
-          uint64_t first = 0, uint64_t end = 0)
+          uint64_t first = 0, uint64_t end = 0, int32_t argument = -1)
       : name(std::move(name)), address(address), bytes(bytes),
-        itemsize(std::max<uint64_t>(itemsize, 1)), first(first), end(end) {}
+        itemsize(std::max<uint64_t>(itemsize, 1)), first(first), end(end),
+        argument(argument) {}
 };
 
 /// One kernel launch of one rank.

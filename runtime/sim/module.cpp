@@ -120,11 +120,11 @@ NB_MODULE(_sim, m) {
 
   nb::class_<Operand>(m, "Operand", "A tensor that a kernel was given.")
       .def(nb::init<std::string, uint64_t, uint64_t, uint64_t, uint64_t,
-                    uint64_t>(),
+                    uint64_t, int32_t>(),
            "name"_a, "address"_a, "nbytes"_a, "itemsize"_a, "first"_a = 0,
-           "end"_a = 0,
-           "[first, end): addresses of the allocation that it is in; without "
-           "them it is not known.");
+           "end"_a = 0, "argument"_a = -1,
+           "[first, end): addresses of the allocation that it is in; argument: "
+           "the number of its slot. Without them these are not known.");
 
   nb::class_<TraceEvent>(m, "TraceEvent",
                          "One line of the record of a run: see "

@@ -13,6 +13,7 @@ import triton.language as tl
 
 import ditron
 from ditron import sim
+from ditron.sim import plain
 
 CORES = 4
 N = 1 << 16
@@ -22,7 +23,7 @@ N = 1 << 16
 def cores(monkeypatch):
     """More threads than cores find more."""
     monkeypatch.setenv("DITRON_SIM_THREADS", str(CORES))
-    monkeypatch.setattr("ditron.sim.plain._machines", {})
+    monkeypatch.setattr("ditron.sim.plain._machines", plain._Machines())
 
 
 @triton.jit
@@ -167,7 +168,7 @@ def test_several_threads_work(monkeypatch):
     with sim.triton():
         assert threads_used() > 1
         monkeypatch.setenv("DITRON_SIM_THREADS", "1")
-        monkeypatch.setattr("ditron.sim.plain._machines", {})
+        monkeypatch.setattr("ditron.sim.plain._machines", plain._Machines())
         assert threads_used() == 1
 
 
@@ -248,6 +249,7 @@ import os, sys, torch, triton, triton.language as tl
 sys.path.insert(0, {folder!r})
 import test_parallel as t
 from ditron import sim
+from ditron.sim import plain
 x = torch.randn(t.N)
 out = torch.empty(t.N)
 with sim.triton():
@@ -284,6 +286,7 @@ import signal, sys, threading, os, torch
 sys.path.insert(0, {folder!r})
 import test_parallel as t
 from ditron import sim
+from ditron.sim import plain
 x = torch.rand(1024 * 4096)
 with sim.triton():
     t.long[(2,)](x, 1, BLOCK=1024)

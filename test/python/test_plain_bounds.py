@@ -218,3 +218,18 @@ def test_in_a_function_that_is_called(run):
     run(lambda: call[(1,)](x, y, 7))
     assert x[7] == 1
     _wrong(run, lambda: call[(1,)](x, y, 10**6), "tl.store(at, value)  # may be wrong", "]: its memory has 32 bytes")
+
+
+def test_arguments_at_one_address(run):
+    """Which one a pointer is made from decides, not where it points."""
+    memory = torch.zeros(64)
+    head = torch.from_numpy(memory.numpy()[:10])  # of which only this much is known
+    assert head.data_ptr() == memory.data_ptr()
+    run(lambda: (shift[(1,)](head, memory, 20, 10, B=16), shift[(1,)](memory, head, 0, 10, B=16)))
+    _wrong(run, lambda: shift[(1,)](memory, head, 1, 10, B=16), "tl.store(out + i + by", "of `out`, to out[10]")
+    _wrong(run, lambda: shift[(1,)](memory, memory, 55, 10, B=16), "tl.store(out + i + by", "of `out`, to out[64]")
+
+
+def test_a_store_to_an_empty_tensor(run):
+    _wrong(run, lambda: shift[(1,)](torch.zeros(4), torch.empty(0), 0, 4, B=4), "tl.store(out + i + by",
+           "a store through a null pointer", "a tensor without elements is null")

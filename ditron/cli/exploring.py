@@ -75,6 +75,9 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
                 code, out, err = result.result()
                 if code:
                     break
+                if err:  # warnings
+                    say("")
+                    sys.stderr.write(err)
                 say(f"seed {part[-1]}, {part[-1] - seeds[0] + 1} of {len(seeds)}")
     except BrokenProcessPool:
         raise SimulationError(f"a process that ran seeds has died, at seed {part[0]} or soon after: --replay shows at "

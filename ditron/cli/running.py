@@ -54,6 +54,8 @@ def run_command(args: argparse.Namespace) -> int:
             raise UsageError("--replay is one seed's run: leave out --seed and --seeds, or explore from there on by "
                              f"--seed {args.replay} --seeds COUNT")
         args.seed = args.replay
+    if args.seed is not None and not 0 <= args.seed < 2**63:
+        raise UsageError(f"seed {args.seed}: expected a number from 0 to 2**63 - 1")
     if args.jobs is not None:
         if args.jobs < 1:
             raise UsageError(f"--jobs {args.jobs}: expected at least 1 process")

@@ -74,9 +74,9 @@ def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[Hos
 
 
 def warn(report: ProgramReport) -> None:
-    """Warn of what a program did, at its line."""
+    """Warn of what programs did, at their line; whichever of them it was, it is the same."""
     file, _, line = (report.location or f"{report.kernel}:1:1").rsplit(":", 1)[0].rpartition(":")
-    warnings.warn_explicit(f"{report.what}\n  in {_who(report)}\n  {report.hint}", UserWarning, file, int(line))
+    warnings.warn_explicit(f"{report.what}\n  in kernel {report.kernel}\n  {report.hint}", UserWarning, file, int(line))
 
 
 def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread],

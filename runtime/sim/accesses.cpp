@@ -3,6 +3,8 @@
 #include "races.h"
 #include "text.h"
 
+#include <algorithm>
+
 namespace ditron::sim {
 
 /// Readers of one place that are remembered, the latest; a write that follows
@@ -85,7 +87,26 @@ void Races::access(Fiber &fiber, Runs runs, Access kind) {
     }
   }
   if (any) {
-    touch(fiber.launch->rank, runs, remember(fiber, kind), fiber.thread.clock);
+    touch(fiber.launch->rank, runs, remember(fiber, kind), fiber.thread.clock,
+          kind == Access::Store ? &fiber.thread.echoes : nullptr);
+  }
+}
+
+bool Races::isEcho(AccessId before, AccessId after) const {
+  const Record &one = records[before], &two = records[after];
+  const Identity &first = identities[one.actor], &second = identities[two.actor];
+  return one.kind == Access::Store && one.loc >= 0 && one.loc == two.loc &&
+         first.rank == second.rank && first.launch == second.launch;
+}
+
+void Races::checkEchoes(Fiber &fiber) {
+  for (const Echo &echo : std::exchange(fiber.thread.echoes, {})) {
+    auto [was, is] =
+        std::mismatch(echo.before.begin(), echo.before.end(), echo.address);
+    if (was != echo.before.end()) {
+      conflict(fiber.launch->rank, reinterpret_cast<uintptr_t>(is), echo.first,
+               echo.second);
+    }
   }
 }
 
@@ -210,13 +231,21 @@ AccessId Races::addReader(AccessId readers, AccessId id, const Clock &clock) {
   return slot = AccessId(readerSets.size() - 1) | isSet;
 }
 
-void Races::touch(int32_t rank, Runs runs, AccessId id, const Clock &clock) {
+void Races::touch(int32_t rank, Runs runs, AccessId id, const Clock &clock,
+                  std::vector<Echo> *echoes) {
   // Neighbouring cells mostly have the same history.
   AccessId goodWrite = id, goodRead = id, from = 0, to = 0;
   auto look = [&](Shadow::Cell &cell, uintptr_t address) {
     if (cell.write && cell.write != goodWrite) {
       if (!mayMeet(cell.write, id, clock)) {
-        conflict(rank, address, cell.write, id);
+        auto *place = reinterpret_cast<std::byte *>(address);
+        // Symmetric memory may show to others later what is stored there.
+        if (!echoes || heap.holds(place) || !isEcho(cell.write, id)) {
+          conflict(rank, address, cell.write, id);
+        }
+        size_t bytes = spaceOf(rank, place).shadow.cellBytes(address);
+        echoes->push_back({cell.write, id, place, {place, place + bytes}});
+        return;
       }
       goodWrite = cell.write;
     }

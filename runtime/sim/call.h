@@ -15,12 +15,15 @@ auto call(int32_t loc, Body body)
     -> decltype(body(*Machine::running(), *Machine::current())) {
   Machine &machine = *Machine::running();
   Fiber &fiber = *Machine::current();
-  fiber.repeats = loc & mayRepeat; // an unknown place, -1, has all bits
-  fiber.loc = loc < 0 ? loc : loc & ~mayRepeat;
   if (machine.events) {
     machine.events->tick();
   }
   try {
+    if (!fiber.thread.echoes.empty()) {
+      machine.races->checkEchoes(fiber);
+    }
+    fiber.repeats = loc & mayRepeat; // an unknown place, -1, has all bits
+    fiber.loc = loc < 0 ? loc : loc & ~mayRepeat;
     return body(machine, fiber);
   } catch (Failure &failure) {
     machine.fail(fiber, std::move(failure));

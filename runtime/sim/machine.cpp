@@ -263,6 +263,14 @@ void programEntry() {
 
 /// A program's last stores take their time: others may go on meanwhile.
 void Machine::linger() {
+  try {
+    if (races) {
+      races->checkEchoes(*current());
+    }
+  } catch (Failure &failure) {
+    fail(*current(), std::move(failure));
+    abandon();
+  }
   while (visibility && visibility->owes(*current()) && !random.oneIn(4)) {
     ready.push_back(current());
     leave();

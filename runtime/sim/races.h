@@ -50,6 +50,14 @@ enum class Access : uint8_t {
 };
 
 /// What a program knows; part of its fiber.
+/// A store where another program of the launch has stored by the same line,
+/// which is no race if it changes nothing.
+struct Echo {
+  AccessId first, second;
+  std::byte *address;
+  std::vector<std::byte> before;
+};
+
 struct Thread {
   struct Remembered {
     int32_t loc;
@@ -68,6 +76,7 @@ struct Thread {
   std::optional<Clock> fence;
   /// What relaxed reads have found: known from the next fence on.
   std::optional<Clock> heard;
+  std::vector<Echo> echoes; ///< Of the store that it is at.
 };
 
 /// What travels with a signal: all that its sender had done for whoever sees it.
@@ -102,6 +111,8 @@ public:
     Run run{const_cast<void *>(p), int64_t(bytes)};
     access(fiber, {&run, 1}, kind);
   }
+  /// The program has stored: did it change what was there?
+  void checkEchoes(Fiber &fiber);
   /// `narrow`: with a scope of one GPU, which orders nothing between ranks.
   void acquire(Fiber &fiber, const void *p, bool narrow);
   /// A relaxed read: it acquires once a fence follows.
@@ -254,7 +265,9 @@ private:
   Space &spaceOf(int32_t rank, const void *p);
   AccessId remember(Fiber &fiber, Access kind);
   AccessId addRecord(Actor actor, uint32_t time, int32_t loc, Access kind);
-  void touch(int32_t rank, Runs runs, AccessId id, const Clock &clock);
+  void touch(int32_t rank, Runs runs, AccessId id, const Clock &clock,
+             std::vector<Echo> *echoes = nullptr);
+  bool isEcho(AccessId before, AccessId after) const;
   void touch(int32_t rank, const void *p, size_t bytes, AccessId id,
              const Clock &clock) {
     Run run{const_cast<void *>(p), int64_t(bytes)};

@@ -80,6 +80,10 @@ public:
     }
   }
 
+  /// Bytes of the cell at an address that has been visited.
+  size_t cellBytes(uintptr_t address) {
+    return size_t(1) << pages[address >> Pages<Page>::bits].shift;
+  }
   /// Forget what is known about a range.
   void forget(uintptr_t address, size_t bytes);
   void clear() { pages.clear(); }

@@ -299,6 +299,32 @@ def test_a_replay_is_one_run(also, capsys):
         in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--seed", "--replay"])
+def test_a_seed_that_is_none(option, capsys):
+    assert main(["run", "--sim", "2", option, "-3", SCRIPT]) == 2
+    assert "seed -3: expected a number from 0 to" in capsys.readouterr().err
+
+
+READS_BEYOND = """import torch, triton
+import triton.language as tl
+
+@triton.jit
+def total(x, out):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, 32))))
+
+total[(1,)](torch.ones(20), torch.zeros(1))
+"""
+
+
+@pytest.mark.parametrize("jobs", [[], ["--jobs", "2"]])
+def test_warnings_of_clean_seeds_are_shown(jobs, tmp_path):
+    file = tmp_path / "beyond.py"
+    file.write_text(READS_BEYOND)
+    done = run_cli("run", "--sim", "1", "--seeds", "4", *jobs, str(file))
+    assert done.returncode == 0 and done.stdout == "4 seeds, 0 to 3: nothing found\n"
+    assert done.stderr.count(f"{file}:6: UserWarning: a load of") == 4, "once for each run"
+
+
 def test_several_constants_in_one_word(capsys):
     assert main(["dump", f"{KERNELS}:good", "--constexpr", "BLOCK=16,OTHER=0"]) == 2
     assert "--constexpr 'BLOCK=16,OTHER=0': expected one NAME=VALUE; repeat --constexpr for each" in \

@@ -59,6 +59,15 @@ def test_values_of_every_type(capsys):
                      for name, values in expected.items() for i, value in enumerate(values)]
 
 
+@triton.jit
+def quotient(f):
+    tl.device_print("quotient", tl.load(f) / tl.load(f))
+
+
+def test_the_nan_of_a_gpu_has_no_sign(capsys):
+    assert _lines(quotient, capsys, torch.zeros(1)) == ["pid (0, 0, 0) idx () quotient: nan"]
+
+
 def test_values_in_hexadecimal(capsys):
     x, f = torch.full((16,), 255, dtype=torch.int32), torch.full((16,), -1.5)
     x[1] = -2

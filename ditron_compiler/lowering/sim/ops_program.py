@@ -14,7 +14,7 @@ from .function import FunctionLowering, Unsupported, lowers
 from .locations import user_text
 from .memory import guarded, zero
 from .nest import Nest
-from .rounding import to_bits
+from .rounding import UNO, to_bits
 from .tiles import Splat
 from .types import Elem
 
@@ -130,4 +130,10 @@ def _spelling(elem: Elem, in_hex: bool, signed: bool) -> tuple[str, Callable[[Bu
                 lambda b, value: b.resize(to_bits(b, value, elem), elem.bits, wide, extend))  # fmt: skip
     if elem.kind == "int":
         return f"%{length}{'i' if signed else 'u'}", lambda b, value: b.resize(value, elem.bits, wide, signed)
-    return "%f", lambda b, value: value if elem.bits == 64 else b.op("arith.extf", "f64", value)
+    return "%f", lambda b, value: _unsigned_nan(b, value if elem.bits == 64 else b.op("arith.extf", "f64", value))
+
+
+def _unsigned_nan(b: Builder, value: ir.Value) -> ir.Value:
+    """An f64, of a NaN the one without a sign: x86's has one, a GPU's has not."""
+    unordered = b.cmpf(UNO, value, value)
+    return b.select(unordered, b.op("math.absf", "f64", value), value, "f64")

@@ -11,7 +11,7 @@ from ditron_compiler import ir
 from .builder import Builder
 from .types import Elem
 
-_UNO = 14  # arith.cmpf predicate "unordered"
+UNO = 14  # arith.cmpf predicate "unordered"
 _OLT = 4
 _OGT = 2
 
@@ -36,7 +36,7 @@ def _round_bf16(b: Builder, value: ir.Value, nearest: bool) -> ir.Value:
     # A NaN could carry over into infinity: keep its high half, made quiet.
     quiet = b.binary("arith.ori", bits, b.constant("i32", 0x00400000), "i32")
     quiet = b.binary("arith.andi", quiet, b.constant("i32", 0xFFFF0000), "i32")
-    cut = b.select(b.cmpf(_UNO, value, value), quiet, cut, "i32")
+    cut = b.select(b.cmpf(UNO, value, value), quiet, cut, "i32")
     return b.op("arith.bitcast", "f32", cut)
 
 
@@ -67,7 +67,7 @@ def _round_f8(b: Builder, value: ir.Value, elem: Elem, nearest: bool) -> ir.Valu
     rounded = b.select(b.cmpf(_OLT, size, b.constant("f32", 2.0**least)), small, normal, "f32")
     rounded = b.binary("arith.minnumf", rounded, b.constant("f32", largest), "f32")
     rounded = b.op("math.copysign", "f32", rounded, value)
-    return b.select(b.cmpf(_UNO, value, value), value, rounded, "f32")
+    return b.select(b.cmpf(UNO, value, value), value, rounded, "f32")
 
 
 def round_to(b: Builder, value: ir.Value, elem: Elem, nearest: bool = True) -> ir.Value:
@@ -107,7 +107,7 @@ def _f8_to_bits(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
     half = b.op("arith.bitcast", "i16", b.op("arith.truncf", "f16", scaled))
     sign = b.binary("arith.andi", b.binary("arith.shrui", half, c(8), "i16"), c(0x80), "i16")
     rest = b.binary("arith.andi", b.binary("arith.shrui", half, c(7), "i16"), c(0x7F), "i16")
-    rest = b.select(b.cmpf(_UNO, value, value), c(0x7F), rest, "i16")
+    rest = b.select(b.cmpf(UNO, value, value), c(0x7F), rest, "i16")
     return b.op("arith.trunci", "i8", b.binary("arith.ori", sign, rest, "i16"))
 
 

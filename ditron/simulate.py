@@ -6,6 +6,7 @@ import struct
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from triton import knobs
@@ -186,7 +187,7 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
         if key not in _kernels:
             from ditron_compiler.lowering.sim import compile_module
             with mixed.context, raise_compile_errors():
-                _kernels[key] = compile_module(mixed, races=races)
+                _kernels[key] = replace(compile_module(mixed, races=races), plain=True)
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
 
 

@@ -191,7 +191,7 @@ def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots:
                tensors: list[tuple[str, Any]]) -> None:
     operands, bounded = view.operands(kernel, slots, tensors)
     machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), view.signed(slots),
-                   operands, kernel.independent, bounded)
+                   operands, kernel.independent, bounded, plain=True)
     while True:
         status = machine.run(MAX_SWITCHES)
         if lines := machine.take_printed():

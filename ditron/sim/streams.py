@@ -73,7 +73,7 @@ class SimStream:
         self._view._world.require_alive()
         self._add((kernel, *tensors), self._native.launch(
             line or script_line(), list(group.ranks), kernel.address, kernel.name, list(kernel.locations), extents,
-            signed, operands, getattr(kernel, "independent", False), bounded))
+            signed, operands, getattr(kernel, "independent", False), bounded, getattr(kernel, "plain", False)))
 
     def rank_copy(self, src: torch.Tensor, dst: torch.Tensor, peer: int, *, push: bool = True,
                   group: SimGroup | None = None, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:

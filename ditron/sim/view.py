@@ -282,7 +282,8 @@ class RankView:
         self._world.require_alive()
         launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
                                             list(kernel.locations), extents, arguments, known,
-                                            getattr(kernel, "independent", False), bounded)
+                                            getattr(kernel, "independent", False), bounded,
+                                            getattr(kernel, "plain", False))
         host = self._world.host(self.rank)
         self._world.launches[launch] = host
         host.pause(f"launch of {kernel.name}")

@@ -88,7 +88,8 @@ void Races::access(Fiber &fiber, Runs runs, Access kind) {
   }
   if (any) {
     touch(fiber.launch->rank, runs, remember(fiber, kind), fiber.thread.clock,
-          kind == Access::Store ? &fiber.thread.echoes : nullptr);
+          kind == Access::Store && fiber.launch->plain ? &fiber.thread.echoes
+                                                       : nullptr);
   }
 }
 

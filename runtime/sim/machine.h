@@ -80,6 +80,7 @@ struct Launch {
   bool isStream = false;    ///< No launch, but the stream's own actions.
   /// No program has to do with another one: they may run at the same time.
   bool independent = false;
+  bool plain = false; ///< A kernel of plain Triton.
   int64_t started = 0;
   int64_t finished = 0;
   int64_t programs() const { return int64_t(grid[0]) * grid[1] * grid[2]; }

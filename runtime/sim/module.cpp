@@ -86,12 +86,13 @@ static uint64_t submit(Machine &machine, int32_t rank,
                        std::array<int32_t, 3> grid,
                        const std::vector<int64_t> &args,
                        std::vector<Operand> operands, bool independent,
-                       bool bounded) {
+                       bool bounded, bool plain) {
   Launch launch = makeLaunch(rank, address, std::move(name),
                              std::move(locations), grid, args,
                              std::move(operands));
   launch.independent = independent;
   launch.bounded = bounded;
+  launch.plain = plain;
   return machine.submit(std::move(launch), group);
 }
 
@@ -192,7 +193,7 @@ NB_MODULE(_sim, m) {
       .def("submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
            "locations"_a, "grid"_a, "args"_a,
            "operands"_a = std::vector<Operand>(), "independent"_a = false,
-           "bounded"_a = false,
+           "bounded"_a = false, "plain"_a = false,
            "Queue a launch and return its number. independent: its programs may "
            "run at the same time.")
       .def("spread", &Machine::spread, "cores"_a,

@@ -355,7 +355,7 @@ void Machine::barrier(Team &team) {
         format("a second program of this rank calls a barrier while program (",
                join(other->pid), ") is still in it"),
         "call it from one program per rank, for example under `if "
-        "dl.program_id(0) == 0`"};
+        "tl.program_id(0) == 0`"};
   }
   uint64_t generation = team.generation;
   if (races) {

@@ -1,4 +1,4 @@
-"""Programs of one launch that store the same at the same place, as kernels of many packages do: that is no race."""
+"""Programs of a plain kernel that store the same at the same place, as kernels of many packages do: that is no race."""
 import pytest
 import torch
 import triton
@@ -77,3 +77,14 @@ def test_so_is_symmetric_memory():
     """Others may see there what is stored later."""
     with pytest.raises(ditron.RaceError):
         _run(store, symmetric=True)
+
+
+@ditron.jit
+def store_distributed(out, value, differs, B: tl.constexpr):
+    tl.store(out + tl.arange(0, B), value)
+
+
+def test_so_are_kernels_of_ditron():
+    """Their author is here to mend it."""
+    with pytest.raises(ditron.RaceError):
+        _run(store_distributed)

@@ -28,6 +28,7 @@ class SimKernel:
     llvm_ir: str = field(repr=False)
     independent: bool = False  # its programs may run at the same time (independence.py)
     bounded: bool = False  # it reaches no memory but its arguments' (provenance.py)
+    plain: bool = False  # it is plain Triton's: programs may store the same at the same place
     packets: tuple[PacketArgument, ...] = ()  # the arguments that have to be packet memory
 
 
@@ -55,7 +56,7 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
         _rename_entry(module, name)
         text = ir.translate_module_to_llvmir(module)
     return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text, independent,
-                     bounded, packets)
+                     bounded, packets=packets)
 
 
 def _rename_entry(module: ir.Module, name: str) -> None:

@@ -442,6 +442,14 @@ void ditron_sim_check_range(void *p, int64_t bytes, int32_t flags,
   });
 }
 
+void ditron_sim_check_origin(void *p, int64_t bytes, int32_t argument,
+                             void *what, int32_t loc) {
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    checkOrigin(machine, fiber, p, bytes, static_cast<const char *>(what),
+                argument);
+  });
+}
+
 void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {
   Run run{p, bytes};
   ditron_sim_record_runs(&run, 1, flags, loc);

@@ -124,6 +124,9 @@ struct Runs {
      when it is a load that only sees the same again, as in a spin loop. flags: 1 a store, 2 volatile; from bit 8 on   \
      1 + the number of the kernel's argument that the address is made from, or 0. */                                   \
   X(void, check_range, (void *p, int64_t bytes, int32_t flags, int32_t loc))                                           \
+  /* Before another operation, called `what`, on bytes from `p` on, which is made from that argument of the kernel: check \
+     that they are in its tensor. The operation itself checks the rest. */                                             \
+  X(void, check_origin, (void *p, int64_t bytes, int32_t argument, void *what, int32_t loc))                           \
   /* An ordinary access to a run of bytes, for the search for races. */                                                \
   X(void, record, (void *p, int64_t bytes, int32_t flags, int32_t loc))                                                \
   /* The same for `count` runs of one access: pairs of an address and a number of bytes, 0 where there is none. */     \

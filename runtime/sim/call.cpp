@@ -47,16 +47,20 @@ static const Operand *operandOf(const Launch &launch, int32_t argument) {
              : nullptr;
 }
 
+static bool holds(const Operand &operand, uintptr_t low, uintptr_t high) {
+  return low >= operand.first && high <= operand.end;
+}
+
 /// Whether [low, high), ordinary memory, lies in the allocation of `mine`; when
 /// it is not known whose address it is, in any of the launch's.
 static bool isWithin(const Launch &launch, const Operand *mine, uintptr_t low,
                      uintptr_t high) {
-  auto holds = [&](const Operand &operand) {
-    return low >= operand.first && high <= operand.end;
-  };
-  return mine ? holds(*mine)
-              : !launch.bounded || std::any_of(launch.operands.begin(),
-                                               launch.operands.end(), holds);
+  return mine ? holds(*mine, low, high)
+              : !launch.bounded ||
+                    std::any_of(launch.operands.begin(), launch.operands.end(),
+                                [&](const Operand &operand) {
+                                  return holds(operand, low, high);
+                                });
 }
 
 /// What an access of ordinary memory does that lies in no allocation:
@@ -93,6 +97,37 @@ static const Symbol *symbolOf(const Machine &machine, const Launch &launch,
       reinterpret_cast<void *>(addressOf(launch, argument)));
 }
 
+/// What an access does that leaves the symmetric tensor `mine` for another one.
+static Failure beyondSymbol(const Heap &heap, const Symbol &mine, const void *p,
+                            int64_t bytes, const char *what) {
+  return {format(what, " of ", bytes, " bytes goes ",
+                 heap.locate(p)->offset < mine.offset ? "before the beginning"
+                                                      : "past the end",
+                 " of `", mine.name, "`, to ", heap.nameOf(p), ": it has ",
+                 mine.bytes, " bytes"),
+          "check the offset and the mask, or allocate more", "bounds"};
+}
+
+void checkOrigin(const Machine &machine, const Fiber &fiber, const void *p,
+                 int64_t bytes, const char *what, int32_t argument) {
+  auto low = reinterpret_cast<uintptr_t>(p);
+  if (bytes <= 0 || low < 4096) {
+    return;
+  }
+  const Launch &launch = *fiber.launch;
+  if (const Symbol *mine = symbolOf(machine, launch, argument)) {
+    const Symbol *at = machine.heap.symbolAt(p);
+    if (at && at != mine) {
+      throw beyondSymbol(machine.heap, *mine, p, bytes, what);
+    }
+    return;
+  }
+  const Operand *mine = operandOf(launch, argument);
+  if (mine && !holds(*mine, low, low + uintptr_t(bytes))) {
+    throw beyondOperands(launch, mine, low, low + uintptr_t(bytes), what);
+  }
+}
+
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
                  int64_t bytes, const char *what, Beyond beyond,
                  int32_t argument) {
@@ -101,18 +136,19 @@ void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
     return;
   }
   const Launch &launch = *fiber.launch;
+  auto low = reinterpret_cast<uintptr_t>(p), high = low + uintptr_t(bytes);
+  const Symbol *symbol = symbolOf(machine, launch, argument);
+  const Operand *operand = symbol ? nullptr : operandOf(launch, argument);
   std::optional<Heap::Place> place = machine.heap.locate(p);
-  if (!place) {
-    auto low = reinterpret_cast<uintptr_t>(p);
-    const Operand *mine = operandOf(launch, argument);
-    if (!isWithin(launch, mine, low, low + uintptr_t(bytes))) {
-      Failure failure =
-          beyondOperands(launch, mine, low, low + uintptr_t(bytes), what);
-      if (beyond == Beyond::Fails) {
-        throw failure;
-      }
-      machine.warn(fiber, std::move(failure));
+  if ((!place || operand) && !isWithin(launch, operand, low, high)) {
+    Failure failure = beyondOperands(launch, operand, low, high, what);
+    if (beyond == Beyond::Fails) {
+      throw failure;
     }
+    machine.warn(fiber, std::move(failure));
+    return;
+  }
+  if (!place) {
     return;
   }
   if (place->multicast) {
@@ -124,17 +160,10 @@ void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
                          ", which is on another node"),
                   "reach ranks of other nodes by putmem and getmem"};
   }
-  const Symbol &symbol =
+  const Symbol &reached =
       machine.heap.require(place->offset, size_t(bytes), what);
-  const Symbol *mine = symbolOf(machine, launch, argument);
-  if (mine && mine != &symbol) {
-    throw Failure{
-        format(what, " of ", bytes, " bytes goes ",
-               place->offset < mine->offset ? "before the beginning"
-                                            : "past the end",
-               " of `", mine->name, "`, to ", machine.heap.nameOf(p),
-               ": it has ", mine->bytes, " bytes"),
-        "check the offset and the mask, or allocate more", "bounds"};
+  if (symbol && symbol != &reached) {
+    throw beyondSymbol(machine.heap, *symbol, p, bytes, what);
   }
 }
 
@@ -160,7 +189,8 @@ void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
       machine.nodeOf(machine.heap.locate(lowest)->rank) ==
           machine.nodeOf(launch.rank)) {
     const Symbol *mine = symbolOf(machine, launch, argument);
-    if (!mine || mine == machine.heap.symbolAt(lowest)) {
+    if (mine ? mine == machine.heap.symbolAt(lowest)
+             : !operandOf(launch, argument)) {
       return;
     }
   }

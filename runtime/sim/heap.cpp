@@ -185,9 +185,7 @@ bool Heap::isWithinOne(uintptr_t low, uintptr_t high) const {
 
 const Symbol *Heap::symbolAt(const void *address) const {
   std::optional<Place> place = locate(address);
-  return place && !place->multicast && bytesFrom(place->offset)
-             ? before(place->offset)
-             : nullptr;
+  return place && bytesFrom(place->offset) ? before(place->offset) : nullptr;
 }
 
 std::string Heap::nameOf(const void *address) const {

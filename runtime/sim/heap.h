@@ -55,7 +55,8 @@ public:
   }
   /// Whether [low, high) lies in one allocation of one rank.
   bool isWithinOne(uintptr_t low, uintptr_t high) const;
-  /// The allocation that an address lies in, on whichever rank; null: none.
+  /// The allocation that an address lies in, on whichever rank or on all of a
+  /// team; null: none.
   const Symbol *symbolAt(const void *address) const;
   std::byte *at(int32_t rank, size_t offset) const {
     return base + size_t(rank) * stride + offset;

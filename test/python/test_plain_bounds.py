@@ -30,6 +30,11 @@ def add_at(x, index):
 
 
 @triton.jit
+def exchange(x, y, index):
+    tl.store(y, tl.atomic_xchg(x + index, 1.0))  # may be another's
+
+
+@triton.jit
 def through_memory(pointers, out):
     x = tl.load(pointers).to(tl.pointer_type(tl.float32))
     tl.store(out, tl.load(x + 5))
@@ -199,6 +204,8 @@ def test_from_one_tensor_into_another_one(run):
     assert apart
     _wrong(run, lambda: shift[(1,)](memory[1], memory[0], apart, 64, B=64), "tl.store(out + i + by",
            "of `out`, to out[")
+    _wrong(run, lambda: exchange[(1,)](memory[0], memory[1], apart), "# may be another's", "an atomic of 4 bytes goes",
+           "of `x`, to x[")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         run(lambda: march[(1,)](memory[0][:8], memory[1][:8], 8, STEPS=9, B=8))

@@ -69,7 +69,7 @@ class LowerToSim(Pass):
 
     checks: str = option(
         "ends",
-        "accesses that the machine checks for null and for the bounds of symmetric tensors: the ends of each tile "
+        "accesses that the machine checks for null and for the bounds of tensors: the ends of each tile "
         "(ends), every element (all, slow), or none",
         one_of=("ends", "all", "none"),
     )

@@ -86,24 +86,27 @@ def access_flags(fn: FunctionLowering, pointer: ir.Value, is_store: bool, volati
     return STORE * is_store | VOLATILE * volatile | (0 if argument is None else argument + 1) << ARGUMENT_SHIFT
 
 
+def check_range(fn: FunctionLowering, elem: Elem, flags: int, where: ir.Value) -> Callable[[ir.Value], None]:
+    """For `check`: look at an element of an ordinary access; `flags` is of `access_flags`."""
+
+    def call(address: ir.Value) -> None:
+        fn.call("ditron_sim_check_range", [address, fn.b.constant("i64", elem.bytes), fn.i32(flags), where])
+
+    return call
+
+
 def check(
     fn: FunctionLowering,
     shape: tuple[int, ...],
     emit: Callable[[Nest], tuple[ir.Value, ir.Value | None]],
-    elem: Elem,
-    flags: int,
-    where: ir.Value,
+    call: Callable[[ir.Value], None],
 ) -> None:
     """Before an access of tile `shape`: let the machine look at its lowest and its highest address.
 
-    `emit(nest)` gives an element's address and mask, `flags` is of `access_flags`. Two calls for a tile find most
-    accesses out of bounds at little cost; the pass option `checks` may ask for none, or for one call per element.
+    `emit(nest)` gives an element's address and mask; `call(address)` has the machine look at one. Two calls for a tile
+    find most accesses out of bounds at little cost; the pass option `checks` may ask for none, or for one per element.
     """
     b = fn.b
-
-    def call(address: ir.Value) -> None:
-        fn.call("ditron_sim_check_range", [address, b.constant("i64", elem.bytes), fn.i32(flags), where])
-
     if fn.state.checks == "none":
         return
     if fn.state.checks == "all" or all(n == 1 for n in shape):

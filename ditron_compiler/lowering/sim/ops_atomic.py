@@ -15,6 +15,7 @@ POLLS = 1000  # of one with a time limit, which has no meaning here: others go o
 @lowers("tt.atomic_load")
 def _load(fn: FunctionLowering, op: ir.Operation) -> None:
     access = Access(fn, op, [*op.operands, None][:2])
+    access.check_origin("ld", mask=1)
     elem, rest = access.pointee, [*order(fn, op), fn.where(op)]
 
     def emit(nest, values):
@@ -31,6 +32,7 @@ def _load(fn: FunctionLowering, op: ir.Operation) -> None:
 @lowers("tt.atomic_store")
 def _store(fn: FunctionLowering, op: ir.Operation) -> None:
     access = Access(fn, op, [*op.operands, None][:3])
+    access.check_origin("st", mask=2)
     elem, rest = access.pointee, [*order(fn, op), fn.where(op)]
 
     def emit(nest, values):
@@ -45,6 +47,7 @@ def _store(fn: FunctionLowering, op: ir.Operation) -> None:
 def _poll(fn: FunctionLowering, op: ir.Operation) -> None:
     timed = len(op.operands) > 2
     access = Access(fn, op, list(op.operands)[:2])
+    access.check_origin("ld")
     elem, rest = access.pointee, [*order(fn, op), fn.where(op, repeats=not timed)]
     b = fn.b
 

@@ -11,7 +11,7 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import ELEMENTWISE, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .memory import access_flags, check, guarded, load_element, store_element, to_i64, zero
+from .memory import access_flags, check, check_range, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
 from .ops_memory import abi_dtype
 from .ops_shape import regroup, reshape_groups
@@ -97,7 +97,7 @@ def _check(fn: FunctionLowering, op: ir.Operation, box: Box, elem: Elem, is_stor
         return box.element(nest, nest.idx)
 
     flags = access_flags(fn, op.operands[0], is_store)
-    check(fn, box.block, emit, elem, flags, fn.where(op))
+    check(fn, box.block, emit, check_range(fn, elem, flags, fn.where(op)))
     # A reduction's atomics tell by themselves.
     if fn.state.races and op.name != "tt.descriptor_reduce":
         record(fn, box.block, emit, elem, flags, fn.where(op))

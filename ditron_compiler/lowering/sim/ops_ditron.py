@@ -15,6 +15,7 @@ from .function import FunctionLowering, Unsupported, lowers
 from .memory import from_i64, to_i64
 from .ops_memory import Access, abi_dtype
 from .ops_program import text_address
+from .provenance import argument_of
 from .tiles import Mapped, Splat, Tile, View
 
 
@@ -137,11 +138,27 @@ def _rebased(tile: Tile, call: Callable[[ir.Value], ir.Value]) -> Tile | None:
     return None
 
 
+def _check_origins(fn: FunctionLowering, op: ir.Operation, *pointers: int, bytes: ir.Value) -> None:
+    """Before `op`: check that the bytes that these operands point to are in the tensors that they are made from."""
+    what = op.name[7:]
+    for pointer in (op.operands[number] for number in pointers):
+        argument = argument_of(pointer, fn.function)
+        if argument is not None and fn.state.checks != "none":
+            operands = [fn.scalar(pointer), bytes, fn.i32(argument), text_address(fn, what), fn.where(op)]
+            fn.call("ditron_sim_check_origin", operands)
+
+
+def _signal_bytes(fn: FunctionLowering) -> ir.Value:
+    return fn.b.constant("i64", 8)
+
+
 # --- signals ----------------------------------------------------------------------------------------------------
 
 
 @lowers("ditron.wait")
 def _wait(fn, op):
+    signals = fn.b.resize(fn.scalar(op.operands[1]), 32, 64, signed=True)
+    _check_origins(fn, op, 0, bytes=fn.b.binary("arith.muli", signals, _signal_bytes(fn), "i64"))
     order = [_cmp(fn, op), _scope(fn, op, "node"), _semantic(fn, op, "acquire")]
     fn.call("ditron_sim_wait", [*_scalars(fn, op), *order, fn.where(op)])
     fn.set(op, None)
@@ -154,16 +171,19 @@ def _consume_token(fn, op):
 
 @lowers("ditron.notify")
 def _notify(fn, op):
+    _check_origins(fn, op, 0, bytes=_signal_bytes(fn))
     fn.call("ditron_sim_notify", [*_scalars(fn, op), _signal_op(fn, op), _scope(fn, op, "node"), fn.where(op)])
 
 
 @lowers("ditron.signal_op")
 def _signal(fn, op):
+    _check_origins(fn, op, 0, bytes=_signal_bytes(fn))
     fn.call("ditron_sim_signal_op", [*_scalars(fn, op), _signal_op(fn, op), fn.where(op)])
 
 
 @lowers("ditron.signal_wait_until")
 def _signal_wait_until(fn, op):
+    _check_origins(fn, op, 0, bytes=_signal_bytes(fn))
     fn.set(op, *fn.call("ditron_sim_signal_wait_until", [*_scalars(fn, op), _cmp(fn, op), fn.where(op)], ("i64",)))
 
 
@@ -181,24 +201,29 @@ def _check_bytes(fn: FunctionLowering, op: ir.Operation, pointer: int = 0) -> No
 @lowers("ditron.putmem", "ditron.getmem")
 def _move(fn, op):
     _check_bytes(fn, op)
+    _check_origins(fn, op, 0, 1, bytes=fn.scalar(op.operands[2]))
     fn.call(f"ditron_sim_{op.name[7:]}", [*_scalars(fn, op), _nbi(fn, op), fn.where(op)])
 
 
 @lowers("ditron.putmem_signal")
 def _putmem_signal(fn, op):
     _check_bytes(fn, op)
+    _check_origins(fn, op, 0, 1, bytes=fn.scalar(op.operands[2]))
+    _check_origins(fn, op, 3, bytes=_signal_bytes(fn))
     fn.call("ditron_sim_putmem_signal", [*_scalars(fn, op), _signal_op(fn, op), _nbi(fn, op), fn.where(op)])
 
 
 @lowers("ditron.ll_put")
 def _ll_put(fn, op):
     _check_bytes(fn, op, 1)
+    _check_origins(fn, op, 0, 1, bytes=fn.scalar(op.operands[2]))
     fn.call("ditron_sim_ll_put", [*_scalars(fn, op), _protocol(fn, op), fn.where(op)])
 
 
 @lowers("ditron.ll_get")
 def _ll_get(fn, op):
     _check_bytes(fn, op)
+    _check_origins(fn, op, 0, 1, bytes=fn.scalar(op.operands[2]))
     fn.call("ditron_sim_ll_get", [*_scalars(fn, op), _protocol(fn, op), fn.where(op)])
     fn.set(op, None)
 
@@ -219,6 +244,7 @@ def _barrier(fn, op):
 @lowers("ditron.ld")
 def _ld(fn, op):
     access = Access(fn, op, list(op.operands))
+    access.check_origin("ld")
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
     access.finish(lambda nest, v: from_i64(fn.b, fn.call("ditron_sim_ld", [v[0], *tail], ("i64",))[0], elem), elem)
@@ -227,6 +253,7 @@ def _ld(fn, op):
 @lowers("ditron.st")
 def _st(fn, op):
     access = Access(fn, op, list(op.operands))
+    access.check_origin("st")
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
     access.finish(lambda nest, v: fn.call("ditron_sim_st", [v[0], to_i64(fn.b, v[1], elem), *tail]))
@@ -235,6 +262,7 @@ def _st(fn, op):
 @lowers("ditron.atomic_add", "ditron.red")
 def _rmw(fn, op):
     access = Access(fn, op, list(op.operands))
+    access.check_origin("an atomic")
     elem = access.pointee
     how = ("add", "min", "max")[abi.enum_value(op, "op", "reduce_op", "add")] if op.name == "ditron.red" else "add"
     add = abi.RMW_FADD if elem.kind == "float" else abi.RMW_ADD
@@ -251,6 +279,7 @@ def _rmw(fn, op):
 @lowers("ditron.atomic_cas")
 def _cas(fn, op):
     access = Access(fn, op, list(op.operands))
+    access.check_origin("an atomic")
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
 
@@ -267,6 +296,7 @@ def _cas(fn, op):
 @lowers("ditron.multimem_ld_reduce")
 def _multimem_ld_reduce(fn, op):
     access = Access(fn, op, list(op.operands))
+    access.check_origin(op.name[7:])
     elem = access.pointee
     tail = [_enum(fn, op, "op", "reduce_op", "add"), fn.i32(abi_dtype(elem, op)), fn.where(op)]
     symbol = "ditron_sim_multimem_ld_reduce"
@@ -276,6 +306,7 @@ def _multimem_ld_reduce(fn, op):
 @lowers("ditron.multimem_st", "ditron.multimem_red")
 def _multimem_write(fn, op):
     access = Access(fn, op, list(op.operands))
+    access.check_origin(op.name[7:])
     elem = access.pointee
     how = [_enum(fn, op, "op", "reduce_op", "add")] if op.name == "ditron.multimem_red" else []
     tail = [*how, fn.i32(abi_dtype(elem, op)), fn.where(op)]

@@ -14,8 +14,10 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .memory import access_flags, check, from_i64, guarded, load_element, store_element, to_i64, zero
+from .memory import access_flags, check, check_range, from_i64, guarded, load_element, store_element, to_i64, zero
 from .nest import Nest
+from .ops_program import text_address
+from .provenance import argument_of
 from .recording import record
 from .steps import Assumption, Steps, step
 from .tiles import Neighbours, Tile
@@ -53,9 +55,23 @@ class Access:
             return nest.element(address), None if keep is None else nest.element(keep)
 
         where, flags = self.fn.where(self.op), access_flags(self.fn, self.op.operands[0], is_store, volatile)
-        check(self.fn, self.shape, emit, self.pointee, flags, where)
+        check(self.fn, self.shape, emit, check_range(self.fn, self.pointee, flags, where))
         if self.fn.state.races:
             record(self.fn, self.shape, emit, self.pointee, flags, where, *self._runs(address, keep))
+
+    def check_origin(self, what: str, mask: int | None = None) -> None:
+        """The same for an access that the machine makes, called `what`: it checks all but whose memory that is."""
+        address, keep = self.tiles[0], None if mask is None else self.tiles[mask]
+        argument = argument_of(self.op.operands[0], self.fn.function)
+        if argument is None:
+            return
+        rest = [self.fn.b.constant("i64", self.pointee.bytes), self.fn.i32(argument), text_address(self.fn, what)]
+        rest.append(self.fn.where(self.op))
+
+        def emit(nest: Nest) -> tuple[ir.Value, ir.Value | None]:
+            return nest.element(address), None if keep is None else nest.element(keep)
+
+        check(self.fn, self.shape, emit, lambda at: self.fn.call("ditron_sim_check_origin", [at, *rest]) and None)
 
     def _runs(self, address: Tile, mask: Tile | None) -> tuple[int | None, bool]:
         """Along which dimension neighbours are neighbours in memory, and whether under one mask."""
@@ -159,6 +175,7 @@ def _atomic_rmw(fn: FunctionLowering, op: ir.Operation) -> None:
     access = Access(fn, op, [*op.operands, None][:3])
     elem = access.pointee
     dtype = abi_dtype(elem, op)
+    access.check_origin("an atomic", mask=2)
     if kind in (abi.RMW_UMAX, abi.RMW_UMIN):
         dtype = abi.UNSIGNED_DTYPE.get(dtype, dtype)
     ordering = order(fn, op)
@@ -183,6 +200,7 @@ def _atomic_rmw(fn: FunctionLowering, op: ir.Operation) -> None:
 def _atomic_cas(fn: FunctionLowering, op: ir.Operation) -> None:
     access = Access(fn, op, list(op.operands))
     elem = access.pointee
+    access.check_origin("an atomic")
     ordering, where = order(fn, op), fn.where(op)
 
     def emit(nest, values):

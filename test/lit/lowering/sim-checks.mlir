@@ -4,7 +4,9 @@
 // RUN: not ditron-opt --pass-pipeline='builtin.module(lower-to-sim{checks=some})' %s 2>&1 | filecheck %s --check-prefix=WRONG
 
 // WRONG: option 'checks' of 'lower-to-sim': expected ends, all or none, got 'some'
-// NONE-NOT: ditron_sim_check_range
+// NONE-NOT: ditron_sim_check_
+// CHECK-DAG: @ditron_text_0("an atomic\00")
+// CHECK-DAG: @ditron_text_1("notify\00")
 
 // Before a tile is loaded, the machine looks at the lowest and the highest address that the mask lets through.
 // CHECK-LABEL: func.func @tile
@@ -48,5 +50,38 @@
   } do {
     scf.yield
   }
+  "tt.return"() : () -> ()
+}) : () -> ()
+
+// The machine checks what it does itself, but for whose memory it is: that is the kernel's second argument's.
+// CHECK-LABEL: func.func @origins
+// ALL-LABEL: func.func @origins
+"tt.func"() <{function_type = (i32, !tt.ptr<i64>, i64) -> (), sym_name = "origins", sym_visibility = "public"}> ({
+^bb0(%by: i32, %p: !tt.ptr<i64>, %v: i64):
+  // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i32
+  // CHECK-DAG: %[[BYTES:.*]] = arith.constant 8 : i64
+  // CHECK: %[[WHAT:.*]] = llvm.mlir.addressof @ditron_text_0
+  // CHECK: scf.if %{{.*}} {
+  // CHECK-COUNT-2: func.call @ditron_sim_check_origin(%{{.*}}, %[[BYTES]], %[[C1]], %[[WHAT]], %{{.*}}) : (!llvm.ptr, i64, i32, !llvm.ptr, i32)
+  // CHECK: scf.for
+  // CHECK: func.call @ditron_sim_atomic_rmw(
+  // ALL: scf.for
+  // ALL: func.call @ditron_sim_check_origin(
+  // ALL: scf.for
+  // ALL: func.call @ditron_sim_atomic_rmw(
+  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
+  %base = "tt.splat"(%p) : (!tt.ptr<i64>) -> tensor<32x!tt.ptr<i64>>
+  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<i64>>, tensor<32xi32>) -> tensor<32x!tt.ptr<i64>>
+  %vs = "tt.splat"(%v) : (i64) -> tensor<32xi64>
+  %old = "tt.atomic_rmw"(%addresses, %vs) <{atomic_rmw_op = 4 : i32, sem = 1 : i32, scope = 1 : i32}> : (tensor<32x!tt.ptr<i64>>, tensor<32xi64>) -> tensor<32xi64>
+  // CHECK: call @ditron_sim_check_origin(%[[SIG:.*]], %{{.*}}, %[[C1]], %{{.*}}, %{{.*}})
+  // CHECK: call @ditron_sim_notify(%[[SIG]],
+  %sig = "tt.addptr"(%p, %by) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  ditron.notify %sig set %v on %by : !tt.ptr<i64>
+  // Of an address that is computed from an integer nothing is known.
+  // CHECK-NOT: check_origin
+  // CHECK: call @ditron_sim_notify(
+  %address = "tt.int_to_ptr"(%v) : (i64) -> !tt.ptr<i64>
+  ditron.notify %address set %v on %by : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -1,9 +1,10 @@
 // RUN: ditron-opt --lower-to-sim %s | filecheck %s
 
-// CHECK-DAG: @ditron_text_0("pid (%u, %u, %u) idx () x: %i\00")
-// CHECK-DAG: @ditron_text_1("pid (%u, %u, %u) idx (%2u) 5%%: 0x%08x\00")
-// CHECK-DAG: @ditron_text_2("pid (%u, %u, %u) here\00")
-// CHECK-DAG: @ditron_text_3(": not ok\00")
+// CHECK-DAG: @ditron_text_0("wait\00")
+// CHECK-DAG: @ditron_text_1("pid (%u, %u, %u) idx () x: %i\00")
+// CHECK-DAG: @ditron_text_2("pid (%u, %u, %u) idx (%2u) 5%%: 0x%08x\00")
+// CHECK-DAG: @ditron_text_3("pid (%u, %u, %u) here\00")
+// CHECK-DAG: @ditron_text_4(": not ok\00")
 
 // Two carried tiles that change places: both are read before either is written.
 // CHECK-LABEL: func.func @swap
@@ -108,14 +109,14 @@
 // CHECK-LABEL: func.func @speech
 "tt.func"() <{function_type = (i32, i1) -> (), sym_name = "speech", sym_visibility = "public"}> ({
 ^bb0(%x: i32, %ok: i1):
-  // CHECK: %[[ONE:.*]] = llvm.mlir.addressof @ditron_text_0
+  // CHECK: %[[ONE:.*]] = llvm.mlir.addressof @ditron_text_1
   // CHECK: llvm.call @ditron_sim_print(%[[ONE]], %{{.*}}, %arg1, %arg2, %arg3, %{{.*}}) vararg
-  // CHECK: %[[ALL:.*]] = llvm.mlir.addressof @ditron_text_1
+  // CHECK: %[[ALL:.*]] = llvm.mlir.addressof @ditron_text_2
   // CHECK: scf.for %[[AT:.*]] = {{.*}} : i64 {
   // CHECK: arith.trunci %[[AT]] : i64 to i32
   // CHECK: %[[INDEX:.*]] = arith.trunci %[[AT]] : i64 to i32
   // CHECK-NEXT: llvm.call @ditron_sim_print(%[[ALL]], %{{.*}}, %arg1, %arg2, %arg3, %[[INDEX]], %{{.*}}) vararg
-  // CHECK: %[[TEXT:.*]] = llvm.mlir.addressof @ditron_text_2
+  // CHECK: %[[TEXT:.*]] = llvm.mlir.addressof @ditron_text_3
   // CHECK: llvm.call @ditron_sim_print(%[[TEXT]], %{{.*}}, %arg1, %arg2, %arg3) vararg
   // CHECK: scf.if
   // CHECK: llvm.call @ditron_sim_assert_fail

@@ -6,6 +6,7 @@ import faulthandler
 import shlex
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +30,7 @@ def run_command(args: argparse.Namespace) -> int:
         raise UsageError(f"--ranks-per-node {ranks_per_node}: expected a number that divides the {args.sim} ranks")
     if not Path(args.script).is_file():
         raise UsageError(f"no such file: {args.script}")
+    _require_python(args.script)
     if not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # an extension that dies says at which line of the script
     from ditron import sim
@@ -76,6 +78,15 @@ def run_command(args: argparse.Namespace) -> int:
     if not code:
         print(f"{args.seeds} seeds, {seeds[0]} to {seeds[-1]}: nothing found")
     return code
+
+
+def _require_python(script: str) -> None:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # they come when it is run
+            compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # ValueError: the file holds null bytes
+        said = "".join(traceback.format_exception_only(error)).rstrip()
+        raise UsageError(f"{script} is no Python script\n{said}") from None
 
 
 def _failed(args: argparse.Namespace, seed: int, error: Exception) -> NoReturn:

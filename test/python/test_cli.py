@@ -144,6 +144,15 @@ def test_usage_errors(arguments, message, capsys):
     assert message in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("text, said", [("import ditron\ndef f(:\n", 'line 2'), ("x = 1\0", "null bytes")])
+def test_a_script_that_does_not_parse(text, said, tmp_path, capsys):
+    file = tmp_path / "broken.py"
+    file.write_text(text)
+    assert main(["run", "--sim", "2", str(file)]) == 2
+    err = capsys.readouterr().err
+    assert f"{file} is no Python script" in err and said in err and "Traceback" not in err
+
+
 def test_kernel_without_source(tmp_path, capsys):
     file = tmp_path / "generated.py"
     file.write_text("import ditron\nexec('@ditron.jit\\ndef kernel(x):\\n    pass\\n')\n")

@@ -310,6 +310,20 @@ def test_atomic_accesses(dtype):
 
 
 @triton.jit
+def _approximate(x, y, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o + i, tl.fdiv(tl.load(x + i), tl.load(y + i), approx=True))
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="tl.fdiv(approx=True) came with Triton 3.9")
+def test_approximate_division():
+    x, y, o = make(F32, 32), make(F32, 32).abs() + 1, torch.zeros(32)
+    with ditron.sim.triton():
+        _approximate[(1,)](x, y, o, 32)
+    check(o, x / y)
+
+
+@triton.jit
 def _turns(turn, o):
     me = tl.program_id(0)
     tl.atomic_poll(turn, me)

@@ -223,8 +223,8 @@ def _precise_sqrt(b, op, a, src, dst):
     return b.op("math.sqrt", dst.carrier, a[0])
 
 
-@elementwise("tt.precise_divf", cost=6, rounds=True)
-def _precise_divf(b, op, a, src, dst):
+@elementwise("tt.precise_divf", "tt.approx_divf", cost=6, rounds=True)
+def _divf(b, op, a, src, dst):
     return b.op("arith.divf", dst.carrier, *a)
 
 

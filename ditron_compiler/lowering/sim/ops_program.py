@@ -29,9 +29,14 @@ def _num_programs(fn: FunctionLowering, op: ir.Operation) -> None:
     fn.set(op, fn.grid[3 + int_attribute(op, "axis")])
 
 
-@lowers("llvm.intr.assume", "gpu.barrier", "ttg.barrier", "ttg.local_barrier", "ub.poison")
+@lowers("llvm.intr.assume", "gpu.barrier", "ttg.barrier", "ttg.local_barrier", "ub.poison",
+        "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents")  # fmt: skip
 def _nothing(fn: FunctionLowering, op: ir.Operation) -> None:
-    """Hints, and barriers of a program that here is one thread; poison is any value, so zero."""
+    """Hints, and barriers of a program that here is one thread; poison is any value, so zero.
+
+    Launches follow each other here, so that one that depends on the one before (Triton 3.9's way to say so) has nothing
+    to wait for.
+    """
     for result in op.results:
         type = fn.type_of(result, op)
         value = None if type.elem is None else zero(fn.b, type.elem)

@@ -35,7 +35,9 @@ void *ditron_sim_symm_at(void *p, int32_t rank, int32_t loc) {
       throw Failure{p ? format("symm_at: expected a symmetric address, got ", p,
                                ", which is in no symmetric heap")
                       : "symm_at of a null pointer",
-                    "allocate the tensor by ditron.symm_empty or symm_zeros"};
+                    p ? "allocate the tensor by ditron.symm_empty or symm_zeros"
+                      : "a tensor without elements is null: call symm_at where "
+                        "there are some"};
     }
     if (place->rank != fiber.launch->rank) {
       throw Failure{format("symm_at: expected this rank's own symmetric "

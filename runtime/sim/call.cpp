@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace ditron::sim {
 
@@ -84,7 +85,11 @@ static Failure beyondOperands(const Launch &launch, const Operand *mine,
   return {format(what, " of ", high - low, " bytes goes ",
                  before ? "before the beginning" : "past the end", " of `",
                  nearest.name, "`, to ", nearest.name, "[", element,
-                 "]: its memory has ", nearest.end - nearest.first, " bytes"),
+                 "]: its memory has ", nearest.end - nearest.first, " bytes",
+                 nearest.address == nearest.first
+                     ? ""
+                     : format(", and `", nearest.name, "` begins at byte ",
+                              nearest.address - nearest.first, " of it")),
           "mask it, or check the offset; elements are counted in memory, from "
           "the tensor's first",
           "bounds"};
@@ -97,58 +102,130 @@ static const Symbol *symbolOf(const Machine &machine, const Launch &launch,
       reinterpret_cast<void *>(addressOf(launch, argument)));
 }
 
-/// What an access does that leaves the symmetric tensor `mine` for another one.
+/// What an access does that leaves the symmetric tensor `mine`: `x[70]`, or the
+/// place of another tensor that it comes to.
 static Failure beyondSymbol(const Heap &heap, const Symbol &mine, const void *p,
                             int64_t bytes, const char *what) {
+  std::optional<Heap::Place> place = heap.locate(p);
+  if (!place) {
+    auto offset = int64_t(reinterpret_cast<uintptr_t>(p));
+    if (std::abs(offset) < int64_t(heap.capacity())) {
+      return {format(what, " of ", bytes, " bytes at ", offset,
+                     " bytes from a null pointer, made of `", mine.name, "`"),
+              "symm_at of a rank on another node is null: reach that by putmem "
+              "and getmem",
+              "bounds"};
+    }
+    return {format(what, " of ", bytes, " bytes leaves `", mine.name,
+                   "` for an address that is not symmetric: it has ",
+                   mine.bytes, " bytes"),
+            "check the offset and the mask", "bounds"};
+  }
+  bool before = place->offset < mine.offset;
+  std::string to =
+      heap.symbolAt(p) ? heap.nameOf(p)
+      : before ? format(mine.offset - place->offset, " bytes before ",
+                        elementOf(mine, 0))
+               : elementOf(mine, place->offset - mine.offset);
   return {format(what, " of ", bytes, " bytes goes ",
-                 heap.locate(p)->offset < mine.offset ? "before the beginning"
-                                                      : "past the end",
-                 " of `", mine.name, "`, to ", heap.nameOf(p), ": it has ",
-                 mine.bytes, " bytes"),
+                 before ? "before the beginning" : "past the end", " of `",
+                 mine.name, "`, to ", to, ": it has ", mine.bytes, " bytes"),
           "check the offset and the mask, or allocate more", "bounds"};
 }
 
-void checkOrigin(const Machine &machine, const Fiber &fiber, const void *p,
-                 int64_t bytes, const char *what, int32_t argument) {
-  auto low = reinterpret_cast<uintptr_t>(p);
-  if (bytes <= 0 || low < 4096) {
-    return;
-  }
+/// Whether [p, p + bytes) is in the tensor that the argument's address is of;
+/// else fails, or warns.
+static bool keepsToOrigin(Machine &machine, const Fiber &fiber, const void *p,
+                          int64_t bytes, const char *what, Beyond beyond,
+                          int32_t argument) {
   const Launch &launch = *fiber.launch;
   if (const Symbol *mine = symbolOf(machine, launch, argument)) {
-    const Symbol *at = machine.heap.symbolAt(p);
-    if (at && at != mine) {
+    if (machine.heap.symbolAt(p) != mine) {
       throw beyondSymbol(machine.heap, *mine, p, bytes, what);
     }
-    return;
+    return true;
   }
   const Operand *mine = operandOf(launch, argument);
-  if (mine && !holds(*mine, low, low + uintptr_t(bytes))) {
-    throw beyondOperands(launch, mine, low, low + uintptr_t(bytes), what);
+  auto low = reinterpret_cast<uintptr_t>(p), high = low + uintptr_t(bytes);
+  if (!mine || holds(*mine, low, high)) {
+    return true;
   }
+  Failure failure = beyondOperands(launch, mine, low, high, what);
+  if (beyond == Beyond::Fails) {
+    throw failure;
+  }
+  machine.warn(fiber, std::move(failure));
+  return false;
+}
+
+void checkOrigin(Machine &machine, const Fiber &fiber, const void *p,
+                 int64_t bytes, const char *what, int32_t argument) {
+  if (bytes > 0 && reinterpret_cast<uintptr_t>(p) >= 4096) {
+    keepsToOrigin(machine, fiber, p, bytes, what, Beyond::Fails, argument);
+  }
+}
+
+static bool isHeldBy(const Symbol &symbol, int32_t rank) {
+  return std::find(symbol.ranks.begin(), symbol.ranks.end(), rank) !=
+         symbol.ranks.end();
+}
+
+/// Whether a launch that reaches nothing but its arguments' memory may reach
+/// `symbol`; the address of an argument may be right behind its end.
+static bool mayReach(const Machine &machine, const Launch &launch,
+                     const Symbol &symbol) {
+  return !launch.bounded ||
+         std::any_of(launch.args.begin(), launch.args.end(), [&](auto address) {
+           auto place =
+               machine.heap.locate(reinterpret_cast<const void *>(address));
+           return place && place->offset >= symbol.offset &&
+                  place->offset <= symbol.offset + symbol.bytes;
+         });
+}
+
+/// The allocation that [offset, offset + bytes) of `rank`'s heap is in, which
+/// has to be one of that rank and one that the launch may reach.
+static const Symbol &reach(const Machine &machine, const Launch &launch,
+                           size_t offset, int64_t bytes, int32_t rank,
+                           const char *what) {
+  const Symbol &symbol = machine.heap.require(offset, size_t(bytes), what);
+  if (!isHeldBy(symbol, rank)) {
+    throw Failure{format(what, ": rank ", rank,
+                         " of the world does not hold `", symbol.name,
+                         "`, which was allocated by ranks ",
+                         join(symbol.ranks)),
+                  "allocate it in a group that has both ranks"};
+  }
+  if (!mayReach(machine, launch, symbol)) {
+    throw Failure{format(what, " of ", bytes, " bytes at ",
+                         elementOf(symbol, offset - symbol.offset),
+                         ", which is no tensor of this launch"),
+                  "check the offset and the mask: the kernel has pointers to "
+                  "other tensors only",
+                  "bounds"};
+  }
+  return symbol;
 }
 
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
                  int64_t bytes, const char *what, Beyond beyond,
                  int32_t argument) {
   checkPointer(p, bytes, what);
-  if (bytes == 0) {
+  if (bytes == 0 ||
+      !keepsToOrigin(machine, fiber, p, bytes, what, beyond, argument)) {
     return;
   }
   const Launch &launch = *fiber.launch;
-  auto low = reinterpret_cast<uintptr_t>(p), high = low + uintptr_t(bytes);
-  const Symbol *symbol = symbolOf(machine, launch, argument);
-  const Operand *operand = symbol ? nullptr : operandOf(launch, argument);
   std::optional<Heap::Place> place = machine.heap.locate(p);
-  if ((!place || operand) && !isWithin(launch, operand, low, high)) {
-    Failure failure = beyondOperands(launch, operand, low, high, what);
-    if (beyond == Beyond::Fails) {
-      throw failure;
-    }
-    machine.warn(fiber, std::move(failure));
-    return;
-  }
   if (!place) {
+    auto low = reinterpret_cast<uintptr_t>(p), high = low + uintptr_t(bytes);
+    if (!isWithin(launch, operandOf(launch, argument), low, high)) {
+      Failure failure = beyondOperands(launch, nullptr, low, high, what);
+      if (beyond == Beyond::Fails) {
+        throw failure;
+      }
+      machine.warn(fiber, std::move(failure));
+    }
     return;
   }
   if (place->multicast) {
@@ -160,11 +237,29 @@ void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
                          ", which is on another node"),
                   "reach ranks of other nodes by putmem and getmem"};
   }
-  const Symbol &reached =
-      machine.heap.require(place->offset, size_t(bytes), what);
-  if (symbol && symbol != &reached) {
-    throw beyondSymbol(machine.heap, *symbol, p, bytes, what);
+  reach(machine, launch, place->offset, bytes, place->rank, what);
+}
+
+/// Whether [low, high) is a place that the rank may access, found quickly; if
+/// not, it may be one all the same.
+static bool isPlainlyRight(const Machine &machine, const Launch &launch,
+                           uintptr_t low, uintptr_t high, int32_t argument) {
+  const Heap &heap = machine.heap;
+  const Symbol *mine = symbolOf(machine, launch, argument);
+  const Operand *operand = operandOf(launch, argument);
+  if (heap.isElsewhere(low, high)) {
+    return !mine && low >= 4096 && isWithin(launch, operand, low, high);
   }
+  if (!heap.isWithinOne(low, high)) {
+    return false;
+  }
+  auto *lowest = reinterpret_cast<const void *>(low);
+  const Symbol *symbol = heap.symbolAt(lowest);
+  int32_t rank = heap.locate(lowest)->rank;
+  return machine.nodeOf(rank) == machine.nodeOf(launch.rank) &&
+         isHeldBy(*symbol, rank) &&
+         (mine ? mine == symbol
+               : !operand && mayReach(machine, launch, *symbol));
 }
 
 void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
@@ -178,21 +273,9 @@ void checkAccess(Machine &machine, const Fiber &fiber, Runs runs,
       high = std::max(high, address + uintptr_t(run.bytes));
     }
   }
-  const Launch &launch = *fiber.launch;
-  if (low < high && machine.heap.isElsewhere(low, high) &&
-      isWithin(launch, operandOf(launch, argument), low, high)) {
-    checkPointer(reinterpret_cast<const void *>(low), 1, what);
+  if (low < high &&
+      isPlainlyRight(machine, *fiber.launch, low, high, argument)) {
     return;
-  }
-  auto *lowest = reinterpret_cast<const void *>(low);
-  if (low < high && machine.heap.isWithinOne(low, high) &&
-      machine.nodeOf(machine.heap.locate(lowest)->rank) ==
-          machine.nodeOf(launch.rank)) {
-    const Symbol *mine = symbolOf(machine, launch, argument);
-    if (mine ? mine == machine.heap.symbolAt(lowest)
-             : !operandOf(launch, argument)) {
-      return;
-    }
   }
   for (const Run &run : runs) {
     checkAccess(machine, fiber, run.address, run.bytes, what, beyond, argument);
@@ -219,16 +302,7 @@ std::byte *symmetric(Machine &machine, const Fiber &fiber, const void *p,
                place->rank),
         "pass the local pointer and the peer's rank, without symm_at"};
   }
-  const Symbol &symbol =
-      machine.heap.require(place->offset, size_t(bytes), what);
-  if (std::find(symbol.ranks.begin(), symbol.ranks.end(), target) ==
-      symbol.ranks.end()) {
-    throw Failure{format(what, ": rank ", target,
-                         " of the world does not hold `", symbol.name,
-                         "`, which was allocated by ranks ",
-                         join(symbol.ranks)),
-                  "allocate it in a group that has both ranks"};
-  }
+  reach(machine, *fiber.launch, place->offset, bytes, target, what);
   return machine.heap.at(target, place->offset);
 }
 

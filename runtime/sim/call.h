@@ -58,7 +58,7 @@ void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
 
 /// Check that [p, p + bytes) is in the tensor that argument's address is made
 /// from; whether it is a place at all is left to others.
-void checkOrigin(const Machine &machine, const Fiber &fiber, const void *p,
+void checkOrigin(Machine &machine, const Fiber &fiber, const void *p,
                  int64_t bytes, const char *what, int32_t argument);
 
 /// The same as checkAccess for all runs of one access.

@@ -114,8 +114,7 @@ const Symbol *Heap::before(size_t offset) const {
   return next == symbols.begin() ? nullptr : &std::prev(next)->second;
 }
 
-/// `name[i, j]` of the element at a byte of it, or behind its end.
-static std::string elementOf(const Symbol &symbol, size_t byte) {
+std::string elementOf(const Symbol &symbol, size_t byte) {
   size_t index = byte / symbol.itemsize;
   std::string subscript;
   for (size_t axis = symbol.shape.size(); axis-- > 0;) {

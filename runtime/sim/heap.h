@@ -24,6 +24,9 @@ struct Symbol {
   std::vector<int32_t> ranks; ///< World ranks that hold it.
 };
 
+/// `name[i, j]` of the element at a byte of it, or behind its end.
+std::string elementOf(const Symbol &symbol, size_t byte);
+
 class Heap {
 public:
   Heap(int32_t numRanks, size_t bytes);

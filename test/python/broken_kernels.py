@@ -406,7 +406,7 @@ def last_program_adds_up(data, flags, out, epoch, N: tl.constexpr):
 # --- memory that is not there -----------------------------------------------------------------------------------------
 
 
-@broken("bounds", says="goes past its end")
+@broken("bounds", says="past the end of `data`, to data[4, 0]")
 @ditron.jit
 def one_row_too_many(data, flags, out, epoch, N: tl.constexpr):
     for row in range(5):

@@ -56,8 +56,9 @@ def _store_at(x, at):
 
 
 @pytest.mark.parametrize("at, where", [
-    (-1, r"4 bytes before second\[0, 0\]"), (-32, r"at first\[8, 0\] goes past its end: it has 128 bytes"),
-    (35, r"at second\[8, 3\] goes past its end: it has 128 bytes")])
+    (-1, r"4 bytes before second\[0, 0\]"),
+    (-32, r"before the beginning of `second`, to 128 bytes before second\[0, 0\]"),
+    (35, r"past the end of `second`, to second\[8, 3\]: it has 128 bytes")])
 def test_stores_beside_a_symmetric_tensor(at: int, where: str) -> None:
     kernel = compile_kernel(_store_at, {"x": "*fp32", "at": "i32"}, {})
 

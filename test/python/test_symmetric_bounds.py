@@ -79,7 +79,7 @@ def wait_until(x, flags, index):
 
 @ditron.jit
 def notify(x, flags, index):
-    dl.notify(x + index, 1, 1 - dl.rank())
+    dl.notify(x + index, 1 - dl.rank())
 
 
 @ditron.jit
@@ -236,3 +236,143 @@ def test_from_ordinary_memory_to_symmetric():
         sim.run(lambda: main(True), 2)
     with pytest.warns(UserWarning, match="a load of 8 bytes goes (past|before) .* of `x`"):
         sim.run(lambda: main(False), 2)
+
+
+# --- where a pointer's tensor is not held, not known, or not reached -----------------------------------------------
+
+
+@pytest.mark.parametrize("index, where", [
+    (64, r"past the end of `x`, to x\[2, 0\]"), (95, r"past the end of `x`, to x\[2, 31\]"),
+    (-1, r"before the beginning of `x`, to 8 bytes before x\[0, 0\]"), (10**5, r"past the end of `x`, to x\[3125, 0\]"),
+])
+@pytest.mark.parametrize("kernel", [write_peer, notify, put_from])
+def test_where_nothing_is(kernel, index, where):
+    with pytest.raises(ditron.SimulationError, match=where):
+        _call(kernel, index)
+
+
+@ditron.jit
+def other_ranks(x, HOW: tl.constexpr):
+    peer = dl.symm_at(x, 2)
+    if HOW == "store":
+        tl.store(peer, 1)
+    elif HOW == "load":
+        tl.store(x, tl.load(peer))
+    elif HOW == "atomic":
+        tl.atomic_add(peer, 1, scope="sys")
+    else:
+        dl.st(peer, 1, scope="node", semantic="relaxed")
+
+
+@pytest.mark.parametrize("how", ["store", "load", "atomic", "st"])
+def test_a_rank_that_does_not_hold_it(how):
+    def main():
+        ditron.init()
+        pairs = ditron.new_group([0, 1]), ditron.new_group([2, 3])
+        x = ditron.symm_zeros(64 if pairs[0] else 16, dtype=torch.int64, name="x" if pairs[0] else "y",
+                              group=pairs[0] or pairs[1])
+        ditron.barrier()
+        if ditron.rank() == 0:
+            other_ranks[(1,)](x, how)
+        ditron.barrier()
+
+    with pytest.raises(ditron.SimulationError, match="rank 2 of the world does not hold `x`, which .* by ranks 0, 1"):
+        sim.run(main, 4)
+
+
+@ditron.jit
+def both_peers(x, flags, index, HOW: tl.constexpr):
+    i = tl.arange(0, 4)
+    at = tl.where(i < 2, dl.symm_at(x, 0) + i * index, dl.symm_at(x, 1) + i)
+    if HOW == "atomic":
+        tl.atomic_add(at, 1, scope="sys")
+    elif HOW == "st":
+        dl.st(at, 1, scope="node", semantic="relaxed")
+    else:
+        tl.store(at, 1)
+
+
+@pytest.mark.parametrize("how", ["atomic", "st", "store"])
+def test_every_element_of_a_tile_for_several_ranks(how):
+    """The lowest and the highest address are both right, in different ranks' memory."""
+    def main():
+        ditron.init()
+        view = sim.current_world()
+        x, flags = (view.alloc((64,), torch.int64, name=name) for name in ("x", "flags"))
+        view.barrier()
+        if view.rank == 0:
+            both_peers[(1,)](x, flags, 98, how)
+
+    with pytest.raises(ditron.SimulationError, match=r"past the end of `x`, to flags\[2\]"):
+        sim.run(main, 2)
+
+
+@ditron.jit
+def one_of_two(x, y, index, HOW: tl.constexpr):
+    at = x
+    if index > 0:
+        at = y
+    if HOW == "notify":
+        dl.notify(at + index, dl.rank())
+    else:
+        tl.store(at + index, 1)
+
+
+@pytest.mark.parametrize("how", ["notify", "store"])
+def test_a_tensor_that_the_kernel_was_not_given(how):
+    def main(index):
+        ditron.init()
+        view = sim.current_world()
+        x, y, hidden = (view.alloc((64,), torch.int64, name=name) for name in ("x", "y", "hidden"))
+        view.barrier()
+        one_of_two[(1,)](x, y, index, how)
+        view.barrier()
+        return hidden.sum().item() + x.sum().item()
+
+    assert sim.run(lambda: main(63), 1) == [0]
+    with pytest.raises(ditron.SimulationError, match=r"at hidden\[2\], which is no tensor of this launch"):
+        sim.run(lambda: main(98), 1)
+
+
+@ditron.jit
+def leave(x, o, HOW: tl.constexpr):
+    distance = (tl.cast(o, tl.int64) - tl.cast(x, tl.int64)) // 8
+    if HOW == "store":
+        tl.store(x + distance, 1)
+    elif HOW == "atomic":
+        tl.atomic_add(x + distance, 1)
+    else:
+        dl.getmem(x + distance, x, 8, 0)
+
+
+@pytest.mark.parametrize("how", ["store", "atomic", "getmem"])
+def test_from_symmetric_memory_to_ordinary(how):
+    def main():
+        ditron.init()
+        x = sim.current_world().alloc((64,), torch.int64, name="x")
+        leave[(1,)](x, torch.zeros(64, dtype=torch.int64), how)
+
+    with pytest.raises(ditron.SimulationError, match="leaves `x` for an address that is not symmetric") as caught:
+        sim.run(main, 1)
+    assert caught.value.kind == "bounds"
+
+
+@ditron.jit
+def far(x, index, o, HOW: tl.constexpr):
+    if HOW == "store":
+        tl.store(dl.symm_at(x, 1 - dl.rank()) + index, 1)
+    else:
+        tl.store(o, tl.load(dl.symm_at(x, 1 - dl.rank()) + index))
+
+
+@pytest.mark.parametrize("how, index", [("store", 4096), ("load", 4096), ("store", -4096)])
+def test_another_nodes_memory(how, index):
+    def main():
+        ditron.init()
+        view = sim.current_world()
+        x = view.alloc((8192,), torch.int64, name="x")
+        view.barrier()
+        far[(1,)](x, index, torch.zeros(1, dtype=torch.int64), how)
+
+    with pytest.raises(ditron.SimulationError, match=rf"{8 * index} bytes from a null pointer, made of `x`"):
+        sim.run(main, 2, ranks_per_node=1)

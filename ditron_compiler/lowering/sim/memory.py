@@ -100,16 +100,18 @@ def check(
     shape: tuple[int, ...],
     emit: Callable[[Nest], tuple[ir.Value, ir.Value | None]],
     call: Callable[[ir.Value], None],
+    every: bool = False,
 ) -> None:
     """Before an access of tile `shape`: let the machine look at its lowest and its highest address.
 
     `emit(nest)` gives an element's address and mask; `call(address)` has the machine look at one. Two calls for a tile
-    find most accesses out of bounds at little cost; the pass option `checks` may ask for none, or for one per element.
+    find most accesses out of bounds at little cost; the pass option `checks` may ask for none, or, as `every` does, for
+    one per element.
     """
     b = fn.b
     if fn.state.checks == "none":
         return
-    if fn.state.checks == "all" or all(n == 1 for n in shape):
+    if every or fn.state.checks == "all" or all(n == 1 for n in shape):
         with fn.nest(shape) as nest:
             address, mask = emit(nest)
             guarded(b, mask, lambda: call(address))

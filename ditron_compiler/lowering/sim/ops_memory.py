@@ -71,7 +71,10 @@ class Access:
         def emit(nest: Nest) -> tuple[ir.Value, ir.Value | None]:
             return nest.element(address), None if keep is None else nest.element(keep)
 
-        check(self.fn, self.shape, emit, lambda at: self.fn.call("ditron_sim_check_origin", [at, *rest]) and None)
+        def call(at: ir.Value) -> None:
+            self.fn.call("ditron_sim_check_origin", [at, *rest])
+
+        check(self.fn, self.shape, emit, call, every=self.fn.state.races)
 
     def _runs(self, address: Tile, mask: Tile | None) -> tuple[int | None, bool]:
         """Along which dimension neighbours are neighbours in memory, and whether under one mask."""

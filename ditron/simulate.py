@@ -121,15 +121,15 @@ class _Code(dict):
 class SimulatedKernel(CompiledKernel):
     """What Triton gets when a plain kernel is compiled for the simulator: in place of its own CompiledKernel.
 
-    Attributes that say what a GPU would need (registers, shared memory) are 0.
+    Attributes that say what a GPU would need (registers, shared memory) are a small kernel's: scripts divide by them.
     """
 
-    n_regs = n_spills = 0
+    n_regs, n_spills = 32, 0
     n_max_threads = 1024
     _module_pid = None  # no process has anything to unload (Triton 3.9)
 
     def __init__(self, src: Any, target: Any, options: Any, backend: Any, code: Any, key: str):
-        facts = {"hash": key, "target": target, **options.__dict__, "shared": 0, "tmem_size": 0, "name": code.name}
+        facts = {"hash": key, "target": target, **options.__dict__, "shared": 1024, "tmem_size": 0, "name": code.name}
         facts.setdefault("cluster_dims", (1, 1, 1))
         self.metadata = namedtuple("KernelMetadata", sorted(facts))(**facts)
         self.packed_metadata = backend.pack_metadata(self.metadata)

@@ -18,6 +18,7 @@ from ditron.sim import pose_library
 from ditron.sim.plain import simulated
 from ditron.sim.pose_cuda import ANSWERS
 from ditron.sim.pose_library import while_posing
+from ditron.sim.pose_random import DEFAULT
 from ditron.sim.pose_streams import DEVICE
 
 __all__ = ["is_posing", "posing"]
@@ -68,7 +69,7 @@ class _Pose(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if func in _ANSWERS_OF_TENSORS:
-            return _ANSWERS_OF_TENSORS[func]
+            return func(*args) if torch.Tensor.is_meta.__get__(args[0]) else _ANSWERS_OF_TENSORS[func]
         if func in _OF_MEMORY:
             return _OF_MEMORY[func](args[0])
         if func is torch.device:  # the name alone; where it is given to another function, it is the CPU
@@ -86,6 +87,8 @@ class _Pose(TorchFunctionMode):
 def _on_cpu(value: Any) -> Any:
     if isinstance(value, torch.device):
         return _CPU if value.type == "cuda" else value
+    if value is DEFAULT:
+        return torch.default_generator
     return _CPU if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")) else value
 
 
@@ -133,8 +136,17 @@ def _start_posing(self: threading.Thread) -> None:
     _start_thread(self)
 
 
+_saved_tensors_hooks = torch.autograd.graph.saved_tensors_hooks.__init__
+
+
+def _hooks_posing(self: Any, pack_hook: Callable, unpack_hook: Callable) -> None:
+    """What is done with tensors that are saved for gradients, as torch.utils.checkpoint does, sees them pose."""
+    _saved_tensors_hooks(self, while_posing(_Pose, pack_hook), while_posing(_Pose, unpack_hook))
+
+
 _ALL = {
     (threading.Thread, "start"): _start_posing,
     **ANSWERS, **pose_library.answers(_Pose), (DeviceContext, "__torch_function__"): _default_posing,
+    (torch.autograd.graph.saved_tensors_hooks, "__init__"): _hooks_posing,
     (torch.autograd, "_engine_run_backward"): while_posing(_Pose, torch.autograd._engine_run_backward),
 }

@@ -8,77 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from triton.backends.nvidia.driver import CudaDriver
 
 from ditron.sim.driver import SimDriver, properties
+from ditron.sim.pose_random import SEEDS, Generator
 from ditron.sim.pose_streams import DEVICE, STREAMS, DeviceGuard
 
 __all__ = ["ANSWERS"]
 
 _MEMORY = 141 << 30
-_Plain = torch.Generator
-
-
-class _Generators(type(_Plain)):
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, _Plain)
-
-
-class _Generator(_Plain, metaclass=_Generators):
-    """``torch.Generator``; one of a CUDA device has a seed and an offset as its state, and the CPU's numbers."""
-
-    def __new__(cls, device: Any = "cpu") -> Any:
-        return super().__new__(cls, "cpu") if torch.device(device).type == "cuda" else _Plain(device)
-
-    def __init__(self, device: Any = "cpu"):
-        self._states: dict[tuple[int, int], torch.Tensor] = {}  # where in the CPU's numbers a seed and an offset are
-        self._go(super().initial_seed(), 0)
-
-    def _go(self, seed: int, offset: int) -> _Generator:
-        self._seed, self._offset = seed, offset
-        known = self._states.get((seed, offset))
-        if known is not None:
-            super().set_state(known)
-        else:
-            super().manual_seed(hash((seed, offset)) if offset else seed)
-            self._remember()
-        return self
-
-    def _remember(self) -> None:
-        self._here = self._states[self._seed, self._offset] = super().get_state()
-        if len(self._states) > 100:
-            del self._states[next(iter(self._states))]
-
-    @property
-    def device(self) -> torch.device:
-        return DEVICE
-
-    def get_offset(self) -> int:
-        if not torch.equal(super().get_state(), self._here):  # numbers have been taken since
-            self._offset += 4
-            self._remember()
-        return self._offset
-
-    def get_state(self) -> torch.Tensor:
-        return torch.tensor([self._seed, self.get_offset()]).view(torch.uint8)
-
-    def set_state(self, new_state: torch.Tensor) -> _Generator:
-        seed, offset = new_state.clone().view(torch.int64).tolist()
-        return self._go(seed, offset)
-
-    def set_offset(self, offset: int) -> _Generator:
-        return self._go(self._seed, offset)
-
-    def initial_seed(self) -> int:
-        return self._seed
-
-    def manual_seed(self, seed: int) -> _Generator:
-        return self._go(seed, 0)
-
-    def seed(self) -> int:
-        return self._go(super().seed() >> 1, 0)._seed
-
-
-_default = _Generator("cuda")
+_VERSION = "12.8"
 
 
 def _properties(device: Any = None) -> Any:
@@ -101,19 +40,12 @@ def _always(answer: Any) -> Callable[..., Any]:
 
 def _cuda() -> dict[str, Any]:
     answers: dict[str, Any] = {
-        "get_device_properties": _properties, "default_generators": (_default,),
+        **SEEDS, "get_device_properties": _properties,
         "get_device_capability": lambda device=None: SimDriver().get_device_capability(),
         "mem_get_info": _always((_MEMORY, _MEMORY)), "memory_summary": _always(""), "memory_snapshot": _always([]),
         "memory_stats": lambda *_, **__: Counter(), "host_memory_stats": lambda *_, **__: Counter(),
         "get_allocator_backend": _always("native"), "get_device_name": _always("DITRON simulator"),
         "get_arch_list": lambda: ["sm_{}{}".format(*SimDriver().get_device_capability())],
-        "manual_seed": lambda seed: _default.manual_seed(seed) and None,
-        "manual_seed_all": lambda seed: _default.manual_seed(seed) and None,
-        "initial_seed": lambda: _default.initial_seed(), "seed": lambda: _default.seed() and None,
-        "get_rng_state": lambda device="cuda": _default.get_state(),
-        "get_rng_state_all": lambda: [_default.get_state()],
-        "set_rng_state": lambda new_state, device="cuda": _default.set_state(new_state) and None,
-        "set_rng_state_all": lambda new_states: _default.set_state(new_states[0]) and None,
     }
     for name in ("is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported"):
         answers[name] = _always(True)
@@ -174,6 +106,21 @@ def _of_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda device_type="cuda": function("cpu" if device_type == "cuda" else device_type)
 
 
+class _NoGraph:
+    """``torch.cuda.CUDAGraph``."""
+
+    def __init__(self, *_: Any, **__: Any):
+        raise RuntimeError("the simulator does not capture CUDA graphs: launch the kernels without one")
+
+
+def _storage_here(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage | None:
+    """What ``torch.load`` asks of whoever knows a location: what was saved on a GPU is the CPU's."""
+    return storage if torch.version.cuda == _VERSION and location.startswith("cuda") else None
+
+
+# Before torch's own CUDA, which is 20. It declines where nothing poses.
+torch.serialization.register_package(5, lambda _: None, _storage_here)
+
 # (what has the attribute, its name) -> what it is while tensors pose.
 ANSWERS: dict[tuple[Any, str], Any] = {
     **_in_modules(_cuda()), **STREAMS,
@@ -186,5 +133,9 @@ ANSWERS: dict[tuple[Any, str], Any] = {
     **{(torch.cuda, f"{name}Tensor"): getattr(torch, f"{name}Tensor") for name in _CUDA_TYPES},
     (torch._C, "_get_accelerator"): lambda *_: torch.device("cuda"), (torch._C._nn, "_parse_to"): _parse_to_posing,
     (torch.Tensor, "record_stream"): _always(None), (SimDriver, "get_active_torch_device"): lambda _: DEVICE,
-    (torch, "Generator"): _Generator, (torch.version, "cuda"): "12.8",
+    (torch, "Generator"): Generator, (torch.version, "cuda"): _VERSION,
+    (torch.UntypedStorage, "cuda"): lambda self, *_, **__: self.clone(),
+    **{(home, "CUDAGraph"): _NoGraph for home in (torch.cuda, torch.cuda.graphs)},
+    # Who makes Triton's own driver, as inductor's files do, gets the simulator's.
+    (CudaDriver, "__new__"): lambda *_: SimDriver(),
 }

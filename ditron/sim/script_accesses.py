@@ -6,7 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ditron.sim.report import failure, script_line
 
@@ -26,12 +28,19 @@ class watch_script(TorchDispatchMode):
     What goes around torch (``tensor.numpy()``, ctypes) is not seen.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self, view: RankView):
         super().__init__()
         self._view = view
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):  # as torch.cond: what it calls is not seen, so that it reads it all
+            for value in tree_leaves((args, kwargs)):
+                if isinstance(value, torch.Tensor):
+                    self._access(value, writes=False)
+            return func(*args, **kwargs)
         for number, name, writes in _tensor_arguments(func):
             value = args[number] if number < len(args) else kwargs.get(name)
             if isinstance(value, torch.Tensor):

@@ -1,0 +1,143 @@
+"""What torch itself does with tensors that pose as CUDA's: seeds, optimizers, saved files, meta tensors, operators."""
+import io
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers
+from torch.utils.checkpoint import checkpoint
+
+import ditron
+from ditron import sim
+
+
+@triton.jit
+def _double(x, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, tl.load(x + i, i < n) * 2, i < n)
+
+
+@pytest.fixture
+def posing():
+    with ditron.sim.triton(as_cuda=True):
+        yield
+
+
+@pytest.mark.parametrize("home, name", [(torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"),
+                                        (torch, "manual_seed")])
+def test_what_a_seed_repeats(posing, home, name):
+    seed = getattr(home, name)  # as it is while posing
+    draws = []
+    for _ in range(2):
+        seed(3)
+        draws.append((torch.rand(3, device="cuda"), torch.randn(2, 2, device="cuda"), torch.randperm(5, device="cuda")))
+    assert all(torch.equal(one, two) for one, two in zip(*draws, strict=True))
+    assert torch.cuda.initial_seed() == 3
+    seed(4)
+    assert not torch.equal(draws[0][0], torch.rand(3, device="cuda"))
+
+
+def test_what_a_state_repeats(posing):
+    torch.cuda.manual_seed(7)
+    torch.rand(1, device="cuda")
+    state, states = torch.cuda.get_rng_state(), torch.cuda.get_rng_state_all()
+    first = torch.rand(3, device="cuda")
+    assert not torch.equal(torch.cuda.get_rng_state(), state)
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(torch.rand(3, device="cuda"), first)
+    torch.cuda.set_rng_state_all(states)
+    assert torch.equal(torch.rand(3, device="cuda", generator=torch.cuda.default_generators[0]), first)
+    with torch.random.fork_rng(devices=[0]):
+        torch.rand(5, device="cuda")
+    after = torch.rand(3, device="cuda")
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(torch.rand(6, device="cuda")[3:], after)
+
+
+def test_dropout_in_a_checkpoint(posing):
+    torch.cuda.manual_seed(0)
+    for reentrant in (True, False):
+        x = torch.ones(1000, device="cuda", requires_grad=True)
+        y = checkpoint(lambda x: torch.nn.functional.dropout(x, 0.5), x, use_reentrant=reentrant)
+        torch.rand(7, device="cuda")
+        y.sum().backward()
+        assert torch.equal(x.grad, y.detach()) and 0 < y.count_nonzero() < 1000
+
+
+@pytest.mark.parametrize("optimizer, options", [
+    (torch.optim.SGD, {}), (torch.optim.Adam, {}), (torch.optim.AdamW, {"fused": True}), (torch.optim.RMSprop, {}),
+    (torch.optim.Adam, {"capturable": True})])
+def test_optimizers(posing, optimizer, options):
+    weight = torch.nn.Parameter(torch.ones(4, 4, device="cuda"))
+    weight.grad = torch.ones(4, 4, device="cuda")
+    optimizer([weight], lr=0.125, **options).step()
+    assert weight.max() < 1
+    assert not torch.cuda.current_stream().is_capturing()
+
+
+@pytest.mark.parametrize("where", ["cuda", "cuda:0", torch.device("cuda"), "cpu", None, lambda s, _: s.cuda()])
+def test_files_are_loaded_to_the_device(posing, where):
+    file, x = io.BytesIO(), torch.randn(5, device="cuda")
+    torch.save({"x": x}, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, map_location=where)["x"], x)
+
+
+def test_files_are_not_loaded_so_elsewhere():
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file)
+    file.seek(0)
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="CUDA|cuda"):
+            torch.load(file, map_location="cuda")
+
+
+def test_meta_tensors_do_not_pose(posing):
+    meta = torch.empty(3, device="meta")
+    assert meta.device.type == "meta" and meta.is_meta and not meta.is_cuda
+    assert torch.ones(2, device="cuda").to("meta").device.type == "meta"
+    assert torch.nn.Linear(2, 2, device="meta").weight.device.type == "meta"
+    assert torch.ones(2).is_cuda and torch.ones(2, device="cuda").get_device() == 0
+
+
+def test_operators_that_call_functions():
+    """While races are looked for in what the script does."""
+    def main():
+        with sim.triton(as_cuda=True):
+            ditron.init()
+            return torch.cond(torch.tensor(True), lambda x: x + 1, lambda x: x - 1, (torch.ones(2),)).tolist()
+
+    assert sim.run(main, 2, races=True) == [[2, 2]] * 2
+
+
+def test_what_such_an_operator_reads_is_known():
+    """A stream is writing it."""
+    def main():
+        view, x = sim.current_world(), torch.zeros(64)
+        view.stream("a").fill(x, 1, name="x")
+        return torch.cond(torch.tensor(True), lambda x: x + 1, lambda x: x - 1, (x,)).tolist()
+
+    with pytest.raises(ditron.RaceError, match=r"race on x\[0\] of rank 0: nothing orders .*a read by the script"):
+        sim.run(main, 1, races=True)
+
+
+def test_a_file_that_inductor_writes(posing):
+    """It makes Triton's own driver active."""
+    triton_helpers.set_driver_to_gpu()
+    x, o = torch.randn(50, device="cuda"), torch.zeros(50, device="cuda")
+    _double[(1,)](x, o, 50, B=64)
+    assert torch.equal(o, x * 2)
+
+
+def test_what_scripts_divide_by(posing):
+    """As Triton's tutorial does, for the programs that an SM has room for."""
+    kernel = _double.warmup(torch.zeros(50), torch.zeros(50), 50, B=64, grid=(1,))
+    kernel._init_handles()
+    known = triton.runtime.driver.active.utils.get_device_properties(0)
+    assert known["max_num_regs"] // kernel.n_regs > 0 and known["max_shared_mem"] // kernel.metadata.shared > 0
+
+
+def test_graphs_are_refused(posing):
+    with pytest.raises(RuntimeError, match="the simulator does not capture CUDA graphs"):
+        torch.cuda.CUDAGraph()

@@ -17,7 +17,6 @@ from ditron.sim.pose_streams import DEVICE, STREAMS, DeviceGuard
 __all__ = ["ANSWERS"]
 
 _MEMORY = 141 << 30
-_VERSION = "12.8"
 
 
 def _properties(device: Any = None) -> Any:
@@ -115,7 +114,8 @@ class _NoGraph:
 
 def _storage_here(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage | None:
     """What ``torch.load`` asks of whoever knows a location: what was saved on a GPU is the CPU's."""
-    return storage if torch.version.cuda == _VERSION and location.startswith("cuda") else None
+    posing = torch.Generator is Generator
+    return storage if posing and location.startswith("cuda") else None
 
 
 # Before torch's own CUDA, which is 20. It declines where nothing poses.
@@ -133,7 +133,7 @@ ANSWERS: dict[tuple[Any, str], Any] = {
     **{(torch.cuda, f"{name}Tensor"): getattr(torch, f"{name}Tensor") for name in _CUDA_TYPES},
     (torch._C, "_get_accelerator"): lambda *_: torch.device("cuda"), (torch._C._nn, "_parse_to"): _parse_to_posing,
     (torch.Tensor, "record_stream"): _always(None), (SimDriver, "get_active_torch_device"): lambda _: DEVICE,
-    (torch, "Generator"): Generator, (torch.version, "cuda"): _VERSION,
+    (torch, "Generator"): Generator, (torch.version, "cuda"): "12.8",
     (torch.UntypedStorage, "cuda"): lambda self, *_, **__: self.clone(),
     **{(home, "CUDAGraph"): _NoGraph for home in (torch.cuda, torch.cuda.graphs)},
     # Who makes Triton's own driver, as inductor's files do, gets the simulator's.

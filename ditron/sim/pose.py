@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
+from torch.utils._device import DeviceContext, _device_constructors
 
 from ditron.sim import pose_library
 from ditron.sim.plain import simulated
 from ditron.sim.pose_cuda import ANSWERS
+from ditron.sim.pose_insides import INSIDES, on_cpu
 from ditron.sim.pose_library import while_posing
 from ditron.sim.pose_random import DEFAULT
 from ditron.sim.pose_streams import DEVICE
@@ -76,20 +78,18 @@ class _Pose(TorchFunctionMode):
             return DEVICE if len(args) == 1 and type(args[0]) is int else func(*args, **kwargs or {})
         if (kwargs or {}).get("pin_memory"):
             return _in_memory(self.__torch_function__(func, types, args, {**kwargs, "pin_memory": False}))
+        goal = _goal(func, args, kwargs or {})
         kwargs = {name: _on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
         if type(kwargs.get("device")) is int:
             kwargs["device"] = _CPU
         if func is torch.Tensor.to and len(args) > 1 and type(args[1]) is int:
             args = (args[0], _CPU, *args[2:])
-        return func(*map(_on_cpu, args), **kwargs)
+        result = func(*map(_on_cpu, args), **kwargs)
+        return result if goal is None else _arrived(result, goal, args)
 
 
 def _on_cpu(value: Any) -> Any:
-    if isinstance(value, torch.device):
-        return _CPU if value.type == "cuda" else value
-    if value is DEFAULT:
-        return torch.default_generator
-    return _CPU if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")) else value
+    return torch.default_generator if value is DEFAULT else on_cpu(value)
 
 
 _ANSWERS_OF_TENSORS = {
@@ -107,12 +107,35 @@ def _memory_of(tensor: torch.Tensor) -> str:
     return getattr(tensor, "_posing_memory", "device")
 
 
+def _goal(func: Callable, args: tuple, kwargs: dict) -> str | None:
+    """Whose memory a function of torch's is asked to put its result into: ``device``, ``host``; None: not said."""
+    where = kwargs.get("device", args[1] if func is torch.Tensor.to and len(args) > 1 else None)
+    if isinstance(where, torch.Tensor):
+        return "device"
+    if not isinstance(where, (str, int, torch.device)):
+        return None
+    kind = "cuda" if type(where) is int else torch.device(where).type
+    return {"cuda": "device", "cpu": "host"}.get(kind)
+
+
+def _arrived(result: Any, goal: str, args: tuple) -> Any:
+    """What is not there yet is copied, as it would be; of a tensor that nobody has put anywhere that is not known."""
+    if not isinstance(result, torch.Tensor) or is_lazy(result):
+        return result
+    if any(result is value for value in args):
+        if getattr(result, "_posing_memory", None) in (goal, "pinned" if goal == "host" else goal):
+            return result
+        result = result.clone()
+    return _in_memory(result, goal)
+
+
 # What was asked to be in the host's memory says so, and poses all the same. Copies are copies, as they would be.
 _OF_MEMORY = {
     torch.Tensor.is_cpu.__get__: lambda tensor: _memory_of(tensor) != "device",
     torch.Tensor.is_pinned: lambda tensor: _memory_of(tensor) == "pinned",
     torch.Tensor.pin_memory: lambda tensor: tensor if _memory_of(tensor) == "pinned" else _in_memory(tensor.clone()),
-    torch.Tensor.cpu: lambda tensor: _in_memory(tensor.clone(), "host"), torch.Tensor.cuda: torch.clone,
+    torch.Tensor.cpu: lambda tensor: _in_memory(tensor.clone(), "host"),
+    torch.Tensor.cuda: lambda tensor: _arrived(tensor, "device", (tensor,)),
 }
 
 
@@ -122,7 +145,8 @@ _default_device = DeviceContext.__torch_function__
 def _default_posing(self: DeviceContext, func: Callable, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
     """A default device is put in below every mode, where ``cuda`` would not become the CPU any more."""
     if self.device.type == "cuda":
-        return func(*args, **kwargs or {})
+        result = func(*args, **kwargs or {})
+        return _in_memory(result, "device") if func in _device_constructors() else result
     return _default_device(self, func, types, args, kwargs)
 
 
@@ -146,7 +170,7 @@ def _hooks_posing(self: Any, pack_hook: Callable, unpack_hook: Callable) -> None
 
 _ALL = {
     (threading.Thread, "start"): _start_posing,
-    **ANSWERS, **pose_library.answers(_Pose), (DeviceContext, "__torch_function__"): _default_posing,
+    **ANSWERS, **INSIDES, **pose_library.answers(_Pose), (DeviceContext, "__torch_function__"): _default_posing,
     (torch.autograd.graph.saved_tensors_hooks, "__init__"): _hooks_posing,
     (torch.autograd, "_engine_run_backward"): while_posing(_Pose, torch.autograd._engine_run_backward),
 }

@@ -125,7 +125,8 @@ torch.serialization.register_package(5, lambda _: None, _storage_here)
 ANSWERS: dict[tuple[Any, str], Any] = {
     **_in_modules(_cuda()), **STREAMS,
     **{(torch.accelerator, name): answer for name, answer in _accelerator().items()},
-    **{(torch.cuda.nvtx, name): _always(None) for name in ("range_push", "range_pop", "mark")},
+    **{(torch.cuda.nvtx, name): _always(None) for name in ("range_push", "range_pop", "mark", "range_start",
+                                                             "range_end")},
     (torch.autocast, "__init__"): _autocast_posing,
     **{(torch, name): _of_autocast(getattr(torch, name)) for name in ("is_autocast_enabled", "get_autocast_dtype")},
     (torch, "get_autocast_gpu_dtype"): lambda _of=torch.get_autocast_dtype: _of("cpu"),

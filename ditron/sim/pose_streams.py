@@ -45,6 +45,10 @@ class Stream:
     def query(self) -> bool:
         return True
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -5
+
     def is_capturing(self) -> bool:
         return False
 

@@ -141,3 +141,96 @@ def test_what_scripts_divide_by(posing):
 def test_graphs_are_refused(posing):
     with pytest.raises(RuntimeError, match="the simulator does not capture CUDA graphs"):
         torch.cuda.CUDAGraph()
+
+
+# --- what torch makes in ways of its own: each of these would end the process ----------------------------------------
+
+
+class _Wrapper(torch.Tensor):
+    """A tensor in a tensor, as quantization libraries have them."""
+
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device,
+                                                   requires_grad=True)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*(arg.inner if isinstance(arg, cls) else arg for arg in args), **kwargs or {})
+
+
+def test_tensors_in_tensors(posing):
+    wrapped = _Wrapper(torch.ones(3, device="cuda"))
+    (wrapped * 2).sum().backward()
+    assert wrapped.grad.tolist() == [2, 2, 2]
+
+
+def test_an_operator_that_is_checked(posing):
+    @torch.library.custom_op("ditron_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        o = torch.empty_like(x)
+        _double[(1,)](x, o, x.numel(), B=64)
+        return o
+
+    twice.register_fake(torch.empty_like)
+    twice.register_autograd(lambda ctx, grad: twice(grad.contiguous()))
+    torch.library.opcheck(twice, (torch.randn(50, device="cuda", requires_grad=True),))
+
+
+def test_packed_sequences(posing):
+    rows = [torch.arange(float(n), device="cuda") for n in (3, 1)]
+    packed = torch.nn.utils.rnn.pack_sequence(rows)
+    padded, lengths = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+    assert padded.tolist() == [[0, 1, 2], [0, 0, 0]] and lengths.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("backend", ["nccl", "cpu:gloo,cuda:nccl", None])
+def test_process_groups(posing, backend, tmp_path):
+    dist = torch.distributed
+    dist.init_process_group(backend, init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        x = torch.ones(3, device="cuda")
+        dist.all_reduce(x, group=dist.new_group([0], backend=backend))
+        assert x.tolist() == [1, 1, 1] and dist.is_nccl_available() and dist.get_backend() == "gloo"
+    finally:
+        dist.destroy_process_group()
+
+
+def test_memory_that_a_tensor_moves_to(posing):
+    """It is copied, unless it is there already; where nobody has put a tensor, that is not known."""
+    here = torch.zeros(3)
+    for there in (here.to("cuda"), here.to(torch.device("cuda", 0)), here.cuda(), here.to("cpu"), here.to(device=0)):
+        there += 1
+    assert not here.any()
+    x = torch.zeros(3, device="cuda", requires_grad=True)
+    assert x.cuda() is x and x.to("cuda") is x and x.to(x.device) is x and x.to(torch.float32) is x
+    host = x.to("cpu")
+    assert host.is_cpu and host.to("cpu") is host and not host.to("cuda").is_cpu and host.cuda() is not host
+    with torch.device("cuda"):
+        made = torch.zeros(3)
+    assert made.cuda() is made
+
+
+def test_names_of_types(posing):
+    assert torch.zeros(3).type("torch.cuda.HalfTensor").dtype == torch.float16
+
+
+class _Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return torch.full((2,), float(index))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_data_loaders(posing, workers):
+    loader = torch.utils.data.DataLoader(_Numbers(), batch_size=3, num_workers=workers, pin_memory=True)
+    assert [batch.to("cuda", non_blocking=True).sum().item() for batch in loader] == [6, 24]
+
+
+def test_modules_that_are_not_initialized(posing):
+    module = torch.nn.LazyLinear(2).to("cuda").cuda()
+    assert module(torch.ones(1, 3, device="cuda")).shape == (1, 2)

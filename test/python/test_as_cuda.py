@@ -17,12 +17,6 @@ def _double(x, o, n, B: tl.constexpr):
     tl.store(o + i, tl.load(x + i, i < n) * 2, i < n)
 
 
-@pytest.fixture
-def posing():
-    with ditron.sim.triton(as_cuda=True):
-        yield
-
-
 class _View:
     """A package's own stand-in for a tensor: what a kernel needs of one, and the device that its tensor told."""
 

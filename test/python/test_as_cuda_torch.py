@@ -4,24 +4,12 @@ import io
 import pytest
 import torch
 import triton
-import triton.language as tl
+from test_as_cuda import _double
 from torch._inductor.runtime import triton_helpers
 from torch.utils.checkpoint import checkpoint
 
 import ditron
 from ditron import sim
-
-
-@triton.jit
-def _double(x, o, n, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(o + i, tl.load(x + i, i < n) * 2, i < n)
-
-
-@pytest.fixture
-def posing():
-    with ditron.sim.triton(as_cuda=True):
-        yield
 
 
 @pytest.mark.parametrize("home, name", [(torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"),

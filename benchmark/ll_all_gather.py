@@ -8,6 +8,7 @@ turns. Per method and size: the median of the samples on each rank, of which the
 call. ``empty`` is a kernel that does nothing, with the grid of the first packet column: what a call costs at least.
 Results are compared with NCCL's before and after.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -32,8 +33,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import ll_all_gather  # noqa: E402
 
 # (protocol, elements of a chunk): ll128 fills whole lines of 120 bytes, put with signal likes larger chunks.
-METHODS = [("ll", 512), ("ll", 1024), ("ll128", 960), ("ll128", 1920), ("simple", 512), ("simple", 2048),
-           ("simple", 8192)]
+METHODS = [
+    ("ll", 512),
+    ("ll", 1024),
+    ("ll128", 960),
+    ("ll128", 1920),
+    ("simple", 512),
+    ("simple", 2048),
+    ("simple", 8192),
+]
 SIZES = [8 << i for i in range(14)]  # bytes per rank
 
 
@@ -58,9 +66,14 @@ class Gathers:
             return theirs
 
         grid = (triton.cdiv(n, METHODS[0][1]), ranks)
-        return {"nccl": nccl, "empty": lambda: empty_kernel[grid](shard, num_warps=4),
-                **{f"{protocol}/{chunk}": lambda gather=gather: gather(shard)
-                   for (protocol, chunk), gather in self.of.items()}}
+        return {
+            "nccl": nccl,
+            "empty": lambda: empty_kernel[grid](shard, num_warps=4),
+            **{
+                f"{protocol}/{chunk}": lambda gather=gather: gather(shard)
+                for (protocol, chunk), gather in self.of.items()
+            },
+        }
 
 
 def sample(call: Callable[[], object], calls: int) -> float:
@@ -114,22 +127,29 @@ def main() -> int:
     ditron.init(transport=args.transport, heap_bytes=64 << 20)
     gathers = Gathers(SIZES[-1] // 2)
     names = list(gathers.calls(1))
-    table = ["| bytes per rank | " + " | ".join(names) + " | best of ours | nccl / best |",
-             "|---" * (len(names) + 3) + "|"]
+    table = [
+        "| bytes per rank | " + " | ".join(names) + " | best of ours | nccl / best |",
+        "|---" * (len(names) + 3) + "|",
+    ]
     for nbytes in SIZES:
         faulthandler.dump_traceback_later(args.limit, exit=True)
         times = row(gathers, nbytes, args.samples, args.calls)
         faulthandler.cancel_dump_traceback_later()
         ours = min((name for name in names if "/" in name), key=times.get)
-        table.append(f"| {nbytes} | " + " | ".join(f"{times[name]:.2f}" for name in names)
-                     + f" | {ours} {times[ours]:.2f} | {times['nccl'] / times[ours]:.2f} |")
+        table.append(
+            f"| {nbytes} | "
+            + " | ".join(f"{times[name]:.2f}" for name in names)
+            + f" | {ours} {times[ours]:.2f} | {times['nccl'] / times[ours]:.2f} |"
+        )
         if ditron.rank() == 0:
             print("\n".join(table) if nbytes == SIZES[0] else table[-1], flush=True)
     if ditron.rank() == 0 and args.table:
         with args.table.open("a") as file:
-            file.write(f"\nAll-gather, us per call in a CUDA graph, slowest of {ditron.num_ranks()} x "
-                       f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, "
-                       f"{datetime.date.today()}\n\n" + "\n".join(table) + "\n")
+            file.write(
+                f"\nAll-gather, us per call in a CUDA graph, slowest of {ditron.num_ranks()} x "
+                f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, "
+                f"{datetime.date.today()}\n\n" + "\n".join(table) + "\n"
+            )
     ditron.finalize()
     return 0
 

@@ -7,6 +7,7 @@ and how long ditron-opt takes to start.
 The best of several runs per pass, since what disturbs a run only adds to it. Exit code 1 when a total is above
 ``--limit`` milliseconds.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -35,15 +36,21 @@ def measure(example: str, target: str, pipeline: str, runs: int = 10) -> list[tu
     for _ in range(runs + 1):  # the first loads what the others have
         watch = Watch(measure=True)
         ditron.compile(kernel, target=target, pipeline=pipeline, stop_after="lowered", watch=watch)
-        best = [(name, min(seconds, before)) for (name, seconds), (_, before) in
-                zip(watch.timings, best or watch.timings, strict=True)]
+        best = [
+            (name, min(seconds, before))
+            for (name, seconds), (_, before) in zip(watch.timings, best or watch.timings, strict=True)
+        ]
     return best
 
 
 def start_up(runs: int = 10) -> float:
     """Seconds that ditron-opt takes for an empty module and two passes, the best of ``runs``."""
-    command = [sys.executable, "-m", "ditron_compiler.opt",
-               "--pass-pipeline=builtin.module(raise-primitives,canonicalize)"]
+    command = [
+        sys.executable,
+        "-m",
+        "ditron_compiler.opt",
+        "--pass-pipeline=builtin.module(raise-primitives,canonicalize)",
+    ]
     best = float("inf")
     for _ in range(runs):
         begin = time.perf_counter()

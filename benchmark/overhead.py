@@ -5,6 +5,7 @@
 
 Both sides of each ratio are measured interleaved in one process, after a warm-up; medians are printed with quartiles.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -29,8 +30,9 @@ import ag_gemm_in_kernel as ag_gemm  # noqa: E402
 # ``ag_gemm_in_kernel.py``'s kernel with the primitives left out, function by function: rank and num_ranks are
 # arguments, what is pushed is stored at home, nothing is waited for.
 @triton.jit
-def plain_push_rows(a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM_PUSH: tl.constexpr,
-                    PUSH_ROWS: tl.constexpr):
+def plain_push_rows(
+    a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM_PUSH: tl.constexpr, PUSH_ROWS: tl.constexpr
+):
     row_bytes = tl.cast(K, tl.int64) * (a_ptr.dtype.element_ty.primitive_bitwidth // 8)
     mine = workspace_ptr + rank.to(tl.int64) * rows_per_rank * K
     for step in range(num_ranks):
@@ -42,8 +44,19 @@ def plain_push_rows(a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM
 
 
 @triton.jit
-def plain_tile(workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, tile, BLOCK_M: tl.constexpr,
-               BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def plain_tile(
+    workspace_ptr,
+    b_ptr,
+    c_ptr,
+    num_ranks,
+    rows_per_rank,
+    N,
+    K,
+    tile,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     M = rows_per_rank * num_ranks
     tiles_n = tl.cdiv(N, BLOCK_N)
     pid_m = tile // tiles_n
@@ -66,14 +79,29 @@ def plain_tile(workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, tile
 
 
 @triton.jit
-def plain_kernel(a_ptr, workspace_ptr, b_ptr, c_ptr, rank, num_ranks, rows_per_rank, N, K, NUM_PUSH: tl.constexpr,
-                 BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PUSH_ROWS: tl.constexpr):
+def plain_kernel(
+    a_ptr,
+    workspace_ptr,
+    b_ptr,
+    c_ptr,
+    rank,
+    num_ranks,
+    rows_per_rank,
+    N,
+    K,
+    NUM_PUSH: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PUSH_ROWS: tl.constexpr,
+):
     pid = tl.program_id(0)
     if pid < NUM_PUSH:
         plain_push_rows(a_ptr, workspace_ptr, rank, num_ranks, rows_per_rank, K, NUM_PUSH, PUSH_ROWS)
     else:
-        plain_tile(workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, pid - NUM_PUSH, BLOCK_M, BLOCK_N,
-                   BLOCK_K)
+        plain_tile(
+            workspace_ptr, b_ptr, c_ptr, num_ranks, rows_per_rank, N, K, pid - NUM_PUSH, BLOCK_M, BLOCK_N, BLOCK_K
+        )
 
 
 @triton.jit
@@ -104,15 +132,20 @@ def spread(values: list[float], scale: float) -> str:
 
 def compile_times(rounds: int) -> dict[str, list[float]]:
     example = ag_gemm.EXAMPLE
-    types = {**example["signature"], "rank": "i32", "num_ranks": "i32",
-             **dict.fromkeys(example["constexprs"], "constexpr")}
+    types = {
+        **example["signature"],
+        "rank": "i32",
+        "num_ranks": "i32",
+        **dict.fromkeys(example["constexprs"], "constexpr"),
+    }
     target = GPUTarget("cuda", 90, 32)
 
     def plain():
         signature = {name: types[name] for name in plain_kernel.arg_names}
         attrs = {(i,): [["tt.divisibility", 16]] for i in range(4)}  # the pointers, as ditron.compile assumes too
-        triton.compile(ASTSource(plain_kernel, signature, example["constexprs"], attrs), target=target,
-                       options=example["options"])
+        triton.compile(
+            ASTSource(plain_kernel, signature, example["constexprs"], attrs), target=target, options=example["options"]
+        )
 
     def ours():
         ditron.compile(ag_gemm.ag_gemm_kernel, target="cuda:90", transport="p2p", **example)
@@ -124,6 +157,7 @@ def compile_times(rounds: int) -> dict[str, list[float]]:
 
 def launch_times(rounds: int) -> dict[str, list[float]]:
     import torch
+
     ditron.init(heap_bytes=1 << 20)
     x = torch.zeros(16, device=ditron.device())
     batch = 50
@@ -132,6 +166,7 @@ def launch_times(rounds: int) -> dict[str, list[float]]:
         def call():
             for _ in range(batch):
                 kernel[(1,)](x, 16)
+
         return call
 
     times = interleaved({"triton": burst(empty_plain), "ditron": burst(empty_ditron)}, rounds)
@@ -148,15 +183,20 @@ def main() -> int:
 
     times = compile_times(args.rounds)
     ratio = statistics.median(times["ditron"]) / statistics.median(times["triton"])
-    rows.append(f"| compile AG+GEMM for cuda:90, ms | {spread(times['triton'], 1e3)} | {spread(times['ditron'], 1e3)} "
-                f"| {ratio:.3f}x (promise: at most 1.15x) |")
+    rows.append(
+        f"| compile AG+GEMM for cuda:90, ms | {spread(times['triton'], 1e3)} | {spread(times['ditron'], 1e3)} "
+        f"| {ratio:.3f}x (promise: at most 1.15x) |"
+    )
     print(rows[-1], flush=True)
     import torch
+
     if torch.cuda.is_available() and knobs.under_torchrun():
         times = launch_times(40 * args.rounds)
         extra = 1e6 * (statistics.median(times["ditron"]) - statistics.median(times["triton"]))
-        rows.append(f"| launch, host us | {spread(times['triton'], 1e6)} | {spread(times['ditron'], 1e6)} "
-                    f"| {extra:+.2f} us (promise: at most +3) |")
+        rows.append(
+            f"| launch, host us | {spread(times['triton'], 1e6)} | {spread(times['ditron'], 1e6)} "
+            f"| {extra:+.2f} us (promise: at most +3) |"
+        )
         print(rows[-1], flush=True)
         ditron.finalize()
     else:
@@ -164,8 +204,10 @@ def main() -> int:
     if args.table:
         machine = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
         with args.table.open("a") as file:
-            file.write(f"\n{machine}, torch {torch.__version__}, triton {triton.__version__}, "
-                       f"{datetime.date.today()}\n\n" + "\n".join(rows) + "\n")
+            file.write(
+                f"\n{machine}, torch {torch.__version__}, triton {triton.__version__}, "
+                f"{datetime.date.today()}\n\n" + "\n".join(rows) + "\n"
+            )
     return 0
 
 

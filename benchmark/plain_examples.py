@@ -1,4 +1,5 @@
 """Examples with their order of tiles taken away: what a pass that puts tiles in order starts from."""
+
 from __future__ import annotations
 
 import importlib.util

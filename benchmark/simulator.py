@@ -6,6 +6,7 @@ for races; a matrix product and a softmax as plain kernels, on one core and on a
 
 Each row is the fastest of ``--repeat`` runs; seconds of CPU are the process's, and mean something on a busy machine.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -74,6 +75,7 @@ def _fastest(run: Callable[[], object], repeat: int) -> tuple[float, float]:
 
 def measure_matmul(size: int, block: tuple[int, int, int], repeat: int) -> tuple[float, float]:
     """A product of ``size`` cubed on one rank, checked against torch."""
+
     def main() -> tuple[float, float]:
         ditron.init()
         a, b = (torch.randn(size, size, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(2))
@@ -86,9 +88,11 @@ def measure_matmul(size: int, block: tuple[int, int, int], repeat: int) -> tuple
     return ditron.sim.run(main, ranks=1)[0]
 
 
-def measure_ag_gemm(M: int, N: int, K: int, ranks: int, block: tuple[int, int, int], repeat: int
-                    ) -> tuple[float, float]:
+def measure_ag_gemm(
+    M: int, N: int, K: int, ranks: int, block: tuple[int, int, int], repeat: int
+) -> tuple[float, float]:
     """A call of ``examples/ag_gemm_in_kernel.py`` on every rank (each has all N columns of its own B), checked once."""
+
     def main() -> tuple[float, float]:
         ditron.init()
         error = ag_gemm.check(M // ranks, 64, K, calls=1, num_push=2, block=block)
@@ -141,20 +145,34 @@ def main() -> None:
     args = parser.parse_args()
     rows = []
     for block in ((64, 64, 32), (128, 128, 64)):
-        rows.append(("matrix product 1024 x 1024 x 1024, bf16, 1 rank", block, 2,
-                     *measure_matmul(1024, block, args.repeat)))
+        rows.append(
+            ("matrix product 1024 x 1024 x 1024, bf16, 1 rank", block, 2, *measure_matmul(1024, block, args.repeat))
+        )
     for block in ((64, 64, 32), (128, 128, 64)):
-        rows.append(("AG+GEMM M=2048 N=2048 (on each rank) K=2048, bf16, 8 ranks", block, 15,
-                     *measure_ag_gemm(2048, 2048, 2048, 8, block, args.repeat)))
+        rows.append(
+            (
+                "AG+GEMM M=2048 N=2048 (on each rank) K=2048, bf16, 8 ranks",
+                block,
+                15,
+                *measure_ag_gemm(2048, 2048, 2048, 8, block, args.repeat),
+            )
+        )
     for cores in (1, os.cpu_count()):
         product, softmaxes = measure_plain(cores, args.repeat)
         where = f"plain kernel, {cores} core{'s' * (cores > 1)}"
         rows.append((f"matrix product 1024 x 1024 x 1024, bf16, {where}", (64, 64, 32), "", *product))
         rows.append((f"softmax 4096 x 1000, f32, {where}", (1, 1024), "", *softmaxes))
-    lines = [f"{_cpu()}, {os.cpu_count()} cores, torch {torch.__version__}, triton {triton.__version__}, "
-             f"{datetime.date.today()}", "", "| what | tile | s | s of CPU | asked for: s |", "|---|---|---|---|---|"]
-    lines += [f"| {what} | {'x'.join(map(str, block))} | {wall:.2f} | {cpu:.2f} | {bound} |"
-              for what, block, bound, wall, cpu in rows]
+    lines = [
+        f"{_cpu()}, {os.cpu_count()} cores, torch {torch.__version__}, triton {triton.__version__}, "
+        f"{datetime.date.today()}",
+        "",
+        "| what | tile | s | s of CPU | asked for: s |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {what} | {'x'.join(map(str, block))} | {wall:.2f} | {cpu:.2f} | {bound} |"
+        for what, block, bound, wall, cpu in rows
+    ]
     text = "\n".join(lines) + "\n"
     print(text)
     if args.table:

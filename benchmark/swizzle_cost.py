@@ -5,6 +5,7 @@
 
 Each example is compiled in plain order, with the order that ``insert-swizzle`` gives it, and as it is written.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -34,8 +35,14 @@ class Cost(NamedTuple):
 
 def measure(kernel: Any, example: dict, pipeline: str, arch: int, folder: Path) -> Cost:
     """Compile ``kernel`` and look at its machine code."""
-    program = ditron.compile(kernel, example["signature"], example["constexprs"], f"cuda:{arch}",
-                             options=example["options"], pipeline=pipeline)
+    program = ditron.compile(
+        kernel,
+        example["signature"],
+        example["constexprs"],
+        f"cuda:{arch}",
+        options=example["options"],
+        pipeline=pipeline,
+    )
     if "cubin" not in program.asm:
         raise SystemExit(f"no machine code of {program.name}: {program.missing.get('cubin')}")
     path = folder / "kernel.cubin"
@@ -61,7 +68,7 @@ def _instructions(listing: str) -> tuple[int, int]:
     inside = [False] * count
     for at, label in branches:
         if label in labels and labels[label] < at - 1:
-            inside[labels[label]:at] = [True] * (at - labels[label])
+            inside[labels[label] : at] = [True] * (at - labels[label])
     return count, sum(inside)
 
 
@@ -71,15 +78,20 @@ def _run(tool: str, *arguments: object) -> str:
 
 def report(arch: int) -> list[str]:
     """A Markdown table."""
-    lines = ["| kernel | order of tiles | registers | bytes of stack | instructions | of them in loops |",
-             "|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| kernel | order of tiles | registers | bytes of stack | instructions | of them in loops |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for example, kernel in KERNELS.items():
             unordered = plain_examples.plain(example, folder)
             written = plain_examples.load(plain_examples.EXAMPLES / f"{example}.py")
-            for title, module, pipeline in (("none", unordered, "default"), ("insert-swizzle", unordered, "swizzled"),
-                                            ("as written", written, "default")):
+            for title, module, pipeline in (
+                ("none", unordered, "default"),
+                ("insert-swizzle", unordered, "swizzled"),
+                ("as written", written, "default"),
+            ):
                 cost = measure(getattr(module, kernel), module.EXAMPLE, pipeline, arch, folder)
                 lines.append(f"| {kernel} | {title} | " + " | ".join(map(str, cost)) + " |")
     return lines

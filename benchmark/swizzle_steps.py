@@ -9,6 +9,7 @@ the last rank's consumer has nothing to add up until all the others' tiles are d
 pipelines ``default`` and ``swizzled`` (with ``insert-swizzle``). Steps are counted in the simulator's trace: a rank's
 step is the number of tiles that it has computed, and a send belongs to the step it happens in.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -26,8 +27,19 @@ import ditron.language as dl
 
 
 @ditron.jit
-def produce(a_ptr, b_ptr, outbox_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, K, BLOCK_M: tl.constexpr,
-            BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def produce(
+    a_ptr,
+    b_ptr,
+    outbox_ptr,
+    inbox_ptr,
+    signal_ptr,
+    rows_per_rank,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     """All tiles of A @ B, one after the other; each rank that owns rows of a tile gets its rows of it."""
     rank, num_ranks = dl.rank(), dl.num_ranks()
     M = rows_per_rank * num_ranks
@@ -57,8 +69,14 @@ def produce(a_ptr, b_ptr, outbox_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, K
             end = tl.minimum(last_row, (owner + 1) * rows_per_rank) - first_row
             slot = (pid_m - owner * rows_per_rank // BLOCK_M) * tiles_n + pid_n
             box = inbox_ptr + (rank * slots + slot) * TILE
-            dl.putmem_signal_nbi(box + begin * BLOCK_N, parcel + begin * BLOCK_N, (end - begin) * BLOCK_N * 4,
-                                 signal_ptr + slot * num_ranks + rank, 1, owner)
+            dl.putmem_signal_nbi(
+                box + begin * BLOCK_N,
+                parcel + begin * BLOCK_N,
+                (end - begin) * BLOCK_N * 4,
+                signal_ptr + slot * num_ranks + rank,
+                1,
+                owner,
+            )
         dl.quiet()  # ends the step
 
 
@@ -84,8 +102,20 @@ def reduce(out_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, slot, BLOCK_M: tl.c
 
 
 @ditron.jit
-def plain_gemm_rs(a_ptr, b_ptr, out_ptr, outbox_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, K,
-                  BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def plain_gemm_rs(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    outbox_ptr,
+    inbox_ptr,
+    signal_ptr,
+    rows_per_rank,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     pid = tl.program_id(0)
     if pid < 1:
         produce(a_ptr, b_ptr, outbox_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, K, BLOCK_M, BLOCK_N, BLOCK_K)
@@ -109,9 +139,10 @@ def multiply(rows: int, n: int = 16, k: int = 16, block: int = 16) -> float:
 
     a, b = share(rank)
     out = torch.full((rows, n), float("nan"))
-    plain_gemm_rs[(1 + slots,)](a, b, out, outbox, inbox, signals, rows, n, k, BLOCK_M=block, BLOCK_N=block,
-                                BLOCK_K=block)
-    expected = sum(torch.matmul(*share(r))[rank * rows:(rank + 1) * rows] for r in range(num_ranks))
+    plain_gemm_rs[(1 + slots,)](
+        a, b, out, outbox, inbox, signals, rows, n, k, BLOCK_M=block, BLOCK_N=block, BLOCK_K=block
+    )
+    expected = sum(torch.matmul(*share(r))[rank * rows : (rank + 1) * rows] for r in range(num_ranks))
     return (out - expected).abs().max().item()
 
 
@@ -178,12 +209,17 @@ def _spell(steps: list[int]) -> str:
 
 def report(ranks: int, nodes: int, rows: int, seed: int) -> list[str]:
     """Both pipelines, as rows of a Markdown table."""
-    lines = ["| tiles come | step of the first rows for ranks 0, 1, 2, ... | ranks whose first rows are late | step of "
-             "the first complete tile | most ranks that send to one in a step |", "|---|---|---|---|---|"]
+    lines = [
+        "| tiles come | step of the first rows for ranks 0, 1, 2, ... | ranks whose first rows are late | step of "
+        "the first complete tile | most ranks that send to one in a step |",
+        "|---|---|---|---|---|",
+    ]
     for name, pipeline in (("as written, in plain order", "default"), ("by `insert-swizzle`", "swizzled")):
         steps = count_steps(ranks, nodes, rows, pipeline, seed)
-        lines.append(f"| {name} | {_spell(steps.first)} of {steps.tiles} | {steps.late} of {ranks} | "
-                     f"{_spell(steps.complete)} | {steps.fan_in} |")
+        lines.append(
+            f"| {name} | {_spell(steps.first)} of {steps.tiles} | {steps.late} of {ranks} | "
+            f"{_spell(steps.complete)} | {steps.fan_in} |"
+        )
     return lines
 
 
@@ -199,8 +235,13 @@ def main() -> None:
     print("\n".join(lines))
     if args.table:
         with args.table.open("a") as file:
-            print(f"\n{args.ranks} ranks on {args.nodes} node{'s' * (args.nodes > 1)}, {args.rows} rows per rank, "
-                  f"tiles of 16 rows:\n", *lines, sep="\n", file=file)
+            print(
+                f"\n{args.ranks} ranks on {args.nodes} node{'s' * (args.nodes > 1)}, {args.rows} rows per rank, "
+                f"tiles of 16 rows:\n",
+                *lines,
+                sep="\n",
+                file=file,
+            )
 
 
 if __name__ == "__main__":

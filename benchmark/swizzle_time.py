@@ -5,6 +5,7 @@
 The three are timed in turn, by CUDA events, every call after a meeting of all ranks; a row has the slowest rank's
 median. On one GPU no tile waits for another rank, and the difference is what the arithmetic costs.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -56,8 +57,10 @@ def main() -> None:
     ditron.init(transport="p2p", heap_bytes=4 << 30)
     rank, ranks, device = ditron.rank(), ditron.num_ranks(), ditron.device()
     names = ["plain order", "insert-swizzle", "as written"]
-    lines = [f"| M, N, K on {ranks} rank{'s' * (ranks > 1)} | " + " | ".join(f"{name}, ms" for name in names) + " |",
-             "|---|" + "---:|" * len(names)]
+    lines = [
+        f"| M, N, K on {ranks} rank{'s' * (ranks > 1)} | " + " | ".join(f"{name}, ms" for name in names) + " |",
+        "|---|" + "---:|" * len(names),
+    ]
     with tempfile.TemporaryDirectory() as folder:
         modules = sides(Path(folder))
         for m, n, k in SHAPES:
@@ -74,8 +77,10 @@ def main() -> None:
                 print(lines[-1], flush=True)
     if rank == 0 and args.table:
         with args.table.open("a") as file:
-            file.write(f"\n{ranks} x {torch.cuda.get_device_name()}, torch {torch.__version__}, triton "
-                       f"{triton.__version__}, {datetime.date.today()}\n\n" + "\n".join(lines) + "\n")
+            file.write(
+                f"\n{ranks} x {torch.cuda.get_device_name()}, torch {torch.__version__}, triton "
+                f"{triton.__version__}, {datetime.date.today()}\n\n" + "\n".join(lines) + "\n"
+            )
     ditron.finalize()
 
 

@@ -5,6 +5,7 @@
 
 `pip install -e .` would do the same, but runs CMake's configure step on each change; here ninja alone is asked.
 """
+
 import stat
 import sys
 import sysconfig
@@ -23,8 +24,12 @@ sys.exit({function}())
 
 def requirements() -> None:
     project = PYPROJECT["project"]
-    print(*PYPROJECT["build-system"]["requires"], *project["dependencies"], *project["optional-dependencies"]["test"],
-          sep="\n")
+    print(
+        *PYPROJECT["build-system"]["requires"],
+        *project["dependencies"],
+        *project["optional-dependencies"]["test"],
+        sep="\n",
+    )
 
 
 def link() -> None:

@@ -6,6 +6,7 @@
 Public names are listed in ``__all__`` and loaded when first used, so that ``ditron --help`` needs neither torch nor
 triton.
 """
+
 from __future__ import annotations
 
 import importlib
@@ -24,18 +25,50 @@ from ditron.errors import (
 from ditron_compiler.versions import check_versions
 
 _HOMES = {
-    "CompiledProgram": "ditron.compiler", "compile": "ditron.compiler",
+    "CompiledProgram": "ditron.compiler",
+    "compile": "ditron.compiler",
     "check": "ditron.checked",
-    "autotune": "ditron.kernel", "jit": "ditron.kernel",
-    "host": "ditron.host", "program": "ditron.programs.program",
-    "language": "ditron.language", "sim": "ditron.sim",
-    **dict.fromkeys(("Group", "all_gather_object", "barrier", "current_group", "device", "finalize", "init",
-                     "is_initialized", "local_rank", "new_group", "num_ranks", "rank", "symm_empty", "symm_free",
-                     "symm_packets", "symm_zeros", "world"), "ditron.distributed"),
+    "autotune": "ditron.kernel",
+    "jit": "ditron.kernel",
+    "host": "ditron.host",
+    "program": "ditron.programs.program",
+    "language": "ditron.language",
+    "sim": "ditron.sim",
+    **dict.fromkeys(
+        (
+            "Group",
+            "all_gather_object",
+            "barrier",
+            "current_group",
+            "device",
+            "finalize",
+            "init",
+            "is_initialized",
+            "local_rank",
+            "new_group",
+            "num_ranks",
+            "rank",
+            "symm_empty",
+            "symm_free",
+            "symm_packets",
+            "symm_zeros",
+            "world",
+        ),
+        "ditron.distributed",
+    ),
 }
 
-__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "NodesError", "RaceError", "SimulationError",
-           "WaitTimeout", *_HOMES]
+__all__ = [
+    "CheckError",
+    "CompileError",
+    "DeadlockError",
+    "DitronError",
+    "NodesError",
+    "RaceError",
+    "SimulationError",
+    "WaitTimeout",
+    *_HOMES,
+]
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,5 @@
 """Whether a check of results that fails, because nothing is computed, hides what would have come after it."""
+
 from __future__ import annotations
 
 import ast
@@ -19,8 +20,11 @@ def cuts_short(error: AssertionError, foreign: tuple[str, ...]) -> bool:
 
     Functions in files whose names begin with one of ``foreign`` are not looked at; one without source had more to do.
     """
-    return any(not _is_last(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)
-               if not frame.f_code.co_filename.startswith(foreign))
+    return any(
+        not _is_last(frame.f_code, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(foreign)
+    )
 
 
 def _is_last(code: CodeType, line: int) -> bool:
@@ -38,15 +42,19 @@ def _is_last(code: CodeType, line: int) -> bool:
 def _ends_with(body: Sequence[ast.stmt], line: int) -> bool:
     for index, statement in enumerate(body):
         if statement.lineno <= line <= statement.end_lineno:
-            return not isinstance(statement, _LOOPS) and all(map(_is_last_word, body[index + 1:])) and all(
-                _ends_with(inner, line) for inner in _inner(statement))
+            return (
+                not isinstance(statement, _LOOPS)
+                and all(map(_is_last_word, body[index + 1 :]))
+                and all(_ends_with(inner, line) for inner in _inner(statement))
+            )
     return True
 
 
 def _is_last_word(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(statement, _LAST_WORDS) or (
-        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print")
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
+    )
 
 
 def _inner(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

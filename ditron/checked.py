@@ -4,6 +4,7 @@ A wait that takes too long, or an access that cannot be right, writes records in
 kernel (runtime/gpu/checked.ll has the layout). The host looks there at each launch and at each synchronising call of
 ditron, and raises. docs/checked-mode.md shows a report.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -23,8 +24,18 @@ from ditron_compiler.lowering.gpu_checked import places
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RECORDS", "WORDS", "Kind", "Monitor", "Report", "before_launch", "check", "error_of", "meet",
-           "remember_kernel"]
+__all__ = [
+    "RECORDS",
+    "WORDS",
+    "Kind",
+    "Monitor",
+    "Report",
+    "before_launch",
+    "check",
+    "error_of",
+    "meet",
+    "remember_kernel",
+]
 
 RECORDS, WORDS = 32, 16
 _SHOWN = 12  # lines of a message that tell of others
@@ -78,15 +89,18 @@ class Report:
         """What is wrong, without the place."""
         if self.kind in (Kind.EXPIRED, Kind.WAITING):
             peer = f", for rank {self.peer}" if self.peer is not None else ""
-            return (f"{self.op} on {self.where}{peer}: expected {self.cmp} {self.expected}, actual {self.actual}, "
-                    f"after {self.seconds:.1f} s")
+            return (
+                f"{self.op} on {self.where}{peer}: expected {self.cmp} {self.expected}, actual {self.actual}, "
+                f"after {self.seconds:.1f} s"
+            )
         if self.kind == Kind.RANK_OUT_OF_RANGE:
             return f"{self.op} to rank {self.peer}: expected a rank from 0 to {self.num_ranks - 1}"
         if self.kind == Kind.RANK_NOT_MAPPED:
             return f"{self.op} to rank {self.peer}, whose memory is not mapped here (another node)"
         if self.kind == Kind.OUTSIDE_HEAP:
-            return (f"{self.op} of {self.nbytes} bytes at {self.where}: expected memory of ditron.symm_empty or "
-                    "symm_zeros")
+            return (
+                f"{self.op} of {self.nbytes} bytes at {self.where}: expected memory of ditron.symm_empty or symm_zeros"
+            )
         return f"{self.op} of the world, which this transport does not reach from a smaller group"
 
     @property
@@ -178,10 +192,25 @@ class Monitor:
         match = _PLACE.fullmatch(known.get(place, ""))
         op, kernel, file, line = match.groups() if match else ("a primitive", "of unknown name", None, None)
         member = 0 <= peer < len(self.ranks)
-        return Report(Kind(kind), op, kernel, file, int(line or 0), self.ranks[self.rank], (x, y, z), thread,
-                      self.name(address), _COMPARISONS[cmp], expected, actual,
-                      self.ranks[peer] if member else None if kind in (Kind.EXPIRED, Kind.WAITING) else peer, nbytes,
-                      ns / 1e9, len(self.ranks), self.ranks[origin - 1] if origin else self.ranks[self.rank])
+        return Report(
+            Kind(kind),
+            op,
+            kernel,
+            file,
+            int(line or 0),
+            self.ranks[self.rank],
+            (x, y, z),
+            thread,
+            self.name(address),
+            _COMPARISONS[cmp],
+            expected,
+            actual,
+            self.ranks[peer] if member else None if kind in (Kind.EXPIRED, Kind.WAITING) else peer,
+            nbytes,
+            ns / 1e9,
+            len(self.ranks),
+            self.ranks[origin - 1] if origin else self.ranks[self.rank],
+        )
 
 
 def error_of(reports: Iterable[Report]) -> CheckError:
@@ -194,8 +223,10 @@ def error_of(reports: Iterable[Report]) -> CheckError:
             head = f"checked mode: a wait of kernel {first.kernel!r} was given up"
         else:
             head = f"checked mode: a wait of kernel {first.kernel!r} was ended, because rank {first.first} gave up"
-        hint = ("look for what should have written the signal; if it only takes long, set DITRON_CHECK_SECONDS to more "
-                "than the time above")
+        hint = (
+            "look for what should have written the signal; if it only takes long, set DITRON_CHECK_SECONDS to more "
+            "than the time above"
+        )
     else:
         cls, head = CheckError, f"checked mode: kernel {first.kernel!r} was stopped before a wrong access"
         hint = "correct the rank or the pointer on that line"
@@ -241,10 +272,12 @@ def check(group: Any = None) -> None:
     Not collective. Raises :class:`ditron.WaitTimeout` or :class:`ditron.CheckError`.
     """
     from ditron.distributed import current_group
+
     group = group or current_group()
     if group is None or group.is_sim:
         return
     import torch
+
     failure = None
     try:
         torch.cuda.synchronize(group.device)
@@ -259,6 +292,7 @@ def check(group: Any = None) -> None:
 def meet(group: Any) -> None:
     """The barrier of checked mode: wait for the GPUs; every rank of the group raises what any reported. Collective."""
     import torch
+
     failure = None
     try:
         torch.cuda.synchronize(group.device)
@@ -288,6 +322,7 @@ def _at_exit() -> None:
     if not silent:
         return
     import torch
+
     try:
         torch.cuda.synchronize()
     except (RuntimeError, AssertionError) as error:

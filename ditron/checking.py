@@ -7,6 +7,7 @@
 
 Nothing is run: launches are recorded on a few small groups of ranks, and analysed for every schedule. docs/checker.md.
 """
+
 from __future__ import annotations
 
 import builtins
@@ -27,8 +28,15 @@ from ditron.recording import CHECKED, record
 from ditron_compiler.check import Report, check_scenarios
 from ditron_compiler.check.scenario import Scenario
 
-__all__ = ["GROUPS", "ProtocolError", "ProtocolWarning", "at_compile_time", "check_function", "check_program",
-           "check_script"]
+__all__ = [
+    "GROUPS",
+    "ProtocolError",
+    "ProtocolWarning",
+    "at_compile_time",
+    "check_function",
+    "check_program",
+    "check_script",
+]
 
 #: (ranks, ranks per node) that are looked at: what is symbolic in the number of ranks shows its mistakes by these.
 GROUPS: tuple[tuple[int, int | None], ...] = ((1, None), (2, None), (3, None), (4, None), (4, 2))
@@ -48,8 +56,13 @@ class ProtocolWarning(UserWarning):
     """What the checker found in a program when it was compiled."""
 
 
-def check_function(function: Callable[[], Any], groups: Iterable[tuple[int, int | None]] = GROUPS, *,
-                   subject: str = "", resident: int = 132) -> Report:
+def check_function(
+    function: Callable[[], Any],
+    groups: Iterable[tuple[int, int | None]] = GROUPS,
+    *,
+    subject: str = "",
+    resident: int = 132,
+) -> Report:
     """Check what ``function`` launches when each rank of a group calls it; it calls ``ditron.init()`` first.
 
     Args:
@@ -60,12 +73,14 @@ def check_function(function: Callable[[], Any], groups: Iterable[tuple[int, int 
     there was more to come.
     """
     name = subject or getattr(function, "__name__", "a function")
-    return check_scenarios(name, _scenarios(groups, lambda ranks, per_node: record(function, ranks, per_node,
-                                                                                   resident=resident)))
+    return check_scenarios(
+        name, _scenarios(groups, lambda ranks, per_node: record(function, ranks, per_node, resident=resident))
+    )
 
 
-def _scenarios(groups: Iterable[tuple[int, int | None]], make: Callable[[int, int | None], Scenario]
-               ) -> Iterator[Scenario]:
+def _scenarios(
+    groups: Iterable[tuple[int, int | None]], make: Callable[[int, int | None], Scenario]
+) -> Iterator[Scenario]:
     """Those of the groups that the subject is for. Raises NodesError when it is for none."""
     made, refused = 0, None
     for ranks, per_node in groups:
@@ -80,20 +95,24 @@ def _scenarios(groups: Iterable[tuple[int, int | None]], make: Callable[[int, in
         raise refused
 
 
-def check_program(program: Any, groups: Iterable[tuple[int, int | None]] = GROUPS, *, calls: int = CALLS,
-                  resident: int = 132) -> Report:
+def check_program(
+    program: Any, groups: Iterable[tuple[int, int | None]] = GROUPS, *, calls: int = CALLS, resident: int = 132
+) -> Report:
     """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``check=`` says.
 
     Between calls the caller is taken to read and to write all its tensors. Groups on more nodes than its ``max_nodes=``
     are left out. Raises DitronError without ``check=``.
     """
     if program.check is None:
-        raise DitronError(f"program {program.__name__!r} does not say what it is checked with: give its decorator "
-                          "check=lambda ranks: {...}, small arguments by name as for example=")
+        raise DitronError(
+            f"program {program.__name__!r} does not say what it is checked with: give its decorator "
+            "check=lambda ranks: {...}, small arguments by name as for example="
+        )
 
     def run() -> None:
         import ditron
         from ditron.sim.view import current_world
+
         ditron.init()
         view = current_world()
         tensors, constants = program.arguments(program.check(ditron.num_ranks()))
@@ -112,8 +131,13 @@ def _by_caller(view: Any, program: Any, tensors: Sequence[Any], line: str, *, wr
             view.touch(name, tensor, writes=writes, line=line)
 
 
-def check_script(path: str | Path, argv: Sequence[str] = (),
-                 groups: Iterable[tuple[int, int | None]] = GROUPS, *, resident: int = 132) -> Report:
+def check_script(
+    path: str | Path,
+    argv: Sequence[str] = (),
+    groups: Iterable[tuple[int, int | None]] = GROUPS,
+    *,
+    resident: int = 132,
+) -> Report:
     """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``."""
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec", optimize=1)  # no assert of its results ends it
@@ -125,6 +149,7 @@ def check_script(path: str | Path, argv: Sequence[str] = (),
 
         def main() -> None:
             from ditron.sim.view import current_world
+
             exec(code, modules[current_world().rank].__dict__)
 
         return record(main, ranks, per_node, resident=resident, modules=modules)
@@ -149,6 +174,7 @@ def at_compile_time(program: Any, module: Any) -> None:
     """
     from ditron.sim.view import current_world
     from ditron_compiler import knobs
+
     how, world = knobs.protocol.get(), current_world()
     if how == "off" or program.check is None or (world is not None and world.recording == CHECKED):
         return
@@ -165,8 +191,11 @@ def at_compile_time(program: Any, module: Any) -> None:
         warnings.warn_explicit(f"program {program.__name__!r} was not checked: {why}", **place)
         return
     if given_up:
-        warnings.warn_explicit(f"program {program.__name__!r} was not checked to the end on {', '.join(given_up)}, "
-                               "where it has too many operations: let check= give smaller tensors", **place)
+        warnings.warn_explicit(
+            f"program {program.__name__!r} was not checked to the end on {', '.join(given_up)}, "
+            "where it has too many operations: let check= give smaller tensors",
+            **place,
+        )
     if not findings:
         return
     text = "\n".join(findings) + f"\n(found by `ditron check`; {knobs.protocol.name}=off says nothing of it)"
@@ -189,8 +218,11 @@ def _verdict(program: Any, path: Path) -> tuple[list[str], list[str]]:
     try:  # a cache that cannot be written only costs time
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps({"findings": findings, "given_up": report.given_up, "notes": report.notes,
-                                         "seconds": report.seconds}))
+        temporary.write_text(
+            json.dumps(
+                {"findings": findings, "given_up": report.given_up, "notes": report.notes, "seconds": report.seconds}
+            )
+        )
         temporary.replace(path)
     except OSError:
         pass
@@ -201,6 +233,7 @@ def _key(program: Any, module: Any) -> str:
     """Of what a verdict depends on: the program and its kernels, what it is checked with, and our sources."""
     from ditron_compiler.frontend.source import compiler_key
     from ditron_compiler.frontend.targets import NEUTRAL
+
     text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
     parts = (compiler_key(NEUTRAL), program.__name__, repr(program.check(2)), str(program.max_nodes), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

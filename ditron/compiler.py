@@ -6,6 +6,7 @@
 
 Needs no GPU. The same stages, by the same code, are run by a launch.
 """
+
 from __future__ import annotations
 
 import json
@@ -64,8 +65,14 @@ class CompiledProgram:
             path = directory / f"{self.name}.{'ll' if stage == 'sim-llvm' else stage}"
             path.write_bytes(code) if isinstance(code, bytes) else path.write_text(code)
             paths.append(path)
-        about = {"name": self.name, "target": str(self.target), "transport": self.target.transport,
-                 "seconds": self.seconds, "missing": self.missing, "metadata": self.metadata}
+        about = {
+            "name": self.name,
+            "target": str(self.target),
+            "transport": self.target.transport,
+            "seconds": self.seconds,
+            "missing": self.missing,
+            "metadata": self.metadata,
+        }
         path = directory / f"{self.name}.json"
         path.write_text(json.dumps(about, indent=1, default=str) + "\n")
         return [*paths, path]
@@ -81,11 +88,20 @@ class CompiledProgram:
         return "\n".join(lines)
 
 
-def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Mapping[str, Any] | None = None,
-            target: str = "cuda:90", transport: str | None = None, options: Mapping[str, Any] | None = None, *,
-            pipeline: str | Iterable[str] | None = None, stop_after: str | None = None, watch: Watch | None = None,
-            locations: bool = False,
-            check: bool | None = None) -> CompiledProgram:
+def compile(
+    fn: Any,
+    signature: Mapping[str, str] | None = None,
+    constexprs: Mapping[str, Any] | None = None,
+    target: str = "cuda:90",
+    transport: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    pipeline: str | Iterable[str] | None = None,
+    stop_after: str | None = None,
+    watch: Watch | None = None,
+    locations: bool = False,
+    check: bool | None = None,
+) -> CompiledProgram:
     """Compile a kernel for a machine, without one.
 
     Args:
@@ -113,7 +129,7 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
     stages = STAGES[machine.machine]
     if stop_after is not None and stop_after not in stages:
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
-    wanted = stages[:stages.index(stop_after) + 1] if stop_after else stages
+    wanted = stages[: stages.index(stop_after) + 1] if stop_after else stages
     watch = watch or Watch()
     pipeline = pipeline or _pipeline_of(fn)
     check_passes(machine, watch.print_after, pipeline)
@@ -126,6 +142,7 @@ def compile(fn: Any, signature: Mapping[str, str] | None = None, constexprs: Map
 def _pipeline_of(fn: Any) -> str:
     """The pipeline of a kernel that is not told one."""
     from ditron_compiler.frontend.signature import unwrap
+
     own = None if isinstance(fn, (str, Path)) else getattr(unwrap(fn), "pipeline", None)
     return own or knobs.pipeline.get()
 
@@ -133,12 +150,14 @@ def _pipeline_of(fn: Any) -> str:
 def check_passes(target: Target, names: Iterable[str], pipeline: str = "default") -> None:
     """Raise ValueError, listing the passes there are, unless ``names`` are passes on the way to the target (or all)."""
     from ditron_compiler.pipeline import front, lowering
+
     passes = front(pipeline) + lowering(target.machine, target.transport, target.arch, target.check)
     known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
     for name in names:
         if name not in known and name != "all":
-            raise ValueError(f"no pass {name!r} on the way to target {str(target)!r}: expected one of "
-                             f"{', '.join(known)}, or all")
+            raise ValueError(
+                f"no pass {name!r} on the way to target {str(target)!r}: expected one of {', '.join(known)}, or all"
+            )
 
 
 class _Compilation:
@@ -156,8 +175,16 @@ class _Compilation:
         kernel, signature, constants, attrs, options = specialise(fn, signature, constexprs, options)
         self.program.name = kernel.__name__
         self._set_up(options)
-        source = DitronSource(kernel, signature, constants, attrs, target=self.target, pipeline=self.pipeline,
-                              observer=self.observe, watch=self.watch)
+        source = DitronSource(
+            kernel,
+            signature,
+            constants,
+            attrs,
+            target=self.target,
+            pipeline=self.pipeline,
+            observer=self.observe,
+            watch=self.watch,
+        )
         codegen, modules = self.backend.get_codegen_implementation(self.options), self.backend.get_module_map()
         mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
         return self.rest(mixed)
@@ -177,8 +204,10 @@ class _Compilation:
             if kernel:
                 keep_kernel(mixed, kernel)
             elif len(kernels := kernels_of(mixed)) > 1 and self.wanted[-1] not in ("ditron", "lowered"):
-                raise ValueError(f"expected one kernel for stage {self.wanted[-1]!r}, got {len(kernels)} in {path}: "
-                                 f"give {path}:KERNEL, one of {', '.join(kernels)}")
+                raise ValueError(
+                    f"expected one kernel for stage {self.wanted[-1]!r}, got {len(kernels)} in {path}: "
+                    f"give {path}:KERNEL, one of {', '.join(kernels)}"
+                )
             pipeline.run(mixed, pipeline.front(self.pipeline), self.watch)
         self.observe("ditron", mixed, time.perf_counter() - start)
         return self.rest(mixed)
@@ -188,8 +217,9 @@ class _Compilation:
         known = sorted({f.name for f in fields(self.backend.parse_options({}))} - {"arch", "backend_name"})
         for name in options:
             if name not in known:
-                raise ValueError(f"unknown option {name!r} for target {str(self.target)!r}: expected one of "
-                                 f"{', '.join(known)}")
+                raise ValueError(
+                    f"unknown option {name!r} for target {str(self.target)!r}: expected one of {', '.join(known)}"
+                )
 
     def _set_up(self, options: dict) -> None:
         """Triton's part of the machine: backend, options and a context with its dialects."""
@@ -197,6 +227,7 @@ class _Compilation:
         from triton.compiler.compiler import make_backend
 
         from ditron_compiler.frontend.libraries import device_libraries
+
         self.gpu = self.target.gpu_target()
         self.backend = make_backend(self.gpu)
         # Linking SHMEM's own library is for machine code; before that its calls are what one wants to see.
@@ -223,6 +254,7 @@ class _Compilation:
 
     def _to_simulator(self, mixed: Any) -> None:
         from ditron_compiler.frontend.source import lower_to_llvm
+
         lower_to_llvm(mixed, self.observe, self.watch)
 
     def _to_gpu(self, mixed: Any) -> None:

@@ -3,6 +3,7 @@
 A kernel's hidden last argument ``__ditron_ctx`` points to it: an array of int64 in the memory of the GPU, one per
 group and rank. The device libraries under ``runtime/`` read the same slots; ``runtime/README.md`` documents them.
 """
+
 from __future__ import annotations
 
 from enum import IntEnum

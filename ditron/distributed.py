@@ -8,6 +8,7 @@ A script calls :func:`init` and is then one rank of a world:
 The same script does both, unchanged: it makes its tensors on :func:`device`, its symmetric ones by :func:`symm_empty`,
 and launches kernels, which run in a :class:`Group` and number their ranks in it.
 """
+
 from __future__ import annotations
 
 import operator
@@ -26,9 +27,25 @@ from ditron_compiler.packets import place_bytes
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Group", "all_gather_object", "barrier", "current_group", "device", "finalize", "init", "is_initialized",
-           "local_rank", "new_group", "num_ranks", "rank", "symm_empty", "symm_free", "symm_packets", "symm_zeros",
-           "world"]
+__all__ = [
+    "Group",
+    "all_gather_object",
+    "barrier",
+    "current_group",
+    "device",
+    "finalize",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "new_group",
+    "num_ranks",
+    "rank",
+    "symm_empty",
+    "symm_free",
+    "symm_packets",
+    "symm_zeros",
+    "world",
+]
 
 TRANSPORTS = ("p2p", "nvshmem", "rocshmem")
 
@@ -95,9 +112,19 @@ class Group:
 class GpuGroup(Group):
     """A group of processes with a GPU each."""
 
-    def __init__(self, ranks: Sequence[int], world_rank: int, transport: str, device: torch.device, process_group,
-                 heap, ranks_per_node: int, check: int = 0):
+    def __init__(
+        self,
+        ranks: Sequence[int],
+        world_rank: int,
+        transport: str,
+        device: torch.device,
+        process_group,
+        heap,
+        ranks_per_node: int,
+        check: int = 0,
+    ):
         import torch
+
         super().__init__(ranks, world_rank, transport, device)
         self.process_group = process_group
         self.heap = heap
@@ -105,17 +132,26 @@ class GpuGroup(Group):
         node = world_rank // ranks_per_node
         local = [r for r in self.ranks if r // ranks_per_node == node]
         fixed = {
-            Slot.RANK: self.rank, Slot.NUM_RANKS: self.num_ranks, Slot.LOCAL_RANK: local.index(world_rank),
-            Slot.NUM_LOCAL_RANKS: len(local), Slot.NODE: sorted({r // ranks_per_node for r in self.ranks}).index(node),
-            Slot.WORLD_RANK: world_rank, Slot.WORLD_SIZE: _world_size(), Slot.TEAM: heap.team,
-            Slot.HEAP_BASE: heap.base, Slot.HEAP_BYTES: heap.buffer.numel(), Slot.BARRIER_OFFSET: 0,
+            Slot.RANK: self.rank,
+            Slot.NUM_RANKS: self.num_ranks,
+            Slot.LOCAL_RANK: local.index(world_rank),
+            Slot.NUM_LOCAL_RANKS: len(local),
+            Slot.NODE: sorted({r // ranks_per_node for r in self.ranks}).index(node),
+            Slot.WORLD_RANK: world_rank,
+            Slot.WORLD_SIZE: _world_size(),
+            Slot.TEAM: heap.team,
+            Slot.HEAP_BASE: heap.base,
+            Slot.HEAP_BYTES: heap.buffer.numel(),
+            Slot.BARRIER_OFFSET: 0,
         }
         self.check = check
         if check:
             from ditron.checked import RECORDS, WORDS, Monitor
+
             buffer = torch.zeros(RECORDS * WORDS, dtype=torch.int64, pin_memory=True)
-            self.monitor = Monitor(buffer, self.ranks, self.rank, heap.base, heap.buffer.numel(),
-                                   barrier_area_bytes(self.num_ranks))
+            self.monitor = Monitor(
+                buffer, self.ranks, self.rank, heap.base, heap.buffer.numel(), barrier_area_bytes(self.num_ranks)
+            )
             fixed |= {Slot.REPORT: buffer.data_ptr(), Slot.LIMIT_NS: int(knobs.check_seconds.get() * 1e9)}
         self.context = torch.tensor(pack(fixed, heap.peer_bases, self.ranks), dtype=torch.int64, device=device)
         self.barrier()
@@ -124,8 +160,10 @@ class GpuGroup(Group):
         asked = self.all_gather_object((tuple(shape), dtype))
         if any(other != asked[self.rank] for other in asked):
             lines = [f"rank {r} asked for {tuple(s)} {d}" for r, (s, d) in enumerate(asked)]
-            raise DitronError(f"symm_empty: expected every rank of the group to ask for the same tensor: "
-                              f"{'; '.join(lines)}: symmetric memory is symmetric, allocate the largest on all ranks")
+            raise DitronError(
+                f"symm_empty: expected every rank of the group to ask for the same tensor: "
+                f"{'; '.join(lines)}: symmetric memory is symmetric, allocate the largest on all ranks"
+            )
         tensor = self.heap.allocate(shape, dtype)
         if self.check:
             self.monitor.remember(tensor, name)
@@ -139,8 +177,10 @@ class GpuGroup(Group):
     def barrier(self) -> None:
         import torch
         import torch.distributed as dist
+
         if self.check:
             from ditron import checked
+
             return checked.meet(self)
         torch.cuda.synchronize(self.device)
         dist.barrier(self.process_group, device_ids=[self.device.index])
@@ -148,12 +188,14 @@ class GpuGroup(Group):
 
     def all_gather_object(self, value: Any) -> list:
         import torch.distributed as dist
+
         gathered = [None] * self.num_ranks
         dist.all_gather_object(gathered, value, group=self.process_group)
         return gathered
 
     def subgroup(self, ranks: Sequence[int]) -> Group | None:
         import torch.distributed as dist
+
         process_group = dist.new_group(list(ranks))
         world_rank = self.ranks[self.rank]
         member = world_rank in ranks
@@ -161,15 +203,18 @@ class GpuGroup(Group):
             if not member:
                 return None
             from ditron.memory import P2PHeap
+
             heap = P2PHeap(self.heap.buffer.numel(), self.device, process_group, list(ranks))
         else:
             from ditron.memory import NvshmemHeap
+
             heap = NvshmemHeap(self.heap.buffer.numel(), self.device, list(ranks))
             if not member:
                 _state.kept.append(heap)
                 return None
-        return GpuGroup(ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node,
-                        self.check)
+        return GpuGroup(
+            ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node, self.check
+        )
 
     def on_module_loaded(self, kernel: Any) -> None:
         """Called once per kernel after its code was loaded; ``kernel.module`` is the driver's module handle."""
@@ -187,6 +232,7 @@ class SimGroup(Group):
 
     def __init__(self, ranks: Sequence[int], sim_world, handle):
         import torch
+
         super().__init__(ranks, sim_world.rank, "sim", torch.device("cpu"))
         self.world = sim_world
         self.handle = handle
@@ -223,6 +269,7 @@ _gpu_world: GpuGroup | None = None
 
 def _world_size() -> int:
     import torch.distributed as dist
+
     return dist.get_world_size()
 
 
@@ -237,8 +284,10 @@ def current_group() -> Group | None:
 def _group(group: Group | None, what: str) -> Group:
     group = group or current_group()
     if group is None:
-        raise DitronError(f"{what} before ditron.init(): call ditron.init() first, under torchrun on GPUs, or as "
-                          "ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the simulator")
+        raise DitronError(
+            f"{what} before ditron.init(): call ditron.init() first, under torchrun on GPUs, or as "
+            "ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the simulator"
+        )
     return group
 
 
@@ -261,9 +310,16 @@ def importing() -> Iterator[None]:
         _state.importing = False
 
 
-def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport: str | None = None,
-         heap_bytes: int | None = None, seed: int | None = None, check: bool | int | None = None,
-         max_nodes: int | None = None) -> Group:
+def init(
+    sim: int | None = None,
+    *,
+    ranks_per_node: int | None = None,
+    transport: str | None = None,
+    heap_bytes: int | None = None,
+    seed: int | None = None,
+    check: bool | int | None = None,
+    max_nodes: int | None = None,
+) -> Group:
     """Make this process (or simulated rank) a rank of the world and return the world group.
 
     Args:
@@ -288,8 +344,10 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
     """
     if _state.importing:
         from ditron.programs.tracer import place_of_caller
+
         raise ImportedScriptError(f"{place_of_caller()}: ditron.init() is called when the file is imported")
     from ditron import sim as simulator
+
     simulated = simulator.current_world()
     existing = current_group()
     # A simulated rank is one also in a process with a GPU group, whose programs the checker records that way.
@@ -301,48 +359,63 @@ def init(sim: int | None = None, *, ranks_per_node: int | None = None, transport
         _state.stack.append(group)
         return group
     if _under_torchrun():
-        return _init_gpu(transport, heap_bytes, ranks_per_node, int(knobs.check.get() if check is None else check),
-                         max_nodes)
+        return _init_gpu(
+            transport, heap_bytes, ranks_per_node, int(knobs.check.get() if check is None else check), max_nodes
+        )
     if sim is not None:
         script = getattr(sys.modules["__main__"], "__file__", None)
         if script is None:
-            raise DitronError("ditron.init(sim=N) runs the calling script once per rank, and there is no script here "
-                              "(an interactive session?): put the code in a function and call "
-                              "ditron.sim.run(function, ranks=N)")
+            raise DitronError(
+                "ditron.init(sim=N) runs the calling script once per rank, and there is no script here "
+                "(an interactive session?): put the code in a function and call "
+                "ditron.sim.run(function, ranks=N)"
+            )
         from ditron.cli import main as command
+
         nodes = [] if ranks_per_node is None else ["--ranks-per-node", str(ranks_per_node)]
         seeds = [] if seed is None else ["--seed", str(seed)]
         sys.exit(command(["run", "--sim", str(sim), *nodes, *seeds, script, *sys.argv[1:]]))
-    raise DitronError("ditron.init() found no ranks: start the script by 'torchrun --nproc-per-node N SCRIPT' on a "
-                      "machine with GPUs, or by 'ditron run --sim N SCRIPT' (or ditron.init(sim=N)) anywhere")
+    raise DitronError(
+        "ditron.init() found no ranks: start the script by 'torchrun --nproc-per-node N SCRIPT' on a "
+        "machine with GPUs, or by 'ditron run --sim N SCRIPT' (or ditron.init(sim=N)) anywhere"
+    )
 
 
 def _under_torchrun() -> bool:
     import torch.distributed as dist
+
     return dist.is_available() and (dist.is_initialized() or knobs.under_torchrun())
 
 
 def _check_nodes(ranks: int, ranks_per_node: int, max_nodes: int | None) -> None:
     if max_nodes is not None and ranks > max_nodes * ranks_per_node:
-        raise NodesError(f"ditron.init(max_nodes={max_nodes}): the world has {ranks} ranks on nodes of "
-                         f"{ranks_per_node}: start the script on fewer")
+        raise NodesError(
+            f"ditron.init(max_nodes={max_nodes}): the world has {ranks} ranks on nodes of "
+            f"{ranks_per_node}: start the script on fewer"
+        )
 
 
-def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int | None, check: int,
-              max_nodes: int | None) -> GpuGroup:
+def _init_gpu(
+    transport: str | None, heap_bytes: int | None, ranks_per_node: int | None, check: int, max_nodes: int | None
+) -> GpuGroup:
     import torch
     import torch.distributed as dist
+
     global _gpu_world
 
     if not torch.cuda.is_available():
-        raise DitronError("ditron.init() under torchrun found no GPU: run the script by 'ditron run --sim N SCRIPT' on "
-                          "a machine without one")
+        raise DitronError(
+            "ditron.init() under torchrun found no GPU: run the script by 'ditron run --sim N SCRIPT' on "
+            "a machine without one"
+        )
     transport = transport or knobs.transport.get() or "p2p"
     if transport not in TRANSPORTS:
         raise DitronError(f"unknown transport {transport!r}: expected one of {', '.join(TRANSPORTS)}")
     if transport == "rocshmem":
-        raise DitronError("transport 'rocshmem' compiles (ditron compile --transport rocshmem) but has no host runtime "
-                          "here yet: rocSHMEM publishes no Python bindings; use 'p2p' on one node")
+        raise DitronError(
+            "transport 'rocshmem' compiles (ditron compile --transport rocshmem) but has no host runtime "
+            "here yet: rocSHMEM publishes no Python bindings; use 'p2p' on one node"
+        )
     ranks_per_node = ranks_per_node or knobs.local_world_size.get()
     device = torch.device("cuda", knobs.local_rank.get())
     torch.cuda.set_device(device)
@@ -351,10 +424,13 @@ def _init_gpu(transport: str | None, heap_bytes: int | None, ranks_per_node: int
     world_rank, world_size = dist.get_rank(), dist.get_world_size()
     _check_nodes(world_size, ranks_per_node, max_nodes)
     if transport == "p2p" and world_size > ranks_per_node:
-        raise DitronError(f"transport 'p2p' reaches the GPUs of one node, and the world has {world_size} ranks on "
-                          f"nodes of {ranks_per_node}: use transport 'nvshmem'")
+        raise DitronError(
+            f"transport 'p2p' reaches the GPUs of one node, and the world has {world_size} ranks on "
+            f"nodes of {ranks_per_node}: use transport 'nvshmem'"
+        )
     nbytes = heap_bytes or knobs.symmetric_size.get()
     from ditron.memory import NvshmemHeap, P2PHeap
+
     ranks = list(range(world_size))
     if transport == "p2p":
         heap = P2PHeap(nbytes, device, dist.group.WORLD, ranks)
@@ -376,8 +452,10 @@ def finalize() -> None:
     group.finalize()
     if group.transport == "nvshmem":
         from ditron.memory import NvshmemHeap
+
         NvshmemHeap.shut_down()
     import torch.distributed as dist
+
     dist.destroy_process_group()
 
 
@@ -419,8 +497,9 @@ def new_group(ranks: Sequence[int]) -> Group | None:
     return (world() if parent is not world() else parent).subgroup(ranks)
 
 
-def symm_empty(*shape: int | Sequence[int], dtype: torch.dtype, name: str = "", group: Group | None = None
-               ) -> torch.Tensor:
+def symm_empty(
+    *shape: int | Sequence[int], dtype: torch.dtype, name: str = "", group: Group | None = None
+) -> torch.Tensor:
     """A symmetric tensor: every rank of the group gets one, at the same place of its heap. Collective over the group.
 
     Args:
@@ -441,20 +520,24 @@ def _extents(shape: tuple) -> tuple[int, ...]:
     except TypeError:
         raise DitronError(f"symm_empty: expected integers as extents, got {tuple(listed)}") from None
     if not all(extent > 0 for extent in extents):
-        raise DitronError(f"symm_empty: expected extents of at least 1, got {extents}: symmetric memory is made once, "
-                          "for the largest size that is needed")
+        raise DitronError(
+            f"symm_empty: expected extents of at least 1, got {extents}: symmetric memory is made once, "
+            "for the largest size that is needed"
+        )
     return extents
 
 
 def _dtype(dtype: torch.dtype) -> torch.dtype:
     import torch
+
     if not isinstance(dtype, torch.dtype):
         raise DitronError(f"symm_empty: expected a torch dtype such as torch.float32, got {dtype!r}")
     return dtype
 
 
-def symm_zeros(*shape: int | Sequence[int], dtype: torch.dtype, name: str = "", group: Group | None = None
-               ) -> torch.Tensor:
+def symm_zeros(
+    *shape: int | Sequence[int], dtype: torch.dtype, name: str = "", group: Group | None = None
+) -> torch.Tensor:
     """As :func:`symm_empty`, filled with zeros on every rank before any rank returns: what signals start as."""
     tensor = symm_empty(*shape, dtype=dtype, name=name, group=group)
     tensor.zero_()
@@ -472,6 +555,7 @@ def symm_packets(*shape: int | Sequence[int], nbytes: int, name: str = "", group
         signals = ditron.symm_packets(num_ranks, nbytes=CHUNK * 2)
     """
     import torch
+
     if nbytes < 0:
         raise DitronError(f"symm_packets: expected nbytes of 0 or more, got {nbytes}: the size of the largest message")
     place = place_bytes(nbytes)

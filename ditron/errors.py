@@ -1,8 +1,17 @@
 """What DITRON raises. Every message says where, what is wrong, and what to do."""
+
 from __future__ import annotations
 
-__all__ = ["CheckError", "CompileError", "DeadlockError", "DitronError", "NodesError", "RaceError", "SimulationError",
-           "WaitTimeout"]
+__all__ = [
+    "CheckError",
+    "CompileError",
+    "DeadlockError",
+    "DitronError",
+    "NodesError",
+    "RaceError",
+    "SimulationError",
+    "WaitTimeout",
+]
 
 
 class DitronError(Exception):
@@ -21,8 +30,14 @@ class CompileError(DitronError):
         message: what is wrong, without the place. notes: (file, line, column, text) of what belongs to it.
     """
 
-    def __init__(self, message: str, file: str | None = None, line: int = 0, column: int = 0,
-                 notes: tuple[tuple[str | None, int, int, str], ...] = ()):
+    def __init__(
+        self,
+        message: str,
+        file: str | None = None,
+        line: int = 0,
+        column: int = 0,
+        notes: tuple[tuple[str | None, int, int, str], ...] = (),
+    ):
         self.message, self.file, self.line, self.column, self.notes = message, file, line, column, notes
         parts = [_at(file, line, column, "error", message)]
         parts += [_at(*place, "note", text) for *place, text in notes]
@@ -34,6 +49,7 @@ def _at(file: str | None, line: int, column: int, severity: str, message: str) -
     if file is None:
         return f"{severity}: {message}"
     import linecache
+
     text = linecache.getline(file, line).rstrip()
     head = f"{file}:{line}:{column}: {severity}: {message}"
     return f"{head}\n{text}\n{' ' * _caret(text, column, message)}^" if text else head
@@ -45,6 +61,7 @@ def _caret(text: str, column: int, message: str) -> int:
     Triton's columns are those of the last argument, and count from 0 or from 1, by version.
     """
     import re
+
     op = re.search(r"'ditron\.(\w+)'", message)
     call = op and re.search(rf"(\w+\.)?{op[1]}(_nbi)?\s*\(", text)
     return call.start() if call else min(max(column - 1, len(text) - len(text.lstrip())), len(text))

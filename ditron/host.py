@@ -14,6 +14,7 @@
 These functions may be called while a :func:`ditron.program` is traced, and nowhere else. Integers are symbolic: they
 are known when the program runs, on each rank. docs/programs.md is the guide.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -27,10 +28,39 @@ from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.dialects import ditron as dialect
 
-__all__ = ["Buffer", "Cond", "Event", "Int", "Stream", "all_gather", "await_event", "barrier", "cdiv", "copy", "empty",
-           "epoch", "fill", "local_rank", "maximum", "minimum", "node", "num_local_ranks", "num_ranks", "range", "rank",
-           "rank_copy", "record", "signal_wait", "signal_write", "stream", "symm_empty", "symm_zeros", "when", "where",
-           "zeros"]
+__all__ = [
+    "Buffer",
+    "Cond",
+    "Event",
+    "Int",
+    "Stream",
+    "all_gather",
+    "await_event",
+    "barrier",
+    "cdiv",
+    "copy",
+    "empty",
+    "epoch",
+    "fill",
+    "local_rank",
+    "maximum",
+    "minimum",
+    "node",
+    "num_local_ranks",
+    "num_ranks",
+    "range",
+    "rank",
+    "rank_copy",
+    "record",
+    "signal_wait",
+    "signal_write",
+    "stream",
+    "symm_empty",
+    "symm_zeros",
+    "when",
+    "where",
+    "zeros",
+]
 
 
 def _identity(name: str, op: Any) -> Int:
@@ -201,8 +231,14 @@ def rank_copy(src: Buffer, dst: Buffer, peer: Any, *, stream: Stream | None = No
     source = as_buffer(tracer, src, "src", symmetric=pull)
     target = as_buffer(tracer, dst, "dst", symmetric=not pull)
     _alike(tracer, "rank_copy", source, target)
-    tracer.emit(dialect.RankCopyOp, source.use(), target.use(), as_int(tracer, peer, "peer"),
-                stream=_on(tracer, stream), pull=pull)
+    tracer.emit(
+        dialect.RankCopyOp,
+        source.use(),
+        target.use(),
+        as_int(tracer, peer, "peer"),
+        stream=_on(tracer, stream),
+        pull=pull,
+    )
 
 
 def copy(src: Buffer, dst: Buffer, *, stream: Stream | None = None) -> None:
@@ -269,5 +305,11 @@ def all_gather(src: Buffer, dst: Buffer, signals: Buffer, value: Any) -> None:
     source, target = as_buffer(tracer, src, "src"), as_buffer(tracer, dst, "dst", symmetric=True)
     _alike(tracer, "all_gather", source, target)
     flags = as_buffer(tracer, signals, "signals", symmetric=True)
-    tracer.emit(dialect.AllGatherOp, source.use(), target.use(), flags.use(), as_int(tracer, value, "value"),
-                stream=_on(tracer, None))
+    tracer.emit(
+        dialect.AllGatherOp,
+        source.use(),
+        target.use(),
+        flags.use(),
+        as_int(tracer, value, "value"),
+        stream=_on(tracer, None),
+    )

@@ -11,6 +11,7 @@ function may also be called from a kernel, as a helper, like a ``triton.jit`` on
 
 Everything is local to the decorated function: no Triton hook is set, and ``triton.jit`` kernels are compiled as ever.
 """
+
 from __future__ import annotations
 
 import inspect
@@ -43,18 +44,27 @@ __all__ = ["DitronJITFunction", "autotune", "jit", "load_in"]
 class DitronJITFunction(JITFunction):
     """What :func:`jit` returns: a Triton JIT function with one more, hidden parameter when it is a kernel."""
 
-    def __init__(self, fn: Callable, *, example: dict | None = None, pipeline: str | tuple[str, ...] | None = None,
-                 **options: Any):
+    def __init__(
+        self,
+        fn: Callable,
+        *,
+        example: dict | None = None,
+        pipeline: str | tuple[str, ...] | None = None,
+        **options: Any,
+    ):
         try:
             super().__init__(fn, **options)
         except (ValueError, OSError, TypeError) as error:
             if not isinstance(error, OSError) and not isinstance(error.__cause__, OSError):
                 raise
-            raise DitronError(f"@ditron.jit needs the source of {fn.__qualname__!r}, which cannot be read: define it "
-                              "in a Python file (not by exec, nor at an interactive prompt)") from error
+            raise DitronError(
+                f"@ditron.jit needs the source of {fn.__qualname__!r}, which cannot be read: define it "
+                "in a Python file (not by exec, nor at an interactive prompt)"
+            ) from error
         self.example, self.pipeline = example, pipeline
-        hidden = inspect.Parameter(CONTEXT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None,
-                                   annotation=CONTEXT_TYPE)
+        hidden = inspect.Parameter(
+            CONTEXT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=CONTEXT_TYPE
+        )
         # Launching and compiling see the hidden parameter; self.signature and self.arg_names, by which helpers are
         # called, do not.
         self.params.append(KernelParam(len(self.params), hidden, True, True))
@@ -82,14 +92,18 @@ class DitronJITFunction(JITFunction):
         """
         if (tracer := active()) is not None:
             from ditron.programs.launching import launch
+
             return launch(tracer, self, grid, args, kwargs)
         group = group or current_group()
         if group is None:
-            raise DitronError(f"kernel {self.__name__!r} was launched before ditron.init(): call ditron.init() first, "
-                              "under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the "
-                              "simulator")
+            raise DitronError(
+                f"kernel {self.__name__!r} was launched before ditron.init(): call ditron.init() first, "
+                "under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the "
+                "simulator"
+            )
         if group.is_sim:
             from ditron import simulate
+
             return simulate.launch(self, group, grid, args, kwargs, warmup)
         if group is not self._latest_group():
             self._enter(group)
@@ -128,8 +142,9 @@ class DitronJITFunction(JITFunction):
         binder = create_function_from_signature(self.launch_signature, self.params, backend)
         return {}, {}, gpu, backend, binder
 
-    def _compile_for(self, ditron_target: Target, src: DitronSource, target: Any = None, options: dict | None = None,
-                     **kwargs: Any) -> CompiledKernel:
+    def _compile_for(
+        self, ditron_target: Target, src: DitronSource, target: Any = None, options: dict | None = None, **kwargs: Any
+    ) -> CompiledKernel:
         """``triton.compile`` with the transport's device libraries linked."""
         options = dict(options or {})
         options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
@@ -161,11 +176,19 @@ def load_in(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:
     return kernel
 
 
-def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | None = None,
-        launch_metadata: Callable | None = None, do_not_specialize: Iterable[int | str] | None = None,
-        do_not_specialize_on_alignment: Iterable[int | str] | None = None, debug: bool | None = None,
-        noinline: bool | None = None, example: dict | None = None,
-        pipeline: str | Iterable[str] | None = None) -> Any:
+def jit(
+    fn: Callable | None = None,
+    *,
+    version: Any = None,
+    repr: Callable | None = None,
+    launch_metadata: Callable | None = None,
+    do_not_specialize: Iterable[int | str] | None = None,
+    do_not_specialize_on_alignment: Iterable[int | str] | None = None,
+    debug: bool | None = None,
+    noinline: bool | None = None,
+    example: dict | None = None,
+    pipeline: str | Iterable[str] | None = None,
+) -> Any:
     """Make a kernel (or a helper of kernels) of a Python function: ``triton.jit``, and ``ditron.language`` in it.
 
     Takes what ``triton.jit`` takes, and works under ``triton.heuristics`` and :func:`autotune`.
@@ -189,15 +212,26 @@ def jit(fn: Callable | None = None, *, version: Any = None, repr: Callable | Non
                 front(pipeline)
             except (ValueError, TypeError) as error:
                 code = function.__code__
-                raise CompileError(f"kernel {function.__name__!r}: {error}", code.co_filename,
-                                   code.co_firstlineno, 1) from None
+                raise CompileError(
+                    f"kernel {function.__name__!r}: {error}", code.co_filename, code.co_firstlineno, 1
+                ) from None
         if knobs.runtime.interpret:
-            raise DitronError("@ditron.jit does not run under Triton's interpreter: unset TRITON_INTERPRET and run on "
-                              "DITRON's simulator instead (ditron run --sim 4 SCRIPT)")
-        return DitronJITFunction(function, example=example, pipeline=pipeline, version=version, repr=repr,
-                                 launch_metadata=launch_metadata, do_not_specialize=do_not_specialize,
-                                 do_not_specialize_on_alignment=do_not_specialize_on_alignment, debug=debug,
-                                 noinline=noinline)
+            raise DitronError(
+                "@ditron.jit does not run under Triton's interpreter: unset TRITON_INTERPRET and run on "
+                "DITRON's simulator instead (ditron run --sim 4 SCRIPT)"
+            )
+        return DitronJITFunction(
+            function,
+            example=example,
+            pipeline=pipeline,
+            version=version,
+            repr=repr,
+            launch_metadata=launch_metadata,
+            do_not_specialize=do_not_specialize,
+            do_not_specialize_on_alignment=do_not_specialize_on_alignment,
+            debug=debug,
+            noinline=noinline,
+        )
 
     return decorate if fn is None else decorate(fn)
 
@@ -212,17 +246,21 @@ def autotune(configs: list, key: list[str], **kwargs: Any) -> Callable:
     return triton.autotune(configs, key, do_bench=_bench_together, **kwargs)
 
 
-def _bench_together(call: Callable[[], Any], quantiles: Iterable[float] = (0.5,), warmup: int = 3, repeat: int = 20
-                    ) -> list[float]:
+def _bench_together(
+    call: Callable[[], Any], quantiles: Iterable[float] = (0.5,), warmup: int = 3, repeat: int = 20
+) -> list[float]:
     """Milliseconds of ``call`` on the slowest rank, per quantile."""
     quantiles = list(quantiles)
     if (tracer := active()) is not None:
-        tracer.fail("an autotuned kernel cannot be launched in a program, whose trace measures nothing: launch one "
-                    "configuration of it")
+        tracer.fail(
+            "an autotuned kernel cannot be launched in a program, whose trace measures nothing: launch one "
+            "configuration of it"
+        )
     group = current_group()
     if group is None or group.is_sim:
         return [0.0] * len(quantiles)
     import torch
+
     for _ in range(warmup):
         call()
     group.barrier()

@@ -4,6 +4,7 @@ A heap is one allocation of a SHMEM provider, cut up here. Because every rank of
 same order (checked, see :func:`ditron.symm_empty`), an object lies at the same offset on every rank: that is what lets
 ``symm_at`` translate a pointer with one subtraction and one addition.
 """
+
 from __future__ import annotations
 
 import bisect
@@ -49,11 +50,13 @@ class RangeAllocator:
         size = max(_round_up(nbytes, ALIGNMENT), ALIGNMENT)
         for index, (start, end) in enumerate(self._free):
             if end - start >= size:
-                self._free[index:index + 1] = [(start + size, end)] if end - start > size else []
+                self._free[index : index + 1] = [(start + size, end)] if end - start > size else []
                 self._used[start] = size
                 return start
-        raise MemoryError(f"{nbytes} bytes asked of a symmetric heap whose largest free range is {self.largest}: "
-                          "raise DITRON_SYMMETRIC_SIZE or ditron.init(heap_bytes=...)")
+        raise MemoryError(
+            f"{nbytes} bytes asked of a symmetric heap whose largest free range is {self.largest}: "
+            "raise DITRON_SYMMETRIC_SIZE or ditron.init(heap_bytes=...)"
+        )
 
     def free(self, offset: int) -> None:
         """Give back what :meth:`allocate` gave. Raises KeyError for an offset that is not in use."""
@@ -92,15 +95,17 @@ class _Heap:
             count *= extent
         nbytes = count * dtype.itemsize
         offset = self._ranges.allocate(nbytes)
-        return self.buffer[offset:offset + nbytes].view(dtype).view(shape)
+        return self.buffer[offset : offset + nbytes].view(dtype).view(shape)
 
     def free(self, tensor: torch.Tensor) -> None:
         offset = tensor.data_ptr() - self.base
         try:
             self._ranges.free(offset)
         except KeyError:
-            raise DitronError(f"symm_free: expected a tensor that symm_empty returned, got one at offset {offset} of "
-                              "the symmetric heap, which is no allocation (freed twice, or a view?)") from None
+            raise DitronError(
+                f"symm_free: expected a tensor that symm_empty returned, got one at offset {offset} of "
+                "the symmetric heap, which is no allocation (freed twice, or a view?)"
+            ) from None
 
 
 class P2PHeap(_Heap):
@@ -142,12 +147,15 @@ class NvshmemHeap(_Heap):
     def initialize(device: torch.device, rank: int, world_size: int) -> None:
         """Start NVSHMEM from the torch process group: rank 0's unique id goes to all through a broadcast."""
         import torch.distributed as dist
+
         try:
             import nvshmem.core as shmem
             from cuda.core import Device
         except ImportError as error:
-            raise DitronError("transport 'nvshmem' needs nvshmem4py: pip install 'ditron[nvshmem-cu13]' "
-                              f"(or nvshmem-cu12), or use transport 'p2p' on one node ({error})") from error
+            raise DitronError(
+                "transport 'nvshmem' needs nvshmem4py: pip install 'ditron[nvshmem-cu13]' "
+                f"(or nvshmem-cu12), or use transport 'p2p' on one node ({error})"
+            ) from error
         _let_bootstrap_find_loopback()
         cuda_device = Device(device.index)
         cuda_device.set_current()
@@ -156,26 +164,31 @@ class NvshmemHeap(_Heap):
         dist.broadcast_object_list(box, src=0)
         if rank != 0:
             import numpy
+
             uid._data[:] = numpy.frombuffer(box[0], dtype=uid._data.dtype).reshape(uid._data.shape)
         shmem.init(device=cuda_device, uid=uid, rank=rank, nranks=world_size, initializer_method="uid")
 
     def on_module_loaded(self, module: int) -> None:
         """NVSHMEM's device state is a variable of each loaded module, filled by this call."""
         from nvshmem import bindings
+
         bindings.cumodule_init(module)
 
     def finalize(self) -> None:
         import nvshmem.core as shmem
+
         shmem.free_tensor(self._tensor)
 
     @staticmethod
     def shut_down() -> None:
         import nvshmem.core as shmem
+
         shmem.finalize()
 
 
 def _uint8():
     import torch
+
     return torch.uint8
 
 
@@ -184,6 +197,7 @@ def _nvshmem_team(world_ranks: list[int]) -> int:
     import ctypes
 
     from nvshmem import bindings
+
     team_world = 0
     num_pes = bindings.n_pes()
     if world_ranks == list(range(num_pes)):
@@ -191,8 +205,10 @@ def _nvshmem_team(world_ranks: list[int]) -> int:
     start = world_ranks[0]
     stride = world_ranks[1] - start if len(world_ranks) > 1 else 1
     if stride < 1 or world_ranks != list(range(start, start + stride * len(world_ranks), stride)):
-        raise DitronError("new_group: NVSHMEM teams are strided (start, start + k, start + 2 k, ...), got ranks "
-                          f"{world_ranks}: use such ranks, or transport 'p2p'")
+        raise DitronError(
+            "new_group: NVSHMEM teams are strided (start, start + k, start + 2 k, ...), got ranks "
+            f"{world_ranks}: use such ranks, or transport 'p2p'"
+        )
     team = ctypes.c_int32(-1)
     bindings.team_split_strided(team_world, start, stride, len(world_ranks), 0, 0, ctypes.addressof(team))
     return team.value
@@ -200,6 +216,7 @@ def _nvshmem_team(world_ranks: list[int]) -> int:
 
 def _nvshmem_ptr(address: int, pe: int) -> int:
     from nvshmem import bindings
+
     return int(bindings.ptr(address, pe) or 0)
 
 
@@ -207,6 +224,7 @@ def _let_bootstrap_find_loopback() -> None:
     """NVSHMEM's socket bootstrap skips ``lo``; on a machine with no other interface it must be named."""
     import os
     import socket
+
     names = [name for _, name in socket.if_nameindex()]
     if names == ["lo"]:
         os.environ.setdefault("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "lo")

@@ -2,6 +2,7 @@
 
 Packets take more room than signals, so that a kernel would write beyond memory that was allocated for signals.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +28,14 @@ class PacketMemory:
     used: int = 0
 
 
-def require(arguments: Sequence[PacketArgument], addresses: Sequence[int], grid: Sequence[int], group: Any, kernel: str,
-            pipeline: str | None) -> None:
+def require(
+    arguments: Sequence[PacketArgument],
+    addresses: Sequence[int],
+    grid: Sequence[int],
+    group: Any,
+    kernel: str,
+    pipeline: str | None,
+) -> None:
     """Raise DitronError unless each address is in memory of ``ditron.symm_packets`` with room for the messages.
 
     Nor may two kernels lay out the same memory differently: what one waits for, the other would overwrite. Where
@@ -58,21 +65,25 @@ def _memory(packets: dict[int, PacketMemory], address: int) -> PacketMemory | No
 
 
 def _laid_out(argument: PacketArgument, used: int, kernel: str) -> str:
-    return (f"kernel {kernel!r}: argument {argument.name!r} is memory that an earlier launch used with {used} bytes "
-            f"for each signal, and this kernel was compiled for {place_bytes(argument.nbytes)}\n"
-            f"  {argument.put}: the put whose size decides\n"
-            "  give each kernel memory of its own. If it is the same kernel, Triton compiled it anew for a scalar that "
-            "the size is computed from and that is 1: name that in @ditron.jit(do_not_specialize=[...])")
+    return (
+        f"kernel {kernel!r}: argument {argument.name!r} is memory that an earlier launch used with {used} bytes "
+        f"for each signal, and this kernel was compiled for {place_bytes(argument.nbytes)}\n"
+        f"  {argument.put}: the put whose size decides\n"
+        "  give each kernel memory of its own. If it is the same kernel, Triton compiled it anew for a scalar that "
+        "the size is computed from and that is 1: name that in @ditron.jit(do_not_specialize=[...])"
+    )
 
 
 def _too_many(argument: PacketArgument, axis: int, programs: int, ranks: int, kernel: str, pipeline: str | None) -> str:
-    return (f"kernel {kernel!r}: a launch of {programs} programs along axis {axis} in a group of {ranks} ranks, and a "
-            f"program takes the message that program_id({axis}) % num_ranks names, so two would take the same one from "
-            f"argument {argument.name!r}; a message that became packets is there for one\n"
-            f"  {argument.put}: the put whose signal became packets, {_chosen(pipeline)}\n"
-            f"  launch at most num_ranks programs along that axis, let no others wait (if program_id({axis}) < "
-            "num_ranks), give each program signals of its own (sig + program_id * num_ranks + rank), or compile the "
-            "kernel by another pipeline, as @ditron.jit(pipeline=\"default\")")
+    return (
+        f"kernel {kernel!r}: a launch of {programs} programs along axis {axis} in a group of {ranks} ranks, and a "
+        f"program takes the message that program_id({axis}) % num_ranks names, so two would take the same one from "
+        f"argument {argument.name!r}; a message that became packets is there for one\n"
+        f"  {argument.put}: the put whose signal became packets, {_chosen(pipeline)}\n"
+        f"  launch at most num_ranks programs along that axis, let no others wait (if program_id({axis}) < "
+        "num_ranks), give each program signals of its own (sig + program_id * num_ranks + rank), or compile the "
+        'kernel by another pipeline, as @ditron.jit(pipeline="default")'
+    )
 
 
 def _chosen(pipeline: str | None) -> str:
@@ -83,15 +94,18 @@ def _chosen(pipeline: str | None) -> str:
 
 def _message(argument: PacketArgument, place: int, kernel: str, pipeline: str | None) -> str:
     given = f"has {place} bytes for each" if place else "was not allocated by ditron.symm_packets"
-    return (f"kernel {kernel!r}: argument {argument.name!r} {given}, and the kernel sends packets there, of "
-            f"{place_bytes(argument.nbytes)} bytes for each signal, which would overwrite the memory behind it\n"
-            f"  {argument.put}: the put whose signal became packets, {_chosen(pipeline)}\n"
-            f"  allocate the signals by ditron.symm_packets(number of signals, nbytes={argument.nbytes}) in the group "
-            "of the launch, or compile the kernel by another pipeline, as @ditron.jit(pipeline=\"default\")")
+    return (
+        f"kernel {kernel!r}: argument {argument.name!r} {given}, and the kernel sends packets there, of "
+        f"{place_bytes(argument.nbytes)} bytes for each signal, which would overwrite the memory behind it\n"
+        f"  {argument.put}: the put whose signal became packets, {_chosen(pipeline)}\n"
+        f"  allocate the signals by ditron.symm_packets(number of signals, nbytes={argument.nbytes}) in the group "
+        'of the launch, or compile the kernel by another pipeline, as @ditron.jit(pipeline="default")'
+    )
 
 
-def guarded(run: Callable[..., Any], arguments: Sequence[PacketArgument], group: Callable[[], Any], kernel: str,
-            source: Any) -> Callable[..., Any]:
+def guarded(
+    run: Callable[..., Any], arguments: Sequence[PacketArgument], group: Callable[[], Any], kernel: str, source: Any
+) -> Callable[..., Any]:
     """A GPU launcher ``run`` of Triton's that asks :func:`require` first; ``source`` is what the kernel was made of."""
     kinds, pipeline = list(source.signature.values()), getattr(source.fn, "pipeline", None)
     paths: list[tuple[int, ...]] = []

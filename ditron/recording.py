@@ -3,6 +3,7 @@
 The script runs on simulated ranks as ever, but a launch returns at once and computes nothing. What is kept: which
 kernel with which grid and arguments, where buffers lie, what torch reads and writes there, and where ranks meet.
 """
+
 from __future__ import annotations
 
 import sys
@@ -58,8 +59,16 @@ def user_line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"
 
 
-def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None = None, args: Sequence[Any] = (), *,
-           resident: int = 132, modules: Sequence[Any] = (), strict: bool = True) -> Scenario:
+def record(
+    function: Callable[..., Any],
+    ranks: int,
+    ranks_per_node: int | None = None,
+    args: Sequence[Any] = (),
+    *,
+    resident: int = 132,
+    modules: Sequence[Any] = (),
+    strict: bool = True,
+) -> Scenario:
     """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
 
     An AssertionError ends a rank's function: nothing was computed, so results are wrong. A note says so when there was
@@ -76,12 +85,15 @@ def record(function: Callable[..., Any], ranks: int, ranks_per_node: int | None 
         except AssertionError as error:
             frames = traceback.extract_tb(error.__traceback__)
             frame = next(f for f in reversed(frames) if not f.filename.startswith(_foreign()))
-            note = (f"{frame.filename}:{frame.lineno}: a check of results, which mean nothing here, ends the "
-                    f"{'script' if modules else 'function'}; the calls after that are not checked")
+            note = (
+                f"{frame.filename}:{frame.lineno}: a check of results, which mean nothing here, ends the "
+                f"{'script' if modules else 'function'}; the calls after that are not checked"
+            )
             if note not in recorder.unseen and (modules or cuts_short(error, _foreign())):
                 recorder.unseen.append(note)
 
     from ditron.sim.plain import simulated
+
     with simulated():
         recorder.run(tolerant, args, modules)
     return recorder.scenario(strict)
@@ -105,10 +117,12 @@ class _Recorder(world.World):
     def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
         def main() -> Any:
             from ditron.sim.script_accesses import watch_script
+
             here = RecordedView(self, rank)
             view.enter(here)
             with watch_script(here):
                 return function(*args)
+
         return main
 
     def new_root(self, name: str, tensor: Any, **facts: Any) -> int:
@@ -118,8 +132,9 @@ class _Recorder(world.World):
 
     def scenario(self, strict: bool) -> Scenario:
         calls = max((max(counter.values(), default=1) for counter in self.calls), default=1)
-        return Scenario(self.size, self.ranks_per_node, self.roots, self.steps, self.resident, calls,
-                        strict, self.unseen)
+        return Scenario(
+            self.size, self.ranks_per_node, self.roots, self.steps, self.resident, calls, strict, self.unseen
+        )
 
 
 class RecordedView(view.RankView):
@@ -141,6 +156,7 @@ class RecordedView(view.RankView):
     def compile(self, module: Any) -> Kernel:
         """In place of machine code: what the checker runs of a mixed module's kernel."""
         from ditron_compiler.check.translate import translate_module
+
         return translate_module(module)
 
     def add(self, step: HostOp, waits: bool = False) -> None:
@@ -183,16 +199,18 @@ class RecordedView(view.RankView):
         """Which call this is: as the program says, or as often as the most launched kernel was launched."""
         return self.call or max(self._world.calls[self.rank].values(), default=0) or 1
 
-    def alloc(self, shape: Sequence[int], dtype: Any, *, name: str = "", group: Any = None, undefined: bool = False
-              ) -> Any:
+    def alloc(
+        self, shape: Sequence[int], dtype: Any, *, name: str = "", group: Any = None, undefined: bool = False
+    ) -> Any:
         tensor = super().alloc(shape, dtype, name=name, group=group, undefined=undefined)
         offset = self._offset(tensor.data_ptr())
         recorder = self._world
         allocation = recorder.allocations[offset]
         if recorder.known.get(offset) is not allocation:
             recorder.known[offset] = allocation
-            recorder.at_offset[offset] = recorder.new_root(allocation.name, tensor, symmetric=True,
-                                                           zeroed=not undefined, given=False)
+            recorder.at_offset[offset] = recorder.new_root(
+                allocation.name, tensor, symmetric=True, zeroed=not undefined, given=False
+            )
         return tensor
 
     def free(self, tensor: Any) -> None:
@@ -215,8 +233,10 @@ class RecordedView(view.RankView):
 
     def may_race(self, tensor: Any) -> bool:
         """As :meth:`RankView.may_race`: also memory of this rank alone that a launch has been given."""
-        return self.is_symmetric(tensor) or (type(tensor).__name__ in ("Tensor", "Parameter") and (
-            self.rank, tensor.untyped_storage().data_ptr()) in self._world.own)
+        return self.is_symmetric(tensor) or (
+            type(tensor).__name__ in ("Tensor", "Parameter")
+            and (self.rank, tensor.untyped_storage().data_ptr()) in self._world.own
+        )
 
     def _known(self, address: int) -> int:
         """The checker's pointer to an address in memory that it knows of, or 0."""
@@ -242,8 +262,17 @@ class RecordedView(view.RankView):
             self.add(Meet("", user_line(), self.call_number(), "ditron.barrier()"), waits=True)
         super().barrier(group)
 
-    def launch(self, kernel: Any, grid: Sequence[int], slots: Sequence[int], *, group: Any = None,
-               tensors: Sequence[tuple[str, Any]] = (), stream: str | None = None, line: str = "") -> None:
+    def launch(
+        self,
+        kernel: Any,
+        grid: Sequence[int],
+        slots: Sequence[int],
+        *,
+        group: Any = None,
+        tensors: Sequence[tuple[str, Any]] = (),
+        stream: str | None = None,
+        line: str = "",
+    ) -> None:
         line = line or user_line()
         if not isinstance(kernel, Kernel):
             self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
@@ -255,8 +284,7 @@ class RecordedView(view.RankView):
             return
         self._world.calls[self.rank][kernel.name] += 1
         pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
-        values = [_argument(kind, slot, pointers)
-                  for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
+        values = [_argument(kind, slot, pointers) for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
         where = self.current if stream is None else stream
@@ -265,22 +293,32 @@ class RecordedView(view.RankView):
     def allocated(self, name: str, tensor: Any, zeroed: bool) -> None:
         """Memory of a program, of this rank alone: nothing is in it but zeros, if those."""
         number = len(self._world.roots) + 1
-        self._world.roots[number] = memory.Root(number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape),
-                                                zeroed=zeroed, given=False)
+        self._world.roots[number] = memory.Root(
+            number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), zeroed=zeroed, given=False
+        )
         self._world.own[self.rank, tensor.untyped_storage().data_ptr()] = number
         self._world.kept.append(tensor)
 
     def touch(self, name: str, tensor: Any, *, writes: bool, line: str = "") -> None:
         """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""
         span = self.span(name, tensor)
-        self.add(Move("", line or user_line(), self.call_number(),
-                      f"a {'write' if writes else 'read'} by the caller", *((None, span) if writes else (span, None))))
+        self.add(
+            Move(
+                "",
+                line or user_line(),
+                self.call_number(),
+                f"a {'write' if writes else 'read'} by the caller",
+                *((None, span) if writes else (span, None)),
+            )
+        )
 
     def span(self, name: str, tensor: Any) -> memory.Span:
         """The bytes of a tensor."""
         first = self.pointer(name, tensor)
-        rows = [[first + address - tensor.data_ptr(), first + address - tensor.data_ptr() + nbytes]
-                for address, nbytes in ranges_of(tensor)]
+        rows = [
+            [first + address - tensor.data_ptr(), first + address - tensor.data_ptr() + nbytes]
+            for address, nbytes in ranges_of(tensor)
+        ]
         return memory.merged(np.array(rows, dtype=np.int64).reshape(-1, 2))
 
     def pointer(self, name: str, tensor: Any) -> int:
@@ -294,8 +332,9 @@ class RecordedView(view.RankView):
             self._world.kept.append(tensor)
             number = len(self._world.roots) + 1
             nbytes = tensor.untyped_storage().nbytes()
-            self._world.roots[number] = memory.Root(number, name, nbytes, tensor.itemsize,
-                                                    tuple(tensor.shape) if tensor.nbytes == nbytes else ())
+            self._world.roots[number] = memory.Root(
+                number, name, nbytes, tensor.itemsize, tuple(tensor.shape) if tensor.nbytes == nbytes else ()
+            )
             self._world.own[key] = number
         return memory.address(self.rank, self._world.own[key], tensor.data_ptr() - base)
 
@@ -319,12 +358,29 @@ class RecordedStream:
     def _facts(self, line: str) -> tuple[str, str, int]:
         return self.key, line or user_line(), self._view.call_number()
 
-    def launch(self, kernel: Any, grid: Sequence[int], slots: Sequence[int], *, group: Any = None,
-               tensors: Sequence[tuple[str, Any]] = (), line: str = "") -> None:
+    def launch(
+        self,
+        kernel: Any,
+        grid: Sequence[int],
+        slots: Sequence[int],
+        *,
+        group: Any = None,
+        tensors: Sequence[tuple[str, Any]] = (),
+        line: str = "",
+    ) -> None:
         self._view.launch(kernel, grid, slots, group=group, tensors=tensors, stream=self.key, line=line)
 
-    def rank_copy(self, src: Any, dst: Any, peer: int, *, push: bool = True, group: Any = None,
-                  names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
+    def rank_copy(
+        self,
+        src: Any,
+        dst: Any,
+        peer: int,
+        *,
+        push: bool = True,
+        group: Any = None,
+        names: tuple[str, str] = ("src", "dst"),
+        line: str = "",
+    ) -> None:
         view = self._view
         reads, writes = view.span(names[0], src), view.span(names[1], dst)
         if push:
@@ -338,14 +394,23 @@ class RecordedStream:
 
     def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
         view = self._view
-        view.add(Move(*self._facts(line), "a copy", view.span(names[0], src), view.span(names[1], dst), True,
-                      _in_order(src, dst)))
+        view.add(
+            Move(
+                *self._facts(line),
+                "a copy",
+                view.span(names[0], src),
+                view.span(names[1], dst),
+                True,
+                _in_order(src, dst),
+            )
+        )
 
     def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
         self._view.add(Move(*self._facts(line), "a fill", None, self._view.span(name, dst), needs_sm=True))
 
-    def signal_write(self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None,
-                     line: str = "") -> None:
+    def signal_write(
+        self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None, line: str = ""
+    ) -> None:
         cells = memory.with_rank(self._cells(signal), self._view.rank if peer is None else peer)
         self._view.add(SignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
 
@@ -373,8 +438,9 @@ class RecordedStream:
 
 def _in_order(src: Any, dst: Any) -> bool:
     """Whether elements that are at the same indices come in the same order in memory."""
-    falling = [sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d, t=t: -t.stride(d))
-               for t in (src, dst)]
+    falling = [
+        sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d, t=t: -t.stride(d)) for t in (src, dst)
+    ]
     return falling[0] == falling[1]
 
 

@@ -1,4 +1,5 @@
 """Launches on the simulator: Triton specialises and parses a kernel, our passes lower it, a simulated rank runs it."""
+
 from __future__ import annotations
 
 import hashlib
@@ -64,16 +65,24 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         kernel = state.kernels[key] = _compile(fn, state, signature, constexprs, attrs, options, group.world)
     for (name, _), (value, scope) in fn.used_global_vals.items():
         if scope.get(name, kernel) != value:
-            raise RuntimeError(f"global variable {name} has changed since kernel {fn.__name__} was compiled, from "
-                               f"{value} to {scope.get(name)}")
+            raise RuntimeError(
+                f"global variable {name} has changed since kernel {fn.__name__} was compiled, from "
+                f"{value} to {scope.get(name)}"
+            )
     if not warmup:
         extents = grid(bound) if callable(grid) else grid
         types = [entry[0] for entry in specialization]
         slots = _all_slots((name, kind, value) for (name, value), kind in zip(bound.items(), types, strict=True))
         tensors = list(_tensors(bound.items()))
         if kernel.packets:
-            require(kernel.packets, [slots[argument.index] for argument in kernel.packets], extents, group,
-                    fn.__name__, fn.pipeline)
+            require(
+                kernel.packets,
+                [slots[argument.index] for argument in kernel.packets],
+                extents,
+                group,
+                fn.__name__,
+                fn.pipeline,
+            )
         group.world.launch(kernel, tuple(extents), slots, group=group.handle, tensors=tensors)
     return kernel
 
@@ -86,8 +95,13 @@ def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: d
             context = triton_ir.context()
             triton_ir.load_dialects(context)
             state.backend.load_dialects(context)
-            mixed = source.make_mixed(state.target, options, state.backend.get_codegen_implementation(options),
-                                      state.backend.get_module_map(), context)
+            mixed = source.make_mixed(
+                state.target,
+                options,
+                state.backend.get_codegen_implementation(options),
+                state.backend.get_module_map(),
+                context,
+            )
             with raise_compile_errors():
                 _kernels[key] = view.compile(mixed)
         return _kernels[key]
@@ -150,11 +164,23 @@ class SimulatedKernel(CompiledKernel):
             raise OutOfResources(threads, self.n_max_threads, "threads")
         return self._launch
 
-    def _launch(self, x: int, y: int, z: int, stream: Any, function: Any, packed_metadata: Any, metadata: Any,
-                enter: Any, leave: Any, *arguments: Any) -> None:
+    def _launch(
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: Any,
+        function: Any,
+        packed_metadata: Any,
+        metadata: Any,
+        enter: Any,
+        leave: Any,
+        *arguments: Any,
+    ) -> None:
         from torch._C import DisableTorchFunction
 
         from ditron.sim.plain import run_programs
+
         with DisableTorchFunction():  # where tensors are, not where they pose to be (ditron.sim.pose)
             slots = _all_slots((*kind, value) for kind, value in zip(self._kinds, arguments, strict=True))
             tensors = list(_tensors((name, value) for (name, _), value in zip(self._kinds, arguments, strict=True)))
@@ -178,14 +204,23 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
     triton_ir.load_dialects(context)
     backend.load_dialects(context)
     from ditron.sim.driver import compiles_for_races
+
     with _compiling:
-        mixed = make_mixed(_with_calls_inlined(src.make_ir), src.language, target, options,
-                           backend.get_codegen_implementation(options), backend.get_module_map(), context)
+        mixed = make_mixed(
+            _with_calls_inlined(src.make_ir),
+            src.language,
+            target,
+            options,
+            backend.get_codegen_implementation(options),
+            backend.get_module_map(),
+            context,
+        )
         text = mixed.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
         races = compiles_for_races()
         key = hashlib.sha256(f"{races} {text}".encode()).hexdigest()
         if key not in _kernels:
             from ditron_compiler.lowering.sim import compile_module
+
             with mixed.context, raise_compile_errors():
                 _kernels[key] = replace(compile_module(mixed, races=races), plain=True)
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
@@ -193,6 +228,7 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
 
 def _with_calls_inlined(make_ir: Callable[..., Any]) -> Callable[..., Any]:
     """``make_ir`` with calls of ``noinline`` functions inlined where they take or give tiles: results are the same."""
+
     def make(target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         module = make_ir(target, options, codegen_fns, module_map, context)
         called: set[str] = set()
@@ -269,8 +305,9 @@ def _address(name: str, value: Any) -> int:
     value = plain(value)
     device = getattr(value, "device", None)
     if device is not None and getattr(device, "type", "cpu") != "cpu" and not _posed(value):
-        raise DitronError(f"argument {name!r} lies on {device}, and the kernel runs on the simulator: make tensors on "
-                          "ditron.device()")
+        raise DitronError(
+            f"argument {name!r} lies on {device}, and the kernel runs on the simulator: make tensors on ditron.device()"
+        )
     return value.data_ptr()
 
 
@@ -279,6 +316,7 @@ def _posed(value: Any) -> bool:
     import torch
 
     from ditron.sim.pose import is_posing
+
     return is_posing() and not isinstance(value, torch.Tensor)
 
 

@@ -1,4 +1,5 @@
 """Entry of the ``ditron`` command: `ditron doctor` must answer even where DITRON itself cannot be imported."""
+
 from __future__ import annotations
 
 import sys
@@ -10,8 +11,10 @@ def main() -> int:
     """Run the command line; a package that is missing or of a wrong version is one line, not a traceback."""
     if sys.argv[1:] == ["doctor"]:
         from ditron_compiler.doctor import main as doctor
+
         return doctor()
     from ditron_compiler.versions import VersionError
+
     try:
         from ditron.cli import main as command
     except VersionError as error:

@@ -1,4 +1,5 @@
 """``ditron doctor``: what is installed, what works here, what is missing and how to get it."""
+
 from __future__ import annotations
 
 import importlib
@@ -37,6 +38,7 @@ def _core() -> Finding:
 
 def _ranges() -> Finding:
     from ditron_compiler.versions import check_versions
+
     found = ", ".join(f"{name} {_version(name)}" for name in ("triton", "torch", "llvmlite", "numpy"))
     try:
         check_versions()
@@ -56,6 +58,7 @@ def _simulator() -> Finding:
 
 def _gpus() -> Finding:
     import torch
+
     if not torch.cuda.is_available():
         why = "this torch is a CPU build" if torch.version.cuda is None and torch.version.hip is None else "no device"
         return Finding("GPUs", "missing", why, "not needed to compile for GPUs nor to simulate them")
@@ -66,14 +69,16 @@ def _gpus() -> Finding:
 
 def _links() -> Finding:
     import torch
+
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count < 2:
         return Finding("links", "missing", "fewer than two GPUs", "transport p2p needs GPUs of one node to be linked")
     pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
     linked = [p for p in pairs if torch.cuda.can_device_access_peer(*p)]
     if len(linked) < len(pairs):
-        return Finding("links", "missing", f"{len(linked)} of {len(pairs)} pairs of GPUs reach each other",
-                       "use transport nvshmem")
+        return Finding(
+            "links", "missing", f"{len(linked)} of {len(pairs)} pairs of GPUs reach each other", "use transport nvshmem"
+        )
     return Finding("links", "ok", f"all {len(pairs)} pairs of GPUs reach each other: transport p2p works")
 
 
@@ -81,37 +86,64 @@ def _nvshmem_host() -> Finding:
     for package in ("nvshmem4py-cu13", "nvshmem4py-cu12"):
         if _version(package):
             return Finding("NVSHMEM host", "ok", f"{package} {_version(package)}")
-    return Finding("NVSHMEM host", "missing", "nvshmem4py is not installed",
-                   "pip install 'ditron[nvshmem-cu13]' (or -cu12) to run transport nvshmem")
+    return Finding(
+        "NVSHMEM host",
+        "missing",
+        "nvshmem4py is not installed",
+        "pip install 'ditron[nvshmem-cu13]' (or -cu12) to run transport nvshmem",
+    )
 
 
 def _nvshmem_device() -> Finding:
     from ditron_compiler.lowering.gpu_libraries import nvshmem_bitcode
+
     path = nvshmem_bitcode()
     if path is None:
-        return Finding("NVSHMEM device", "missing", "libnvshmem_device.bc not found: compiling stops at LLVM IR",
-                       "pip install nvidia-nvshmem-cu13, or set DITRON_NVSHMEM_BITCODE")
+        return Finding(
+            "NVSHMEM device",
+            "missing",
+            "libnvshmem_device.bc not found: compiling stops at LLVM IR",
+            "pip install nvidia-nvshmem-cu13, or set DITRON_NVSHMEM_BITCODE",
+        )
     return Finding("NVSHMEM device", "ok", str(path))
 
 
 def _rocshmem_device() -> Finding:
     from ditron_compiler.lowering.gpu_libraries import rocshmem_bitcode
+
     path = rocshmem_bitcode("gfx942")
     if path is None:
-        return Finding("rocSHMEM device", "missing", "its bitcode is not found: compiling stops at LLVM IR",
-                       "install rocSHMEM below /opt/rocm, or set DITRON_ROCSHMEM_BITCODE")
+        return Finding(
+            "rocSHMEM device",
+            "missing",
+            "its bitcode is not found: compiling stops at LLVM IR",
+            "install rocSHMEM below /opt/rocm, or set DITRON_ROCSHMEM_BITCODE",
+        )
     return Finding("rocSHMEM device", "ok", str(path))
 
 
 def _pictures() -> Finding:
     if _version("matplotlib") is None:
-        return Finding("pictures", "missing", "matplotlib is not installed, which --timeline and --graph need",
-                       "pip install 'ditron[plot]'")
+        return Finding(
+            "pictures",
+            "missing",
+            "matplotlib is not installed, which --timeline and --graph need",
+            "pip install 'ditron[plot]'",
+        )
     return Finding("pictures", "ok", f"matplotlib {_version('matplotlib')}")
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (_core, _ranges, _simulator, _gpus, _links, _nvshmem_host, _nvshmem_device,
-                                             _rocshmem_device, _pictures)
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    _core,
+    _ranges,
+    _simulator,
+    _gpus,
+    _links,
+    _nvshmem_host,
+    _nvshmem_device,
+    _rocshmem_device,
+    _pictures,
+)
 
 
 def findings() -> Iterator[Finding]:

@@ -6,6 +6,7 @@ A knob is read when it is asked for, so a test or a user may set it at any time:
     >>> knobs.symmetric_size.get() > 0
     True
 """
+
 from __future__ import annotations
 
 import os
@@ -14,9 +15,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Knob", "all_knobs", "cache_dir", "check", "check_seconds", "local_rank", "local_world_size", "no_color",
-           "nvshmem_bitcode", "pipeline", "protocol", "reproducer", "rocshmem_bitcode", "sim_capability", "sim_looks",
-           "sim_races", "sim_threads", "symmetric_size", "transport", "under_torchrun"]
+__all__ = [
+    "Knob",
+    "all_knobs",
+    "cache_dir",
+    "check",
+    "check_seconds",
+    "local_rank",
+    "local_world_size",
+    "no_color",
+    "nvshmem_bitcode",
+    "pipeline",
+    "protocol",
+    "reproducer",
+    "rocshmem_bitcode",
+    "sim_capability",
+    "sim_looks",
+    "sim_races",
+    "sim_threads",
+    "symmetric_size",
+    "transport",
+    "under_torchrun",
+]
 
 
 def _parse_bytes(text: str) -> int:
@@ -54,45 +74,91 @@ class Knob:
             raise ValueError(f"environment variable {self.name}={text!r} cannot be read: {self.doc}") from error
 
 
-symmetric_size = Knob("DITRON_SYMMETRIC_SIZE", _parse_bytes, 1 << 30,
-                      "bytes of symmetric memory per rank and group, e.g. 512M or 2G (default 1G)")
-transport = Knob("DITRON_TRANSPORT", str, "",
-                 "transport of ditron.init() on GPUs: p2p or nvshmem (AMD: p2p or rocshmem); default p2p")
+symmetric_size = Knob(
+    "DITRON_SYMMETRIC_SIZE",
+    _parse_bytes,
+    1 << 30,
+    "bytes of symmetric memory per rank and group, e.g. 512M or 2G (default 1G)",
+)
+transport = Knob(
+    "DITRON_TRANSPORT",
+    str,
+    "",
+    "transport of ditron.init() on GPUs: p2p or nvshmem (AMD: p2p or rocshmem); default p2p",
+)
 local_rank = Knob("LOCAL_RANK", int, 0, "torchrun's: this process's rank, and so its GPU, on its node")
 local_world_size = Knob("LOCAL_WORLD_SIZE", int, 1, "torchrun's: processes on this node")
-cache_dir = Knob("DITRON_CACHE_DIR", Path, Path.home() / ".cache" / "ditron",
-                 "where code compiled for the simulator is cached (default ~/.cache/ditron)")
-sim_races = Knob("DITRON_SIM_RACES", _parse_switch, None,
-                 "whether the simulator looks for races: 1 or 0 (default: 1 for ranks of a run, 0 for plain kernels "
-                 "outside of one)")
-sim_looks = Knob("DITRON_SIM_LOOKS", int, 1 << 20,
-                 "how often all programs together may look at memory and see nothing new before the simulator calls it "
-                 "a deadlock (default 1048576; four times that where their loops write as well, 64 times where they "
-                 "are known to end)")
-sim_capability = Knob("DITRON_SIM_CAPABILITY", int, 90,
-                      "compute capability that packages are told of on the simulator, as 80 or 90 (default 90), for "
-                      "those that know the bugs of one")
-sim_threads = Knob("DITRON_SIM_THREADS", int, 0,
-                   "cores that the simulator uses for launches that need no order (default: all it may; 1 is none but "
-                   "the caller's)")
-nvshmem_bitcode = Knob("DITRON_NVSHMEM_BITCODE", Path, None,
-                       "libnvshmem_device.bc, when it is not the one of the installed nvidia-nvshmem package")
-rocshmem_bitcode = Knob("DITRON_ROCSHMEM_BITCODE", Path, None,
-                        "librocshmem_device.bc of the installed rocSHMEM")
+cache_dir = Knob(
+    "DITRON_CACHE_DIR",
+    Path,
+    Path.home() / ".cache" / "ditron",
+    "where code compiled for the simulator is cached (default ~/.cache/ditron)",
+)
+sim_races = Knob(
+    "DITRON_SIM_RACES",
+    _parse_switch,
+    None,
+    "whether the simulator looks for races: 1 or 0 (default: 1 for ranks of a run, 0 for plain kernels outside of one)",
+)
+sim_looks = Knob(
+    "DITRON_SIM_LOOKS",
+    int,
+    1 << 20,
+    "how often all programs together may look at memory and see nothing new before the simulator calls it "
+    "a deadlock (default 1048576; four times that where their loops write as well, 64 times where they "
+    "are known to end)",
+)
+sim_capability = Knob(
+    "DITRON_SIM_CAPABILITY",
+    int,
+    90,
+    "compute capability that packages are told of on the simulator, as 80 or 90 (default 90), for "
+    "those that know the bugs of one",
+)
+sim_threads = Knob(
+    "DITRON_SIM_THREADS",
+    int,
+    0,
+    "cores that the simulator uses for launches that need no order (default: all it may; 1 is none but the caller's)",
+)
+nvshmem_bitcode = Knob(
+    "DITRON_NVSHMEM_BITCODE",
+    Path,
+    None,
+    "libnvshmem_device.bc, when it is not the one of the installed nvidia-nvshmem package",
+)
+rocshmem_bitcode = Knob("DITRON_ROCSHMEM_BITCODE", Path, None, "librocshmem_device.bc of the installed rocSHMEM")
 
 
-check = Knob("DITRON_CHECK", int, 0,
-             "checked mode of GPU kernels: 0 off (default), 1 on, 2 on and the host waits for each launch")
-check_seconds = Knob("DITRON_CHECK_SECONDS", float, 10.0,
-                     "seconds a wait of a GPU kernel may take in checked mode (default 10)")
+check = Knob(
+    "DITRON_CHECK",
+    int,
+    0,
+    "checked mode of GPU kernels: 0 off (default), 1 on, 2 on and the host waits for each launch",
+)
+check_seconds = Knob(
+    "DITRON_CHECK_SECONDS", float, 10.0, "seconds a wait of a GPU kernel may take in checked mode (default 10)"
+)
 no_color = Knob("NO_COLOR", bool, False, "no colours in terminals, whatever its value (see no-color.org)")
-pipeline = Knob("DITRON_PIPELINE", str, "default",
-                "pipeline of the kernels that name none, by @ditron.jit(pipeline=...) or --pipeline (default: default)")
-protocol = Knob("DITRON_PROTOCOL", str, "warn",
-                "what is done about mistakes between ranks that the checker finds in a program when it is compiled: "
-                "warn (default), error or off")
-reproducer = Knob("DITRON_REPRODUCER", str, "",
-                  "file that a pass that fails leaves its module and pipeline in: ditron-opt --run-reproducer FILE")
+pipeline = Knob(
+    "DITRON_PIPELINE",
+    str,
+    "default",
+    "pipeline of the kernels that name none, by @ditron.jit(pipeline=...) or --pipeline (default: default)",
+)
+protocol = Knob(
+    "DITRON_PROTOCOL",
+    str,
+    "warn",
+    "what is done about mistakes between ranks that the checker finds in a program when it is compiled: "
+    "warn (default), error or off",
+)
+reproducer = Knob(
+    "DITRON_REPRODUCER",
+    str,
+    "",
+    "file that a pass that fails leaves its module and pipeline in: ditron-opt --run-reproducer FILE",
+)
 
 
 def under_torchrun() -> bool:

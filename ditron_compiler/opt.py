@@ -47,15 +47,20 @@ def main(argv: list[str] | None = None) -> int:
 
 def _no_reproducer(arguments: list[str]) -> str:
     """Why there is nothing to run again in the file that is given; empty when there is."""
-    files = [argument for before, argument in zip(["", *arguments], arguments, strict=False)
-             if not argument.startswith("-") and before != "-o"]
+    files = [
+        argument
+        for before, argument in zip(["", *arguments], arguments, strict=False)
+        if not argument.startswith("-") and before != "-o"
+    ]
     try:
         if not files or b"mlir_reproducer" in Path(files[-1]).read_bytes():
             return ""
     except OSError:
         return ""  # MLIR says so
-    return (f"{files[-1]} has no reproducer in it, an external resource 'mlir_reproducer': have one written by "
-            "DITRON_REPRODUCER=FILE, ditron dump --reproducer FILE, or --mlir-pass-pipeline-crash-reproducer=FILE")
+    return (
+        f"{files[-1]} has no reproducer in it, an external resource 'mlir_reproducer': have one written by "
+        "DITRON_REPRODUCER=FILE, ditron dump --reproducer FILE, or --mlir-pass-pipeline-crash-reproducer=FILE"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """How much memory packets take (``ditron.ll_put``): what kernels, the pass ll-protocol and the host must agree on."""
+
 from __future__ import annotations
 
 import re
@@ -11,8 +12,10 @@ LINE = 128  # bytes; packet memory begins at, and is counted in, whole lines
 
 # Attribute of a kernel whose signals are packets; what it says of each is written and read by PacketArgument.
 MARK = "ditron.packets"
-_ARGUMENT = re.compile(r'\{(?:by_rank = array<i64: ([\d, ]+)>, )?index = (\d+) : i64, name = "([^"]*)", '
-                       r'nbytes = (\d+) : i64, put = "([^"]*)"\}')
+_ARGUMENT = re.compile(
+    r'\{(?:by_rank = array<i64: ([\d, ]+)>, )?index = (\d+) : i64, name = "([^"]*)", '
+    r'nbytes = (\d+) : i64, put = "([^"]*)"\}'
+)
 
 
 def packet_bytes(nbytes: int) -> int:
@@ -55,8 +58,10 @@ class PacketArgument:
     @staticmethod
     def all_in(text: str) -> tuple[PacketArgument, ...]:
         """Those of the kernel in an MLIR ``text``."""
-        found = tuple(PacketArgument(int(index), name, int(nbytes), put, tuple(map(int, re.findall(r"\d+", axes))))
-                      for axes, index, name, nbytes, put in _ARGUMENT.findall(text))
+        found = tuple(
+            PacketArgument(int(index), name, int(nbytes), put, tuple(map(int, re.findall(r"\d+", axes))))
+            for axes, index, name, nbytes, put in _ARGUMENT.findall(text)
+        )
         if f"{MARK} = " in text and not found:
             raise RuntimeError(f"a kernel has the attribute {MARK} in a form that is not known")
         return found

@@ -2,6 +2,7 @@
 
 A pass that adds an operation renumbers every value after it; lines that differ in such numbers alone are the same line.
 """
+
 from __future__ import annotations
 
 import difflib
@@ -29,15 +30,18 @@ class Change:
 def changes(before: str, after: str) -> list[Change]:
     """The way from one module's text to another's."""
     old, new = before.splitlines(), after.splitlines()
-    matcher = difflib.SequenceMatcher(None, [_NUMBERED.sub("%", line) for line in old],
-                                      [_NUMBERED.sub("%", line) for line in new], autojunk=False)
+    matcher = difflib.SequenceMatcher(
+        None, [_NUMBERED.sub("%", line) for line in old], [_NUMBERED.sub("%", line) for line in new], autojunk=False
+    )
     return [Change(kind == "equal", tuple(old[a:b]), tuple(new[c:d])) for kind, a, b, c, d in matcher.get_opcodes()]
 
 
 def _count(run: list[Change]) -> tuple[int, int]:
     """Lines removed and added."""
-    return (sum(len(change.before) for change in run if not change.equal),
-            sum(len(change.after) for change in run if not change.equal))
+    return (
+        sum(len(change.before) for change in run if not change.equal),
+        sum(len(change.after) for change in run if not change.equal),
+    )
 
 
 def _lines(number: int) -> str:
@@ -99,14 +103,19 @@ def page(title: str, pairs: Iterable[tuple[str, str, str]]) -> str:
         found = changes(before, after)
         removed, added = _count(found)
         size = f"&minus;{removed} +{added}" if removed or added else "same"
-        links.append(f'<a href="#p{number}" class="{"same" if size == "same" else ""}">'
-                     f"<span>{number}. {html.escape(name)}</span><small>{size}</small></a>")
+        links.append(
+            f'<a href="#p{number}" class="{"same" if size == "same" else ""}">'
+            f"<span>{number}. {html.escape(name)}</span><small>{size}</small></a>"
+        )
         body = "".join(_rows(change, index, len(found)) for index, change in enumerate(found))
-        sections.append(f'<h2 id="p{number}">{number}. {html.escape(name)}</h2>'
-                        + (body if size != "same" else "<p>no change</p>"))
+        sections.append(
+            f'<h2 id="p{number}">{number}. {html.escape(name)}</h2>' + (body if size != "same" else "<p>no change</p>")
+        )
     title = html.escape(title)
-    return (f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
-            f"<nav><h1>{title}</h1>{''.join(links)}</nav>\n<main>{''.join(sections)}</main></html>\n")
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
+        f"<nav><h1>{title}</h1>{''.join(links)}</nav>\n<main>{''.join(sections)}</main></html>\n"
+    )
 
 
 def _rows(change: Change, index: int, number: int) -> str:
@@ -120,9 +129,12 @@ def _rows(change: Change, index: int, number: int) -> str:
     head, tail = (_CONTEXT if index else 0), (_CONTEXT if index + 1 < number else 0)
     if len(pairs) <= head + tail + 2:
         return _table(pairs)
-    middle = pairs[head:len(pairs) - tail]
-    return (_table(pairs[:head]) + f"<details><summary>{_lines(len(middle))}</summary>{_table(middle)}</details>"
-            + _table(pairs[len(pairs) - tail:]))
+    middle = pairs[head : len(pairs) - tail]
+    return (
+        _table(pairs[:head])
+        + f"<details><summary>{_lines(len(middle))}</summary>{_table(middle)}</details>"
+        + _table(pairs[len(pairs) - tail :])
+    )
 
 
 def _table(pairs: Iterable[tuple[str | None, str | None]], left: str = "", right: str = "") -> str:
@@ -131,5 +143,10 @@ def _table(pairs: Iterable[tuple[str | None, str | None]], left: str = "", right
 
 
 def _cell(line: str | None, style: str) -> str:
-    return "<td></td>" if line is None else f'<td class="{style}">{html.escape(line)}</td>' if style \
+    return (
+        "<td></td>"
+        if line is None
+        else f'<td class="{style}">{html.escape(line)}</td>'
+        if style
         else f"<td>{html.escape(line)}</td>"
+    )

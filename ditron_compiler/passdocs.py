@@ -1,4 +1,5 @@
 """What each pass says of itself: the command ``ditron passes`` and the page docs/passes.md are made of this."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -16,8 +17,10 @@ _LITERAL = re.compile(r"^(?P<lead>.*)::\n\n(?P<block>(?:(?: {4}.*)?\n)+)", re.MU
 
 def _options(cls: type) -> list[tuple[str, str, Any, str]]:
     """(name on the command line, type, default, help) of each option."""
-    return [(field.name.replace("_", "-"), type(field.default).__name__, field.default, field.metadata.get("help", ""))
-            for field in dataclasses.fields(cls)]
+    return [
+        (field.name.replace("_", "-"), type(field.default).__name__, field.default, field.metadata.get("help", ""))
+        for field in dataclasses.fields(cls)
+    ]
 
 
 def _spelled(value: Any) -> str:
@@ -31,8 +34,11 @@ def _body(cls: type) -> str:
 
 def _where(name: str) -> str:
     """The pipelines that a pass stands in."""
-    found = [title for title, entries in pipeline.named().items()
-             if any(entry.partition("{")[0] == name for entry in entries)]
+    found = [
+        title
+        for title, entries in pipeline.named().items()
+        if any(entry.partition("{")[0] == name for entry in entries)
+    ]
     return ", ".join(found)
 
 
@@ -52,8 +58,10 @@ def describe(name: str) -> str:
     lines = [f"{name}: {cls.summary()}", ""]
     if body := _body(cls):
         lines += [body, ""]
-    lines.append(f"runs on {cls.anchor or 'any operation'}"
-                 + (f"; in the pipelines {where}" if (where := _where(name)) else "; in no pipeline"))
+    lines.append(
+        f"runs on {cls.anchor or 'any operation'}"
+        + (f"; in the pipelines {where}" if (where := _where(name)) else "; in no pipeline")
+    )
     for option, kind, default, text in _options(cls):
         lines.append(f"  {option}={kind}, default {_spelled(default)}" + (f": {text}" if text else ""))
     lines.append(f"source: {inspect.getsourcefile(cls)}")
@@ -62,17 +70,23 @@ def describe(name: str) -> str:
 
 def markdown() -> str:
     """The page docs/passes.md: our own passes, in the order of the registry."""
-    parts = ["# Passes", "Written by `docs/generate_passes.py` from the passes themselves. `ditron passes` lists them, "
-             "`ditron passes NAME`\nshows one; MLIR's own (canonicalize, cse ...) are as upstream documents them.\n"
-             "[Write a pass](tutorials/write-a-pass.md) shows how to add one.",
-             "## Pipelines", _pipelines()]
+    parts = [
+        "# Passes",
+        "Written by `docs/generate_passes.py` from the passes themselves. `ditron passes` lists them, "
+        "`ditron passes NAME`\nshows one; MLIR's own (canonicalize, cse ...) are as upstream documents them.\n"
+        "[Write a pass](tutorials/write-a-pass.md) shows how to add one.",
+        "## Pipelines",
+        _pipelines(),
+    ]
     parts += [_section(name) for name in passes.PASSES]
     return "\n\n".join(parts) + "\n"
 
 
 def _pipelines() -> str:
-    rows = [(title, " → ".join(f"`{entry.partition('{')[0]}`" for entry in entries))
-            for title, entries in pipeline.named().items()]
+    rows = [
+        (title, " → ".join(f"`{entry.partition('{')[0]}`" for entry in entries))
+        for title, entries in pipeline.named().items()
+    ]
     return "\n".join(["| pipeline | passes |", "|---|---|", *(f"| `{title}` | {chain} |" for title, chain in rows)])
 
 
@@ -80,10 +94,19 @@ def _section(name: str) -> str:
     cls = passes.load(name)
     parts = [f"## {name}", cls.summary()]
     if body := _body(cls):
-        parts.append(_LITERAL.sub(lambda m: f"{m['lead']}:\n\n```mlir\n{textwrap.dedent(m['block']).strip()}\n```\n\n",
-                                  body + "\n").strip())
+        parts.append(
+            _LITERAL.sub(
+                lambda m: f"{m['lead']}:\n\n```mlir\n{textwrap.dedent(m['block']).strip()}\n```\n\n", body + "\n"
+            ).strip()
+        )
     if options := _options(cls):
-        parts.append("\n".join(["| option | type | default | |", "|---|---|---|---|",
-                                *(f"| `{o}` | {kind} | `{_spelled(default)}` | {text} |"
-                                  for o, kind, default, text in options)]))
+        parts.append(
+            "\n".join(
+                [
+                    "| option | type | default | |",
+                    "|---|---|---|---|",
+                    *(f"| `{o}` | {kind} | `{_spelled(default)}` | {text} |" for o, kind, default, text in options),
+                ]
+            )
+        )
     return "\n\n".join(parts)

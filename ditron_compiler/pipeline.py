@@ -68,12 +68,14 @@ PIPELINES: dict[str, Pipeline] = {
 # The same with the author's word on which of two orders is wanted.
 for _mode in ("gather", "scatter"):
     PIPELINES[f"swizzled-{_mode}"] = tuple(
-        entry + f"{{mode={_mode}}}" if entry == "insert-swizzle" else entry for entry in PIPELINES["swizzled"])
+        entry + f"{{mode={_mode}}}" if entry == "insert-swizzle" else entry for entry in PIPELINES["swizzled"]
+    )
 
 # The same with one protocol for every size.
 for _protocol in ("ll", "ll128"):
     PIPELINES[f"low-latency-{_protocol}"] = tuple(
-        entry + f"{{protocol={_protocol}}}" if entry == "ll-protocol" else entry for entry in PIPELINES["low-latency"])
+        entry + f"{{protocol={_protocol}}}" if entry == "ll-protocol" else entry for entry in PIPELINES["low-latency"]
+    )
 
 #: What is done to a host program, with its kernels, before it is executed.
 HOST: Pipeline = (
@@ -137,8 +139,9 @@ def lowering(machine: str, transport: str, arch: int | str | None = None, check:
     passes, usual = _LOWERINGS[machine]
     checked = " check=true" if check else ""
     one_node = "true" if transport == "p2p" else "false"  # which reaches no other
-    return tuple(entry.format(transport=transport, arch=arch or usual, check=checked, one_node=one_node)
-                 for entry in passes)
+    return tuple(
+        entry.format(transport=transport, arch=arch or usual, check=checked, one_node=one_node) for entry in passes
+    )
 
 
 def front(name: str | Iterable[str] = "default") -> Pipeline:
@@ -152,8 +155,10 @@ def front(name: str | Iterable[str] = "default") -> Pipeline:
         return FRONT + PIPELINES[name]
     passes = tuple(re.split(r",(?![^{]*})", name)) if isinstance(name, str) else tuple(name)
     if (unknown := _unknown(passes)) and isinstance(name, str):
-        raise ValueError(f"unknown pipeline {name!r}: expected one of {', '.join(map(repr, PIPELINES))}"
-                         f"{registry.similar(name, PIPELINES)}")
+        raise ValueError(
+            f"unknown pipeline {name!r}: expected one of {', '.join(map(repr, PIPELINES))}"
+            f"{registry.similar(name, PIPELINES)}"
+        )
     if unknown:
         raise ValueError(unknown)
     return FRONT + passes
@@ -177,8 +182,12 @@ def text(passes: Iterable[str]) -> str:
 def _unknown(entries: Iterable[str]) -> str:
     """Which of the passes of a pipeline there are none of, and what they may be meant to be."""
     known = {*registry.names(), *(re.match(_NAME, entry)[0] for one in named().values() for entry in one)}
-    unknown = [name for entry in entries for name in re.findall(f"^{_NAME}(?![(])", entry)
-               if name not in known and not _core._registered_passes_contain(name)]
+    unknown = [
+        name
+        for entry in entries
+        for name in re.findall(f"^{_NAME}(?![(])", entry)
+        if name not in known and not _core._registered_passes_contain(name)
+    ]
     return ", and ".join(f"there is no pass '{name}'{registry.similar(name, known)}" for name in unknown)
 
 

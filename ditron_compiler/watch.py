@@ -1,4 +1,5 @@
 """What to see of pipelines while they run: the IR after each pass, times, statistics, a reproducer of a failure."""
+
 from __future__ import annotations
 
 import re
@@ -87,8 +88,12 @@ class Watch:
             printer = _Printer(self.print_after, self.file) if self.snapshots else None
             if printer is not None:
                 printer.seen.append(Snapshot("", str(module)))
-            manager.enable_ir_printing(print_after_all=everything, print_after=list(self.print_after),
-                                       print_module_scope=True, file=printer or self.file)
+            manager.enable_ir_printing(
+                print_after_all=everything,
+                print_after=list(self.print_after),
+                print_module_scope=True,
+                file=printer or self.file,
+            )
         if self.measure:
             manager.enable_timing()
         if self.reproducer:

@@ -5,6 +5,7 @@
 
 TableGen's own JSON is the source, so what the page says is what the compiler was built from.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -174,8 +175,18 @@ def row(records: Records, reference: dict, name: str) -> str:
     enum = enum_of(records, constraint)
     kind = f"[{records.mnemonic(enum)}](#{records.mnemonic(enum)})" if enum else "keyword"
     storage = constraint.get("storageType", "").rsplit("::", 1)[-1].strip()
-    kind = {"StringAttr": "string", "IntegerAttr": "integer", "ArrayAttr": "strings", "DenseI64ArrayAttr": "integers",
-            "DictionaryAttr": "dictionary", "FlatSymbolRefAttr": "symbol"}.get(storage, kind) if not enum else kind
+    kind = (
+        {
+            "StringAttr": "string",
+            "IntegerAttr": "integer",
+            "ArrayAttr": "strings",
+            "DenseI64ArrayAttr": "integers",
+            "DictionaryAttr": "dictionary",
+            "FlatSymbolRefAttr": "symbol",
+        }.get(storage, kind)
+        if not enum
+        else kind
+    )
     return f"| `{name}` | {kind}{default_of(constraint)} | {says.split(' that is ')[0]} |"
 
 
@@ -193,14 +204,21 @@ def op_section(records: Records, op: dict) -> str:
 
 
 def type_section(record: dict) -> str:
-    return (f"### `!ditron.{record['mnemonic']}`\n\n*{plain(record['summary'])}*\n\n"
-            f"{prose(record['description'])}")
+    return f"### `!ditron.{record['mnemonic']}`\n\n*{plain(record['summary'])}*\n\n{prose(record['description'])}"
 
 
 def enum_section(records: Records, enum: dict) -> str:
     mnemonic, cases = records.mnemonic(enum), records.cases(enum)
-    lines = [f"### {mnemonic}", "", f"*{enum['summary']}*, stand-alone `#ditron.{mnemonic}<{cases[0][0]}>`.", "",
-             prose(enum["description"]), "", "| keyword | value |", "| --- | --- |"]
+    lines = [
+        f"### {mnemonic}",
+        "",
+        f"*{enum['summary']}*, stand-alone `#ditron.{mnemonic}<{cases[0][0]}>`.",
+        "",
+        prose(enum["description"]),
+        "",
+        "| keyword | value |",
+        "| --- | --- |",
+    ]
     lines += [f"| `{keyword}` | {value} |" for keyword, value in cases]
     return "\n".join(lines) + "\n"
 
@@ -209,8 +227,11 @@ def page() -> str:
     """The whole page, in Markdown."""
     records = Records()
     dialect = records.all["Ditron_Dialect"]
-    parts = ["<!-- Written by docs/generate_dialect.py from dialect/IR/*.td: change those, not this. -->",
-             f"# The ditron dialect\n\n*{dialect['summary']}*", prose(dialect["description"])]
+    parts = [
+        "<!-- Written by docs/generate_dialect.py from dialect/IR/*.td: change those, not this. -->",
+        f"# The ditron dialect\n\n*{dialect['summary']}*",
+        prose(dialect["description"]),
+    ]
     ops = records.ops()
     index = ["| group | operations |", "| --- | --- |"]
     for number, heading in enumerate(GROUPS.values()):

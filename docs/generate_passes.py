@@ -1,8 +1,9 @@
 """Write docs/passes.md from what the passes say of themselves, or say whether it is stale.
 
-    python docs/generate_passes.py           writes the page
-    python docs/generate_passes.py --check   exits 1 when the page is not what would be written
+python docs/generate_passes.py           writes the page
+python docs/generate_passes.py --check   exits 1 when the page is not what would be written
 """
+
 from __future__ import annotations
 
 import argparse

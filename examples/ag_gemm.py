@@ -7,6 +7,7 @@ Copy engines push this rank's rows of A to every rank, nearest needer first, and
 kernel computes tiles of C, the own rows first, each after the rows it covers have arrived. The own rows are read where
 they are. ``ag_gemm_in_kernel.py`` does the same with stores, from programs of the kernel itself.
 """
+
 import argparse
 
 import torch
@@ -17,16 +18,37 @@ import ditron.host as dh
 import ditron.language as dl
 
 EXAMPLE = {
-    "signature": {"a_ptr": "*bf16", "workspace_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*bf16", "signal_ptr": "*i64",
-                  "rows_per_rank": "i32", "N": "i32", "K": "i32", "epoch": "i64"},
+    "signature": {
+        "a_ptr": "*bf16",
+        "workspace_ptr": "*bf16",
+        "b_ptr": "*bf16",
+        "c_ptr": "*bf16",
+        "signal_ptr": "*i64",
+        "rows_per_rank": "i32",
+        "N": "i32",
+        "K": "i32",
+        "epoch": "i64",
+    },
     "constexprs": {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64},
     "options": {"num_warps": 8, "num_stages": 3},
 }
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ag_gemm_kernel(a_ptr, workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank, N, K, epoch, BLOCK_M: tl.constexpr,
-                   BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def ag_gemm_kernel(
+    a_ptr,
+    workspace_ptr,
+    b_ptr,
+    c_ptr,
+    signal_ptr,
+    rows_per_rank,
+    N,
+    K,
+    epoch,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     """One tile of C per program, after the rows of A it covers have arrived."""
     M = rows_per_rank * dl.num_ranks()
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -61,9 +83,16 @@ def ag_gemm_kernel(a_ptr, workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(c_rows[:, None] < M) & (cols[None, :] < N))
 
 
-@ditron.program(example={"a": "bf16[2048, 4096]", "b": "bf16[4096, 1024]", "c": "bf16[8192, 1024]"},
-                check=lambda ranks: {"a": "bf16[20, 16]", "b": "bf16[16, 16]", "c": f"bf16[{20 * ranks}, 16]",
-                                     "block": (16, 16, 16)}, max_nodes=1)
+@ditron.program(
+    example={"a": "bf16[2048, 4096]", "b": "bf16[4096, 1024]", "c": "bf16[8192, 1024]"},
+    check=lambda ranks: {
+        "a": "bf16[20, 16]",
+        "b": "bf16[16, 16]",
+        "c": f"bf16[{20 * ranks}, 16]",
+        "block": (16, 16, 16),
+    },
+    max_nodes=1,
+)
 def ag_gemm(a, b, c, *, block=(128, 128, 64), num_warps=8, num_stages=3):
     """``c`` = all ranks' ``a`` [rows, K], one below the other, times ``b`` [K, N]; row-major."""
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
@@ -80,13 +109,27 @@ def ag_gemm(a, b, c, *, block=(128, 128, 64), num_warps=8, num_stages=3):
         dh.await_event(begin)
         for step in dh.range(1, ranks):  # the left neighbour comes to our rows first
             peer = (rank - step) % ranks
-            dh.rank_copy(a, workspace[rank * rows:(rank + 1) * rows], peer)
+            dh.rank_copy(a, workspace[rank * rows : (rank + 1) * rows], peer)
             dh.signal_write(arrived[rank], epoch, peer)
 
     block_m, block_n, block_k = block
     grid = (dh.cdiv(ranks * rows, block_m) * dh.cdiv(N, block_n),)
-    ag_gemm_kernel[grid](a, workspace, b, c, arrived, rows, N, K, epoch, BLOCK_M=block_m, BLOCK_N=block_n,
-                         BLOCK_K=block_k, num_warps=num_warps, num_stages=num_stages)
+    ag_gemm_kernel[grid](
+        a,
+        workspace,
+        b,
+        c,
+        arrived,
+        rows,
+        N,
+        K,
+        epoch,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        num_warps=num_warps,
+        num_stages=num_stages,
+    )
     for step in dh.range(1, ranks):
         dh.signal_write(done[rank], epoch, (rank + step) % ranks)
 
@@ -103,8 +146,10 @@ def check(rows_per_rank: int, N: int, K: int, calls: int = 3, multiply=all_gathe
     worst = 0.0
     rank, num_ranks, device = ditron.rank(), ditron.num_ranks(), ditron.device()
     for call in range(calls):
-        shards = [torch.randn(rows_per_rank, K, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
-                  for r in range(num_ranks)]
+        shards = [
+            torch.randn(rows_per_rank, K, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
+            for r in range(num_ranks)
+        ]
         b = torch.randn(K, N, generator=torch.Generator().manual_seed(1000 * call + 500 + rank)).bfloat16()
         out = multiply(shards[rank].to(device), b.to(device), **config)
         expected = torch.cat(shards).to(device).float() @ b.to(device).float()
@@ -125,6 +170,8 @@ if __name__ == "__main__":
         config = dict(block=(32, 32, 32) if args.n <= 256 else (128, 128, 64))
     error = check(args.rows_per_rank, args.n, args.k, args.calls, **config)
     assert error < 8e-3, f"rank {ditron.rank()}: relative error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} "
-          f"N={args.n} K={args.k} PASS, relative error {error:.1e}")
+    print(
+        f"rank {ditron.rank()} of {ditron.num_ranks()}: AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} "
+        f"N={args.n} K={args.k} PASS, relative error {error:.1e}"
+    )
     ditron.finalize()

@@ -6,6 +6,7 @@
 The first ``NUM_PUSH`` programs are the producers: they push this rank's rows of A to every rank, nearest needer first,
 and count up a signal there. The others are the consumers: each waits for the ranks whose rows its tile covers.
 """
+
 import argparse
 
 import torch
@@ -16,8 +17,17 @@ import ditron
 import ditron.language as dl
 
 EXAMPLE = {
-    "signature": {"a_ptr": "*bf16", "workspace_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*bf16", "signal_ptr": "*i64",
-                  "rows_per_rank": "i32", "N": "i32", "K": "i32", "epoch": "i32"},
+    "signature": {
+        "a_ptr": "*bf16",
+        "workspace_ptr": "*bf16",
+        "b_ptr": "*bf16",
+        "c_ptr": "*bf16",
+        "signal_ptr": "*i64",
+        "rows_per_rank": "i32",
+        "N": "i32",
+        "K": "i32",
+        "epoch": "i32",
+    },
     "constexprs": {"NUM_PUSH": 8, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "PUSH_ROWS": 16},
     "options": {"num_warps": 8, "num_stages": 3},
 }
@@ -43,8 +53,21 @@ def push_rows(a_ptr, workspace_ptr, signal_ptr, rows_per_rank, K, NUM_PUSH: tl.c
 
 
 @ditron.jit
-def consume_tile(workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank, N, K, epoch, tile, NUM_PUSH: tl.constexpr,
-                 BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def consume_tile(
+    workspace_ptr,
+    b_ptr,
+    c_ptr,
+    signal_ptr,
+    rows_per_rank,
+    N,
+    K,
+    epoch,
+    tile,
+    NUM_PUSH: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     """Consumer: one tile of C, after the rows of A it covers have arrived."""
     M = rows_per_rank * dl.num_ranks()
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -75,15 +98,42 @@ def consume_tile(workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank, N, K, e
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ag_gemm_kernel(a_ptr, workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank, N, K, epoch, NUM_PUSH: tl.constexpr,
-                   BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PUSH_ROWS: tl.constexpr):
+def ag_gemm_kernel(
+    a_ptr,
+    workspace_ptr,
+    b_ptr,
+    c_ptr,
+    signal_ptr,
+    rows_per_rank,
+    N,
+    K,
+    epoch,
+    NUM_PUSH: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PUSH_ROWS: tl.constexpr,
+):
     pid = tl.program_id(0)
     # Producers come first in launch order, so consumers that wait can never keep them off the GPU.
     if pid < NUM_PUSH:
         push_rows(a_ptr, workspace_ptr, signal_ptr, rows_per_rank, K, NUM_PUSH, PUSH_ROWS)
     else:
-        consume_tile(workspace_ptr, b_ptr, c_ptr, signal_ptr, rows_per_rank, N, K, epoch, pid - NUM_PUSH, NUM_PUSH,
-                     BLOCK_M, BLOCK_N, BLOCK_K)
+        consume_tile(
+            workspace_ptr,
+            b_ptr,
+            c_ptr,
+            signal_ptr,
+            rows_per_rank,
+            N,
+            K,
+            epoch,
+            pid - NUM_PUSH,
+            NUM_PUSH,
+            BLOCK_M,
+            BLOCK_N,
+            BLOCK_K,
+        )
 
 
 class AllGatherGemm:
@@ -93,8 +143,17 @@ class AllGatherGemm:
     ``e`` and its workspace is free: no barrier and no reset between calls.
     """
 
-    def __init__(self, rows_per_rank: int, K: int, dtype: torch.dtype = torch.bfloat16, *, num_push: int = 8,
-                 block: tuple[int, int, int] = (128, 128, 64), push_rows: int = 16, **options):
+    def __init__(
+        self,
+        rows_per_rank: int,
+        K: int,
+        dtype: torch.dtype = torch.bfloat16,
+        *,
+        num_push: int = 8,
+        block: tuple[int, int, int] = (128, 128, 64),
+        push_rows: int = 16,
+        **options,
+    ):
         self.rows_per_rank, self.K, self.epoch = rows_per_rank, K, 0
         self.num_push, self.block, self.push_rows, self.options = num_push, block, push_rows, options
         num_ranks = ditron.num_ranks()
@@ -108,9 +167,23 @@ class AllGatherGemm:
         c = torch.empty(M, N, dtype=a.dtype, device=a.device)
         block_m, block_n, block_k = self.block
         grid = (self.num_push + triton.cdiv(M, block_m) * triton.cdiv(N, block_n),)
-        ag_gemm_kernel[grid](a, self.workspaces[self.epoch % 2], b, c, self.signals, self.rows_per_rank, N, self.K,
-                             self.epoch, NUM_PUSH=self.num_push, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
-                             PUSH_ROWS=self.push_rows, **self.options)
+        ag_gemm_kernel[grid](
+            a,
+            self.workspaces[self.epoch % 2],
+            b,
+            c,
+            self.signals,
+            self.rows_per_rank,
+            N,
+            self.K,
+            self.epoch,
+            NUM_PUSH=self.num_push,
+            BLOCK_M=block_m,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            PUSH_ROWS=self.push_rows,
+            **self.options,
+        )
         return c
 
 
@@ -119,8 +192,10 @@ def check(rows_per_rank: int, N: int, K: int, calls: int = 3, **config) -> float
     op, worst = AllGatherGemm(rows_per_rank, K, **config), 0.0
     rank, num_ranks, device = ditron.rank(), ditron.num_ranks(), ditron.device()
     for call in range(calls):
-        shards = [torch.randn(rows_per_rank, K, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
-                  for r in range(num_ranks)]
+        shards = [
+            torch.randn(rows_per_rank, K, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
+            for r in range(num_ranks)
+        ]
         b = torch.randn(K, N, generator=torch.Generator().manual_seed(1000 * call + 500 + rank)).bfloat16()
         out = op(shards[rank].to(device), b.to(device))
         expected = torch.cat(shards).to(device).float() @ b.to(device).float()
@@ -141,6 +216,8 @@ if __name__ == "__main__":
         config = dict(num_push=2, block=(32, 32, 32) if args.n <= 256 else (128, 128, 64))
     error = check(args.rows_per_rank, args.n, args.k, args.calls, **config)
     assert error < 8e-3, f"rank {ditron.rank()}: relative error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} "
-          f"N={args.n} K={args.k} PASS, relative error {error:.1e}")
+    print(
+        f"rank {ditron.rank()} of {ditron.num_ranks()}: AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} "
+        f"N={args.n} K={args.k} PASS, relative error {error:.1e}"
+    )
     ditron.finalize()

@@ -7,6 +7,7 @@ In step ``s`` every rank multiplies chunk ``(rank + s) % n`` and pushes its own 
 that in each step each link carries one chunk. Streams wait for signals, kernels for nothing: the GEMM is an ordinary
 one, and two streams take turns, so that the tail of one overlaps with the next.
 """
+
 import argparse
 
 import torch
@@ -45,9 +46,16 @@ def gemm_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl
     gemm_tile(a_ptr, b_ptr, c_ptr, tl.program_id(0), M, N, K, BLOCK_M, BLOCK_N, BLOCK_K)
 
 
-@ditron.program(example={"a": "bf16[2048, 4096]", "b": "bf16[4096, 1024]", "c": "bf16[8192, 1024]"},
-                check=lambda ranks: {"a": "bf16[20, 16]", "b": "bf16[16, 16]", "c": f"bf16[{20 * ranks}, 16]",
-                                     "block": (16, 16, 16)}, max_nodes=1)
+@ditron.program(
+    example={"a": "bf16[2048, 4096]", "b": "bf16[4096, 1024]", "c": "bf16[8192, 1024]"},
+    check=lambda ranks: {
+        "a": "bf16[20, 16]",
+        "b": "bf16[16, 16]",
+        "c": f"bf16[{20 * ranks}, 16]",
+        "block": (16, 16, 16),
+    },
+    max_nodes=1,
+)
 def ag_gemm_ring(a, b, c, *, block=(128, 128, 64), num_warps=8, num_stages=3):
     """``c`` = all ranks' ``a`` [rows, K], one below the other, times ``b`` [K, N]; row-major."""
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
@@ -59,8 +67,19 @@ def ag_gemm_ring(a, b, c, *, block=(128, 128, 64), num_warps=8, num_stages=3):
     grid = (dh.cdiv(rows, block_m) * dh.cdiv(N, block_n),)
 
     def multiply(chunk, source):
-        gemm_kernel[grid](chunk, b, c[source * rows:(source + 1) * rows], rows, N, K, BLOCK_M=block_m, BLOCK_N=block_n,
-                          BLOCK_K=block_k, num_warps=num_warps, num_stages=num_stages)
+        gemm_kernel[grid](
+            chunk,
+            b,
+            c[source * rows : (source + 1) * rows],
+            rows,
+            N,
+            K,
+            BLOCK_M=block_m,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            num_warps=num_warps,
+            num_stages=num_stages,
+        )
 
     with dh.stream("copy"):
         for step in dh.range(1, ranks):
@@ -95,6 +114,8 @@ if __name__ == "__main__":
     config = dict(block=(32, 32, 32)) if ditron.world().is_sim else {}
     error = check(args.rows_per_rank, args.n, args.k, multiply=ring_gemm, **config)
     assert error < 8e-3, f"rank {ditron.rank()}: relative error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: ring AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} "
-          f"N={args.n} K={args.k} PASS, relative error {error:.1e}")
+    print(
+        f"rank {ditron.rank()} of {ditron.num_ranks()}: ring AG+GEMM M={args.rows_per_rank * ditron.num_ranks()} "
+        f"N={args.n} K={args.k} PASS, relative error {error:.1e}"
+    )
     ditron.finalize()

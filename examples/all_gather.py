@@ -1,8 +1,9 @@
 """All-gather: every rank pushes its shard into every rank's workspace, chunk by chunk, and waits for the others'.
 
-    ditron run --sim 4 examples/all_gather.py
-    torchrun --nproc-per-node 4 examples/all_gather.py
+ditron run --sim 4 examples/all_gather.py
+torchrun --nproc-per-node 4 examples/all_gather.py
 """
+
 import argparse
 
 import torch
@@ -13,8 +14,13 @@ import ditron
 import ditron.language as dl
 
 EXAMPLE = {
-    "signature": {"shard_ptr": "*bf16", "workspace_ptr": "*bf16", "signal_ptr": "*i64", "n_elements": "i32",
-                  "epoch": "i32"},
+    "signature": {
+        "shard_ptr": "*bf16",
+        "workspace_ptr": "*bf16",
+        "signal_ptr": "*i64",
+        "n_elements": "i32",
+        "epoch": "i32",
+    },
     "constexprs": {"CHUNK": 4096},
 }
 
@@ -50,7 +56,8 @@ class AllGather:
         self.epoch += 1
         workspace = self.workspaces[self.epoch % 2]
         all_gather_kernel[(triton.cdiv(self.n_elements, self.chunk),)](
-            shard, workspace, self.signals, self.n_elements, self.epoch, CHUNK=self.chunk)
+            shard, workspace, self.signals, self.n_elements, self.epoch, CHUNK=self.chunk
+        )
         return workspace
 
 
@@ -58,8 +65,10 @@ def check(n_elements: int, calls: int = 3, chunk: int = 4096) -> float:
     """Gather random bf16 data ``calls`` times and return the largest error: 0, since nothing is computed."""
     gather, error = AllGather(n_elements, chunk=chunk), 0.0
     for call in range(calls):
-        shards = [torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
-                  for r in range(ditron.num_ranks())]
+        shards = [
+            torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
+            for r in range(ditron.num_ranks())
+        ]
         out = gather(shards[ditron.rank()].to(ditron.device()))
         error = max(error, (out.cpu() - torch.stack(shards)).abs().max().item())
     return error

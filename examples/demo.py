@@ -4,6 +4,7 @@
 
 The kernel is ``ag_gemm.py``'s. It runs on the simulator, and on the GPUs of this machine when it has two or more.
 """
+
 import subprocess
 import sys
 import time
@@ -46,6 +47,7 @@ def main() -> int:
     run([str(Path(sys.executable).parent / "ditron"), "run", "--sim", str(RANKS), script, *SHAPE])
 
     import torch
+
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if gpus >= 2:
         run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(min(gpus, RANKS)), script, *SHAPE])

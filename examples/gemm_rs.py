@@ -7,6 +7,7 @@ The first programs compute tiles, the farthest owner's first, and send each to t
 into the owner's memory on the same node, by a put to another node. The last programs own a tile each: they wait until
 every rank's share of it has arrived and add them up in fp32.
 """
+
 import argparse
 
 import torch
@@ -17,16 +18,39 @@ import ditron
 import ditron.language as dl
 
 EXAMPLE = {
-    "signature": {"a_ptr": "*bf16", "b_ptr": "*bf16", "out_ptr": "*bf16", "inbox_ptr": "*bf16", "outbox_ptr": "*bf16",
-                  "signal_ptr": "*i64", "rows_per_rank": "i32", "N": "i32", "K": "i32", "epoch": "i32"},
+    "signature": {
+        "a_ptr": "*bf16",
+        "b_ptr": "*bf16",
+        "out_ptr": "*bf16",
+        "inbox_ptr": "*bf16",
+        "outbox_ptr": "*bf16",
+        "signal_ptr": "*i64",
+        "rows_per_rank": "i32",
+        "N": "i32",
+        "K": "i32",
+        "epoch": "i32",
+    },
     "constexprs": {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64},
     "options": {"num_warps": 8, "num_stages": 3},
 }
 
 
 @ditron.jit
-def produce_tile(a_ptr, b_ptr, inbox_ptr, outbox_ptr, signal_ptr, rows_per_rank, N, K, epoch, tile,
-                 BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def produce_tile(
+    a_ptr,
+    b_ptr,
+    inbox_ptr,
+    outbox_ptr,
+    signal_ptr,
+    rows_per_rank,
+    N,
+    K,
+    epoch,
+    tile,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     """One tile of A @ B, sent to the rank that owns its rows. Tiles are packed: BLOCK_M x BLOCK_N in a row."""
     rank = dl.rank()
     num_ranks = dl.num_ranks()
@@ -71,8 +95,9 @@ def produce_tile(a_ptr, b_ptr, inbox_ptr, outbox_ptr, signal_ptr, rows_per_rank,
 
 
 @ditron.jit
-def reduce_tile(out_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, epoch, owned, BLOCK_M: tl.constexpr,
-                BLOCK_N: tl.constexpr):
+def reduce_tile(
+    out_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, epoch, owned, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
     """Sum of every rank's share of one owned tile, in rank order and in fp32, so that it is the same in every run."""
     num_ranks = dl.num_ranks()
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -94,14 +119,28 @@ def reduce_tile(out_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, epoch, owned, 
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def gemm_rs_kernel(a_ptr, b_ptr, out_ptr, inbox_ptr, outbox_ptr, signal_ptr, rows_per_rank, N, K, epoch,
-                   BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def gemm_rs_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    inbox_ptr,
+    outbox_ptr,
+    signal_ptr,
+    rows_per_rank,
+    N,
+    K,
+    epoch,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     tile = tl.program_id(0)
     tiles = dl.num_ranks() * tl.cdiv(rows_per_rank, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     # Producers wait for nobody and come first in launch order, so the reducers' waits always end.
     if tile < tiles:
-        produce_tile(a_ptr, b_ptr, inbox_ptr, outbox_ptr, signal_ptr, rows_per_rank, N, K, epoch, tile, BLOCK_M,
-                     BLOCK_N, BLOCK_K)
+        produce_tile(
+            a_ptr, b_ptr, inbox_ptr, outbox_ptr, signal_ptr, rows_per_rank, N, K, epoch, tile, BLOCK_M, BLOCK_N, BLOCK_K
+        )
     else:
         reduce_tile(out_ptr, inbox_ptr, signal_ptr, rows_per_rank, N, epoch, tile - tiles, BLOCK_M, BLOCK_N)
 
@@ -113,8 +152,15 @@ class GemmReduceScatter:
     ``e`` and its boxes are free: no barrier and no reset between calls.
     """
 
-    def __init__(self, rows_per_rank: int, N: int, dtype: torch.dtype = torch.bfloat16, *,
-                 block: tuple[int, int, int] = (128, 128, 64), **options):
+    def __init__(
+        self,
+        rows_per_rank: int,
+        N: int,
+        dtype: torch.dtype = torch.bfloat16,
+        *,
+        block: tuple[int, int, int] = (128, 128, 64),
+        **options,
+    ):
         self.rows_per_rank, self.N, self.epoch, self.block, self.options = rows_per_rank, N, 0, block, options
         num_ranks = ditron.num_ranks()
         self.tiles_per_rank = triton.cdiv(rows_per_rank, block[0]) * triton.cdiv(N, block[1])
@@ -129,8 +175,22 @@ class GemmReduceScatter:
         out = torch.empty(self.rows_per_rank, self.N, dtype=a.dtype, device=a.device)
         block_m, block_n, block_k = self.block
         grid = ((ditron.num_ranks() + 1) * self.tiles_per_rank,)
-        gemm_rs_kernel[grid](a, b, out, self.inbox, self.outbox, self.signals, self.rows_per_rank, self.N, a.shape[1],
-                             self.epoch, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, **self.options)
+        gemm_rs_kernel[grid](
+            a,
+            b,
+            out,
+            self.inbox,
+            self.outbox,
+            self.signals,
+            self.rows_per_rank,
+            self.N,
+            a.shape[1],
+            self.epoch,
+            BLOCK_M=block_m,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            **self.options,
+        )
         return out
 
 
@@ -163,6 +223,8 @@ if __name__ == "__main__":
     config = dict(block=(32, 32, 32)) if simulated else dict(num_warps=8, num_stages=3)
     error = check(args.rows_per_rank, args.n, args.k, **config)
     assert error < 1.5e-2, f"rank {ditron.rank()}: relative error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: GEMM+RS M={args.rows_per_rank * ditron.num_ranks()} "
-          f"N={args.n} K={args.k} PASS, relative error {error:.1e}")
+    print(
+        f"rank {ditron.rank()} of {ditron.num_ranks()}: GEMM+RS M={args.rows_per_rank * ditron.num_ranks()} "
+        f"N={args.n} K={args.k} PASS, relative error {error:.1e}"
+    )
     ditron.finalize()

@@ -7,6 +7,7 @@ One GEMM per rank that owns rows of the result, its own last; as soon as one is 
 owner while the next is computed. At the end each rank adds up what it got. ``gemm_rs.py`` does the same tile by tile,
 with stores from the kernel.
 """
+
 import argparse
 
 import torch
@@ -29,9 +30,16 @@ def add_chunks_kernel(parts_ptr, out_ptr, parts, elements, BLOCK: tl.constexpr):
     tl.store(out_ptr + where, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-@ditron.program(example={"a": "bf16[8192, 1024]", "b": "bf16[1024, 4096]", "out": "bf16[2048, 4096]"},
-                check=lambda ranks: {"a": f"bf16[{20 * ranks}, 16]", "b": "bf16[16, 16]", "out": "bf16[20, 16]",
-                                     "block": (16, 16, 16)}, max_nodes=1)
+@ditron.program(
+    example={"a": "bf16[8192, 1024]", "b": "bf16[1024, 4096]", "out": "bf16[2048, 4096]"},
+    check=lambda ranks: {
+        "a": f"bf16[{20 * ranks}, 16]",
+        "b": "bf16[16, 16]",
+        "out": "bf16[20, 16]",
+        "block": (16, 16, 16),
+    },
+    max_nodes=1,
+)
 def gemm_rs(a, b, out, *, block=(128, 128, 64), num_warps=8, num_stages=3):
     """``out`` [rows, N] = this rank's rows of the sum over ranks of ``a`` [num_ranks * rows, K] times ``b`` [K, N]."""
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
@@ -44,8 +52,19 @@ def gemm_rs(a, b, out, *, block=(128, 128, 64), num_warps=8, num_stages=3):
     grid = (dh.cdiv(rows, block_m) * dh.cdiv(N, block_n),)
 
     def multiply(owner, result):
-        gemm_kernel[grid](a[owner * rows:(owner + 1) * rows], b, result, rows, N, K, BLOCK_M=block_m, BLOCK_N=block_n,
-                          BLOCK_K=block_k, num_warps=num_warps, num_stages=num_stages)
+        gemm_kernel[grid](
+            a[owner * rows : (owner + 1) * rows],
+            b,
+            result,
+            rows,
+            N,
+            K,
+            BLOCK_M=block_m,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            num_warps=num_warps,
+            num_stages=num_stages,
+        )
 
     copy = dh.stream("copy")
     for step in dh.range(1, ranks):
@@ -88,6 +107,8 @@ if __name__ == "__main__":
     config = dict(block=(32, 32, 32)) if ditron.world().is_sim else {}
     error = check(args.rows_per_rank, args.n, args.k, make=GemmReduceScatterChunks, **config)
     assert error < 1.5e-2, f"rank {ditron.rank()}: relative error {error}"
-    print(f"rank {ditron.rank()} of {ditron.num_ranks()}: GEMM+RS by chunks "
-          f"M={args.rows_per_rank * ditron.num_ranks()} N={args.n} K={args.k} PASS, relative error {error:.1e}")
+    print(
+        f"rank {ditron.rank()} of {ditron.num_ranks()}: GEMM+RS by chunks "
+        f"M={args.rows_per_rank * ditron.num_ranks()} N={args.n} K={args.k} PASS, relative error {error:.1e}"
+    )
     ditron.finalize()

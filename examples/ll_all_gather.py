@@ -7,6 +7,7 @@
 The kernel says put, signal, wait. Compiled by the pipeline ``low-latency`` there is no signal left in it: the pass
 ll-protocol has made them one.
 """
+
 import argparse
 
 import torch
@@ -17,8 +18,13 @@ import ditron
 import ditron.language as dl
 
 EXAMPLE = {
-    "signature": {"shard_ptr": "*bf16", "gathered_ptr": "*bf16", "signal_ptr": "*i64", "n_elements": "i32",
-                  "epoch": "i32"},
+    "signature": {
+        "shard_ptr": "*bf16",
+        "gathered_ptr": "*bf16",
+        "signal_ptr": "*i64",
+        "n_elements": "i32",
+        "epoch": "i32",
+    },
     "constexprs": {"CHUNK": 512},
 }
 
@@ -43,8 +49,10 @@ def all_gather(shard_ptr, gathered_ptr, signal_ptr, n_elements, epoch, CHUNK: tl
 
 
 # Every size and every epoch is one kernel.
-KERNELS = {protocol: ditron.jit(all_gather, pipeline=pipeline, do_not_specialize=["n_elements", "epoch"])
-           for protocol, pipeline in PIPELINES.items()}
+KERNELS = {
+    protocol: ditron.jit(all_gather, pipeline=pipeline, do_not_specialize=["n_elements", "epoch"])
+    for protocol, pipeline in PIPELINES.items()
+}
 all_gather_kernel = KERNELS["auto"]
 
 
@@ -66,9 +74,10 @@ class AllGather:
         """``[n]`` on each rank, n at most ``n_elements`` -> ``[num_ranks, n]`` everywhere, until the next but one."""
         self.epoch += 1
         n = shard.numel()
-        gathered = self.gathered[self.epoch % 2, :ditron.num_ranks() * n]
+        gathered = self.gathered[self.epoch % 2, : ditron.num_ranks() * n]
         self.kernel[triton.cdiv(n, self.chunk), ditron.num_ranks()](
-            shard, gathered, self.signals, n, self.epoch, CHUNK=self.chunk, num_warps=4)
+            shard, gathered, self.signals, n, self.epoch, CHUNK=self.chunk, num_warps=4
+        )
         return gathered.view(-1, n)
 
 
@@ -76,8 +85,10 @@ def check(n_elements: int, calls: int = 3, protocol: str = "auto", chunk: int = 
     """Gather random bf16 data ``calls`` times and return the largest error: 0, since nothing is computed."""
     gather, error = AllGather(n_elements, protocol=protocol, chunk=chunk), 0.0
     for call in range(calls):
-        shards = [torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
-                  for r in range(ditron.num_ranks())]
+        shards = [
+            torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r)).bfloat16()
+            for r in range(ditron.num_ranks())
+        ]
         out = gather(shards[ditron.rank()].to(ditron.device()))
         error = max(error, (out.cpu() - torch.stack(shards)).abs().max().item())
     return error

@@ -1,8 +1,9 @@
 """Put with signal: a chunk lands in the right neighbour's memory, and the signal says that it has (OpenSHMEM style).
 
-    ditron run --sim 4 examples/put_signal.py
-    torchrun --nproc-per-node 4 examples/put_signal.py
+ditron run --sim 4 examples/put_signal.py
+torchrun --nproc-per-node 4 examples/put_signal.py
 """
+
 import argparse
 
 import torch
@@ -13,8 +14,15 @@ import ditron
 import ditron.language as dl
 
 EXAMPLE = {
-    "signature": {"outbox_ptr": "*fp32", "inbox_ptr": "*fp32", "out_ptr": "*fp32", "signal_ptr": "*i64",
-                  "credit_ptr": "*i64", "n_elements": "i32", "epoch": "i32"},
+    "signature": {
+        "outbox_ptr": "*fp32",
+        "inbox_ptr": "*fp32",
+        "out_ptr": "*fp32",
+        "signal_ptr": "*i64",
+        "credit_ptr": "*i64",
+        "n_elements": "i32",
+        "epoch": "i32",
+    },
     "constexprs": {"BLOCK": 1024},
 }
 
@@ -57,8 +65,9 @@ class Shift:
         self.epoch += 1
         self.outbox.copy_(x)
         out = torch.empty_like(x)
-        shift_kernel[self.grid](self.outbox, self.inbox, out, self.signals, self.credits, self.n_elements, self.epoch,
-                                BLOCK=self.block)
+        shift_kernel[self.grid](
+            self.outbox, self.inbox, out, self.signals, self.credits, self.n_elements, self.epoch, BLOCK=self.block
+        )
         return out
 
 
@@ -66,8 +75,10 @@ def check(n_elements: int, calls: int = 3) -> float:
     """Shift random data ``calls`` times and return the largest error: 0, since nothing is computed."""
     shift, error = Shift(n_elements), 0.0
     for call in range(calls):
-        inputs = [torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r))
-                  for r in range(ditron.num_ranks())]
+        inputs = [
+            torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r))
+            for r in range(ditron.num_ranks())
+        ]
         out = shift(inputs[ditron.rank()].to(ditron.device()))
         error = max(error, (out.cpu() - inputs[ditron.rank() - 1]).abs().max().item())
     return error

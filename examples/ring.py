@@ -5,6 +5,7 @@
 
 Every program owns a block of elements and its own signals, so blocks travel independently of each other.
 """
+
 import argparse
 
 import torch
@@ -15,8 +16,15 @@ import ditron
 import ditron.language as dl
 
 EXAMPLE = {
-    "signature": {"x_ptr": "*fp32", "inbox_ptr": "*fp32", "outbox_ptr": "*fp32", "out_ptr": "*fp32",
-                  "signal_ptr": "*i64", "n_elements": "i32", "epoch": "i32"},
+    "signature": {
+        "x_ptr": "*fp32",
+        "inbox_ptr": "*fp32",
+        "outbox_ptr": "*fp32",
+        "out_ptr": "*fp32",
+        "signal_ptr": "*i64",
+        "n_elements": "i32",
+        "epoch": "i32",
+    },
     "constexprs": {"BLOCK": 256},
 }
 
@@ -65,8 +73,9 @@ class Ring:
         """Sum of every rank's ``x`` (fp32, ``[n_elements]``), on every rank."""
         self.epoch += 1
         out = torch.empty_like(x)
-        ring_kernel[self.grid](x, self.inbox, self.outbox, out, self.signals, self.n_elements, self.epoch,
-                               BLOCK=self.block)
+        ring_kernel[self.grid](
+            x, self.inbox, self.outbox, out, self.signals, self.n_elements, self.epoch, BLOCK=self.block
+        )
         return out
 
 
@@ -74,8 +83,10 @@ def check(n_elements: int, calls: int = 3) -> float:
     """Run ``calls`` trips on random data and return the largest error against a float64 sum."""
     ring, error = Ring(n_elements), 0.0
     for call in range(calls):
-        inputs = [torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r))
-                  for r in range(ditron.num_ranks())]
+        inputs = [
+            torch.randn(n_elements, generator=torch.Generator().manual_seed(1000 * call + r))
+            for r in range(ditron.num_ranks())
+        ]
         out = ring(inputs[ditron.rank()].to(ditron.device()))
         expected = torch.stack(inputs).double().sum(0)
         error = max(error, (out.cpu().double() - expected).abs().max().item())

@@ -1,4 +1,5 @@
 """Compile every example for both vendors with the Triton at hand; what ``make test-matrix`` runs per version."""
+
 from __future__ import annotations
 
 import argparse
@@ -17,8 +18,13 @@ import gemm_rs  # noqa: E402
 import put_signal  # noqa: E402
 import ring  # noqa: E402
 
-KERNELS = [(ring, "ring_kernel"), (put_signal, "shift_kernel"), (all_gather, "all_gather_kernel"),
-           (ag_gemm, "ag_gemm_kernel"), (gemm_rs, "gemm_rs_kernel")]
+KERNELS = [
+    (ring, "ring_kernel"),
+    (put_signal, "shift_kernel"),
+    (all_gather, "all_gather_kernel"),
+    (ag_gemm, "ag_gemm_kernel"),
+    (gemm_rs, "gemm_rs_kernel"),
+]
 TARGETS = {"cuda:90": "cubin", "hip:gfx942": "hsaco"}
 
 
@@ -35,8 +41,11 @@ def main() -> int:
             size = len(program.asm[binary])
             assert size > 0
             passed += 1
-            print(f"triton {triton.__version__}  {name:<18} {target:<11} {binary} {size:>7} bytes  "
-                  f"{time.perf_counter() - start:.2f} s", flush=True)
+            print(
+                f"triton {triton.__version__}  {name:<18} {target:<11} {binary} {size:>7} bytes  "
+                f"{time.perf_counter() - start:.2f} s",
+                flush=True,
+            )
     print(f"{passed} passed, 0 failed")
     return 0
 

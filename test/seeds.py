@@ -9,6 +9,7 @@
 Shapes are small, but every rank has several tiles or chunks. A row that has used up ``--minutes`` says how far it came.
 Exits with 1 when an example is not clean.
 """
+
 from __future__ import annotations
 
 import argparse

@@ -4,6 +4,7 @@ CHECKOUT is a checkout of Triton's repository of the installed version; nothing 
 ``python/test/unit``; without any, :data:`FILES` run. Further options are pytest's. What is about a GPU's own code is
 counted as not applicable, with the reason; everything else that does not pass is listed.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -23,12 +24,37 @@ from _pytest.runner import runtestprotocol
 import ditron
 import ditron_compiler.lowering.sim  # noqa: F401  once, not in each process of a test
 
-FILES = [f"language/test_{name}.py" for name in (
-    "annotations", "block_pointer", "compile_errors", "conversions", "core", "decorator", "frontend", "libdevice",
-    "line_info", "matmul", "mxfp", "pipeliner", "random", "standard", "tensor_descriptor", "tuple",
-    "warp_specialization")]
-FILES += ["cuda/test_tensor_descriptor.py", "cuda/test_mixed_io.py", "cuda/test_flashattention.py",
-          "runtime/test_autotuner.py", "runtime/test_jit.py", "runtime/test_launch.py", "test_debug.py"]
+FILES = [
+    f"language/test_{name}.py"
+    for name in (
+        "annotations",
+        "block_pointer",
+        "compile_errors",
+        "conversions",
+        "core",
+        "decorator",
+        "frontend",
+        "libdevice",
+        "line_info",
+        "matmul",
+        "mxfp",
+        "pipeliner",
+        "random",
+        "standard",
+        "tensor_descriptor",
+        "tuple",
+        "warp_specialization",
+    )
+]
+FILES += [
+    "cuda/test_tensor_descriptor.py",
+    "cuda/test_mixed_io.py",
+    "cuda/test_flashattention.py",
+    "runtime/test_autotuner.py",
+    "runtime/test_jit.py",
+    "runtime/test_launch.py",
+    "test_debug.py",
+]
 
 # What the end of a failure's report has where a test is about a GPU's code, not about what a kernel computes.
 NOT_APPLICABLE = {
@@ -45,8 +71,13 @@ def protocol(item: pytest.Item, seconds: int) -> Iterator[dict]:
         signal.alarm(seconds)
         reports = runtestprotocol(item, log=False)
         with os.fdopen(sink, "w") as stream:
-            json.dump([item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
-                       for report in reports], stream)
+            json.dump(
+                [
+                    item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
+                    for report in reports
+                ],
+                stream,
+            )
         os._exit(0)
     os.close(sink)
     with os.fdopen(source) as stream:
@@ -56,8 +87,17 @@ def protocol(item: pytest.Item, seconds: int) -> Iterator[dict]:
         yield from json.loads(text)
         return
     ended = f"not done after {seconds} s" if os.WTERMSIG(status) == signal.SIGALRM else f"its process ended: {status}"
-    yield {"nodeid": item.nodeid, "location": item.location, "keywords": {}, "outcome": "failed", "longrepr": ended,
-           "when": "call", "sections": [], "duration": seconds, "$report_type": "TestReport"}
+    yield {
+        "nodeid": item.nodeid,
+        "location": item.location,
+        "keywords": {},
+        "outcome": "failed",
+        "longrepr": ended,
+        "when": "call",
+        "sections": [],
+        "duration": seconds,
+        "$report_type": "TestReport",
+    }
 
 
 class Harness:
@@ -74,8 +114,12 @@ class Harness:
         for item in items:
             groups[item.nodeid.split("[")[0]].append(item)
         if self.sample:
-            items[:] = [group[i * len(group) // kept] for group in groups.values()
-                        for kept in [min(self.sample, len(group))] for i in range(kept)]
+            items[:] = [
+                group[i * len(group) // kept]
+                for group in groups.values()
+                for kept in [min(self.sample, len(group))]
+                for i in range(kept)
+            ]
 
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
         for data in protocol(item, self.seconds):
@@ -115,8 +159,21 @@ def main() -> int:
     harness = Harness(options.sample, options.seconds)
     torch.set_num_threads(1)  # threads do not live on in the tests' processes
     with ditron.sim.triton(as_cuda=options.device == "cuda"):
-        pytest.main([*files, "-q", "--tb=short", "--no-summary", "-p", "no:cacheprovider", f"--rootdir={unit}",
-                     "--device", options.device, *rest], plugins=[harness])
+        pytest.main(
+            [
+                *files,
+                "-q",
+                "--tb=short",
+                "--no-summary",
+                "-p",
+                "no:cacheprovider",
+                f"--rootdir={unit}",
+                "--device",
+                options.device,
+                *rest,
+            ],
+            plugins=[harness],
+        )
     print(*harness.failures, sep="\n")
     for reason, count in harness.reasons.most_common():
         print(f"{count:6} not applicable: {reason}")

@@ -75,8 +75,7 @@ LogicalResult ditron::verifyOwnAddress(Operation *op, Value ptr,
   return error;
 }
 
-Ints::Ints(MLIRContext *context, ArrayRef<int64_t> numbers,
-           ValueRange values) {
+Ints::Ints(MLIRContext *context, ArrayRef<int64_t> numbers, ValueRange values) {
   Type i64 = IntegerType::get(context, 64);
   for (int64_t number : numbers) {
     if (!ShapedType::isDynamic(number)) {

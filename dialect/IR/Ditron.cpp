@@ -59,7 +59,8 @@ static ParseResult parseGrid(OpAsmParser &parser, Operands &values,
 static void printGrid(OpAsmPrinter &printer, Operation *op, OperandRange values,
                       ArrayRef<int64_t> numbers) {
   printDynamicIndexList(printer, op, values, numbers,
-                        /*valueTypes=*/TypeRange(), AsmParser::Delimiter::Paren);
+                        /*valueTypes=*/TypeRange(),
+                        AsmParser::Delimiter::Paren);
 }
 
 /// Both ends of a copy between ranks, of which one is at the peer:

@@ -29,7 +29,9 @@ LogicalResult verifyInProgram(Operation *op);
 template <typename Op>
 class InProgram : public OpTrait::TraitBase<Op, InProgram> {
 public:
-  static LogicalResult verifyTrait(Operation *op) { return verifyInProgram(op); }
+  static LogicalResult verifyTrait(Operation *op) {
+    return verifyInProgram(op);
+  }
 };
 
 /// Adds the ditron dialect and the stand-ins for Triton's dialects.

@@ -52,10 +52,9 @@ void ProgramOp::print(OpAsmPrinter &printer) {
   printer << ' ';
   printer.printSymbolName(getSymName());
   printer << '(';
-  llvm::interleaveComma(getBody().getArguments(), printer,
-                        [&](BlockArgument argument) {
-                          printer.printRegionArgument(argument);
-                        });
+  llvm::interleaveComma(
+      getBody().getArguments(), printer,
+      [&](BlockArgument argument) { printer.printRegionArgument(argument); });
   printer << ')';
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(), {getSymNameAttrName(), getArgNamesAttrName()});
@@ -151,8 +150,8 @@ OpFoldResult DimOp::fold(FoldAdaptor) {
 
 OpFoldResult StrideOp::fold(FoldAdaptor) {
   if (auto slice = getSource().getDefiningOp<SliceOp>()) {
-    int64_t dropped = slice.getSource().getType().getRank() -
-                      getSource().getType().getRank();
+    int64_t dropped =
+        slice.getSource().getType().getRank() - getSource().getType().getRank();
     setDimension(getDimension() + dropped);
     getSourceMutable().assign(slice.getSource());
     return getResult();
@@ -221,7 +220,8 @@ LogicalResult AllocOp::verify() {
   if (failed(verifyInts(*this, getStaticSizes(), getSizes(), "size"))) {
     return failure();
   }
-  return verifySizes(*this, Ints(getContext(), getStaticSizes(), getSizes()), getType());
+  return verifySizes(*this, Ints(getContext(), getStaticSizes(), getSizes()),
+                     getType());
 }
 
 LogicalResult SliceOp::verify() {
@@ -325,8 +325,8 @@ struct KnownPart : OpRewritePattern<SliceOp> {
     SmallVector<Value> offsetValues, sizeValues;
     bool changed = succeeded(absorbConstants(
         op.getStaticOffsets(), op.getOffsets(), offsets, offsetValues));
-    changed |= succeeded(absorbConstants(op.getStaticSizes(), op.getSizes(),
-                                         sizes, sizeValues));
+    changed |= succeeded(
+        absorbConstants(op.getStaticSizes(), op.getSizes(), sizes, sizeValues));
     if (!changed) {
       return rewriter.notifyMatchFailure(op, "no constants");
     }
@@ -349,8 +349,10 @@ struct SliceOfSlice : OpRewritePattern<SliceOp> {
     if (!inner) {
       return rewriter.notifyMatchFailure(op, "not of a slice");
     }
-    Ints innerOffsets(inner.getContext(), inner.getStaticOffsets(), inner.getOffsets());
-    Ints innerSizes(inner.getContext(), inner.getStaticSizes(), inner.getSizes());
+    Ints innerOffsets(inner.getContext(), inner.getStaticOffsets(),
+                      inner.getOffsets());
+    Ints innerSizes(inner.getContext(), inner.getStaticSizes(),
+                    inner.getSizes());
     Ints offsets(op.getContext(), op.getStaticOffsets(), op.getOffsets());
     Ints sizes(op.getContext(), op.getStaticSizes(), op.getSizes());
     size_t dropped = innerSizes.size() - sizes.size();

@@ -49,7 +49,6 @@ LogicalResult SwizzleOp::verify() {
 OpFoldResult SwizzleOp::fold(FoldAdaptor) {
   std::optional<int64_t> size = getConstant(getSize());
   std::optional<int64_t> block = getConstant(getBlock());
-  bool oneTile =
-      !getCounts() && size && block && *block > 0 && *size <= *block;
+  bool oneTile = !getCounts() && size && block && *block > 0 && *size <= *block;
   return oneTile ? getTile() : Value();
 }

@@ -81,7 +81,8 @@ LogicalResult AllGatherOp::verify() {
 // Signals
 //===----------------------------------------------------------------------===//
 
-template <typename SignalUser> static LogicalResult verifySignal(SignalUser op) {
+template <typename SignalUser>
+static LogicalResult verifySignal(SignalUser op) {
   BufferType type = op.getSignal().getType();
   size_t rank = type.getRank();
   if (op.getStaticIndices().size() != rank) {
@@ -90,8 +91,7 @@ template <typename SignalUser> static LogicalResult verifySignal(SignalUser op) 
            << ", because it is about one signal, got "
            << op.getStaticIndices().size();
   }
-  if (failed(
-          verifyInts(op, op.getStaticIndices(), op.getIndices(), "index"))) {
+  if (failed(verifyInts(op, op.getStaticIndices(), op.getIndices(), "index"))) {
     return failure();
   }
   Ints indices(op.getContext(), op.getStaticIndices(), op.getIndices());
@@ -169,8 +169,8 @@ LogicalResult LaunchOp::verify() {
 LogicalResult LaunchOp::canonicalize(LaunchOp op, PatternRewriter &rewriter) {
   SmallVector<int64_t> numbers;
   SmallVector<Value> values;
-  if (failed(absorbConstants(op.getStaticGrid(), op.getGrid(), numbers,
-                             values))) {
+  if (failed(
+          absorbConstants(op.getStaticGrid(), op.getGrid(), numbers, values))) {
     return rewriter.notifyMatchFailure(op, "no constants");
   }
   rewriter.modifyOpInPlace(op, [&] {
@@ -199,8 +199,8 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
            << (kernel ? "which it is not" : "which has nothing of that name");
   }
   auto attribute = kernel->getAttrOfType<TypeAttr>("function_type");
-  auto type = attribute ? dyn_cast<FunctionType>(attribute.getValue())
-                        : FunctionType();
+  auto type =
+      attribute ? dyn_cast<FunctionType>(attribute.getValue()) : FunctionType();
   if (!type) {
     return emitOpError("expected ") << getKernelAttr() << " to have a type";
   }

@@ -330,7 +330,8 @@ void bindAttributes(nb::module_ &m) {
       .def("maybe_downcast", [](PyAttribute &self) { return wrapAttribute(*self.context, self.attr); })
       .def_static("isinstance", [](nb::handle object) { return nb::isinstance<PyAttribute>(object); })
       .def("__eq__", [](PyAttribute &self, PyAttribute &other) { return self.attr == other.attr; })
-      .def("__eq__", [](PyAttribute &, nb::handle) { return false; }, "other"_a.none())
+      .def(
+          "__eq__", [](PyAttribute &, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](PyAttribute &self) { return nb::ssize_t(uintptr_t(self.attr.getAsOpaquePointer()) >> 4); })
       .def("__str__", [](PyAttribute &self) { return print(self.attr); })
       .def("__repr__", [](PyAttribute &self) { return "Attribute(" + print(self.attr) + ")"; });

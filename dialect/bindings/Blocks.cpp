@@ -181,7 +181,8 @@ static void bindRegion(nb::module_ &m) {
       .def("__len__", [](PyRegion &self) { return self.get().getBlocks().size(); })
       .def("__eq__", [](PyRegion &self,
                         PyRegion &other) { return self.operation == other.operation && self.index == other.index; })
-      .def("__eq__", [](PyRegion &, nb::handle) { return false; }, "other"_a.none())
+      .def(
+          "__eq__", [](PyRegion &, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](PyRegion &self) { return nb::ssize_t(uintptr_t(self.operation) >> 4) + self.index; })
       .def(
           "take_body",

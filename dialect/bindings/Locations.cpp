@@ -84,8 +84,8 @@ void bindLocations(nb::module_ &m) {
           [](const std::string &name, nb::handle child, nb::handle context) {
             PyContext &c = child.is_none() ? PyContext::resolve(context) : *expect<PyLocation>(child).context;
             auto attr = StringAttr::get(c.context, name);
-            return PyLocation(c, child.is_none() ? NameLoc::get(attr)
-                                                 : NameLoc::get(attr, expect<PyLocation>(child).loc));
+            return PyLocation(c,
+                              child.is_none() ? NameLoc::get(attr) : NameLoc::get(attr, expect<PyLocation>(child).loc));
           },
           "name"_a, "childLoc"_a = nb::none(), "context"_a = nb::none())
       .def_static(
@@ -164,7 +164,8 @@ void bindLocations(nb::module_ &m) {
       .def("emit_warning", &emitAt<DiagnosticSeverity::Warning>, "message"_a, "notes"_a = nb::none())
       .def("emit_remark", &emitAt<DiagnosticSeverity::Remark>, "message"_a, "notes"_a = nb::none())
       .def("__eq__", [](PyLocation &self, PyLocation &other) { return self.loc == other.loc; })
-      .def("__eq__", [](PyLocation &, nb::handle) { return false; }, "other"_a.none())
+      .def(
+          "__eq__", [](PyLocation &, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](PyLocation &self) { return nb::ssize_t(uintptr_t(self.loc.getAsOpaquePointer()) >> 4); })
       .def("__str__", [](PyLocation &self) { return print(self.loc); })
       .def("__repr__", [](PyLocation &self) { return print(self.loc); })

@@ -253,7 +253,7 @@ static void bindCompound(nb::module_ &m) {
           [](nb::sequence inputs, nb::sequence results, nb::handle context) {
             PyContext &c = PyContext::resolve(context);
             return Typed<FunctionType>(c, FunctionType::get(c.context, typesOf(c, inputs, "an input type"),
-                                                             typesOf(c, results, "a result type")));
+                                                            typesOf(c, results, "a result type")));
           },
           "inputs"_a, "results"_a, "context"_a = nb::none())
       .def_prop_ro("inputs", [](Typed<FunctionType> &self) { return wrapTypes(*self.context, self.get().getInputs()); })
@@ -340,7 +340,8 @@ void bindTypes(nb::module_ &m) {
       .def("maybe_downcast", [](PyType &self) { return wrapType(*self.context, self.type); })
       .def_static("isinstance", [](nb::handle object) { return nb::isinstance<PyType>(object); })
       .def("__eq__", [](PyType &self, PyType &other) { return self.type == other.type; })
-      .def("__eq__", [](PyType &, nb::handle) { return false; }, "other"_a.none())
+      .def(
+          "__eq__", [](PyType &, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](PyType &self) { return nb::ssize_t(uintptr_t(self.type.getAsOpaquePointer()) >> 4); })
       .def("__str__", [](PyType &self) { return print(self.type); })
       .def("__repr__", [](PyType &self) { return "Type(" + print(self.type) + ")"; });

@@ -203,7 +203,8 @@ void bindValues(nb::module_ &m) {
           "use_local_scope"_a = false, "Its name in the printed module, such as %0.")
       // By the Python object of the owner, which is never reused, unlike the address.
       .def("__eq__", [](PyValue &self, PyValue &other) { return self.raw == other.raw && self.owner.is(other.owner); })
-      .def("__eq__", [](PyValue &, nb::handle) { return false; }, "other"_a.none())
+      .def(
+          "__eq__", [](PyValue &, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](PyValue &self) { return nb::ssize_t(uintptr_t(self.raw.getAsOpaquePointer()) >> 3); })
       .def("__str__", [](PyValue &self) { return print(self.get()); })
       .def("__repr__", [](PyValue &self) { return "Value(" + print(self.get()) + ")"; });

@@ -3,6 +3,7 @@
 Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is, 130 it was
 interrupted.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     from ditron.errors import DitronError
+
     try:
         return args.command(args)
     except UsageError as error:
@@ -60,10 +62,14 @@ class _Version(argparse.Action):
     def __call__(self, parser, *rest) -> None:
         from importlib.metadata import version
 
-        import ditron
         from ditron_compiler._core import llvm_version
-        print(f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "
-              f"{version('llvmlite')})")
+
+        import ditron
+
+        print(
+            f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "
+            f"{version('llvmlite')})"
+        )
         parser.exit(0)
 
 
@@ -85,14 +91,18 @@ def _is_compiler_error(error: Exception) -> bool:
 
 def _compiler_error(error: Exception) -> str:
     from ditron_compiler.frontend.diagnostics import explained
+
     explanation = explained(error)
     return str(explanation) if explanation is not None else f"error: {error}"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ditron", description="Compile and run GPU kernels that communicate.",
-                                     epilog="ditron COMMAND --help tells more. Exit codes: 0 it worked, 1 the kernel "
-                                     "or the script is wrong, 2 the command line is.")
+    parser = argparse.ArgumentParser(
+        prog="ditron",
+        description="Compile and run GPU kernels that communicate.",
+        epilog="ditron COMMAND --help tells more. Exit codes: 0 it worked, 1 the kernel "
+        "or the script is wrong, 2 the command line is.",
+    )
     parser.add_argument("--version", action=_Version, nargs=0, help="print DITRON's, MLIR's and Triton's versions")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_compile(commands)
@@ -113,125 +123,222 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE:KERNEL", help=_KERNEL)
     parser.add_argument("--target", help="cuda:SM (cuda:90), hip:GFX (hip:gfx942) or sim")
     parser.add_argument("--transport", help="how ranks reach each other: p2p (default), nvshmem (cuda), rocshmem (hip)")
-    parser.add_argument("--signature", metavar="TYPES", help="types of the parameters that are no constants, in order "
-                        "or by name: '*bf16,i32', or 'x_ptr=*bf16,n=i32:16' (:16 says divisible by 16; pointers are, "
-                        "unless they say :1). Default: the kernel's example= or the file's EXAMPLE")
-    parser.add_argument("--constexpr", metavar="NAME=VALUE", action="append", default=[],
-                        help="value of a tl.constexpr parameter; may be repeated")
+    parser.add_argument(
+        "--signature",
+        metavar="TYPES",
+        help="types of the parameters that are no constants, in order "
+        "or by name: '*bf16,i32', or 'x_ptr=*bf16,n=i32:16' (:16 says divisible by 16; pointers are, "
+        "unless they say :1). Default: the kernel's example= or the file's EXAMPLE",
+    )
+    parser.add_argument(
+        "--constexpr",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="value of a tl.constexpr parameter; may be repeated",
+    )
     parser.add_argument("--num-warps", type=int, help="warps per program")
     parser.add_argument("--num-stages", type=int, help="stages of software pipelining")
     parser.add_argument("--num-ctas", type=int, help="programs per cluster")
-    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
-                        help="another option of Triton's backend; may be repeated")
-    parser.add_argument("--pipeline", metavar="NAME", help="passes before lowering: default, swizzled (or "
-                        "swizzled-gather, -scatter), as-written, low-latency (or low-latency-ll, -ll128), pcie; "
-                        "or passes, as 'hoist-symm-at,my-pass{limit=3}'. "
-                        "Default: what the kernel is decorated with, or DITRON_PIPELINE")
-    parser.add_argument("--print-after", metavar="PASS", action="append", default=[],
-                        help="print the module to standard error after one of our passes; may be repeated")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="another option of Triton's backend; may be repeated",
+    )
+    parser.add_argument(
+        "--pipeline",
+        metavar="NAME",
+        help="passes before lowering: default, swizzled (or "
+        "swizzled-gather, -scatter), as-written, low-latency (or low-latency-ll, -ll128), pcie; "
+        "or passes, as 'hoist-symm-at,my-pass{limit=3}'. "
+        "Default: what the kernel is decorated with, or DITRON_PIPELINE",
+    )
+    parser.add_argument(
+        "--print-after",
+        metavar="PASS",
+        action="append",
+        default=[],
+        help="print the module to standard error after one of our passes; may be repeated",
+    )
     parser.add_argument("--remarks", action="store_true", help="tell what our passes remark on, at the kernel's lines")
     parser.add_argument("--pass-statistics", action="store_true", help="tell what our passes did, and how often")
     parser.add_argument("--pass-timing", action="store_true", help="tell how long each of our passes took")
-    parser.add_argument("--reproducer", metavar="FILE.mlir", help="when a pass fails, leave the module it was given "
-                        "and its pipeline there: ditron-opt --run-reproducer FILE.mlir")
+    parser.add_argument(
+        "--reproducer",
+        metavar="FILE.mlir",
+        help="when a pass fails, leave the module it was given "
+        "and its pipeline there: ditron-opt --run-reproducer FILE.mlir",
+    )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when the kernel is wrong")
 
 
 def _add_compile(commands) -> None:
-    parser = commands.add_parser("compile", help="compile a kernel to machine code and save every stage",
-                                 description="Compile a kernel to machine code and save every stage. Needs no GPU.")
+    parser = commands.add_parser(
+        "compile",
+        help="compile a kernel to machine code and save every stage",
+        description="Compile a kernel to machine code and save every stage. Needs no GPU.",
+    )
     _add_kernel_options(parser)
     parser.add_argument("-o", dest="directory", metavar="DIR", default=".", help="where the stages go (default: here)")
     parser.set_defaults(command=_lazy("compiling", "compile_command"))
 
 
 def _add_dump(commands) -> None:
-    parser = commands.add_parser("dump", help="print one stage of a kernel's compilation",
-                                 description="Print one stage of a kernel's compilation. Needs no GPU.")
+    parser = commands.add_parser(
+        "dump",
+        help="print one stage of a kernel's compilation",
+        description="Print one stage of a kernel's compilation. Needs no GPU.",
+    )
     _add_kernel_options(parser)
-    parser.add_argument("--stage", default="ditron", help="ttir (after Triton's own passes), ditron (the default: tt "
-                        "and ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, "
-                        "amdgcn, sim-llvm; program: a host program (FILE.py:PROGRAM) with its kernels; then "
-                        "--signature says what its tensors are, 'a=bf16[64,128],...', and --constexpr its constants")
-    parser.add_argument("--graph", metavar="FILE.png", help="draw a call of a host program, .png, .svg or .pdf (needs "
-                        "matplotlib: pip install 'ditron[plot]')")
+    parser.add_argument(
+        "--stage",
+        default="ditron",
+        help="ttir (after Triton's own passes), ditron (the default: tt "
+        "and ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, "
+        "amdgcn, sim-llvm; program: a host program (FILE.py:PROGRAM) with its kernels; then "
+        "--signature says what its tensors are, 'a=bf16[64,128],...', and --constexpr its constants",
+    )
+    parser.add_argument(
+        "--graph",
+        metavar="FILE.png",
+        help="draw a call of a host program, .png, .svg or .pdf (needs matplotlib: pip install 'ditron[plot]')",
+    )
     parser.add_argument("--ranks", metavar="N", type=int, default=2, help="ranks in the picture (default 2)")
     parser.add_argument("--locations", action="store_true", help="keep source locations in the text")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write to a file instead of standard output")
-    parser.add_argument("--pass-diff", action="store_true", help="print what each of our passes changed, down to stage "
-                        "'lowered' or the one given, instead of the stage")
-    parser.add_argument("--html", metavar="FILE.html", help="the same side by side, as one page that needs nothing "
-                        "else")
+    parser.add_argument(
+        "--pass-diff",
+        action="store_true",
+        help="print what each of our passes changed, down to stage 'lowered' or the one given, instead of the stage",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE.html", help="the same side by side, as one page that needs nothing else"
+    )
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="of --pass-diff")
     parser.set_defaults(command=_lazy("compiling", "dump_command"))
 
 
 def _add_passes(commands) -> None:
-    parser = commands.add_parser("passes", help="list our passes, or show one with its options",
-                                 description="List our passes, also those of other packages, or show one.")
+    parser = commands.add_parser(
+        "passes",
+        help="list our passes, or show one with its options",
+        description="List our passes, also those of other packages, or show one.",
+    )
     parser.add_argument("name", nargs="?", help="a pass")
     parser.set_defaults(command=_lazy("passes", "passes_command"))
 
 
 def _add_run(commands) -> None:
     # A script may have --n too, which must not be taken for the beginning of one of ours.
-    parser = commands.add_parser("run", allow_abbrev=False, help="run a script on simulated ranks",
-                                 description="Run a script once per simulated rank. The script calls ditron.init(); on "
-                                 "GPUs the same script is started by torchrun.")
+    parser = commands.add_parser(
+        "run",
+        allow_abbrev=False,
+        help="run a script on simulated ranks",
+        description="Run a script once per simulated rank. The script calls ditron.init(); on "
+        "GPUs the same script is started by torchrun.",
+    )
     parser.add_argument("--sim", metavar="N", type=int, required=True, help="number of ranks")
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")
-    parser.add_argument("--seed", metavar="SEED", type=int,
-                        help="chooses the order of execution and of deliveries (default 0); same seed, same run")
+    parser.add_argument(
+        "--seed",
+        metavar="SEED",
+        type=int,
+        help="chooses the order of execution and of deliveries (default 0); same seed, same run",
+    )
     parser.add_argument("--replay", metavar="SEED", type=int, help="run with that seed, and no other, again")
-    parser.add_argument("--seeds", metavar="COUNT", type=int, help="run with that many seeds, from --seed on, and stop "
-                        "at the first mistake; only the output of that run is shown")
+    parser.add_argument(
+        "--seeds",
+        metavar="COUNT",
+        type=int,
+        help="run with that many seeds, from --seed on, and stop "
+        "at the first mistake; only the output of that run is shown",
+    )
     parser.add_argument("--jobs", metavar="N", type=int, help="run seeds in N processes (default 1), to the same end")
-    parser.add_argument("--races", action=argparse.BooleanOptionalAction, default=None,
-                        help="look for races and for reads of what nobody wrote (default; costs about half the speed)")
-    parser.add_argument("--weak", action=argparse.BooleanOptionalAction, default=None, help="let stores that nothing "
-                        "orders be seen late, and reads be stale, as on a GPU (default: as --races)")
-    parser.add_argument("--trace", metavar="FILE.json", help="write what each rank and program did, in order, as a "
-                        "trace that ui.perfetto.dev opens")
-    parser.add_argument("--timeline", metavar="FILE.png", help="draw it (.png, .svg or .pdf; up to 16 ranks; needs "
-                        "matplotlib: pip install 'ditron[plot]')")
+    parser.add_argument(
+        "--races",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="look for races and for reads of what nobody wrote (default; costs about half the speed)",
+    )
+    parser.add_argument(
+        "--weak",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="let stores that nothing orders be seen late, and reads be stale, as on a GPU (default: as --races)",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE.json",
+        help="write what each rank and program did, in order, as a trace that ui.perfetto.dev opens",
+    )
+    parser.add_argument(
+        "--timeline",
+        metavar="FILE.png",
+        help="draw it (.png, .svg or .pdf; up to 16 ranks; needs matplotlib: pip install 'ditron[plot]')",
+    )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument("script", help="Python file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
-    parser.add_argument("--as-cuda", action="store_true", help="for scripts that insist on CUDA: torch says that there "
-                        "is a CUDA device, which is the CPU")
+    parser.add_argument(
+        "--as-cuda",
+        action="store_true",
+        help="for scripts that insist on CUDA: torch says that there is a CUDA device, which is the CPU",
+    )
     parser.set_defaults(command=_lazy("running", "run_command"))
 
 
 def _add_check(commands) -> None:
-    parser = commands.add_parser("check", allow_abbrev=False,
-                                 help="find mistakes between ranks without running anything",
-                                 description="Check the protocol of programs, kernels or a script, for every schedule, "
-                                 "on groups of 1 to 4 ranks. Runs nothing and needs no GPU.")
+    parser = commands.add_parser(
+        "check",
+        allow_abbrev=False,
+        help="find mistakes between ranks without running anything",
+        description="Check the protocol of programs, kernels or a script, for every schedule, "
+        "on groups of 1 to 4 ranks. Runs nothing and needs no GPU.",
+    )
     parser.add_argument("--ranks", metavar="N", type=int, help="look at one group of N ranks")
     parser.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each node (default: all)")
-    parser.add_argument("--resident", metavar="SMS", type=int, default=132, help="programs that a GPU takes at a time "
-                        "(default 132)")
+    parser.add_argument(
+        "--resident", metavar="SMS", type=int, default=132, help="programs that a GPU takes at a time (default 132)"
+    )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
-    parser.add_argument("subject", metavar="FILE[:NAME]", help="a program, a kernel (with EXAMPLE['check']), or a "
-                        "file: all its programs, or what it launches as a script")
+    parser.add_argument(
+        "subject",
+        metavar="FILE[:NAME]",
+        help="a program, a kernel (with EXAMPLE['check']), or a "
+        "file: all its programs, or what it launches as a script",
+    )
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's arguments")
     parser.set_defaults(command=_lazy("checking", "check_command"))
 
 
 def _add_swizzle(commands) -> None:
-    parser = commands.add_parser("swizzle", help="draw in which order ranks work on the tiles of a sharded dimension",
-                                 description="Show the order of dl.swizzle: a row per rank, its tiles from left to "
-                                 "right as they are worked on (docs/swizzle.md).")
+    parser = commands.add_parser(
+        "swizzle",
+        help="draw in which order ranks work on the tiles of a sharded dimension",
+        description="Show the order of dl.swizzle: a row per rank, its tiles from left to "
+        "right as they are worked on (docs/swizzle.md).",
+    )
     parser.add_argument("--ranks", type=int, default=8, help="number of ranks (default 8)")
     parser.add_argument("--nodes", type=int, default=1, help="number of nodes, which divides it (default 1)")
     parser.add_argument("-M", dest="size", metavar="ROWS", type=int, required=True, help="rows of all ranks together")
     parser.add_argument("--block", metavar="ROWS", type=int, default=128, help="rows of a tile (default 128)")
-    parser.add_argument("--mode", choices=("gather", "scatter", "none"), default="gather",
-                        help="gather (the default), scatter, or none: every rank begins with tile 0")
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write to FILE.png, .svg, .pdf (these need "
-                        "matplotlib: pip install 'ditron[plot]') or .txt instead of standard output")
+    parser.add_argument(
+        "--mode",
+        choices=("gather", "scatter", "none"),
+        default="gather",
+        help="gather (the default), scatter, or none: every rank begins with tile 0",
+    )
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE",
+        help="write to FILE.png, .svg, .pdf (these need "
+        "matplotlib: pip install 'ditron[plot]') or .txt instead of standard output",
+    )
     parser.set_defaults(command=_lazy("swizzling", "swizzle_command"))
 
 
@@ -242,12 +349,16 @@ def _add_doctor(commands) -> None:
 
 def _doctor(args: argparse.Namespace) -> int:
     from ditron_compiler import doctor
+
     return doctor.main()
 
 
 def _lazy(module: str, function: str):
     """Import a command's module when it is run: ``--help`` must not wait for torch."""
+
     def run(args: argparse.Namespace) -> int:
         import importlib
+
         return getattr(importlib.import_module(f"ditron.cli.{module}"), function)(args)
+
     return run

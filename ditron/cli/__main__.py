@@ -1,4 +1,5 @@
 """``python -m ditron.cli``."""
+
 import sys
 
 from ditron.cli import main

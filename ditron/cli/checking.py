@@ -1,4 +1,5 @@
 """``ditron check``."""
+
 from __future__ import annotations
 
 import argparse
@@ -19,8 +20,9 @@ def check_command(args: argparse.Namespace) -> int:
     if not path.is_file():
         raise UsageError(f"no such file: {path}")
     if name and args.args:
-        raise UsageError(f"{' '.join(args.args)!r} after {args.subject}: options come before it, and only a script has "
-                         "arguments")
+        raise UsageError(
+            f"{' '.join(args.args)!r} after {args.subject}: options come before it, and only a script has arguments"
+        )
     groups = _groups(args)
     with progress() as say:
         reports = _named(path, name, groups, args, say) if name else _all(path, groups, args, say)
@@ -35,6 +37,7 @@ def _groups(args: argparse.Namespace) -> Sequence[tuple[int, int | None]]:
         if args.ranks_per_node is not None:
             raise UsageError("--ranks-per-node: expected --ranks N with it")
         from ditron.checking import GROUPS
+
         return GROUPS
     per_node = args.ranks_per_node
     if args.ranks < 1 or (per_node is not None and (per_node < 1 or args.ranks % per_node)):
@@ -42,8 +45,9 @@ def _groups(args: argparse.Namespace) -> Sequence[tuple[int, int | None]]:
     return [(args.ranks, per_node)]
 
 
-def _watched(groups: Sequence[tuple[int, int | None]], subject: str, say: Callable[[str], None]
-             ) -> Iterator[tuple[int, int | None]]:
+def _watched(
+    groups: Sequence[tuple[int, int | None]], subject: str, say: Callable[[str], None]
+) -> Iterator[tuple[int, int | None]]:
     """The groups; which one is looked at is said."""
     for ranks, per_node in groups:
         nodes = f" on {ranks // per_node} nodes" if per_node else ""
@@ -56,18 +60,24 @@ def _programs(module: Any) -> dict[str, Any]:
         from ditron.programs.program import Program
     except ImportError:
         return {}
-    return {name: value for name, value in vars(module).items()
-            if isinstance(value, Program) and value.fn.__module__ == module.__name__}
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, Program) and value.fn.__module__ == module.__name__
+    }
 
 
 def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
     """The program ``FILE:NAME``, or the kernel by the file's ``EXAMPLE["check"]``."""
     from ditron import checking
+
     module = import_file(path, asserts=False)  # none of results, which mean nothing, ends what is checked
     programs = _programs(module)
     if name in programs and programs[name].check is None:
-        raise UsageError(f"program {name!r} does not say what it is checked with: give its decorator "
-                         "check=lambda ranks: {...}, small arguments by name as for example=")
+        raise UsageError(
+            f"program {name!r} does not say what it is checked with: give its decorator "
+            "check=lambda ranks: {...}, small arguments by name as for example="
+        )
     if name in programs:
         return [checking.check_program(programs[name], _watched(groups, name, say), resident=args.resident)]
     value = getattr(module, name, None)
@@ -76,14 +86,17 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
     example = getattr(value, "example", None) or getattr(module, "EXAMPLE", None) or {}
     run = example.get("check") or (value if callable(value) and not hasattr(value, "fn") else None)
     if run is None:
-        raise UsageError(f"{path}:{name} is a kernel, and nothing says how it is launched: give EXAMPLE[\"check\"], a "
-                         f"function that each rank calls, or check the script that launches it: ditron check {path}")
+        raise UsageError(
+            f'{path}:{name} is a kernel, and nothing says how it is launched: give EXAMPLE["check"], a '
+            f"function that each rank calls, or check the script that launches it: ditron check {path}"
+        )
     return [checking.check_function(run, _watched(groups, name, say), subject=name, resident=args.resident)]
 
 
 def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
     """All programs of a file; of one that has none, what it launches as a script."""
     from ditron import checking
+
     if not args.args:
         try:
             module = import_file(path, asserts=False)
@@ -91,6 +104,8 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
         except RunsWhenImported:  # a script without "if __name__ ...": what it runs is what is checked
             programs = []
         if programs:
-            return [checking.check_program(program, _watched(groups, program.__name__, say), resident=args.resident)
-                    for program in programs]
+            return [
+                checking.check_program(program, _watched(groups, program.__name__, say), resident=args.resident)
+                for program in programs
+            ]
     return [checking.check_script(path, args.args, _watched(groups, path.name, say), resident=args.resident)]

@@ -1,4 +1,5 @@
 """``ditron compile`` and ``ditron dump``."""
+
 from __future__ import annotations
 
 import argparse
@@ -26,8 +27,9 @@ def compile_command(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write to {args.directory}: {error}") from error
     print(program.table())
     if program.missing:
-        print("\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()),
-              file=sys.stderr)
+        print(
+            "\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()), file=sys.stderr
+        )
     tell(args, watch)
     return 0
 
@@ -36,8 +38,10 @@ def dump_command(args: argparse.Namespace) -> int:
     """Print one stage."""
     if args.stage == "program" or args.graph:
         from ditron.cli.programs import dump_program
+
         return dump_program(args)
     from ditron.compiler import STAGES, known_stages
+
     if args.stage not in known_stages():
         raise UsageError(f"unknown stage {args.stage!r}: expected one of {', '.join(known_stages())}, or program")
     target = args.target or _TARGET_OF_STAGE.get(args.stage, "cuda:90")
@@ -45,8 +49,12 @@ def dump_command(args: argparse.Namespace) -> int:
     if machine in STAGES and args.stage not in STAGES[machine]:
         raise UsageError(f"target {target!r} has no stage {args.stage!r}: expected one of {', '.join(STAGES[machine])}")
     diffed = args.pass_diff or args.html is not None
-    program = _compile(args, target, "lowered" if diffed and args.stage == "ditron" else args.stage,
-                       watch := watch_of(args, snapshots=diffed))
+    program = _compile(
+        args,
+        target,
+        "lowered" if diffed and args.stage == "ditron" else args.stage,
+        watch := watch_of(args, snapshots=diffed),
+    )
     if diffed:
         show_diff(args, f"{program.name} for {target}", watch)
         tell(args, watch)
@@ -80,6 +88,7 @@ def watch_of(args: argparse.Namespace, snapshots: bool = False) -> Watch:
 def tell(args: argparse.Namespace, watch: Watch) -> None:
     """Remarks, statistics and times of our passes, after what was asked for, on standard error."""
     from ditron_compiler.ir.passmanager import statistics_table, timing_table
+
     if args.remarks:
         for remark in watch.remarks:
             if remark.severity == "remark":
@@ -93,6 +102,7 @@ def tell(args: argparse.Namespace, watch: Watch) -> None:
 def show_diff(args: argparse.Namespace, title: str, watch: Watch) -> None:
     """What each pass changed: to the terminal, or as a page to a file."""
     from ditron_compiler import passdiff
+
     if args.html is None:
         color = args.color == "always" or args.color == "auto" and sys.stdout.isatty() and not knobs.no_color.get()
         for line in passdiff.terminal(watch.pairs(), color):
@@ -111,8 +121,9 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watc
     from ditron_compiler.frontend.targets import parse_target
 
     options = parse_assignments("--option", args.option)
-    options |= {name: value for name in ("num_warps", "num_stages", "num_ctas")
-                if (value := getattr(args, name)) is not None}
+    options |= {
+        name: value for name in ("num_warps", "num_stages", "num_ctas") if (value := getattr(args, name)) is not None
+    }
     constexprs = parse_assignments("--constexpr", args.constexpr)
     try:
         compiler.check_passes(parse_target(target, args.transport), args.print_after, args.pipeline or "default")
@@ -126,9 +137,18 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watc
             raise
         raise UsageError(error) from error
     try:
-        return compiler.compile(kernel, parse_signature(args.signature), constexprs, target, args.transport, options,
-                                pipeline=args.pipeline, stop_after=stop_after, watch=watch,
-                                locations=getattr(args, "locations", False))
+        return compiler.compile(
+            kernel,
+            parse_signature(args.signature),
+            constexprs,
+            target,
+            args.transport,
+            options,
+            pipeline=args.pipeline,
+            stop_after=stop_after,
+            watch=watch,
+            locations=getattr(args, "locations", False),
+        )
     except FileNotFoundError as error:
         raise UsageError(error) from error
     except ValueError as error:

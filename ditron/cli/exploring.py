@@ -1,4 +1,5 @@
 """One run after another with different seeds, until one is wrong: what ``ditron run --seeds`` does."""
+
 from __future__ import annotations
 
 import gc
@@ -63,7 +64,7 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
         command: the arguments of ``ditron`` that explore a part of the seeds.
     """
     size = max(1, min(_AT_ONCE, len(seeds) // (4 * jobs)))
-    parts = [seeds[at:at + size] for at in range(0, len(seeds), size)]
+    parts = [seeds[at : at + size] for at in range(0, len(seeds), size)]
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))  # else each takes all cores
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
     try:
@@ -80,8 +81,9 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
                     sys.stderr.write(err)
                 say(f"seed {part[-1]}, {part[-1] - seeds[0] + 1} of {len(seeds)}")
     except BrokenProcessPool:
-        raise SimulationError(f"a process that ran seeds has died, at seed {part[0]} or soon after: --replay shows at "
-                              "which") from None
+        raise SimulationError(
+            f"a process that ran seeds has died, at seed {part[0]} or soon after: --replay shows at which"
+        ) from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
@@ -104,6 +106,7 @@ def _another_main() -> Iterator[None]:
 
 def _end_with_parent() -> None:
     """In a process of the pool: do not outlive the command, however that ends."""
+
     def wait() -> None:
         multiprocessing.parent_process().join()
         os._exit(1)
@@ -114,6 +117,7 @@ def _end_with_parent() -> None:
 def _main(words: Sequence[str]) -> tuple[int, str, str]:
     """Exit code and output of a command, in a process of its own."""
     from ditron.cli import main
+
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         try:
             code = main(words)

@@ -1,4 +1,5 @@
 """Find the kernel that a command line names, and read what it says about it."""
+
 from __future__ import annotations
 
 import ast
@@ -31,6 +32,7 @@ def load_kernel(text: str) -> Any:
         what = f"{path} has no kernel {name!r}" if file else f"expected {path}:KERNEL"
         raise UsageError(f"{what}; its kernels are: {found}")
     from ditron_compiler.frontend.signature import unwrap
+
     kernel = unwrap(kernels[name])
     if getattr(kernel, "example", None) is None:
         kernel.example = getattr(module, "EXAMPLE", None)
@@ -46,6 +48,7 @@ def import_file(path: Path, asserts: bool = True) -> Any:
     import importlib.util
 
     from ditron.distributed import ImportedScriptError, importing
+
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None:
@@ -58,8 +61,10 @@ def import_file(path: Path, asserts: bool = True) -> Any:
     except (ImportedScriptError, SystemExit) as error:
         del sys.modules[path.stem]
         why = error if isinstance(error, ImportedScriptError) else f"{path} ends the process when it is imported"
-        raise RunsWhenImported(f"{why}; this command imports it, to look at what it defines: put what the file runs "
-                               "under 'if __name__ == \"__main__\":'") from error
+        raise RunsWhenImported(
+            f"{why}; this command imports it, to look at what it defines: put what the file runs "
+            "under 'if __name__ == \"__main__\":'"
+        ) from error
     except (SyntaxError, ValueError, ImportError) as error:  # ValueError: the file holds null bytes
         where = f"{error.filename}:{error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{path} cannot be imported: {where}{error}") from error
@@ -69,6 +74,7 @@ def import_file(path: Path, asserts: bool = True) -> Any:
 def _kernels_of(module: Any) -> dict[str, Any]:
     from ditron.kernel import DitronJITFunction
     from ditron_compiler.frontend.signature import unwrap
+
     kernels = {}
     for name, value in vars(module).items():
         try:
@@ -114,6 +120,7 @@ def parse_assignments(option: str, items: list[str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     if text.startswith("tl."):
         import triton.language as tl
+
         if not hasattr(tl, text[3:]):
             raise UsageError(f"triton.language has no {text[3:]!r}")
         return getattr(tl, text[3:])

@@ -1,4 +1,5 @@
 """``ditron passes``."""
+
 from __future__ import annotations
 
 import argparse
@@ -11,6 +12,7 @@ __all__ = ["passes_command"]
 def passes_command(args: argparse.Namespace) -> int:
     """List the passes, or show one."""
     from ditron_compiler import passdocs
+
     try:
         print(passdocs.describe(args.name) if args.name else passdocs.overview())
     except (LookupError, ImportError) as error:  # none of that name, or one of another package that does not load

@@ -1,4 +1,5 @@
 """``ditron dump FILE:PROGRAM --stage program``: the IR of a host program, or a picture of it."""
+
 from __future__ import annotations
 
 import argparse
@@ -16,6 +17,7 @@ __all__ = ["dump_program"]
 def dump_program(args: argparse.Namespace) -> int:
     """Print the program and its kernels after the program's passes, or draw a call of it (``--graph``)."""
     from ditron.errors import CompileError, DitronError
+
     program = _load(args.kernel)
     constants = parse_assignments("--constexpr", args.constexpr)
     tensors = _arguments(program, args.signature)
@@ -23,13 +25,16 @@ def dump_program(args: argparse.Namespace) -> int:
         example = program.example or (program.check(args.ranks) if program.check is not None else {})
         given = (dict(example) if tensors is None else tensors) | constants
         if not given:
-            raise UsageError(f"{args.kernel} has no example: say what its tensors are, by --signature "
-                             f"{','.join(f'{name}=bf16[64,128]' for name in program.names)}")
+            raise UsageError(
+                f"{args.kernel} has no example: say what its tensors are, by --signature "
+                f"{','.join(f'{name}=bf16[64,128]' for name in program.names)}"
+            )
         diffed = args.pass_diff or args.html is not None
         watch = watch_of(args, snapshots=diffed)
         executable, values = program.executable_and_arguments(given, args.target or "sim", watch)
         if args.graph:
             from ditron.programs.graph import draw
+
             draw(executable, values, args.graph, args.ranks)
             print(args.graph)
             return 0
@@ -55,14 +60,17 @@ def dump_program(args: argparse.Namespace) -> int:
 
 def _load(text: str) -> Any:
     from ditron.programs.program import Program
+
     file, _, name = text.rpartition(":")
     if not Path(file or text).is_file():
         raise UsageError(f"no such file: {file or text}")
     module = import_file(Path(file or text))
     programs = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
     if name not in programs:
-        raise UsageError(f"{file or text} has no program {name!r}; its programs are: "
-                         f"{', '.join(sorted(programs)) or 'none (programs are decorated by @ditron.program)'}")
+        raise UsageError(
+            f"{file or text} has no program {name!r}; its programs are: "
+            f"{', '.join(sorted(programs)) or 'none (programs are decorated by @ditron.program)'}"
+        )
     return programs[name]
 
 
@@ -77,7 +85,8 @@ def _arguments(program: Any, signature: str | None) -> dict[str, Any] | None:
         if not equals:
             name, value = (program.names[position] if position < len(program.names) else ""), item
         if name not in program.names:
-            raise UsageError(f"--signature {signature!r}: {item!r} is none of the parameters "
-                             f"{', '.join(program.names)}")
+            raise UsageError(
+                f"--signature {signature!r}: {item!r} is none of the parameters {', '.join(program.names)}"
+            )
         given[name] = int(value) if value.lstrip("-").isdigit() else value
     return given

@@ -1,4 +1,5 @@
 """What a long command is at, on a terminal."""
+
 from __future__ import annotations
 
 import shutil
@@ -21,7 +22,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
     def say(text: str) -> None:
         if shown:
-            print(_ERASE + text[:shutil.get_terminal_size().columns - 1], end="", file=sys.stderr, flush=True)
+            print(_ERASE + text[: shutil.get_terminal_size().columns - 1], end="", file=sys.stderr, flush=True)
 
     try:
         yield say

@@ -1,4 +1,5 @@
 """``ditron run``."""
+
 from __future__ import annotations
 
 import argparse
@@ -35,15 +36,25 @@ def run_command(args: argparse.Namespace) -> int:
         faulthandler.enable(sys.__stderr__)  # an extension that dies says at which line of the script
     from ditron import sim
     from ditron.sim import watch
+
     try:
         watch.check(args.sim, args.trace, args.timeline)
     except (ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
 
     def run(seed: int | None) -> int:
-        return sim.run_script(args.script, args.args, ranks=args.sim, ranks_per_node=ranks_per_node, seed=seed,
-                              trace=args.trace, timeline=args.timeline, races=args.races, weak=args.weak,
-                              as_cuda=args.as_cuda)
+        return sim.run_script(
+            args.script,
+            args.args,
+            ranks=args.sim,
+            ranks_per_node=ranks_per_node,
+            seed=seed,
+            trace=args.trace,
+            timeline=args.timeline,
+            races=args.races,
+            weak=args.weak,
+            as_cuda=args.as_cuda,
+        )
 
     def run_or_say(seed: int | None) -> int:
         try:
@@ -53,8 +64,10 @@ def run_command(args: argparse.Namespace) -> int:
 
     if args.replay is not None:
         if args.seed is not None or args.seeds is not None:
-            raise UsageError("--replay is one seed's run: leave out --seed and --seeds, or explore from there on by "
-                             f"--seed {args.replay} --seeds COUNT")
+            raise UsageError(
+                "--replay is one seed's run: leave out --seed and --seeds, or explore from there on by "
+                f"--seed {args.replay} --seeds COUNT"
+            )
         args.seed = args.replay
     if args.seed is not None and not 0 <= args.seed < 2**63:
         raise UsageError(f"seed {args.seed}: expected a number from 0 to 2**63 - 1")
@@ -71,8 +84,9 @@ def run_command(args: argparse.Namespace) -> int:
         raise UsageError(f"--seeds {args.seeds}: expected at least 1 seed")
     seeds = range(args.seed or 0, (args.seed or 0) + args.seeds)
     if args.jobs is not None and min(args.jobs, args.seeds) > 1:
-        code = explore_in_parallel(seeds, args.jobs, lambda part: _command(
-            args, "--seed", str(part[0]), "--seeds", str(len(part))))
+        code = explore_in_parallel(
+            seeds, args.jobs, lambda part: _command(args, "--seed", str(part[0]), "--seeds", str(len(part)))
+        )
     else:
         code = explore(seeds, run_or_say, lambda seed: _replay(args, seed))
     if not code:
@@ -107,8 +121,11 @@ def _failed(args: argparse.Namespace, seed: int, error: Exception) -> NoReturn:
 def _place(error: Exception) -> str:
     """``file:line`` of the innermost frame that is not ours."""
     ours = str(Path(__file__).resolve().parents[1])
-    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
-              if not frame.filename.startswith((ours, "<"))]
+    places = [
+        f"{frame.filename}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((ours, "<"))
+    ]
     return places[-1] if places else "an unknown line"
 
 

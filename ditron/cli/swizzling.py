@@ -1,4 +1,5 @@
 """``ditron swizzle``: which tile each rank works on in each step, as text or as a picture."""
+
 from __future__ import annotations
 
 import argparse
@@ -33,8 +34,9 @@ class View:
         if self.ranks % self.nodes:
             raise ValueError(f"nodes must divide the {self.ranks} ranks, got {self.nodes}")
         if self.ranks * self.tiles > _MOST:
-            raise ValueError(f"{self.ranks} ranks times {self.tiles} tiles are more than can be shown; take larger "
-                             "blocks")
+            raise ValueError(
+                f"{self.ranks} ranks times {self.tiles} tiles are more than can be shown; take larger blocks"
+            )
 
     @property
     def tiles(self) -> int:
@@ -49,8 +51,10 @@ class View:
         """Per rank: the tiles in the order of execution."""
         if self.mode == "none":
             return [list(range(self.tiles))] * self.ranks
-        return [[swizzled(t, self.size, self.block, rank, self.ranks, self.mode, self.per_node)
-                 for t in range(self.tiles)] for rank in range(self.ranks)]
+        return [
+            [swizzled(t, self.size, self.block, rank, self.ranks, self.mode, self.per_node) for t in range(self.tiles)]
+            for rank in range(self.ranks)
+        ]
 
     def owners(self, tile: int) -> tuple[int, int]:
         """The first and the last rank that have rows of a tile; they differ when it straddles ranks."""
@@ -113,17 +117,29 @@ def draw(view: View, path: str | Path) -> None:
                 faces += [colors[first], colors[last]]
                 outlines.append(corners)
             dark = sum(colors[first][:3]) < 1.5
-            axis.text(x + 0.5, y + 0.52, str(tile), ha="center", va="center", fontsize=cell * 24,
-                      color="white" if dark and first == last else "black",
-                      fontweight="bold" if first != last else "normal")
+            axis.text(
+                x + 0.5,
+                y + 0.52,
+                str(tile),
+                ha="center",
+                va="center",
+                fontsize=cell * 24,
+                color="white" if dark and first == last else "black",
+                fontweight="bold" if first != last else "normal",
+            )
     axis.add_collection(PolyCollection(shapes, facecolors=faces, edgecolors="white", linewidths=0.3))
     axis.add_collection(PolyCollection(outlines, facecolors="none", edgecolors="black", linewidths=1.1))
     for rank in range(view.per_node, view.ranks, view.per_node):
         axis.axhline(rank, color="black", linewidth=1.6)
-    axis.set(xlim=(0, view.tiles), ylim=(view.ranks, 0), aspect="equal",
-             xlabel="step: each rank works on its tiles from left to right")
-    axis.set_yticks([rank + 0.5 for rank in range(view.ranks)], [f"rank {rank}" for rank in range(view.ranks)],
-                    fontsize=7)
+    axis.set(
+        xlim=(0, view.tiles),
+        ylim=(view.ranks, 0),
+        aspect="equal",
+        xlabel="step: each rank works on its tiles from left to right",
+    )
+    axis.set_yticks(
+        [rank + 0.5 for rank in range(view.ranks)], [f"rank {rank}" for rank in range(view.ranks)], fontsize=7
+    )
     axis.tick_params(length=0)
     for side in axis.spines.values():
         side.set_visible(False)
@@ -136,6 +152,7 @@ def draw(view: View, path: str | Path) -> None:
 def _color(view: View, rank: int):
     """A hue for the node, from light to dark within it."""
     from matplotlib import colormaps
+
     node, local = divmod(rank, view.per_node)
     if view.nodes == 1:
         return colormaps["turbo"](0.06 + 0.88 * rank / max(view.ranks - 1, 1))
@@ -144,13 +161,21 @@ def _color(view: View, rank: int):
 
 def _legend(figure, view: View, colors: list) -> None:
     from matplotlib.patches import Patch
+
     handles = [Patch(color=color, label=str(rank)) for rank, color in enumerate(colors)]
     straddling = any(len(set(view.owners(tile))) > 1 for tile in range(view.tiles))
     if straddling:
         handles.append(Patch(facecolor="none", edgecolor="black", label="straddles ranks"))
-    figure.legend(handles=handles, loc="outside lower left", ncols=min(len(handles), 17), frameon=False, fontsize=7,
-                  title="the tile's number stands in its cell, the colour is the rank that owns it", title_fontsize=8,
-                  alignment="left")
+    figure.legend(
+        handles=handles,
+        loc="outside lower left",
+        ncols=min(len(handles), 17),
+        frameon=False,
+        fontsize=7,
+        title="the tile's number stands in its cell, the colour is the rank that owns it",
+        title_fontsize=8,
+        alignment="left",
+    )
 
 
 def swizzle_command(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ and from the ``@triton.jit`` helpers they call.
 
 Enumerations are strings, known at compile time. Wrong use raises Triton's CompilationError at the kernel's line.
 """
+
 from ditron.language._core import token
 from ditron.language.data import fence, getmem, getmem_nbi, putmem, putmem_nbi, putmem_signal, putmem_signal_nbi, quiet
 from ditron.language.identity import local_rank, multicast_ptr, node, num_local_ranks, num_ranks, rank, symm_at
@@ -25,9 +26,49 @@ from ditron.language.signals import consume_token, notify, signal_op, signal_wai
 from ditron.language.sync import barrier, barrier_all, swizzle, sync_all
 from ditron.language.threads import ballot, extern_call, lane_id, num_threads, shfl, sync_threads, thread_id, warp_id
 
-__all__ = ["atomic_add", "atomic_cas", "ballot", "barrier", "barrier_all", "consume_token", "extern_call", "fence",
-           "getmem", "getmem_nbi", "lane_id", "ld", "ll_get", "ll_put", "local_rank", "multicast_ptr",
-           "multimem_ld_reduce", "multimem_red", "multimem_st", "node", "notify", "num_local_ranks", "num_ranks",
-           "num_threads", "packet_bytes", "putmem", "putmem_nbi", "putmem_signal", "putmem_signal_nbi", "quiet",
-           "rank", "red", "shfl", "signal_op", "signal_wait_until", "st", "swizzle", "symm_at", "sync_all",
-           "sync_threads", "thread_id", "token", "wait", "warp_id"]
+__all__ = [
+    "atomic_add",
+    "atomic_cas",
+    "ballot",
+    "barrier",
+    "barrier_all",
+    "consume_token",
+    "extern_call",
+    "fence",
+    "getmem",
+    "getmem_nbi",
+    "lane_id",
+    "ld",
+    "ll_get",
+    "ll_put",
+    "local_rank",
+    "multicast_ptr",
+    "multimem_ld_reduce",
+    "multimem_red",
+    "multimem_st",
+    "node",
+    "notify",
+    "num_local_ranks",
+    "num_ranks",
+    "num_threads",
+    "packet_bytes",
+    "putmem",
+    "putmem_nbi",
+    "putmem_signal",
+    "putmem_signal_nbi",
+    "quiet",
+    "rank",
+    "red",
+    "shfl",
+    "signal_op",
+    "signal_wait_until",
+    "st",
+    "swizzle",
+    "symm_at",
+    "sync_all",
+    "sync_threads",
+    "thread_id",
+    "token",
+    "wait",
+    "warp_id",
+]

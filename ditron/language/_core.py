@@ -6,6 +6,7 @@ carries it as an opaque call; the pass ``raise-primitives`` turns it into ``ditr
 
 A check that fails raises; Triton turns that into a CompilationError that shows the user's line.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,24 +17,41 @@ from triton.language import core as tl
 
 from ditron_compiler.ir.dialects import ditron as dialect
 
-__all__ = ["CODEGEN_MARK", "attributes", "emit", "emit_void", "enum", "integer", "element", "pointer",
-           "primitive", "signal_pointer", "token", "token_type"]
+__all__ = [
+    "CODEGEN_MARK",
+    "attributes",
+    "emit",
+    "emit_void",
+    "enum",
+    "integer",
+    "element",
+    "pointer",
+    "primitive",
+    "signal_pointer",
+    "token",
+    "token_type",
+]
 
 # Key in the code generator's dictionary of backend functions by which a primitive knows that our compiler is at work.
 CODEGEN_MARK = "ditron"
 
+
 def primitive(fn):
     """Make ``fn`` callable from kernels, and explain itself when it is not called from one of ours."""
+
     def checked(*args, _semantic=None, **kwargs):
         if _semantic is None:
             raise RuntimeError(f"dl.{fn.__name__} was called outside of a kernel: call it in a @ditron.jit function")
         if CODEGEN_MARK not in _semantic.builder.codegen_fns:
-            raise RuntimeError(f"dl.{fn.__name__} needs DITRON's compiler, and the kernel is compiled by plain Triton: "
-                               "decorate the kernel with @ditron.jit instead of @triton.jit (helpers may keep theirs)")
+            raise RuntimeError(
+                f"dl.{fn.__name__} needs DITRON's compiler, and the kernel is compiled by plain Triton: "
+                "decorate the kernel with @ditron.jit instead of @triton.jit (helpers may keep theirs)"
+            )
         return fn(*args, _semantic=_semantic, **kwargs)
 
     # Not functools.wraps: __wrapped__ would show inspect the real signature without what Triton's builtin needs.
     import inspect
+
     checked.__name__ = fn.__name__
     checked.__qualname__ = fn.__qualname__
     checked.__module__ = fn.__module__
@@ -138,8 +156,9 @@ def text(name: str, value: Any, argument: str) -> str:
     return value
 
 
-def integer(name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, minimum: int | None = None
-            ) -> tl.tensor:
+def integer(
+    name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, minimum: int | None = None
+) -> tl.tensor:
     """Check a scalar integer and convert it to ``dtype``: a Python int that fits, or an integer scalar of at most its
     width, since what is known at run time only would be cut without a word.
     """
@@ -148,15 +167,17 @@ def integer(name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, 
         if minimum is not None and constant < minimum:
             raise ValueError(f"dl.{name}: {argument} must be at least {minimum}, got {constant}")
         bits = dtype.primitive_bitwidth
-        if not -2**(bits - 1) <= constant < 2**(bits - 1):
+        if not -(2 ** (bits - 1)) <= constant < 2 ** (bits - 1):
             raise ValueError(f"dl.{name}: {argument} must fit in {bits} bits, got {constant}")
         return semantic.scalar_constant(constant, dtype)
     if not isinstance(value, tl.tensor) or value.type.is_block() or not value.dtype.is_int():
         raise TypeError(f"dl.{name}: {argument} must be an integer scalar, got {describe(value)}")
     if value.dtype.primitive_bitwidth > dtype.primitive_bitwidth:
-        raise TypeError(f"dl.{name}: {argument} must be an integer of at most {dtype.primitive_bitwidth} bits, got "
-                        f"{describe(value)}, whose upper bits would be lost; if they are never used, convert it: "
-                        f"{argument}.to(tl.{dtype})")
+        raise TypeError(
+            f"dl.{name}: {argument} must be an integer of at most {dtype.primitive_bitwidth} bits, got "
+            f"{describe(value)}, whose upper bits would be lost; if they are never used, convert it: "
+            f"{argument}.to(tl.{dtype})"
+        )
     return semantic.cast(value, dtype)
 
 
@@ -177,8 +198,10 @@ def signal_pointer(name: str, value: Any, argument: str = "ptr") -> tl.tensor:
     pointer(name, value, argument)
     pointee = value.dtype.element_ty
     if not (pointee.is_int64() or pointee.is_uint64()):
-        raise TypeError(f"dl.{name}: {argument} must point to 64-bit signals, got {value.type}: allocate signals with "
-                        "dtype=torch.int64 (they are counters that only grow, and 32 bits would run out)")
+        raise TypeError(
+            f"dl.{name}: {argument} must point to 64-bit signals, got {value.type}: allocate signals with "
+            "dtype=torch.int64 (they are counters that only grow, and 32 bits would run out)"
+        )
     return value
 
 
@@ -196,8 +219,10 @@ def byte_count(name: str, nbytes: Any, pointers: Sequence[tl.tensor], semantic) 
         for p in pointers:
             size = max(p.dtype.element_ty.primitive_bitwidth // 8, 1)
             if constant % size:
-                raise ValueError(f"dl.{name}: nbytes must be a multiple of the {size} bytes of a "
-                                 f"{p.dtype.element_ty}, got {constant} (it counts bytes, not elements)")
+                raise ValueError(
+                    f"dl.{name}: nbytes must be a multiple of the {size} bytes of a "
+                    f"{p.dtype.element_ty}, got {constant} (it counts bytes, not elements)"
+                )
     return integer(name, nbytes, "nbytes", tl.int64, semantic, minimum=0)
 
 
@@ -213,8 +238,10 @@ def element(name: str, value: Any, ptr: tl.tensor, semantic, argument: str = "va
     if ptr.type.is_block():
         value = semantic.broadcast_impl_shape(value, ptr.type.get_block_shapes())
     elif value.type.is_block():
-        raise TypeError(f"dl.{name}: {argument} is a tensor of type {spell(value)}, and ptr is one pointer: "
-                        "give a tensor of pointers")
+        raise TypeError(
+            f"dl.{name}: {argument} is a tensor of type {spell(value)}, and ptr is one pointer: "
+            "give a tensor of pointers"
+        )
     return semantic.cast(value, pointee)
 
 
@@ -223,8 +250,11 @@ def element(name: str, value: Any, ptr: tl.tensor, semantic, argument: str = "va
 
 def attributes(**attrs: str | bool | None) -> str:
     """The op's attribute dictionary in MLIR syntax; True is a unit attribute, False and None are left out."""
-    items = [key if value is True else f"{key} = {value}" for key, value in attrs.items()
-             if value is not None and value is not False]
+    items = [
+        key if value is True else f"{key} = {value}"
+        for key, value in attrs.items()
+        if value is not None and value is not False
+    ]
     return f"{{{', '.join(items)}}}" if items else ""
 
 

@@ -1,4 +1,5 @@
 """A tensor descriptor whose accesses come after a wait."""
+
 from __future__ import annotations
 
 from triton.language import core as tl
@@ -80,10 +81,12 @@ class ordered_descriptor(tl.tensor_descriptor_base):
 
 def _define_accesses() -> None:
     """Every access of the plain descriptor, shifted by ``zero``."""
+
     def with_offsets(name):
         def access(self, offsets, *args, _semantic=None, **kwargs):
             method = getattr(self.plain, name)
             return method(self._shift(offsets, _semantic), *args, _semantic=_semantic, **kwargs)
+
         return access
 
     def gather(self, x_offsets, y_offset, _semantic=None):
@@ -93,8 +96,11 @@ def _define_accesses() -> None:
         return self.plain.scatter(value, x_offsets, self._after(y_offset, _semantic), _semantic=_semantic)
 
     methods = {"gather": gather, "scatter": scatter}
-    methods |= {name: with_offsets(name) for name in vars(tl.tensor_descriptor_base)
-                if name in ("load", "store") or name.startswith("atomic_")}
+    methods |= {
+        name: with_offsets(name)
+        for name in vars(tl.tensor_descriptor_base)
+        if name in ("load", "store") or name.startswith("atomic_")
+    }
     for name, method in methods.items():
         method.__name__ = name
         method.__doc__ = getattr(tl.tensor_descriptor_base, name).__doc__

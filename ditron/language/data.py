@@ -1,4 +1,5 @@
 """Chunks: contiguous runs of bytes moved between ranks, and the order in which they land."""
+
 from __future__ import annotations
 
 from triton.language import core as tl
@@ -76,8 +77,11 @@ def _put_signal(name, dst, src, nbytes, sig, value, rank, op, nbi, granularity, 
     signal_pointer(name, sig, "sig")
     value = integer(name, value, "value", tl.int64, semantic)
     rank = integer(name, rank, "rank", tl.int32, semantic, minimum=0)
-    attrs = attributes(op=enum(name, op, "signal_op", "op"), nbi=flag(name, nbi, "nbi"),
-                       granularity=enum(name, granularity, "granularity"))
+    attrs = attributes(
+        op=enum(name, op, "signal_op", "op"),
+        nbi=flag(name, nbi, "nbi"),
+        granularity=enum(name, granularity, "granularity"),
+    )
     emit_void("putmem_signal", [dst, src, nbytes, sig, value, rank], semantic, attrs)
 
 

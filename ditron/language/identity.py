@@ -1,4 +1,5 @@
 """Who a program runs as, and where its peers' memory is."""
+
 from __future__ import annotations
 
 from triton.language import core as tl
@@ -78,5 +79,6 @@ def multicast_ptr(ptr, team="group", _semantic=None):
     Returns a pointer of the same type, for the ``multimem_*`` functions only; null where the team has no multicast.
     """
     pointer("multicast_ptr", ptr, "ptr", tensors=True)
-    return emit("multicast_ptr", [ptr], ptr.type, _semantic, attributes(team=enum("multicast_ptr", team, "team")),
-                pure=True)
+    return emit(
+        "multicast_ptr", [ptr], ptr.type, _semantic, attributes(team=enum("multicast_ptr", team, "team")), pure=True
+    )

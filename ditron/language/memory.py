@@ -1,4 +1,5 @@
 """Loads, stores and atomics with a scope and a semantic, and NVLink Sharp's in-switch reductions."""
+
 from __future__ import annotations
 
 from triton.language import core as tl
@@ -41,8 +42,9 @@ def ld(ptr, scope="gpu", semantic="relaxed", _semantic=None):
     Returns the element, or a tensor of the pointers' shape.
     """
     pointer("ld", ptr, "ptr", tensors=True)
-    return emit("ld", [ptr], _result(ptr), _semantic,
-                attributes(**_order("ld", scope, semantic, ("relaxed", "acquire"))))
+    return emit(
+        "ld", [ptr], _result(ptr), _semantic, attributes(**_order("ld", scope, semantic, ("relaxed", "acquire")))
+    )
 
 
 @primitive
@@ -109,8 +111,13 @@ def multimem_ld_reduce(ptr, op="add", _semantic=None):
     ``"min"`` or ``"max"``. Returns the element, or a tensor of the pointers' shape.
     """
     _multimem("multimem_ld_reduce", ptr)
-    return emit("multimem_ld_reduce", [ptr], _result(ptr), _semantic,
-                attributes(op=enum("multimem_ld_reduce", op, "reduce_op", "op")))
+    return emit(
+        "multimem_ld_reduce",
+        [ptr],
+        _result(ptr),
+        _semantic,
+        attributes(op=enum("multimem_ld_reduce", op, "reduce_op", "op")),
+    )
 
 
 @primitive

@@ -2,6 +2,7 @@
 
 The pipeline ``"low-latency"`` makes them of puts with a signal; these functions are for who writes them out.
 """
+
 from __future__ import annotations
 
 import triton

@@ -2,6 +2,7 @@
 
 A signal is an epoch counter that only grows, so nothing is reset between calls: call ``e`` waits for ``>= e``.
 """
+
 from __future__ import annotations
 
 from triton.language import core as tl
@@ -45,8 +46,9 @@ def wait(ptr, count=1, value=1, cmp="ge", scope="node", semantic="acquire", _sem
     signal_pointer("wait", ptr)
     count = integer("wait", count, "count", tl.int32, _semantic, minimum=0)
     value = integer("wait", value, "value", tl.int64, _semantic)
-    attrs = attributes(cmp=enum("wait", cmp, "cmp"), scope=enum("wait", scope, "scope"),
-                       semantic=enum("wait", semantic, "semantic"))
+    attrs = attributes(
+        cmp=enum("wait", cmp, "cmp"), scope=enum("wait", scope, "scope"), semantic=enum("wait", semantic, "semantic")
+    )
     return token(emit_handle("wait", [ptr, count, value], _semantic.builder.get_int32_ty(), _semantic, attrs))
 
 
@@ -71,8 +73,10 @@ def consume_token(value, token, _semantic=None):
             value, zero = value.plain, value.zero
         return ordered_descriptor(value, emit("consume_token", [zero, token], tl.int32, _semantic, pure=True))
     if not isinstance(value, (tl.tensor, tl.constexpr, int, float)):
-        raise TypeError("dl.consume_token: value must be a pointer, a scalar, a tensor or a tensor descriptor, got "
-                        f"{describe(value)}")
+        raise TypeError(
+            "dl.consume_token: value must be a pointer, a scalar, a tensor or a tensor descriptor, got "
+            f"{describe(value)}"
+        )
     value = _semantic.to_tensor(value)
     return emit("consume_token", [value, token], value.type, _semantic, pure=True)
 

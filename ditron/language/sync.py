@@ -1,4 +1,5 @@
 """Barriers of ranks in a kernel, and the order in which a program takes its tiles."""
+
 from __future__ import annotations
 
 from triton.language import core as tl

@@ -3,6 +3,7 @@
 On the simulator a program is one thread: ``thread_id() == 0``, ``num_threads() == 1``, ``shfl`` and ``ballot`` give
 back what they are given.
 """
+
 from __future__ import annotations
 
 import json
@@ -87,9 +88,12 @@ def extern_call(symbol, args, result=None, libname="", libpath="", pure=False, _
         smid = dl.extern_call("my_smid", [], tl.int32, libname="mine", libpath="mine.bc")
     """
     name = text("extern_call", symbol, "symbol")
-    attrs = attributes(symbol=json.dumps(name), libname=json.dumps(text("extern_call", libname, "libname")),
-                       libpath=json.dumps(text("extern_call", libpath, "libpath")),
-                       pure=flag("extern_call", pure, "pure"))
+    attrs = attributes(
+        symbol=json.dumps(name),
+        libname=json.dumps(text("extern_call", libname, "libname")),
+        libpath=json.dumps(text("extern_call", libpath, "libpath")),
+        pure=flag("extern_call", pure, "pure"),
+    )
     operands = [_semantic.to_tensor(arg) for arg in args]
     result = tl._unwrap_if_constexpr(result)
     if result is None:

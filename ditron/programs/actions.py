@@ -1,4 +1,5 @@
 """Steps of a program as calls of CUDA's driver: once for each kind of call, so that a call costs little Python."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -53,8 +54,10 @@ class Planner:
         heap = self.group.heap
         base = heap.peer_bases[peer]
         if not base:  # on this node, or the evaluator would have refused it
-            raise DitronError(f"the memory of rank {peer} is not mapped on this rank's GPU: host programs need GPUs "
-                              "that reach each other (NVLink, or peer access over PCIe)")
+            raise DitronError(
+                f"the memory of rank {peer} is not mapped on this rank's GPU: host programs need GPUs "
+                "that reach each other (NVLink, or peer access over PCIe)"
+            )
         return self._place(buffer)[1] - heap.base + base
 
     def _launch(self, step: Any, stream: int) -> Action:
@@ -122,8 +125,9 @@ class Planner:
         fill = self.driver.fill
         if width * height == 0:
             return None
-        return lambda bases, epoch: fill(at if argument < 0 else bases[argument] + at, bits, size, width // size,
-                                         height, pitch, stream)
+        return lambda bases, epoch: fill(
+            at if argument < 0 else bases[argument] + at, bits, size, width // size, height, pitch, stream
+        )
 
     def _signal_write(self, step: Any, stream: int) -> Action:
         if step.op == "add":
@@ -181,16 +185,25 @@ class CapturedPlanner(Planner):
 
     def actions(self, steps: list) -> list[Action]:
         needed = [(number.slope, number.offset) for number in affines(steps)]
-        needed += [(0, step.value) for step in steps if isinstance(step, host.SignalWrite)
-                   and not isinstance(step.value, Affine)]
+        needed += [
+            (0, step.value)
+            for step in steps
+            if isinstance(step, host.SignalWrite) and not isinstance(step.value, Affine)
+        ]
         self.cells = {pair: index for index, pair in enumerate(dict.fromkeys(needed))}
         if len(self.cells) >= CELLS:
-            raise DitronError(f"program {self.runner.executable.name!r} has {len(self.cells)} numbers that depend on "
-                              f"the epoch, and a captured one can have {CELLS - 1}")
+            raise DitronError(
+                f"program {self.runner.executable.name!r} has {len(self.cells)} numbers that depend on "
+                f"the epoch, and a captured one can have {CELLS - 1}"
+            )
         epoch = self.shape.device
         count = epoch.cells.data_ptr()
-        advance = self.runner.added("advance", steps[0].loc, SLOPES=tuple(slope for slope, _ in self.cells),
-                                    OFFSETS=tuple(offset for _, offset in self.cells))
+        advance = self.runner.added(
+            "advance",
+            steps[0].loc,
+            SLOPES=tuple(slope for slope, _ in self.cells),
+            OFFSETS=tuple(offset for _, offset in self.cells),
+        )
         first = self._small(advance, self.main, [count, count + 8, epoch.before])
         return [first, *super().actions(steps)]
 
@@ -222,9 +235,17 @@ class CapturedPlanner(Planner):
         return self._small(kernel, stream, [self._place(step.signal)[1], value])
 
 
-_STEPS = {host.Launch: "_launch", host.RankCopy: "_rank_copy", host.Copy: "_copy", host.Fill: "_fill",
-          host.SignalWrite: "_signal_write", host.SignalWait: "_signal_wait", host.Record: "_record",
-          host.Await: "_await", host.StreamBarrier: "_barrier"}
+_STEPS = {
+    host.Launch: "_launch",
+    host.RankCopy: "_rank_copy",
+    host.Copy: "_copy",
+    host.Fill: "_fill",
+    host.SignalWrite: "_signal_write",
+    host.SignalWait: "_signal_wait",
+    host.Record: "_record",
+    host.Await: "_await",
+    host.StreamBarrier: "_barrier",
+}
 
 
 def _options(step: Any) -> tuple:
@@ -238,6 +259,7 @@ def _itemsize(buffer: Any) -> int:
 def _bits(value: Any, buffer: Any) -> int:
     """The bits of one element."""
     import torch
+
     one = torch.tensor([value], dtype=from_mlir(buffer.dtype))
     return int.from_bytes(bytes(one.view(torch.uint8).tolist()), "little")
 
@@ -259,7 +281,9 @@ def _rows(step: Any, src: str = "src", dst: str = "dst") -> tuple[int, int, int,
             dims.append([extent, a, b])
     dims = [[1, 1, 1], *dims] if not dims or dims[0][1:] != [1, 1] else dims
     if len(dims) > 2:
-        raise DitronError(f"{step.loc}: a copy moves elements that lie together, or rows of them; {source.shape} with "
-                          f"strides {source.strides} and {target.strides} is neither")
+        raise DitronError(
+            f"{step.loc}: a copy moves elements that lie together, or rows of them; {source.shape} with "
+            f"strides {source.strides} and {target.strides} is neither"
+        )
     (width, *_), (height, a, b) = dims[0], dims[1] if len(dims) > 1 else (1, 0, 0)
     return width * size, height, a * size, b * size

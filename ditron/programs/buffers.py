@@ -1,4 +1,5 @@
 """Buffers of a traced program: shapes, parts, and single signals."""
+
 from __future__ import annotations
 
 import math
@@ -38,8 +39,16 @@ class Buffer(Symbol):
 
     what = "the buffer"
 
-    def __init__(self, tracer: Tracer, value: ir.Value, shape: Sequence[Any], dtype: torch.dtype, symmetric: bool,
-                 align: int, strides: Sequence[Any] | None = None):
+    def __init__(
+        self,
+        tracer: Tracer,
+        value: ir.Value,
+        shape: Sequence[Any],
+        dtype: torch.dtype,
+        symmetric: bool,
+        align: int,
+        strides: Sequence[Any] | None = None,
+    ):
         super().__init__(tracer, value)
         self.shape, self.dtype, self.symmetric, self.align = tuple(shape), dtype, symmetric, align
         self._strides = strides
@@ -65,14 +74,16 @@ class Buffer(Symbol):
         if self._strides is not None:
             return self._strides[dim]
         count: Any = 1
-        for extent in self.shape[dim + 1:]:
+        for extent in self.shape[dim + 1 :]:
             count = extent * count
         return count
 
     def data_ptr(self) -> int:
         """What a plain Triton launch asks for."""
-        self.tracer.fail("a buffer of a program has no address while the program is traced: launch kernels that are "
-                         "decorated by @ditron.jit, which is triton.jit and more")
+        self.tracer.fail(
+            "a buffer of a program has no address while the program is traced: launch kernels that are "
+            "decorated by @ditron.jit, which is triton.jit and more"
+        )
 
     def __len__(self) -> int:
         self.tracer.fail("len() of a buffer: use buffer.shape[0], which may be symbolic")
@@ -91,8 +102,9 @@ class Buffer(Symbol):
                 offsets.append(start)
                 sizes.append(self._bound(index.stop, extent, extent) - start)
                 if (_python_int(sizes[-1]) or 0) < 0:
-                    self.tracer.fail(f"a part of a buffer ends before it begins: {index.start}:{index.stop} of "
-                                     f"dimension {dim}")
+                    self.tracer.fail(
+                        f"a part of a buffer ends before it begins: {index.start}:{index.stop} of dimension {dim}"
+                    )
             else:
                 if _python_int(index) is None and not isinstance(index, Int):
                     self.tracer.fail(f"a buffer is indexed by integers and slices, got {describe(index)}")
@@ -151,12 +163,16 @@ def as_buffer(tracer: Tracer, value: Any, what: str, *, symmetric: bool = False)
     """Check that a value is a buffer, and with ``symmetric`` that peers have it too."""
     if not isinstance(value, Buffer):
         if hasattr(value, "data_ptr"):
-            tracer.fail(f"{what} must be a buffer, got {describe(value)} that exists already: pass it to the program "
-                        "as an argument")
+            tracer.fail(
+                f"{what} must be a buffer, got {describe(value)} that exists already: pass it to the program "
+                "as an argument"
+            )
         tracer.fail(f"{what} must be a buffer, got {describe(value)}")
     if symmetric and not value.symmetric:
-        tracer.fail(f"{what} must be symmetric memory, which other ranks can reach, got {value!r}: make it by "
-                    "dh.symm_empty or dh.symm_zeros")
+        tracer.fail(
+            f"{what} must be symmetric memory, which other ranks can reach, got {value!r}: make it by "
+            "dh.symm_empty or dh.symm_zeros"
+        )
     return value
 
 
@@ -172,10 +188,12 @@ def as_signal(tracer: Tracer, value: Any, what: str) -> tuple[ir.Value, list[Any
     return buffer.base.use(), mixed(tracer, buffer.indices, "an index")
 
 
-def allocate(tracer: Tracer, kind: str, shape: tuple, dtype: Any, name: str, *, symmetric: bool,
-             zeroed: bool) -> Buffer:
+def allocate(
+    tracer: Tracer, kind: str, shape: tuple, dtype: Any, name: str, *, symmetric: bool, zeroed: bool
+) -> Buffer:
     """``dh.symm_empty`` and its relatives."""
     import torch
+
     if not isinstance(dtype, torch.dtype):
         tracer.fail(f"dh.{kind}: expected a torch dtype such as torch.float32, got {describe(dtype)}")
     if dtype not in dtypes():
@@ -188,12 +206,20 @@ def allocate(tracer: Tracer, kind: str, shape: tuple, dtype: Any, name: str, *, 
         if known is not None and known < 1:
             tracer.fail(f"dh.{kind}: expected extents of at least 1, got {known}")
     if tracer.nested:
-        tracer.fail(f"dh.{kind} in a loop or a branch: memory lives from call to call; allocate it before "
-                    f"{tracer.current}, one dimension larger if each turn needs its own")
+        tracer.fail(
+            f"dh.{kind} in a loop or a branch: memory lives from call to call; allocate it before "
+            f"{tracer.current}, one dimension larger if each turn needs its own"
+        )
     label = name or f"{'symmetric' if symmetric else 'local'}{len(tracer.labels)}"
     if label in tracer.labels:
         tracer.fail(f"dh.{kind}: the name {label!r} is taken", (tracer.labels[label], "by this one"))
     tracer.labels[label] = place_of_caller()
-    value = tracer.emit(dialect.AllocOp, label, mixed(tracer, extents, "an extent"), element_type(tracer, dtype),
-                        "symmetric" if symmetric else "local", zeroed=zeroed).result
+    value = tracer.emit(
+        dialect.AllocOp,
+        label,
+        mixed(tracer, extents, "an extent"),
+        element_type(tracer, dtype),
+        "symmetric" if symmetric else "local",
+        zeroed=zeroed,
+    ).result
     return Buffer(tracer, value, extents, dtype, symmetric, 256)

@@ -1,4 +1,5 @@
 """Loops and branches of a traced program."""
+
 from __future__ import annotations
 
 import sys
@@ -24,8 +25,10 @@ class loop:
             if not isinstance(bound, Int) and _python_int(bound) is None:
                 tracer.fail(f"dh.range: expected integers, got {describe(bound)}")
         if _python_int(step) is None or step < 1:
-            tracer.fail(f"dh.range: step must be a positive Python integer, got {describe(step)}: count up, and "
-                        "compute the index that goes down from it")
+            tracer.fail(
+                f"dh.range: step must be a positive Python integer, got {describe(step)}: count up, and "
+                "compute the index that goes down from it"
+            )
         self.tracer, self.start, self.stop, self.step = tracer, start, stop, step
         self._pending = tracer.expect_entered("dh.range(...)", "iterate over it: for i in dh.range(...):")
 
@@ -37,8 +40,10 @@ class loop:
         before = _Names(frame)
         for turn in ("first", "second"):
             op = tracer.emit(scf.ForOp, *bounds)
-            left = (f"it was made in {'an earlier turn of the' if turn == 'first' else 'the'} loop at {place}: nothing "
-                    "is carried from one turn to the next, nor out of the loop; compute it from the loop's index")
+            left = (
+                f"it was made in {'an earlier turn of the' if turn == 'first' else 'the'} loop at {place}: nothing "
+                "is carried from one turn to the next, nor out of the loop; compute it from the loop's index"
+            )
             finished = False
             with tracer.scope("the loop", op.body, place, left):
                 try:
@@ -49,16 +54,22 @@ class loop:
                     tracer.emit(scf.YieldOp, [])
                 finally:
                     if not finished and sys.exc_info()[0] in (GeneratorExit, None):
-                        tracer.remember(place.error("the loop over dh.range was left by break or return: the program "
-                                                    "takes all turns; put what not all do under 'with dh.when(...)'"))
+                        tracer.remember(
+                            place.error(
+                                "the loop over dh.range was left by break or return: the program "
+                                "takes all turns; put what not all do under 'with dh.when(...)'"
+                            )
+                        )
             texts.append(op.operation.get_asm(enable_debug_info=False))
             if turn == "first":
                 op.operation.erase()
         before.check(tracer, place, "the loop")
         if texts[0] != texts[1]:
-            raise place.error("the turns of a loop over dh.range must be alike, and tracing its body twice gave two "
-                              "different ones: a Python variable or list changes from turn to turn; compute what "
-                              "changes from the loop's index")
+            raise place.error(
+                "the turns of a loop over dh.range must be alike, and tracing its body twice gave two "
+                "different ones: a Python variable or list changes from turn to turn; compute what "
+                "changes from the loop's index"
+            )
 
 
 class when:
@@ -69,8 +80,9 @@ class when:
         if not isinstance(condition, (Cond, bool)):
             tracer.fail(f"dh.when: expected a condition, such as rank == 0, got {describe(condition)}")
         self.condition = condition
-        self._pending = tracer.expect_entered("dh.when(...)",
-                                              "write 'with dh.when(...):', and what depends on it below")
+        self._pending = tracer.expect_entered(
+            "dh.when(...)", "write 'with dh.when(...):', and what depends on it below"
+        )
 
     def __enter__(self) -> None:
         tracer = self.tracer
@@ -103,11 +115,17 @@ class _Names:
             after = now.get(name, before)
             if after is before or not self._usable(tracer, before) or not self._usable(tracer, after):
                 continue
-            if isinstance(after, Symbol) or isinstance(before, Symbol) or type(after) is not type(before) or \
-                    after != before:
+            if (
+                isinstance(after, Symbol)
+                or isinstance(before, Symbol)
+                or type(after) is not type(before)
+                or after != before
+            ):
                 advice = "dh.where(condition, a, b)" if what == "the branch" else "an expression of the loop's index"
-                raise place.error(f"{name!r} is bound anew in {what}, which may not be taken: after it nobody knows "
-                                  f"which value it has; use another name, or {advice}")
+                raise place.error(
+                    f"{name!r} is bound anew in {what}, which may not be taken: after it nobody knows "
+                    f"which value it has; use another name, or {advice}"
+                )
 
     @staticmethod
     def _usable(tracer: Tracer, value: Any) -> bool:

@@ -4,6 +4,7 @@ Copies between ranks are made by copy engines on peer pointers, signals are writ
 needs is loaded before the first one begins on any rank: loading code waits for kernels that run, which may wait for
 this rank.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ _streams: dict[tuple[int, str, int], torch.cuda.Stream] = {}
 def _side_stream(device: Any, name: str, index: int) -> int:
     """The handle of a further stream: one of each name per GPU, for all programs."""
     import torch
+
     key = (device.index, name, index)
     if key not in _streams:
         _streams[key] = torch.cuda.Stream(device)
@@ -40,11 +42,13 @@ def _side_stream(device: Any, name: str, index: int) -> int:
 
 def _current_stream(device: int) -> int:
     import torch
+
     return torch._C._cuda_getCurrentRawStream(device)
 
 
 def _is_capturing() -> bool:
     import torch
+
     return torch.cuda.is_current_stream_capturing()
 
 
@@ -74,10 +78,13 @@ class Runner:
 
     def __init__(self, executable: Executable, group: Any):
         from triton.runtime.driver import driver as triton_driver
+
         gpu = triton_driver.active.get_current_target()
         if gpu.backend != "cuda":
-            raise DitronError(f"program {executable.name!r}: host programs run on NVIDIA's GPUs and on the simulator; "
-                              f"for {gpu.backend} their kernels compile, and can be launched one by one")
+            raise DitronError(
+                f"program {executable.name!r}: host programs run on NVIDIA's GPUs and on the simulator; "
+                f"for {gpu.backend} their kernels compile, and can be launched one by one"
+            )
         self.executable, self.group = executable, group
         self.target = Target(gpu.backend, gpu.arch, group.transport, bool(group.check))
         self.period = period_of(executable.program)
@@ -114,13 +121,18 @@ class Runner:
     def _make_shape(self, key: Any, args: tuple) -> Shape:
         """Allocate, compile and load for new shapes: collective, and every rank has loaded when it returns."""
         import torch
+
         for name, value in zip(self.executable.parameters, args, strict=True):
             if type(value) is not int and value.device != self.group.device:
-                raise DitronError(f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
-                                  f"this rank's GPU is {self.group.device}: make tensors on ditron.device()")
+                raise DitronError(
+                    f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
+                    f"this rank's GPU is {self.group.device}: make tensors on ditron.device()"
+                )
         if _is_capturing():
-            raise DitronError(f"program {self.executable.name!r} is captured before it was called with these shapes: "
-                              "call it once on every rank first, which allocates its memory and loads its kernels")
+            raise DitronError(
+                f"program {self.executable.name!r} is captured before it was called with these shapes: "
+                "call it once on every rank first, which allocates its memory and loads its kernels"
+            )
         roots = self.executable.roots(args, self.group)
         if roots not in self._memories:
             memory = Memory.allocate(self.executable.name, roots, self.group)
@@ -159,7 +171,8 @@ class Runner:
             raise DitronError(
                 f"program {self.executable.name!r} cannot be captured in a graph: which memory it uses depends on the "
                 "number of the call (a slice by dh.epoch() % 2, most likely), and a graph's addresses do not change: "
-                "use one workspace, and let its readers signal the writers that they are done (docs/programs.md)")
+                "use one workspace, and let its readers signal the writers that they are done (docs/programs.md)"
+            )
         if shape.device.before < 0:
             shape.device.before = shape.memory.epoch
         with self.driver.unsafe_while_capturing():

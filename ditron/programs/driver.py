@@ -2,6 +2,7 @@
 
 Each returns when the work is on the stream. Addresses and streams are integers.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -21,10 +22,19 @@ _UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the driver finds out where an address lie
 
 
 class _Memcpy2D(ctypes.Structure):
-    _fields_ = [field for side in ("src", "dst") for field in (
-        (f"{side}XInBytes", c_size_t), (f"{side}Y", c_size_t), (f"{side}MemoryType", c_uint),
-        (f"{side}Host", c_void_p), (f"{side}Device", c_uint64), (f"{side}Array", c_void_p),
-        (f"{side}Pitch", c_size_t))] + [("WidthInBytes", c_size_t), ("Height", c_size_t)]
+    _fields_ = [
+        field
+        for side in ("src", "dst")
+        for field in (
+            (f"{side}XInBytes", c_size_t),
+            (f"{side}Y", c_size_t),
+            (f"{side}MemoryType", c_uint),
+            (f"{side}Host", c_void_p),
+            (f"{side}Device", c_uint64),
+            (f"{side}Array", c_void_p),
+            (f"{side}Pitch", c_size_t),
+        )
+    ] + [("WidthInBytes", c_size_t), ("Height", c_size_t)]
 
 
 _SIGNATURES = {

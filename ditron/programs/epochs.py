@@ -3,6 +3,7 @@
 A value is constant, or ``slope * epoch + offset``, or repeats with a period (``epoch % 2`` and what is made of it), or
 none of these. Steps whose values are of the first three kinds are built once for each place in the period.
 """
+
 from __future__ import annotations
 
 import math
@@ -133,8 +134,11 @@ def _merge(epoch: int, step: Any, later: int, other: Any) -> Any:
             continue
         if field.name not in _NUMBERS:
             raise ValueError(f"{field.name} of {step} depends on the epoch")
-        changed[field.name] = (tuple(_number(epoch, x, later, y) for x, y in zip(a, b, strict=True))
-                               if isinstance(a, tuple) else _number(epoch, a, later, b))
+        changed[field.name] = (
+            tuple(_number(epoch, x, later, y) for x, y in zip(a, b, strict=True))
+            if isinstance(a, tuple)
+            else _number(epoch, a, later, b)
+        )
     return replace(step, **changed) if changed else step
 
 

@@ -3,6 +3,7 @@
 What runs is what the module says, kernels included: a module that passes have changed, or one that was read from a
 file, runs like one that was traced a moment ago.
 """
+
 from __future__ import annotations
 
 import weakref
@@ -34,16 +35,24 @@ class Executable:
     """
 
     def __init__(self, module: ir.Module | str, name: str | None = None):
-        text = module if isinstance(module, str) else module.operation.get_asm(enable_debug_info=True,
-                                                                               print_generic_op_form=True)
+        text = (
+            module
+            if isinstance(module, str)
+            else module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+        )
         with ir.Context() as context:
             context.allow_unregistered_dialects = True
             self.module = ir.Module.parse(text)
-        programs = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
-                    for op in self.module.body.operations if op.operation.name == "ditron.program"}
+        programs = {
+            ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
+            for op in self.module.body.operations
+            if op.operation.name == "ditron.program"
+        }
         if name is None and len(programs) != 1 or name is not None and name not in programs:
-            raise ValueError(f"expected a module with one ditron.program{f' named {name!r}' if name else ''}, got "
-                             f"{', '.join(programs) or 'none'}")
+            raise ValueError(
+                f"expected a module with one ditron.program{f' named {name!r}' if name else ''}, got "
+                f"{', '.join(programs) or 'none'}"
+            )
         self.name, self.program = next(iter(programs.items())) if name is None else (name, programs[name])
         self.parameters = [ir.StringAttr(a).value for a in ir.ArrayAttr(self.program.attributes["arg_names"])]
         try:
@@ -109,8 +118,11 @@ class Executable:
     def kernel(self, symbol: str) -> str:
         """The text of a module that holds one kernel of the program."""
         if symbol not in self._kernels:
-            function = next(op.operation for op in self.module.body.operations if op.operation.name == "tt.func"
-                            and ir.StringAttr(op.operation.attributes["sym_name"]).value == symbol)
+            function = next(
+                op.operation
+                for op in self.module.body.operations
+                if op.operation.name == "tt.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == symbol
+            )
             body = function.get_asm(enable_debug_info=True, print_generic_op_form=True)
             self._kernels[symbol] = body
         return self._kernels[symbol]
@@ -118,9 +130,14 @@ class Executable:
 
 def argument_key(args: tuple) -> tuple:
     """What of the arguments a call depends on. AttributeError for what is neither a tensor nor an integer."""
-    return tuple([value if type(value) is int
-                  else (value.shape, value.stride(), value.dtype, value.get_device(), value.data_ptr() % 16 == 0)
-                  for value in args])
+    return tuple(
+        [
+            value
+            if type(value) is int
+            else (value.shape, value.stride(), value.dtype, value.get_device(), value.data_ptr() % 16 == 0)
+            for value in args
+        ]
+    )
 
 
 def place_in(group: Any) -> host.Place:
@@ -130,8 +147,9 @@ def place_in(group: Any) -> host.Place:
     local = [rank for rank in group.ranks if rank // size == mine // size]
     nodes = nodes_of(group)
     near = None if len(nodes) == 1 or _is_recorded(group) else frozenset(map(group.ranks.index, local))
-    return host.Place(group.rank, group.num_ranks, local.index(mine), len(local), nodes.index(mine // size), mine,
-                      near=near)
+    return host.Place(
+        group.rank, group.num_ranks, local.index(mine), len(local), nodes.index(mine // size), mine, near=near
+    )
 
 
 def nodes_of(group: Any) -> list[int]:
@@ -169,6 +187,7 @@ class Memory:
         import torch
 
         from ditron.distributed import symm_empty
+
         memory = cls()
         for root in roots:
             dtype = from_mlir(root.dtype)
@@ -187,6 +206,7 @@ class Memory:
     def free(self, group: Any) -> None:
         """Give it back: collective."""
         from ditron.distributed import symm_free
+
         for root, tensor in self.tensors.items():
             if root.kind == "symmetric":
                 symm_free(tensor, group)

@@ -3,6 +3,7 @@
 What is drawn is a concrete call: that of a small group, evaluated like an execution. Rows follow from what waits for
 what, so a box stands below all that it needs.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -18,8 +19,15 @@ __all__ = ["MAX_RANKS", "draw"]
 
 MAX_RANKS = 8
 KINDS = (".png", ".svg", ".pdf")
-_COLORS = {host.Launch: "#cfe0f3", host.RankCopy: "#cfe8d5", host.Copy: "#e4ddd0", host.Fill: "#e4ddd0",
-           host.SignalWrite: "#ead3e2", host.SignalWait: "#fbe3bb", host.StreamBarrier: "#fbe3bb"}
+_COLORS = {
+    host.Launch: "#cfe0f3",
+    host.RankCopy: "#cfe8d5",
+    host.Copy: "#e4ddd0",
+    host.Fill: "#e4ddd0",
+    host.SignalWrite: "#ead3e2",
+    host.SignalWait: "#fbe3bb",
+    host.StreamBarrier: "#fbe3bb",
+}
 _EDGES = {"event": "#555555", "signal": "#8e2f6b"}
 _COMPARE = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "eq": "==", "ne": "!="}
 
@@ -160,20 +168,37 @@ def _paint(name: str, boxes: list[_Box], edges: list, ranks: int, epoch: int, pa
         if not mine:
             continue
         start, end = min(mine) - width / 2 + 0.06, max(mine) + width / 2 - 0.06
-        axes.add_patch(Rectangle((start, 0.62), end - start, down - 0.74, facecolor="#f6f7f9",
-                                 edgecolor="#d5d9de", zorder=0))
+        axes.add_patch(
+            Rectangle((start, 0.62), end - start, down - 0.74, facecolor="#f6f7f9", edgecolor="#d5d9de", zorder=0)
+        )
         axes.text(start + 0.1, 0.84, f"rank {rank}", fontsize=11, weight="bold", va="center")
     for column, x in middle.items():
         several = any(other[1] == column[1] and other[2] for other in columns)
         stream = column[1] + (f"[{column[2]}]" if several else "")
-        axes.text(x, 1.07, f"stream {stream!r}" if stream else "the stream of the call", fontsize=8.5, ha="center",
-                  va="center", color="#444444")
+        axes.text(
+            x,
+            1.07,
+            f"stream {stream!r}" if stream else "the stream of the call",
+            fontsize=8.5,
+            ha="center",
+            va="center",
+            color="#444444",
+        )
         axes.plot([x, x], [top - 0.06, top + height * (rows - 1) + 0.3], color="#c3c9d0", linewidth=1.2, zorder=1)
     place = {box: (middle[box.column], top + height * box.level + 0.15) for box in boxes}
     for box, (x, y) in place.items():
-        axes.add_patch(FancyBboxPatch((x - wide / 2, y - high / 2), wide, high,
-                                      boxstyle="round,pad=0.02,rounding_size=0.06", edgecolor="#7a828c", linewidth=0.8,
-                                      facecolor=_COLORS.get(type(box.step), "#ffffff"), zorder=3))
+        axes.add_patch(
+            FancyBboxPatch(
+                (x - wide / 2, y - high / 2),
+                wide,
+                high,
+                boxstyle="round,pad=0.02,rounding_size=0.06",
+                edgecolor="#7a828c",
+                linewidth=0.8,
+                facecolor=_COLORS.get(type(box.step), "#ffffff"),
+                zorder=3,
+            )
+        )
         axes.text(x, y, _text(box.step), fontsize=7.6, ha="center", va="center", zorder=4, linespacing=1.15)
     for source, target, kind in edges:
         (x0, y0), (x1, y1) = place[source], place[target]
@@ -182,11 +207,32 @@ def _paint(name: str, boxes: list[_Box], edges: list, ranks: int, epoch: int, pa
             ends = (x0 + side * (wide / 2 + 0.03), y0), (x1 - side * (wide / 2 + 0.03), y1)
         else:
             ends = (x0 + wide / 2 + 0.03, y0), (x1 + wide / 2 + 0.03, y1)
-        axes.add_patch(FancyArrowPatch(*ends, arrowstyle="-|>", mutation_scale=10, color=_EDGES[kind], linewidth=1.1,
-                                       linestyle="-" if kind == "signal" else (0, (4, 2)), zorder=2,
-                                       connectionstyle=f"arc3,rad={0 if side else -0.35}"))
-    axes.text(left if left > 0.2 else 0.2, 0.3, f"{name}: call {epoch} on {ranks} rank{'s' * (ranks > 1)}", fontsize=13,
-              va="center")
-    axes.text(across - 0.2, 0.3, "solid: a signal is seen      dashed: an event is awaited", fontsize=8, ha="right",
-              va="center", color="#555555")
+        axes.add_patch(
+            FancyArrowPatch(
+                *ends,
+                arrowstyle="-|>",
+                mutation_scale=10,
+                color=_EDGES[kind],
+                linewidth=1.1,
+                linestyle="-" if kind == "signal" else (0, (4, 2)),
+                zorder=2,
+                connectionstyle=f"arc3,rad={0 if side else -0.35}",
+            )
+        )
+    axes.text(
+        left if left > 0.2 else 0.2,
+        0.3,
+        f"{name}: call {epoch} on {ranks} rank{'s' * (ranks > 1)}",
+        fontsize=13,
+        va="center",
+    )
+    axes.text(
+        across - 0.2,
+        0.3,
+        "solid: a signal is seen      dashed: an event is awaited",
+        fontsize=8,
+        ha="right",
+        va="center",
+        color="#555555",
+    )
     figure.savefig(path, dpi=130)

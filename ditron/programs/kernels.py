@@ -2,6 +2,7 @@
 
 A kernel is the text of a module that holds its ``tt.func``: that is compiled, not the Python function it came from.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -146,6 +147,7 @@ def added_kernel(kind: str, symbol: str, place: str, **constants: Any) -> str:
     Reports of checked mode then name that line, and ``symbol``.
     """
     from ditron.compiler import compile as compile_kernel
+
     fn, signature = _ADDED[kind]
     text = compile_kernel(fn, signature, constants, "sim", stop_after="ditron", locations=True).asm["ditron"]
     with ir.Context() as context:
@@ -180,12 +182,18 @@ def by_pointer(text: str, indices: tuple[int, ...]) -> str:
         with function.location:
             for index in indices:
                 argument, kind = body.arguments[index], inputs[index]
-                load = ir.Operation.create("tt.load", results=[i64], operands=[argument],
-                                           attributes=_load_attributes(), ip=ir.InsertionPoint.before(first))
+                load = ir.Operation.create(
+                    "tt.load",
+                    results=[i64],
+                    operands=[argument],
+                    attributes=_load_attributes(),
+                    ip=ir.InsertionPoint.before(first),
+                )
                 value = load.results[0]
                 if kind != i64:
-                    value = ir.Operation.create("arith.trunci", results=[kind], operands=[value],
-                                                ip=ir.InsertionPoint.before(first)).results[0]
+                    value = ir.Operation.create(
+                        "arith.trunci", results=[kind], operands=[value], ip=ir.InsertionPoint.before(first)
+                    ).results[0]
                 argument.replace_all_uses_except(value, [load])
                 argument.set_type(pointer)
                 inputs[index] = pointer
@@ -195,5 +203,9 @@ def by_pointer(text: str, indices: tuple[int, ...]) -> str:
 
 def _load_attributes() -> dict[str, Any]:
     i32 = ir.IntegerType.get_signless(32)
-    return {"cache": ir.IntegerAttr.get(i32, 1), "evict": ir.IntegerAttr.get(i32, 1),
-            "isVolatile": ir.BoolAttr.get(False), "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}
+    return {
+        "cache": ir.IntegerAttr.get(i32, 1),
+        "evict": ir.IntegerAttr.get(i32, 1),
+        "isVolatile": ir.BoolAttr.get(False),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0]),
+    }

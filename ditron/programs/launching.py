@@ -4,6 +4,7 @@ The kernel is specialised as Triton would: for constants, for the types of what 
 divisible by 16. Of a symbolic integer that is what follows from the program's arguments, so that the module holds on
 every rank, in every call that has the same trace.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -68,9 +69,11 @@ def _expect_known(tracer: Tracer, name: str, value: Any, what: str) -> None:
     if isinstance(value, tl.constexpr):
         value = value.value
     if _holds_symbols(value):
-        tracer.fail(f"{name!r} is {what} of the kernel, which is compiled for its value, and is given "
-                    f"{describe(value)}, which is not known while the program is traced: give it a number, such as a "
-                    "keyword-only parameter of the program, or make it an ordinary parameter of the kernel")
+        tracer.fail(
+            f"{name!r} is {what} of the kernel, which is compiled for its value, and is given "
+            f"{describe(value)}, which is not known while the program is traced: give it a number, such as a "
+            "keyword-only parameter of the program, or make it an ordinary parameter of the kernel"
+        )
 
 
 def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> None:
@@ -97,8 +100,11 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
     with _launched_here(tracer, fn.__name__):
         text = _mixed_text(tracer, fn, signature, constexprs, attrs, backend, parsed)
     symbol = _add_kernel(tracer, fn.__name__, text)
-    operands = [_operand(tracer, name, kind, given.get(name, bound[name])) for name, kind in signature.items()
-                if name != CONTEXT_ARGUMENT and kind != "constexpr"]
+    operands = [
+        _operand(tracer, name, kind, given.get(name, bound[name]))
+        for name, kind in signature.items()
+        if name != CONTEXT_ARGUMENT and kind != "constexpr"
+    ]
     meta = {name: given.get(name, value) for name, value in bound.items()}
     extents = grid(meta) if callable(grid) else grid
     extents = tuple(extents) if isinstance(extents, Sequence) else (extents,)
@@ -127,8 +133,10 @@ def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:
     """The operand for a parameter of Triton type ``kind``."""
     what = f"argument {name!r} of the kernel"
     if not isinstance(kind, str) or kind.startswith("tensordesc"):
-        tracer.fail(f"{what} is {describe(value)}, which a program cannot pass: make descriptors in the kernel, by "
-                    "tl.make_tensor_descriptor, and pass the elements of tuples one by one")
+        tracer.fail(
+            f"{what} is {describe(value)}, which a program cannot pass: make descriptors in the kernel, by "
+            "tl.make_tensor_descriptor, and pass the elements of tuples one by one"
+        )
     if kind.startswith("*"):
         return as_buffer(tracer, value, what).use()
     if isinstance(value, Cond) or kind in ("u1", "i1"):
@@ -158,13 +166,15 @@ def _options(tracer: Tracer, options: dict[str, Any]) -> Any:
         elif isinstance(value, str):
             attributes[name] = ir.StringAttr.get(value, context=context)
         elif value is not None:
-            tracer.fail(f"option {name!r} of a launch in a program must be a number, a bool or a string, got "
-                        f"{describe(value)}")
+            tracer.fail(
+                f"option {name!r} of a launch in a program must be a number, a bool or a string, got {describe(value)}"
+            )
     return ir.DictAttr.get(attributes, context=context) if attributes else None
 
 
-def _mixed_text(tracer: Tracer, fn: Any, signature: dict, constexprs: dict, attrs: dict, backend: Any,
-                options: Any) -> str:
+def _mixed_text(
+    tracer: Tracer, fn: Any, signature: dict, constexprs: dict, attrs: dict, backend: Any, options: Any
+) -> str:
     """The kernel in tt and ditron operations, in generic form and with its locations."""
     source = DitronSource(fn, signature, constexprs, attrs, target=tracer.target, watch=tracer.watch)
     key = f"{source.hash()}-{options.hash()}"
@@ -172,8 +182,13 @@ def _mixed_text(tracer: Tracer, fn: Any, signature: dict, constexprs: dict, attr
         context = triton_ir.context()
         triton_ir.load_dialects(context)
         backend.load_dialects(context)
-        module = source.make_mixed(tracer.target.gpu_target(), options, backend.get_codegen_implementation(options),
-                                   backend.get_module_map(), context)
+        module = source.make_mixed(
+            tracer.target.gpu_target(),
+            options,
+            backend.get_codegen_implementation(options),
+            backend.get_module_map(),
+            context,
+        )
         _texts[key] = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
     return _texts[key]
 
@@ -183,12 +198,17 @@ def _add_kernel(tracer: Tracer, name: str, text: str) -> str:
     if text in tracer.kernels:
         return tracer.kernels[text]
     taken = {tracer.name, *tracer.kernels.values()}
-    symbol = next(candidate for number in range(len(taken) + 1)
-                  if (candidate := f"{name}_{number}" if number else name) not in taken)
+    symbol = next(
+        candidate
+        for number in range(len(taken) + 1)
+        if (candidate := f"{name}_{number}" if number else name) not in taken
+    )
     functions = list(ir.Module.parse(text, tracer.module.context).body.operations)
     if len(functions) != 1:
-        tracer.fail(f"kernel {name!r} calls functions that are not inlined: launch it outside of a program, or let its "
-                    "helpers be inlined (no noinline=True)")
+        tracer.fail(
+            f"kernel {name!r} calls functions that are not inlined: launch it outside of a program, or let its "
+            "helpers be inlined (no noinline=True)"
+        )
     kernel = functions[0].operation
     kernel.attributes["sym_name"] = ir.StringAttr.get(symbol, context=tracer.module.context)
     kernel.detach_from_parent()

@@ -1,4 +1,5 @@
 """Tensors of one call that lie in the same memory: wrong where the program writes one of them."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,8 +17,7 @@ __all__ = ["Apart", "written"]
 
 
 def written(program: ir.Operation) -> frozenset[int]:
-    """Which arguments of a ``ditron.program`` it writes, or may write: passes take those to lie apart from the others.
-    """
+    """Which arguments of a ``ditron.program`` it may write: passes assume that those alias no other argument."""
     block = program.regions[0].blocks[0]
     roots = {access.region.root for access in Accesses(program).all if access.writes and access.peer is None}
     return frozenset(index for index, argument in enumerate(block.arguments) if argument in roots)
@@ -34,8 +34,12 @@ class Apart:
     def __init__(self, name: str, names: Sequence[str], writes: frozenset[int], args: Sequence[Any]):
         self._name, self._names, self._writes = name, names, writes
         spans = {index: span(*_bytes(value)) for index, value in enumerate(args) if type(value) is not int}
-        self._pairs = [(i, j, m, n) for i, m in spans.items() for j, n in spans.items()
-                       if m and n and i < j and (i in writes or j in writes)]
+        self._pairs = [
+            (i, j, m, n)
+            for i, m in spans.items()
+            for j, n in spans.items()
+            if m and n and i < j and (i in writes or j in writes)
+        ]
         self._fine: set[tuple[int, int, int]] = set()  # pairs and distances at which their rows interleave
 
     def check(self, args: Sequence[Any], bases: Sequence[int]) -> None:
@@ -49,9 +53,11 @@ class Apart:
             return
         if overlap(*_bytes(args[i]), *_bytes(args[j]), distance):
             target, other = (self._names[k] for k in ((j, i) if j in self._writes else (i, j)))
-            raise DitronError(f"program {self._name!r}: arguments {self._names[i]!r} and {self._names[j]!r} overlap in "
-                              f"memory, and the program writes {target!r}: give it tensors that lie apart, such as "
-                              f"{other}.clone()")
+            raise DitronError(
+                f"program {self._name!r}: arguments {self._names[i]!r} and {self._names[j]!r} overlap in "
+                f"memory, and the program writes {target!r}: give it tensors that lie apart, such as "
+                f"{other}.clone()"
+            )
         self._fine.add((i, j, distance))
 
 

@@ -1,4 +1,5 @@
 """``@ditron.program``: an ordinary Python function that becomes a host program, and runs as one."""
+
 from __future__ import annotations
 
 import functools
@@ -27,9 +28,14 @@ from ditron_compiler.watch import Watch
 __all__ = ["Program", "program"]
 
 
-def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
-            example: Mapping[str, Any] | None = None, check: Callable[[int], Mapping[str, Any]] | None = None,
-            max_nodes: int | None = None) -> Any:
+def program(
+    fn: Callable | None = None,
+    *,
+    passes: str | Iterable[str] = "host",
+    example: Mapping[str, Any] | None = None,
+    check: Callable[[int], Mapping[str, Any]] | None = None,
+    max_nodes: int | None = None,
+) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
 
     The function is called once for each kind of arguments, with symbolic values, and writes down what it does; see
@@ -54,6 +60,7 @@ def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
         def add_from_left(x, out): ...
         add_from_left(x, out)
     """
+
     def decorate(function: Callable) -> Program:
         return Program(function, passes, example, check, max_nodes)
 
@@ -63,8 +70,14 @@ def program(fn: Callable | None = None, *, passes: str | Iterable[str] = "host",
 class Program:
     """What :func:`program` returns. ``module`` gives the IR; calling it runs it in the current group."""
 
-    def __init__(self, fn: Callable, passes: str | Iterable[str], example: Mapping[str, Any] | None,
-                 check: Callable[[int], Mapping[str, Any]] | None = None, max_nodes: int | None = None):
+    def __init__(
+        self,
+        fn: Callable,
+        passes: str | Iterable[str],
+        example: Mapping[str, Any] | None,
+        check: Callable[[int], Mapping[str, Any]] | None = None,
+        max_nodes: int | None = None,
+    ):
         functools.update_wrapper(self, fn)
         self.fn, self.example, self.check, self.max_nodes = fn, example, check, max_nodes
         self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
@@ -78,12 +91,17 @@ class Program:
         kinds = {inspect.Parameter.VAR_POSITIONAL: "*args", inspect.Parameter.VAR_KEYWORD: "**kwargs"}
         for parameter in parameters:
             if parameter.kind in kinds:
-                raise self._place.error(f"program {fn.__name__!r} has {kinds[parameter.kind]}: name its parameters; "
-                                        "constants are keyword-only ones, after a *")
-        if any(test(fn) for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction,
-                                     inspect.isasyncgenfunction)):
-            raise self._place.error(f"program {fn.__name__!r} is a generator or async, whose body does not run when it "
-                                    "is called: make it a plain function, without yield, async and await")
+                raise self._place.error(
+                    f"program {fn.__name__!r} has {kinds[parameter.kind]}: name its parameters; "
+                    "constants are keyword-only ones, after a *"
+                )
+        if any(
+            test(fn) for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        ):
+            raise self._place.error(
+                f"program {fn.__name__!r} is a generator or async, whose body does not run when it "
+                "is called: make it a plain function, without yield, async and await"
+            )
         self.names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         self.constants = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         self._signature = inspect.signature(fn)
@@ -94,12 +112,16 @@ class Program:
         """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
         group = current_group()
         if group is None:
-            raise DitronError(f"program {self.fn.__name__!r} was called before ditron.init(): call ditron.init() "
-                              "first, under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on "
-                              "the simulator")
+            raise DitronError(
+                f"program {self.fn.__name__!r} was called before ditron.init(): call ditron.init() "
+                "first, under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on "
+                "the simulator"
+            )
         if (tracer := active()) is not None:
-            tracer.fail(f"program {self.fn.__name__!r} is called in the trace of program {tracer.name!r}: a program "
-                        "cannot call another one; share a plain Python function that both call")
+            tracer.fail(
+                f"program {self.fn.__name__!r} is called in the trace of program {tracer.name!r}: a program "
+                "cannot call another one; share a plain Python function that both call"
+            )
         if len(args) != len(self.names):
             args, kwargs = self._bind(args, kwargs)
         try:
@@ -137,12 +159,15 @@ class Program:
     def arguments(self, given: Mapping[str, Any]) -> tuple[tuple, dict]:
         """Positional and keyword-only arguments, of arguments by name as :meth:`module` takes them; tensors are new."""
         import torch
-        args, kwargs = self._example((), dict(given))
-        return tuple(torch.empty(value.shape, dtype=value.dtype) if isinstance(value, _Spec) else value
-                     for value in args), kwargs
 
-    def executable_and_arguments(self, given: Mapping[str, Any], target: str = "sim", watch: Watch | None = None
-                                 ) -> tuple[Executable, list]:
+        args, kwargs = self._example((), dict(given))
+        return tuple(
+            torch.empty(value.shape, dtype=value.dtype) if isinstance(value, _Spec) else value for value in args
+        ), kwargs
+
+    def executable_and_arguments(
+        self, given: Mapping[str, Any], target: str = "sim", watch: Watch | None = None
+    ) -> tuple[Executable, list]:
         """The program for arguments by name, as :meth:`module` takes them, and its positional ones.
 
         ``watch``: what to see of the passes, those of the kernels and those of the program.
@@ -157,9 +182,11 @@ class Program:
     def _example(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         if not args and not kwargs:
             if self.example is None:
-                raise DitronError(f"program {self.fn.__name__!r} has no example: give arguments, such as "
-                                  f"{', '.join(repr('bf16[64, 128]') for _ in self.names)}, or example= to its "
-                                  "decorator")
+                raise DitronError(
+                    f"program {self.fn.__name__!r} has no example: give arguments, such as "
+                    f"{', '.join(repr('bf16[64, 128]') for _ in self.names)}, or example= to its "
+                    "decorator"
+                )
             kwargs = dict(self.example)
         args, kwargs = self._bind(args, kwargs)
         return tuple(_read(value) for value in args), kwargs
@@ -168,19 +195,25 @@ class Program:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise DitronError(f"program {self.fn.__name__!r}{self._signature}: {error}; got {len(args)} arguments"
-                              f"{''.join(f', {name}=' for name in kwargs)}") from None
+            raise DitronError(
+                f"program {self.fn.__name__!r}{self._signature}: {error}; got {len(args)} arguments"
+                f"{''.join(f', {name}=' for name in kwargs)}"
+            ) from None
         bound.apply_defaults()
-        return (tuple(bound.arguments[name] for name in self.names),
-                {name: bound.arguments[name] for name in self.constants})
+        return (
+            tuple(bound.arguments[name] for name in self.names),
+            {name: bound.arguments[name] for name in self.constants},
+        )
 
     def _executable(self, args: tuple, given: dict, target: Target) -> Executable:
         try:
             kinds = tuple([_kind(value) for value in args])
             found = self._executables.get(key := (kinds, tuple(given.items()), target))
         except TypeError as error:
-            raise DitronError(f"program {self.fn.__name__!r}: the values of keyword-only parameters are constants of "
-                              f"the trace and must be hashable (tuples, not lists): {error}") from None
+            raise DitronError(
+                f"program {self.fn.__name__!r}: the values of keyword-only parameters are constants of "
+                f"the trace and must be hashable (tuples, not lists): {error}"
+            ) from None
         except AttributeError:
             raise self._wrong_argument(args) from None
         if found is None:  # as it is given, and with the defaults of what is not
@@ -190,6 +223,7 @@ class Program:
                 module = self._trace(args, constants, target)
                 if self.check is not None:
                     from ditron.checking import at_compile_time
+
                     at_compile_time(self, module)
                 self._executables[whole] = Executable(module)
             found = self._executables[key] = self._executables[whole]
@@ -197,17 +231,21 @@ class Program:
 
     def _check_nodes(self, nodes: int) -> None:
         if self.max_nodes is not None and nodes > self.max_nodes:
-            raise NodesError(f"program {self.fn.__name__!r} (max_nodes={self.max_nodes}) is called in a group on "
-                             f"{nodes} nodes: make a group for each node, by ditron.new_group")
+            raise NodesError(
+                f"program {self.fn.__name__!r} (max_nodes={self.max_nodes}) is called in a group on "
+                f"{nodes} nodes: make a group for each node, by ditron.new_group"
+            )
 
     def _wrong_argument(self, args: tuple) -> DitronError:
         for name, value in zip(self.names, args, strict=False):
             try:
                 _kind(value)
             except AttributeError:
-                return DitronError(f"program {self.fn.__name__!r}: argument {name!r} must be a tensor or an integer, "
-                                   f"got {value!r}: what is neither is a keyword-only parameter, after a * in the "
-                                   "signature")
+                return DitronError(
+                    f"program {self.fn.__name__!r}: argument {name!r} must be a tensor or an integer, "
+                    f"got {value!r}: what is neither is a keyword-only parameter, after a * in the "
+                    "signature"
+                )
         raise AssertionError("an argument was refused and is not found")
 
     def _trace(self, args: tuple, constants: dict, target: Target, watch: Watch | None = None) -> ir.Module:
@@ -222,14 +260,18 @@ class Program:
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
                 module.operation.attributes[FACTS] = ir.DictAttr.get(
-                    {name: _facts(dict(zip(self.names, args, strict=True)))})
+                    {name: _facts(dict(zip(self.names, args, strict=True)))}
+                )
             with tracer.tracing(op.block, place):
-                values = [_symbol(tracer, value, argument)
-                          for value, argument in zip(args, op.block.arguments, strict=True)]
+                values = [
+                    _symbol(tracer, value, argument) for value, argument in zip(args, op.block.arguments, strict=True)
+                ]
                 result = self.fn(*values, **constants)
             if result is not None:
-                raise place.error(f"program {name!r} returns a value, and a program has none: write results into a "
-                                  "tensor that it is given")
+                raise place.error(
+                    f"program {name!r} returns a value, and a program has none: write results into a "
+                    "tensor that it is given"
+                )
             module.operation.verify()
             try:
                 pipeline.run(module, self.passes, watch)
@@ -246,8 +288,10 @@ def _facts(args: dict[str, Any]) -> ir.DictAttr:
     for name, value in args.items():
         if type(value) is int:
             continue
-        known = {"dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),
-                 "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1)}
+        known = {
+            "dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),
+            "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1),
+        }
         facts[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))
     return ir.DictAttr.get(facts)
 
@@ -259,8 +303,9 @@ def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
         return named[given]
     if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(name, str) for name in given):
         near = similar(given, named) if isinstance(given, str) else ""
-        raise ValueError(f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes"
-                         f"{near}")
+        raise ValueError(
+            f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes{near}"
+        )
     return tuple(given)
 
 
@@ -268,6 +313,7 @@ def _target_of(group: Any) -> Target:
     if group.is_sim:
         return NEUTRAL
     from triton.runtime.driver import driver
+
     gpu = driver.active.get_current_target()
     return Target(gpu.backend, gpu.arch, group.transport, bool(group.check))
 
@@ -279,7 +325,7 @@ class _Spec:
         self.dtype, self.shape = dtype, shape
 
     def stride(self) -> tuple[int, ...]:
-        return tuple(math.prod(self.shape[dim + 1:]) for dim in range(len(self.shape)))
+        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
 
     def data_ptr(self) -> int:
         return 256
@@ -312,8 +358,13 @@ def _kind(value: Any) -> Any:
         return value % 16 == 0
     shape = value.shape
     dense = value.is_contiguous()
-    return (value.dtype, dense, tuple([extent % 16 == 0 for extent in shape]), value.data_ptr() % 16 == 0,
-            None if dense else tuple([stride % 16 == 0 for stride in value.stride()]))
+    return (
+        value.dtype,
+        dense,
+        tuple([extent % 16 == 0 for extent in shape]),
+        value.data_ptr() % 16 == 0,
+        None if dense else tuple([stride % 16 == 0 for stride in value.stride()]),
+    )
 
 
 def _type(tracer: Tracer, name: str, value: Any) -> ir.Type:
@@ -322,8 +373,10 @@ def _type(tracer: Tracer, name: str, value: Any) -> ir.Type:
     try:
         return dialect.BufferType.get([None] * len(value.shape), element_type(tracer, value.dtype), "local")
     except KeyError:
-        raise DitronError(f"program {tracer.name!r}: argument {name!r} is of {value.dtype}, and its tensors may be of "
-                          f"{names_of(dtypes())}") from None
+        raise DitronError(
+            f"program {tracer.name!r}: argument {name!r} is of {value.dtype}, and its tensors may be of "
+            f"{names_of(dtypes())}"
+        ) from None
 
 
 def _symbol(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
@@ -333,11 +386,18 @@ def _symbol(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
     buffer = Buffer(tracer, argument, (), value.dtype, False, 16 if value.data_ptr() % 16 == 0 else 1)
     shape, strides = [], []
     for dim, extent in enumerate(value.shape):
-        shape.append(Int(tracer, tracer.emit(dialect.DimOp, argument, dim).result, 16 if extent % 16 == 0 else 1,
-                         natural=True))
+        shape.append(
+            Int(tracer, tracer.emit(dialect.DimOp, argument, dim).result, 16 if extent % 16 == 0 else 1, natural=True)
+        )
     if not value.is_contiguous():
         for dim, stride in enumerate(value.stride()):
-            strides.append(Int(tracer, tracer.emit(dialect.StrideOp, argument, dim).result,
-                               16 if stride % 16 == 0 else 1, natural=True))
+            strides.append(
+                Int(
+                    tracer,
+                    tracer.emit(dialect.StrideOp, argument, dim).result,
+                    16 if stride % 16 == 0 else 1,
+                    natural=True,
+                )
+            )
     buffer.shape, buffer._strides = tuple(shape), tuple(strides) or None
     return buffer

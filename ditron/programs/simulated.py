@@ -1,4 +1,5 @@
 """Programs on simulated ranks: the steps go onto the machine's streams, the kernels are the module's."""
+
 from __future__ import annotations
 
 import struct
@@ -33,8 +34,10 @@ class Runner:
     def __call__(self, args: tuple, key: Any) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
             if type(value) is not int and value.device.type != "cpu":
-                raise DitronError(f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
-                                  "the program runs on the simulator: make tensors on ditron.device()")
+                raise DitronError(
+                    f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
+                    "the program runs on the simulator: make tensors on ditron.device()"
+                )
         if key not in self._apart:
             self._apart[key] = self.executable.apart(args)
         self._apart[key].check(args, [0 if type(value) is int else value.data_ptr() for value in args])
@@ -79,8 +82,15 @@ class Runner:
         stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
 
     def _rank_copy(self, step: Any, stream: Any, tensor: Any) -> None:
-        stream.rank_copy(tensor(step.src), tensor(step.dst), step.peer, push=step.push, group=self.group.handle,
-                         names=(step.src.root.name, step.dst.root.name), line=step.loc)
+        stream.rank_copy(
+            tensor(step.src),
+            tensor(step.dst),
+            step.peer,
+            push=step.push,
+            group=self.group.handle,
+            names=(step.src.root.name, step.dst.root.name),
+            line=step.loc,
+        )
 
     def _copy(self, step: Any, stream: Any, tensor: Any) -> None:
         stream.copy(tensor(step.src), tensor(step.dst), names=(step.src.root.name, step.dst.root.name), line=step.loc)
@@ -89,8 +99,9 @@ class Runner:
         stream.fill(tensor(step.dst), step.value, name=step.dst.root.name, line=step.loc)
 
     def _signal_write(self, step: Any, stream: Any, tensor: Any) -> None:
-        stream.signal_write(tensor(step.signal), step.value, op=step.op, peer=step.peer, group=self.group.handle,
-                            line=step.loc)
+        stream.signal_write(
+            tensor(step.signal), step.value, op=step.op, peer=step.peer, group=self.group.handle, line=step.loc
+        )
 
     def _signal_wait(self, step: Any, stream: Any, tensor: Any) -> None:
         stream.signal_wait(tensor(step.signal), step.value, cmp=step.cmp, line=step.loc)
@@ -105,6 +116,14 @@ class Runner:
         stream.barrier(self.group.handle, line=step.loc)
 
 
-_STEPS = {host.Launch: Runner._launch, host.RankCopy: Runner._rank_copy, host.Copy: Runner._copy,
-          host.Fill: Runner._fill, host.SignalWrite: Runner._signal_write, host.SignalWait: Runner._signal_wait,
-          host.Record: Runner._record, host.Await: Runner._await, host.StreamBarrier: Runner._barrier}
+_STEPS = {
+    host.Launch: Runner._launch,
+    host.RankCopy: Runner._rank_copy,
+    host.Copy: Runner._copy,
+    host.Fill: Runner._fill,
+    host.SignalWrite: Runner._signal_write,
+    host.SignalWait: Runner._signal_wait,
+    host.Record: Runner._record,
+    host.Await: Runner._await,
+    host.StreamBarrier: Runner._barrier,
+}

@@ -4,6 +4,7 @@ A program is an ordinary Python function that is called once with symbolic value
 down as a ``ditron.program``. A loop's body is called twice: the second time shows whether it needs what the first one
 left behind, which the loop in the IR would not have.
 """
+
 from __future__ import annotations
 
 import sys
@@ -38,8 +39,9 @@ class Place:
 
     def error(self, message: str, *notes: tuple[Place, str]) -> CompileError:
         """The error to raise for what stands here."""
-        return CompileError(message, self.file, self.line, self.column,
-                            tuple((p.file, p.line, p.column, text) for p, text in notes))
+        return CompileError(
+            message, self.file, self.line, self.column, tuple((p.file, p.line, p.column, text) for p, text in notes)
+        )
 
 
 def _user_frame() -> Any:
@@ -52,8 +54,9 @@ def _user_frame() -> Any:
 def _is_machinery(code: Any) -> bool:
     """Whether it is ours, or of what stands between us and the user."""
     file = code.co_filename
-    return (file.startswith(_PACKAGE) or file == _CONTEXTLIB or "/triton/runtime/" in file
-            or code.co_name == "dynamic_func")  # Triton's, made at run time
+    return (
+        file.startswith(_PACKAGE) or file == _CONTEXTLIB or "/triton/runtime/" in file or code.co_name == "dynamic_func"
+    )  # Triton's, made at run time
 
 
 def place_of_caller() -> Place:
@@ -107,8 +110,9 @@ def require(what: str) -> Tracer:
     """The trace that this thread is in; the error for ``dh.<what>`` outside of one."""
     tracer = _active.tracer
     if tracer is None:
-        raise place_of_caller().error(f"dh.{what} was called outside of a program: call it in a function decorated by "
-                                      "@ditron.program")
+        raise place_of_caller().error(
+            f"dh.{what} was called outside of a program: call it in a function decorated by @ditron.program"
+        )
     return tracer
 
 
@@ -141,8 +145,10 @@ class Tracer:
     def tracing(self, body: ir.Block, place: Place) -> Iterator[None]:
         """Within it, this is the trace that operations are written to."""
         if _active.tracer is not None:
-            self.fail(f"program {self.name!r} was called in the trace of program {_active.tracer.name!r}: a program "
-                      "cannot call another one; share a plain Python function that both call")
+            self.fail(
+                f"program {self.name!r} was called in the trace of program {_active.tracer.name!r}: a program "
+                "cannot call another one; share a plain Python function that both call"
+            )
         _active.tracer = self
         try:
             with self.scope("the program", body, place):
@@ -160,7 +166,7 @@ class Tracer:
             yield scope
         finally:
             if scope in self._scopes:  # an error may have ended an outer one before
-                del self._scopes[self._scopes.index(scope):]
+                del self._scopes[self._scopes.index(scope) :]
             scope.closed = left or f"it was made in {scope}, and is used outside of it"
 
     @property

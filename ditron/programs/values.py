@@ -1,4 +1,5 @@
 """Symbolic values of a traced program: integers, conditions, buffers, streams and events."""
+
 from __future__ import annotations
 
 import math
@@ -34,9 +35,11 @@ class Symbol:
         return self.value
 
     def __bool__(self) -> bool:
-        self.tracer.fail(f"{self.what} is not known while the program is traced: Python's if, while, and, or, not, min "
-                         "and max cannot look at it; use 'with dh.when(condition):', dh.where, & | ~, dh.minimum or "
-                         "dh.maximum")
+        self.tracer.fail(
+            f"{self.what} is not known while the program is traced: Python's if, while, and, or, not, min "
+            "and max cannot look at it; use 'with dh.when(condition):', dh.where, & | ~, dh.minimum or "
+            "dh.maximum"
+        )
 
     def __iter__(self) -> Any:
         self.tracer.fail(f"{self.what} cannot be iterated over")
@@ -78,8 +81,15 @@ class Int(Symbol):
 
     what = "a symbolic integer"
 
-    def __init__(self, tracer: Tracer, value: ir.Value, divisor: int = 1, natural: bool = False, wide: bool = False,
-                 terms: Terms | None = None):
+    def __init__(
+        self,
+        tracer: Tracer,
+        value: ir.Value,
+        divisor: int = 1,
+        natural: bool = False,
+        wide: bool = False,
+        terms: Terms | None = None,
+    ):
         super().__init__(tracer, value)
         self.divisor, self.natural, self.wide = math.gcd(divisor, _MOST), natural, wide
         self.terms: Terms = {(self,): 1} if terms is None else terms
@@ -173,8 +183,10 @@ class Int(Symbol):
         return compare("sge", self, other)
 
     def __index__(self) -> int:
-        self.tracer.fail("a symbolic integer is not known while the program is traced: use 'for i in dh.range(...)' in "
-                         "place of Python's range, and keyword-only parameters for numbers that the trace has to know")
+        self.tracer.fail(
+            "a symbolic integer is not known while the program is traced: use 'for i in dh.range(...)' in "
+            "place of Python's range, and keyword-only parameters for numbers that the trace has to know"
+        )
 
     __int__ = __float__ = __index__
 
@@ -252,13 +264,14 @@ def as_int(tracer: Tracer, value: Any, what: str) -> ir.Value:
     number = _python_int(value)
     if number is None:
         tracer.fail(f"{what} must be an integer, got {describe(value)}")
-    if not -2**63 <= number < 2**63:
+    if not -(2**63) <= number < 2**63:
         tracer.fail(f"{what} must fit in 64 bits, got {number}")
     return constant(tracer, number)
 
 
 def constant(tracer: Tracer, number: int) -> ir.Value:
     from ditron_compiler import ir
+
     i64 = ir.IntegerType.get_signless(64, context=tracer.module.context)
     return tracer.emit(arith.ConstantOp, i64, ir.IntegerAttr.get(i64, number)).result
 
@@ -270,6 +283,7 @@ def condition(tracer: Tracer, value: Any) -> ir.Value:
     if not isinstance(value, bool):
         tracer.fail(f"expected a condition, such as rank == 0, got {describe(value)}")
     from ditron_compiler import ir
+
     i1 = ir.IntegerType.get_signless(1, context=tracer.module.context)
     return tracer.emit(arith.ConstantOp, i1, ir.IntegerAttr.get(i1, int(value))).result
 
@@ -283,12 +297,36 @@ def _natural(value: Any) -> bool:
     return value.natural if isinstance(value, Int) else (_python_int(value) or 0) >= 0
 
 
-_PYTHON = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
-           "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-           "min": min, "max": max, "cdiv": lambda a, b: -(-a // b)}
-_OPS = {"+": arith.AddIOp, "-": arith.SubIOp, "*": arith.MulIOp, "//": arith.DivSIOp, "%": arith.RemSIOp,
-        "<<": arith.ShLIOp, ">>": arith.ShRSIOp, "&": arith.AndIOp, "|": arith.OrIOp, "^": arith.XOrIOp,
-        "cdiv": arith.CeilDivSIOp, "min": arith.MinSIOp, "max": arith.MaxSIOp}
+_PYTHON = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "min": min,
+    "max": max,
+    "cdiv": lambda a, b: -(-a // b),
+}
+_OPS = {
+    "+": arith.AddIOp,
+    "-": arith.SubIOp,
+    "*": arith.MulIOp,
+    "//": arith.DivSIOp,
+    "%": arith.RemSIOp,
+    "<<": arith.ShLIOp,
+    ">>": arith.ShRSIOp,
+    "&": arith.AndIOp,
+    "|": arith.OrIOp,
+    "^": arith.XOrIOp,
+    "cdiv": arith.CeilDivSIOp,
+    "min": arith.MinSIOp,
+    "max": arith.MaxSIOp,
+}
 
 
 def binary(kind: str, a: Any, b: Any) -> Any:
@@ -396,6 +434,7 @@ def element_constant(tracer: Tracer, value: Any, dtype: Any) -> ir.Value:
 
     from ditron.programs.dtypes import to_mlir
     from ditron_compiler import ir
+
     element = ir.Type.parse(to_mlir(dtype), tracer.module.context)
     if isinstance(value, Int):
         if not isinstance(element, ir.IntegerType):

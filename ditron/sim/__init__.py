@@ -11,6 +11,7 @@
 Each rank's script is a thread of this process, and only one runs at a time; kernels are run by a native machine
 (``runtime/sim``). Nothing is copied between them: a rank's tensors are CPU tensors.
 """
+
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
@@ -25,6 +26,7 @@ __all__ = ["RankView", "SimGroup", "World", "current_world", "run", "run_script"
 def symbols() -> dict[str, int]:
     """Address of each function that code compiled for the simulator may call, by name."""
     from ditron import _sim
+
     return _sim.symbols()
 
 
@@ -43,7 +45,9 @@ def triton(*, as_cuda: bool = False) -> AbstractContextManager[None]:
             tensors are on it, and takes ``device="cuda"`` for the CPU. ``ditron run --as-cuda`` is the same.
     """
     from ditron.sim.plain import simulated
+
     if not as_cuda:
         return simulated()
     from ditron.sim.pose import posing
+
     return posing()

@@ -1,4 +1,5 @@
 """The simulator as a driver of Triton's: what a package may ask it about the GPU it stands in for."""
+
 from __future__ import annotations
 
 import time
@@ -18,8 +19,13 @@ __all__ = ["Event", "SimDriver", "compiles_for_races", "properties", "try_once"]
 
 # Of an H200, as Triton's and torch's drivers tell them.
 _PROPERTIES = {
-    "max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32,
-    "sm_clock_rate": 1980000, "mem_clock_rate": 3201000, "mem_bus_width": 6144,
+    "max_shared_mem": 232448,
+    "max_num_regs": 65536,
+    "multiprocessor_count": 132,
+    "warpSize": 32,
+    "sm_clock_rate": 1980000,
+    "mem_clock_rate": 3201000,
+    "mem_bus_width": 6144,
 }
 
 # Bytes of shared memory that a program may have, by compute capability, where it is not the H200's.
@@ -81,8 +87,9 @@ class SimDriver(DriverBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self.utils = SimpleNamespace(get_device_properties=lambda device: properties(),
-                                     load_binary=lambda name, *_: (name, 0, 0, 0, 1024))
+        self.utils = SimpleNamespace(
+            get_device_properties=lambda device: properties(), load_binary=lambda name, *_: (name, 0, 0, 0, 1024)
+        )
 
     @classmethod
     def is_active(cls) -> bool:
@@ -106,14 +113,22 @@ class SimDriver(DriverBase):
 
     def get_active_torch_device(self) -> Any:
         import torch
+
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        return SimpleNamespace(Event=Event, synchronize=lambda *_: None, current_device=self.get_current_device,
-                               set_device=self.set_current_device, device_count=lambda: 1, is_available=lambda: True)
+        return SimpleNamespace(
+            Event=Event,
+            synchronize=lambda *_: None,
+            current_device=self.get_current_device,
+            set_device=self.set_current_device,
+            device_count=lambda: 1,
+            is_available=lambda: True,
+        )
 
     def get_empty_cache_for_benchmark(self) -> Any:
         import torch
+
         return torch.empty(1, dtype=torch.int32)
 
     def clear_cache(self, cache: Any) -> None:
@@ -122,14 +137,19 @@ class SimDriver(DriverBase):
     def launcher_cls(self, src: Any, metadata: Any) -> Callable[..., None]:
         """How kernels of ``triton.compile`` are launched: compiled once more, for the simulator."""
         from ditron.simulate import compile_plain
+
         if not isinstance(src, ASTSource):
-            raise DitronError(f"a kernel that triton.compile has from a file of {src.ext} was launched on the "
-                              "simulator, which runs Python's kernels: launch the @triton.jit function")
+            raise DitronError(
+                f"a kernel that triton.compile has from a file of {src.ext} was launched on the "
+                "simulator, which runs Python's kernels: launch the @triton.jit function"
+            )
         return compile_plain(src, options=metadata._asdict()).run
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        raise DitronError(f"the simulator makes no C++ launcher, so it has no C++ type for {ty!r}: leave the "
-                          "ditron.sim.triton() context to compile for a GPU")
+        raise DitronError(
+            f"the simulator makes no C++ launcher, so it has no C++ type for {ty!r}: leave the "
+            "ditron.sim.triton() context to compile for a GPU"
+        )
 
     def get_benchmarker(self) -> Callable[..., Sequence[float]]:
         return try_once

@@ -3,6 +3,7 @@
 What torch compiles for the CPU cannot launch a Triton kernel, and takes CPU tensors for CPU tensors where they pose as
 CUDA's. Functions that were compiled before, or outside, are compiled again when the simulator is left.
 """
+
 from __future__ import annotations
 
 import sys

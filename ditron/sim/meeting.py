@@ -1,4 +1,5 @@
 """What the scripts of a group's ranks do together: barriers, allocations, gathering objects."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
@@ -25,7 +26,8 @@ class Meeting:
             others = ", ".join(str(r) for r in sorted(self.payloads))
             raise SimulationError(
                 f"rank {rank} calls {kind}() while rank {others} of the same group is in {self.kind}(): every rank "
-                f"must make the same collective calls in the same order; look for one under an `if rank == ...`")
+                f"must make the same collective calls in the same order; look for one under an `if rank == ...`"
+            )
         self.payloads[rank] = payload
 
     def complete(self) -> bool:
@@ -36,8 +38,9 @@ class Meeting:
         self.result = finish([self.payloads[rank] for rank in self.ranks])
 
 
-def check_alike(what: str, ranks: Sequence[int], asked: Sequence[Hashable], describe: Callable[[Any], str],
-                hint: str) -> None:
+def check_alike(
+    what: str, ranks: Sequence[int], asked: Sequence[Hashable], describe: Callable[[Any], str], hint: str
+) -> None:
     """Raise SimulationError, saying which rank asked for what, unless all ask for the same."""
     if any(one != asked[0] for one in asked):
         lines = "; ".join(f"rank {rank} asked for {describe(one)}" for rank, one in zip(ranks, asked, strict=True))

@@ -4,6 +4,7 @@ Triton's own launch path is used, hooks, autotuners and all. Four things are exc
 active: the active driver, the steps that compile and that time configurations, and ``torch.compile``. All come back
 at the end.
 """
+
 from __future__ import annotations
 
 import threading
@@ -76,6 +77,7 @@ def _leave() -> None:
 def _do_compile_simulated(self: JITFunction, *args: Any, **kwargs: Any) -> Any:
     """Triton's compilation, with its hooks and caches, but by our compiler; not in another thread."""
     from ditron.simulate import compile_plain
+
     keep, self.compile = self.compile, compile_plain
     mode = _async_mode()
     token = mode.set(None) if mode is not None else None
@@ -187,11 +189,23 @@ def run_programs(kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: 
             raise
 
 
-def _run_alone(machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots: list[int],
-               tensors: list[tuple[str, Any]]) -> None:
+def _run_alone(
+    machine: _sim.Machine, kernel: Any, grid: tuple[int, ...], slots: list[int], tensors: list[tuple[str, Any]]
+) -> None:
     operands, bounded = view.operands(kernel, slots, tensors)
-    machine.submit(0, [0], kernel.address, kernel.name, list(kernel.locations), list(grid), view.signed(slots),
-                   operands, kernel.independent, bounded, plain=True)
+    machine.submit(
+        0,
+        [0],
+        kernel.address,
+        kernel.name,
+        list(kernel.locations),
+        list(grid),
+        view.signed(slots),
+        operands,
+        kernel.independent,
+        bounded,
+        plain=True,
+    )
     while True:
         status = machine.run(MAX_SWITCHES)
         if lines := machine.take_printed():

@@ -3,6 +3,7 @@
 Only on request (``ditron.sim.triton(as_cuda=True)``), only while it is active; tensors are treated so in the thread
 that asked, and in those that it starts. What cannot be passed through Python stays as it is: a CUDA graph.
 """
+
 from __future__ import annotations
 
 import threading
@@ -93,8 +94,10 @@ def _on_cpu(value: Any) -> Any:
 
 
 _ANSWERS_OF_TENSORS = {
-    torch.Tensor.is_cuda.__get__: True, torch.Tensor.device.__get__: DEVICE,
-    torch.Tensor.get_device: 0, torch.get_device: 0,
+    torch.Tensor.is_cuda.__get__: True,
+    torch.Tensor.device.__get__: DEVICE,
+    torch.Tensor.get_device: 0,
+    torch.get_device: 0,
 }
 
 
@@ -170,7 +173,10 @@ def _hooks_posing(self: Any, pack_hook: Callable, unpack_hook: Callable) -> None
 
 _ALL = {
     (threading.Thread, "start"): _start_posing,
-    **ANSWERS, **INSIDES, **pose_library.answers(_Pose), (DeviceContext, "__torch_function__"): _default_posing,
+    **ANSWERS,
+    **INSIDES,
+    **pose_library.answers(_Pose),
+    (DeviceContext, "__torch_function__"): _default_posing,
     (torch.autograd.graph.saved_tensors_hooks, "__init__"): _hooks_posing,
     (torch.autograd, "_engine_run_backward"): while_posing(_Pose, torch.autograd._engine_run_backward),
 }

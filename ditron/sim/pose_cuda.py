@@ -1,4 +1,5 @@
 """What ``torch.cuda`` answers while CPU tensors pose as CUDA tensors: one device, what the simulator stands in for."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -23,13 +24,30 @@ def _properties(device: Any = None) -> Any:
     major, minor = SimDriver().get_device_capability()
     known = properties()
     return SimpleNamespace(
-        name="DITRON simulator", major=major, minor=minor, total_memory=_MEMORY, L2_cache_size=60 << 20, warp_size=32,
-        multi_processor_count=known["multiprocessor_count"], max_threads_per_multi_processor=2048,
-        regs_per_multiprocessor=known["max_num_regs"], shared_memory_per_multiprocessor=known["max_shared_mem"] + 1024,
-        shared_memory_per_block=49152, shared_memory_per_block_optin=known["max_shared_mem"], gcnArchName="",
-        is_integrated=False, is_multi_gpu_board=False, max_threads_per_block=1024, uuid="ditron",
-        clock_rate=known["sm_clock_rate"], memory_clock_rate=known["mem_clock_rate"],
-        memory_bus_width=known["mem_bus_width"], pci_bus_id=0, pci_device_id=0, pci_domain_id=0)
+        name="DITRON simulator",
+        major=major,
+        minor=minor,
+        total_memory=_MEMORY,
+        L2_cache_size=60 << 20,
+        warp_size=32,
+        multi_processor_count=known["multiprocessor_count"],
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=known["max_num_regs"],
+        shared_memory_per_multiprocessor=known["max_shared_mem"] + 1024,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=known["max_shared_mem"],
+        gcnArchName="",
+        is_integrated=False,
+        is_multi_gpu_board=False,
+        max_threads_per_block=1024,
+        uuid="ditron",
+        clock_rate=known["sm_clock_rate"],
+        memory_clock_rate=known["mem_clock_rate"],
+        memory_bus_width=known["mem_bus_width"],
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+    )
 
 
 def _always(answer: Any) -> Callable[..., Any]:
@@ -39,11 +57,16 @@ def _always(answer: Any) -> Callable[..., Any]:
 
 def _cuda() -> dict[str, Any]:
     answers: dict[str, Any] = {
-        **SEEDS, "get_device_properties": _properties,
+        **SEEDS,
+        "get_device_properties": _properties,
         "get_device_capability": lambda device=None: SimDriver().get_device_capability(),
-        "mem_get_info": _always((_MEMORY, _MEMORY)), "memory_summary": _always(""), "memory_snapshot": _always([]),
-        "memory_stats": lambda *_, **__: Counter(), "host_memory_stats": lambda *_, **__: Counter(),
-        "get_allocator_backend": _always("native"), "get_device_name": _always("DITRON simulator"),
+        "mem_get_info": _always((_MEMORY, _MEMORY)),
+        "memory_summary": _always(""),
+        "memory_snapshot": _always([]),
+        "memory_stats": lambda *_, **__: Counter(),
+        "host_memory_stats": lambda *_, **__: Counter(),
+        "get_allocator_backend": _always("native"),
+        "get_device_name": _always("DITRON simulator"),
         "get_arch_list": lambda: ["sm_{}{}".format(*SimDriver().get_device_capability())],
     }
     for name in ("is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported"):
@@ -53,8 +76,18 @@ def _cuda() -> dict[str, Any]:
     answers |= {"device_count": _always(1), "use_mem_pool": lambda *_, **__: nullcontext()}
     for name in (*_NOTHING, "current_device", "_exchange_device", "_maybe_exchange_device", "get_sync_debug_mode"):
         answers[name] = _always(0)
-    for name in (*_DONE, "set_device", "ipc_collect", "init", "_lazy_init", "_sleep", "reset_max_memory_allocated",
-                 "reset_max_memory_cached", "set_per_process_memory_fraction", "set_sync_debug_mode"):
+    for name in (
+        *_DONE,
+        "set_device",
+        "ipc_collect",
+        "init",
+        "_lazy_init",
+        "_sleep",
+        "reset_max_memory_allocated",
+        "reset_max_memory_cached",
+        "set_per_process_memory_fraction",
+        "set_sync_debug_mode",
+    ):
         answers[name] = _always(None)
     return answers
 
@@ -65,9 +98,14 @@ _DONE = ("synchronize", "empty_cache", "reset_peak_memory_stats", "reset_accumul
 
 
 def _accelerator() -> dict[str, Any]:
-    answers = {"is_available": _always(True), "current_accelerator": lambda *_, **__: torch.device("cuda"),
-               "device_count": _always(1), "get_memory_info": _always((_MEMORY, _MEMORY)), "device_index": DeviceGuard,
-               "memory_stats": lambda *_, **__: Counter()}
+    answers = {
+        "is_available": _always(True),
+        "current_accelerator": lambda *_, **__: torch.device("cuda"),
+        "device_count": _always(1),
+        "get_memory_info": _always((_MEMORY, _MEMORY)),
+        "device_index": DeviceGuard,
+        "memory_stats": lambda *_, **__: Counter(),
+    }
     for name in (*_NOTHING, "current_device_index", "current_device_idx"):
         answers[name] = _always(0)
     for name in (*_DONE, "set_device_index", "set_device_idx", "empty_host_cache"):
@@ -78,8 +116,12 @@ def _accelerator() -> dict[str, Any]:
 def _in_modules(answers: dict[str, Any]) -> dict[tuple[Any, str], Any]:
     """Answers of ``torch.cuda``, and of the modules within it that the same functions are imported from."""
     homes = (torch.cuda, torch.cuda.memory, torch.cuda.random)
-    return {(home, name): answer for name, answer in answers.items() for home in homes
-            if home is torch.cuda or hasattr(home, name)}
+    return {
+        (home, name): answer
+        for name, answer in answers.items()
+        for home in homes
+        if home is torch.cuda or hasattr(home, name)
+    }
 
 
 _parse_to = torch._C._nn._parse_to
@@ -123,18 +165,24 @@ torch.serialization.register_package(5, lambda _: None, _storage_here)
 
 # (what has the attribute, its name) -> what it is while tensors pose.
 ANSWERS: dict[tuple[Any, str], Any] = {
-    **_in_modules(_cuda()), **STREAMS,
+    **_in_modules(_cuda()),
+    **STREAMS,
     **{(torch.accelerator, name): answer for name, answer in _accelerator().items()},
-    **{(torch.cuda.nvtx, name): _always(None) for name in ("range_push", "range_pop", "mark", "range_start",
-                                                             "range_end")},
+    **{
+        (torch.cuda.nvtx, name): _always(None)
+        for name in ("range_push", "range_pop", "mark", "range_start", "range_end")
+    },
     (torch.autocast, "__init__"): _autocast_posing,
     **{(torch, name): _of_autocast(getattr(torch, name)) for name in ("is_autocast_enabled", "get_autocast_dtype")},
     (torch, "get_autocast_gpu_dtype"): lambda _of=torch.get_autocast_dtype: _of("cpu"),
     **{(torch.cuda.profiler, name): _always(None) for name in ("start", "stop")},
     **{(torch.cuda, f"{name}Tensor"): getattr(torch, f"{name}Tensor") for name in _CUDA_TYPES},
-    (torch._C, "_get_accelerator"): lambda *_: torch.device("cuda"), (torch._C._nn, "_parse_to"): _parse_to_posing,
-    (torch.Tensor, "record_stream"): _always(None), (SimDriver, "get_active_torch_device"): lambda _: DEVICE,
-    (torch, "Generator"): Generator, (torch.version, "cuda"): "12.8",
+    (torch._C, "_get_accelerator"): lambda *_: torch.device("cuda"),
+    (torch._C._nn, "_parse_to"): _parse_to_posing,
+    (torch.Tensor, "record_stream"): _always(None),
+    (SimDriver, "get_active_torch_device"): lambda _: DEVICE,
+    (torch, "Generator"): Generator,
+    (torch.version, "cuda"): "12.8",
     (torch.UntypedStorage, "cuda"): lambda self, *_, **__: self.clone(),
     **{(home, "CUDAGraph"): _NoGraph for home in (torch.cuda, torch.cuda.graphs)},
     # Who makes Triton's own driver, as inductor's files do, gets the simulator's.

@@ -2,6 +2,7 @@
 
 These read where a tensor says that it is, and would go there.
 """
+
 from __future__ import annotations
 
 import inspect
@@ -46,9 +47,11 @@ def _new_shared(cls: type, size: int, *, device: Any = "cpu") -> torch.UntypedSt
 
 def _where_it_is(function: Callable) -> Callable:
     """``function`` with tensors that do not pose."""
+
     def call(*args: Any, **more: Any) -> Any:
         with DisableTorchFunction():
             return function(*args, **more)
+
     return call
 
 
@@ -61,6 +64,7 @@ def _by_gloo(function: Callable) -> Callable:
         if "nccl" in str(call.arguments.get("backend") or "nccl"):
             call.arguments["backend"] = "gloo"
         return function(*call.args, **call.kwargs)
+
     return make
 
 
@@ -74,6 +78,12 @@ INSIDES: dict[tuple[Any, str], Any] = {
 }
 if dist.is_available():
     INSIDES[torch.cuda.nccl, "version"] = lambda: (2, 27, 5)
-    INSIDES |= {(home, name): answer for home in (dist, dist.distributed_c10d) for name, answer in (
-        ("init_process_group", _by_gloo(dist.init_process_group)),
-        ("new_group", _by_gloo(dist.new_group)), ("is_nccl_available", lambda: True))}
+    INSIDES |= {
+        (home, name): answer
+        for home in (dist, dist.distributed_c10d)
+        for name, answer in (
+            ("init_process_group", _by_gloo(dist.init_process_group)),
+            ("new_group", _by_gloo(dist.new_group)),
+            ("is_nccl_available", lambda: True),
+        )
+    }

@@ -3,6 +3,7 @@
 Those that are registered while tensors pose are put in the CPU's place at once; those of packages that were imported
 before are found when posing begins, and let go when it ends.
 """
+
 from __future__ import annotations
 
 import functools
@@ -26,15 +27,18 @@ _init, _impl, _register_fake = Library.__init__, Library.impl, Library._register
 
 def while_posing(pose: type[TorchFunctionMode], function: Callable) -> Callable:
     """Within a function of torch's tensors do not pose. Code of others that one calls wants that they do."""
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         with nullcontext() if isinstance(_get_current_function_mode(), pose) else pose():
             return function(*args, **kwargs)
+
     return call
 
 
 def answers(pose: type[TorchFunctionMode]) -> dict[tuple[Any, str], Any]:
     """What is exchanged in ``torch.library`` while tensors pose; ``pose`` makes them do so."""
+
     def init(self: Any, ns: str, kind: str, dispatch_key: str = "") -> None:
         _init(self, ns, kind, _KEYS.get(dispatch_key, dispatch_key))
         self._posing_key = dispatch_key

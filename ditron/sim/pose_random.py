@@ -1,4 +1,5 @@
 """Random numbers while CPU tensors pose as CUDA tensors: seeds, states, and generators of a CUDA device."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -99,7 +100,8 @@ SEEDS: dict[str, Any] = {
     "default_generators": (DEFAULT,),
     "manual_seed": lambda seed: DEFAULT.manual_seed(seed) and None,
     "manual_seed_all": lambda seed: DEFAULT.manual_seed(seed) and None,
-    "initial_seed": lambda: DEFAULT.initial_seed(), "seed": lambda: DEFAULT.seed() and None,
+    "initial_seed": lambda: DEFAULT.initial_seed(),
+    "seed": lambda: DEFAULT.seed() and None,
     "seed_all": lambda: DEFAULT.seed() and None,
     "get_rng_state": lambda device="cuda": DEFAULT.get_state(),
     "get_rng_state_all": lambda: [DEFAULT.get_state()],

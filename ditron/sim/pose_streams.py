@@ -3,6 +3,7 @@
 Whatever is launched has ended when its launch returns, so streams and events have nothing to wait for. Which stream is
 the current one is kept by thread, for programs that ask.
 """
+
 from __future__ import annotations
 
 import itertools

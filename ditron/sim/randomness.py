@@ -1,4 +1,5 @@
 """What scripts draw at random: each rank has generators of its own, as processes have."""
+
 from __future__ import annotations
 
 import random
@@ -26,8 +27,11 @@ class _State(NamedTuple):
     def of_new_process(cls, seed: int, rank: int) -> _State:
         """``random`` and numpy begin with what the machine has at the time: here with what repeats."""
         numpy = sys.modules.get("numpy")
-        return cls(torch.Generator().get_state(), random.Random(f"{seed}, {rank}").getstate(),
-                   numpy and numpy.random.RandomState((seed % 2**32, rank)).get_state())
+        return cls(
+            torch.Generator().get_state(),
+            random.Random(f"{seed}, {rank}").getstate(),
+            numpy and numpy.random.RandomState((seed % 2**32, rank)).get_state(),
+        )
 
     def use(self) -> None:
         torch.default_generator.set_state(self.torch)

@@ -1,4 +1,5 @@
 """The machine's reports as exceptions."""
+
 from __future__ import annotations
 
 import sys
@@ -42,8 +43,9 @@ def failure(report: ProgramReport) -> SimulationError:
     """What the program of a report did wrong, as the exception to raise."""
     where = f"{report.location}: " if report.location else ""
     hint = f"\n  {report.hint}" if report.hint else ""
-    others = "".join(f"\n  {other.what}: {other.location or 'an unknown line'}, in {_who(other)}"
-                     for other in report.others)
+    others = "".join(
+        f"\n  {other.what}: {other.location or 'an unknown line'}, in {_who(other)}" for other in report.others
+    )
     kind = RaceError if report.kind == "race" else SimulationError
     device = "device-side " if report.what.startswith("assertion failed") else ""  # as CUDA says it
     error = kind(f"{where}{device}{report.what}\n  in {_who(report)}{others}{hint}")
@@ -59,17 +61,23 @@ def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[Hos
     if circle:
         return f"a circle: {circle}"
     if any("it is a kernel" in line for line in starved):
-        return ("a copy or a fill within a GPU needs an SM, and the programs there wait: make it before they are "
-                "launched, leave an SM free, or read the data where they are")
+        return (
+            "a copy or a fill within a GPU needs an SM, and the programs there wait: make it before they are "
+            "launched, leave an SM free, or read the data where they are"
+        )
     if starved:
-        return ("programs wait for what a program must send that has no place to start: give the producers the lowest "
-                "program ids, or launch no more programs than are resident")
+        return (
+            "programs wait for what a program must send that has no place to start: give the producers the lowest "
+            "program ids, or launch no more programs than are resident"
+        )
     waiting = sorted({report.rank for report in programs})
     spinning = [report for report in programs if report.what.startswith(("waits for", "reads"))]
     if len(waiting) > 1 and spinning and not any(host.done for host in hosts) and len(waiting) == len(hosts):
         ranks = " and ".join((", ".join(map(str, waiting[:-1])), str(waiting[-1])))
-        return (f"ranks {ranks} wait for each other: no program is left that could send what they wait for; a notify "
-                "behind these waits is never reached, or one is missing")
+        return (
+            f"ranks {ranks} wait for each other: no program is left that could send what they wait for; a notify "
+            "behind these waits is never reached, or one is missing"
+        )
     return "look for the notify (or the collective call) that the first of these waits for"
 
 
@@ -79,8 +87,9 @@ def warn(report: ProgramReport) -> None:
     warnings.warn_explicit(f"{report.what}\n  in kernel {report.kernel}\n  {report.hint}", UserWarning, file, int(line))
 
 
-def deadlock(programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread],
-             circle: str = "") -> DeadlockError:
+def deadlock(
+    programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread], circle: str = ""
+) -> DeadlockError:
     """Who waits for what, when nothing can go on; ``circle``: streams that wait for each other, in words."""
     lines = []
     programs, starved, hosts = list(programs), list(starved), list(hosts)

@@ -1,4 +1,5 @@
 """Run a function or a script on simulated ranks."""
+
 from __future__ import annotations
 
 import sys
@@ -10,9 +11,17 @@ from typing import Any
 __all__ = ["run", "run_script"]
 
 
-def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None = None, seed: int | None = None,
-        args: Sequence[Any] = (), *, trace: str | Path | None = None, timeline: str | Path | None = None,
-        **machine: Any) -> list:
+def run(
+    function: Callable[..., Any],
+    ranks: int = 4,
+    ranks_per_node: int | None = None,
+    seed: int | None = None,
+    args: Sequence[Any] = (),
+    *,
+    trace: str | Path | None = None,
+    timeline: str | Path | None = None,
+    **machine: Any,
+) -> list:
     """Call ``function(*args)`` on every one of ``ranks`` simulated ranks; return the results in rank order.
 
     Args:
@@ -30,14 +39,24 @@ def run(function: Callable[..., Any], ranks: int = 4, ranks_per_node: int | None
     from ditron.sim.plain import simulated
     from ditron.sim.watch import watching
     from ditron.sim.world import World
+
     world = World(ranks, ranks_per_node, seed, **machine)
     with simulated(), watching(world, getattr(function, "__name__", "a function"), trace, timeline):
         return world.run(function, args)
 
 
-def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks_per_node: int | None = None,
-               seed: int | None = None, *, trace: str | Path | None = None, timeline: str | Path | None = None,
-               as_cuda: bool = False, **machine: Any) -> int:
+def run_script(
+    path: str | Path,
+    argv: Sequence[str] = (),
+    ranks: int = 4,
+    ranks_per_node: int | None = None,
+    seed: int | None = None,
+    *,
+    trace: str | Path | None = None,
+    timeline: str | Path | None = None,
+    as_cuda: bool = False,
+    **machine: Any,
+) -> int:
     """Run a script as ``__main__`` on every simulated rank, each with globals of its own; return the exit code.
 
     Args:
@@ -50,6 +69,7 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
     from ditron.sim.plain import simulated
     from ditron.sim.watch import watching
     from ditron.sim.world import World
+
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec")
     modules = [types.ModuleType("__main__") for _ in range(ranks)]
@@ -59,6 +79,7 @@ def run_script(path: str | Path, argv: Sequence[str] = (), ranks: int = 4, ranks
 
     def main() -> None:
         from ditron.sim.view import current_world
+
         try:
             with triton(as_cuda=as_cuda):
                 exec(code, modules[current_world().rank].__dict__)

@@ -1,4 +1,5 @@
 """What a rank's script does with torch to tensors that others may use, for the search for races."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -64,8 +65,11 @@ def _tensor_arguments(func: Any) -> tuple[tuple[int, str, bool], ...]:
     schema = func._schema
     if any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns):
         return ()
-    return tuple((number, argument.name, argument.alias_info is not None and argument.alias_info.is_write)
-                 for number, argument in enumerate(schema.arguments) if "Tensor" in str(argument.type))
+    return tuple(
+        (number, argument.name, argument.alias_info is not None and argument.alias_info.is_write)
+        for number, argument in enumerate(schema.arguments)
+        if "Tensor" in str(argument.type)
+    )
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

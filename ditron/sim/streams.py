@@ -1,4 +1,5 @@
 """Streams of a simulated rank: queues of launches, copies and signals beside the rank's script."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -65,18 +66,48 @@ class SimStream:
     def __exit__(self, *_: Any) -> None:
         self._view.current_stream = self._outer.pop()
 
-    def launch(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], *, group: SimGroup | None = None,
-               tensors: Sequence[tuple[str, torch.Tensor]] = (), line: str = "") -> None:
+    def launch(
+        self,
+        kernel: SimKernel,
+        grid: Sequence[int],
+        slots: Sequence[int],
+        *,
+        group: SimGroup | None = None,
+        tensors: Sequence[tuple[str, torch.Tensor]] = (),
+        line: str = "",
+    ) -> None:
         """Enqueue a launch; arguments as :meth:`RankView.launch` takes them."""
         group = group or self._view.world_group
         extents, signed, operands, bounded = self._view.launch_arguments(kernel, grid, slots, group, tensors)
         self._view._world.require_alive()
-        self._add((kernel, *tensors), self._native.launch(
-            line or script_line(), list(group.ranks), kernel.address, kernel.name, list(kernel.locations), extents,
-            signed, operands, getattr(kernel, "independent", False), bounded, getattr(kernel, "plain", False)))
+        self._add(
+            (kernel, *tensors),
+            self._native.launch(
+                line or script_line(),
+                list(group.ranks),
+                kernel.address,
+                kernel.name,
+                list(kernel.locations),
+                extents,
+                signed,
+                operands,
+                getattr(kernel, "independent", False),
+                bounded,
+                getattr(kernel, "plain", False),
+            ),
+        )
 
-    def rank_copy(self, src: torch.Tensor, dst: torch.Tensor, peer: int, *, push: bool = True,
-                  group: SimGroup | None = None, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
+    def rank_copy(
+        self,
+        src: torch.Tensor,
+        dst: torch.Tensor,
+        peer: int,
+        *,
+        push: bool = True,
+        group: SimGroup | None = None,
+        names: tuple[str, str] = ("src", "dst"),
+        line: str = "",
+    ) -> None:
         """Enqueue a copy between ranks, by a copy engine: it needs no SM, and lands late and in pieces.
 
         Args:
@@ -89,31 +120,51 @@ class SimStream:
         """
         line = line or script_line()
         transfer = _transfer("rank_copy", src, dst, line)
-        self._add((src, dst), self._native.rank_copy(line, transfer, self._world_rank("rank_copy", peer, group, line),
-                                                     push, _operands(zip(names, (src, dst), strict=True))))
+        self._add(
+            (src, dst),
+            self._native.rank_copy(
+                line,
+                transfer,
+                self._world_rank("rank_copy", peer, group, line),
+                push,
+                _operands(zip(names, (src, dst), strict=True)),
+            ),
+        )
 
-    def copy(self, src: torch.Tensor, dst: torch.Tensor, *, names: tuple[str, str] = ("src", "dst"),
-             line: str = "") -> None:
+    def copy(
+        self, src: torch.Tensor, dst: torch.Tensor, *, names: tuple[str, str] = ("src", "dst"), line: str = ""
+    ) -> None:
         """Enqueue a copy within the rank: a kernel of one program, which needs a free place on an SM.
 
         Both have the same shape and dtype; once dimensions that lie without a gap in both are taken together, at most
         two are left, rows and what is in a row.
         """
         line = line or script_line()
-        self._add((src, dst), self._native.move(line, _transfer("copy", src, dst, line),
-                                                _operands(zip(names, (src, dst), strict=True))))
+        self._add(
+            (src, dst),
+            self._native.move(line, _transfer("copy", src, dst, line), _operands(zip(names, (src, dst), strict=True))),
+        )
 
     def fill(self, dst: torch.Tensor, value: int | float, *, name: str = "dst", line: str = "") -> None:
         """Enqueue a fill of a tensor (rows, as for :meth:`copy`) with one value: a kernel, as a copy is."""
         import torch
+
         line = line or script_line()
         rows, nbytes, pitch, _ = _rows("fill", dst, dst, line)
         element = bytes(torch.tensor([value]).to(dst.dtype).view(torch.uint8).tolist())
         transfer = _sim.Transfer(rows, nbytes, dst.data_ptr(), pitch, 0, 0, dst.itemsize, element)
         self._add((dst,), self._native.move(line, transfer, _operands([(name, dst)])))
 
-    def signal_write(self, signal: torch.Tensor, value: int, *, op: str = "set", peer: int | None = None,
-                     group: SimGroup | None = None, line: str = "") -> None:
+    def signal_write(
+        self,
+        signal: torch.Tensor,
+        value: int,
+        *,
+        op: str = "set",
+        peer: int | None = None,
+        group: SimGroup | None = None,
+        line: str = "",
+    ) -> None:
         """Enqueue a write of a signal, seen after all that is before it on the stream.
 
         Args:
@@ -123,8 +174,12 @@ class SimStream:
         line = line or script_line()
         _check_signal("signal_write", signal, 1, line)
         target = self.rank if peer is None else self._world_rank("signal_write", peer, group, line)
-        self._add((signal,), self._native.signal_write(line, signal.data_ptr(), value,
-                                                       _one_of("signal_write", _OPS, "op", op, line), target))
+        self._add(
+            (signal,),
+            self._native.signal_write(
+                line, signal.data_ptr(), value, _one_of("signal_write", _OPS, "op", op, line), target
+            ),
+        )
 
     def signal_wait(self, signal: torch.Tensor, value: int, *, cmp: str = "ge", line: str = "") -> None:
         """Enqueue a wait until this rank's own signals (contiguous int64, all of them) compare true with ``value``.
@@ -133,12 +188,15 @@ class SimStream:
         """
         line = line or script_line()
         _check_signal("signal_wait", signal, None, line)
-        self._add((signal,), self._native.signal_wait(line, signal.data_ptr(), signal.numel(), value,
-                                                      _one_of("signal_wait", _COMPARISONS, "cmp", cmp, line)))
+        self._add(
+            (signal,),
+            self._native.signal_wait(
+                line, signal.data_ptr(), signal.numel(), value, _one_of("signal_wait", _COMPARISONS, "cmp", cmp, line)
+            ),
+        )
 
     def record(self, *, line: str = "") -> SimEvent:
-        """Enqueue an event: streams of this rank may wait for what has been enqueued here so far. A new one each time.
-        """
+        """Enqueue a new event: streams of this rank may wait for what has been enqueued here so far."""
         self._view._world.require_alive()
         event = SimEvent(self, self._native.record(line or script_line()))
         self._add((), [])
@@ -156,8 +214,9 @@ class SimStream:
         group = group or self._view.world_group
         line = line or script_line()
         if self.rank not in group.ranks:
-            raise self._view.script_error(f"barrier: rank {self.rank} is not in the group of ranks "
-                                          f"{list(group.ranks)}", line)
+            raise self._view.script_error(
+                f"barrier: rank {self.rank} is not in the group of ranks {list(group.ranks)}", line
+            )
         self._add((), self._native.barrier(line, list(group.ranks)))
 
     def synchronize(self) -> None:
@@ -185,8 +244,11 @@ class SimStream:
     def _world_rank(self, what: str, peer: int, group: SimGroup | None, line: str) -> int:
         ranks = (group or self._view.world_group).ranks
         if not 0 <= peer < len(ranks):
-            raise self._view.script_error(f"{what}: expected a peer from 0 to {len(ranks) - 1}, got {peer}; a peer is "
-                                          "often (rank + i) % num_ranks", line)
+            raise self._view.script_error(
+                f"{what}: expected a peer from 0 to {len(ranks) - 1}, got {peer}; a peer is "
+                "often (rank + i) % num_ranks",
+                line,
+            )
         return ranks[peer]
 
 
@@ -204,11 +266,19 @@ def _one_of(what: str, choices: dict[str, int], name: str, value: str, line: str
 
 def _check_signal(what: str, signal: torch.Tensor, count: int | None, line: str) -> None:
     import torch
-    if signal.dtype != torch.int64 or not signal.is_contiguous() or signal.numel() < 1 \
-            or (count is not None and signal.numel() != count):
+
+    if (
+        signal.dtype != torch.int64
+        or not signal.is_contiguous()
+        or signal.numel() < 1
+        or (count is not None and signal.numel() != count)
+    ):
         wanted = "one int64 element" if count == 1 else "contiguous int64 elements, at least one"
-        raise _error(f"{what}: expected {wanted}, got {signal.numel()} of {signal.dtype}: pass a view such as "
-                     "signals[i:i + 1] or signals[i]", line)
+        raise _error(
+            f"{what}: expected {wanted}, got {signal.numel()} of {signal.dtype}: pass a view such as "
+            "signals[i:i + 1] or signals[i]",
+            line,
+        )
 
 
 def _operands(named: Any) -> list:
@@ -226,11 +296,15 @@ def _span(tensor: torch.Tensor) -> int:
 def _transfer(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.Transfer:
     for name, tensor in (("src", src), ("dst", dst)):
         if tensor.device.type != "cpu":
-            raise _error(f"{what}: {name} lies on {tensor.device}: make tensors of the simulator on ditron.device()",
-                         line)
+            raise _error(
+                f"{what}: {name} lies on {tensor.device}: make tensors of the simulator on ditron.device()", line
+            )
     if src.shape != dst.shape or src.dtype != dst.dtype:
-        raise _error(f"{what}: expected src and dst of the same shape and dtype, got {list(src.shape)} of {src.dtype} "
-                     f"and {list(dst.shape)} of {dst.dtype}", line)
+        raise _error(
+            f"{what}: expected src and dst of the same shape and dtype, got {list(src.shape)} of {src.dtype} "
+            f"and {list(dst.shape)} of {dst.dtype}",
+            line,
+        )
     rows, nbytes, to_pitch, from_pitch = _rows(what, dst, src, line)
     return _sim.Transfer(rows, nbytes, dst.data_ptr(), to_pitch, src.data_ptr(), from_pitch, src.itemsize)
 
@@ -252,8 +326,11 @@ def _rows(what: str, dst: torch.Tensor, src: torch.Tensor, line: str) -> tuple[i
     if not merged or merged[-1][1:] != (1, 1):
         merged.append((1, 1, 1))
     if len(merged) > 2 or any(stride < 0 for dim in merged for stride in dim):
-        raise _error(f"{what}: expected rows, each without a gap, at one distance from each other; got shape "
-                     f"{list(dst.shape)} with strides {list(src.stride())} and {list(dst.stride())}: enqueue a copy "
-                     "for each part, or make one side contiguous", line)
+        raise _error(
+            f"{what}: expected rows, each without a gap, at one distance from each other; got shape "
+            f"{list(dst.shape)} with strides {list(src.stride())} and {list(dst.stride())}: enqueue a copy "
+            "for each part, or make one side contiguous",
+            line,
+        )
     rows = merged[0] if len(merged) == 2 else (1, 0, 0)
     return rows[0], merged[-1][0] * size, rows[1] * size, rows[2] * size

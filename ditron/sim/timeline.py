@@ -1,4 +1,5 @@
 """A picture of a run: a band per rank, in it a row per program, from left to right in the order things happened."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -37,8 +38,10 @@ def check(ranks: int, path: str | Path) -> None:
     if Path(path).suffix.lower() not in KINDS:
         raise ValueError(f"timeline {path}: expected a file that ends in {', '.join(KINDS)}")
     if ranks > MAX_RANKS:
-        raise ValueError(f"timeline {path}: a picture shows up to {MAX_RANKS} ranks, and there are {ranks}; write a "
-                         "trace (trace=, --trace FILE.json) and open it in ui.perfetto.dev")
+        raise ValueError(
+            f"timeline {path}: a picture shows up to {MAX_RANKS} ranks, and there are {ranks}; write a "
+            "trace (trace=, --trace FILE.json) and open it in ui.perfetto.dev"
+        )
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -65,18 +68,29 @@ def draw(recording: Recording, path: str | Path) -> None:
         _arrow(figure, axes, recording, release)
     figure.suptitle(_title(recording) + "\n", fontsize=14, x=0.01, ha="left")
     streams = any(map(recording.streams, range(recording.ranks)))
-    figure.text(0.01, 1 - 0.38 / figure.get_figheight(), "A row per program, program 0 on top"
-                + (", then one per stream" if streams else "") + "; one program runs at a time. What a rank has put "
-                "and is still under way is drawn above its programs.", fontsize=9.5, color="#444444", va="top")
+    figure.text(
+        0.01,
+        1 - 0.38 / figure.get_figheight(),
+        "A row per program, program 0 on top"
+        + (", then one per stream" if streams else "")
+        + "; one program runs at a time. What a rank has put "
+        "and is still under way is drawn above its programs.",
+        fontsize=9.5,
+        color="#444444",
+        va="top",
+    )
     _legend(figure, streams)
     figure.savefig(path, dpi=110)
 
 
 def _title(recording: Recording) -> str:
     nodes = recording.ranks // recording.ranks_per_node
-    return (f"{recording.title} on {recording.ranks} simulated rank{'s' * (recording.ranks > 1)}"
-            + (f", {nodes} nodes" if nodes > 1 else "") + f", seed {recording.seed}"
-            + ("" if recording.complete else " (the run goes on: this is its beginning)"))
+    return (
+        f"{recording.title} on {recording.ranks} simulated rank{'s' * (recording.ranks > 1)}"
+        + (f", {nodes} nodes" if nodes > 1 else "")
+        + f", seed {recording.seed}"
+        + ("" if recording.complete else " (the run goes on: this is its beginning)")
+    )
 
 
 def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
@@ -128,24 +142,45 @@ def _band(axis, recording: Recording, rank: int, rows: int, bars: dict[str, list
     axis.set_ylim(rows + 0.3, -lane * 1.25)
     gap = 0.12 if rows <= 40 else 0.0
     for kind, color in COLORS.items():
-        shapes = [((b.start, b.row + gap), (b.end, b.row + gap), (b.end, b.row + 1 - gap), (b.start, b.row + 1 - gap))
-                  for b in bars[kind]]
+        shapes = [
+            ((b.start, b.row + gap), (b.end, b.row + gap), (b.end, b.row + 1 - gap), (b.start, b.row + 1 - gap))
+            for b in bars[kind]
+        ]
         axis.add_collection(PolyCollection(shapes, facecolors=color, edgecolors=color, linewidths=0.4))
     steps, counts = _under_way(recording, rank)
     most = max(counts)
     if most:
-        axis.fill_between(steps, [-lane * 0.12 - lane * count / most for count in counts], -lane * 0.12, step="post",
-                          color=COPIES, linewidth=0)
-        axis.text(1.004, -lane * 0.6, f"up to {most} put{'s' * (most > 1)}\nunder way",
-                  transform=axis.get_yaxis_transform(), fontsize=8,
-                  color=COPIES, va="center")
+        axis.fill_between(
+            steps,
+            [-lane * 0.12 - lane * count / most for count in counts],
+            -lane * 0.12,
+            step="post",
+            color=COPIES,
+            linewidth=0,
+        )
+        axis.text(
+            1.004,
+            -lane * 0.6,
+            f"up to {most} put{'s' * (most > 1)}\nunder way",
+            transform=axis.get_yaxis_transform(),
+            fontsize=8,
+            color=COPIES,
+            va="center",
+        )
     for e in recording.events:
         if e.kind == "launch" and e.rank == rank:
             axis.axvline(e.time, color="#444444", linewidth=0.8, linestyle=(0, (2, 2)))
             if rank == 0:
-                axis.annotate(f" {e.what}: {e.value} program{'s' * (e.value != 1)}", (e.time, 1),
-                              xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
-                              fontsize=8, color="#444444", va="bottom")
+                axis.annotate(
+                    f" {e.what}: {e.value} program{'s' * (e.value != 1)}",
+                    (e.time, 1),
+                    xycoords=("data", "axes fraction"),
+                    xytext=(0, 3),
+                    textcoords="offset points",
+                    fontsize=8,
+                    color="#444444",
+                    va="bottom",
+                )
     axis.set_ylabel(f"rank {rank}", rotation=0, ha="right", va="center", fontsize=12, labelpad=12)
     streams = recording.streams(rank)
     places = rows - len(streams)
@@ -198,23 +233,38 @@ def _chosen(recording: Recording) -> Iterator[Release]:
 def _arrow(figure, axes, recording: Recording, release: Release) -> None:
     from matplotlib.patches import ConnectionPatch
 
-    figure.add_artist(ConnectionPatch(
-        (release.sender.time, _row(recording, release.sender) + 0.5),
-        (release.end.time, _row(recording, release.end) + 0.5), "data", "data", axesA=axes[release.sender.rank],
-        axesB=axes[release.end.rank], arrowstyle="-|>", color=SIGNAL, linewidth=1.1, mutation_scale=11, alpha=0.9,
-        connectionstyle="arc3,rad=0.08"))
+    figure.add_artist(
+        ConnectionPatch(
+            (release.sender.time, _row(recording, release.sender) + 0.5),
+            (release.end.time, _row(recording, release.end) + 0.5),
+            "data",
+            "data",
+            axesA=axes[release.sender.rank],
+            axesB=axes[release.end.rank],
+            arrowstyle="-|>",
+            color=SIGNAL,
+            linewidth=1.1,
+            mutation_scale=11,
+            alpha=0.9,
+            connectionstyle="arc3,rad=0.08",
+        )
+    )
 
 
 def _legend(figure, streams: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    entries = [Patch(color=RUNS, label="a program runs"), Patch(color=WAITING, label="waits (wait, quiet, barrier)"),
-               Patch(color=READY, label="could run, waits for its turn"),
-               Patch(color=COPIES, label="data this rank sent, under way"),
-               Line2D([], [], color=SIGNAL, marker=">", label="a signal that ended a wait (a few of them)"),
-               Line2D([], [], color="#444444", linestyle=(0, (2, 2)), label="launch")]
+    entries = [
+        Patch(color=RUNS, label="a program runs"),
+        Patch(color=WAITING, label="waits (wait, quiet, barrier)"),
+        Patch(color=READY, label="could run, waits for its turn"),
+        Patch(color=COPIES, label="data this rank sent, under way"),
+        Line2D([], [], color=SIGNAL, marker=">", label="a signal that ended a wait (a few of them)"),
+        Line2D([], [], color="#444444", linestyle=(0, (2, 2)), label="launch"),
+    ]
     if streams:
         entries.insert(3, Patch(color=ITEM, label="a stream's launch, copy within the rank, or signal"))
-    figure.legend(handles=entries, loc="outside lower left", ncols=4 if streams else len(entries), frameon=False,
-                  fontsize=9)
+    figure.legend(
+        handles=entries, loc="outside lower left", ncols=4 if streams else len(entries), frameon=False, fontsize=9
+    )

@@ -3,6 +3,7 @@
 Time is the simulator's step: each call of a program into the machine, each turn that the scheduler gives, and each
 arrival is one, shown as one microsecond. It orders what happened; it does not say how long it takes on a GPU.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,8 +20,10 @@ __all__ = ["Recording", "Release", "perfetto", "write"]
 
 SCRIPT, ARRIVALS, FIRST_PLACE = 0, 1, 10  # tracks of a rank's process
 FIRST_STREAM = 1 << 16  # places of streams, after those of programs (Trace::firstStream in runtime/sim/trace.h)
-_TIME = ("1 us is one step of the simulator: a program's call into the machine, a turn that the scheduler gives, an "
-         "arrival. Steps say in which order things happened, not how long they take on a GPU")
+_TIME = (
+    "1 us is one step of the simulator: a program's call into the machine, a turn that the scheduler gives, an "
+    "arrival. Steps say in which order things happened, not how long they take on a GPU"
+)
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,14 @@ def perfetto(recording: Recording) -> dict[str, Any]:
     for event in recording.events:
         getattr(builder, "on_" + event.kind.replace(" ", "_"))(event)
     builder.close()
-    other = {"time": _TIME, "title": recording.title, "ranks": recording.ranks,
-             "ranks_per_node": recording.ranks_per_node, "seed": recording.seed, "complete": recording.complete}
+    other = {
+        "time": _TIME,
+        "title": recording.title,
+        "ranks": recording.ranks,
+        "ranks_per_node": recording.ranks_per_node,
+        "seed": recording.seed,
+        "complete": recording.complete,
+    }
     return {"traceEvents": builder.metadata() + builder.lines, "displayTimeUnit": "ms", "otherData": other}
 
 

@@ -1,4 +1,5 @@
 """Threads of which one runs at a time, in an order that a driver decides."""
+
 from __future__ import annotations
 
 import threading

@@ -1,4 +1,5 @@
 """What a rank's script sees of the simulated machine."""
+
 from __future__ import annotations
 
 import copy
@@ -71,12 +72,17 @@ def enter(view: RankView) -> None:
 def _is_plain(tensor: torch.Tensor) -> bool:
     """Whether a tensor is an ordinary one on the CPU, with an address and strides."""
     import torch
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu" \
+
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.device.type == "cpu"
         and tensor.layout == torch.strided
+    )
 
 
-def operands(kernel: SimKernel, slots: Sequence[int],
-             tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[list[_sim.Operand], bool]:
+def operands(
+    kernel: SimKernel, slots: Sequence[int], tensors: Sequence[tuple[str, torch.Tensor]]
+) -> tuple[list[_sim.Operand], bool]:
     """A launch's tensors, by name, as reports speak of them, and whether the kernel reaches only their allocations."""
     allocations = [_allocation(tensor) for _, tensor in tensors]
     # Arguments and tensors have one order, so of those at one address the first is the first.
@@ -89,11 +95,15 @@ def operands(kernel: SimKernel, slots: Sequence[int],
     for (name, tensor), allocation in zip(tensors, allocations, strict=True):
         address = tensor.data_ptr()
         known = len(arguments.get(address, ())) == at[address]
-        found.append(_sim.Operand(name, address, tensor.nbytes, tensor.itemsize, *allocation,
-                                  arguments[address].pop(0) if known else -1))
+        found.append(
+            _sim.Operand(
+                name, address, tensor.nbytes, tensor.itemsize, *allocation, arguments[address].pop(0) if known else -1
+            )
+        )
         at[address] -= known
     bounded = getattr(kernel, "bounded", False) and all(
-        not address or any(first <= address <= end for first, end in allocations) for address in arguments)
+        not address or any(first <= address <= end for first, end in allocations) for address in arguments
+    )
     return found, bounded
 
 
@@ -139,27 +149,41 @@ class RankView:
     def compile(self, module: Any) -> SimKernel:
         """The kernel of a mixed module (or of its text), for what this machine has to be told."""
         from ditron_compiler.lowering.sim import compile_module
+
         return compile_module(module, races=self.recording)
 
-    def alloc(self, shape: Sequence[int], dtype: torch.dtype, *, name: str = "", group: SimGroup | None = None,
-              undefined: bool = False) -> torch.Tensor:
+    def alloc(
+        self,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        *,
+        name: str = "",
+        group: SimGroup | None = None,
+        undefined: bool = False,
+    ) -> torch.Tensor:
         """A CPU tensor of zeros in symmetric memory, at the same offset on every rank of the group. Collective.
 
         ``name`` is what reports call it. ``undefined``: reading it before it is written is a mistake.
         Raises SimulationError when the ranks ask for different tensors or the heap is full.
         """
         import torch
+
         asked = (tuple(int(extent) for extent in shape), dtype, name)
         nbytes = math.prod(asked[0]) * dtype.itemsize
 
         def finish(all_asked: list) -> Allocation:
-            check_alike("symmetric allocation", group.ranks, all_asked,
-                        lambda one: f"{one[0]} {one[1]}" + (f" named {one[2]!r}" if one[2] else ""),
-                        "symmetric memory is symmetric: allocate the largest on all ranks")
+            check_alike(
+                "symmetric allocation",
+                group.ranks,
+                all_asked,
+                lambda one: f"{one[0]} {one[1]}" + (f" named {one[2]!r}" if one[2] else ""),
+                "symmetric memory is symmetric: allocate the largest on all ranks",
+            )
             label = name or f"symmetric{len(self._world.allocations)}"
             try:
-                offset = self._world.machine.allocate(nbytes, label, str(dtype), dtype.itemsize, list(asked[0]),
-                                                      list(group.ranks), undefined)
+                offset = self._world.machine.allocate(
+                    nbytes, label, str(dtype), dtype.itemsize, list(asked[0]), list(group.ranks), undefined
+                )
             except RuntimeError as error:
                 raise SimulationError(str(error)) from None
             allocation = Allocation(offset, nbytes, label, group)
@@ -191,8 +215,7 @@ class RankView:
             one.release()
 
     def may_race(self, tensor: torch.Tensor) -> bool:
-        """Whether others may use a tensor: it is symmetric, or the script does not know all streams' work to be over.
-        """
+        """Whether others may use a tensor: it is symmetric, or not all streams are known to be synchronised."""
         if all(stream.settled for stream in self._streams.values()):
             return self.is_symmetric(tensor)
         return _is_plain(tensor)
@@ -217,8 +240,12 @@ class RankView:
         base = self._world.machine.address(self.rank, 0)
         allocation = self._world.allocations.get(tensor.data_ptr() - base)
         if allocation is None or self.rank in allocation.freed:
-            raise self.script_error(f"rank {self.rank} frees a tensor that it does not hold in symmetric memory: pass "
-                                    "the tensor that alloc returned, once", script_line(), "freed")
+            raise self.script_error(
+                f"rank {self.rank} frees a tensor that it does not hold in symmetric memory: pass "
+                "the tensor that alloc returned, once",
+                script_line(),
+                "freed",
+            )
         allocation.freed.add(self.rank)
         if len(allocation.freed) == len(allocation.group.ranks):
             for rank in range(self.world_size):
@@ -252,18 +279,31 @@ class RankView:
         """The group of these world ranks, numbered in this order. Collective over the world."""
         ranks = tuple(ranks)
         if not ranks or len(set(ranks)) != len(ranks) or not all(0 <= r < self.world_size for r in ranks):
-            raise SimulationError(f"new_group: expected distinct ranks from 0 to {self.world_size - 1}, got "
-                                  f"{list(ranks)}")
+            raise SimulationError(
+                f"new_group: expected distinct ranks from 0 to {self.world_size - 1}, got {list(ranks)}"
+            )
 
         def finish(all_ranks: list) -> SimGroup:
-            check_alike("new_group", self.world_group.ranks, all_ranks, lambda one: f"ranks {list(one)}",
-                        "every rank of the world makes every group, also the groups it is not in")
+            check_alike(
+                "new_group",
+                self.world_group.ranks,
+                all_ranks,
+                lambda one: f"ranks {list(one)}",
+                "every rank of the world makes every group, also the groups it is not in",
+            )
             return self._world.groups.setdefault(ranks, SimGroup(ranks))
 
         return self._meet(self.world_group, "new_group", ranks, finish)
 
-    def launch(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], *, group: SimGroup | None = None,
-               tensors: Sequence[tuple[str, torch.Tensor]] = ()) -> None:
+    def launch(
+        self,
+        kernel: SimKernel,
+        grid: Sequence[int],
+        slots: Sequence[int],
+        *,
+        group: SimGroup | None = None,
+        tensors: Sequence[tuple[str, torch.Tensor]] = (),
+    ) -> None:
         """Run ``grid`` programs of a kernel on this rank, in the group, and return when all have ended.
 
         ``slots`` are the arguments as 64-bit integers: addresses, sign-extended integers, the bits of floats.
@@ -280,23 +320,39 @@ class RankView:
             return
         extents, arguments, known, bounded = self.launch_arguments(kernel, grid, slots, group, tensors)
         self._world.require_alive()
-        launch = self._world.machine.submit(self.rank, list(group.ranks), kernel.address, kernel.name,
-                                            list(kernel.locations), extents, arguments, known,
-                                            getattr(kernel, "independent", False), bounded,
-                                            getattr(kernel, "plain", False))
+        launch = self._world.machine.submit(
+            self.rank,
+            list(group.ranks),
+            kernel.address,
+            kernel.name,
+            list(kernel.locations),
+            extents,
+            arguments,
+            known,
+            getattr(kernel, "independent", False),
+            bounded,
+            getattr(kernel, "plain", False),
+        )
         host = self._world.host(self.rank)
         self._world.launches[launch] = host
         host.pause(f"launch of {kernel.name}")
 
-    def launch_arguments(self, kernel: SimKernel, grid: Sequence[int], slots: Sequence[int], group: SimGroup,
-                         tensors: Sequence[tuple[str, torch.Tensor]]) -> tuple[list[int], list[int], list, bool]:
+    def launch_arguments(
+        self,
+        kernel: SimKernel,
+        grid: Sequence[int],
+        slots: Sequence[int],
+        group: SimGroup,
+        tensors: Sequence[tuple[str, torch.Tensor]],
+    ) -> tuple[list[int], list[int], list, bool]:
         """A launch as the machine takes it: the grid, the slots as signed integers, and of :func:`operands`."""
         extents = [int(extent) for extent in grid] + [1] * (3 - len(grid))
         if len(extents) != 3 or not all(0 <= extent < 2**31 for extent in extents):
             raise SimulationError(f"launch of {kernel.name}: expected a grid of one to three extents, got {list(grid)}")
         if self.rank not in group.ranks:
-            raise SimulationError(f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks "
-                                  f"{list(group.ranks)}")
+            raise SimulationError(
+                f"launch of {kernel.name}: rank {self.rank} is not in the group of ranks {list(group.ranks)}"
+            )
         return extents, signed(slots), *operands(kernel, slots, tensors)
 
     def _meet(self, group: SimGroup, kind: str, payload: Any, finish: Callable[[list], Any]) -> Any:

@@ -1,4 +1,5 @@
 """Watching a run: record it, and write the trace and the picture when it ends, however it ends."""
+
 from __future__ import annotations
 
 import warnings
@@ -26,12 +27,14 @@ def check(ranks: int, trace: str | Path | None, timeline: str | Path | None) -> 
             raise ValueError(f"{path}: there is no folder {Path(path).resolve().parent}")
     if timeline is not None:
         from ditron.sim import timeline as drawing
+
         drawing.check(ranks, timeline)
 
 
 @contextmanager
-def watching(world: World, title: str, trace: str | Path | None = None, timeline: str | Path | None = None
-             ) -> Iterator[None]:
+def watching(
+    world: World, title: str, trace: str | Path | None = None, timeline: str | Path | None = None
+) -> Iterator[None]:
     """Record what the world does inside, then write ``trace`` (JSON) and ``timeline`` (a picture) where asked for.
 
     A run that fails is written too: a deadlock is best seen there. Raises what :func:`check` raises, and OSError.
@@ -46,13 +49,22 @@ def watching(world: World, title: str, trace: str | Path | None = None, timeline
         yield
     finally:
         from ditron.sim import trace as format
-        recording = format.Recording(world.machine.take_events(), title, world.size, world.ranks_per_node, world.seed,
-                                     not world.machine.record_full)
+
+        recording = format.Recording(
+            world.machine.take_events(),
+            title,
+            world.size,
+            world.ranks_per_node,
+            world.seed,
+            not world.machine.record_full,
+        )
         if not recording.complete:
-            warnings.warn(f"the run is longer than the {CAPACITY} events that are kept: its end is not in the trace",
-                          stacklevel=3)
+            warnings.warn(
+                f"the run is longer than the {CAPACITY} events that are kept: its end is not in the trace", stacklevel=3
+            )
         if trace is not None:
             format.write(recording, trace)
         if timeline is not None:
             from ditron.sim import timeline as drawing
+
             drawing.draw(recording, timeline)

@@ -1,4 +1,5 @@
 """A simulated machine with the scripts of its ranks."""
+
 from __future__ import annotations
 
 import os
@@ -49,13 +50,24 @@ class World:
     Raises ValueError for numbers that make no machine.
     """
 
-    def __init__(self, ranks: int, ranks_per_node: int | None = None, seed: int | None = None, *,
-                 heap_bytes: int | None = None, resident: int = 132, stack_bytes: int = 64 << 20,
-                 races: bool | None = None, weak: bool | None = None):
+    def __init__(
+        self,
+        ranks: int,
+        ranks_per_node: int | None = None,
+        seed: int | None = None,
+        *,
+        heap_bytes: int | None = None,
+        resident: int = 132,
+        stack_bytes: int = 64 << 20,
+        races: bool | None = None,
+        weak: bool | None = None,
+    ):
         ranks_per_node = ranks_per_node or ranks
         if ranks < 1 or ranks % ranks_per_node:
-            raise ValueError(f"expected at least one rank and a whole number of nodes, got {ranks} ranks on nodes of "
-                             f"{ranks_per_node}")
+            raise ValueError(
+                f"expected at least one rank and a whole number of nodes, got {ranks} ranks on nodes of "
+                f"{ranks_per_node}"
+            )
         if resident < 1:
             raise ValueError(f"expected at least one resident program, got resident={resident}")
         self.size = ranks
@@ -93,8 +105,9 @@ class World:
         """Equal for runs in which the machine took the same steps."""
         return self.machine.trace_hash
 
-    def run(self, function: Callable[..., Any], args: Sequence[Any] = (),
-            modules: Sequence[types.ModuleType] = ()) -> list:
+    def run(
+        self, function: Callable[..., Any], args: Sequence[Any] = (), modules: Sequence[types.ModuleType] = ()
+    ) -> list:
         """Call ``function(*args)`` on every rank and return the results in rank order. Once per world.
 
         ``modules``, when given, has the module that is ``__main__`` while a rank runs. What torch, ``random`` and numpy
@@ -137,6 +150,7 @@ class World:
                 from ditron.sim.script_accesses import watch_script
             with watch_script(here) if self.races else nullcontext():
                 return function(*args)
+
         return main
 
     def _drive(self) -> None:

@@ -1,4 +1,5 @@
 """The protocol checker: what can go wrong between ranks, found without running anything. See docs/checker.md."""
+
 from __future__ import annotations
 
 from ditron_compiler.check.checker import check_scenario, check_scenarios

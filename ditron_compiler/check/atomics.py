@@ -1,4 +1,5 @@
 """Atomics: integers that programs of any rank tell each other things by, without signals."""
+
 from __future__ import annotations
 
 from collections.abc import Generator
@@ -52,8 +53,15 @@ class Atomics:
         site = self.sites[number]
         self._observe(number, pointer)
         old, op = self.machine.cell(pointer).value, site.fact("op", "add")
-        new = {"add": old + value, "min": min(old, value), "max": max(old, value), "and": old & value,
-               "or": old | value, "xor": old ^ value, "set": value}[op]
+        new = {
+            "add": old + value,
+            "min": min(old, value),
+            "max": max(old, value),
+            "and": old & value,
+            "or": old | value,
+            "xor": old ^ value,
+            "set": value,
+        }[op]
         self._update(number, pointer, "add" if op == "add" else "set", value if op == "add" else new, site.name, new)
         return old
 
@@ -88,8 +96,17 @@ class Atomics:
         """Before a second look at a cell that has not changed: wait until it does."""
         key, cell = (number, int(pointer)), self.machine.cell(pointer)
         while self._looked.get(key) == cell.version:
-            self.task.blocked = Wait(self.task, self.task.node, -1, (int(pointer),), "ne", cell.value,
-                                     self.sites[number].loc, self.task.call, number)
+            self.task.blocked = Wait(
+                self.task,
+                self.task.node,
+                -1,
+                (int(pointer),),
+                "ne",
+                cell.value,
+                self.sites[number].loc,
+                self.task.call,
+                number,
+            )
             yield (("cell", int(pointer)),)
         self.task.blocked = None
         self._looked[key] = cell.version
@@ -103,8 +120,16 @@ class Atomics:
             self._loose += visible
         self.machine.cut(self.task, visible if acquire else (), [w.node for w in cell.writers[-1:]])
 
-    def _update(self, number: int, pointer: int, op: str, value: int, how: str, new: int | None = None,
-                release: bool | None = None) -> None:
+    def _update(
+        self,
+        number: int,
+        pointer: int,
+        op: str,
+        value: int,
+        how: str,
+        new: int | None = None,
+        release: bool | None = None,
+    ) -> None:
         """A write by the program itself: there when it is made."""
         site, task, cell = self.sites[number], self.task, self.machine.cell(pointer)
         if release is None:
@@ -113,8 +138,19 @@ class Atomics:
         # As in C++, a relaxed write publishes what came before the latest fence.
         node = self.machine.cut(task) if release else self.machine.graph.add([self._fence], [issued])
         release = release or self._fence != self._begin
-        writer = Writer(int(pointer), node, issued, task, op, int(value), site.loc, how, task.call,
-                        site.fact("scope", "gpu"), release)
+        writer = Writer(
+            int(pointer),
+            node,
+            issued,
+            task,
+            op,
+            int(value),
+            site.loc,
+            how,
+            task.call,
+            site.fact("scope", "gpu"),
+            release,
+        )
         if new is None:  # a store ends the release sequence; an update goes on with it
             cell.releases = []
         if release:
@@ -129,6 +165,7 @@ def reaches(machine: Machine, writer: Writer, rank: int, scope: str) -> bool:
         return True
     per_node = machine.scenario.ranks_per_node
     here = writer.task.rank // per_node == rank // per_node
-    return all(reach == "world" or (reach == "node" and (here or not machine.scenario.strict)) for reach in
-               (writer.scope, scope))
-
+    return all(
+        reach == "world" or (reach == "node" and (here or not machine.scenario.strict))
+        for reach in (writer.scope, scope)
+    )

@@ -1,4 +1,5 @@
 """Check scenarios: run each on the abstract machine, and say what is wrong."""
+
 from __future__ import annotations
 
 import time
@@ -41,8 +42,15 @@ def _has_atomics(scenario: Scenario) -> bool:
 
 
 _ORDERS = 6
-_ATOMICS = ("ditron.ld", "ditron.st", "ditron.red", "ditron.atomic_add", "ditron.atomic_cas", "tt.atomic_rmw",
-            "tt.atomic_cas")
+_ATOMICS = (
+    "ditron.ld",
+    "ditron.st",
+    "ditron.red",
+    "ditron.atomic_add",
+    "ditron.atomic_cas",
+    "tt.atomic_rmw",
+    "tt.atomic_cas",
+)
 
 
 def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> Report:

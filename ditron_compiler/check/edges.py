@@ -5,6 +5,7 @@ one? It could not when all the others that may land before the wait returns, wit
 in question, do not get the cell to where the wait wants it. Then there is an edge. New edges say more about what may
 land before, so this is repeated until nothing changes. Counts and epochs need no rules of their own.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -47,8 +48,11 @@ def _after_one_of(machine: Machine, wait: Wait, cell: Cell) -> bool:
     graph = machine.graph
     if attainable((), wait) or any(w.op != "set" for w in cell.writers):
         return False
-    enough = [w for w in cell.writers if satisfies(w.value, wait.cmp, wait.value)
-              and not graph.before[w.node] >> wait.after & 1]
+    enough = [
+        w
+        for w in cell.writers
+        if satisfies(w.value, wait.cmp, wait.value) and not graph.before[w.node] >> wait.after & 1
+    ]
     common = (1 << wait.after) - 1 & ~graph.seen[wait.after]
     for writer in enough:
         common &= graph.seen[writer.node]
@@ -66,8 +70,14 @@ def required(machine: Machine, wait: Wait, cell: Cell) -> list[Writer]:
     possible = [w for w in cell.writers if not before[w.node] >> wait.after & 1]
     if attainable((), wait):
         return []
-    return [writer for writer in possible if writer.node < wait.after and not attainable(
-        (other for other in possible if other is not writer and not before[other.node] >> writer.node & 1), wait)]
+    return [
+        writer
+        for writer in possible
+        if writer.node < wait.after
+        and not attainable(
+            (other for other in possible if other is not writer and not before[other.node] >> writer.node & 1), wait
+        )
+    ]
 
 
 def attainable(writers: Iterable[Writer], wait: Wait) -> bool:
@@ -95,10 +105,13 @@ def overtaking(machine: Machine) -> Iterable[Passing]:
             yield "wraps", signals[0], signals[-1], None
         sets = [w for w in signals if w.op == "set"]
         for i, first in enumerate(sets):
-            for second in sets[i + 1:]:
+            for second in sets[i + 1 :]:
                 lower, higher = (first, second) if first.value < second.value else (second, first)
-                if lower.value != higher.value and not machine.graph.precedes(lower.node, higher.node) \
-                        and not machine.graph.precedes(higher.node, lower.node):
+                if (
+                    lower.value != higher.value
+                    and not machine.graph.precedes(lower.node, higher.node)
+                    and not machine.graph.precedes(higher.node, lower.node)
+                ):
                     yield "backwards", lower, higher, None
         yield from _untaken(machine, cell)
         adds = [w for w in signals if w.op == "add"]

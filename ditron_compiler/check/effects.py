@@ -1,4 +1,5 @@
 """The operations that touch memory or order it: which method of :class:`.program.Program` carries each out."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -133,8 +134,11 @@ def make_site(number: int, op: ir.Operation, loops: tuple[int, ...], slices: Sli
         if "nbi" in op.attributes:
             facts["nbi"] = "nbi"
     elif op.name.startswith("tt.atomic"):
-        facts = {"scope": _TRITON_SCOPE[integer(op, "scope", 1)], "semantic": _TRITON_SEMANTIC[integer(op, "sem", 4)],
-                 "op": _TRITON_RMW.get(integer(op, "atomic_rmw_op", 4), "add")}
+        facts = {
+            "scope": _TRITON_SCOPE[integer(op, "scope", 1)],
+            "semantic": _TRITON_SEMANTIC[integer(op, "sem", 4)],
+            "op": _TRITON_RMW.get(integer(op, "atomic_rmw_op", 4), "add"),
+        }
     if op.name == "tt.load" and op.results:
         facts["cell"] = "cell" if _is_cell(op.results[0].type) and not shape_of(op.results[0].type) else ""
     operands = list(op.operands)
@@ -142,5 +146,14 @@ def make_site(number: int, op: ir.Operation, loops: tuple[int, ...], slices: Sli
     if "descriptor" in op.name:
         size = max(bits_of((list(op.results) or operands[1:])[0].type) // 8, 1)
     ordinal = slices.number(op)
-    return Site(number, ordinal, op.name, user_line(op.location), size, facts, loops, slices.ties(op),
-                ordinal in slices.consumed())
+    return Site(
+        number,
+        ordinal,
+        op.name,
+        user_line(op.location),
+        size,
+        facts,
+        loops,
+        slices.ties(op),
+        ordinal in slices.consumed(),
+    )

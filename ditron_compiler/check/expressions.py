@@ -1,4 +1,5 @@
 """Operations that only compute, as Python expressions over :mod:`.values`; what is not listed is not known."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ def bits_of(kind: ir.Type) -> int:
 def itemsize(kind: ir.Type) -> int:
     """Bytes of what a pointer, or a tile of them, points to."""
     text = str(_element(kind))
-    inner = text[len("!tt.ptr<"):].split(",")[0].rstrip(">") if text.startswith("!tt.ptr<") else text
+    inner = text[len("!tt.ptr<") :].split(",")[0].rstrip(">") if text.startswith("!tt.ptr<") else text
     if inner.startswith("tensor") or inner.startswith("!"):
         return 8
     digits = "".join(c for c in inner.partition("E")[0] if c.isdigit())
@@ -69,14 +70,28 @@ def _expression(*names: str) -> Callable:
     def register(make: Callable[[ir.Operation, list[str]], str]) -> Callable:
         EXPRESSIONS.update(dict.fromkeys(names, make))
         return make
+
     return register
 
 
-for _name, _sign in {"addi": "+", "subi": "-", "muli": "*", "andi": "&", "ori": "|", "xori": "^", "shli": "<<",
-                     "shrsi": ">>"}.items():
+for _name, _sign in {
+    "addi": "+",
+    "subi": "-",
+    "muli": "*",
+    "andi": "&",
+    "ori": "|",
+    "xori": "^",
+    "shli": "<<",
+    "shrsi": ">>",
+}.items():
     EXPRESSIONS[f"arith.{_name}"] = lambda op, a, sign=_sign: f"{a[0]} {sign} {a[1]}"
-for _name, _function in {"divsi": "sdiv", "remsi": "srem", "minsi": "smin", "maxsi": "smax",
-                         "select": "select"}.items():
+for _name, _function in {
+    "divsi": "sdiv",
+    "remsi": "srem",
+    "minsi": "smin",
+    "maxsi": "smax",
+    "select": "select",
+}.items():
     EXPRESSIONS[f"arith.{_name}"] = lambda op, a, f=_function: f"{f}({', '.join(a)})"
 for _name, _function in {"divui": "udiv", "remui": "urem", "shrui": "shrui", "minui": "umin", "maxui": "umax"}.items():
     EXPRESSIONS[f"arith.{_name}"] = lambda op, a, f=_function: f"{f}({a[0]}, {a[1]}, {bits_of(op.operands[0].type)})"
@@ -117,9 +132,19 @@ def _trunci(op: ir.Operation, a: list[str]) -> str:
     return f"trunc({a[0]}, {bits_of(op.results[0].type)})"
 
 
-@_expression("arith.index_cast", "arith.index_castui", "tt.splat", "tt.broadcast", "tt.unsplat", "tt.bitcast",
-             "tt.ptr_to_int", "tt.int_to_ptr", "ditron.consume_token", "ditron.shfl",
-             "builtin.unrealized_conversion_cast")
+@_expression(
+    "arith.index_cast",
+    "arith.index_castui",
+    "tt.splat",
+    "tt.broadcast",
+    "tt.unsplat",
+    "tt.bitcast",
+    "tt.ptr_to_int",
+    "tt.int_to_ptr",
+    "ditron.consume_token",
+    "ditron.shfl",
+    "builtin.unrealized_conversion_cast",
+)
 def _same(op: ir.Operation, a: list[str]) -> str:
     return a[0]
 
@@ -163,7 +188,7 @@ def _trans(op: ir.Operation, a: list[str]) -> str:
 def _descriptor(op: ir.Operation, a: list[str]) -> str:
     rank = (len(a) - 1) // 2
     block, size = descriptor_block(op.results[0].type)
-    return f"Descriptor({a[0]}, ({', '.join(a[1:1 + rank])},), ({', '.join(a[1 + rank:])},), {block}, {size})"
+    return f"Descriptor({a[0]}, ({', '.join(a[1 : 1 + rank])},), ({', '.join(a[1 + rank :])},), {block}, {size})"
 
 
 def descriptor_block(kind: ir.Type) -> tuple[tuple[int, ...], int]:
@@ -176,8 +201,11 @@ def descriptor_block(kind: ir.Type) -> tuple[tuple[int, ...], int]:
 @_expression("ditron.rank", "ditron.num_ranks")
 def _team_query(op: ir.Operation, a: list[str]) -> str:
     node = "node" in str(op.attributes["team"]) if "team" in op.attributes else False
-    return f"P.{'local_rank' if node else 'rank'}" if op.name == "ditron.rank" else \
-        f"P.{'num_local_ranks' if node else 'num_ranks'}"
+    return (
+        f"P.{'local_rank' if node else 'rank'}"
+        if op.name == "ditron.rank"
+        else f"P.{'num_local_ranks' if node else 'num_ranks'}"
+    )
 
 
 @_expression("ditron.local_rank", "ditron.num_local_ranks", "ditron.node")

@@ -1,4 +1,5 @@
 """What the checker says."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

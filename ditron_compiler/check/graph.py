@@ -8,6 +8,7 @@ first: a relaxed wait orders in time only.
 Nodes are numbered in the order of the run that made them, so every edge points upwards. A set of nodes is a Python
 integer, one bit per node.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable

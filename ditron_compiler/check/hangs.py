@@ -1,4 +1,5 @@
 """Why the machine's run got stuck."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,8 +16,9 @@ _SIGNALS = ("ditron.ll_put", "ditron.notify", "ditron.signal_op", "ditron.putmem
 
 def hangs(machine: Machine) -> Iterator[Finding]:
     """One finding per line that waits in vain, the causes first."""
-    waiting = sorted((task for task in machine.stuck if isinstance(task.blocked, Wait)),
-                     key=lambda task: (task.rank, task.pid or ()))
+    waiting = sorted(
+        (task for task in machine.stuck if isinstance(task.blocked, Wait)), key=lambda task: (task.rank, task.pid or ())
+    )
     barriers = [task for task in machine.stuck if isinstance(task.blocked, Blocked) and task.blocked.kind == "barrier"]
     if machine.queued and waiting:
         yield _starved(machine, waiting)
@@ -41,24 +43,53 @@ def _vain(machine: Machine, tasks: list[Task], behind: list[tuple[str, str]]) ->
     wants = f"{name} of rank {parts(pointer)[0]} {_SIGN[wait.cmp]} {wait.value}"
     others = tuple(dict.fromkeys((f"{w.how} of {w.value}", w.loc) for w in cell.writers))
     if behind:
-        waits = tuple(("also waits", other.blocked.loc) for other in machine.stuck
-                      if isinstance(other.blocked, Wait) and other.blocked.loc != wait.loc)
-        return Finding("cycle", f"waits for {wants}, and what would signal it is behind a wait in vain itself",
-                       wait.loc, _where(machine, tasks),
-                       "let each rank send before it waits, or begin with one that need not wait",
-                       tuple(dict.fromkeys((*waits, *behind)))[:6])
+        waits = tuple(
+            ("also waits", other.blocked.loc)
+            for other in machine.stuck
+            if isinstance(other.blocked, Wait) and other.blocked.loc != wait.loc
+        )
+        return Finding(
+            "cycle",
+            f"waits for {wants}, and what would signal it is behind a wait in vain itself",
+            wait.loc,
+            _where(machine, tasks),
+            "let each rank send before it waits, or begin with one that need not wait",
+            tuple(dict.fromkeys((*waits, *behind)))[:6],
+        )
     if wait.cmp not in ("ge", "gt") and any(satisfies(w.value, wait.cmp, wait.value) for w in cell.writers):
-        return Finding("overtaken", f"waits for {wants}, and a later signal has made it {cell.value} already",
-                       wait.loc, _where(machine, tasks), "wait for `ge`: signals only grow", others)
+        return Finding(
+            "overtaken",
+            f"waits for {wants}, and a later signal has made it {cell.value} already",
+            wait.loc,
+            _where(machine, tasks),
+            "wait for `ge`: signals only grow",
+            others,
+        )
     if cell.writers:
-        return Finding("count", f"waits for {wants}, and all signals there make it {cell.value}", wait.loc,
-                       _where(machine, tasks), "wait for as many as are sent, or send what is missing", others)
-    elsewhere = tuple(dict.fromkeys((f"signals {cell_name(machine, c)} of rank {parts(c)[0]}", w.loc)
-                                    for c, other in machine.cells.items() for w in other.writers
-                                    if parts(c)[1] == parts(pointer)[1] and w.how != "a plain store"))
-    return Finding("never-signalled", f"waits for {wants}, and nobody signals it", wait.loc, _where(machine, tasks),
-                   "send it: dl.notify to this rank and this signal" +
-                   ("; the signals below go elsewhere" if elsewhere else ""), elsewhere[:4])
+        return Finding(
+            "count",
+            f"waits for {wants}, and all signals there make it {cell.value}",
+            wait.loc,
+            _where(machine, tasks),
+            "wait for as many as are sent, or send what is missing",
+            others,
+        )
+    elsewhere = tuple(
+        dict.fromkeys(
+            (f"signals {cell_name(machine, c)} of rank {parts(c)[0]}", w.loc)
+            for c, other in machine.cells.items()
+            for w in other.writers
+            if parts(c)[1] == parts(pointer)[1] and w.how != "a plain store"
+        )
+    )
+    return Finding(
+        "never-signalled",
+        f"waits for {wants}, and nobody signals it",
+        wait.loc,
+        _where(machine, tasks),
+        "send it: dl.notify to this rank and this signal" + ("; the signals below go elsewhere" if elsewhere else ""),
+        elsewhere[:4],
+    )
 
 
 _SIGN = {"eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
@@ -73,8 +104,11 @@ def _unsent(machine: Machine) -> Iterator[tuple[str, str]]:
                     yield "a signal that is not reached", site.loc
         else:
             for number, step in enumerate(machine.scenario.steps[task.rank]):
-                if step.stream == task.stream and isinstance(step, host.SignalWrite) \
-                        and (task.rank, number) not in machine.steps_done:
+                if (
+                    step.stream == task.stream
+                    and isinstance(step, host.SignalWrite)
+                    and (task.rank, number) not in machine.steps_done
+                ):
                     yield "a signal that is not reached", step.loc
                 if step.stream == task.stream and isinstance(step, host.Launch) and step.call >= task.call:
                     for site in step.kernel.sites:
@@ -94,11 +128,20 @@ def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: 
         what = f"{left} program{'s' * (left > 1)} of {'this launch' if same else 'kernel ' + op.kernel.name}"
     else:
         same, what = False, f"{op.name}, which is a kernel,"
-    hint = "give the producers the lowest program ids, or launch no more programs than fit on the GPU" if same else \
-        "put it before the launch on the same stream" + (
-            ", or let a copy engine do it: between ranks, that is" if not isinstance(op, host.Launch) else "")
-    return Finding("starved", f"programs that wait here hold {places} on the SMs, and {what} cannot start",
-                   task.blocked.loc, _where(machine, [task]), hint, (("cannot start", op.loc),))
+    hint = (
+        "give the producers the lowest program ids, or launch no more programs than fit on the GPU"
+        if same
+        else "put it before the launch on the same stream"
+        + (", or let a copy engine do it: between ranks, that is" if not isinstance(op, host.Launch) else "")
+    )
+    return Finding(
+        "starved",
+        f"programs that wait here hold {places} on the SMs, and {what} cannot start",
+        task.blocked.loc,
+        _where(machine, [task]),
+        hint,
+        (("cannot start", op.loc),),
+    )
 
 
 def starvation(tight: Machine) -> tuple[list[Finding], list[str]]:
@@ -115,16 +158,23 @@ def starvation(tight: Machine) -> tuple[list[Finding], list[str]]:
             continue
         task = spinning[0]
         if isinstance(op, host.Launch) and op.kernel is task.kernel:
-            notes.append(f"{task.blocked.loc}: programs of {task.name} wait here for others of the same launch that "
-                         "have higher numbers: its grid must not exceed what the GPU runs at a time")
+            notes.append(
+                f"{task.blocked.loc}: programs of {task.name} wait here for others of the same launch that "
+                "have higher numbers: its grid must not exceed what the GPU runs at a time"
+            )
         else:
             findings.append(_starvation(tight, task, rank, op, left, "every place"))
     return findings[:1], list(dict.fromkeys(notes))
 
 
 def _barrier(machine: Machine, task: Task) -> Finding:
-    return Finding("barrier", f"{task.blocked.text}, which never come", task.blocked.loc, _where(machine, [task]),
-                   "let one program of every rank come to it, on every path")
+    return Finding(
+        "barrier",
+        f"{task.blocked.text}, which never come",
+        task.blocked.loc,
+        _where(machine, [task]),
+        "let one program of every rank come to it, on every path",
+    )
 
 
 def _where(machine: Machine, tasks: list[Task]) -> str:

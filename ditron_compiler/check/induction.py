@@ -7,6 +7,7 @@ were there executions in which some of them return without it, look at the first
 returned before without it, so nothing that they send behind has landed without it either. If what is left does not
 satisfy that wait, for any of the set, there is no first one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -37,18 +38,26 @@ def _after(machine: Machine, node: int) -> list[int]:
     """Where the largest set of waits ends of which none returns before ``node``, as far as that is not known."""
     before, seen = machine.graph.before, machine.graph.seen
     asked = {_end(wait): wait for wait in machine.waits if _end(wait) > node and not seen[_end(wait)] >> node & 1}
-    possible = {end: [[w for w in machine.cell(cell).writers if not before[w.node] >> wait.after & 1]
-                      for cell in wait.cells] for end, wait in asked.items()}
+    possible = {
+        end: [[w for w in machine.cell(cell).writers if not before[w.node] >> wait.after & 1] for cell in wait.cells]
+        for end, wait in asked.items()
+    }
     while True:
         known = sum(1 << end for end in asked) | 1 << node
 
         def tells(writer: Writer, wait: Wait, known: int = known) -> bool:
             """Whether whoever sees this update also sees the node."""
-            return bool((seen[writer.node] | 1 << writer.node) & known) and writer.release \
+            return (
+                bool((seen[writer.node] | 1 << writer.node) & known)
+                and writer.release
                 and reaches(machine, writer, wait.task.rank, wait.scope)
+            )
 
-        kept = {end: wait for end, wait in asked.items() if any(
-            not attainable((w for w in writers if not tells(w, wait)), wait) for writers in possible[end])}
+        kept = {
+            end: wait
+            for end, wait in asked.items()
+            if any(not attainable((w for w in writers if not tells(w, wait)), wait) for writers in possible[end])
+        }
         if len(kept) == len(asked):
             return list(kept)
         asked = kept

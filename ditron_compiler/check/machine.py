@@ -5,6 +5,7 @@ whatever the schedule, unless a wait asks for what another signal has overtaken,
 ends says little; what it leaves behind, the graph, the accesses, the waits and the writes to signals, is looked at by
 :mod:`.edges` and :mod:`.races` for what holds in every execution.
 """
+
 from __future__ import annotations
 
 import random
@@ -188,6 +189,7 @@ class Machine:
     def run(self) -> Machine:
         """Run every rank's host to its end, or until nothing goes on."""
         from ditron_compiler.check.streams import stream_task
+
         for rank, steps in enumerate(self.scenario.steps):
             for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
                 task = Task(rank, "", stream, 1, None, self.graph.add())
@@ -272,16 +274,29 @@ class Machine:
     def cut(self, task: Task, visible: Iterable[int] = (), late: Iterable[int] = ()) -> int:
         """End the task's stretch and begin the next one, which is also after the nodes given."""
         if len(self.graph.visibly) > MAX_NODES and self.complete:
-            raise TimeoutError(f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
-                               "tensors or larger tiles")
+            raise TimeoutError(
+                f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
+                "tensors or larger tiles"
+            )
         for (write, atomic, how, loc, site, copy), spans in task._touched.items():
             self._keep(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy)
         task._touched.clear()
         task.node = self.graph.add([task.node, *visible], late)
         return task.node
 
-    def touch(self, task: Task, span: Span, write: bool, how: str, loc: str, *, site: int | None = None,
-              atomic: bool = False, node: int | None = None, copy: int | None = None) -> None:
+    def touch(
+        self,
+        task: Task,
+        span: Span,
+        write: bool,
+        how: str,
+        loc: str,
+        *,
+        site: int | None = None,
+        atomic: bool = False,
+        node: int | None = None,
+        copy: int | None = None,
+    ) -> None:
         """The task, or a node that is not its own, reads or writes."""
         if not len(span):
             return
@@ -299,14 +314,25 @@ class Machine:
         self.copies.append((source, target) if known else (source[:0], target[:0]))
         return len(self.copies) - 1
 
-    def _keep(self, task: Task, node: int, write: bool, atomic: bool, how: str, loc: str, site: int | None, span: Span,
-              copy: int | None) -> None:
+    def _keep(
+        self,
+        task: Task,
+        node: int,
+        write: bool,
+        atomic: bool,
+        how: str,
+        loc: str,
+        site: int | None,
+        span: Span,
+        copy: int | None,
+    ) -> None:
         buffers = span[:, 0] >> 36
         for buffer in np.unique(buffers) if buffers[0] != buffers[-1] else buffers[:1]:
             rank, root, _ = parts(int(buffer) << 36)
             here = span[buffers == buffer] if buffers[0] != buffers[-1] else span
             self.accesses.setdefault((rank, root), []).append(
-                Access(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy))
+                Access(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy)
+            )
 
     def check_bounds(self, task: Task, span: Span, write: bool, loc: str) -> bool:
         """Whether an access lies within its buffer; report it if not."""
@@ -315,17 +341,31 @@ class Machine:
             root = self.scenario.roots.get(number)
             what = "write" if write else "read"
             if rank < 0 or root is None:
-                self.problem("bounds", f"a {what} through a null pointer, or one that points at no buffer", task, loc,
-                             "symm_at is null for a rank of another node: use putmem or getmem there, or say that "
-                             "this is for one node, by max_nodes=1 (of ditron.init, of @ditron.program)")
+                self.problem(
+                    "bounds",
+                    f"a {what} through a null pointer, or one that points at no buffer",
+                    task,
+                    loc,
+                    "symm_at is null for a rank of another node: use putmem or getmem there, or say that "
+                    "this is for one node, by max_nodes=1 (of ditron.init, of @ditron.program)",
+                )
             elif offset < 0 or offset + end - pointer > root.nbytes:
                 past = "before its beginning" if offset < 0 else "past its end"
-                self.problem("bounds", f"a {what} of {root.name} goes {past}: bytes {offset} to "
-                             f"{offset + end - pointer} of {root.nbytes}", task, loc,
-                             "mask the access, or make the buffer larger")
+                self.problem(
+                    "bounds",
+                    f"a {what} of {root.name} goes {past}: bytes {offset} to {offset + end - pointer} of {root.nbytes}",
+                    task,
+                    loc,
+                    "mask the access, or make the buffer larger",
+                )
             elif (rank, number) in self._freed:
-                self.problem("freed", f"a {what} of {root.name}, which was freed", task, loc,
-                             "free it after its last use on every rank")
+                self.problem(
+                    "freed",
+                    f"a {what} of {root.name}, which was freed",
+                    task,
+                    loc,
+                    "free it after its last use on every rank",
+                )
             else:
                 continue
             return False
@@ -336,8 +376,13 @@ class Machine:
         if len(source) and len(target) and overlap(source, target, but_same=in_order):
             rank, number, offset = parts(int(target[0, 0]))
             name = f"{describe(self.scenario.roots[number], offset)} of " if number in self.scenario.roots else ""
-            self.problem("overlap", f"{what} whose source and destination overlap, at {name}rank {rank}: it may read "
-                         "what it has written", task, loc, "copy through another buffer")
+            self.problem(
+                "overlap",
+                f"{what} whose source and destination overlap, at {name}rank {rank}: it may read what it has written",
+                task,
+                loc,
+                "copy through another buffer",
+            )
 
     def problem(self, kind: str, text: str, task: Task, loc: str, hint: str) -> None:
         self.problems.append(Problem(kind, text, task, loc, hint))
@@ -389,8 +434,7 @@ class Machine:
 
     # --- meetings ------------------------------------------------------------------------------------------------
 
-    def meet(self, task: Task, key: Hashable, ranks: Iterable[int], name: str, loc: str
-             ) -> Generator[Keys, None, None]:
+    def meet(self, task: Task, key: Hashable, ranks: Iterable[int], name: str, loc: str) -> Generator[Keys, None, None]:
         """Wait until one task of each rank has come."""
         before = self.cut(task)
         ranks = list(ranks)
@@ -420,5 +464,11 @@ class Machine:
 
 
 def satisfies(value: int, cmp: str, other: int) -> bool:
-    return {"eq": value == other, "ne": value != other, "gt": value > other, "ge": value >= other,
-            "lt": value < other, "le": value <= other}[cmp]
+    return {
+        "eq": value == other,
+        "ne": value != other,
+        "gt": value > other,
+        "ge": value >= other,
+        "lt": value < other,
+        "le": value <= other,
+    }[cmp]

@@ -4,6 +4,7 @@ A pointer is an integer: which rank's memory, which buffer, and how many bytes f
 integer arithmetic, for single pointers and for tiles of them. The offset is counted from the middle of a buffer's
 range, so that an index below zero is seen as one.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -11,8 +12,20 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NULL", "Root", "Span", "address", "carried", "common", "describe", "merged", "overlap", "parts", "runs",
-           "with_rank"]
+__all__ = [
+    "NULL",
+    "Root",
+    "Span",
+    "address",
+    "carried",
+    "common",
+    "describe",
+    "merged",
+    "overlap",
+    "parts",
+    "runs",
+    "with_rank",
+]
 
 NULL = 0
 _OFFSET_BITS, _ROOT_BITS = 36, 16
@@ -90,8 +103,12 @@ def merged(span: Span) -> Span:
 
 def common(a: Span, b: Span) -> Span:
     """The bytes that are in both, of which each is as :func:`merged` gives it."""
-    kept = [[max(low, first), min(high, last)] for low, high in a.tolist() for first, last in b.tolist()
-            if low < last and first < high]
+    kept = [
+        [max(low, first), min(high, last)]
+        for low, high in a.tolist()
+        for first, last in b.tolist()
+        if low < last and first < high
+    ]
     return np.array(kept, dtype=np.int64).reshape(-1, 2)
 
 

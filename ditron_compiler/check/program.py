@@ -1,4 +1,5 @@
 """What the operations of a kernel do on the abstract machine; the translated kernel names its site."""
+
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
@@ -109,12 +110,17 @@ class Program(Atomics):
         yield from self._look(number, pointer)
         return self.machine.cell(pointer).value
 
-    def _touch(self, number: int, pointer: Any, mask: Any, write: bool, how: str, atomic: bool = False,
-               size: int = 0) -> None:
+    def _touch(
+        self, number: int, pointer: Any, mask: Any, write: bool, how: str, atomic: bool = False, size: int = 0
+    ) -> None:
         site = self.sites[number]
         if pointer is UNKNOWN or mask is UNKNOWN:
-            self._note(number, f"the address of {how} depends on data: it is not checked" if pointer is UNKNOWN else
-                       f"the mask of {how} depends on data: it is taken to be true")
+            self._note(
+                number,
+                f"the address of {how} depends on data: it is not checked"
+                if pointer is UNKNOWN
+                else f"the mask of {how} depends on data: it is taken to be true",
+            )
             if pointer is UNKNOWN and write:
                 self.machine.astray.append(self.task.node)
             if pointer is UNKNOWN:
@@ -144,8 +150,13 @@ class Program(Atomics):
     def _rank_exists(self, number: int, rank: int) -> bool:
         if 0 <= rank < self.num_ranks:
             return True
-        self.machine.problem("rank", f"rank {rank} is asked for, of {self.num_ranks}", self.task,
-                             self.sites[number].loc, "take the rank modulo num_ranks")
+        self.machine.problem(
+            "rank",
+            f"rank {rank} is asked for, of {self.num_ranks}",
+            self.task,
+            self.sites[number].loc,
+            "take the rank modulo num_ranks",
+        )
         return False
 
     # --- signals -------------------------------------------------------------------------------------------------
@@ -164,9 +175,19 @@ class Program(Atomics):
     def _wait(self, number: int, cells: tuple[int, ...], value: int) -> Generator[Keys, None, int]:
         site, task = self.sites[number], self.task
         signals = site.name == "ditron.wait"
-        wait = Wait(task, task.node, -1, cells, site.fact("cmp", "ge"), int(value), site.loc, task.call,
-                    number, site.fact("scope", "node") if signals else "world",
-                    site.fact("semantic", "acquire") == "acquire")
+        wait = Wait(
+            task,
+            task.node,
+            -1,
+            cells,
+            site.fact("cmp", "ge"),
+            int(value),
+            site.loc,
+            task.call,
+            number,
+            site.fact("scope", "node") if signals else "world",
+            site.fact("semantic", "acquire") == "acquire",
+        )
         if cells:
             span = np.array([[cells[0], cells[-1] + 8]], dtype=np.int64)
             if not self.machine.check_bounds(task, span, False, site.loc):
@@ -207,8 +228,9 @@ class Program(Atomics):
             nbi = site.fact("nbi", "")
             there = with_rank(np.array([[to, to + nbytes]], dtype=np.int64), rank)
             copy = machine.copied(here, there)
-            machine.touch(task, here, False, "the source of a put", site.loc, site=number, node=lands if nbi else None,
-                          copy=copy)
+            machine.touch(
+                task, here, False, "the source of a put", site.loc, site=number, node=lands if nbi else None, copy=copy
+            )
             machine.check_copy(task, here, there, "a put", site.loc)
             machine.filled.add(parts(int(there[0, 0]))[:2])
             machine.touch(task, there, True, "a put", site.loc, site=number, node=lands, copy=copy)
@@ -227,8 +249,20 @@ class Program(Atomics):
             if machine.check_bounds(task, span, True, site.loc):
                 machine.touch(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
                 scope = site.fact("scope", "node") if notify else "world"
-                machine.write_cell(Writer(pointer, node, issued, task, site.fact("op", "set"), value, site.loc,
-                                          site.name[7:], task.call, scope))
+                machine.write_cell(
+                    Writer(
+                        pointer,
+                        node,
+                        issued,
+                        task,
+                        site.fact("op", "set"),
+                        value,
+                        site.loc,
+                        site.name[7:],
+                        task.call,
+                        scope,
+                    )
+                )
         machine.cut(task)
 
     def get(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any) -> None:
@@ -259,13 +293,15 @@ class Program(Atomics):
         elif self._rank_exists(number, rank):
             machine, task, site = self.machine, self.task, self.sites[number]
             machine.sent.add((task.name, number))
-            machine.touch(task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc,
-                          site=number)
+            machine.touch(
+                task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc, site=number
+            )
             issued, there = task.node, with_rank(int(packets), int(rank))
             node = machine.graph.add([issued])
             machine.touch(task, _packets(there, nbytes), True, "packets", site.loc, site=number, node=node, atomic=True)
-            machine.write_cell(Writer(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call,
-                                      release=False))
+            machine.write_cell(
+                Writer(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call, release=False)
+            )
             machine.cut(task)
 
     def ll_get(self, number: int, to: Any, packets: Any, nbytes: Any, epoch: Any) -> Generator[Keys, None, Any]:
@@ -307,8 +343,9 @@ class Program(Atomics):
         first, count = 0, self.num_ranks
         if site.fact("team", "group") == "node":
             first, count = self.node * self.num_local_ranks, self.num_local_ranks
-        yield from self.machine.meet(self.task, ("team", first, count), range(first, first + count), site.name[7:],
-                                     site.loc)
+        yield from self.machine.meet(
+            self.task, ("team", first, count), range(first, first + count), site.name[7:], site.loc
+        )
         self._fence = self.task.node
 
 

@@ -1,4 +1,5 @@
 """Accesses to the same bytes, of which one writes, that are not in a visible order."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +39,8 @@ def unordered(machine: Machine) -> Iterator[Pair]:
     """All accesses to the same bytes, of which one writes, that nothing orders."""
     for accesses in machine.accesses.values():
         if not any(a.write and not a.atomic for a in accesses) and not (
-                any(a.write for a in accesses) and not all(a.atomic for a in accesses)):
+            any(a.write for a in accesses) and not all(a.atomic for a in accesses)
+        ):
             continue
         looked: set[tuple[int, int]] = set()
         for start, active in _places(accesses):
@@ -121,19 +123,33 @@ def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
                 continue
             sites = read.task.kernel.sites
             site = sites[read.site]
-            tied = max((wait.after for wait in waits[id(read.task)]
-                        if sites[wait.site].op in site.ties and wait.after <= read.node), default=-1)
+            tied = max(
+                (
+                    wait.after
+                    for wait in waits[id(read.task)]
+                    if sites[wait.site].op in site.ties and wait.after <= read.node
+                ),
+                default=-1,
+            )
             for wait in waits[id(read.task)]:
                 waited = sites[wait.site]
                 key = (read.task.kernel.name, waited.number, site.number)
-                if key in seen or waited.name != "ditron.wait" or not tied < wait.after <= read.node \
-                        or not set(waited.loops) & set(site.loops):
+                if (
+                    key in seen
+                    or waited.name != "ditron.wait"
+                    or not tied < wait.after <= read.node
+                    or not set(waited.loops) & set(site.loops)
+                ):
                     continue
                 low, high = read.span[0, 0], read.span[-1, 1]
                 for write in writes:
-                    if write.task is not read.task and machine.graph.sees(write.node, wait.after) \
-                            and not machine.graph.sees(write.node, wait.before) \
-                            and write.span[0, 0] < high and low < write.span[-1, 1]:
+                    if (
+                        write.task is not read.task
+                        and machine.graph.sees(write.node, wait.after)
+                        and not machine.graph.sees(write.node, wait.before)
+                        and write.span[0, 0] < high
+                        and low < write.span[-1, 1]
+                    ):
                         seen.add(key)
                         yield wait, read, write
                         break

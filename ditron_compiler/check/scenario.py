@@ -2,6 +2,7 @@
 
 A scenario is recorded from a script, or from calls of a host program, by :mod:`ditron.recording`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,8 +12,19 @@ from typing import Any
 from ditron_compiler.check.memory import Root, Span
 from ditron_compiler.check.translate import Kernel
 
-__all__ = ["Await", "Free", "HostOp", "Launch", "Meet", "Move", "Record", "Scenario", "SignalWait", "SignalWrite",
-           "Unseen"]
+__all__ = [
+    "Await",
+    "Free",
+    "HostOp",
+    "Launch",
+    "Meet",
+    "Move",
+    "Record",
+    "Scenario",
+    "SignalWait",
+    "SignalWrite",
+    "Unseen",
+]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """Which values matter to the order of things, and which wait's token each of them hangs on."""
+
 from __future__ import annotations
 
 from ditron_compiler import ir
@@ -44,8 +45,13 @@ class Slices:
 
     def consumed(self) -> frozenset[int]:
         """Numbers of the waits whose token somebody consumes."""
-        return frozenset().union(*(self._ties.get(op.operands[1], frozenset()) for op in self._operations
-                                   if op.name == "ditron.consume_token"))
+        return frozenset().union(
+            *(
+                self._ties.get(op.operands[1], frozenset())
+                for op in self._operations
+                if op.name == "ditron.consume_token"
+            )
+        )
 
     # --- what is there -------------------------------------------------------------------------------------------
 
@@ -67,8 +73,9 @@ class Slices:
         if op.name == "scf.for":
             block = op.regions[0].blocks[0]
             yielded = list(block.operations[len(block.operations) - 1].operands)
-            for argument, start, again, result in zip(list(block.arguments)[1:], operands[3:], yielded, op.results,
-                                                      strict=True):
+            for argument, start, again, result in zip(
+                list(block.arguments)[1:], operands[3:], yielded, op.results, strict=True
+            ):
                 self._sources[argument] = self._sources[result] = [start, again]
         elif op.name == "scf.if":
             for region in op.regions:

@@ -1,4 +1,5 @@
 """The host's streams on the abstract machine: each does its operations in order, beside the others."""
+
 from __future__ import annotations
 
 import itertools
@@ -62,8 +63,7 @@ def _meet(machine: Machine, task: Task, step: host.Meet) -> Generator[Keys, None
         machine.in_flight[task.rank].clear()
         task.pending.clear()
         machine.cut(task, landed)
-    yield from machine.meet(task, ("host", step.name), range(machine.scenario.ranks), step.name,
-                            step.loc)
+    yield from machine.meet(task, ("host", step.name), range(machine.scenario.ranks), step.name, step.loc)
 
 
 def _move(machine: Machine, task: Task, step: host.Move) -> Generator[Keys, None, None]:
@@ -98,8 +98,13 @@ def _stay_near(machine: Machine, task: Task, pointers: Sequence[int], what: str,
     per_node = machine.scenario.ranks_per_node
     for rank in {parts(int(pointer))[0] for pointer in pointers}:
         if rank // per_node != task.rank // per_node:
-            machine.problem("node", f"{what} to rank {rank}, which is on another node", task, loc,
-                            f"{ONE_NODE}, or say that the program is for one node: @ditron.program(max_nodes=1)")
+            machine.problem(
+                "node",
+                f"{what} to rank {rank}, which is on another node",
+                task,
+                loc,
+                f"{ONE_NODE}, or say that the program is for one node: @ditron.program(max_nodes=1)",
+            )
 
 
 def _signal_write(machine: Machine, task: Task, step: host.SignalWrite) -> None:
@@ -109,14 +114,16 @@ def _signal_write(machine: Machine, task: Task, step: host.SignalWrite) -> None:
         issued = task.node
         landing = machine.cut(task)
         machine.touch(task, np.array([[cell, cell + 8]]), True, "a signal written by a stream", step.loc, atomic=True)
-        machine.write_cell(Writer(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write",
-                                  step.call))
+        machine.write_cell(
+            Writer(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write", step.call)
+        )
         machine.cut(task)
 
 
 def _launch(machine: Machine, task: Task, step: host.Launch) -> Generator[Keys, None, None]:
     """All programs start after what the stream did before; the stream goes on when all have ended."""
     from ditron_compiler.check.program import Program
+
     grid = step.grid
     pids = [(x, y, z) for z, y, x in itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))]
     machine.cut(task)
@@ -125,10 +132,20 @@ def _launch(machine: Machine, task: Task, step: host.Launch) -> Generator[Keys, 
 
     def starter(pid: tuple[int, int, int]):
         def begin() -> None:
-            program = Task(task.rank, step.kernel.name, task.stream, step.call, pid, machine.graph.add([start]),
-                           task.step, kernel=step.kernel, pending={r: set(s) for r, s in running.base.items()})
+            program = Task(
+                task.rank,
+                step.kernel.name,
+                task.stream,
+                step.call,
+                pid,
+                machine.graph.add([start]),
+                task.step,
+                kernel=step.kernel,
+                pending={r: set(s) for r, s in running.base.items()},
+            )
             program.body = body(program)
             machine.start(program)
+
         return begin
 
     def body(program: Task) -> Generator[Keys, None, None]:
@@ -157,7 +174,5 @@ def _leftover(running: Running) -> dict[int, set[int]]:
     for target in {target for left in [running.base, *running.leftover] for target in left}:
         base = running.base.get(target, set())
         mine = [left.get(target, set()) for left in running.leftover]
-        result[target] = set().union(*(nodes - base for nodes in mine)) | \
-            (base.intersection(*mine) if mine else base)
+        result[target] = set().union(*(nodes - base for nodes in mine)) | (base.intersection(*mine) if mine else base)
     return {target: nodes for target, nodes in result.items() if nodes}
-

@@ -3,6 +3,7 @@
 Tile arithmetic that ends in data is dropped: a matrix product is a loop of two reads. What has an effect is a call of
 :class:`.program.Program`; what may have to wait is a ``yield from``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,8 +21,17 @@ from ditron_compiler.packets import PacketArgument
 
 __all__ = ["Kernel", "translate", "translate_module"]
 
-_WAITS = ("ditron.wait", "ditron.ll_get", "ditron.signal_wait_until", "ditron.ld", "ditron.atomic_cas",
-          "ditron.barrier_all", "ditron.barrier", "ditron.sync_all", "tt.atomic_cas")
+_WAITS = (
+    "ditron.wait",
+    "ditron.ll_get",
+    "ditron.signal_wait_until",
+    "ditron.ld",
+    "ditron.atomic_cas",
+    "ditron.barrier_all",
+    "ditron.barrier",
+    "ditron.sync_all",
+    "tt.atomic_cas",
+)
 
 
 @dataclass(frozen=True)
@@ -53,14 +63,22 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
     exec(compile(source, f"<{name} as checked>", "exec"), names)
     kinds = tuple(str(kind) for kind in ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     spins = any(site.name in _WAITS for site in writer.sites)
-    return Kernel(name, names[writer.functions[name]], tuple(writer.sites), kinds, spins, source,
-                  PacketArgument.of(function.attributes))
+    return Kernel(
+        name,
+        names[writer.functions[name]],
+        tuple(writer.sites),
+        kinds,
+        spins,
+        source,
+        PacketArgument.of(function.attributes),
+    )
 
 
 def translate_module(module: ir.Module | str) -> Kernel:
     """Translate the only kernel of a mixed module, which may be text. Changes the module: it has no swizzles then."""
     from ditron_compiler import pipeline
     from ditron_compiler.frontend.modules import kernels_of
+
     if isinstance(module, str):
         if module not in _translated:
             with ir.Context() as context:
@@ -120,10 +138,12 @@ class _Writer:
         for at, argument in enumerate(arguments):
             if str(argument.type).startswith("!tt.tensordesc"):
                 extents, size = descriptor_block(argument.type)
-                rest = [self._name(a) for a in arguments[at + 1:at + 1 + 2 * len(extents)]]
+                rest = [self._name(a) for a in arguments[at + 1 : at + 1 + 2 * len(extents)]]
                 name, n = self._name(argument), len(extents)
-                self._line(f"{name} = Descriptor({name}, ({', '.join(rest[:n])},), ({', '.join(rest[n:])},), "
-                           f"{extents}, {size})")
+                self._line(
+                    f"{name} = Descriptor({name}, ({', '.join(rest[:n])},), ({', '.join(rest[n:])},), "
+                    f"{extents}, {size})"
+                )
 
     def _state_machine(self, blocks: list[ir.Block]) -> None:
         """Unstructured control flow: early returns."""
@@ -180,8 +200,13 @@ class _Writer:
     def _operation(self, op: ir.Operation) -> None:
         if not self.slices.is_live(op):
             return
-        control = {"scf.for": self._for, "scf.if": self._if, "scf.while": self._while, "tt.call": self._call,
-                   "tt.return": self._return}.get(op.name)
+        control = {
+            "scf.for": self._for,
+            "scf.if": self._if,
+            "scf.while": self._while,
+            "tt.call": self._call,
+            "tt.return": self._return,
+        }.get(op.name)
         if control is not None:
             control(op)
         elif op.name in EFFECTS:
@@ -234,6 +259,7 @@ class _Writer:
                 for inner in body:
                     self._operation(inner)
                 self._assign(list(op.results), list(terminator.operands))
+
             return write
 
         self._line(f"if {self._truth(op.operands[0], op)}:")
@@ -272,8 +298,9 @@ class _Writer:
 
     def _call(self, op: ir.Operation) -> None:
         callee = str(op.attributes["callee"]).strip('@"')
-        target = next(f for f in self.module.body.operations
-                      if f.operation.name == "tt.func" and _symbol(f.operation) == callee).operation
+        target = next(
+            f for f in self.module.body.operations if f.operation.name == "tt.func" and _symbol(f.operation) == callee
+        ).operation
         if callee not in self.functions:
             self.functions[callee] = f"f{len(self.functions)}"
             self._pending.append(target)

@@ -3,6 +3,7 @@
 A copy carries along what is unwritten, such as the end of a box that is not full, and is no mistake itself: who reads
 its target there is. What was not followed may have written anything.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -66,8 +67,9 @@ def _brought(machine: Machine) -> dict[int, Span]:
     return brought
 
 
-def _lacking(machine: Machine, key: tuple[int, int], brought: dict[int, Span]
-             ) -> Iterator[tuple[int, int, Access, Access | None]]:
+def _lacking(
+    machine: Machine, key: tuple[int, int], brought: dict[int, Span]
+) -> Iterator[tuple[int, int, Access, Access | None]]:
     """Stretches of a buffer that an access reads unwritten: from, to, the access, and the copy that brought them."""
     accesses, root = machine.accesses[key], machine.scenario.roots[key[1]]
     filled = root.zeroed or root.given
@@ -90,8 +92,9 @@ def _lacking(machine: Machine, key: tuple[int, int], brought: dict[int, Span]
                     yield start, end, read, copy
 
 
-def _lacks(machine: Machine, read: Access, good: Sequence[Access], empty: Sequence[Access], filled: bool
-           ) -> tuple[bool, Access | None]:
+def _lacks(
+    machine: Machine, read: Access, good: Sequence[Access], empty: Sequence[Access], filled: bool
+) -> tuple[bool, Access | None]:
     """Whether ``read`` finds what nobody has written: of writes that may come before, the last brings nothing.
 
     ``good``: writes of something. ``empty``: copies of what is unwritten. ``filled``: something was there before.

@@ -4,6 +4,7 @@ A tile of integers is an array whose extents may be 1 where they would repeat, o
 the same: splat and broadcast cost nothing. Floats, and whatever was loaded, are :data:`UNKNOWN`; so is all that is made
 of it. A pointer is an integer too, see :mod:`.memory`.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -11,8 +12,27 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["UNKNOWN", "Descriptor", "expand", "extui", "lacking", "reshaped", "sdiv", "select", "shrui", "smax",
-           "smin", "srem", "transposed", "trunc", "udiv", "ult", "umax", "umin", "urem"]
+__all__ = [
+    "UNKNOWN",
+    "Descriptor",
+    "expand",
+    "extui",
+    "lacking",
+    "reshaped",
+    "sdiv",
+    "select",
+    "shrui",
+    "smax",
+    "smin",
+    "srem",
+    "transposed",
+    "trunc",
+    "udiv",
+    "ult",
+    "umax",
+    "umin",
+    "urem",
+]
 
 
 class _Unknown:
@@ -153,8 +173,9 @@ class Descriptor:
         if lacking(self.base, *self.shape, *self.strides, *coordinates):
             return UNKNOWN, True
         address, inside = self.base, True
-        for axis, (start, extent, size, stride) in enumerate(zip(coordinates, self.block, self.shape, self.strides,
-                                                                 strict=True)):
+        for axis, (start, extent, size, stride) in enumerate(
+            zip(coordinates, self.block, self.shape, self.strides, strict=True)
+        ):
             along = [1] * len(self.block)
             along[axis] = extent
             index = (start + np.arange(extent)).reshape(along)

@@ -1,4 +1,5 @@
 """Diagnostics of our passes, as errors at the user's Python line."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -58,6 +59,7 @@ def locate_frontend_errors() -> Iterator[None]:
     the calls through which it was reached.
     """
     from triton.compiler.errors import CompilationError
+
     try:
         yield
     except CompilationError as error:
@@ -75,6 +77,7 @@ def explained(error: BaseException) -> Exception | None:
 
 def _explain(error: BaseException, kind: type) -> Exception | None:
     from ditron.errors import CompileError
+
     chain = [error]
     while isinstance(chain[-1].__cause__, kind):
         chain.append(chain[-1].__cause__)

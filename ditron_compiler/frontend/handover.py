@@ -3,6 +3,7 @@
 Two copies of MLIR, of different versions, live in the process: the one inside Triton and ours. The generic form is the
 one that both read whatever their versions, and it keeps every location, which diagnostics need.
 """
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Which device libraries a target's kernels link to, in the terms of the frontend."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,11 +24,15 @@ def device_libraries(target: Target, *, shmem: bool = True) -> dict[str, str]:
 def missing_libraries(target: Target) -> str | None:
     """Why machine code cannot be linked for a target, and what to do; None when it can."""
     if target.transport == "nvshmem" and gpu_libraries.nvshmem_bitcode() is None:
-        return ("NVSHMEM's device library (libnvshmem_device.bc) was not found: pip install nvidia-nvshmem-cu13 (or "
-                "-cu12), or set DITRON_NVSHMEM_BITCODE")
+        return (
+            "NVSHMEM's device library (libnvshmem_device.bc) was not found: pip install nvidia-nvshmem-cu13 (or "
+            "-cu12), or set DITRON_NVSHMEM_BITCODE"
+        )
     if target.transport == "rocshmem" and gpu_libraries.rocshmem_bitcode(str(target.arch)) is None:
-        return ("rocSHMEM's device library (librocshmem_device.bc) was not found under /opt/rocm/lib: install "
-                "rocSHMEM, or set DITRON_ROCSHMEM_BITCODE")
+        return (
+            "rocSHMEM's device library (librocshmem_device.bc) was not found under /opt/rocm/lib: install "
+            "rocSHMEM, or set DITRON_ROCSHMEM_BITCODE"
+        )
     return None
 
 
@@ -60,8 +65,9 @@ def settle_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
         libraries.pop("libdevice", None)
     if target.transport == "nvshmem" and any(symbol.startswith("nvshmem") for symbol in foreign):
         shmem = gpu_libraries.nvshmem_bitcode() is not None and _links_shmem(libraries, target)
-        libraries |= gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem, whole=True,
-                                               check=target.check)
+        libraries |= gpu_libraries.extern_libs(
+            target.machine, target.transport, target.arch, bitcode=shmem, whole=True, check=target.check
+        )
     # By the symbol's name: AMD's backend links a library if a function's name contains its name.
     libraries |= {symbol: path for symbol, path in foreign.items() if path}
     object.__setattr__(options, "extern_libs", tuple(libraries.items()))

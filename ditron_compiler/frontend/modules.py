@@ -1,4 +1,5 @@
 """The kernels of a module."""
+
 from __future__ import annotations
 
 from ditron_compiler import ir

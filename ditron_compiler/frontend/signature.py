@@ -1,4 +1,5 @@
 """What a kernel is specialised for, when nobody launches it: read from words instead of from arguments."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,12 @@ def unwrap(fn: Any) -> JITFunction:
     return inner
 
 
-def specialise(fn: Any, signature: Mapping[str, str] | Sequence[str] | None, constexprs: Mapping[str, Any] | None,
-               options: Mapping[str, Any] | None) -> tuple[JITFunction, dict, dict, dict, dict]:
+def specialise(
+    fn: Any,
+    signature: Mapping[str, str] | Sequence[str] | None,
+    constexprs: Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None,
+) -> tuple[JITFunction, dict, dict, dict, dict]:
     """A kernel, its signature, constants, attributes and options as ``DitronSource`` takes them.
 
     ``signature`` may be a mapping, or a sequence in the order of the parameters that are no constants. What is left out
@@ -43,12 +48,16 @@ def specialise(fn: Any, signature: Mapping[str, str] | Sequence[str] | None, con
         given = _by_position(kernel, given, [n for n in names if n not in constants])
     for what, unknown in (("signature", set(given) - set(names)), ("constexprs", set(constants) - set(names))):
         if unknown:
-            raise ValueError(f"{what} of kernel {kernel.__name__!r}: no parameter is called {min(unknown)!r}; its "
-                             f"parameters are {', '.join(names)}")
+            raise ValueError(
+                f"{what} of kernel {kernel.__name__!r}: no parameter is called {min(unknown)!r}; its "
+                f"parameters are {', '.join(names)}"
+            )
     missing = [n for n in names if n not in given and n not in constants]
     if missing:
-        raise ValueError(f"kernel {kernel.__name__!r}: no type (or constant) is given for {', '.join(missing)}; give "
-                         "signature= and constexprs=, or @ditron.jit(example=...)")
+        raise ValueError(
+            f"kernel {kernel.__name__!r}: no type (or constant) is given for {', '.join(missing)}; give "
+            "signature= and constexprs=, or @ditron.jit(example=...)"
+        )
     types, attrs = {}, {}
     for index, name in enumerate(names):
         if name in constants:
@@ -64,8 +73,10 @@ def specialise(fn: Any, signature: Mapping[str, str] | Sequence[str] | None, con
 
 def _by_position(kernel: JITFunction, types: Sequence[str], names: list[str]) -> dict[str, str]:
     if len(types) != len(names):
-        raise ValueError(f"signature of kernel {kernel.__name__!r}: expected {len(names)} types, for "
-                         f"{', '.join(names)}; got {len(types)}")
+        raise ValueError(
+            f"signature of kernel {kernel.__name__!r}: expected {len(names)} types, for "
+            f"{', '.join(names)}; got {len(types)}"
+        )
     return dict(zip(names, types, strict=True))
 
 
@@ -74,7 +85,9 @@ def _type(kernel: JITFunction, name: str, text: str) -> tuple[str, bool]:
     spelled, _, hint = text.replace(" ", "").partition(":")
     bare = spelled.removeprefix("*").removeprefix("k") if spelled.startswith("*") else spelled
     if hint not in ("", "1", "16") or (bare not in _INTEGERS + _FLOATS and not spelled.startswith("tensordesc<")):
-        raise ValueError(f"signature of kernel {kernel.__name__!r}: type {text!r} of {name!r} is not known: expected a "
-                         "pointer as '*bf16', a number as 'i32' or 'fp32', or 'tensordesc<bf16[128,64]>', with ':16' "
-                         "(divisible by 16) or ':1' (not) after it")
+        raise ValueError(
+            f"signature of kernel {kernel.__name__!r}: type {text!r} of {name!r} is not known: expected a "
+            "pointer as '*bf16', a number as 'i32' or 'fp32', or 'tensordesc<bf16[128,64]>', with ':16' "
+            "(divisible by 16) or ':1' (not) after it"
+        )
     return spelled, hint == "16" or (hint == "" and spelled.startswith("*"))

@@ -3,6 +3,7 @@
 ``triton.compile`` asks its source for TTIR, then lowers it. :class:`DitronSource` answers with TTIR in which the
 primitives are already lowered, so Triton goes on as for any kernel, and nothing global is touched.
 """
+
 from __future__ import annotations
 
 import ast
@@ -74,9 +75,18 @@ class DitronSource(ASTSource):
         watch: what to see of our passes.
     """
 
-    def __init__(self, fn: JITFunction, signature: dict, constexprs: dict | None = None, attrs: dict | None = None, *,
-                 target: Target, pipeline: str | None = None, observer: Observer | None = None,
-                 watch: Watch | None = None):
+    def __init__(
+        self,
+        fn: JITFunction,
+        signature: dict,
+        constexprs: dict | None = None,
+        attrs: dict | None = None,
+        *,
+        target: Target,
+        pipeline: str | None = None,
+        observer: Observer | None = None,
+        watch: Watch | None = None,
+    ):
         super().__init__(kernel_view(fn), signature, constexprs, attrs)
         self.target = target
         self.passes = pipelines.front(pipeline or getattr(fn, "pipeline", None) or knobs.pipeline.get())
@@ -91,17 +101,36 @@ class DitronSource(ASTSource):
     def make_mixed(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> ir.Module:
         """The kernel as a module in which ``tt`` and ``ditron`` operations stand side by side."""
         # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
-        return make_mixed(super().make_ir, self.language, target, options, {**codegen_fns, CODEGEN_MARK: True},
-                          module_map, context, self.observer, self.watch, self.passes)
+        return make_mixed(
+            super().make_ir,
+            self.language,
+            target,
+            options,
+            {**codegen_fns, CODEGEN_MARK: True},
+            module_map,
+            context,
+            self.observer,
+            self.watch,
+            self.passes,
+        )
 
     def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
         return lower_to_triton(mixed, self.target, options, context, self.observer, self.watch)
 
 
-def make_mixed(make_ir: Callable[..., Any], language: Any, target: Any, options: Any, codegen_fns: dict,
-               module_map: dict, context: Any, observer: Observer = lambda *_: None,
-               watch: Watch | None = None, passes: pipelines.Pipeline = pipelines.FRONT) -> ir.Module:
+def make_mixed(
+    make_ir: Callable[..., Any],
+    language: Any,
+    target: Any,
+    options: Any,
+    codegen_fns: dict,
+    module_map: dict,
+    context: Any,
+    observer: Observer = lambda *_: None,
+    watch: Watch | None = None,
+    passes: pipelines.Pipeline = pipelines.FRONT,
+) -> ir.Module:
     """Run ``make_ir`` of a Triton source and Triton's TTIR passes, hand the module over to our MLIR, run ``passes``."""
     start = time.perf_counter()
     with locate_frontend_errors():
@@ -123,8 +152,9 @@ def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any
     return stages["ttir"](module, {})
 
 
-def lower_to_triton(mixed: ir.Module, target: Target, options: Any, context: Any, observer: Observer,
-                    watch: Watch | None = None) -> Any:
+def lower_to_triton(
+    mixed: ir.Module, target: Target, options: Any, context: Any, observer: Observer, watch: Watch | None = None
+) -> Any:
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():

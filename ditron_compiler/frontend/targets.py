@@ -1,4 +1,5 @@
 """The machines that kernels are compiled for, and their transports."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -12,8 +13,24 @@ TRANSPORTS = {"cuda": ("p2p", "nvshmem"), "hip": ("p2p", "rocshmem"), "sim": ("s
 # What Triton makes code for. Its own answer to another number is the same complaint by each of LLVM's passes.
 ARCHITECTURES: dict[str, tuple[int | str, ...]] = {
     "cuda": (75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121),
-    "hip": ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150",
-            "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201", "gfx1250"),
+    "hip": (
+        "gfx908",
+        "gfx90a",
+        "gfx942",
+        "gfx950",
+        "gfx1030",
+        "gfx1100",
+        "gfx1101",
+        "gfx1102",
+        "gfx1103",
+        "gfx1150",
+        "gfx1151",
+        "gfx1152",
+        "gfx1153",
+        "gfx1200",
+        "gfx1201",
+        "gfx1250",
+    ),
     "sim": ("",),
 }
 
@@ -45,6 +62,7 @@ class Target:
     def gpu_target(self) -> Any:
         """Triton's description of the machine; for the simulator that of the GPU it stands in for."""
         from triton.backends.compiler import GPUTarget
+
         if self.machine == "hip":
             return GPUTarget("hip", self.arch, 64 if str(self.arch).startswith("gfx9") else 32)
         return GPUTarget("cuda", knobs.sim_capability.get() if self.is_sim else self.arch, 32)
@@ -63,17 +81,21 @@ def parse_target(text: str, transport: str | None = None, check: bool = False) -
     elif text == "sim":
         parsed = ""
     else:
-        raise ValueError(f"unknown target {text!r}: expected 'cuda:SM' (as cuda:90), 'hip:GFX' (as hip:gfx942) or "
-                         "'sim'")
+        raise ValueError(
+            f"unknown target {text!r}: expected 'cuda:SM' (as cuda:90), 'hip:GFX' (as hip:gfx942) or 'sim'"
+        )
     if parsed not in ARCHITECTURES[machine]:
         what = "compute capability" if machine == "cuda" else "architecture"
-        raise ValueError(f"unknown {what} in target {text!r}: expected {machine}: and one of "
-                         f"{', '.join(map(str, ARCHITECTURES[machine]))}")
+        raise ValueError(
+            f"unknown {what} in target {text!r}: expected {machine}: and one of "
+            f"{', '.join(map(str, ARCHITECTURES[machine]))}"
+        )
     known = TRANSPORTS[machine]
     transport = transport or known[0]
     if transport not in known:
-        raise ValueError(f"unknown transport {transport!r} for target {text!r}: expected one of "
-                         f"{', '.join(map(repr, known))}")
+        raise ValueError(
+            f"unknown transport {transport!r} for target {text!r}: expected one of {', '.join(map(repr, known))}"
+        )
     return Target(machine, parsed, transport, check)
 
 

@@ -21,6 +21,23 @@ from .steps import (
 )
 
 __all__ = [
-    "Await", "Buffer", "Copy", "Evaluation", "EvaluationError", "Evaluator", "Fill", "Launch", "ONE_NODE", "Place",
-    "RankCopy", "Record", "Root", "SignalWait", "SignalWrite", "Step", "Stream", "StreamBarrier", "evaluate",
+    "Await",
+    "Buffer",
+    "Copy",
+    "Evaluation",
+    "EvaluationError",
+    "Evaluator",
+    "Fill",
+    "Launch",
+    "ONE_NODE",
+    "Place",
+    "RankCopy",
+    "Record",
+    "Root",
+    "SignalWait",
+    "SignalWrite",
+    "Step",
+    "Stream",
+    "StreamBarrier",
+    "evaluate",
 ]

@@ -1,4 +1,5 @@
 """A program with numbers in it: from ``ditron.program`` to the steps of one rank in one call."""
+
 from __future__ import annotations
 
 import math
@@ -38,8 +39,10 @@ class Evaluator(Queued):
         self.name: str = ir.StringAttr(program.attributes["sym_name"]).value
         self.loc = location(program)
         block = program.regions[0].blocks[0]
-        self._arguments = [(ir.StringAttr(name).value, self._new(value), value.type)
-                           for name, value in zip(program.attributes["arg_names"], block.arguments, strict=True)]
+        self._arguments = [
+            (ir.StringAttr(name).value, self._new(value), value.type)
+            for name, value in zip(program.attributes["arg_names"], block.arguments, strict=True)
+        ]
         facts = program.parent.attributes.get("ditron.facts") if program.parent is not None else None
         mine = dict(facts.items()).get(self.name) if facts is not None else None
         self._facts = {name: dict(known.items()) for name, known in mine.items()} if mine is not None else {}
@@ -53,8 +56,9 @@ class Evaluator(Queued):
         elements, signals.
         """
         if len(arguments) != len(self._arguments):
-            raise EvaluationError(f"{self.loc}: @{self.name} takes {len(self._arguments)} arguments, got "
-                                  f"{len(arguments)}")
+            raise EvaluationError(
+                f"{self.loc}: @{self.name} takes {len(self._arguments)} arguments, got {len(arguments)}"
+            )
         state = State([None] * len(self._slots), place, epoch)
         for index, ((name, slot, kind), given) in enumerate(zip(self._arguments, arguments, strict=True)):
             state.values[slot] = self._argument(name, index, kind, given)
@@ -99,13 +103,19 @@ class Evaluator(Queued):
         if not fits or dtype != str(kind.element_type):
             raise EvaluationError(f"{wrong}, got shape {list(shape)} of {dtype}")
         known = self._facts.get(name, {})
-        if "dense" in known and 0 not in shape and any(size > 1 and stride != s for size, stride, s in zip(
-                shape, strides, _row_major(shape), strict=True)):
-            raise EvaluationError(f"{wrong}, row by row without gaps, for which the program was made, got strides "
-                                  f"{list(strides)}")
+        if (
+            "dense" in known
+            and 0 not in shape
+            and any(size > 1 and stride != s for size, stride, s in zip(shape, strides, _row_major(shape), strict=True))
+        ):
+            raise EvaluationError(
+                f"{wrong}, row by row without gaps, for which the program was made, got strides {list(strides)}"
+            )
         if any(size % divisor for size, divisor in zip(shape, known.get("dims", ()), strict=False)):
-            raise EvaluationError(f"{wrong}, of sizes divisible by {list(known['dims'])}, for which the program was "
-                                  f"made, got {list(shape)}")
+            raise EvaluationError(
+                f"{wrong}, of sizes divisible by {list(known['dims'])}, for which the program was "
+                f"made, got {list(shape)}"
+            )
         return Buffer(Root("argument", name, index, shape, dtype), 0, shape, strides)
 
     # --- control flow --------------------------------------------------------------------------------------------
@@ -119,8 +129,11 @@ class Evaluator(Queued):
             return self._arithmetic(op)
         method = getattr(self, "_" + name.replace(".", "_"), None)
         if method is None:
-            advice = ("; run decompose-all-at-once or decompose-ring first" if name == "ditron.all_gather" else
-                      ": a program is made of host operations, arith, scf.for and scf.if")
+            advice = (
+                "; run decompose-all-at-once or decompose-ring first"
+                if name == "ditron.all_gather"
+                else ": a program is made of host operations, arith, scf.for and scf.if"
+            )
             raise EvaluationError(f"{location(op)}: '{name}' cannot be evaluated{advice}")
         return method(op)
 
@@ -188,8 +201,10 @@ class Evaluator(Queued):
             def convert(state: State) -> None:
                 given = state.values[source]
                 if wanted < width and not -(1 << wanted - 1) <= given < 1 << wanted:
-                    raise EvaluationError(f"{loc}: {given} does not fit in the {wanted} bits that it is passed as; a "
-                                          "kernel takes more where its parameter is annotated: n: tl.int64")
+                    raise EvaluationError(
+                        f"{loc}: {given} does not fit in the {wanted} bits that it is passed as; a "
+                        "kernel takes more where its parameter is annotated: n: tl.int64"
+                    )
                 state.values[result] = wrap(cast(given, width), wanted)
 
             return convert
@@ -276,8 +291,10 @@ class Evaluator(Queued):
             if any(size < 0 for size in shape):
                 raise EvaluationError(f"{loc}: '{label}' cannot have the shape {list(shape)}")
             if 0 in shape and kind.is_symmetric:
-                raise EvaluationError(f"{loc}: symmetric memory '{label}' cannot have the shape {list(shape)}, which "
-                                      "has no elements: do not call the program for tensors without elements")
+                raise EvaluationError(
+                    f"{loc}: symmetric memory '{label}' cannot have the shape {list(shape)}, which "
+                    "has no elements: do not call the program for tensors without elements"
+                )
             root = Root(space, label, index, shape, dtype, zeroed)
             state.roots.append(root)
             return Buffer(root, 0, shape, _row_major(shape))
@@ -295,11 +312,14 @@ class Evaluator(Queued):
             whole: Buffer = state.values[root]
             begin, shape = offsets(state.values), sizes(state.values)
             start = whole.offset
-            for i, (first, size, bound, stride) in enumerate(zip(begin, shape, whole.shape, whole.strides,
-                                                                 strict=True)):
+            for i, (first, size, bound, stride) in enumerate(
+                zip(begin, shape, whole.shape, whole.strides, strict=True)
+            ):
                 if first < 0 or size < 0 or first + size > bound:
-                    raise EvaluationError(f"{loc}: a slice of '{whole.root.name}' takes elements {first} to "
-                                          f"{first + size} of dimension {i}, which has {bound}")
+                    raise EvaluationError(
+                        f"{loc}: a slice of '{whole.root.name}' takes elements {first} to "
+                        f"{first + size} of dimension {i}, which has {bound}"
+                    )
                 start += first * stride
             return Buffer(whole.root, start, shape[dropped:], whole.strides[dropped:])
 
@@ -314,7 +334,6 @@ class Evaluator(Queued):
         return self._gives(op, lambda state: Stream(label, state.values[index]))
 
 
-
 def evaluate(program: ir.Operation, place: Place, arguments: Sequence[Argument], epoch: int = 1) -> Evaluation:
     """``Evaluator(program)(place, arguments, epoch)``; whoever needs several evaluations keeps the evaluator."""
     return Evaluator(program)(place, arguments, epoch)
@@ -322,4 +341,4 @@ def evaluate(program: ir.Operation, place: Place, arguments: Sequence[Argument],
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of elements that lie row by row without gaps."""
-    return tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))

@@ -1,4 +1,5 @@
 """What ``arith`` operations mean for Python numbers: integers wrap at their width and are signed, but i1 is 0 or 1."""
+
 from __future__ import annotations
 
 import operator

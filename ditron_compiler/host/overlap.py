@@ -1,4 +1,5 @@
 """Whether two rectangular parts of memory have a place in common."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
 
 
-def overlap(shape: Sequence[int], strides: Sequence[int], others: Sequence[int], their_strides: Sequence[int],
-            distance: int) -> bool:
+def overlap(
+    shape: Sequence[int], strides: Sequence[int], others: Sequence[int], their_strides: Sequence[int], distance: int
+) -> bool:
     """Whether an element of the one part lies where one of the other does, which begins ``distance`` places later.
 
     Strides are not negative. Parts of very many runs of elements are taken to have no gaps.

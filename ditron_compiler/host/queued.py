@@ -1,4 +1,5 @@
 """What is put on streams, as steps."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -86,8 +87,7 @@ class Queued(Slots):
 
     def _ditron_fill(self, op: ir.Operation) -> Action:
         dst, value = self._get(op.dst), self._get(op.value)
-        return self._step(op, op.stream,
-                          lambda state, **where: Fill(dst(state.values), value(state.values), **where))
+        return self._step(op, op.stream, lambda state, **where: Fill(dst(state.values), value(state.values), **where))
 
     def _signal(self, op: ir.Operation) -> Callable[[State], Buffer]:
         """The one signal that an operation is about, as a buffer of shape ``()``."""
@@ -99,8 +99,9 @@ class Queued(Slots):
             at, offset = indices(state.values), whole.offset
             for i, (index, size, stride) in enumerate(zip(at, whole.shape, whole.strides, strict=True)):
                 if not 0 <= index < size:
-                    raise EvaluationError(f"{loc}: there is no signal {index} in dimension {i} of '{whole.root.name}', "
-                                          f"which has {size}")
+                    raise EvaluationError(
+                        f"{loc}: there is no signal {index} in dimension {i} of '{whole.root.name}', which has {size}"
+                    )
                 offset += index * stride
             return Buffer(whole.root, offset, (), ())
 
@@ -118,8 +119,9 @@ class Queued(Slots):
 
     def _ditron_signal_wait(self, op: ir.Operation) -> Action:
         signal, value, cmp = self._signal(op), self._get(op.value), keyword(op.attributes["cmp"])
-        return self._step(op, op.stream,
-                          lambda state, **where: SignalWait(signal(state), cmp, value(state.values), **where))
+        return self._step(
+            op, op.stream, lambda state, **where: SignalWait(signal(state), cmp, value(state.values), **where)
+        )
 
     def _ditron_launch(self, op: ir.Operation) -> Action:
         kernel, args = op.kernel.value, [self._slots[value] for value in op.args]
@@ -139,16 +141,23 @@ class Queued(Slots):
 
 def _check_shapes(src: Buffer, dst: Buffer, loc: str) -> None:
     if src.shape != dst.shape:
-        raise EvaluationError(f"{loc}: a part of '{src.root.name}' of shape {list(src.shape)} cannot be copied to one "
-                              f"of '{dst.root.name}' of shape {list(dst.shape)}")
+        raise EvaluationError(
+            f"{loc}: a part of '{src.root.name}' of shape {list(src.shape)} cannot be copied to one "
+            f"of '{dst.root.name}' of shape {list(dst.shape)}"
+        )
 
 
 def _check_apart(src: Buffer, dst: Buffer, loc: str) -> None:
     """A copy goes through its elements in no order, so that what it writes must not be what it reads (but in place)."""
-    if src.root == dst.root and (src.offset, src.strides) != (dst.offset, dst.strides) and \
-            overlap(src.shape, src.strides, dst.shape, dst.strides, dst.offset - src.offset):
-        raise EvaluationError(f"{loc}: a part of '{src.root.name}' is copied to one that overlaps it: copy by way of "
-                              "other memory (dh.empty)")
+    if (
+        src.root == dst.root
+        and (src.offset, src.strides) != (dst.offset, dst.strides)
+        and overlap(src.shape, src.strides, dst.shape, dst.strides, dst.offset - src.offset)
+    ):
+        raise EvaluationError(
+            f"{loc}: a part of '{src.root.name}' is copied to one that overlaps it: copy by way of "
+            "other memory (dh.empty)"
+        )
 
 
 def _check_peer(peer: int, state: State, loc: str) -> None:

@@ -1,4 +1,5 @@
 """The values of a program while it is evaluated: where they are kept, and how operations reach them."""
+
 from __future__ import annotations
 
 import operator

@@ -1,12 +1,27 @@
 """What one rank does in one call of a program, and the memory that it does it with."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
-    "Await", "Buffer", "Copy", "EvaluationError", "Fill", "Launch", "ONE_NODE", "Place", "RankCopy", "Record", "Root",
-    "SignalWait", "SignalWrite", "Step", "Stream", "StreamBarrier",
+    "Await",
+    "Buffer",
+    "Copy",
+    "EvaluationError",
+    "Fill",
+    "Launch",
+    "ONE_NODE",
+    "Place",
+    "RankCopy",
+    "Record",
+    "Root",
+    "SignalWait",
+    "SignalWrite",
+    "Step",
+    "Stream",
+    "StreamBarrier",
 ]
 
 

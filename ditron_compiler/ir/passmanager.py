@@ -23,8 +23,12 @@ PassManager.timing_table.__doc__ = "The timings as a readable table."
 def statistics_table(statistics) -> str:
     """A readable table of ``PassManager.statistics``: what each pass counted, one line each."""
     width = max([len(name) for name, _, _ in statistics] + [4])
-    return "\n".join([f"{'pass':<{width}}  {'count':>7}  what",
-                      *(f"{name:<{width}}  {count:7}  {what}" for name, what, count in statistics)])
+    return "\n".join(
+        [
+            f"{'pass':<{width}}  {'count':>7}  what",
+            *(f"{name:<{width}}  {count:7}  {what}" for name, what, count in statistics),
+        ]
+    )
 
 
 PassManager.statistics_table = lambda self: statistics_table(self.statistics)

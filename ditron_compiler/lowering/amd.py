@@ -1,4 +1,5 @@
 """AMD: what is special about it, and which rocSHMEM functions its operations end in."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -64,6 +65,15 @@ class LowerToAMD(Pass):
             raise PassFailure
         why = "the links of AMD's GPUs have no multicast; use symm_at and a loop over the ranks"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
-        lower_module(op, GPU(checked=self.check, maps_all=self.transport == "p2p",
-                             name=f"hip:{self.arch}", has_tma=False, has_system_cas=False, whole_lines=False,
-                             unsupported=dict.fromkeys(multimem, why)))
+        lower_module(
+            op,
+            GPU(
+                checked=self.check,
+                maps_all=self.transport == "p2p",
+                name=f"hip:{self.arch}",
+                has_tma=False,
+                has_system_cas=False,
+                whole_lines=False,
+                unsupported=dict.fromkeys(multimem, why),
+            ),
+        )

@@ -1,4 +1,5 @@
 """Enumerations: the dialect's, as keywords and as the integers that the device libraries take, and arith's."""
+
 from __future__ import annotations
 
 import re

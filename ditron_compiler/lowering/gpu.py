@@ -4,6 +4,7 @@ An operation becomes ``tt.extern_elementwise`` of a function ``ditron_*`` (runti
 through its passes and links in; or, where Triton has the thing (atomics), Triton's own operation. Each thread of a
 program executes such a call. ``gpu_table.TABLE`` says what becomes what.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -62,8 +63,12 @@ def _lower_function(function: ir.Operation, gpu: GPU) -> bool:
     operations = [op for name, op in everything if name.startswith("ditron.")]
     if not operations:
         return True
-    lowering = Lowering(function, gpu, {name for name, _ in everything if "descriptor_" in name},
-                        gpu_checks.thread_varying(function, operations))
+    lowering = Lowering(
+        function,
+        gpu,
+        {name for name, _ in everything if "descriptor_" in name},
+        gpu_checks.thread_varying(function, operations),
+    )
     ok = gpu_checks.check(operations, [op for name, op in everything if name == "scf.for"], lowering.varying)
     for op in operations:
         mnemonic = op.name.removeprefix("ditron.")
@@ -116,18 +121,31 @@ class Lowering:
     def ctx(self) -> ir.Value:
         """The kernel's hidden context argument."""
         if "ditron.kernel" not in self.function.attributes:
-            raise LoweringError("expected a kernel, whose last argument is the group's context, got a function without "
-                                "the attribute 'ditron.kernel'; a helper must be inlined (no noinline=True)")
+            raise LoweringError(
+                "expected a kernel, whose last argument is the group's context, got a function without "
+                "the attribute 'ditron.kernel'; a helper must be inlined (no noinline=True)"
+            )
         arguments = self.function.regions[0].blocks[0].arguments
         if not len(arguments) or str(arguments[len(arguments) - 1].type) != "!tt.ptr<i64>":
             raise LoweringError("expected the kernel's last argument to be the group's context, a !tt.ptr<i64>")
         return arguments[len(arguments) - 1]
 
-    def make(self, name: str, operands: Sequence[ir.Value], result: ir.Type,
-             attributes: dict[str, ir.Attribute] | None = None) -> ir.Value:
+    def make(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        result: ir.Type,
+        attributes: dict[str, ir.Attribute] | None = None,
+    ) -> ir.Value:
         """An operation with one result."""
-        return ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes or {},
-                                   loc=self.location, ip=self.place).results[0]
+        return ir.Operation.create(
+            name,
+            results=[result],
+            operands=list(operands),
+            attributes=attributes or {},
+            loc=self.location,
+            ip=self.place,
+        ).results[0]
 
     def constant(self, value: int | bool, like: ir.Type, shape_of: ir.Type | None = None) -> ir.Value:
         """``value`` of integer type ``like``; splat to the shape of ``shape_of`` when that is a tensor."""
@@ -137,11 +155,21 @@ class Lowering:
             attribute = ir.DenseElementsAttr.get_splat(like, attribute)
         return self.make("arith.constant", [], like, {"value": attribute})
 
-    def call(self, symbol: str, operands: Sequence[ir.Value], result: ir.Type, *, pure: bool = False,
-             divisibility: ir.Attribute | None = None, libpath: str = "") -> ir.Value:
+    def call(
+        self,
+        symbol: str,
+        operands: Sequence[ir.Value],
+        result: ir.Type,
+        *,
+        pure: bool = False,
+        divisibility: ir.Attribute | None = None,
+        libpath: str = "",
+    ) -> ir.Value:
         """A call of a device function by every thread; elementwise when operands are tensors."""
-        attributes = self._library | {"symbol": ir.StringAttr.get(symbol, self.function.context),
-                                      "pure": self._true if pure else self._false}
+        attributes = self._library | {
+            "symbol": ir.StringAttr.get(symbol, self.function.context),
+            "pure": self._true if pure else self._false,
+        }
         if libpath:
             attributes["libpath"] = ir.StringAttr.get(libpath, self.function.context)
         if divisibility is not None:
@@ -163,8 +191,12 @@ class Lowering:
         """Order TMA reads after what the operation just built has acquired; returns the token to go on with."""
         if not self.loads_by_tma:
             return token
-        return self.call("ditron_tma_acquire", [token if token is not None else self.constant(0, self.i32)], self.i32,
-                         divisibility=self.aligned)
+        return self.call(
+            "ditron_tma_acquire",
+            [token if token is not None else self.constant(0, self.i32)],
+            self.i32,
+            divisibility=self.aligned,
+        )
 
     def replace(self, *values: ir.Value) -> None:
         """Put ``values`` for the results of the current operation and erase it."""

@@ -1,4 +1,5 @@
 """Atomic accesses: Triton's own operations where it has them, calls of the device library elsewhere."""
+
 from __future__ import annotations
 
 from ditron_compiler import ir
@@ -6,8 +7,17 @@ from ditron_compiler.lowering import gpu_checks
 from ditron_compiler.lowering.enums import keyword, number
 from ditron_compiler.lowering.gpu import Lowering, LoweringError, element_of, is_tensor, with_element
 
-__all__ = ["compare_and_swap", "lower_atomic_add", "lower_atomic_cas", "lower_ld", "lower_multimem_ld_reduce",
-           "lower_multimem_red", "lower_multimem_st", "lower_red", "lower_st"]
+__all__ = [
+    "compare_and_swap",
+    "lower_atomic_add",
+    "lower_atomic_cas",
+    "lower_ld",
+    "lower_multimem_ld_reduce",
+    "lower_multimem_red",
+    "lower_multimem_st",
+    "lower_red",
+    "lower_st",
+]
 
 # Triton's enumerations: MemSemantic, MemSyncScope, RMWOp.
 _SEMANTIC = {"relaxed": 1, "acquire": 2, "release": 3, "acq_rel": 4}
@@ -48,9 +58,16 @@ def _rmw(lowering: Lowering, op: ir.Operation, kind: str) -> ir.Value:
         kind = "fadd"
     scope, semantic = _order(op)
     mask = lowering.constant(1, lowering.i1, value.type)
-    return _update(lowering, op, lambda: lowering.make(
-        "tt.atomic_rmw", [pointer, value, mask], value.type,
-        _attributes(lowering, scope, semantic, atomic_rmw_op=_RMW[kind])))
+    return _update(
+        lowering,
+        op,
+        lambda: lowering.make(
+            "tt.atomic_rmw",
+            [pointer, value, mask],
+            value.type,
+            _attributes(lowering, scope, semantic, atomic_rmw_op=_RMW[kind]),
+        ),
+    )
 
 
 def lower_atomic_add(lowering: Lowering, op: ir.Operation) -> None:
@@ -62,31 +79,44 @@ def lower_red(lowering: Lowering, op: ir.Operation) -> None:
     lowering.replace()
 
 
-def compare_and_swap(lowering: Lowering, pointer: ir.Value, compare: ir.Value, value: ir.Value, *, scope: str,
-                     semantic: str) -> ir.Value:
+def compare_and_swap(
+    lowering: Lowering, pointer: ir.Value, compare: ir.Value, value: ir.Value, *, scope: str, semantic: str
+) -> ir.Value:
     """Triton's compare-and-swap; on a scalar pointer its result is the same in every thread."""
     if scope == "gpu" or lowering.gpu.has_system_cas:
-        return lowering.make("tt.atomic_cas", [pointer, compare, value], value.type,
-                             _attributes(lowering, scope, semantic))
+        return lowering.make(
+            "tt.atomic_cas", [pointer, compare, value], value.type, _attributes(lowering, scope, semantic)
+        )
     if is_tensor(value.type):
-        raise LoweringError(f"expected a scalar pointer or scope gpu on {lowering.gpu.name}, got a tensor of pointers "
-                            f"with scope {scope}; Triton's compare and swap reaches only the GPU there")
+        raise LoweringError(
+            f"expected a scalar pointer or scope gpu on {lowering.gpu.name}, got a tensor of pointers "
+            f"with scope {scope}; Triton's compare and swap reaches only the GPU there"
+        )
     # Element 0 of a tensor with at least as many elements as a program has threads swaps; a sum hands the old value
     # round.
     indices = ir.RankedTensorType.get([_MOST_THREADS], lowering.i32)
     bounds = {"start": ir.IntegerAttr.get(lowering.i32, 0), "end": ir.IntegerAttr.get(lowering.i32, _MOST_THREADS)}
     index = lowering.make("tt.make_range", [], indices, bounds)
-    olds = lowering.call(f"ditron_cas_at_b{_width(value.type)}",
-                         [*(lowering.splat(v, indices) for v in (pointer, compare, value)), index],
-                         with_element(indices, value.type))
+    olds = lowering.call(
+        f"ditron_cas_at_b{_width(value.type)}",
+        [*(lowering.splat(v, indices) for v in (pointer, compare, value)), index],
+        with_element(indices, value.type),
+    )
     return _sum(lowering, olds)
 
 
 def _sum(lowering: Lowering, tensor: ir.Value) -> ir.Value:
     """The sum of a one-dimensional tensor of integers, the same in every thread."""
     element = element_of(tensor.type)
-    reduce = ir.Operation.create("tt.reduce", results=[element], operands=[tensor], regions=1, loc=lowering.location,
-                                 ip=lowering.place, attributes={"axis": ir.IntegerAttr.get(lowering.i32, 0)})
+    reduce = ir.Operation.create(
+        "tt.reduce",
+        results=[element],
+        operands=[tensor],
+        regions=1,
+        loc=lowering.location,
+        ip=lowering.place,
+        attributes={"axis": ir.IntegerAttr.get(lowering.i32, 0)},
+    )
     block = reduce.regions[0].blocks.append(element, element)
     with lowering.location, ir.InsertionPoint(block):
         total = ir.Operation.create("arith.addi", results=[element], operands=list(block.arguments)).results[0]
@@ -96,8 +126,9 @@ def _sum(lowering: Lowering, tensor: ir.Value) -> ir.Value:
 
 def lower_atomic_cas(lowering: Lowering, op: ir.Operation) -> None:
     scope, semantic = _order(op)
-    lowering.replace(_update(
-        lowering, op, lambda: compare_and_swap(lowering, *op.operands, scope=scope, semantic=semantic)))
+    lowering.replace(
+        _update(lowering, op, lambda: compare_and_swap(lowering, *op.operands, scope=scope, semantic=semantic))
+    )
 
 
 def _enums(lowering: Lowering, op: ir.Operation, shape_of: ir.Type) -> list[ir.Value]:
@@ -148,8 +179,9 @@ def lower_multimem_st(lowering: Lowering, op: ir.Operation) -> None:
     name, bits, _ = _multimem(lowering, op)
     pointer, value = op.operands
     suffix = "b16" if name in ("f16", "bf16") else name
-    lowering.call(f"ditron_multimem_st_{suffix}", [pointer, lowering.bitcast(value, bits)],
-                  with_element(value.type, lowering.i32))
+    lowering.call(
+        f"ditron_multimem_st_{suffix}", [pointer, lowering.bitcast(value, bits)], with_element(value.type, lowering.i32)
+    )
     lowering.replace()
 
 
@@ -157,8 +189,13 @@ def lower_multimem_red(lowering: Lowering, op: ir.Operation) -> None:
     name, bits, kind = _multimem(lowering, op)
     pointer, value = op.operands
     if name in ("f16", "bf16") and keyword(op.attributes["op"]) != "add":
-        raise LoweringError(f"expected i32 or i64 under {keyword(op.attributes['op'])}, got {name}; PTX's multimem.red "
-                            "can only add 16-bit floats")
-    lowering.call(f"ditron_multimem_red_{name}", [pointer, lowering.bitcast(value, bits), kind],
-                  with_element(value.type, lowering.i32))
+        raise LoweringError(
+            f"expected i32 or i64 under {keyword(op.attributes['op'])}, got {name}; PTX's multimem.red "
+            "can only add 16-bit floats"
+        )
+    lowering.call(
+        f"ditron_multimem_red_{name}",
+        [pointer, lowering.bitcast(value, bits), kind],
+        with_element(value.type, lowering.i32),
+    )
     lowering.replace()

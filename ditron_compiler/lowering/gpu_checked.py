@@ -5,6 +5,7 @@ which Python line it stands for: by a number, which the device writes into its r
 ``libpath`` of the call. Triton has no use for that attribute here, and keeps it in the kernel's ``ttir``, also in its
 disk cache: that is how the host finds the text of a number again (:func:`places`).
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -41,31 +42,54 @@ def _place(lowering: Lowering, op: ir.Operation) -> tuple[ir.Value, str]:
 
 def _wait(lowering: Lowering, op: ir.Operation) -> None:
     place, text = _place(lowering, op)
-    wait(lowering, op, WAIT_ENUMS, lambda operands: lowering.call(
-        "ditron_checked_wait", [lowering.ctx, *operands, place], lowering.i32, divisibility=lowering.aligned,
-        libpath=text))
+    wait(
+        lowering,
+        op,
+        WAIT_ENUMS,
+        lambda operands: lowering.call(
+            "ditron_checked_wait",
+            [lowering.ctx, *operands, place],
+            lowering.i32,
+            divisibility=lowering.aligned,
+            libpath=text,
+        ),
+    )
 
 
 def _ll_get(lowering: Lowering, op: ir.Operation) -> None:
     place, text = _place(lowering, op)
     symbol = f"ditron_checked_{protocol(lowering, op)}_get"
-    wait(lowering, op, (), lambda operands: lowering.call(
-        symbol, [lowering.ctx, *operands, place], lowering.i32, divisibility=lowering.aligned, libpath=text))
+    wait(
+        lowering,
+        op,
+        (),
+        lambda operands: lowering.call(
+            symbol, [lowering.ctx, *operands, place], lowering.i32, divisibility=lowering.aligned, libpath=text
+        ),
+    )
 
 
 def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
     place, text = _place(lowering, op)
-    signal_wait_until(lowering, op, lambda operands: lowering.call(
-        "ditron_checked_signal_wait_until", [lowering.ctx, *operands, place], lowering.i32, libpath=text))
+    signal_wait_until(
+        lowering,
+        op,
+        lambda operands: lowering.call(
+            "ditron_checked_signal_wait_until", [lowering.ctx, *operands, place], lowering.i32, libpath=text
+        ),
+    )
 
 
 def _barrier(lowering: Lowering, op: ir.Operation) -> None:
     """All three of OpenSHMEM's: each waits until the puts before it have arrived, which sync_all need not."""
     team = number(op.attributes["team"]) if "team" in op.attributes else 0
     place, text = _place(lowering, op)
-    lowering.call("ditron_checked_barrier",
-                  [lowering.ctx, lowering.constant(team, lowering.i32), _direct(lowering), place], lowering.i32,
-                  libpath=text)
+    lowering.call(
+        "ditron_checked_barrier",
+        [lowering.ctx, lowering.constant(team, lowering.i32), _direct(lowering), place],
+        lowering.i32,
+        libpath=text,
+    )
     lowering.acquired()
     lowering.replace()
 
@@ -77,9 +101,17 @@ def _direct(lowering: Lowering) -> ir.Value:
 
 def _symm_at(lowering: Lowering, op: ir.Operation) -> None:
     place, text = _place(lowering, op)
-    translate(lowering, op, lambda base, divisibility: lowering.call(
-        "ditron_checked_symm_at", [lowering.ctx, base, op.operands[1], place], base.type, divisibility=divisibility,
-        libpath=text))
+    translate(
+        lowering,
+        op,
+        lambda base, divisibility: lowering.call(
+            "ditron_checked_symm_at",
+            [lowering.ctx, base, op.operands[1], place],
+            base.type,
+            divisibility=divisibility,
+            libpath=text,
+        ),
+    )
 
 
 def _remote(rank: int, *accesses: tuple[int, int | None]):
@@ -96,8 +128,12 @@ def _remote(rank: int, *accesses: tuple[int, int | None]):
             place, text = _place(lowering, op)
             for pointer, size in accesses:
                 nbytes = lowering.constant(8, lowering.i64) if size is None else op.operands[size]
-                lowering.call("ditron_check_remote", [lowering.ctx, op.operands[pointer], nbytes, op.operands[rank],
-                                                      _direct(lowering), place], lowering.i32, libpath=text)
+                lowering.call(
+                    "ditron_check_remote",
+                    [lowering.ctx, op.operands[pointer], nbytes, op.operands[rank], _direct(lowering), place],
+                    lowering.i32,
+                    libpath=text,
+                )
             unchecked.lower(lowering, op)
 
         return Row(lower, unchecked.publishes)

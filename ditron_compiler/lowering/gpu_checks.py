@@ -1,4 +1,5 @@
 """What must hold of a kernel before its primitives become calls: control flow, and loops that Triton would reorder."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -10,9 +11,25 @@ __all__ = ["acquires", "check", "keep_waits_in_place", "releases", "thread_varyi
 
 _THREAD_QUERIES = {"ditron.thread_id", "ditron.lane_id", "ditron.warp_id", "ditron.shfl"}
 # Operations with a barrier of the program inside: every thread must come.
-_PROGRAM_WIDE = {f"ditron.{name}" for name in (
-    "wait", "notify", "signal_wait_until", "putmem", "getmem", "putmem_signal", "ll_put", "ll_get", "fence", "quiet",
-    "barrier_all", "barrier", "sync_all", "sync_threads")}
+_PROGRAM_WIDE = {
+    f"ditron.{name}"
+    for name in (
+        "wait",
+        "notify",
+        "signal_wait_until",
+        "putmem",
+        "getmem",
+        "putmem_signal",
+        "ll_put",
+        "ll_get",
+        "fence",
+        "quiet",
+        "barrier_all",
+        "barrier",
+        "sync_all",
+        "sync_threads",
+    )
+}
 _SPINS = {f"ditron.{name}" for name in ("wait", "signal_wait_until", "ll_get", "barrier_all", "barrier", "sync_all")}
 
 
@@ -82,7 +99,8 @@ def _varying_branch(block: ir.Block, varying: set[ir.Value]) -> ir.Operation | N
         if branch is None or len(branch.successors) < 2 or not any(operand in varying for operand in branch.operands):
             continue
         if block in _reachable(branch.successors) and any(
-                not end.successors for end in _reachable(branch.successors, without=block)):
+            not end.successors for end in _reachable(branch.successors, without=block)
+        ):
             return branch
     return None
 
@@ -117,12 +135,16 @@ def check(operations: Iterable[ir.Operation], loops: Iterable[ir.Operation], var
             continue
         culprit = under_varying_control(op, varying)
         if culprit is not None:
-            op.emit_error(f"'{op.name}' must be reached by every thread of the program, got a '{culprit.name}' that "
-                          "depends on the thread; take it out, or use a value that is the same in all threads")
+            op.emit_error(
+                f"'{op.name}' must be reached by every thread of the program, got a '{culprit.name}' that "
+                "depends on the thread; take it out, or use a value that is the same in all threads"
+            )
             ok = False
         elif specialized:
-            op.emit_error(f"'{op.name}' synchronises all threads of the program, but the kernel has a loop with "
-                          "warp_specialize=True, whose other warps would never come; take warp_specialize away")
+            op.emit_error(
+                f"'{op.name}' synchronises all threads of the program, but the kernel has a loop with "
+                "warp_specialize=True, whose other warps would never come; take warp_specialize away"
+            )
             ok = False
     return ok
 
@@ -144,8 +166,10 @@ def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
                 if own and loop not in seen:
                     _do_not_pipeline(loop, op)
                 if "tt.flatten" in loop.attributes:
-                    loop.emit_warning(f"flatten=True is ignored: the loop contains '{op.name}', which flattening would "
-                                      "move ahead of the iterations before it")
+                    loop.emit_warning(
+                        f"flatten=True is ignored: the loop contains '{op.name}', which flattening would "
+                        "move ahead of the iterations before it"
+                    )
                     del loop.attributes["tt.flatten"]
                 seen.add(loop)
                 own = False
@@ -154,6 +178,8 @@ def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
 
 def _do_not_pipeline(loop: ir.Operation, wait: ir.Operation) -> None:
     if any(op.name in ("tt.dot", "tt.dot_scaled") for op in loop.regions[0].blocks[0]):
-        loop.emit_remark(f"the loop is not software-pipelined, because it contains '{wait.name}'; wait in a loop "
-                         "around it, once for several steps")
+        loop.emit_remark(
+            f"the loop is not software-pipelined, because it contains '{wait.name}'; wait in a loop "
+            "around it, once for several steps"
+        )
     loop.attributes["tt.num_stages"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, loop.context), 1)

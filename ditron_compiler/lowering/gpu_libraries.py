@@ -1,4 +1,5 @@
 """The device libraries that a lowered kernel links to, in the order in which Triton must link them."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -20,15 +21,23 @@ def _runtime() -> Path:
     for folder in (package / "runtime", package.parent / "runtime"):
         if (folder / "gpu" / "core.ll").is_file():
             return folder
-    raise FileNotFoundError(f"the device libraries are missing: expected gpu/core.ll in {package / 'runtime'}; "
-                            "reinstall ditron")
+    raise FileNotFoundError(
+        f"the device libraries are missing: expected gpu/core.ll in {package / 'runtime'}; reinstall ditron"
+    )
 
 
 RUNTIME = _runtime()
 
 
-def extern_libs(machine: str, transport: str, arch: int | str = "", *, bitcode: bool = True,
-                whole: bool = False, check: bool = False) -> dict[str, str]:
+def extern_libs(
+    machine: str,
+    transport: str,
+    arch: int | str = "",
+    *,
+    bitcode: bool = True,
+    whole: bool = False,
+    check: bool = False,
+) -> dict[str, str]:
     """What Triton's option ``extern_libs`` must hold for a kernel lowered for ``machine`` and ``transport``.
 
     Args:

@@ -3,6 +3,7 @@
 An opaque call makes Triton's axis analysis forget how pointers are aligned and contiguous; on the scalar base, where an
 attribute restores the alignment, nothing is lost.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

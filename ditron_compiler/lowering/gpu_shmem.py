@@ -3,6 +3,7 @@
 The library is 31 MB of bitcode, and a kernel that links it takes 6 s to compile; with what our calls need, 0.5 MB, it
 takes what a kernel without NVSHMEM takes. Triton's own LLVM does the cutting, so that it reads back what it wrote.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -26,6 +27,7 @@ def cut_down(bitcode: Path, transport: Path) -> Path:
     Returns ``bitcode`` itself when the cache directory cannot be written.
     """
     import triton
+
     declarations = transport.read_text()
     stat = bitcode.stat()
     key = f"{bitcode.resolve()} {stat.st_size} {stat.st_mtime_ns} {triton.__version__} {declarations}"
@@ -46,9 +48,13 @@ def cut_down(bitcode: Path, transport: Path) -> Path:
 def _linked(bitcode: Path, declarations: str) -> str:
     """LLVM IR of the declared SHMEM functions, linked out of ``bitcode`` with all that they call."""
     from triton._C.libtriton import ir, llvm
+
     functions = re.findall(r"^declare (\w+) @(nvshmem\w+)\((.*)\)$", declarations, re.MULTILINE)
-    lines = [f"llvm.func @{name}({', '.join(_MLIR_TYPES[t] for t in arguments.split(', ') if t)})"
-             + (f" -> {_MLIR_TYPES[result]}" if result != "void" else "") for result, name, arguments in functions]
+    lines = [
+        f"llvm.func @{name}({', '.join(_MLIR_TYPES[t] for t in arguments.split(', ') if t)})"
+        + (f" -> {_MLIR_TYPES[result]}" if result != "void" else "")
+        for result, name, arguments in functions
+    ]
     context = ir.context()
     ir.load_dialects(context)
     handle, source = tempfile.mkstemp(suffix=".mlir")

@@ -1,4 +1,5 @@
 """The table of the GPU lowering: which operation becomes which call, on both vendors alike."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -52,8 +53,9 @@ def _argument(lowering: Lowering, op: ir.Operation, name: str) -> ir.Value:
     return lowering.constant(value, lowering.i32)
 
 
-def wait(lowering: Lowering, op: ir.Operation, enums: Iterable[str],
-         build: Callable[[list[ir.Value]], ir.Value]) -> None:
+def wait(
+    lowering: Lowering, op: ir.Operation, enums: Iterable[str], build: Callable[[list[ir.Value]], ir.Value]
+) -> None:
     """``build`` makes the call that waits, of the operands and of ``enums``; its result is the token."""
     token = build([*op.operands, *(_argument(lowering, op, enum) for enum in enums)])
     token = lowering.acquired(token)
@@ -62,8 +64,12 @@ def wait(lowering: Lowering, op: ir.Operation, enums: Iterable[str],
 
 
 def _wait(lowering: Lowering, op: ir.Operation) -> None:
-    wait(lowering, op, WAIT_ENUMS, lambda operands: lowering.call("ditron_wait", operands, lowering.i32,
-                                                                  divisibility=lowering.aligned))
+    wait(
+        lowering,
+        op,
+        WAIT_ENUMS,
+        lambda operands: lowering.call("ditron_wait", operands, lowering.i32, divisibility=lowering.aligned),
+    )
 
 
 def protocol(lowering: Lowering, op: ir.Operation) -> str:
@@ -81,8 +87,9 @@ def _ll_put(lowering: Lowering, op: ir.Operation) -> None:
 
 def _ll_get(lowering: Lowering, op: ir.Operation) -> None:
     symbol = f"ditron_{protocol(lowering, op)}_get"
-    wait(lowering, op, (), lambda operands: lowering.call(symbol, operands, lowering.i32,
-                                                          divisibility=lowering.aligned))
+    wait(
+        lowering, op, (), lambda operands: lowering.call(symbol, operands, lowering.i32, divisibility=lowering.aligned)
+    )
 
 
 def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
@@ -104,23 +111,25 @@ def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
         zero = token if width == 32 else lowering.make(resize, [token], element)
         lowering.replace(lowering.make("arith.addi", [value, lowering.splat(zero, value.type)], value.type))
     elif str(element).startswith("!tt.tensordesc"):
-        raise LoweringError("expected a pointer or an integer, got a tensor descriptor; consume the token on a "
-                            "coordinate of the access")
+        raise LoweringError(
+            "expected a pointer or an integer, got a tensor descriptor; consume the token on a coordinate of the access"
+        )
     else:
         lowering.replace(value)  # a float was loaded already: nothing of it can move
 
 
-def translate(lowering: Lowering, op: ir.Operation,
-              build: Callable[[ir.Value, ir.Attribute | None], ir.Value]) -> None:
+def translate(lowering: Lowering, op: ir.Operation, build: Callable[[ir.Value, ir.Attribute | None], ir.Value]) -> None:
     """``build`` makes the address in another heap, of the scalar base so that Triton still sees how pointers are
     aligned, and of the attribute that says it."""
     try:
         lowering.replace(rebase(lowering, op.operands[0], lambda base: build(base, divisibility(base))))
     except Untraceable:
         name = op.name.removeprefix("ditron.")
-        raise LoweringError("expected pointers computed from one scalar pointer within this iteration, got a "
-                            "tensor of pointers that was loaded or is carried by a loop; "
-                            f"apply {name} to the scalar pointer, then add the offsets") from None
+        raise LoweringError(
+            "expected pointers computed from one scalar pointer within this iteration, got a "
+            "tensor of pointers that was loaded or is carried by a loop; "
+            f"apply {name} to the scalar pointer, then add the offsets"
+        ) from None
 
 
 def _translate(symbol: str, *arguments: str) -> Lower:
@@ -128,8 +137,13 @@ def _translate(symbol: str, *arguments: str) -> Lower:
 
     def lower(lowering: Lowering, op: ir.Operation) -> None:
         rest = [_argument(lowering, op, argument) for argument in arguments]
-        translate(lowering, op, lambda base, aligned: lowering.call(symbol, [lowering.ctx, base, *rest], base.type,
-                                                                    pure=True, divisibility=aligned))
+        translate(
+            lowering,
+            op,
+            lambda base, aligned: lowering.call(
+                symbol, [lowering.ctx, base, *rest], base.type, pure=True, divisibility=aligned
+            ),
+        )
 
     return lower
 
@@ -168,16 +182,18 @@ def _ballot(lowering: Lowering, op: ir.Operation) -> None:
 def _extern_call(lowering: Lowering, op: ir.Operation) -> None:
     """The user's own function; one without a result must return an i32, which nobody reads."""
     if len(op.results) > 1:
-        raise LoweringError(f"expected at most one result, got {len(op.results)}; Triton's calls of device functions "
-                            "have one")
+        raise LoweringError(
+            f"expected at most one result, got {len(op.results)}; Triton's calls of device functions have one"
+        )
     types = [operand.type for operand in op.operands if is_tensor(operand.type)]
     result = op.results[0].type if len(op.results) else lowering.i32
     if types and not is_tensor(result):
         result = ir.RankedTensorType.get(ir.RankedTensorType(types[0]).shape, result)
     operands = [lowering.splat(operand, types[0]) if types else operand for operand in op.operands]
     library = {name: op.attributes.get(name) or ir.StringAttr.get("") for name in ("symbol", "libname", "libpath")}
-    value = lowering.make("tt.extern_elementwise", operands, result,
-                          library | {"pure": ir.BoolAttr.get("pure" in op.attributes)})
+    value = lowering.make(
+        "tt.extern_elementwise", operands, result, library | {"pure": ir.BoolAttr.get("pure" in op.attributes)}
+    )
     lowering.replace(*([value] if len(op.results) else []))
 
 
@@ -204,8 +220,9 @@ TABLE: dict[str, Row] = {
     # data
     "putmem": Row(call("ditron_putmem", "ctx", "#0", "#1", "#2", "#3", "nbi", "granularity"), _always),
     "getmem": Row(call("ditron_getmem", "ctx", "#0", "#1", "#2", "#3", "nbi", "granularity"), _always),
-    "putmem_signal": Row(call("ditron_putmem_signal", "ctx", "#0", "#1", "#2", "#3", "#4", "#5", "op", "nbi",
-                              "granularity"), _always),
+    "putmem_signal": Row(
+        call("ditron_putmem_signal", "ctx", "#0", "#1", "#2", "#3", "#4", "#5", "op", "nbi", "granularity"), _always
+    ),
     "ll_put": Row(_ll_put, _always),
     "ll_get": Row(_ll_get),
     "fence": Row(call("ditron_fence", acquires=True), _always),  # also what a relaxed wait before it has seen

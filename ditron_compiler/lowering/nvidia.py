@@ -1,4 +1,5 @@
 """NVIDIA: what is special about it, and which NVSHMEM functions its operations end in."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -59,6 +60,15 @@ class LowerToNvidia(Pass):
     def run(self, op: ir.Operation) -> None:
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
         multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
-        lower_module(op, GPU(checked=self.check, maps_all=self.transport == "p2p",
-                             name=f"cuda:{self.arch}", has_tma=self.arch >= 90, has_system_cas=True, whole_lines=True,
-                             unsupported={} if self.arch >= 90 else dict.fromkeys(multimem, why)))
+        lower_module(
+            op,
+            GPU(
+                checked=self.check,
+                maps_all=self.transport == "p2p",
+                name=f"cuda:{self.arch}",
+                has_tma=self.arch >= 90,
+                has_system_cas=True,
+                whole_lines=True,
+                unsupported={} if self.arch >= 90 else dict.fromkeys(multimem, why),
+            ),
+        )

@@ -1,4 +1,5 @@
 """Tile order: ``ditron.swizzle`` becomes arithmetic."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -47,8 +48,10 @@ class LowerSwizzle(Pass):
         op.walk(lambda o: found.append(o) if o.name == "ditron.swizzle" else None)
         for swizzle in found:
             if len(swizzle.operands) > 3:
-                swizzle.emit_error("the order by (expert, arrival) has no lowering yet: leave out `experts` and give "
-                                   "the tiles of each expert in the order in which its rows arrive")
+                swizzle.emit_error(
+                    "the order by (expert, arrival) has no lowering yet: leave out `experts` and give "
+                    "the tiles of each expert in the order in which its rows arrive"
+                )
                 raise PassFailure
             _lower(swizzle, self.one_node)
             self.count("swizzles lowered")
@@ -75,6 +78,7 @@ def _query(name: str, **attributes: ir.Attribute) -> _Number:
 
 def _binary(name: str, predicate: int | None = None, swapped: bool = False):
     """A method that emits an arith operation of the number and another number, or integer."""
+
     def method(self: _Number, other: _Number | int) -> _Number:
         a, b = self.value, _Number.of(other).value
         attributes, results = {}, [a.type]
@@ -82,8 +86,10 @@ def _binary(name: str, predicate: int | None = None, swapped: bool = False):
             i64 = ir.IntegerType.get_signless(64)
             attributes, results = {"predicate": ir.IntegerAttr.get(i64, predicate)}, [ir.IntegerType.get_signless(1)]
         operands = [b, a] if swapped else [a, b]
-        return _Number(ir.Operation.create(f"arith.{name}", results=results, operands=operands,
-                                           attributes=attributes).result)
+        return _Number(
+            ir.Operation.create(f"arith.{name}", results=results, operands=operands, attributes=attributes).result
+        )
+
     return method
 
 

@@ -26,6 +26,7 @@ at the beginning), and is not moved again. Finding the node or rank is one remai
 The functions work on Python integers, and on whatever else has their operators, as :mod:`.swizzle` needs: each line is
 one or two operations of the kernel.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -43,8 +44,9 @@ class Nodes:
     num_local_ranks: Any
 
 
-def swizzled(tile: int, size: int, block: int, rank: int, num_ranks: int, mode: str,
-             ranks_per_node: int | None = None) -> int:
+def swizzled(
+    tile: int, size: int, block: int, rank: int, num_ranks: int, mode: str, ranks_per_node: int | None = None
+) -> int:
     """The tile that ``rank`` works on ``tile``-th. ``ranks_per_node`` divides ``num_ranks``; default: all of them.
 
     >>> [swizzled(t, 8, 1, rank=1, num_ranks=4, mode="gather") for t in range(8)]

@@ -53,8 +53,10 @@ def installed() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=ENTRY_POINTS):
         if point.name in PASSES or found.setdefault(point.name, point).value != point.value:
-            raise ImportError(f"two packages have a pass '{point.name}': {point.value} and "
-                              f"{PASSES.get(point.name) or found[point.name].value}: rename one")
+            raise ImportError(
+                f"two packages have a pass '{point.name}': {point.value} and "
+                f"{PASSES.get(point.name) or found[point.name].value}: rename one"
+            )
     return found
 
 
@@ -72,8 +74,9 @@ def load(name: str) -> type:
         return _load(name, point.value)
     except Exception as error:  # whatever it does when it is imported
         package = f"package {point.dist.name}" if point.dist is not None else "another package"
-        raise ImportError(f"pass '{name}' of {package} ({point.value}) does not load: {type(error).__name__}: "
-                          f"{error}") from error
+        raise ImportError(
+            f"pass '{name}' of {package} ({point.value}) does not load: {type(error).__name__}: {error}"
+        ) from error
 
 
 def names() -> list[str]:
@@ -84,6 +87,7 @@ def names() -> list[str]:
 def source(name: str) -> bytes:
     """The file of a pass that is neither ours nor MLIR's; empty for those."""
     from .base import Pass
+
     if name in PASSES:
         return b""
     if not _core._registered_passes_contain(name) and name in installed():
@@ -122,8 +126,11 @@ def load_file(path: str | Path) -> list[type]:
         raise ValueError(f"{path} is not a Python file")
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = [cls for cls in vars(module).values() if inspect.isclass(cls) and issubclass(cls, Pass)
-             and cls.__module__ == path.stem]
+    found = [
+        cls
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and issubclass(cls, Pass) and cls.__module__ == path.stem
+    ]
     if not found:
         raise ValueError(f"{path} defines no pass: expected a subclass of ditron_compiler.passes.base.Pass")
     for cls in found:

@@ -1,4 +1,5 @@
 """Which parts of which memory the operations of a host program read and write, here and at peers."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
@@ -38,8 +39,7 @@ class Region:
 
     def is_disjoint(self, other: Region) -> bool:
         """Whether the two have nothing in common, on any rank; False when that is not known."""
-        return self.root != other.root or any(
-            _apart(*self._along(i), *other._along(i)) for i in range(len(self.sizes)))
+        return self.root != other.root or any(_apart(*self._along(i), *other._along(i)) for i in range(len(self.sizes)))
 
     def _along(self, i: int) -> tuple[Poly, Poly]:
         return self.offsets[i], self.sizes[i]
@@ -48,7 +48,8 @@ class Region:
         """Whether all of ``other`` is in this; False when that is not known."""
         return self.root == other.root and all(
             a == b and m == n or at_least(b - a, 0) and at_least(a + m - b - n, 0)
-            for a, m, b, n in zip(self.offsets, self.sizes, other.offsets, other.sizes, strict=True))
+            for a, m, b, n in zip(self.offsets, self.sizes, other.offsets, other.sizes, strict=True)
+        )
 
     def replace(self, atom: Hashable, new: Poly) -> Region:
         """This for another value of an atom."""
@@ -56,8 +57,11 @@ class Region:
 
     def renamed(self, new: Rename) -> Region:
         """This with other atoms, of which ``new`` knows."""
-        return replace(self, offsets=tuple(offset.replace(new) for offset in self.offsets),
-                       sizes=tuple(size.replace(new) for size in self.sizes))
+        return replace(
+            self,
+            offsets=tuple(offset.replace(new) for offset in self.offsets),
+            sizes=tuple(size.replace(new) for size in self.sizes),
+        )
 
 
 def _apart(a: Poly, m: Poly, b: Poly, n: Poly) -> bool:
@@ -127,8 +131,11 @@ class Access:
 
 
 def _mentions_rank(poly: Poly) -> bool:
-    return any(atom == RANK or isinstance(atom, Remainder) and _mentions_rank(atom.dividend)
-               for product, _ in poly.terms for atom in product)
+    return any(
+        atom == RANK or isinstance(atom, Remainder) and _mentions_rank(atom.dividend)
+        for product, _ in poly.terms
+        for atom in product
+    )
 
 
 def kernel_of(launch: ir.Operation) -> ir.Operation:
@@ -136,8 +143,11 @@ def kernel_of(launch: ir.Operation) -> ir.Operation:
     module = launch
     while module.parent is not None:
         module = module.parent
-    return next(op for op in module.regions[0].blocks[0].operations if op.name == "tt.func"
-                and ir.StringAttr(op.attributes["sym_name"]).value == launch.kernel.value)
+    return next(
+        op
+        for op in module.regions[0].blocks[0].operations
+        if op.name == "tt.func" and ir.StringAttr(op.attributes["sym_name"]).value == launch.kernel.value
+    )
 
 
 class Accesses:
@@ -194,8 +204,13 @@ class Accesses:
         symbol = launch.kernel.value
         if symbol not in self._uses:
             self._uses[symbol] = argument_uses(kernel_of(launch))
-        return self._uses[symbol][:len(launch.args)]
+        return self._uses[symbol][: len(launch.args)]
 
 
-_ACCESSES = {"ditron.copy": Accesses._copy, "ditron.rank_copy": Accesses._rank_copy, "ditron.fill": Accesses._fill,
-             "ditron.all_gather": Accesses._all_gather, "ditron.launch": Accesses._launch}
+_ACCESSES = {
+    "ditron.copy": Accesses._copy,
+    "ditron.rank_copy": Accesses._rank_copy,
+    "ditron.fill": Accesses._fill,
+    "ditron.all_gather": Accesses._all_gather,
+    "ditron.launch": Accesses._launch,
+}

@@ -1,4 +1,5 @@
 """Functions: those of a module, those that are called and not inlined, and other code that passes do not look into."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

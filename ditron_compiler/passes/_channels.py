@@ -1,4 +1,5 @@
 """A signal with all who use it: the puts that set it, the waits, and whether packets can take its place."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -18,8 +19,18 @@ _WAITS = {"ditron.wait": 0, "ditron.signal_wait_until": 0}
 _SETS = {"ditron.putmem_signal": 3, "ditron.notify": 0, "ditron.signal_op": 0}
 _USES = _WAITS | _SETS  # operation -> operand that is the signal
 # What else looks at other ranks' memory: a signal may be what orders it, and a packet orders nothing but itself.
-_OTHER_TRAFFIC = {f"ditron.{name}" for name in (
-    "symm_at", "multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red", "getmem", "extern_call")}
+_OTHER_TRAFFIC = {
+    f"ditron.{name}"
+    for name in (
+        "symm_at",
+        "multicast_ptr",
+        "multimem_ld_reduce",
+        "multimem_st",
+        "multimem_red",
+        "getmem",
+        "extern_call",
+    )
+}
 
 
 class Refusal(Exception):
@@ -66,8 +77,10 @@ class Channel:
         bounds = {put: upper_bound(put.nbytes) for put in puts}
         for put, bound in bounds.items():
             if bound is None:
-                raise Refusal(put.op, "the number of bytes has no bound that is known at compile time; put "
-                                      "tl.minimum(n, BOUND) of them")
+                raise Refusal(
+                    put.op,
+                    "the number of bytes has no bound that is known at compile time; put tl.minimum(n, BOUND) of them",
+                )
         return Channel(root, puts, matched, max(bounds.values()), tuple(sorted(by_rank)))
 
 
@@ -77,8 +90,10 @@ def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait
         raise Refusal(function, "the signal is no argument of the kernel")
     visibility = function.attributes.get("sym_visibility")
     if visibility is not None and ir.StringAttr(visibility).value == "private":
-        raise Refusal(function, "it is sent in a function that is not inlined, and only arguments of the kernel itself "
-                                "can be packets")
+        raise Refusal(
+            function,
+            "it is sent in a function that is not inlined, and only arguments of the kernel itself can be packets",
+        )
     while worklist:
         for use in worklist.pop().uses:
             op = use.owner
@@ -88,8 +103,11 @@ def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait
                 raise Refusal(op, f"'{op.name}' uses its memory otherwise")
             elif op.name in _WAITS:
                 if keyword(op.attributes["cmp"]) not in ("ge", "eq"):
-                    raise Refusal(op, "it is waited for by a comparison other than ge and eq; a packet's flag is the "
-                                      "epoch or it is not")
+                    raise Refusal(
+                        op,
+                        "it is waited for by a comparison other than ge and eq; a packet's flag is the "
+                        "epoch or it is not",
+                    )
                 waits.append(Wait(op))
             else:
                 put = Put.of(op)
@@ -105,8 +123,10 @@ def _check_epoch(put: Put) -> None:
     if not put.sets:
         raise Refusal(put.op, "it is added to; set it to the epoch, one signal for each sender")
     if known is not None or varies(put.epoch):
-        raise Refusal(put.op, "its value must be an epoch that grows with each call, the same on all ranks: an "
-                              "argument of the kernel")
+        raise Refusal(
+            put.op,
+            "its value must be an epoch that grows with each call, the same on all ranks: an argument of the kernel",
+        )
 
 
 def _check_traffic(function: ir.Operation) -> None:
@@ -114,8 +134,9 @@ def _check_traffic(function: ir.Operation) -> None:
     paired = {put.op for op in every if op.name == "ditron.notify" and (put := Put.of(op)) is not None}
     for op in every:
         if op.name in _OTHER_TRAFFIC or op.name == "ditron.putmem" and op not in paired:
-            raise Refusal(op, f"'{op.name}' looks at other ranks' memory, which the signal may order and a packet does "
-                              "not")
+            raise Refusal(
+                op, f"'{op.name}' looks at other ranks' memory, which the signal may order and a packet does not"
+            )
 
 
 def _put_of(wait: Wait, puts: list[Put]) -> tuple[Put, ir.Value | None]:
@@ -146,17 +167,25 @@ def _check_all_taken(wait: Wait, put: Put) -> None:
     around_put, around_wait = _around(put.op), _around(wait.op)
     for outer in around_wait:
         if outer not in around_put and (outer.name == "scf.while" or any(varies(v) for v in list(outer.operands)[:3])):
-            raise Refusal(wait.op, "not every rank comes to this wait, and what is sent to the others would stay in "
-                                   "its packets; wait on all ranks")
-    loops, turns = ([o for o in one if o.name in ("scf.for", "scf.while") and o not in other]
-                    for one, other in ((around_put, around_wait), (around_wait, around_put)))
+            raise Refusal(
+                wait.op,
+                "not every rank comes to this wait, and what is sent to the others would stay in "
+                "its packets; wait on all ranks",
+            )
+    loops, turns = (
+        [o for o in one if o.name in ("scf.for", "scf.while") and o not in other]
+        for one, other in ((around_put, around_wait), (around_wait, around_put))
+    )
     if loops and not turns and wait.count is None:
         raise Refusal(wait.op, "the put is in a loop, and this wait takes one message; wait for each in a loop, too")
     awaited = set(computed_from(wait.signal))
     for loop in turns:
         if not any(argument in awaited for region in loop.regions for argument in region.blocks[0].arguments):
-            raise Refusal(wait.op, "it is waited for at every turn of a loop, and taken once: the next message may "
-                                   "have come by the second turn; wait before the loop")
+            raise Refusal(
+                wait.op,
+                "it is waited for at every turn of a loop, and taken once: the next message may "
+                "have come by the second turn; wait before the loop",
+            )
 
 
 def _by_rank(wait: Wait, function: ir.Operation) -> frozenset[int]:

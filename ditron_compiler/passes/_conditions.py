@@ -1,4 +1,5 @@
 """Under which conditions a program comes to an operation: the ``scf.if`` that it stands in."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

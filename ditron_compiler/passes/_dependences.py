@@ -1,4 +1,5 @@
 """What an operation of a host program needs to come before it."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable
@@ -15,9 +16,21 @@ __all__ = ["WITH_COPY", "Dependences", "is_queued"]
 #: On a signal write or wait: it is about the copy right beside it, and about nothing else.
 WITH_COPY = "ditron.with_copy"
 
-_QUEUED = {f"ditron.{name}" for name in (
-    "record", "await", "rank_copy", "copy", "fill", "signal_write", "signal_wait", "stream_barrier", "launch",
-    "all_gather")}
+_QUEUED = {
+    f"ditron.{name}"
+    for name in (
+        "record",
+        "await",
+        "rank_copy",
+        "copy",
+        "fill",
+        "signal_write",
+        "signal_wait",
+        "stream_barrier",
+        "launch",
+        "all_gather",
+    )
+}
 _SIGNALS = ("ditron.signal_write", "ditron.signal_wait")
 
 
@@ -62,8 +75,11 @@ class Dependences:
             other = step(other)
         if other is None or other.name not in ("ditron.rank_copy", "ditron.copy"):
             return None
-        same_peer = op.name == "ditron.signal_wait" or other.name == "ditron.copy" or (
-            expression(other.peer) == expression(op.peer))
+        same_peer = (
+            op.name == "ditron.signal_wait"
+            or other.name == "ditron.copy"
+            or (expression(other.peer) == expression(op.peer))
+        )
         return other if same_peer else None
 
     def needs(self, later: ir.Operation, earlier: ir.Operation) -> bool:
@@ -94,7 +110,8 @@ class Dependences:
             return self._signal_write_needs(later, earlier, before)
         if earlier.name == "ditron.signal_wait":
             return not self._is_about_copy(earlier) and any(
-                access.peer is not None or access.region.root.type.is_symmetric for access in self._all(later))
+                access.peer is not None or access.region.root.type.is_symmetric for access in self._all(later)
+            )
         first = self._all(earlier) if before is None else [access.renamed(before) for access in self._all(earlier)]
         return any(_conflict(a, b) for a in first for b in self._all(later))
 
@@ -128,8 +145,12 @@ def _bounds(loop: ir.Operation) -> tuple[Poly, Poly]:
 
 def _is_about_streams(op: ir.Operation) -> bool:
     """Whether an operation is ordered by what the author says about streams: it stays where it is in the order."""
-    return op.stream is not None or op.name in ("ditron.record", "ditron.await", "ditron.stream_barrier",
-                                               "ditron.all_gather")
+    return op.stream is not None or op.name in (
+        "ditron.record",
+        "ditron.await",
+        "ditron.stream_barrier",
+        "ditron.all_gather",
+    )
 
 
 def _conflict(a: Access, b: Access) -> bool:

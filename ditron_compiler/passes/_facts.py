@@ -5,6 +5,7 @@
 says that in program ``ag_gemm`` the address of tensor ``a`` is divisible by 16, its second size too, and that its
 elements lie row by row without gaps. What is not said is not known.
 """
+
 from __future__ import annotations
 
 from math import gcd

@@ -1,4 +1,5 @@
 """Follow a value through structured control flow."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence

@@ -1,4 +1,5 @@
 """When the source of a copy can stand for its destination, or its destination for what was written to the source."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def destination_for_writer(accesses: Accesses, copy: ir.Operation) -> Access:
         writers.append(access)
     if len(writers) != 1:
         raise Kept(f"'{what}' is written by {len(writers)} operations", writers[0].op if writers else None)
-    writer, = writers
+    (writer,) = writers
     if writer.op.block != copy.block or not writer.op.is_before_in_block(copy):
         raise Kept(f"'{what}' is not written just before the copy, in the same turn of the same loop", writer.op)
     if writer.region != source:

@@ -1,4 +1,5 @@
 """What the ways to decompose an all-gather have in common."""
+
 from __future__ import annotations
 
 from ditron_compiler import ir

@@ -1,4 +1,5 @@
 """Build operations of host programs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -19,11 +20,17 @@ def with_stream(op: ir.Operation, stream: ir.Value) -> ir.Operation:
     """Replace an operation without a stream by the same one on ``stream``."""
     attributes = {name: op.attributes[name] for name in op.attributes}
     if "operandSegmentSizes" in attributes:
-        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([*list(attributes["operandSegmentSizes"])[:-1], 1],
-                                                                     context=op.context)
-    new = ir.Operation.create(op.name, results=[result.type for result in op.results],
-                              operands=[*op.operands, stream], attributes=attributes, loc=op.location,
-                              ip=ir.InsertionPoint(op))
+        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(
+            [*list(attributes["operandSegmentSizes"])[:-1], 1], context=op.context
+        )
+    new = ir.Operation.create(
+        op.name,
+        results=[result.type for result in op.results],
+        operands=[*op.operands, stream],
+        attributes=attributes,
+        loc=op.location,
+        ip=ir.InsertionPoint(op),
+    )
     op.replace_all_uses_with(new)
     op.erase()
     return new
@@ -73,8 +80,10 @@ class HostBuilder:
     def sizes(self, buffer: ir.Value) -> list[int | ir.Value]:
         """The sizes of a buffer, those as numbers that its type knows."""
         dynamic = ir.ShapedType.get_dynamic_size()
-        return [self.make(ditron.DimOp, buffer, i).result if size == dynamic else size
-                for i, size in enumerate(buffer.type.shape)]
+        return [
+            self.make(ditron.DimOp, buffer, i).result if size == dynamic else size
+            for i, size in enumerate(buffer.type.shape)
+        ]
 
     def rows(self, buffer: ir.Value, first: ir.Value, sizes: list[int | ir.Value]) -> ir.Value:
         """The part of ``buffer`` of the given sizes that begins at row ``first``."""

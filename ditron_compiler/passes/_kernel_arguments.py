@@ -1,4 +1,5 @@
 """What a kernel does with the memory that its arguments point to."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -75,4 +76,5 @@ def _points(kind: ir.Type) -> bool:
 def _only_places(op: ir.Operation) -> bool:
     """Whether an operation makes pointers of pointers, or only hands them on, and touches no memory itself."""
     return op.name in ("scf.yield", "scf.for", "scf.if", "scf.while", "scf.condition", "tt.func", "tt.return") or (
-        op.is_memory_effect_free and any(_points(result.type) for result in op.results))
+        op.is_memory_effect_free and any(_points(result.type) for result in op.results)
+    )

@@ -4,6 +4,7 @@ The sender of a message names its signal by its own rank, the receiver by that o
 is ``sig + peer`` at the wait, when ``peer`` has sent. Setting the two equal gives the sender; put in place of
 ``ditron.rank``, it gives what else the sender computed: where the data went, and how much it is.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ from ditron_compiler.passes._ranks import is_query, is_within
 from ditron_compiler.passes._values import ELSEWHERE, alike, bits, plain_index, same, tells_apart, varies
 
 __all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "sender"]
-
 
 
 # make(name, operands, result type, attributes): the result of a new operation.
@@ -143,10 +143,15 @@ def at_sender(value: ir.Value, rank: ir.Value | None, at: ir.Operation, make: Ma
         return value
     if op is not None and op.name == "ditron.rank" and is_query(value, "rank"):
         if rank is None:
-            raise NoMatch("where the data goes, or how much it is, depends on the sender, which the signal does not "
-                          "name; index signals by the sender's rank")
-        return rank if rank.type == value.type else make(
-            "arith.extsi" if bits(value) > bits(rank) else "arith.trunci", [rank], value.type, {})
+            raise NoMatch(
+                "where the data goes, or how much it is, depends on the sender, which the signal does not "
+                "name; index signals by the sender's rank"
+            )
+        return (
+            rank
+            if rank.type == value.type
+            else make("arith.extsi" if bits(value) > bits(rank) else "arith.trunci", [rank], value.type, {})
+        )
     if op is None or not op.is_memory_effect_free or op.name in ELSEWHERE or len(op.regions) or len(op.results) != 1:
         what = f"'{op.name}'" if op is not None else "a loop around the put"
         raise NoMatch(f"where the data goes, or how much it is, comes from {what}, which the receiver does not know")
@@ -182,8 +187,9 @@ def _solve(sent: ir.Value, waited: ir.Value, modulo: bool = False) -> ir.Value |
     one, other = defining(sent), defining(waited)
     if one is None or other is None or not alike(one, other):
         return None
-    differ = [i for i, (x, y) in enumerate(zip(one.operands, other.operands, strict=True))
-              if varies(x) or not same(x, y)]
+    differ = [
+        i for i, (x, y) in enumerate(zip(one.operands, other.operands, strict=True)) if varies(x) or not same(x, y)
+    ]
     if len(differ) != 1 or not tells_apart(one, differ[0], modulo):
         return None
     modulo = modulo or one.name == "arith.remsi"

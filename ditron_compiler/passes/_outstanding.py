@@ -1,4 +1,5 @@
 """What is pending at a place of a kernel: neither ordered nor complete; the state of the analysis in ``_pending``."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,8 +9,23 @@ from typing import Any
 from ditron_compiler import ir
 from ditron_compiler.passes._updates import Earlier, Update
 
-__all__ = ["DESTINATION", "FENCED", "INCOMPLETE", "LOAD", "LOCAL_STORE", "PUBLISHED", "PUT", "SIGNAL", "SOURCE",
-           "STORE", "UPDATE", "WAITED", "Pending", "State", "first"]
+__all__ = [
+    "DESTINATION",
+    "FENCED",
+    "INCOMPLETE",
+    "LOAD",
+    "LOCAL_STORE",
+    "PUBLISHED",
+    "PUT",
+    "SIGNAL",
+    "SOURCE",
+    "STORE",
+    "UPDATE",
+    "WAITED",
+    "Pending",
+    "State",
+    "first",
+]
 
 # Kinds of what can be pending. The first five are ordered by a fence, all are complete after a quiet.
 PUT, STORE, LOCAL_STORE, LOAD, UPDATE = "put", "store", "local store", "load", "update"
@@ -19,9 +35,16 @@ PUBLISHED = (PUT, STORE, LOCAL_STORE, LOAD)
 FENCED = (*PUBLISHED, UPDATE)
 INCOMPLETE = (SIGNAL, SOURCE, DESTINATION)
 
-_WORDS = {PUT: "a put", STORE: "a store to another rank", LOCAL_STORE: "a store", LOAD: "a load after a wait",
-          UPDATE: "an earlier update of this signal",
-          SIGNAL: "a signal on its way", SOURCE: "a non-blocking put", DESTINATION: "a non-blocking get"}
+_WORDS = {
+    PUT: "a put",
+    STORE: "a store to another rank",
+    LOCAL_STORE: "a store",
+    LOAD: "a load after a wait",
+    UPDATE: "an earlier update of this signal",
+    SIGNAL: "a signal on its way",
+    SOURCE: "a non-blocking put",
+    DESTINATION: "a non-blocking get",
+}
 _UPDATES = 64  # so many are told apart: past that, as in a long unrolled loop, a fence too many does not matter
 
 # Of which rank it is, from which origin in memory, or which update of a signal; None is any.

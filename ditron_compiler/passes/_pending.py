@@ -1,4 +1,5 @@
 """Where fences and quiets are missing in a kernel, along every path: the analysis of insert-fences."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -47,15 +48,39 @@ class Finding:
     needed_by: ir.Operation
 
 
-_STORES = {"tt.store", "tt.descriptor_store", "tt.descriptor_scatter", "tt.descriptor_reduce", "tt.atomic_rmw",
-           "tt.atomic_cas"}
+_STORES = {
+    "tt.store",
+    "tt.descriptor_store",
+    "tt.descriptor_scatter",
+    "tt.descriptor_reduce",
+    "tt.atomic_rmw",
+    "tt.atomic_cas",
+}
 _STORES_TO_ALL = {"ditron.multimem_st", "ditron.multimem_red"}
 _LOADS = {"tt.load", "tt.descriptor_load", "tt.descriptor_gather", "ditron.multimem_ld_reduce"}
-_SENDERS = {f"ditron.{name}" for name in (
-    "notify", "signal_op", "putmem", "getmem", "putmem_signal", "sync_all", "st", "red", "atomic_add", "atomic_cas")}
+_SENDERS = {
+    f"ditron.{name}"
+    for name in (
+        "notify",
+        "signal_op",
+        "putmem",
+        "getmem",
+        "putmem_signal",
+        "sync_all",
+        "st",
+        "red",
+        "atomic_add",
+        "atomic_cas",
+    )
+}
 _CELLS = {"ditron.st", "ditron.red", "ditron.atomic_add", "ditron.atomic_cas"}
-_SIGNALS = {"ditron.wait": 0, "ditron.signal_wait_until": 0, "ditron.notify": 0, "ditron.signal_op": 0,
-            "ditron.putmem_signal": 3}
+_SIGNALS = {
+    "ditron.wait": 0,
+    "ditron.signal_wait_until": 0,
+    "ditron.notify": 0,
+    "ditron.signal_op": 0,
+    "ditron.putmem_signal": 3,
+}
 _RELEVANT = _STORES | _LOADS | {*OPAQUE, "tt.return"}  # beside all of ditron
 
 
@@ -82,8 +107,11 @@ class _Does:
             return _Does(not op.is_memory_effect_free, not op.is_memory_effect_free)
         found = [o for o in reached(op) if not o.is_memory_effect_free]
         names = {o.name for o in found}
-        return _Does(bool(names & {*_STORES, *OPAQUE}), bool(names & {*_LOADS, *OPAQUE}),
-                     "tt.call" in names or any(name.startswith("ditron.") for name in names))
+        return _Does(
+            bool(names & {*_STORES, *OPAQUE}),
+            bool(names & {*_LOADS, *OPAQUE}),
+            "tt.call" in names or any(name.startswith("ditron.") for name in names),
+        )
 
 
 class _Scanner:
@@ -96,7 +124,8 @@ class _Scanner:
         function.walk(lambda op: everything.append((op.name, op)))
         ours = [op for name, op in everything if name.startswith("ditron.")]
         self.communicates = any(op.name in _SENDERS for op in ours) or any(
-            self.does(op).communicates for name, op in everything if name == "tt.call")
+            self.does(op).communicates for name, op in everything if name == "tt.call"
+        )
         if not self.communicates:
             return
         signals = [op.operands[_SIGNALS[op.name]] for op in ours if op.name in _SIGNALS]
@@ -193,8 +222,15 @@ class _Scanner:
 
     # Operations -----------------------------------------------------------------------------------------------------
 
-    def order(self, what: str, pending: Pending, needed_by: ir.Operation, state: State,
-              findings: list[Finding] | None, place: ir.Operation | None = None) -> None:
+    def order(
+        self,
+        what: str,
+        pending: Pending,
+        needed_by: ir.Operation,
+        state: State,
+        findings: list[Finding] | None,
+        place: ir.Operation | None = None,
+    ) -> None:
         """``what`` is missing before ``place``, by default ``needed_by``; go on as if it were there."""
         if findings is not None:
             findings.append(Finding(self.reachable(place or needed_by, pending.op), what, pending, needed_by))
@@ -210,15 +246,17 @@ class _Scanner:
             place = decides
         return place
 
-    def need(self, op: ir.Operation, what: str, kinds: Iterable[str], state: State,
-             findings: list[Finding] | None) -> None:
+    def need(
+        self, op: ir.Operation, what: str, kinds: Iterable[str], state: State, findings: list[Finding] | None
+    ) -> None:
         """``op`` needs ``what`` before it if something of ``kinds`` is pending."""
         pending = state.first(kinds)
         if pending is not None:
             self.order(what, pending, op, state, findings)
 
-    def need_free(self, op: ir.Operation, kinds: Iterable[str], pointer: ir.Value, state: State,
-                  findings: list[Finding] | None) -> None:
+    def need_free(
+        self, op: ir.Operation, kinds: Iterable[str], pointer: ir.Value, state: State, findings: list[Finding] | None
+    ) -> None:
         """``op`` needs a quiet before it if ``pointer`` may lead into what is in use on this rank."""
         roots = {origin.root for origin in origins(pointer) if origin.rank is None or not is_other(origin.rank)}
         for kind in kinds:
@@ -346,8 +384,10 @@ class _Scanner:
         if ir.RankedTensorType.isinstance(op.operands[0].type):
             return False
         value = op.results[0] if op.name == "ditron.ld" else op.operands[1]
-        return any(origin.root in self.flags or origin.rank is not None and str(value.type) == "i64"
-                   for origin in origins(op.operands[0]))
+        return any(
+            origin.root in self.flags or origin.rank is not None and str(value.type) == "i64"
+            for origin in origins(op.operands[0])
+        )
 
     def end(self, op: ir.Operation, state: State, findings: list[Finding] | None) -> None:
         """Completes what is not; in the branch of an if that alone began it, so that the others do not pay."""
@@ -403,6 +443,7 @@ def _is_made_first(value: ir.Value, region: ir.Region) -> bool:
 
 def _outside(op: ir.Operation) -> Callable[[Any], Any]:
     """Names behind ``op``: what it made in its regions has none."""
+
     def rename(key: Any) -> Any:
         value = key.value if isinstance(key, Earlier) else key
         return None if value is not None and defined_in(value, op) else key
@@ -412,6 +453,7 @@ def _outside(op: ir.Operation) -> Callable[[Any], Any]:
 
 def _around(loop: ir.Operation) -> Callable[[Any], Any]:
     """Names in the next turn of a loop."""
+
     def rename(key: Any) -> Any:
         if isinstance(key, Earlier):
             return key if key.loop == loop else None

@@ -1,4 +1,5 @@
 """Where a pointer comes from, how it is aligned, and how to change the address that it is computed from."""
+
 from __future__ import annotations
 
 import re
@@ -9,18 +10,46 @@ from math import gcd
 
 from ditron_compiler import ir
 
-__all__ = ["WIDTH", "Origin", "Sum", "Untraceable", "constant", "defined_in", "defining", "divisibility", "is_argument",
-           "narrow", "origins", "plus_constant", "rebase", "sources"]
+__all__ = [
+    "WIDTH",
+    "Origin",
+    "Sum",
+    "Untraceable",
+    "constant",
+    "defined_in",
+    "defining",
+    "divisibility",
+    "is_argument",
+    "narrow",
+    "origins",
+    "plus_constant",
+    "rebase",
+    "sources",
+]
 
 #: Operations that give a number another width.
 WIDTH = ("arith.extsi", "arith.extui", "arith.trunci")
 
 # Operations that only place the pointers of operand 0; other operands stay as they are.
-_PLACING = {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
-            "tt.unsplat", "ttg.convert_layout"}
+_PLACING = {
+    "tt.addptr",
+    "tt.splat",
+    "tt.broadcast",
+    "tt.expand_dims",
+    "tt.reshape",
+    "tt.trans",
+    "tt.bitcast",
+    "tt.unsplat",
+    "ttg.convert_layout",
+}
 # What else leads back to operand 0, for those who only ask where a pointer comes from.
-_LEADING = _PLACING | {"ditron.consume_token", "tt.make_tensor_descriptor", "tt.make_tensor_ptr", "tt.advance",
-                       "ditron.multicast_ptr"}
+_LEADING = _PLACING | {
+    "ditron.consume_token",
+    "tt.make_tensor_descriptor",
+    "tt.make_tensor_ptr",
+    "tt.advance",
+    "ditron.multicast_ptr",
+}
 _ANY = 1 << 30  # the alignment of 0
 
 
@@ -215,7 +244,10 @@ def _divisibility(value: ir.Value, open_loops: set[ir.Value]) -> int:
 
 
 _COMBINED: dict[str, Callable[[int, int], int]] = {
-    "arith.addi": gcd, "arith.subi": gcd, "arith.minsi": gcd, "arith.maxsi": gcd,
+    "arith.addi": gcd,
+    "arith.subi": gcd,
+    "arith.minsi": gcd,
+    "arith.maxsi": gcd,
     "arith.muli": lambda a, b: min(a * b, _ANY),
 }
 
@@ -255,9 +287,12 @@ class Untraceable(Exception):
         self.value = value
 
 
-def rebase(pointer: ir.Value, change: Callable[[ir.Value], ir.Value],
-           make: Callable[[str, list[ir.Value], ir.Type, dict[str, ir.Attribute]], ir.Value],
-           stop: Callable[[ir.Value], bool] = lambda value: False) -> ir.Value:
+def rebase(
+    pointer: ir.Value,
+    change: Callable[[ir.Value], ir.Value],
+    make: Callable[[str, list[ir.Value], ir.Type, dict[str, ir.Attribute]], ir.Value],
+    stop: Callable[[ir.Value], bool] = lambda value: False,
+) -> ir.Value:
     """``pointer`` with ``change`` applied to its scalar base: ``f(base + offsets) = f(base) + offsets``.
 
     That holds for what moves the heap as a whole. ``make(name, operands, result type, attributes)`` makes the
@@ -274,8 +309,12 @@ def rebase(pointer: ir.Value, change: Callable[[ir.Value], ir.Value],
             operands[0] = rebase(operands[0], change, make, stop)
             return make(op.name, operands, pointer.type, {name: op.attributes[name] for name in op.attributes.keys()})
         if op is not None and op.name == "arith.select":
-            return make(op.name, [op.operands[0], *(rebase(v, change, make, stop) for v in list(op.operands)[1:])],
-                        pointer.type, {})
+            return make(
+                op.name,
+                [op.operands[0], *(rebase(v, change, make, stop) for v in list(op.operands)[1:])],
+                pointer.type,
+                {},
+            )
         if tensor:
             raise Untraceable(pointer)
     return change(pointer)

@@ -2,6 +2,7 @@
 
 Ranks are numbered node by node: ``node * num_local_ranks + local_rank`` is this rank.
 """
+
 from __future__ import annotations
 
 import enum
@@ -30,8 +31,11 @@ def place(rank: ir.Value, at: ir.Operation) -> Place:
         return max(place(op.operands[1], at), place(op.operands[2], at))
     if _is_own(rank):
         return Place.SELF
-    if op is not None and op.name == "arith.addi" and any(
-            _is_first_of_node(first) and is_within(second, "num_local_ranks") for first, second in _both_ways(op)):
+    if (
+        op is not None
+        and op.name == "arith.addi"
+        and any(_is_first_of_node(first) and is_within(second, "num_local_ranks") for first, second in _both_ways(op))
+    ):
         return Place.NODE
     return _guarded(rank, at)
 
@@ -68,8 +72,11 @@ def is_within(index: ir.Value, count: str, known: Collection[ir.Value] = ()) -> 
 def is_query(value: ir.Value, what: str) -> bool:
     """Whether ``value`` is ``ditron.<what>`` of the group."""
     op = defining(narrow(value))
-    return op is not None and op.name == f"ditron.{what}" and (
-        "team" not in op.attributes or keyword(op.attributes["team"]) == "group")
+    return (
+        op is not None
+        and op.name == f"ditron.{what}"
+        and ("team" not in op.attributes or keyword(op.attributes["team"]) == "group")
+    )
 
 
 def _terms(value: ir.Value, sign: int = 1) -> list[tuple[int, ir.Value]]:
@@ -90,9 +97,11 @@ def _is_own(rank: ir.Value) -> bool:
     if is_query(rank, "rank"):
         return True
     op = defining(rank)
-    return op is not None and op.name == "arith.addi" and any(
-        _is_first_of_node(first) and is_query(second, "local_rank")
-        for first, second in _both_ways(op))
+    return (
+        op is not None
+        and op.name == "arith.addi"
+        and any(_is_first_of_node(first) and is_query(second, "local_rank") for first, second in _both_ways(op))
+    )
 
 
 def _is_first_of_node(value: ir.Value) -> bool:
@@ -100,8 +109,12 @@ def _is_first_of_node(value: ir.Value) -> bool:
     op = defining(narrow(value))
     if op is not None and op.name == "arith.muli":
         return any(is_query(a, "node") and is_query(b, "num_local_ranks") for a, b in _both_ways(op))
-    return op is not None and op.name == "arith.subi" and is_query(op.operands[0], "rank") and is_query(
-        op.operands[1], "local_rank")
+    return (
+        op is not None
+        and op.name == "arith.subi"
+        and is_query(op.operands[0], "rank")
+        and is_query(op.operands[1], "local_rank")
+    )
 
 
 def _is_positive(value: ir.Value, count: str, known: Collection[ir.Value]) -> bool:
@@ -117,9 +130,11 @@ def _is_positive(value: ir.Value, count: str, known: Collection[ir.Value]) -> bo
         terms = _terms(value)
         taken = [term for sign, term in terms if sign < 0]
         counts = sum(sign > 0 and is_query(term, count) for sign, term in terms)  # each makes up for one that is taken
-        return len(taken) <= counts and all(
-            constant(term) == 1 or is_within(term, count, known) for term in taken) and all(
-            sign < 0 or _is_positive(term, count, known) for sign, term in terms)
+        return (
+            len(taken) <= counts
+            and all(constant(term) == 1 or is_within(term, count, known) for term in taken)
+            and all(sign < 0 or _is_positive(term, count, known) for sign, term in terms)
+        )
     if op.name in ("arith.muli", "arith.divsi", "arith.remsi", "arith.minsi"):
         return all(_is_positive(operand, count, known) for operand in op.operands)
     return op.name in ("tt.get_program_id", "tt.get_num_programs") or op.name in _COUNTS
@@ -137,8 +152,13 @@ def _is_index(value: ir.Value, first: int, count: str | None) -> bool:
         return False
     lower, upper, step = list(loop.operands)[:3]
     begin, stride = constant(lower), constant(step)
-    return begin is not None and begin >= first and stride is not None and stride > 0 and (
-        count is None or is_query(upper, count))
+    return (
+        begin is not None
+        and begin >= first
+        and stride is not None
+        and stride > 0
+        and (count is None or is_query(upper, count))
+    )
 
 
 def _guarded(rank: ir.Value, at: ir.Operation) -> Place:
@@ -147,8 +167,9 @@ def _guarded(rank: ir.Value, at: ir.Operation) -> Place:
     while outer is not None and outer.name != "tt.func":
         if outer.name == "scf.if":
             holds = inner.block.region == outer.regions[0]
-            known = min((_says(fact, rank, holds) for fact in _conjuncts(outer.operands[0], holds)),
-                        default=Place.ANYWHERE)
+            known = min(
+                (_says(fact, rank, holds) for fact in _conjuncts(outer.operands[0], holds)), default=Place.ANYWHERE
+            )
             if known != Place.ANYWHERE:
                 return known
         inner, outer = outer, outer.parent
@@ -174,7 +195,12 @@ def _says(comparison: ir.Operation, rank: ir.Value, holds: bool) -> Place:
         if a == rank and _is_own(narrow(b)):
             return Place.SELF
         op = defining(a)
-        if op is not None and op.name in ("arith.divsi", "arith.divui") and narrow(op.operands[0]) == rank and is_query(
-                op.operands[1], "num_local_ranks") and is_query(b, "node"):
+        if (
+            op is not None
+            and op.name in ("arith.divsi", "arith.divui")
+            and narrow(op.operands[0]) == rank
+            and is_query(op.operands[1], "num_local_ranks")
+            and is_query(b, "node")
+        ):
             return Place.NODE
     return Place.ANYWHERE

@@ -1,4 +1,5 @@
 """Copies inside kernels: a tile that is loaded, and stored to staging memory only to be put to a peer from there."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -63,8 +64,9 @@ def _uses(kernel: ir.Operation, argument: ir.Value) -> tuple[list[ir.Operation],
     return ([], []) if others else (stores, puts)
 
 
-def _source(kernel: ir.Operation, store: ir.Operation, stores: list[ir.Operation],
-            puts: list[ir.Operation]) -> tuple[ir.Value, list[ir.Operation]]:
+def _source(
+    kernel: ir.Operation, store: ir.Operation, stores: list[ir.Operation], puts: list[ir.Operation]
+) -> tuple[ir.Value, list[ir.Operation]]:
     """Where the tile comes from that a store puts into staging memory, and the puts that send it."""
     load = defining(store.operands[1])
     tile = _tile(store, 2)
@@ -153,9 +155,13 @@ def _is_written(kernel: ir.Operation, root: ir.Value) -> bool:
 
 def _check_own(accesses: Accesses, launch: ir.Operation, operand: int, index: int) -> None:
     """The memory is the program's, and given to this parameter of this kernel only; the kernel gets nothing else."""
-    own = {access.region.root for access in accesses.all
-           if access.op.name == "ditron.launch" and access.op.kernel == launch.kernel
-           and access.operand == index + len(access.op.grid)}
+    own = {
+        access.region.root
+        for access in accesses.all
+        if access.op.name == "ditron.launch"
+        and access.op.kernel == launch.kernel
+        and access.operand == index + len(access.op.grid)
+    }
     for access in accesses.all:
         if access.region.root not in own:
             continue
@@ -166,5 +172,8 @@ def _check_own(accesses: Accesses, launch: ir.Operation, operand: int, index: in
 
 
 def _is_this(access: Access, launch: ir.Operation, index: int) -> bool:
-    return access.op.name == "ditron.launch" and access.op.kernel == launch.kernel and (
-        access.operand == index + len(access.op.grid))
+    return (
+        access.op.name == "ditron.launch"
+        and access.op.kernel == launch.kernel
+        and (access.operand == index + len(access.op.grid))
+    )

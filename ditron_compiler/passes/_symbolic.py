@@ -4,6 +4,7 @@
 
 An atom is ``RANK``, ``NUM_RANKS``, a dimension of a buffer, a remainder, or a value that nothing more is known of.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
@@ -14,8 +15,19 @@ from ditron_compiler import ir
 from ditron_compiler.passes._pointers import constant, defining
 from ditron_compiler.passes._ranks import is_query
 
-__all__ = ["NUM_RANKS", "RANK", "Dimension", "Index", "Poly", "Remainder", "at_least", "dimension", "expression",
-           "never_equal", "remainder"]
+__all__ = [
+    "NUM_RANKS",
+    "RANK",
+    "Dimension",
+    "Index",
+    "Poly",
+    "Remainder",
+    "at_least",
+    "dimension",
+    "expression",
+    "never_equal",
+    "remainder",
+]
 
 _DEPTH = 6  # of bounds that are made of other bounds
 
@@ -68,7 +80,7 @@ class Poly:
         """The quotient by a single product, None when it does not divide this."""
         if len(divisor.terms) != 1:
             return None
-        (product, factor), = divisor.terms
+        ((product, factor),) = divisor.terms
         terms = {}
         for p, f in self.terms:
             rest = list(p)
@@ -173,7 +185,7 @@ def remainder(dividend: Poly, divisor: Poly) -> Poly:
     """``dividend mod divisor``, without what the divisor divides and remainders by it inside."""
     flat = dividend.replace(lambda atom: remainder_inside(atom, divisor))
     if len(divisor.terms) == 1 and divisor.value is None:
-        (product, factor), = divisor.terms
+        ((product, factor),) = divisor.terms
         flat = Poly.of({p: f for p, f in flat.terms if p != product or f % factor})
     elif divisor.value:
         flat = Poly.of({p: f % divisor.value for p, f in flat.terms})
@@ -267,5 +279,6 @@ def never_equal(a: Poly, b: Poly) -> bool:
 
 
 def _divisors(polys: Iterable[Poly]) -> set[Poly]:
-    return {atom.divisor for poly in polys for product, _ in poly.terms for atom in product
-            if isinstance(atom, Remainder)}
+    return {
+        atom.divisor for poly in polys for product, _ in poly.terms for atom in product if isinstance(atom, Remainder)
+    }

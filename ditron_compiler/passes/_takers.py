@@ -1,4 +1,5 @@
 """Whether each program of a rank takes messages of its own: whether the signal that it waits for tells which it is."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -25,15 +26,24 @@ def axes_by_rank(wait: Wait, function: ir.Operation) -> frozenset[int]:
     axes = _axes_asked(function)
     terms = [term for term in Index.of(wait.signal).terms if not _is_uniform(term)]
     by_rank = _told_apart(terms, wait.count is not None, axes)
-    return frozenset(axis for axis in by_rank if not any(
-        _is_program(test.operands[0], axis) and is_query(test.operands[1], "num_ranks")
-        for test in conditions(wait.op, BELOW, NOT_BELOW)))
+    return frozenset(
+        axis
+        for axis in by_rank
+        if not any(
+            _is_program(test.operands[0], axis) and is_query(test.operands[1], "num_ranks")
+            for test in conditions(wait.op, BELOW, NOT_BELOW)
+        )
+    )
 
 
 def _axes_asked(function: ir.Operation) -> frozenset[int]:
     """The axes along which programs of ``function`` may do different things."""
-    return frozenset(_axis(inner) for op in operations(function)
-                     for inner in (reached(op) if op.name == "tt.call" else (op,)) if inner.name == "tt.get_program_id")
+    return frozenset(
+        _axis(inner)
+        for op in operations(function)
+        for inner in (reached(op) if op.name == "tt.call" else (op,))
+        if inner.name == "tt.get_program_id"
+    )
 
 
 def _told_apart(terms: Sequence[ir.Value], several: bool, axes: frozenset[int]) -> frozenset[int]:
@@ -58,10 +68,15 @@ def _told_apart(terms: Sequence[ir.Value], several: bool, axes: frozenset[int]) 
             # Of head * stride + rest, where rest is less than stride, both are known.
             if any(_holds(stride, rest, several, few) for stride in strides):
                 by_rank = frozenset(_axis(program.owner) for program in few)
-                return by_rank | _told_apart(list(_summands(head)), False, inner) | _told_apart(
-                    rest, several, axes - inner)
-    raise NoMatch("several programs may wait for it, and one takes a message; give each program signals of its own: "
-                  "sig + program_id * num_ranks + rank")
+                return (
+                    by_rank
+                    | _told_apart(list(_summands(head)), False, inner)
+                    | _told_apart(rest, several, axes - inner)
+                )
+    raise NoMatch(
+        "several programs may wait for it, and one takes a message; give each program signals of its own: "
+        "sig + program_id * num_ranks + rank"
+    )
 
 
 def _tells(value: ir.Value, axis: int, by_one: bool = False) -> bool | None:
@@ -153,14 +168,20 @@ def _holds(stride: ir.Value, rest: Sequence[ir.Value], several: bool, few: Seque
 def _is_positive(factor: ir.Value) -> bool:
     """Whether ``factor`` is more than 0 in every launch."""
     op = defining(factor)
-    return (constant(factor) or 0) > 0 or any(is_query(factor, count) for count in _COUNTS) or (
-        op is not None and op.name == "tt.get_num_programs")
+    return (
+        (constant(factor) or 0) > 0
+        or any(is_query(factor, count) for count in _COUNTS)
+        or (op is not None and op.name == "tt.get_num_programs")
+    )
 
 
 def _programs_in(value: ir.Value) -> list[ir.Value]:
     """The programs' numbers that ``value`` is computed from."""
-    return [source for source in computed_from(value)
-            if (op := defining(source)) is not None and op.name == "tt.get_program_id"]
+    return [
+        source
+        for source in computed_from(value)
+        if (op := defining(source)) is not None and op.name == "tt.get_program_id"
+    ]
 
 
 def _is_program(value: ir.Value, axis: int) -> bool:

@@ -1,4 +1,5 @@
 """Whom the tiles of a kernel belong to, as it computes that of a place in a line of tiles."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -94,8 +95,9 @@ def other_index(value: ir.Value, is_rank: bool) -> ir.Operation | None:
 def depends_on_rank(value: ir.Value) -> bool:
     """Whether ``value`` is computed from this rank's number and from a tile."""
     operations = list(computed_by(value))
-    return (any(is_query(result, "rank") for op in operations for result in op.results)
-            and any(_tile(result) for op in operations for result in op.results))
+    return any(is_query(result, "rank") for op in operations for result in op.results) and any(
+        _tile(result) for op in operations for result in op.results
+    )
 
 
 def computed_by(value: ir.Value) -> Iterator[ir.Operation]:
@@ -126,8 +128,11 @@ def _ends(value: ir.Value, is_rank: bool) -> Iterator[ir.Value]:
             worklist.append(loop.operands[0])
         elif passed_on := sources(value):
             worklist += passed_on
-        elif op is None or op.name not in (_SAME_RANK if is_rank else _OF_THE_RANK) or (
-                op.name == "arith.subi" and _depends_on_place(op.operands[1])):
+        elif (
+            op is None
+            or op.name not in (_SAME_RANK if is_rank else _OF_THE_RANK)
+            or (op.name == "arith.subi" and _depends_on_place(op.operands[1]))
+        ):
             yield value
         else:
             worklist += op.operands

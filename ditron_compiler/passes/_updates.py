@@ -1,4 +1,5 @@
 """Updates of signals that nothing has ordered yet, and whether two of them can be of the same signal."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -54,23 +55,31 @@ class Update:
         if self.sets and later.sets and self.value is not None and self.value == later.value:
             return False
         return may_be_same_memory(self.root, [later.root]) and not any(
-            _differ(mine, its, same_operation)
-            for mine, its in ((self.signal, later.signal), (self.rank, later.rank)))
+            _differ(mine, its, same_operation) for mine, its in ((self.signal, later.signal), (self.rank, later.rank))
+        )
 
     def merged(self, other: Update) -> Update:
         """What stands for both."""
+
         def common(mine: Any, its: Any) -> Any:
             return mine if mine == its else None
 
         value = common(self.value, other.value) if self.sets == other.sets else None
-        return Update(common(self.root, other.root), self.sets or other.sets, common(self.signal, other.signal), value,
-                      common(self.rank, other.rank))
+        return Update(
+            common(self.root, other.root),
+            self.sets or other.sets,
+            common(self.signal, other.signal),
+            value,
+            common(self.rank, other.rank),
+        )
 
 
 def may_be_same_memory(root: ir.Value | None, others: Iterable[ir.Value | None]) -> bool:
     """Whether what comes from ``root`` may be what comes from one of ``others``: two arguments are two memories."""
-    return any(root is None or other is None or root == other or not (is_argument(root) and is_argument(other))
-               for other in others)
+    return any(
+        root is None or other is None or root == other or not (is_argument(root) and is_argument(other))
+        for other in others
+    )
 
 
 def _differ(earlier: ir.Value | Earlier | None, later: ir.Value, same_operation: bool) -> bool:

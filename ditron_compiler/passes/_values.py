@@ -1,4 +1,5 @@
 """What is known of a number: whether another is the same, whether it is another on other ranks, how large it may be."""
+
 from __future__ import annotations
 
 from ditron_compiler import ir
@@ -20,8 +21,13 @@ def same(a: ir.Value, b: ir.Value) -> bool:
     if a == b:
         return True
     one, other = defining(a), defining(b)
-    return one is not None and other is not None and one.is_memory_effect_free and alike(one, other) and all(
-        same(x, y) for x, y in zip(one.operands, other.operands, strict=True))
+    return (
+        one is not None
+        and other is not None
+        and one.is_memory_effect_free
+        and alike(one, other)
+        and all(same(x, y) for x, y in zip(one.operands, other.operands, strict=True))
+    )
 
 
 def varies(value: ir.Value) -> bool:
@@ -82,15 +88,23 @@ def tells_apart(op: ir.Operation, index: int, modulo: bool) -> bool:
 
 def alike(one: ir.Operation, other: ir.Operation) -> bool:
     """Whether two operations compute the same of the same operands."""
-    return (one.name == other.name and len(one.operands) == len(other.operands) and len(one.results) == 1
-            and not len(one.regions) and {n: one.attributes[n] for n in one.attributes.keys()}
-            == {n: other.attributes[n] for n in other.attributes.keys()})
+    return (
+        one.name == other.name
+        and len(one.operands) == len(other.operands)
+        and len(one.results) == 1
+        and not len(one.regions)
+        and {n: one.attributes[n] for n in one.attributes.keys()}
+        == {n: other.attributes[n] for n in other.attributes.keys()}
+    )
 
 
 def plain_index(value: ir.Value) -> ir.Value:
     """``value`` without conversions of width, which indices survive: those between widths that hold any index."""
-    while (op := defining(value)) is not None and op.name in WIDTH and all(
-            ir.IntegerType.isinstance(v.type) and bits(v) >= _INDEX_BITS for v in (value, op.operands[0])):
+    while (
+        (op := defining(value)) is not None
+        and op.name in WIDTH
+        and all(ir.IntegerType.isinstance(v.type) and bits(v) >= _INDEX_BITS for v in (value, op.operands[0]))
+    ):
         value = op.operands[0]
     return value
 

@@ -1,4 +1,5 @@
 """Put copies between ranks on streams of their own, with events where a dependence crosses."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -113,8 +114,10 @@ class _Assignment:
             if needed is None:
                 self.lanes |= {o: _Lane(True, loop) for o in copies}
             elif op is copies[0]:
-                op.emit_remark("the copies of this loop stay on one stream: a turn needs what an earlier one did",
-                               [(needed[0], "the earlier one")])
+                op.emit_remark(
+                    "the copies of this loop stay on one stream: a turn needs what an earlier one did",
+                    [(needed[0], "the earlier one")],
+                )
 
     # --- which events ---------------------------------------------------------------------------------------------
 
@@ -131,8 +134,15 @@ class _Assignment:
                 for inner in region.blocks:
                     self._order(inner)
 
-    def _await_earlier(self, block: ir.Block, op: ir.Operation, index: int, leaves: list[list[ir.Operation]],
-                       loop: ir.Operation | None, awaited: dict[tuple[_Lane, _Lane], int]) -> None:
+    def _await_earlier(
+        self,
+        block: ir.Block,
+        op: ir.Operation,
+        index: int,
+        leaves: list[list[ir.Operation]],
+        loop: ir.Operation | None,
+        awaited: dict[tuple[_Lane, _Lane], int],
+    ) -> None:
         mine = self.lanes[op]
         needs: dict[_Lane, int] = {}
         if loop is not None:
@@ -214,8 +224,10 @@ class _Assignment:
     def _numbered(self, number: int) -> ir.Value:
         """A copy stream by its number, made at the beginning of the program."""
         if number not in self._static:
-            where = {"loc": self.program.location,
-                     "ip": ir.InsertionPoint.at_block_begin(self.program.regions[0].blocks[0])}
+            where = {
+                "loc": self.program.location,
+                "ip": ir.InsertionPoint.at_block_begin(self.program.regions[0].blocks[0]),
+            }
             index = None
             if self.pass_.streams > 1:
                 i64 = ir.IntegerType.get_signless(64, context=self.program.context)

@@ -1,4 +1,5 @@
 """Make an all-gather of pushes: every rank sends its shard to each of the others."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

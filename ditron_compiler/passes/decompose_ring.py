@@ -1,4 +1,5 @@
 """Make an all-gather a ring: every rank hands to its left neighbour what it got from the right."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

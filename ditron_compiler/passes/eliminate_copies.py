@@ -1,4 +1,5 @@
 """Drop copies within a GPU: read the source in place, or write to the destination at once."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -73,9 +74,10 @@ class EliminateCopies(Pass):
                 if not copy.is_valid:  # it went with another copy, later
                     continue
                 self.count("copies kept")
-                copy.emit_remark("this copy stays: " + "; ".join(reason.why for reason in reasons),
-                                 [(reason.op, "here") for reason in reasons
-                                  if reason.op is not None and reason.op.is_valid])
+                copy.emit_remark(
+                    "this copy stays: " + "; ".join(reason.why for reason in reasons),
+                    [(reason.op, "here") for reason in reasons if reason.op is not None and reason.op.is_valid],
+                )
 
     def _put_in_place(self, program: ir.Operation) -> None:
         """Drop staging memory inside the kernels of a program."""
@@ -91,8 +93,10 @@ class EliminateCopies(Pass):
                 if puts := put_from_source(accesses, access.op, access.operand):
                     self.count("puts whose source is sent in place", puts)
             except Kept as kept:
-                access.op.emit_remark(f"a kernel's copy to staging memory stays: {kept.why}",
-                                      [(kept.op, "here")] if kept.op is not None else None)
+                access.op.emit_remark(
+                    f"a kernel's copy to staging memory stays: {kept.why}",
+                    [(kept.op, "here")] if kept.op is not None else None,
+                )
 
     def _eliminate(self, program: ir.Operation, copy: ir.Operation) -> list[Kept] | None:
         """Drop a copy, or say why not."""
@@ -244,7 +248,7 @@ def _stride_of(root: ir.Value, index: int) -> Poly:
     if not isinstance(root, ir.OpResult) and not is_dense(root):
         return Poly.atom(_Stride(root, index))
     product = Poly.number(1)
-    for size in region(root).sizes[index + 1:]:
+    for size in region(root).sizes[index + 1 :]:
         product *= size
     return product
 

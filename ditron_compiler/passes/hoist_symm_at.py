@@ -1,4 +1,5 @@
 """Translate addresses once: on the scalar base, outside of loops, and not twice."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -65,8 +66,10 @@ class HoistSymmAt(Pass):
                 pointer, rank = translated.operands
                 mine = {Origin(origin.root, rank) for origin in origins(pointer)}
                 if mine & looked_at or any(_may_be_any(origin.root) for origin in looked_at):
-                    translated.emit_remark("this symm_at was not moved to a scalar base, because what the address is, "
-                                           "null or not, may matter")
+                    translated.emit_remark(
+                        "this symm_at was not moved to a scalar base, because what the address is, "
+                        "null or not, may matter"
+                    )
                     self.count("left where the address matters")
                     continue
                 for moved in self._to_base(translated):
@@ -80,8 +83,14 @@ class HoistSymmAt(Pass):
         made: list[ir.Operation] = []
 
         def make(name: str, operands: list[ir.Value], type_: ir.Type, attributes: dict) -> ir.Value:
-            return ir.Operation.create(name, results=[type_], operands=operands, attributes=attributes,
-                                       loc=op.location, ip=ir.InsertionPoint(op)).results[0]
+            return ir.Operation.create(
+                name,
+                results=[type_],
+                operands=operands,
+                attributes=attributes,
+                loc=op.location,
+                ip=ir.InsertionPoint(op),
+            ).results[0]
 
         def translate(base: ir.Value) -> ir.Value:
             if base == pointer:
@@ -133,8 +142,14 @@ class HoistSymmAt(Pass):
 
 def _looked_at(function: ir.Operation) -> set[Origin]:
     """Where the pointers come from whose address itself is used, perhaps to see whether it is null."""
-    return {origin for op in operations(function) if op.name in _LOOK_AT for operand in op.operands
-            if "!tt.ptr" in str(operand.type) for origin in origins(operand)}
+    return {
+        origin
+        for op in operations(function)
+        if op.name in _LOOK_AT
+        for operand in op.operands
+        if "!tt.ptr" in str(operand.type)
+        for origin in origins(operand)
+    }
 
 
 def _may_be_any(root: ir.Value) -> bool:
@@ -169,7 +184,8 @@ def _can_leave(value: ir.Value, loop: ir.Operation, moving: list[ir.Operation]) 
 def _divides_safely(op: ir.Operation) -> bool:
     """A division by a number of ranks, which is not 0."""
     return op.name in ("arith.remsi", "arith.remui", "arith.divsi", "arith.divui") and any(
-        is_query(op.operands[1], count) for count in ("num_ranks", "num_local_ranks"))
+        is_query(op.operands[1], count) for count in ("num_ranks", "num_local_ranks")
+    )
 
 
 def _runs(loop: ir.Operation) -> bool:

@@ -1,4 +1,5 @@
 """Give synchronising operations the scope that their rank or pointer calls for."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -102,8 +103,10 @@ class InferScope(Pass):
         if given >= wanted:
             return
         if given == Place.SELF:
-            op.emit_warning(f"scope 'gpu' of '{op.name}' is too weak, because {why}: made it '{_SCOPES[wanted]}'; say "
-                            f"scope=\"{_SCOPES[wanted]}\"")
+            op.emit_warning(
+                f"scope 'gpu' of '{op.name}' is too weak, because {why}: made it '{_SCOPES[wanted]}'; say "
+                f'scope="{_SCOPES[wanted]}"'
+            )
         self._set(op, wanted)
 
     def _set(self, op: ir.Operation, wanted: int) -> None:
@@ -134,8 +137,11 @@ class _Looked:
                         looked.elsewhere.add(origin.root)
             elif op.name in OPAQUE:
                 looked.elsewhere.update(origin.root for operand in pointers(op) for origin in origins(operand))
-            elif op.name == "ditron.multicast_ptr" or op.name == "ditron.symm_at" and (
-                    place(op.operands[1], op) != Place.SELF):
+            elif (
+                op.name == "ditron.multicast_ptr"
+                or op.name == "ditron.symm_at"
+                and (place(op.operands[1], op) != Place.SELF)
+            ):
                 looked.elsewhere.update(origin.root for origin in origins(op.operands[0]))
         return looked
 

@@ -1,4 +1,5 @@
 """Put in the fences and quiets that the operations' descriptions call for and the author left out."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -67,12 +68,17 @@ class InsertFences(Pass):
 
     def _insert(self, finding: Finding) -> None:
         what, pending, needed_by = finding.what, finding.pending, finding.needed_by
-        why = (f"{_NAMES.get(needed_by.name, 'this')}: {pending.what} would not be "
-               f"{'ordered' if what == 'fence' else 'complete'} by then")
+        why = (
+            f"{_NAMES.get(needed_by.name, 'this')}: {pending.what} would not be "
+            f"{'ordered' if what == 'fence' else 'complete'} by then"
+        )
         notes = [(pending.op, pending.what)]
         if finding.place is None:
-            needed_by.emit_warning(f"'ditron.{what}' is missing before {why}; it cannot be inserted, because not all "
-                                   "threads of the program come here", notes)
+            needed_by.emit_warning(
+                f"'ditron.{what}' is missing before {why}; it cannot be inserted, because not all "
+                "threads of the program come here",
+                notes,
+            )
             self.count("missing, and not inserted")
             return
         ir.Operation.create(f"ditron.{what}", loc=needed_by.location, ip=ir.InsertionPoint(finding.place))

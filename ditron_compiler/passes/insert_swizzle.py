@@ -1,4 +1,5 @@
 """Put a kernel's tiles into the order in which their data arrives, or is waited for."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -17,8 +18,13 @@ __all__ = ["InsertSwizzle"]
 
 _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 # Operation -> the operand that is a signal; the last one is the rank.
-_SENDS = {"ditron.notify": 0, "ditron.signal_op": 0, "ditron.putmem_signal": 3, "ditron.putmem": None,
-          "ditron.symm_at": None}
+_SENDS = {
+    "ditron.notify": 0,
+    "ditron.signal_op": 0,
+    "ditron.putmem_signal": 3,
+    "ditron.putmem": None,
+    "ditron.symm_at": None,
+}
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,7 @@ class InsertSwizzle(Pass):
         if "ditron.swizzle_mode" in function.attributes:
             mode = keyword(function.attributes["ditron.swizzle_mode"])
         for divided in (True, False):  # without other dimensions, programs are numbered as tiles are
-            found = {"gather": _owners_of(ours, _waited, divided),
-                     "scatter": _owners_of(ours, _sent, divided)}
+            found = {"gather": _owners_of(ours, _waited, divided), "scatter": _owners_of(ours, _sent, divided)}
             wanted = _decide(found) if mode == "auto" else mode
             if found[wanted]:
                 break
@@ -119,8 +124,11 @@ def _owners_of(ours: list[ir.Operation], asked: Callable, divided: bool) -> dict
 def _decide(found: dict[str, dict[Shards, ir.Operation]]) -> str:
     """The mode that waits or sends ask for."""
     if found["gather"] and found["scatter"]:
-        raise NotFound("this send and a wait depend on the owner of a tile, and ask for different orders; say which "
-                       "by mode=gather or mode=scatter", next(iter(found["scatter"].values())))
+        raise NotFound(
+            "this send and a wait depend on the owner of a tile, and ask for different orders; say which "
+            "by mode=gather or mode=scatter",
+            next(iter(found["scatter"].values())),
+        )
     return "gather" if found["gather"] else "scatter"
 
 
@@ -129,8 +137,9 @@ def _agree(found: dict[Shards, ir.Operation]) -> tuple[Shards, ir.Operation]:
     (first, user), *others = found.items()
     for other, at in others:
         if other != first:
-            raise NotFound("this operation and another one depend on different tile indices, or on differently sharded "
-                           "ones", at)
+            raise NotFound(
+                "this operation and another one depend on different tile indices, or on differently sharded ones", at
+            )
     return first, user
 
 
@@ -147,9 +156,12 @@ def _nothing(ours: list[ir.Operation]) -> NotFound:
     for op in ours:
         for value, is_rank in (*_waited(op), *_sent(op)):
             if (made_by := other_index(value, is_rank)) is not None:
-                return NotFound(f"the owner of a tile is computed from this '{made_by.name}', and only the place in "
-                                "the line of tiles and its quotient are taken for a tile index: make it by "
-                                "program_id // others, or call dl.swizzle", made_by)
+                return NotFound(
+                    f"the owner of a tile is computed from this '{made_by.name}', and only the place in "
+                    "the line of tiles and its quotient are taken for a tile index: make it by "
+                    "program_id // others, or call dl.swizzle",
+                    made_by,
+                )
     return NotFound("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
 
 
@@ -167,10 +179,14 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
     place = ir.InsertionPoint.after(tile.owner) if here else ir.InsertionPoint.at_block_begin(shards.at.block)
     for value in (shards.shard, line.end):
         if value is not None and (value.type != i32 or not available(value, place.ref_operation)):
-            raise NotFound("the rows of a rank, or the number of tiles, are computed behind the tile index: compute "
-                           "them before it", shards.origin)
+            raise NotFound(
+                "the rows of a rank, or the number of tiles, are computed behind the tile index: compute "
+                "them before it",
+                shards.origin,
+            )
 
     with shards.at.location, place:
+
         def make(name: str, *operands: ir.Value, type: ir.Type = i32, **attributes: ir.Attribute) -> ir.Value:
             return ir.Operation.create(name, results=[type], operands=list(operands), attributes=attributes).result
 
@@ -185,8 +201,9 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
         if shards.shard is not None:
             size = make("arith.muli", shards.shard, size)
         block_value = number(block)
-        there = make("ditron.swizzle", tile, size, block_value,
-                     mode=ir.Attribute.parse(f"#ditron.swizzle_mode<{mode}>"))
+        there = make(
+            "ditron.swizzle", tile, size, block_value, mode=ir.Attribute.parse(f"#ditron.swizzle_mode<{mode}>")
+        )
         # All tiles of all ranks must be taken, or others than before would be.
         needed = make("arith.divsi", make("arith.addi", size, number(block - 1)), block_value)
         if shards.others is not None:
@@ -203,7 +220,10 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
                 enough = compare("sge", programs, number(line.steps))
                 all_taken = make("arith.andi", all_taken, enough, type=all_taken.type)
         result = make("arith.select", all_taken, there, tile)
-    reached = [use.owner for use in tile.uses
-               if use.owner not in (there.owner, result.owner) and (shards.others is not None or shards.reaches(use))]
+    reached = [
+        use.owner
+        for use in tile.uses
+        if use.owner not in (there.owner, result.owner) and (shards.others is not None or shards.reaches(use))
+    ]
     for op in reached:
         op.replace_uses_of_with(tile, result)

@@ -1,4 +1,5 @@
 """Turn puts with a signal, and the waits for them, into packets that carry their own flag."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,9 +15,26 @@ from ditron_compiler.passes.base import Pass, option
 __all__ = ["LLProtocol"]
 
 # What quiet and fence are for; without any of these there is nothing to order or to complete.
-_SENDS = {f"ditron.{name}" for name in (
-    "symm_at", "multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red", "putmem", "getmem",
-    "putmem_signal", "notify", "signal_op", "st", "red", "atomic_add", "atomic_cas", "extern_call")}
+_SENDS = {
+    f"ditron.{name}"
+    for name in (
+        "symm_at",
+        "multicast_ptr",
+        "multimem_ld_reduce",
+        "multimem_st",
+        "multimem_red",
+        "putmem",
+        "getmem",
+        "putmem_signal",
+        "notify",
+        "signal_op",
+        "st",
+        "red",
+        "atomic_add",
+        "atomic_cas",
+        "extern_call",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -59,8 +77,9 @@ class LLProtocol(Pass):
     """
 
     name: ClassVar[str] = "ll-protocol"
-    protocol: str = option("auto", "ll, ll128, simple (do nothing), or auto: by size",
-                           one_of=("auto", "ll", "ll128", "simple"))
+    protocol: str = option(
+        "auto", "ll, ll128, simple (do nothing), or auto: by size", one_of=("auto", "ll", "ll128", "simple")
+    )
     ll_bytes: int = option(2048, "largest message that auto sends by ll", least=0)
     max_bytes: int = option(65536, "largest message that auto sends as packets", least=0)
 
@@ -88,7 +107,8 @@ class LLProtocol(Pass):
         channel.puts[0].op.emit_remark(
             f"sent as packets, protocol {protocol}: {place_bytes(channel.bound)} bytes for each signal, as "
             f"ditron.symm_packets(..., nbytes={channel.bound}) allocates"
-            + "".join(f"; for no more programs than ranks along axis {axis}" for axis in channel.by_rank))
+            + "".join(f"; for no more programs than ranks along axis {axis}" for axis in channel.by_rank)
+        )
         for wait, put, rank in channel.waits:
             _Rewriter(channel, protocol, wait.op).take(wait, put, rank)
             self.count("waits that unpack")
@@ -101,8 +121,9 @@ class LLProtocol(Pass):
         if self.protocol != "auto":
             return self.protocol
         if channel.bound > self.max_bytes:
-            raise Refusal(channel.puts[0].op, f"a message has up to {channel.bound} bytes, and max-bytes is "
-                                              f"{self.max_bytes}")
+            raise Refusal(
+                channel.puts[0].op, f"a message has up to {channel.bound} bytes, and max-bytes is {self.max_bytes}"
+            )
         return "ll" if channel.bound <= self.ll_bytes else "ll128"
 
     def _drop_order(self, function: ir.Operation) -> None:
@@ -119,8 +140,13 @@ def _argument(channel: Channel) -> PacketArgument:
     """What the host has to know of a channel that becomes packets."""
     index, location = channel.root.arg_number, channel.root.location
     place = channel.puts[0].op.location.file_line_col
-    return PacketArgument(index, location.name_str if location.is_a_name() else str(index), channel.bound,
-                          f"{place[0]}:{place[1]}" if place else "an unknown line", channel.by_rank)
+    return PacketArgument(
+        index,
+        location.name_str if location.is_a_name() else str(index),
+        channel.bound,
+        f"{place[0]}:{place[1]}" if place else "an unknown line",
+        channel.by_rank,
+    )
 
 
 class _Rewriter:
@@ -133,10 +159,21 @@ class _Rewriter:
         self.protocol = {"protocol": ir.Attribute.parse(f"#ditron.protocol<{protocol}>", op.context)}
         self.words = packet_bytes(channel.bound) // 8  # of one message
 
-    def make(self, name: str, operands: list[ir.Value], result: ir.Type | None = None,
-             attributes: dict[str, ir.Attribute] | None = None) -> ir.Value | None:
-        made = ir.Operation.create(name, results=[] if result is None else [result], operands=operands,
-                                   attributes=attributes or {}, loc=self.location, ip=self.at)
+    def make(
+        self,
+        name: str,
+        operands: list[ir.Value],
+        result: ir.Type | None = None,
+        attributes: dict[str, ir.Attribute] | None = None,
+    ) -> ir.Value | None:
+        made = ir.Operation.create(
+            name,
+            results=[] if result is None else [result],
+            operands=operands,
+            attributes=attributes or {},
+            loc=self.location,
+            ip=self.at,
+        )
         return None if result is None else made.results[0]
 
     def constant(self, value: int, type_: ir.Type) -> ir.Value:
@@ -180,15 +217,18 @@ class _Rewriter:
     def _get_each(self, wait: Wait, put: Put) -> ir.Value:
         """Take what each rank has sent, one after the other; the token is that of a wait for nothing behind them."""
         none = self.constant(0, self.i32)
-        loop = ir.Operation.create("scf.for", operands=[none, wait.count, self.constant(1, self.i32)], regions=1,
-                                   loc=self.location, ip=self.at)
+        loop = ir.Operation.create(
+            "scf.for", operands=[none, wait.count, self.constant(1, self.i32)], regions=1, loc=self.location, ip=self.at
+        )
         body = loop.regions[0].blocks.append(self.i32, arg_locs=[self.location])
         behind, self.at = self.at, ir.InsertionPoint(body)
         self._get(wait, put, body.arguments[0], body.arguments[0])
         self.make("scf.yield", [])
         self.at = behind
-        attributes = {name: ir.Attribute.parse(f"#ditron.{text}", self.op.context) for name, text in (
-            ("cmp", "cmp<ge>"), ("scope", "scope<gpu>"), ("semantic", "semantic<relaxed>"))}
+        attributes = {
+            name: ir.Attribute.parse(f"#ditron.{text}", self.op.context)
+            for name, text in (("cmp", "cmp<ge>"), ("scope", "scope<gpu>"), ("semantic", "semantic<relaxed>"))
+        }
         return self.make("ditron.wait", [self.channel.root, none, wait.epoch], self.token, attributes)
 
     @property

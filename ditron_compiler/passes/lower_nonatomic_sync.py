@@ -1,4 +1,5 @@
 """Synchronise without read-modify-writes on other GPUs, for links such as PCIe that have none."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -65,17 +66,23 @@ class LowerNonatomicSync(Pass):
 def _why_not(op: ir.Operation) -> str | None:
     name = op.name.removeprefix("ditron.")
     if name in ("notify", "signal_op", "putmem_signal") and keyword(op.attributes["op"]) == "add" and not _is_here(op):
-        return (f"'{op.name} add' needs a read-modify-write on another GPU, which the links of this pipeline do not "
-                "have: give each writer a signal of its own (ptr + rank, times the programs that write), let it set "
-                "the epoch, and wait for all of them by the count of dl.wait")
+        return (
+            f"'{op.name} add' needs a read-modify-write on another GPU, which the links of this pipeline do not "
+            "have: give each writer a signal of its own (ptr + rank, times the programs that write), let it set "
+            "the epoch, and wait for all of them by the count of dl.wait"
+        )
     if op.name in _ATOMICS and not _is_here(op):
-        return (f"'{op.name}' is a read-modify-write that may be on another GPU, which the links of this pipeline do "
-                "not have: write a cell of your own there with dl.st or dl.notify and combine where they arrive; for "
-                "one of this GPU say scope=\"gpu\"")
+        return (
+            f"'{op.name}' is a read-modify-write that may be on another GPU, which the links of this pipeline do "
+            "not have: write a cell of your own there with dl.st or dl.notify and combine where they arrive; for "
+            'one of this GPU say scope="gpu"'
+        )
     if name == "tt.call" and (atomic := _atomic_there(op)) is not None:
-        return (f"the function that is called here has a '{atomic}', a read-modify-write, and gets another GPU's "
-                "memory, where the links of this pipeline do not have that: write a cell of your own there with dl.st "
-                "or dl.notify and combine where they arrive")
+        return (
+            f"the function that is called here has a '{atomic}', a read-modify-write, and gets another GPU's "
+            "memory, where the links of this pipeline do not have that: write a cell of your own there with dl.st "
+            "or dl.notify and combine where they arrive"
+        )
     if name.startswith("multimem") or name == "multicast_ptr":
         return f"'{op.name}' needs NVLink, which this pipeline does without: use dl.putmem, or another pipeline"
     return None
@@ -130,28 +137,54 @@ def _signal_wait_until(op: ir.Operation) -> bool:
         return False
     signal, value = op.operands
     i32 = ir.IntegerType.get_signless(32, op.context)
-    one = ir.Operation.create("arith.constant", results=[i32], attributes={"value": ir.IntegerAttr.get(i32, 1)},
-                              loc=op.location, ip=ir.InsertionPoint(op)).results[0]
-    attributes = {"cmp": op.attributes["cmp"], "scope": ir.Attribute.parse("#ditron.scope<world>", op.context),
-                  "semantic": _relaxed(op)}
-    ir.Operation.create("ditron.wait", results=[ir.Type.parse("!ditron.token", op.context)],
-                        operands=[signal, one, value], attributes=attributes, loc=op.location,
-                        ip=ir.InsertionPoint(op))
+    one = ir.Operation.create(
+        "arith.constant",
+        results=[i32],
+        attributes={"value": ir.IntegerAttr.get(i32, 1)},
+        loc=op.location,
+        ip=ir.InsertionPoint(op),
+    ).results[0]
+    attributes = {
+        "cmp": op.attributes["cmp"],
+        "scope": ir.Attribute.parse("#ditron.scope<world>", op.context),
+        "semantic": _relaxed(op),
+    }
+    ir.Operation.create(
+        "ditron.wait",
+        results=[ir.Type.parse("!ditron.token", op.context)],
+        operands=[signal, one, value],
+        attributes=attributes,
+        loc=op.location,
+        ip=ir.InsertionPoint(op),
+    )
     _make("fence", op)
     op.erase()
     return True
 
 
-_REWRITES = {"ditron.notify": _notify, "ditron.putmem_signal": _putmem_signal, "ditron.wait": _wait,
-             "ditron.signal_wait_until": _signal_wait_until}
+_REWRITES = {
+    "ditron.notify": _notify,
+    "ditron.putmem_signal": _putmem_signal,
+    "ditron.wait": _wait,
+    "ditron.signal_wait_until": _signal_wait_until,
+}
 
 
 def _relaxed(op: ir.Operation) -> ir.Attribute:
     return ir.Attribute.parse("#ditron.semantic<relaxed>", op.context)
 
 
-def _make(name: str, op: ir.Operation, operands: list[ir.Value] | None = None,
-          attributes: dict[str, ir.Attribute] | None = None) -> None:
+def _make(
+    name: str,
+    op: ir.Operation,
+    operands: list[ir.Value] | None = None,
+    attributes: dict[str, ir.Attribute] | None = None,
+) -> None:
     """An operation without results, in front of ``op``."""
-    ir.Operation.create(f"ditron.{name}", operands=operands or [], attributes=attributes or {}, loc=op.location,
-                        ip=ir.InsertionPoint(op))
+    ir.Operation.create(
+        f"ditron.{name}",
+        operands=operands or [],
+        attributes=attributes or {},
+        loc=op.location,
+        ip=ir.InsertionPoint(op),
+    )

@@ -1,4 +1,5 @@
 """Drop waits that an earlier one implies."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable
@@ -58,8 +59,10 @@ class MergeWaits(Pass):
             wait = _Wait.of(op)
             earlier = wait.implied_by(known)
             if earlier is not None and (undone := next((by for by in set_back if by.may_undo(wait)), None)) is not None:
-                op.emit_remark("this wait stays, though an earlier one has waited for as much: its signals may be set "
-                               "back", [(earlier.op, "the earlier one"), (undone.op, "may set signals back")])
+                op.emit_remark(
+                    "this wait stays, though an earlier one has waited for as much: its signals may be set back",
+                    [(earlier.op, "the earlier one"), (undone.op, "may set signals back")],
+                )
                 self.count("waits that stay, for signals that are set back")
             elif earlier is None or not self._replace(op, earlier.op):
                 wait.note(known)
@@ -108,8 +111,9 @@ class _Wait:
             acquires = keyword(op.attributes["semantic"]) == "acquire"
             order = number(op.attributes["scope"]) if acquires else _RELAXED
         at = Sum.of(op.operands[0])
-        return _Wait(op, at.base, at.symbols, at.number, count, plus_constant(value), keyword(op.attributes["cmp"]),
-                     order)
+        return _Wait(
+            op, at.base, at.symbols, at.number, count, plus_constant(value), keyword(op.attributes["cmp"]), order
+        )
 
     @property
     def least(self) -> int:
@@ -132,23 +136,30 @@ class _Wait:
             return None
         exact = [(self.symbols, (self.first, self.count))]
         if self.count == 1 and self.first == 0 and len(self.symbols) == 1:
-            (index, times), = self.symbols
+            ((index, times),) = self.symbols
             exact += [(frozenset(), (0, count)) for count in _COUNTS if times == 1 and is_within(index, count)]
         for order in range(self.order, _WORLD + 1):
             # Of those that are alike but for the value the last has waited for the most, or it would not be there.
-            alike = [wait for symbols, which in exact
-                     for wait in known.about((self.base, symbols, which, self.value[0], order))[-1:]]
+            alike = [
+                wait
+                for symbols, which in exact
+                for wait in known.about((self.base, symbols, which, self.value[0], order))[-1:]
+            ]
             ranges = known.about((self.base, self.symbols, _RANGE, self.value[0], order))
-            found = next((wait for wait in [*alike, *(r for r in ranges if r.contains(self))]
-                          if wait.least >= self.least), None)
+            found = next(
+                (wait for wait in [*alike, *(r for r in ranges if r.contains(self))] if wait.least >= self.least), None
+            )
             if found is not None:
                 return found
         return None
 
     def contains(self, other: _Wait) -> bool:
         """Whether this range of signals holds those of ``other``, which differ by where they begin and how many."""
-        return isinstance(other.count, int) and self.first <= other.first and (
-            other.first + other.count <= self.first + self.count)
+        return (
+            isinstance(other.count, int)
+            and self.first <= other.first
+            and (other.first + other.count <= self.first + self.count)
+        )
 
 
 # Whose signals, by which symbols, from which on and how many (or any range), on top of what, in which order.
@@ -172,8 +183,11 @@ def _narrow(value: ir.Value | None) -> ir.Value | None:
 
 def _is_steady(symbol: ir.Value | None) -> bool:
     """Whether it is the same number on every rank, and in every turn of every loop."""
-    return symbol is None or not varies(symbol) and all(
-        defining(value) is not None or is_argument(value) for value in computed_from(symbol))
+    return (
+        symbol is None
+        or not varies(symbol)
+        and all(defining(value) is not None or is_argument(value) for value in computed_from(symbol))
+    )
 
 
 @dataclass(frozen=True)
@@ -241,6 +255,17 @@ def _written_back(op: ir.Operation) -> list[ir.Value]:
 
 
 _SETS = ("ditron.notify", "ditron.signal_op", "ditron.putmem_signal")
-_WRITES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_store", "tt.descriptor_scatter",
-           "tt.descriptor_reduce", "ditron.st", "ditron.atomic_cas", "ditron.putmem", "ditron.getmem",
-           "ditron.multimem_st", "ditron.multimem_red")
+_WRITES = (
+    "tt.store",
+    "tt.atomic_rmw",
+    "tt.atomic_cas",
+    "tt.descriptor_store",
+    "tt.descriptor_scatter",
+    "tt.descriptor_reduce",
+    "ditron.st",
+    "ditron.atomic_cas",
+    "ditron.putmem",
+    "ditron.getmem",
+    "ditron.multimem_st",
+    "ditron.multimem_red",
+)

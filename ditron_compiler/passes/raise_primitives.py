@@ -1,4 +1,5 @@
 """Turn the placeholders that the frontend emits for ``dl.*`` calls into ``ditron`` operations."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -79,8 +80,10 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
         placeholder.emit_error(f"expected the symbol of a primitive to be '{_PREFIX}<operation>', got '{symbol}'")
         return None
     if not _in_kernel(placeholder):
-        placeholder.emit_error(f"'{symbol}' in a function that is called, not inlined, and so knows no group; take "
-                               "noinline=True away from the helper")
+        placeholder.emit_error(
+            f"'{symbol}' in a function that is called, not inlined, and so knows no group; take "
+            "noinline=True away from the helper"
+        )
         return None
     if text not in dictionaries:
         try:
@@ -100,16 +103,22 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
     else:
         results = [placeholder.results[0].type]
     try:
-        raised = ir.Operation.create(symbol, results=results, operands=list(placeholder.operands),
-                                     attributes=attributes, loc=placeholder.location,
-                                     ip=ir.InsertionPoint(placeholder))
+        raised = ir.Operation.create(
+            symbol,
+            results=results,
+            operands=list(placeholder.operands),
+            attributes=attributes,
+            loc=placeholder.location,
+            ip=ir.InsertionPoint(placeholder),
+        )
     except ir.MLIRError as error:
         placeholder.emit_error(f"'{symbol}' cannot be made of this placeholder: {error.message}")
         return None
     if not raised.is_registered:
         raised.erase()
-        placeholder.emit_error(f"'{symbol}' is no operation of the dialect; the frontend and the compiler differ in "
-                               "version")
+        placeholder.emit_error(
+            f"'{symbol}' is no operation of the dialect; the frontend and the compiler differ in version"
+        )
         return None
     if results:
         placeholder.results[0].replace_all_uses_with(raised.results[0])
@@ -129,15 +138,18 @@ def _check_tokens(root: ir.Operation, tokens: list[ir.Value]) -> bool:
     token_type = ir.Type.parse("!ditron.token", root.context)
     for use in retype(tokens, token_type):
         if use.owner.name != "ditron.consume_token" or use.operand_number != 1:
-            use.owner.emit_error(f"expected a token to be consumed by 'ditron.consume_token', got a use by "
-                                 f"'{use.owner.name}'")
+            use.owner.emit_error(
+                f"expected a token to be consumed by 'ditron.consume_token', got a use by '{use.owner.name}'"
+            )
             ok = False
 
     def check(op: ir.Operation) -> ir.WalkResult:
         nonlocal ok
         if op.name == "ditron.consume_token" and op.operands[1].type != token_type:
-            op.emit_error("'ditron.consume_token' expected a token made by 'ditron.wait' on every path to here, got a "
-                          f"value of type {op.operands[1].type}")
+            op.emit_error(
+                "'ditron.consume_token' expected a token made by 'ditron.wait' on every path to here, got a "
+                f"value of type {op.operands[1].type}"
+            )
             ok = False
         return ir.WalkResult.ADVANCE
 

@@ -221,8 +221,7 @@ void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op,
 void ditron_sim_signal_op(void *sig, int64_t value, int32_t rank, int32_t op,
                           int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    sendSignal(machine, fiber, sig, value, rank, op, false, false,
-               "signal_op");
+    sendSignal(machine, fiber, sig, value, rank, op, false, false, "signal_op");
     machine.maybeYield();
   });
 }
@@ -474,9 +473,9 @@ void ditron_sim_record_runs(void *p, int64_t count, int32_t flags,
       }
     }
     if (machine.races) {
-      Access kind = is.isVolatile
-                        ? (is.isStore ? Access::AtomicStore : Access::AtomicLoad)
-                        : (is.isStore ? Access::Store : Access::Load);
+      Access kind = is.isVolatile ? (is.isStore ? Access::AtomicStore
+                                                : Access::AtomicLoad)
+                                  : (is.isStore ? Access::Store : Access::Load);
       machine.races->access(fiber, runs, kind);
     }
   });

@@ -8,9 +8,9 @@
 // Conventions. Enumerations travel as the dialect's integers (below). Pointers
 // are host addresses; a symmetric one lies in the caller's own heap unless said
 // otherwise. `rank` counts in the group the kernel was launched in. `loc`
-// indexes the kernel's location table, for reports, and has the bit `mayRepeat`.
-// Values of any element type travel as their bits in the low bytes of an i64. A
-// call may switch to another program: nothing else does.
+// indexes the kernel's location table, for reports, and has the bit
+// `mayRepeat`. Values of any element type travel as their bits in the low bytes
+// of an i64. A call may switch to another program: nothing else does.
 #pragma once
 
 #include <cstddef>

@@ -42,19 +42,29 @@ static bool isAtomic(Access kind) {
 }
 
 static const char *spelling(Access kind) {
-  constexpr const char *spellings[] = {
-      "load",    "store",           "atomic load",
-      "atomic store", "atomic",     "put",
-      "put's read of its source",   "get",
-      "get's read of its source",   "signal",
-      "wait",    "read by the script", "write by the script",
-      "copy",    "copy's read of its source",
-      "ll_put",  "ll_get"};
+  constexpr const char *spellings[] = {"load",
+                                       "store",
+                                       "atomic load",
+                                       "atomic store",
+                                       "atomic",
+                                       "put",
+                                       "put's read of its source",
+                                       "get",
+                                       "get's read of its source",
+                                       "signal",
+                                       "wait",
+                                       "read by the script",
+                                       "write by the script",
+                                       "copy",
+                                       "copy's read of its source",
+                                       "ll_put",
+                                       "ll_get"};
   return spellings[int(kind)];
 }
 
 static const char *article(std::string_view noun) {
-  bool vowel = std::string_view("aeiou").find(noun[0]) != std::string_view::npos;
+  bool vowel =
+      std::string_view("aeiou").find(noun[0]) != std::string_view::npos;
   return vowel || noun.substr(0, 3) == "ll_" ? "an " : "a ";
 }
 
@@ -95,7 +105,8 @@ void Races::access(Fiber &fiber, Runs runs, Access kind) {
 
 bool Races::isEcho(AccessId before, AccessId after) const {
   const Record &one = records[before], &two = records[after];
-  const Identity &first = identities[one.actor], &second = identities[two.actor];
+  const Identity &first = identities[one.actor],
+                 &second = identities[two.actor];
   return one.kind == Access::Store && one.loc >= 0 && one.loc == two.loc &&
          first.rank == second.rank && first.launch == second.launch;
 }
@@ -181,9 +192,9 @@ void Races::checkWritten(int32_t rank, const void *p, size_t bytes,
         {}};
     space.shadow.forEach(at, 1, [&](const Shadow::Cell &cell, uintptr_t) {
       if (cell.write && copies(records[cell.write].kind)) {
-        failure.what = format("this ", spelling(kind), " reads ",
-                              nameOf(rank, byte),
-                              ", a copy of what nobody has written");
+        failure.what =
+            format("this ", spelling(kind), " reads ", nameOf(rank, byte),
+                   ", a copy of what nobody has written");
         failure.others.push_back(report(cell.write));
       }
     });
@@ -191,8 +202,7 @@ void Races::checkWritten(int32_t rank, const void *p, size_t bytes,
   }
 }
 
-bool Races::mayMeet(AccessId before, AccessId after,
-                    const Clock &clock) const {
+bool Races::mayMeet(AccessId before, AccessId after, const Clock &clock) const {
   const Record &one = records[before];
   Access two = records[after].kind;
   // A script may look at a signal at any time.
@@ -330,7 +340,8 @@ static std::string remedy(Access before, Access after, bool onStreams) {
   }
   if (either(Access::CopySource)) {
     return "the copy engine reads its source until the copy is over: the copy "
-           "waits on its stream for a signal that comes after what it is to read, "
+           "waits on its stream for a signal that comes after what it is to "
+           "read, "
            "and who writes there next for one that comes after the copy";
   }
   if (either(Access::Copy)) {
@@ -339,12 +350,15 @@ static std::string remedy(Access before, Access after, bool onStreams) {
            "is free again";
   }
   if (either(Access::Packet) || either(Access::Take)) {
-    return "packets are read by dl.ll_get alone, by one program, and their place "
-           "is free when that has returned: give each sender a place, two by the "
+    return "packets are read by dl.ll_get alone, by one program, and their "
+           "place "
+           "is free when that has returned: give each sender a place, two by "
+           "the "
            "epoch's parity, and send again only to who has answered";
   }
   if (either(Access::PutSource)) {
-    return "a put without a wait reads its source at any time until dl.quiet(): "
+    return "a put without a wait reads its source at any time until "
+           "dl.quiet(): "
            "call that before the source is written again, also when that is in "
            "the next launch";
   }

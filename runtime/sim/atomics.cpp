@@ -220,8 +220,7 @@ int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired,
     } else {
       readAndWrite(machine, fiber, p, bytes, scope, sem);
     }
-    if (fails ||
-        std::memcmp(&desired, p, size_t(bytes)) == 0) {
+    if (fails || std::memcmp(&desired, p, size_t(bytes)) == 0) {
       machine.polled(p, old, bytes);
     } else {
       machine.looked(p, old, bytes);
@@ -296,16 +295,15 @@ int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype,
 
 void ditron_sim_multimem_st(void *p, int64_t bits, int32_t dtype, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    forEachReplica(machine, fiber, p, DType(dtype), "multimem_st",
-                   [&](std::byte *element) {
-                     if (machine.races) {
-                       machine.races->access(fiber, element,
-                                             size_t(bytesOf(DType(dtype))),
-                                             Access::Store);
-                     }
-                     store(machine, element, uint64_t(bits),
-                           bytesOf(DType(dtype)));
-                   });
+    forEachReplica(
+        machine, fiber, p, DType(dtype), "multimem_st",
+        [&](std::byte *element) {
+          if (machine.races) {
+            machine.races->access(fiber, element, size_t(bytesOf(DType(dtype))),
+                                  Access::Store);
+          }
+          store(machine, element, uint64_t(bits), bytesOf(DType(dtype)));
+        });
     machine.maybeYield(8);
   });
 }

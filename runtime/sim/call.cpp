@@ -73,10 +73,9 @@ static Failure beyondOperands(const Launch &launch, const Operand *mine,
   };
   const Operand &nearest =
       mine ? *mine
-           : *std::min_element(launch.operands.begin(), launch.operands.end(),
-                               [&](auto &a, auto &b) {
-                                 return distance(a) < distance(b);
-                               });
+           : *std::min_element(
+                 launch.operands.begin(), launch.operands.end(),
+                 [&](auto &a, auto &b) { return distance(a) < distance(b); });
   bool before = low < nearest.first;
   uintptr_t wrong = before ? low : std::max<uintptr_t>(low, nearest.end);
   int64_t byte = int64_t(wrong - nearest.address);
@@ -122,11 +121,10 @@ static Failure beyondSymbol(const Heap &heap, const Symbol &mine, const void *p,
             "check the offset and the mask", "bounds"};
   }
   bool before = place->offset < mine.offset;
-  std::string to =
-      heap.symbolAt(p) ? heap.nameOf(p)
-      : before ? format(mine.offset - place->offset, " bytes before ",
-                        elementOf(mine, 0))
-               : elementOf(mine, place->offset - mine.offset);
+  std::string to = heap.symbolAt(p) ? heap.nameOf(p)
+                   : before ? format(mine.offset - place->offset,
+                                     " bytes before ", elementOf(mine, 0))
+                            : elementOf(mine, place->offset - mine.offset);
   return {format(what, " of ", bytes, " bytes goes ",
                  before ? "before the beginning" : "past the end", " of `",
                  mine.name, "`, to ", to, ": it has ", mine.bytes, " bytes"),
@@ -190,9 +188,8 @@ static const Symbol &reach(const Machine &machine, const Launch &launch,
                            const char *what) {
   const Symbol &symbol = machine.heap.require(offset, size_t(bytes), what);
   if (!isHeldBy(symbol, rank)) {
-    throw Failure{format(what, ": rank ", rank,
-                         " of the world does not hold `", symbol.name,
-                         "`, which was allocated by ranks ",
+    throw Failure{format(what, ": rank ", rank, " of the world does not hold `",
+                         symbol.name, "`, which was allocated by ranks ",
                          join(symbol.ranks)),
                   "allocate it in a group that has both ranks"};
   }

@@ -35,10 +35,12 @@ auto call(int32_t loc, Body body)
 }
 
 inline bool acquires(int32_t sem) {
-  return Semantic(sem) == Semantic::Acquire || Semantic(sem) == Semantic::AcqRel;
+  return Semantic(sem) == Semantic::Acquire ||
+         Semantic(sem) == Semantic::AcqRel;
 }
 inline bool releases(int32_t sem) {
-  return Semantic(sem) == Semantic::Release || Semantic(sem) == Semantic::AcqRel;
+  return Semantic(sem) == Semantic::Release ||
+         Semantic(sem) == Semantic::AcqRel;
 }
 /// The scope of one GPU, the dialect's first: it orders nothing between ranks.
 inline bool isNarrow(int32_t scope) { return scope == 0; }
@@ -53,8 +55,8 @@ enum class Beyond { Fails, Warns };
 /// Check [p, p + bytes): a place this rank may read or write by ordinary
 /// instructions; `argument`: in the tensor of that number, -1: not known which.
 void checkAccess(Machine &machine, const Fiber &fiber, const void *p,
-                 int64_t bytes, const char *what,
-                 Beyond beyond = Beyond::Fails, int32_t argument = -1);
+                 int64_t bytes, const char *what, Beyond beyond = Beyond::Fails,
+                 int32_t argument = -1);
 
 /// Check that [p, p + bytes) is in the tensor that argument's address is made
 /// from; whether it is a place at all is left to others.

@@ -19,8 +19,8 @@ using Actor = uint32_t;
 /// An actor's action happened before the owner of the clock if the clock has
 /// reached its time. Launches and transfers that are over are known by lane, so
 /// that a clock does not grow with the number of programs that ever ran. A lane
-/// is what launches follow each other on: a rank's script, or one of its streams
-/// (the first lanes are the scripts', by rank).
+/// is what launches follow each other on: a rank's script, or one of its
+/// streams (the first lanes are the scripts', by rank).
 struct Clock {
   using Lanes = std::vector<uint32_t>;
 
@@ -90,8 +90,7 @@ struct Clock {
         both.push_back(*mine++);
       }
       if (mine != entries.end() && mine->first == theirs.first) {
-        both.push_back(
-            {theirs.first, std::max(mine->second, theirs.second)});
+        both.push_back({theirs.first, std::max(mine->second, theirs.second)});
         ++mine;
       } else {
         both.push_back(theirs);
@@ -109,9 +108,9 @@ struct Clock {
     lanes[lane] = count;
   }
 
-  Lanes launches;  ///< Per lane: those before this are over.
-  Lanes landed;    ///< Per lane: what launches before this sent has arrived.
-  Lanes taken;     ///< Per lane: of those before this, what takes packets is over.
+  Lanes launches; ///< Per lane: those before this are over.
+  Lanes landed;   ///< Per lane: what launches before this sent has arrived.
+  Lanes taken; ///< Per lane: of those before this, what takes packets is over.
   Entries entries; ///< By actor.
   std::vector<std::shared_ptr<const Entries>> bases;
 

@@ -62,8 +62,8 @@ void moveWithin(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
       machine.races->access(fiber, transfer.toRow(row), transfer.bytes,
                             transfer.from ? Access::Copy : Access::Store);
       if (transfer.from) {
-        machine.races->copied(fiber, transfer.toRow(row),
-                              transfer.fromRow(row), transfer.bytes);
+        machine.races->copied(fiber, transfer.toRow(row), transfer.fromRow(row),
+                              transfer.bytes);
       }
     }
     std::vector<Piece> pieces = cut(transfer, machine.chance());
@@ -74,8 +74,8 @@ void moveWithin(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
   });
 }
 
-/// Between ranks. What it reads and writes is its stream's doing, at one moment:
-/// nobody can know of a part of it.
+/// Between ranks. What it reads and writes is its stream's doing, at one
+/// moment: nobody can know of a part of it.
 void Stream::runCopy(const StreamItem &item) {
   const Transfer &t = item.transfer;
   if (machine.races) {

@@ -14,8 +14,8 @@ std::vector<Piece> cut(const Transfer &transfer, Random &random);
 /// Move one piece, now.
 void movePiece(Machine &machine, const Transfer &transfer, const Piece &piece);
 
-/// The kernel of one program that copies or fills within a rank: its argument is
-/// the address of the transfer.
+/// The kernel of one program that copies or fills within a rank: its argument
+/// is the address of the transfer.
 void moveWithin(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
                 int32_t);
 

@@ -19,8 +19,8 @@ struct Fault {
   void *address = nullptr;
 };
 
-/// Call `body(context)`; false, and how, when a program did something bad in it.
-/// Nothing in between may have a destructor.
+/// Call `body(context)`; false, and how, when a program did something bad in
+/// it. Nothing in between may have a destructor.
 bool survives(void (*body)(void *), void *context, Fault &fault);
 
 } // namespace ditron::sim

@@ -152,11 +152,10 @@ const Symbol &Heap::require(size_t offset, size_t count,
   if (next != freed.begin()) {
     const Symbol &gone = std::prev(next)->second;
     if (offset < gone.offset + gone.bytes) {
-      throw Failure{format(what, " of ", count, " bytes at ",
-                           elementOf(gone, offset - gone.offset),
-                           ", which was freed"),
-                    "free it after the last kernel that uses it, on every rank",
-                    "freed"};
+      throw Failure{
+          format(what, " of ", count, " bytes at ",
+                 elementOf(gone, offset - gone.offset), ", which was freed"),
+          "free it after the last kernel that uses it, on every rank", "freed"};
     }
   }
   throw Failure{

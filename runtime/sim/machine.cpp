@@ -215,8 +215,8 @@ Machine::Status Machine::loop(uint64_t maxSwitches) {
     if (switchCount % rescanPeriod == rescanPeriod - 1) {
       wakeWaiters();
     }
-    if (ready.empty() && !land() &&
-        !(visibility && visibility->publishOne()) && !wakeWaiters() && !wakeSpinners()) {
+    if (ready.empty() && !land() && !(visibility && visibility->publishOne()) &&
+        !wakeWaiters() && !wakeSpinners()) {
       return launches.empty() ? Status::Idle : Status::Stuck;
     }
     if (!ready.empty()) {
@@ -320,10 +320,10 @@ void Machine::resume(Fiber &fiber) {
 }
 
 Failure Machine::noStack() const {
-  return {format("no memory for another stack of ", stacks.stackBytes(),
-                 " bytes"),
-          "let fewer programs run at a time (resident), or give them smaller "
-          "stacks (stack_bytes)"};
+  return {
+      format("no memory for another stack of ", stacks.stackBytes(), " bytes"),
+      "let fewer programs run at a time (resident), or give them smaller "
+      "stacks (stack_bytes)"};
 }
 
 void Machine::retire(Fiber &fiber) {

@@ -113,8 +113,8 @@ struct Wait {
   }
 };
 
-/// What a program has read and written lately: when it only sees the same again,
-/// it spins, and waits for a change.
+/// What a program has read and written lately: when it only sees the same
+/// again, it spins, and waits for a change.
 struct Polls {
   struct Read {
     const void *address;
@@ -158,12 +158,12 @@ struct Fiber {
   Stack stack;
   bool begun = false;
   bool done = false;
-  int32_t loc = -1; ///< Of the last call into the machine,
-  bool repeats = true; ///< and whether a loop may make it for ever.
+  int32_t loc = -1;      ///< Of the last call into the machine,
+  bool repeats = true;   ///< and whether a loop may make it for ever.
   void **home = nullptr; ///< Where it leaves to when it runs beside others, on
                          ///< any core; null: to the scheduler.
-  size_t place = 0; ///< Index among the waiting programs.
-  int32_t slot = -1; ///< Among its rank's resident programs, in a record.
+  size_t place = 0;      ///< Index among the waiting programs.
+  int32_t slot = -1;     ///< Among its rank's resident programs, in a record.
   Wait wait;
   Polls polls;
   Thread thread;
@@ -270,9 +270,9 @@ public:
   Team &team(std::vector<int32_t> ranks, const std::string &name = "");
 
   Heap heap;
-  std::unique_ptr<Races> races; ///< Null: nobody looks for them.
+  std::unique_ptr<Races> races;           ///< Null: nobody looks for them.
   std::unique_ptr<Visibility> visibility; ///< Null: all is seen at once.
-  std::unique_ptr<Trace> events; ///< Null: nobody asked for a record.
+  std::unique_ptr<Trace> events;          ///< Null: nobody asked for a record.
 
 private:
   friend void programEntry();

@@ -87,9 +87,9 @@ static uint64_t submit(Machine &machine, int32_t rank,
                        const std::vector<int64_t> &args,
                        std::vector<Operand> operands, bool independent,
                        bool bounded, bool plain) {
-  Launch launch = makeLaunch(rank, address, std::move(name),
-                             std::move(locations), grid, args,
-                             std::move(operands));
+  Launch launch =
+      makeLaunch(rank, address, std::move(name), std::move(locations), grid,
+                 args, std::move(operands));
   launch.independent = independent;
   launch.bounded = bounded;
   launch.plain = plain;
@@ -190,17 +190,19 @@ NB_MODULE(_sim, m) {
           "rank"_a, "offset"_a, "nbytes"_a,
           "Bytes of one rank's heap, as a DLPack array that keeps the machine "
           "alive.")
-      .def("submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
-           "locations"_a, "grid"_a, "args"_a,
-           "operands"_a = std::vector<Operand>(), "independent"_a = false,
-           "bounded"_a = false, "plain"_a = false,
-           "Queue a launch and return its number. independent: its programs may "
-           "run at the same time.")
+      .def(
+          "submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
+          "locations"_a, "grid"_a, "args"_a,
+          "operands"_a = std::vector<Operand>(), "independent"_a = false,
+          "bounded"_a = false, "plain"_a = false,
+          "Queue a launch and return its number. independent: its programs may "
+          "run at the same time.")
       .def("spread", &Machine::spread, "cores"_a,
            "Run independent launches on that many cores.")
-      .def("give_up_after", &Machine::giveUpAfter, "looks"_a,
-           "Call it a deadlock when programs have looked that often and nothing "
-           "was new.")
+      .def(
+          "give_up_after", &Machine::giveUpAfter, "looks"_a,
+          "Call it a deadlock when programs have looked that often and nothing "
+          "was new.")
       .def("run", &Machine::run, "max_switches"_a,
            nb::call_guard<nb::gil_scoped_release>(),
            "Run programs until a launch completes, max_switches are used up, "

@@ -14,8 +14,9 @@ constexpr size_t packetBytes = 4096;
 Network::Network(int32_t numRanks, int32_t ranksPerNode, uint64_t seed,
                  Random &random,
                  std::function<void(const void *, size_t)> landed)
-    : numRanks(numRanks), nics(numRanks, ranksPerNode, seed), random(random), landed(std::move(landed)),
-      pendingOf(numRanks), channels(size_t(numRanks) * numRanks) {}
+    : numRanks(numRanks), nics(numRanks, ranksPerNode, seed), random(random),
+      landed(std::move(landed)), pendingOf(numRanks),
+      channels(size_t(numRanks) * numRanks) {}
 
 void Network::send(Delivery delivery, bool readNow) {
   Channel &line = channel(delivery.origin, delivery.target);
@@ -102,8 +103,8 @@ bool Network::landOne() {
   // What each rank has sent first may always land, so going on from a random
   // place finds one.
   size_t index = random.below(pending.size());
-  for (int attempt = 0; attempt < 3 && nics.slow(*pending[index]) &&
-                        !random.oneIn(16);
+  for (int attempt = 0;
+       attempt < 3 && nics.slow(*pending[index]) && !random.oneIn(16);
        ++attempt) {
     index = random.below(pending.size());
   }
@@ -121,8 +122,8 @@ void Network::copyData(Delivery &delivery, bool whole) {
     (delivery.tailFirst ? end : begin) = delivery.split;
     delivery.split = 0;
   } else if (!whole && delivery.bytes > packetBytes && random.oneIn(2)) {
-    delivery.split = (1 + random.below((delivery.bytes - 1) / packetBytes)) *
-                     packetBytes;
+    delivery.split =
+        (1 + random.below((delivery.bytes - 1) / packetBytes)) * packetBytes;
     delivery.tailFirst = random.oneIn(2);
     (delivery.tailFirst ? begin : end) = delivery.split;
   }

@@ -37,7 +37,7 @@ struct Delivery {
   const std::byte *from = nullptr;
   size_t bytes = 0;
   std::vector<std::byte>
-      copy; ///< The source as it was, once it may no longer be read.
+      copy;         ///< The source as it was, once it may no longer be read.
   size_t split = 0; ///< Of long data, one side of this arrives first: if not
                     ///< 0, `tailFirst` says which has.
   bool tailFirst = false;

@@ -19,7 +19,8 @@ const Nics::Queue &Nics::queueOf(const Delivery &delivery) const {
 }
 
 void Nics::post(Delivery &delivery) {
-  bool leaves = delivery.origin / ranksPerNode != delivery.target / ranksPerNode;
+  bool leaves =
+      delivery.origin / ranksPerNode != delivery.target / ranksPerNode;
   if (leaves && !delivery.isGet) {
     delivery.queue = int32_t(random.below(perRank));
     queues[size_t(delivery.origin) * perRank + delivery.queue].posted.push_back(
@@ -28,8 +29,7 @@ void Nics::post(Delivery &delivery) {
 }
 
 bool Nics::first(const Delivery &delivery) const {
-  return delivery.queue < 0 ||
-         queueOf(delivery).posted.front() == delivery.id;
+  return delivery.queue < 0 || queueOf(delivery).posted.front() == delivery.id;
 }
 
 bool Nics::slow(const Delivery &delivery) const {

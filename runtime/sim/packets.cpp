@@ -1,11 +1,11 @@
 // Packets: data that brings its own flag. How messages of them leave and are
 // taken, and what the search for races knows of them.
 //
-// Each packet lands whole, at a moment of its own. Whoever takes a message knows
-// that it has landed, and of its sender only what that had taken before: the
-// reads of packets that were over, since a program polls before it goes on. What
-// the sender has stored otherwise is not ordered by a packet, unless there is a
-// fence on both sides.
+// Each packet lands whole, at a moment of its own. Whoever takes a message
+// knows that it has landed, and of its sender only what that had taken before:
+// the reads of packets that were over, since a program polls before it goes on.
+// What the sender has stored otherwise is not ordered by a packet, unless there
+// is a fence on both sides.
 #include "call.h"
 #include "compare.h"
 
@@ -28,8 +28,8 @@ struct Packing {
       flag = flag ? flag : int64_t(1) << 31; // memory begins as 0
     }
   }
-  /// Packets of a message; one of no bytes has some too, whose flags say that it
-  /// was sent.
+  /// Packets of a message; one of no bytes has some too, whose flags say that
+  /// it was sent.
   size_t count(int64_t bytes) const {
     size_t some = size_t(std::max<int64_t>(bytes, 1));
     return (some + data * group - 1) / (data * group) * group;
@@ -55,15 +55,15 @@ struct Packing {
   }
 };
 
-static void checkMessage(const void *packets, int64_t epoch,
-                         const char *what) {
+static void checkMessage(const void *packets, int64_t epoch, const char *what) {
   if (epoch <= 0) {
     throw Failure{format(what, ": expected an epoch of 1 or more, got ", epoch),
                   "packet memory begins with flag 0: count calls from 1 on"};
   }
   if (reinterpret_cast<uintptr_t>(packets) % 128 != 0) {
-    throw Failure{format(what, ": expected packet memory aligned to 128 bytes, "
-                               "got ",
+    throw Failure{format(what,
+                         ": expected packet memory aligned to 128 bytes, "
+                         "got ",
                          packets),
                   "allocate it by ditron.symm_packets, and index it by whole "
                   "messages"};
@@ -93,7 +93,8 @@ static void sendPackets(Machine &machine, Fiber &fiber, std::byte *to,
   }
 }
 
-// --- the search for races -----------------------------------------------------
+// --- the search for races
+// -----------------------------------------------------
 
 /// What a packet tells of its sender.
 Clock Races::takes(const Clock &clock) const {
@@ -156,8 +157,7 @@ void Races::takePackets(Fiber &fiber, const void *packets, size_t bytes,
     identities.back().takes = true;
   }
   thread.clock.reach(thread.taker, thread.time);
-  AccessId id =
-      addRecord(thread.taker, thread.time, fiber.loc, Access::Take);
+  AccessId id = addRecord(thread.taker, thread.time, fiber.loc, Access::Take);
   AccessId good = 0;
   std::vector<const Clock *> heard;
   spaces[0].shadow.forEach(
@@ -213,8 +213,9 @@ void ditron_sim_ll_put(void *packets, void *src, int64_t n, int64_t epoch,
     std::byte *to =
         symmetric(machine, fiber, packets, int64_t(bytes), target, what);
     if (machine.nodeOf(target) != machine.nodeOf(fiber.launch->rank)) {
-      throw Failure{format(what, " to rank ", target, ", which is on another "
-                                                      "node"),
+      throw Failure{format(what, " to rank ", target,
+                           ", which is on another "
+                           "node"),
                     "packets are stores, which reach the ranks of a node: use "
                     "putmem_signal"};
     }
@@ -246,7 +247,8 @@ void ditron_sim_ll_get(void *dst, void *packets, int64_t n, int64_t epoch,
     checkAccess(machine, fiber, dst, n, what);
     Packing packing(protocol, epoch);
     size_t count = packing.count(n), bytes = count * packing.packet;
-    symmetric(machine, fiber, packets, int64_t(bytes), fiber.launch->rank, what);
+    symmetric(machine, fiber, packets, int64_t(bytes), fiber.launch->rank,
+              what);
     Wait wait = packing.wait(packets, count);
     TracedCall traced(
         machine.events.get(), fiber, what,

@@ -39,8 +39,8 @@ void Races::restart() {
 void Races::beginAgain(int32_t lane) {
   Thread &thread = *lanes[lane].thread;
   thread.actor = Actor(identities.size());
-  identities.push_back({lanes[lane].rank, never, lanes[lane].source, {0, 0, 0},
-                        false, lane});
+  identities.push_back(
+      {lanes[lane].rank, never, lanes[lane].source, {0, 0, 0}, false, lane});
   thread.time = 1;
   thread.recent.clear();
   thread.clock.entries.clear();
@@ -236,17 +236,17 @@ std::function<void()> Races::storing(Fiber &fiber, const void *p, bool narrow,
   if (releases) {
     tick(thread);
   }
-  return [this, p, narrow, rank = fiber.launch->rank,
-          clock = std::move(clock)] {
-    auto &syncs = spaceOf(rank, p).syncs;
-    auto found = syncs.find(wordOf(p));
-    if (found != syncs.end()) {
-      found->second.releases.clear();
-    }
-    if (clock) {
-      giveOff(syncs[wordOf(p)], {rank, narrow, *clock});
-    }
-  };
+  return
+      [this, p, narrow, rank = fiber.launch->rank, clock = std::move(clock)] {
+        auto &syncs = spaceOf(rank, p).syncs;
+        auto found = syncs.find(wordOf(p));
+        if (found != syncs.end()) {
+          found->second.releases.clear();
+        }
+        if (clock) {
+          giveOff(syncs[wordOf(p)], {rank, narrow, *clock});
+        }
+      };
 }
 
 /// Between a fence and a relaxed write the order is a release's, between a
@@ -279,15 +279,15 @@ std::optional<ProgramReport> Races::land(const Delivery &delivery) {
              !ordered(records[sync.latest].actor, records[sync.latest].time,
                       clock)) {
     wrong = report(delivery.passage->id);
-    wrong->what = format(heap.nameOf(signal.address), " of rank ",
-                         delivery.target, " goes backwards, from ",
-                         *signal.address, " to ", signal.value,
-                         ": this signal was overtaken by another");
-    wrong->hint =
-        onStreams(sync.latest, delivery.passage->id)
-            ? orderStreams
-            : "order the two: dl.quiet() (or dl.fence()) after the first, or let "
-              "the receiver's answer come between them";
+    wrong->what =
+        format(heap.nameOf(signal.address), " of rank ", delivery.target,
+               " goes backwards, from ", *signal.address, " to ", signal.value,
+               ": this signal was overtaken by another");
+    wrong->hint = onStreams(sync.latest, delivery.passage->id)
+                      ? orderStreams
+                      : "order the two: dl.quiet() (or dl.fence()) after the "
+                        "first, or let "
+                        "the receiver's answer come between them";
     wrong->others.push_back(report(sync.latest));
     wrong->others.back().what = "the one that came first";
   }
@@ -298,7 +298,8 @@ std::optional<ProgramReport> Races::land(const Delivery &delivery) {
   if (signal.op == SignalOp::Set) {
     sync.releases.clear();
   }
-  giveOff(sync, {identities[after.actor].rank, delivery.passage->narrow, clock});
+  giveOff(sync,
+          {identities[after.actor].rank, delivery.passage->narrow, clock});
   sync.latest = delivery.passage->id;
   return std::nullopt;
 }
@@ -335,8 +336,8 @@ Races::Channel &Races::channel(Fiber &fiber, int32_t target, bool own) {
 /// How many transfers of a channel a program knows to have been issued.
 size_t Races::known(const Channel &channel, const Thread &thread) const {
   const auto &issued = channel.issued;
-  if (channel.issuer == thread.actor || ordered(channel.issuer, never,
-                                                thread.clock)) {
+  if (channel.issuer == thread.actor ||
+      ordered(channel.issuer, never, thread.clock)) {
     return issued.size();
   }
   uint32_t time = thread.clock.of(channel.issuer);
@@ -344,8 +345,8 @@ size_t Races::known(const Channel &channel, const Thread &thread) const {
                 issued.begin());
 }
 
-/// `visit(channel, count)` for the transfers of its rank that a program knows to
-/// have been issued.
+/// `visit(channel, count)` for the transfers of its rank that a program knows
+/// to have been issued.
 template <typename Visit>
 void Races::forEachKnown(const Fiber &fiber, Visit visit) {
   auto look = [&](const Channel &channel) {

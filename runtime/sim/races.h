@@ -1,9 +1,10 @@
 // Finds accesses to the same memory that nothing orders, of which one writes,
 // and reads of symmetric memory that nobody has written.
 //
-// The order is that of vector clocks, not of what happened to come first in this
-// run, so most mistakes are found whatever the schedule. A put counts as an actor
-// of its own: what it writes is ordered only for those who hear of its arrival.
+// The order is that of vector clocks, not of what happened to come first in
+// this run, so most mistakes are found whatever the schedule. A put counts as
+// an actor of its own: what it writes is ordered only for those who hear of its
+// arrival.
 #pragma once
 
 #include "clock.h"
@@ -79,7 +80,8 @@ struct Thread {
   std::vector<Echo> echoes; ///< Of the store that it is at.
 };
 
-/// What travels with a signal: all that its sender had done for whoever sees it.
+/// What travels with a signal: all that its sender had done for whoever sees
+/// it.
 struct Passage {
   Clock clock;
   AccessId id = 0; ///< The signal's own write.
@@ -87,9 +89,9 @@ struct Passage {
 };
 
 /// What to do about two things on two streams of a rank.
-constexpr const char *orderStreams =
-    "order the streams: let the second wait for an event that is recorded after "
-    "the first, or put both on one stream";
+constexpr const char *orderStreams = "order the streams: let the second wait "
+                                     "for an event that is recorded after "
+                                     "the first, or put both on one stream";
 
 class Races {
 public:
@@ -175,7 +177,8 @@ public:
 
   /// A signal lands. Returns what is wrong with that.
   std::optional<ProgramReport> land(const Delivery &delivery);
-  /// A rank's script reads or writes memory: symmetric, or what its streams use.
+  /// A rank's script reads or writes memory: symmetric, or what its streams
+  /// use.
   std::optional<ProgramReport> host(int32_t rank, const void *p, size_t bytes,
                                     bool writes, const std::string &line);
   /// The senders of a signal so far, for reports.
@@ -194,7 +197,8 @@ private:
     uint32_t launch;
     int32_t source; ///< Index of its kernel in `sources`.
     std::array<int32_t, 3> program;
-    bool travels; ///< A transfer to another rank: a launch's end is not its end.
+    bool
+        travels; ///< A transfer to another rank: a launch's end is not its end.
     int32_t lane;
     bool takes = false; ///< Packets: who gets one of its program's knows of it.
   };
@@ -203,8 +207,8 @@ private:
     int32_t rank;
     std::string label; ///< Empty: the script.
     Thread *thread;
-    int32_t source = 0;      ///< Of its own actions, in `sources`.
-    uint32_t launches = 0;   ///< So far.
+    int32_t source = 0;    ///< Of its own actions, in `sources`.
+    uint32_t launches = 0; ///< So far.
     uint64_t itemsEnqueued = 0, itemsKnown = 0;
     std::deque<uint32_t> unknown = {}; ///< When items ended that the script
                                        ///< does not know of.
@@ -218,8 +222,8 @@ private:
     int32_t source;
     Clock start, end;
   };
-  /// Transfers of a program to one rank; each has a time, and a fence orders all
-  /// up to one.
+  /// Transfers of a program to one rank; each has a time, and a fence orders
+  /// all up to one.
   struct Channel {
     Actor actor;
     Actor issuer;

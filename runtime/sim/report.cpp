@@ -179,8 +179,9 @@ std::string Machine::history(const Wait &wait) const {
       const void *same = heap.at(rank, place->offset);
       if (std::optional<ProgramReport> sender = races->senderOf(same)) {
         return format("no program has sent ", heap.nameOf(signal), "; ",
-                      heap.nameOf(same), " of rank ", rank, " has been signalled, by ",
-                      by(*sender), ": is the rank right?");
+                      heap.nameOf(same), " of rank ", rank,
+                      " has been signalled, by ", by(*sender),
+                      ": is the rank right?");
       }
     }
     return "no program has sent " + heap.nameOf(signal);
@@ -224,11 +225,12 @@ std::vector<std::string> Machine::starved() const {
   for (const auto &queue : queues) {
     for (const Launch *launch : queue) {
       if (launch->isMove) {
-        lines.push_back(format(
-            launch->stream->who(), ": the ", launch->name, " at ",
-            launch->locations.front(), " has not started: it is a kernel, and all ",
-            options.resident, " places of rank ", launch->rank,
-            " are taken by programs that wait"));
+        lines.push_back(format(launch->stream->who(), ": the ", launch->name,
+                               " at ", launch->locations.front(),
+                               " has not started: it is a kernel, and all ",
+                               options.resident, " places of rank ",
+                               launch->rank,
+                               " are taken by programs that wait"));
         continue;
       }
       lines.push_back(format(launch->programs() - launch->started, " of ",

@@ -28,7 +28,8 @@ void Shadow::forget(uintptr_t address, size_t bytes) {
     uintptr_t stop = std::min(end, endOfPage(address));
     Page *page = pages.find(pageOf(address));
     if (page && page->cells) {
-      forEach(address, stop - address, [](Cell &cell, uintptr_t) { cell = {}; });
+      forEach(address, stop - address,
+              [](Cell &cell, uintptr_t) { cell = {}; });
     }
     address = stop;
   }
@@ -42,9 +43,7 @@ static uint64_t bitsOf(uintptr_t address, uintptr_t stop, uintptr_t &next) {
   return next % 64 ? mask & ~(~uint64_t(0) << (next % 64)) : mask;
 }
 
-static size_t wordOf(uintptr_t address) {
-  return address % pageBytes / 64;
-}
+static size_t wordOf(uintptr_t address) { return address % pageBytes / 64; }
 
 void Written::set(uintptr_t address, size_t bytes, bool value) {
   if (value && pages.empty()) {

@@ -14,8 +14,8 @@ namespace ditron::sim {
 /// bit says that it is a set of them.
 using AccessId = uint32_t;
 
-/// An Entry per page of memory. The rows of a tile lie on different pages, so an
-/// access changes the page for each of them, but seldom the chapter.
+/// An Entry per page of memory. The rows of a tile lie on different pages, so
+/// an access changes the page for each of them, but seldom the chapter.
 template <typename Entry> class Pages {
 public:
   static constexpr size_t bits = 12;
@@ -26,7 +26,8 @@ public:
     if (Entry *found = find(number)) {
       return *found;
     }
-    latest = (chapters[number >> chapterBits] = std::make_unique<Chapter>()).get();
+    latest =
+        (chapters[number >> chapterBits] = std::make_unique<Chapter>()).get();
     return (*latest)[number % latest->size()];
   }
   /// The same, or null where no neighbour has one yet.

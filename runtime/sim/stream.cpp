@@ -49,15 +49,13 @@ std::string Stream::who() const {
 }
 
 uint64_t Stream::known() const {
-  return machine.races ? machine.races->itemsKnown(self.lane)
-                       : over;
+  return machine.races ? machine.races->itemsKnown(self.lane) : over;
 }
 
 // --- enqueuing -------------------------------------------------------------
 
-Stream::Wrong
-Stream::enqueue(StreamItem item, const std::string &line,
-                const std::function<void(StreamItem &)> &check) {
+Stream::Wrong Stream::enqueue(StreamItem item, const std::string &line,
+                              const std::function<void(StreamItem &)> &check) {
   try {
     if (check) {
       check(item);
@@ -117,13 +115,12 @@ Stream::Wrong Stream::rankCopy(const std::string &line, Transfer transfer,
     const std::byte *near = push ? t.from : t.to;
     size_t farSpan = push ? t.toSpan() : t.fromSpan();
     size_t nearSpan = push ? t.fromSpan() : t.toSpan();
-    std::byte *there = symmetric(machine, fiber, far, int64_t(farSpan), peer,
-                                 "rank_copy");
+    std::byte *there =
+        symmetric(machine, fiber, far, int64_t(farSpan), peer, "rank_copy");
     checkAccess(machine, fiber, near, int64_t(nearSpan), "rank_copy");
-    item.what = format("rank_copy ", t.rows * t.bytes, " bytes ",
-                       push ? "to " : "from ",
-                       farSpan ? machine.heap.nameOf(far) : "nowhere",
-                       " of rank ", peer);
+    item.what = format(
+        "rank_copy ", t.rows * t.bytes, " bytes ", push ? "to " : "from ",
+        farSpan ? machine.heap.nameOf(far) : "nowhere", " of rank ", peer);
     if (push) {
       t.to = there;
     } else {
@@ -169,9 +166,9 @@ Stream::Wrong Stream::writeSignal(const std::string &line, void *signal,
   return enqueue(std::move(item), line, [&](StreamItem &item) {
     item.signal = reinterpret_cast<int64_t *>(
         symmetric(machine, fiber, signal, 8, peer, "signal_write"));
-    item.what = format("signal_write ", machine.heap.nameOf(signal),
-                       " of rank ", peer,
-                       op == SignalOp::Add ? " += " : " = ", value);
+    item.what =
+        format("signal_write ", machine.heap.nameOf(signal), " of rank ", peer,
+               op == SignalOp::Add ? " += " : " = ", value);
   });
 }
 

@@ -101,8 +101,8 @@ public:
   uint64_t synchronize();
 
   bool busy() const { return !items.empty(); }
-  /// How many items have been enqueued, and how many of them the script knows to
-  /// be over.
+  /// How many items have been enqueued, and how many of them the script knows
+  /// to be over.
   uint64_t enqueued() const { return count; }
   uint64_t known() const;
   /// A launch of this stream is over.

@@ -1,6 +1,5 @@
 #include "stream_module.h"
 
-
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -35,20 +34,21 @@ void bindStreams(nb::module_ &m) {
   nb::class_<Transfer>(m, "Transfer",
                        "Rows of bytes to copy; from address 0: to fill with "
                        "the pattern, one element.")
-      .def("__init__",
-           [](Transfer *self, size_t rows, size_t bytes, uintptr_t to,
-              size_t toPitch, uintptr_t from, size_t fromPitch, size_t itemsize,
-              nb::bytes pattern) {
-             new (self) Transfer(makeTransfer(rows, bytes, to, toPitch, from,
-                                              fromPitch, itemsize, pattern));
-           },
-           "rows"_a, "nbytes"_a, "to"_a, "to_pitch"_a, "source"_a,
-           "source_pitch"_a, "itemsize"_a, "pattern"_a = nb::bytes("", 0));
+      .def(
+          "__init__",
+          [](Transfer *self, size_t rows, size_t bytes, uintptr_t to,
+             size_t toPitch, uintptr_t from, size_t fromPitch, size_t itemsize,
+             nb::bytes pattern) {
+            new (self) Transfer(makeTransfer(rows, bytes, to, toPitch, from,
+                                             fromPitch, itemsize, pattern));
+          },
+          "rows"_a, "nbytes"_a, "to"_a, "to_pitch"_a, "source"_a,
+          "source_pitch"_a, "itemsize"_a, "pattern"_a = nb::bytes("", 0));
 
-  nb::class_<Stream>(
-      m, "Stream",
-      "A queue of work of one rank. Its methods return reports of what is wrong "
-      "with what they were given: nothing was enqueued then.")
+  nb::class_<Stream>(m, "Stream",
+                     "A queue of work of one rank. Its methods return reports "
+                     "of what is wrong "
+                     "with what they were given: nothing was enqueued then.")
       .def(
           "launch",
           [](Stream &self, const std::string &line, std::vector<int32_t> group,
@@ -65,8 +65,8 @@ void bindStreams(nb::module_ &m) {
             return self.launch(line, std::move(launch), std::move(group));
           },
           "line"_a, "group"_a, "address"_a, "name"_a, "locations"_a, "grid"_a,
-          "args"_a, "operands"_a, "independent"_a = false,
-          "bounded"_a = false, "plain"_a = false)
+          "args"_a, "operands"_a, "independent"_a = false, "bounded"_a = false,
+          "plain"_a = false)
       .def("rank_copy", &Stream::rankCopy, "line"_a, "transfer"_a, "peer"_a,
            "push"_a, "operands"_a)
       .def("move", &Stream::move, "line"_a, "transfer"_a, "operands"_a,

@@ -102,8 +102,7 @@ std::shared_ptr<Passage> Races::streamSignal(Fiber &fiber,
   auto passage = std::make_shared<Passage>();
   passage->clock = thread.clock;
   passage->clock.joinEntries(thread.fenced[delivery.target].entries);
-  passage->id =
-      addRecord(thread.actor, thread.time, fiber.loc, Access::Signal);
+  passage->id = addRecord(thread.actor, thread.time, fiber.loc, Access::Signal);
   touch(fiber.launch->rank, delivery.signal.address, sizeof(int64_t),
         passage->id, passage->clock);
   return passage;

@@ -33,15 +33,15 @@ std::optional<ProgramReport> Stream::waiter() const {
   report.location = lineOf(*item);
   if (item->kind == StreamItem::Kind::SignalWait) {
     const int64_t *signal = heldUpBy(*item);
-    report.what = signal ? format("waits for signal ",
-                                  machine.heap.nameOf(signal), " ",
-                                  spelling(item->compare), " ", item->value,
-                                  ", is ", *signal)
-                         : "can go on";
+    report.what = signal
+                      ? format("waits for signal ", machine.heap.nameOf(signal),
+                               " ", spelling(item->compare), " ", item->value,
+                               ", is ", *signal)
+                      : "can go on";
   } else if (item->kind == StreamItem::Kind::Await) {
-    report.what = format("waits for the event that its rank's ",
-                         item->event->stream->label(), " records at ",
-                         item->event->line);
+    report.what =
+        format("waits for the event that its rank's ",
+               item->event->stream->label(), " records at ", item->event->line);
   } else {
     report.what = machine.describe(fiber);
   }
@@ -111,10 +111,10 @@ private:
     auto [first, last] = writers.equal_range(signal);
     for (auto writer = first; writer != last; ++writer) {
       const auto &[stream, item] = writer->second;
-      edges.push_back({stream, format(who, " waits for ",
-                                      machine.heap.nameOf(signal), ", which ",
-                                      stream->who(), " writes later, at ",
-                                      stream->lineOf(*item))});
+      edges.push_back(
+          {stream,
+           format(who, " waits for ", machine.heap.nameOf(signal), ", which ",
+                  stream->who(), " writes later, at ", stream->lineOf(*item))});
     }
   }
 
@@ -125,15 +125,14 @@ private:
     if (!item) {
       return edges;
     }
-    std::string who =
-        format(stream.who(), " (at ", stream.lineOf(*item), ")");
+    std::string who = format(stream.who(), " (at ", stream.lineOf(*item), ")");
     switch (item->kind) {
     case StreamItem::Kind::Await:
       if (!item->event->recorded) {
         edges.push_back({item->event->stream,
                          format(who, " waits for the event that ",
-                                item->event->stream->who(), " records later, at ",
-                                item->event->line)});
+                                item->event->stream->who(),
+                                " records later, at ", item->event->line)});
       }
       break;
     case StreamItem::Kind::SignalWait:
@@ -180,18 +179,17 @@ private:
         continue;
       }
       for (const auto &[key, other] : machine.streams) {
-        bool holds = std::any_of(
-            machine.waiting.begin(), machine.waiting.end(),
-            [&](const Fiber *fiber) {
-              return !fiber->launch->isStream &&
-                     fiber->launch->stream == other.get();
-            });
+        bool holds = std::any_of(machine.waiting.begin(), machine.waiting.end(),
+                                 [&](const Fiber *fiber) {
+                                   return !fiber->launch->isStream &&
+                                          fiber->launch->stream == other.get();
+                                 });
         if (holds && other->rankOf() == stream.rankOf()) {
-          edges.push_back({other.get(),
-                           format("the ", item.what, " of ", stream.who(),
-                                  " (at ", stream.lineOf(item),
-                                  ") waits for a place, which kernels on ",
-                                  other->who(), " hold")});
+          edges.push_back(
+              {other.get(), format("the ", item.what, " of ", stream.who(),
+                                   " (at ", stream.lineOf(item),
+                                   ") waits for a place, which kernels on ",
+                                   other->who(), " hold")});
         }
       }
     }

@@ -35,11 +35,10 @@ bool Visibility::Aside::overlaps(const void *p, size_t count) const {
 }
 
 bool Visibility::Late::seenBy(const Fiber &fiber) const {
-  return level == Level::Program ? owner == &fiber
-                                 : level == Level::Rank &&
-                                       rank == fiber.launch->rank &&
-                                       !fiber.launch->isStream &&
-                                       !fiber.launch->isMove;
+  return level == Level::Program
+             ? owner == &fiber
+             : level == Level::Rank && rank == fiber.launch->rank &&
+                   !fiber.launch->isStream && !fiber.launch->isMove;
 }
 
 // --- turns -------------------------------------------------------------------
@@ -92,7 +91,8 @@ void Visibility::completed(const Launch &launch) {
   publishWhere([&](const Late &store) { return store.launch == launch.id; });
 }
 
-// --- late stores ---------------------------------------------------------------
+// --- late stores
+// ---------------------------------------------------------------
 
 /// Between turns only. What was stored there before comes first.
 void Visibility::publish(size_t index) {
@@ -187,9 +187,8 @@ bool Visibility::store(const Fiber &fiber, const void *p, size_t bytes,
 void Visibility::release(const Fiber &fiber, bool narrow) {
   if (narrow) {
     // An atomic has one moment at which it is seen.
-    publishWhere([&](const Late &store) {
-      return store.owner == &fiber && store.seen;
-    });
+    publishWhere(
+        [&](const Late &store) { return store.owner == &fiber && store.seen; });
     for (Late &store : late) {
       if (store.owner == &fiber) {
         store.level = Level::Rank;
@@ -207,12 +206,12 @@ void Visibility::fence(const Fiber &fiber) {
 }
 
 bool Visibility::owes(const Fiber &fiber) const {
-  return std::any_of(late.begin(), late.end(), [&](const Late &store) {
-    return store.seenBy(fiber);
-  });
+  return std::any_of(late.begin(), late.end(),
+                     [&](const Late &store) { return store.seenBy(fiber); });
 }
 
-// --- stale lines ---------------------------------------------------------------
+// --- stale lines
+// ---------------------------------------------------------------
 
 template <typename Pick> void Visibility::dropWhere(Pick pick) {
   auto gone = [&](Stale &line) {

@@ -2,11 +2,11 @@
 // may see late, and what it has read it may read again as it was.
 //
 // Compiled code has ordinary loads and stores, so memory itself is exchanged:
-// between turns it holds what everybody sees; while a program runs, also its own
-// late stores and the stale lines that it still has. A store is late until its
-// program releases it, its launch ends, or a choice of the seed; a line is stale
-// until an acquire, an atomic or volatile read of it, or such a choice. What
-// releases shows what was before it, and may be late itself.
+// between turns it holds what everybody sees; while a program runs, also its
+// own late stores and the stale lines that it still has. A store is late until
+// its program releases it, its launch ends, or a choice of the seed; a line is
+// stale until an acquire, an atomic or volatile read of it, or such a choice.
+// What releases shows what was before it, and may be late itself.
 #pragma once
 
 #include "heap.h"
@@ -96,10 +96,10 @@ private:
   Random random;
   std::function<void(const void *, size_t)> changed;
   uint64_t lateOneIn, staleOneIn, publishOneIn; ///< The seed's habits.
-  const Fiber *inside = nullptr; ///< Whose turn it is.
+  const Fiber *inside = nullptr;                ///< Whose turn it is.
   uint64_t stores = 0;
   uint64_t loadsToSkip = 0; ///< Before one is remembered.
-  std::vector<Late> late;        ///< The oldest first.
+  std::vector<Late> late;   ///< The oldest first.
   std::vector<Stale> stale;
 };
 

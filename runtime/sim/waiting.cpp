@@ -12,12 +12,13 @@ namespace ditron::sim {
 
 /// After these it sees what is there.
 constexpr int32_t staleRepeats = 8;
-/// Reads of nothing new, of all programs, after which parked ones get another go.
+/// Reads of nothing new, of all programs, after which parked ones get another
+/// go.
 constexpr uint64_t patience = 4096;
 /// The same for each program: slow ones must come to it, too.
 constexpr uint64_t patienceOfEach = 256;
-/// What a program must have looked since all was shown to count as one that only
-/// polls.
+/// What a program must have looked since all was shown to count as one that
+/// only polls.
 constexpr uint64_t fewestLooks = 8;
 /// What each program may look before they are called stuck: it might be a loop
 /// that reads the same for long and then ends.
@@ -174,13 +175,14 @@ bool Machine::wakeWaiters() {
   return ready.size() > before;
 }
 
-// --- programs that only poll --------------------------------------------------
+// --- programs that only poll
+// --------------------------------------------------
 //
-// What a program does depends on what it reads. So when nobody reads anything new
-// for long, whatever they write, nobody will. Only looks in loops that need not
-// end count (Fiber::repeats): who reads elsewhere gets on, however slowly. What is
-// left are loops that count in a way that the compiler does not see: they may look
-// often before they are called stuck.
+// What a program does depends on what it reads. So when nobody reads anything
+// new for long, whatever they write, nobody will. Only looks in loops that need
+// not end count (Fiber::repeats): who reads elsewhere gets on, however slowly.
+// What is left are loops that count in a way that the compiler does not see:
+// they may look often before they are called stuck.
 
 void Machine::news() {
   steps = 0;

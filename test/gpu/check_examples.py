@@ -5,6 +5,7 @@
 Each row is one example at one shape: the largest error over all ranks and calls, and its bound. A rank that fails
 brings the others down (torchrun ends them); a rank that hangs is ended by ``--limit`` seconds per row.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -48,13 +49,21 @@ ROWS = [
     ("ag_gemm", "M/rank 256, N 256, K 256", 8e-3, lambda: ag_gemm.check(256, 256, 256, **GEMM)),
     ("ag_gemm", "M/rank 333, N 200, K 328", 8e-3, lambda: ag_gemm.check(333, 200, 328, **GEMM)),
     ("ag_gemm", "M/rank 77, N 131, K 67", 8e-3, lambda: ag_gemm.check(77, 131, 67, **GEMM)),
-    ("ag_gemm", "M 8192, N 28672/4, K 8192", 8e-3,
-     lambda: ag_gemm.check(8192 // ditron.num_ranks(), 28672 // 4, 8192, **GEMM)),
+    (
+        "ag_gemm",
+        "M 8192, N 28672/4, K 8192",
+        8e-3,
+        lambda: ag_gemm.check(8192 // ditron.num_ranks(), 28672 // 4, 8192, **GEMM),
+    ),
     ("gemm_rs", "M/rank 256, N 256, K 256", 1.5e-2, lambda: gemm_rs.check(256, 256, 256, **GEMM)),
     ("gemm_rs", "M/rank 333, N 200, K 328", 1.5e-2, lambda: gemm_rs.check(333, 200, 328, **GEMM)),
     ("gemm_rs", "M/rank 77, N 131, K 67", 1.5e-2, lambda: gemm_rs.check(77, 131, 67, **GEMM)),
-    ("gemm_rs", "M 8192, N 8192, K 28672/4", 1.5e-2,
-     lambda: gemm_rs.check(8192 // ditron.num_ranks(), 8192, 28672 // 4, **GEMM)),
+    (
+        "gemm_rs",
+        "M 8192, N 8192, K 28672/4",
+        1.5e-2,
+        lambda: gemm_rs.check(8192 // ditron.num_ranks(), 8192, 28672 // 4, **GEMM),
+    ),
 ]
 
 
@@ -89,9 +98,11 @@ def main() -> int:
             print(row if error <= bound else f"FAILED {row} (per rank: {errors})", flush=True)
     if rank == 0 and args.table:
         with args.table.open("a") as file:
-            file.write(f"\n{ditron.num_ranks()} x {torch.cuda.get_device_name()}, torch {torch.__version__}, triton "
-                       f"{triton.__version__}, {datetime.date.today()}: {len(table) - 2 - failed} of "
-                       f"{len(table) - 2} rows within their bound\n\n" + "\n".join(table) + "\n")
+            file.write(
+                f"\n{ditron.num_ranks()} x {torch.cuda.get_device_name()}, torch {torch.__version__}, triton "
+                f"{triton.__version__}, {datetime.date.today()}: {len(table) - 2 - failed} of "
+                f"{len(table) - 2} rows within their bound\n\n" + "\n".join(table) + "\n"
+            )
     ditron.finalize()
     return 1 if failed else 0
 

@@ -6,6 +6,7 @@ Each program of hanging.py is a job of its own under a time limit. It must exit 
 report must name the Python line, rank, program, signal, expected and actual value; then the ring example must be
 right on the same GPUs.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,21 +26,42 @@ RANKS = 2
 WAIT, ACCESS = "WaitTimeout", "CheckError"
 PROGRAMS = {
     "missing_notify": (WAIT, r"rank 0, program \(0, 0, 0\), thread 0: wait on signals\[1\]: expected >= 1, actual 0"),
-    "wrong_rank": (WAIT, r"rank [01], program \([012], 0, 0\), thread 0: wait on signals\[[0-5]\]: expected >= 1, "
-                         r"actual 0"),
-    "cyclic_wait": (WAIT, r"rank [01], program \(0, 0, 0\), thread 0: signal_wait_until on signals\[0\]: "
-                          r"expected >= 1, actual 0"),
+    "wrong_rank": (
+        WAIT,
+        r"rank [01], program \([012], 0, 0\), thread 0: wait on signals\[[0-5]\]: expected >= 1, "
+        r"actual 0",
+    ),
+    "cyclic_wait": (
+        WAIT,
+        r"rank [01], program \(0, 0, 0\), thread 0: signal_wait_until on signals\[0\]: "
+        r"expected >= 1, actual 0",
+    ),
     "off_by_one": (WAIT, r"rank [01], program \(0, 0, 0\), thread 0: wait on signals\[3\]: expected >= 3, actual 2"),
-    "starved_producer": (WAIT, r"rank [01], program \(\d+, 0, 0\), thread 0: wait on signals\[0\]: expected >= 1, "
-                               r"actual 0"),
-    "absent_from_barrier": (WAIT, r"rank 0, program \(0, 0, 0\), thread 1: barrier_all on the barrier's counters, "
-                                  r"for rank 1: expected >= \d+, actual \d+"),
-    "stream_wait": (WAIT, r"rank 1, program \(0, 0, 0\), thread \d+: signal_wait_until on "
-                          r"stream_wait_kernel\.signals\[1\]: expected >= 1, actual 0"),
-    "rank_out_of_range": (ACCESS, r"rank 1, program \(0, 0, 0\), thread \d+: notify to rank 2: expected a rank from "
-                                  r"0 to 1"),
-    "not_symmetric": (ACCESS, r"rank [01], program \(0, 0, 0\), thread \d+: putmem of 256 bytes at address 0x\w+, "
-                              r"which is outside of the symmetric heap"),
+    "starved_producer": (
+        WAIT,
+        r"rank [01], program \(\d+, 0, 0\), thread 0: wait on signals\[0\]: expected >= 1, "
+        r"actual 0",
+    ),
+    "absent_from_barrier": (
+        WAIT,
+        r"rank 0, program \(0, 0, 0\), thread 1: barrier_all on the barrier's counters, "
+        r"for rank 1: expected >= \d+, actual \d+",
+    ),
+    "stream_wait": (
+        WAIT,
+        r"rank 1, program \(0, 0, 0\), thread \d+: signal_wait_until on "
+        r"stream_wait_kernel\.signals\[1\]: expected >= 1, actual 0",
+    ),
+    "rank_out_of_range": (
+        ACCESS,
+        r"rank 1, program \(0, 0, 0\), thread \d+: notify to rank 2: expected a rank from "
+        r"0 to 1",
+    ),
+    "not_symmetric": (
+        ACCESS,
+        r"rank [01], program \(0, 0, 0\), thread \d+: putmem of 256 bytes at address 0x\w+, "
+        r"which is outside of the symmetric heap",
+    ),
 }
 
 
@@ -47,8 +69,14 @@ def torchrun(*command: str, limit: float, **environment: str) -> tuple[int | Non
     """Exit code (None: ended at the limit), output and seconds of a job."""
     start = time.perf_counter()
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-    process = subprocess.Popen([*launcher, *command], env={**os.environ, **environment}, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [*launcher, *command],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
         output, _ = process.communicate(timeout=limit)
         code: int | None = process.returncode
@@ -91,22 +119,38 @@ def main() -> int:
     parser.add_argument("--seconds", default="2", help="DITRON_CHECK_SECONDS")
     parser.add_argument("--limit", type=float, default=60, help="seconds a job may take")
     args = parser.parse_args()
-    failed, rows = 0, ["| program | exit code | s | every rank reports the line, signal and values | ring afterwards |",
-                       "|---|---|---|---|---|"]
+    failed, rows = (
+        0,
+        [
+            "| program | exit code | s | every rank reports the line, signal and values | ring afterwards |",
+            "|---|---|---|---|---|",
+        ],
+    )
     example = ""
     for program in (name for name in PROGRAMS if args.only in name):
         with tempfile.TemporaryDirectory() as folder:
             code, output, seconds = torchrun(
-                str(HERE / "hanging.py"), program, "--out", folder, "--transport", args.transport, limit=args.limit,
-                DITRON_CHECK="1", DITRON_CHECK_SECONDS=args.seconds)
+                str(HERE / "hanging.py"),
+                program,
+                "--out",
+                folder,
+                "--transport",
+                args.transport,
+                limit=args.limit,
+                DITRON_CHECK="1",
+                DITRON_CHECK_SECONDS=args.seconds,
+            )
             wrong, text = judge(program, code, Path(folder))
-        ring, ring_output, _ = torchrun(str(HERE.parents[1] / "examples/ring.py"), limit=args.limit,
-                                        DITRON_TRANSPORT=args.transport)
+        ring, ring_output, _ = torchrun(
+            str(HERE.parents[1] / "examples/ring.py"), limit=args.limit, DITRON_TRANSPORT=args.transport
+        )
         passed = ring_output.count("PASS")
         if ring != 0 or passed != RANKS:
             wrong.append(f"ring afterwards: exit code {ring}, {passed} ranks pass")
-        rows.append(f"| {program} | {code} | {seconds:.1f} | {'yes' if not wrong else '; '.join(wrong)} | "
-                    f"{'PASS' if passed == RANKS else 'FAILED'} |")
+        rows.append(
+            f"| {program} | {code} | {seconds:.1f} | {'yes' if not wrong else '; '.join(wrong)} | "
+            f"{'PASS' if passed == RANKS else 'FAILED'} |"
+        )
         print(rows[-1], flush=True)
         print(text or output[-3000:], flush=True)
         if ring != 0:
@@ -115,10 +159,13 @@ def main() -> int:
         example = example or text
     if args.table:
         import torch
+
         with args.table.open("a") as file:
-            file.write(f"\n{RANKS} x {torch.cuda.get_device_name()}, torch {torch.__version__}, {args.transport}, "
-                       f"{datetime.date.today()}: {len(rows) - 2 - failed} of {len(rows) - 2} programs end as they "
-                       f"should\n\n" + "\n".join(rows) + f"\n\nThe first report:\n\n```\n{example}```\n")
+            file.write(
+                f"\n{RANKS} x {torch.cuda.get_device_name()}, torch {torch.__version__}, {args.transport}, "
+                f"{datetime.date.today()}: {len(rows) - 2 - failed} of {len(rows) - 2} programs end as they "
+                f"should\n\n" + "\n".join(rows) + f"\n\nThe first report:\n\n```\n{example}```\n"
+            )
     return 1 if failed else 0
 
 

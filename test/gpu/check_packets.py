@@ -6,6 +6,7 @@
 A message of no bytes is a flag: a call of such messages keeps ranks together as any other does, so a rank that lags by
 calls must not lose what came meanwhile. Each rank's messages of a call have one size, another than its last.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -34,8 +35,10 @@ def gather(src_ptr, table_ptr, signal_ptr, nbytes_ptr, epoch, MOST: tl.constexpr
     dl.quiet()
 
 
-KERNELS = {name: ditron.jit(gather, pipeline=name, do_not_specialize=["epoch"])
-           for name in ("low-latency-ll", "low-latency-ll128")}
+KERNELS = {
+    name: ditron.jit(gather, pipeline=name, do_not_specialize=["epoch"])
+    for name in ("low-latency-ll", "low-latency-ll128")
+}
 
 
 def check(kernel, calls: int) -> int:

@@ -6,6 +6,7 @@ The kernels are those of ``test/python/printing_kernels.py``. A GPU prints in an
 thread that holds it, so sets of lines are compared; addresses are left out. Of floats in hexadecimal a GPU shows what
 happens to be there, so these are shown and not compared. Exits with 1 when other lines differ.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -44,8 +45,9 @@ def main() -> int:
         with ditron.sim.triton(), contextlib.redirect_stdout(io.StringIO()) as out:
             launch(name, "cpu")
         here = lines(out.getvalue())
-        there = lines(subprocess.run([sys.executable, __file__, name], capture_output=True, text=True,
-                                     check=True).stdout)
+        there = lines(
+            subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True).stdout
+        )
         unlike = {line for line in here ^ there if UNLIKE.match(line)}
         wrong = (here ^ there) - unlike
         differ += len(wrong)

@@ -7,6 +7,7 @@ Each row is one program at one shape. Every call has other data than the one bef
 chance sleeps a while on its GPU. All results are compared with torch in fp32 at the end, so that calls follow each
 other without a pause. A rank that hangs is ended by ``--limit`` seconds per row.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -77,7 +78,7 @@ class Scatter(Gather):
             total = torch.zeros(rows, N, device=device)
             for r in range(ranks):
                 a, b = _random(ranks * rows, K, seed=100 * number + r), _random(K, N, seed=100 * number + 50 + r)
-                total += a[rank * rows:(rank + 1) * rows].float() @ b.float()
+                total += a[rank * rows : (rank + 1) * rows].float() @ b.float()
                 if r == rank:
                     self.inputs.append((place(a), b))
             self.expected.append(total)
@@ -106,7 +107,7 @@ def unaligned(tensor: torch.Tensor) -> torch.Tensor:
 
 def gapped(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with rows that do not lie side by side."""
-    return torch.nn.functional.pad(tensor, (0, 3))[:, :tensor.shape[1]]
+    return torch.nn.functional.pad(tensor, (0, 3))[:, : tensor.shape[1]]
 
 
 def _lag(chance: random.Random) -> None:
@@ -117,8 +118,10 @@ def _lag(chance: random.Random) -> None:
 
 
 def _worst(case: Gather, results: list[tuple[int, torch.Tensor]]) -> float:
-    return max(((out.float() - case.expected[number]).abs().max() / case.expected[number].abs().max()).item()
-               for number, out in results)
+    return max(
+        ((out.float() - case.expected[number]).abs().max() / case.expected[number].abs().max()).item()
+        for number, out in results
+    )
 
 
 def eager(case: Gather, calls: int) -> float:
@@ -230,15 +233,27 @@ def parity(calls: int) -> float:
     return max(value.item() for value in worst)
 
 
-CASES = [("ag_gemm", Gather, ag_gemm.ag_gemm), ("ag_gemm_ring", Gather, ag_gemm_ring.ag_gemm_ring),
-         ("gemm_rs_chunks", Scatter, gemm_rs_chunks.gemm_rs)]
+CASES = [
+    ("ag_gemm", Gather, ag_gemm.ag_gemm),
+    ("ag_gemm_ring", Gather, ag_gemm_ring.ag_gemm_ring),
+    ("gemm_rs_chunks", Scatter, gemm_rs_chunks.gemm_rs),
+]
 # The same by the pipeline `overlap`, and what leaves its copies and streams to it; with how ``a`` lies in memory.
-OVERLAP = [(f"{name}, overlap", kind, ditron.program(program.fn, passes="overlap", max_nodes=1), torch.clone)
-           for name, kind, program in CASES]
-OVERLAP += [(name if place is torch.clone else f"{name}, {place.__name__}",
-             Gather if name.startswith("gather") else Scatter, program, place)
-            for name, program in left_to_passes.PROGRAMS.items() for place in (torch.clone, unaligned, gapped)
-            if "overlap" in name and (place is not gapped or name.startswith("gather"))]
+OVERLAP = [
+    (f"{name}, overlap", kind, ditron.program(program.fn, passes="overlap", max_nodes=1), torch.clone)
+    for name, kind, program in CASES
+]
+OVERLAP += [
+    (
+        name if place is torch.clone else f"{name}, {place.__name__}",
+        Gather if name.startswith("gather") else Scatter,
+        program,
+        place,
+    )
+    for name, program in left_to_passes.PROGRAMS.items()
+    for place in (torch.clone, unaligned, gapped)
+    if "overlap" in name and (place is not gapped or name.startswith("gather"))
+]
 # Rows per rank, N, K.
 SHAPES = [(256, 256, 256), (333, 200, 328), (77, 131, 67)]
 
@@ -260,16 +275,24 @@ def main() -> int:
     os.environ.setdefault("DITRON_PROTOCOL", "off")  # the checker needs no GPU, and has tests of its own
     ditron.init(transport="p2p", heap_bytes=6 << 30)
     rank, failed = ditron.rank(), 0
-    table = ["| program | rows/rank, N, K | eager | graph | graph of 2 calls | bound | host us/call | ms/call | "
-             "of a graph | torch + NCCL | matmul alone |", "|---|---|---|---|---|---|---|---|---|---|---|"]
+    table = [
+        "| program | rows/rank, N, K | eager | graph | graph of 2 calls | bound | host us/call | ms/call | "
+        "of a graph | torch + NCCL | matmul alone |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
 
     def row(name: str, shape: str, errors: list[float], bound: float, *times: float) -> None:
         nonlocal failed
         worst = [max(values) for values in zip(*ditron.all_gather_object(errors), strict=True)]
         right = all(error <= bound for error in worst)
         failed += not right
-        cells = [*(f"{error:.1e}" for error in worst), *[""] * (3 - len(worst)), f"{bound:g}",
-                 *(f"{value:.3g}" for value in times), *[""] * (5 - len(times))]
+        cells = [
+            *(f"{error:.1e}" for error in worst),
+            *[""] * (3 - len(worst)),
+            f"{bound:g}",
+            *(f"{value:.3g}" for value in times),
+            *[""] * (5 - len(times)),
+        ]
         table.append(f"| {name} | {shape} | {' | '.join(cells)} |")
         if rank == 0:
             print(table[-1] if right else f"FAILED {table[-1]}", flush=True)
@@ -307,10 +330,13 @@ def main() -> int:
         faulthandler.cancel_dump_traceback_later()
     if rank == 0 and args.table:
         with args.table.open("a") as file:
-            file.write(f"\n{ditron.num_ranks()} x {torch.cuda.get_device_name()}, torch {torch.__version__}, triton "
-                       f"{triton.__version__}, {datetime.date.today()}: {len(table) - 2 - failed} of "
-                       f"{len(table) - 2} programs right in {args.calls} calls with lagging ranks\n\n"
-                       + "\n".join(table) + "\n")
+            file.write(
+                f"\n{ditron.num_ranks()} x {torch.cuda.get_device_name()}, torch {torch.__version__}, triton "
+                f"{triton.__version__}, {datetime.date.today()}: {len(table) - 2 - failed} of "
+                f"{len(table) - 2} programs right in {args.calls} calls with lagging ranks\n\n"
+                + "\n".join(table)
+                + "\n"
+            )
     ditron.finalize()
     return 1 if failed else 0
 

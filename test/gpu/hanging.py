@@ -4,6 +4,7 @@
 
 Each rank writes what it raised to DIR/rankR.txt and exits with an error. A line that must be reported ends in ``# <-``.
 """
+
 import argparse
 import sys
 from pathlib import Path

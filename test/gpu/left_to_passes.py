@@ -3,6 +3,7 @@
 What `eliminate-copies` and `assign-streams` make of them is run on GPUs by `check_programs.py`, and on the simulator by
 `test/python/test_pipeline_overlap.py`. One workspace and signals for done, so that they can be captured.
 """
+
 from __future__ import annotations
 
 import sys
@@ -35,8 +36,19 @@ def gather_gemm(a, b, c, *, block=(128, 128, 64), num_warps=8, num_stages=3):
         source = (rank + step) % ranks
         dh.signal_wait(arrived[source], epoch)
         part = slice(source * rows, (source + 1) * rows)
-        gemm_kernel[grid](workspace[part], b, c[part], rows, N, K, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
-                          num_warps=num_warps, num_stages=num_stages)
+        gemm_kernel[grid](
+            workspace[part],
+            b,
+            c[part],
+            rows,
+            N,
+            K,
+            BLOCK_M=block_m,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            num_warps=num_warps,
+            num_stages=num_stages,
+        )
     for step in dh.range(1, ranks):
         dh.signal_write(done[rank], epoch, (rank + step) % ranks)
 
@@ -46,16 +58,28 @@ def scatter_gemm(a, b, out, *, block=(128, 128, 64), num_warps=8, num_stages=3):
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, N), K = out.shape, a.shape[1]
     inbox = dh.symm_empty(ranks, rows, N, dtype=out.dtype, name="inbox")
-    product, outbox, own, total = (dh.empty(rows, N, dtype=out.dtype, name=name)
-                                   for name in ("product", "outbox", "own", "total"))
+    product, outbox, own, total = (
+        dh.empty(rows, N, dtype=out.dtype, name=name) for name in ("product", "outbox", "own", "total")
+    )
     arrived = dh.symm_zeros(ranks, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
     block_m, block_n, block_k = block
     grid = (dh.cdiv(rows, block_m) * dh.cdiv(N, block_n),)
 
     def multiply(owner, result):
-        gemm_kernel[grid](a[owner * rows:(owner + 1) * rows], b, result, rows, N, K, BLOCK_M=block_m, BLOCK_N=block_n,
-                          BLOCK_K=block_k, num_warps=num_warps, num_stages=num_stages)
+        gemm_kernel[grid](
+            a[owner * rows : (owner + 1) * rows],
+            b,
+            result,
+            rows,
+            N,
+            K,
+            BLOCK_M=block_m,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k,
+            num_warps=num_warps,
+            num_stages=num_stages,
+        )
 
     for step in dh.range(1, ranks):
         owner = (rank + step) % ranks
@@ -79,8 +103,10 @@ RING: pipeline.Pipeline = ("decompose-ring", *pipeline.OVERLAP)
 
 def _program(body, passes, rows):
     def check(ranks):
-        return {name: f"bf16[{20 * ranks if name in rows else 20 if name != 'b' else 16}, 16]"
-                for name in body.__code__.co_varnames[:3]} | {"block": (16, 16, 16)}
+        return {
+            name: f"bf16[{20 * ranks if name in rows else 20 if name != 'b' else 16}, 16]"
+            for name in body.__code__.co_varnames[:3]
+        } | {"block": (16, 16, 16)}
 
     return ditron.program(body, passes=passes, check=check, max_nodes=1)
 

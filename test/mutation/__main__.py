@@ -6,6 +6,7 @@ Every mutation of every shipped kernel and program is run on the simulator; whet
 says (a wrong result, a race, a deadlock, a fault) with any of the seeds. Then the checker is asked.
 Exit code 1: less than 95 % of those with another meaning are flagged, or an original is.
 """
+
 from __future__ import annotations
 
 import argparse

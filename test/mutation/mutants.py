@@ -1,4 +1,5 @@
 """Build a kernel with a mutation, run it on the simulator, and have the checker look at it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

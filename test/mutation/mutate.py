@@ -2,6 +2,7 @@
 
 A mutation is named by its operation's name and Python line, so it can be applied to each specialisation of a kernel.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -31,11 +32,27 @@ TARGETS: dict[str, dict[str, int]] = {
     "ditron.stream_barrier": {},
 }  # fmt: skip
 #: Operations that a neighbour is exchanged with: they touch memory or hold what does.
-_NEIGHBOURS = {"tt.load", "tt.store", "tt.descriptor_load", "tt.descriptor_store", "scf.for", "scf.if", "scf.while",
-               "ditron.putmem", "ditron.getmem", "ditron.launch", "ditron.rank_copy", "ditron.copy", "ditron.fill"}
-_WEAKER = {"scope": {"world": "node", "node": "gpu"},
-           "semantic": {"acquire": "relaxed", "release": "relaxed", "acq_rel": "relaxed"},
-           "cmp": {"ge": "gt", "gt": "ge", "eq": "ge"}, "op": {"set": "add", "add": "set"}}
+_NEIGHBOURS = {
+    "tt.load",
+    "tt.store",
+    "tt.descriptor_load",
+    "tt.descriptor_store",
+    "scf.for",
+    "scf.if",
+    "scf.while",
+    "ditron.putmem",
+    "ditron.getmem",
+    "ditron.launch",
+    "ditron.rank_copy",
+    "ditron.copy",
+    "ditron.fill",
+}
+_WEAKER = {
+    "scope": {"world": "node", "node": "gpu"},
+    "semantic": {"acquire": "relaxed", "release": "relaxed", "acq_rel": "relaxed"},
+    "cmp": {"ge": "gt", "gt": "ge", "eq": "ge"},
+    "op": {"set": "add", "add": "set"},
+}
 _TRITON_RELAXED = 1
 
 
@@ -55,8 +72,11 @@ class Mutation:
 
 def mutations(module: ir.Module) -> list[Mutation]:
     """Every mutation that the module allows."""
-    return [Mutation(kind, detail, number, op.name, loc) for (name, loc, number), op in _targets(module).items()
-            for kind, detail, _ in _ways(op)]
+    return [
+        Mutation(kind, detail, number, op.name, loc)
+        for (name, loc, number), op in _targets(module).items()
+        for kind, detail, _ in _ways(op)
+    ]
 
 
 def apply(mutation: Mutation, module: ir.Module) -> bool:
@@ -109,7 +129,7 @@ def _ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]]:
     if op.name in ("ditron.putmem", "ditron.getmem", "ditron.putmem_signal") and "nbi" not in op.attributes:
         yield "weaken", "to nbi", lambda: _nbi(op)
     for name, index in TARGETS[op.name].items():
-        for step in ((1, -1) if name in ("value", "count") else (1,)):
+        for step in (1, -1) if name in ("value", "count") else (1,):
             sign = "+" if step > 0 else "-"
             yield "re-index", f"{name} {sign} 1", lambda i=index, n=name, s=step: _shift(op, n, i, s)
     yield from _host_ways(op)
@@ -200,14 +220,24 @@ def _nbi(op: ir.Operation) -> None:
 def _without_signal(op: ir.Operation) -> None:
     dst, src, nbytes, _, _, rank = op.operands
     attributes = {name: op.attributes[name] for name in ("nbi", "granularity") if name in op.attributes}
-    ir.Operation.create("ditron.putmem", operands=[dst, src, nbytes, rank], attributes=attributes, loc=op.location,
-                        ip=ir.InsertionPoint(op))
+    ir.Operation.create(
+        "ditron.putmem",
+        operands=[dst, src, nbytes, rank],
+        attributes=attributes,
+        loc=op.location,
+        ip=ir.InsertionPoint(op),
+    )
     op.erase()
 
 
 def _constant(kind: ir.Type, value: int, before: ir.Operation) -> ir.Value:
-    return ir.Operation.create("arith.constant", results=[kind], attributes={"value": ir.IntegerAttr.get(kind, value)},
-                               loc=before.location, ip=ir.InsertionPoint(before)).result
+    return ir.Operation.create(
+        "arith.constant",
+        results=[kind],
+        attributes={"value": ir.IntegerAttr.get(kind, value)},
+        loc=before.location,
+        ip=ir.InsertionPoint(before),
+    ).result
 
 
 def _shift(op: ir.Operation, what: str, index: int, step: int) -> None:
@@ -215,8 +245,9 @@ def _shift(op: ir.Operation, what: str, index: int, step: int) -> None:
     value, kind = op.operands[index], op.operands[index].type
     if what == "pointer":
         offset = _constant(ir.IntegerType.get_signless(32, op.context), step, op)
-        shifted = ir.Operation.create("tt.addptr", results=[kind], operands=[value, offset], loc=op.location,
-                                      ip=ir.InsertionPoint(op)).result
+        shifted = ir.Operation.create(
+            "tt.addptr", results=[kind], operands=[value, offset], loc=op.location, ip=ir.InsertionPoint(op)
+        ).result
     elif not str(kind).startswith("i"):
         raise LookupError("not an integer")
     else:
@@ -224,8 +255,9 @@ def _shift(op: ir.Operation, what: str, index: int, step: int) -> None:
     if what == "rank":
         place = ir.InsertionPoint(op)
         ranks = ir.Operation.create("ditron.num_ranks", results=[kind], loc=op.location, ip=place).result
-        shifted = ir.Operation.create("arith.remsi", results=[kind], operands=[shifted, ranks], loc=op.location,
-                                      ip=place).result
+        shifted = ir.Operation.create(
+            "arith.remsi", results=[kind], operands=[shifted, ranks], loc=op.location, ip=place
+        ).result
     _replace(op, index, shifted)
 
 
@@ -234,16 +266,19 @@ def _next_rank(value: ir.Value, before: ir.Operation) -> ir.Value:
     place = ir.InsertionPoint(before)
     i32 = ir.IntegerType.get_signless(32, before.context)
     ranks = ir.Operation.create("ditron.num_ranks", results=[i32], loc=before.location, ip=place).result
-    wide = ir.Operation.create("arith.extsi", results=[value.type], operands=[ranks], loc=before.location,
-                               ip=place).result
-    return ir.Operation.create("arith.remsi", results=[value.type], operands=[_plus(value, 1, before), wide],
-                               loc=before.location, ip=place).result
+    wide = ir.Operation.create(
+        "arith.extsi", results=[value.type], operands=[ranks], loc=before.location, ip=place
+    ).result
+    return ir.Operation.create(
+        "arith.remsi", results=[value.type], operands=[_plus(value, 1, before), wide], loc=before.location, ip=place
+    ).result
 
 
 def _plus(value: ir.Value, step: int, before: ir.Operation) -> ir.Value:
     one = _constant(value.type, step, before)
-    return ir.Operation.create("arith.addi", results=[value.type], operands=[value, one], loc=before.location,
-                               ip=ir.InsertionPoint(before)).result
+    return ir.Operation.create(
+        "arith.addi", results=[value.type], operands=[value, one], loc=before.location, ip=ir.InsertionPoint(before)
+    ).result
 
 
 def _replace(op: ir.Operation, index: int, value: ir.Value) -> None:

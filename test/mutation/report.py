@@ -1,4 +1,5 @@
 """The table of what was found."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -38,11 +39,15 @@ def table(outcomes: list[Outcome], seeds: int, seconds: float) -> tuple[str, boo
     beyond = [o for o in mutants if not o.simulator and o.checker]
     false = [o for o in originals if o.checker]
     share = len(flagged) / max(len(changed), 1)
-    lines = [f"{len(mutants)} mutants of {len(originals)} kernels and programs, {seeds} seeds each, in "
-             f"{seconds:.0f} s; {len(refused)} more do not compile.", "",
-             f"- **{share:.1%}** of those whose meaning changed are flagged: {len(flagged)} of {len(changed)}",
-             f"- false alarms on originals: {len(false)} of {len(originals)}",
-             f"- flagged, and no seed showed it: {len(beyond)}", ""]
+    lines = [
+        f"{len(mutants)} mutants of {len(originals)} kernels and programs, {seeds} seeds each, in "
+        f"{seconds:.0f} s; {len(refused)} more do not compile.",
+        "",
+        f"- **{share:.1%}** of those whose meaning changed are flagged: {len(flagged)} of {len(changed)}",
+        f"- false alarms on originals: {len(false)} of {len(originals)}",
+        f"- flagged, and no seed showed it: {len(beyond)}",
+        "",
+    ]
     lines += _rows("kernel or program", [o.subject for o in originals], mutants, lambda o: o.subject)
     lines += _rows("mutation", sorted({o.kind for o in mutants}), mutants, lambda o: o.kind)
     lines += _list("False alarms", false, lambda o: f"{o.subject}: {o.checker}")
@@ -52,20 +57,26 @@ def table(outcomes: list[Outcome], seeds: int, seconds: float) -> tuple[str, boo
     kinds = Counter((o.subject, o.checker.partition(":")[0], o.mutation.partition(": ")[2]) for o in beyond)
     lines += _list("Flagged, and no seed showed it", list(kinds), lambda k: f"{k[0]}: {k[2]} -- {k[1]}")
     if any(k[1] == "token" for k in kinds):
-        lines += ["A missing `consume_token` is beyond the simulator, whose programs do nothing ahead of time; on a "
-                  "GPU Triton's pipeliner may fetch a loop's loads before a wait that they do not depend on."]
+        lines += [
+            "A missing `consume_token` is beyond the simulator, whose programs do nothing ahead of time; on a "
+            "GPU Triton's pipeliner may fetch a loop's loads before a wait that they do not depend on."
+        ]
     return "\n".join(lines).rstrip().replace(_ROOT, ""), share >= TARGET and not false
 
 
 def _rows(head: str, names: list[str], mutants: list[Outcome], key) -> list[str]:
-    lines = [f"| {head} | mutants | meaning changed | flagged | missed | flagged, harmless here |",
-             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = [
+        f"| {head} | mutants | meaning changed | flagged | missed | flagged, harmless here |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
     for name in [*names, "all"]:
         mine = [o for o in mutants if name == "all" or key(o) == name]
         changed = [o for o in mine if o.simulator]
-        lines.append(f"| {name} | {len(mine)} | {len(changed)} | {sum(bool(o.checker) for o in changed)} | "
-                     f"{sum(not o.checker for o in changed)} | "
-                     f"{sum(bool(o.checker and not o.simulator) for o in mine)} |")
+        lines.append(
+            f"| {name} | {len(mine)} | {len(changed)} | {sum(bool(o.checker) for o in changed)} | "
+            f"{sum(not o.checker for o in changed)} | "
+            f"{sum(bool(o.checker and not o.simulator) for o in mine)} |"
+        )
     return [*lines, ""]
 
 

@@ -1,4 +1,5 @@
 """What is mutated: every shipped kernel and program, with what runs it and says whether the result is right."""
+
 from __future__ import annotations
 
 import importlib
@@ -42,8 +43,9 @@ def subjects() -> dict[str, Subject]:
 def _examples() -> list[Subject]:
     tile = dict(block=(16, 16, 16))
 
-    def example(module: str, tolerance: float, *args: int, name: str = "", groups: tuple = GROUPS,
-                **config: object) -> Subject:
+    def example(
+        module: str, tolerance: float, *args: int, name: str = "", groups: tuple = GROUPS, **config: object
+    ) -> Subject:
         check = importlib.import_module(module).check
 
         def run() -> float:
@@ -76,9 +78,12 @@ def _programs() -> list[Subject]:
 
         return Subject(module, run, tolerance, ((2, None), (3, None)), getattr(example, name))
 
-    return [program("ag_gemm", "ag_gemm", 8e-3),
-            program("ag_gemm_ring", "ag_gemm_ring", 8e-3, check="ag_gemm", multiply="ring_gemm"),
-            program("gemm_rs_chunks", "gemm_rs", 1.5e-2, make="GemmReduceScatterChunks"), *_after_passes()]
+    return [
+        program("ag_gemm", "ag_gemm", 8e-3),
+        program("ag_gemm_ring", "ag_gemm_ring", 8e-3, check="ag_gemm", multiply="ring_gemm"),
+        program("gemm_rs_chunks", "gemm_rs", 1.5e-2, make="GemmReduceScatterChunks"),
+        *_after_passes(),
+    ]
 
 
 def _after_passes() -> list[Subject]:

@@ -1,4 +1,5 @@
 """Processes that try mutants; one that hangs or dies is replaced, and its mutant counts as having another meaning."""
+
 from __future__ import annotations
 
 import multiprocessing
@@ -15,6 +16,7 @@ def run_all(only: list[str] | None, seeds: int, jobs: int) -> list[tuple]:
     """``(subject, mutation as text, kind, simulator's word, checker's word)`` for every mutant, originals first."""
     from mutants import find
     from subjects import subjects
+
     todo: list[tuple[str, int]] = []
     for name, subject in subjects().items():
         if not only or name in only:
@@ -78,6 +80,7 @@ def _work(pipe: Connection, seeds: int) -> None:
     """Try mutants until there are no more."""
     from mutants import checked, find, simulated
     from subjects import subjects
+
     known = subjects()
     found: dict[str, list] = {}
     while True:

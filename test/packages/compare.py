@@ -4,6 +4,7 @@
 
 The exit code is 1 when an operator fails or exceeds its bound.
 """
+
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,5 @@
 """fla-core (flash-linear-attention): its operators against the references in plain torch that the package has."""
+
 from __future__ import annotations
 
 import os
@@ -14,8 +15,14 @@ AS_CUDA = True  # at import it asks torch about its CUDA device
 # On a Hopper it refuses gated backward passes with Triton 3.4 to 3.7, for a fault of the compiler's there.
 os.environ.setdefault("DITRON_SIM_CAPABILITY", "80")
 
-FORWARD_ONLY = {"chunk_iplr_delta_rule", "fused_recurrent_dplr_delta_rule", "fused_recurrent_kda",
-                "fused_recurrent_gated_delta_rule", "fused_recurrent_comba", "fused_recurrent_rwkv7"}  # say so
+FORWARD_ONLY = {
+    "chunk_iplr_delta_rule",
+    "fused_recurrent_dplr_delta_rule",
+    "fused_recurrent_kda",
+    "fused_recurrent_gated_delta_rule",
+    "fused_recurrent_comba",
+    "fused_recurrent_rwkv7",
+}  # say so
 GONE = {"fused_chunk_gla", "fused_chunk_delta_rule"}  # names that only raise
 HALF = {"chunk_delta_rule"}  # refuses float32
 
@@ -40,16 +47,20 @@ def sigmoid(*shape: int) -> Any:
 
 def first(function: Any, **options: Any) -> Any:
     """Of a function's results the first: the others are states, None unless asked for."""
+
     def call(*args: Any, **more: Any) -> torch.Tensor:
         result = function(*args, **options, **more)
         return result[0] if isinstance(result, tuple) else result
+
     return call
 
 
 def heads_first(function: Any, **options: Any) -> Any:
     """A reference for tensors of (B, H, T, ...)."""
+
     def call(*args: Any) -> torch.Tensor:
         return first(function, **options)(*[a.transpose(1, 2) if a.ndim > 2 else a for a in args]).transpose(1, 2)
+
     return call
 
 
@@ -104,27 +115,48 @@ def cases() -> dict[str, Case]:
     both("hgrn", given(rand(B, T, D), gate(B, T, D)), first(naive_recurrent_hgrn))
     both("iplr_delta_rule", qkv(unit(B, T, H, D), unit(B, T, H, D)), heads_first(iplr_recurrence))
     both("dplr_delta_rule", qkv(unit(B, T, H, D), unit(B, T, H, D), gate(B, T, H, D)), heads_first(dplr_recurrence))
-    both("rwkv6", qkv(gate(B, T, H, D), rand(H, D)),
-         lambda r, k, v, w, u: first(naive_recurrent_rwkv6)(
-             *[a.transpose(1, 2) for a in (r, k, v, w)], u).transpose(1, 2))
+    both(
+        "rwkv6",
+        qkv(gate(B, T, H, D), rand(H, D)),
+        lambda r, k, v, w, u: first(naive_recurrent_rwkv6)(*[a.transpose(1, 2) for a in (r, k, v, w)], u).transpose(
+            1, 2
+        ),
+    )
     both("forgetting_attn", qkv(gate(B, T, H)), first(naive_forgetting_attn))
     both("based", given(rand(B, T, H, 16), rand(B, T, H, 16), rand(B, T, H, D)), heads_first(naive_parallel_based))
-    both("attn", qkv(), lambda q, k, v: F.scaled_dot_product_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True).transpose(1, 2))
-    both("log_linear_attn", given(*[rand(B, 128, H, 64)] * 3, gate(B, 128, H), sigmoid(B, 128, H, 8)),
-         lambda *inputs: naive_log_linear_attn(*inputs))
+    both(
+        "attn",
+        qkv(),
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
+        ).transpose(1, 2),
+    )
+    both(
+        "log_linear_attn",
+        given(*[rand(B, 128, H, 64)] * 3, gate(B, 128, H), sigmoid(B, 128, H, 8)),
+        lambda *inputs: naive_log_linear_attn(*inputs),
+    )
 
     for form in ("chunk", "fused_recurrent"):
         delta, comba, rwkv7 = (getattr(ops, f"{form}_{name}") for name in ("gated_delta_rule", "comba", "rwkv7"))
-        add(f"{form}_gated_delta_rule", qkv(gate(B, T, H), sigmoid(B, T, H)),
+        add(
+            f"{form}_gated_delta_rule",
+            qkv(gate(B, T, H), sigmoid(B, T, H)),
             lambda q, k, v, g, beta, f=delta: f(q, k, v, g=g, beta=beta)[0],
-            lambda q, k, v, g, beta: naive_recurrent_gated_delta_rule(q, k, v, beta, g)[0])
-        add(f"{form}_comba", qkv(gate(B, T, H), sigmoid(B, T, H)),
+            lambda q, k, v, g, beta: naive_recurrent_gated_delta_rule(q, k, v, beta, g)[0],
+        )
+        add(
+            f"{form}_comba",
+            qkv(gate(B, T, H), sigmoid(B, T, H)),
             lambda q, k, v, g, beta, f=comba: f(q=q, k=k, v=v, p=k * 0.8, g=g, beta=beta)[0],
-            recurrent_comba)
-        add(f"{form}_rwkv7", qkv(gate(B, T, H, D, scale=0.5), unit(B, T, H, D), unit(B, T, H, D)),
+            recurrent_comba,
+        )
+        add(
+            f"{form}_rwkv7",
+            qkv(gate(B, T, H, D, scale=0.5), unit(B, T, H, D), unit(B, T, H, D)),
             lambda r, k, v, w, a, b, f=rwkv7: f(r, w, k, v, a, b, scale=D**-0.5)[0],
-            lambda r, k, v, w, a, b: heads_first(dplr_recurrence)(r, k, v, a, b, w))
+            lambda r, k, v, w, a, b: heads_first(dplr_recurrence)(r, k, v, a, b, w),
+        )
     return made
 
 

@@ -1,4 +1,5 @@
 """What the comparisons with other packages share: a case, its inputs, and how errors are measured."""
+
 from __future__ import annotations
 
 import sys

@@ -91,8 +91,15 @@ def _step(which):
 
 
 CASES["mlstm step"] = Case(
-    given(rand(2, 3, 32), rand(2, 3, 32), rand(2, 3, 64), *[rand(2, 3, 1)] * 2, rand(2, 3, 32, 64), rand(2, 3, 32),
-          rand(2, 3, 1)),  # fmt: skip
+    given(
+        rand(2, 3, 32),
+        rand(2, 3, 32),
+        rand(2, 3, 64),
+        *[rand(2, 3, 1)] * 2,
+        rand(2, 3, 32, 64),
+        rand(2, 3, 32),
+        rand(2, 3, 1),
+    ),  # fmt: skip
     _step("triton"),
     _step("native"),
     dtypes=(torch.float32,),

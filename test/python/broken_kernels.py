@@ -3,6 +3,7 @@
 A kernel gets `data` [4, N] fp32 and `flags` [8] i64 in symmetric memory, `out` [4, N] fp32 of its own, and the number
 of the call. The lines that a report must name, and may name, end in `# <-`.
 """
+
 from __future__ import annotations
 
 import inspect

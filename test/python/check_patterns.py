@@ -2,6 +2,7 @@
 
 ``BREAK`` says which mistake a kernel makes; a kernel that makes none is right for any number of ranks.
 """
+
 from __future__ import annotations
 
 import inspect
@@ -38,6 +39,7 @@ def pattern(kernel: object, mistakes: dict[str, str]) -> Callable:
     def add(run: Callable[[str], None]) -> Callable:
         PATTERNS[kernel.fn.__name__] = Pattern(kernel, run, mistakes)
         return run
+
     return add
 
 
@@ -198,8 +200,7 @@ def run_chunked_ring(mistake: str) -> None:
 
 
 @ditron.jit(pipeline="as-written")
-def bounded_queue(x, slots, flags, out, COUNT: tl.constexpr, DEPTH: tl.constexpr, N: tl.constexpr,
-                  BREAK: tl.constexpr):
+def bounded_queue(x, slots, flags, out, COUNT: tl.constexpr, DEPTH: tl.constexpr, N: tl.constexpr, BREAK: tl.constexpr):
     """Rank 0 sends to the last rank by way of a few slots; what has been taken comes back as a credit."""
     rank, last, at = dl.rank(), dl.num_ranks() - 1, tl.arange(0, N)
     if rank == 0:

@@ -1,11 +1,15 @@
 """Kernels that the tests of the command line name."""
+
 import triton.language as tl
 
 import ditron
 import ditron.language as dl
 
-EXAMPLE = {"signature": {"x_ptr": "*fp32", "signal_ptr": "*i64", "n": "i32"}, "constexprs": {"BLOCK": 64},
-           "options": {"num_warps": 2}}
+EXAMPLE = {
+    "signature": {"x_ptr": "*fp32", "signal_ptr": "*i64", "n": "i32"},
+    "constexprs": {"BLOCK": 64},
+    "options": {"num_warps": 2},
+}
 
 
 @ditron.jit

@@ -1,4 +1,5 @@
 """A script that ``ditron run`` runs: each rank writes its number to its right neighbour."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """Fixtures of several files."""
+
 import pytest
 
 import ditron

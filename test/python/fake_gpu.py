@@ -2,6 +2,7 @@
 
 Compilation is real (ptxas included), so that everything of a launch but the driver's calls is tested without a GPU.
 """
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -20,8 +21,11 @@ class FakeDriver:
     def __init__(self):
         self.launches: list[tuple] = []  # (kernel source, grid, arguments)
         self.loaded: list[str] = []
-        self.utils = SimpleNamespace(get_device_properties=lambda device: {"max_shared_mem": 232448},
-                                     load_binary=self._load, unload_module=lambda module: None)
+        self.utils = SimpleNamespace(
+            get_device_properties=lambda device: {"max_shared_mem": 232448},
+            load_binary=self._load,
+            unload_module=lambda module: None,
+        )
 
     def _load(self, name, binary, shared, device):
         assert isinstance(binary, bytes) and binary
@@ -31,6 +35,7 @@ class FakeDriver:
     def launcher_cls(self, src, metadata):
         def run(grid_x, grid_y, grid_z, stream, function, packed, launch_metadata, enter_hook, exit_hook, *args):
             self.launches.append((src, (grid_x, grid_y, grid_z), args))
+
         return run
 
     def get_current_target(self):

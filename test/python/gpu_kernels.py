@@ -1,4 +1,5 @@
 """Kernels whose machine code the tests of the GPU lowering look at."""
+
 import triton
 import triton.language as tl
 

@@ -4,6 +4,7 @@ As a program it prints one stage of every kernel of a file, for the lit tests::
 
     python gpu_stages.py FILE --target cuda:90 --transport nvshmem --stage llir
 """
+
 from __future__ import annotations
 
 import argparse
@@ -21,8 +22,11 @@ from ditron_compiler.lowering.swizzle import LowerSwizzle
 def lower(text: str, target: str = "cuda:90", transport: str = "p2p") -> list[str]:
     """The lowered TTIR of each kernel in ``text``, in generic form."""
     machine, arch = target.split(":")
-    lowering = LowerToNvidia(transport=transport, arch=int(arch)) if machine == "cuda" else LowerToAMD(
-        transport=transport, arch=arch)
+    lowering = (
+        LowerToNvidia(transport=transport, arch=int(arch))
+        if machine == "cuda"
+        else LowerToAMD(transport=transport, arch=arch)
+    )
     kernels = []
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)
@@ -34,17 +38,20 @@ def lower(text: str, target: str = "cuda:90", transport: str = "p2p") -> list[st
     return kernels
 
 
-def stages(ttir: str, target: str, transport: str = "p2p", *, until: str = "", bitcode: bool = False,
-           **options: object) -> dict[str, object]:
+def stages(
+    ttir: str, target: str, transport: str = "p2p", *, until: str = "", bitcode: bool = False, **options: object
+) -> dict[str, object]:
     """Run one lowered kernel through Triton's stages up to ``until``, or all: stage -> its text or bytes."""
     from triton._C.libtriton import ir as triton_ir
     from triton.backends.compiler import GPUTarget, Language
     from triton.compiler.compiler import make_backend
+
     machine, arch = target.split(":")
     gpu = GPUTarget(machine, int(arch) if machine == "cuda" else arch, 32 if machine == "cuda" else 64)
     backend = make_backend(gpu)
     parsed_options = backend.parse_options(
-        {"extern_libs": extern_libs(machine, transport, arch, bitcode=bitcode), **options})
+        {"extern_libs": extern_libs(machine, transport, arch, bitcode=bitcode), **options}
+    )
     context = triton_ir.context()
     triton_ir.load_dialects(context)
     backend.load_dialects(context)

@@ -1,4 +1,5 @@
 """Helpers in another module than the kernels that call them."""
+
 import triton
 import triton.language as tl
 

@@ -1,4 +1,5 @@
 """Kernels for the simulated machine, written in LLVM IR: the machine's tests need no compiler of ours."""
+
 from __future__ import annotations
 
 import re
@@ -39,8 +40,10 @@ def kernel(name: str, parameters: str, body: str) -> Kernel:
     """
     loads = []
     for index, (parameter, kind) in enumerate(p.strip().split(": ") for p in parameters.split(",") if p):
-        loads.append(f"%{parameter}.slot = getelementptr i64, ptr %args, i64 {index}\n"
-                     f"%{parameter} = load {kind}, ptr %{parameter}.slot")
+        loads.append(
+            f"%{parameter}.slot = getelementptr i64, ptr %args, i64 {index}\n"
+            f"%{parameter} = load {kind}, ptr %{parameter}.slot"
+        )
     declarations = set()
     for result, variadic, symbol, arguments in CALL.findall(body):
         types = variadic or ", ".join(argument.split()[0] for argument in arguments.split(",") if argument.strip())

@@ -1,4 +1,5 @@
 """Run one rank function under several pipelines, and look at what they made of a kernel."""
+
 from __future__ import annotations
 
 import os

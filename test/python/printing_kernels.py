@@ -1,4 +1,5 @@
 """Kernels that print what device_print can print; each takes 16 numbers of i32 and of f32."""
+
 import triton
 import triton.language as tl
 
@@ -69,5 +70,5 @@ def texts(x, f):
     tl.device_print("colon:", tl.program_id(0))
     tl.device_print("space ", tl.program_id(0))
     tl.device_print(" both: ", tl.program_id(0))
-    tl.device_print("two\nlines\t\"quoted\" \\", tl.program_id(0))
+    tl.device_print('two\nlines\t"quoted" \\', tl.program_id(0))
     print("builtin", tl.program_id(0))

@@ -1,4 +1,5 @@
 """Run a plain Triton kernel through Triton's frontend, lower-to-sim and the JIT, on one simulated rank."""
+
 from __future__ import annotations
 
 import struct
@@ -41,8 +42,9 @@ def ttir(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str
     return handover.print_generic(module)
 
 
-def compile_kernel(fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any],
-                   debug: bool = False) -> SimKernel:
+def compile_kernel(
+    fn: triton.JITFunction, signature: dict[str, str], constexprs: dict[str, Any], debug: bool = False
+) -> SimKernel:
     """Compile for the simulator; remembered for the process. `debug` keeps device_assert."""
     key = (fn, tuple(signature.items()), tuple(constexprs.items()), debug)
     if key not in _kernels:
@@ -68,8 +70,14 @@ def _slot(argument: Any) -> int:
     return int(argument)
 
 
-def run(fn: triton.JITFunction, grid: Sequence[int], *arguments: Any, types: dict[str, str] | None = None,
-        debug: bool = False, **constexprs: Any) -> SimKernel:
+def run(
+    fn: triton.JITFunction,
+    grid: Sequence[int],
+    *arguments: Any,
+    types: dict[str, str] | None = None,
+    debug: bool = False,
+    **constexprs: Any,
+) -> SimKernel:
     """Run every program of `grid`. Tensors are given by address, floats as fp32.
 
     `types` overrides the Triton type of an argument by name.

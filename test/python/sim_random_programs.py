@@ -3,6 +3,7 @@
 Everything is a 2-d tile of i32, so results are exact; loops carry tiles and hand them on permuted, transposed or
 untouched, because that is where a lowering that keeps tiles in buffers could go wrong.
 """
+
 from __future__ import annotations
 
 import random
@@ -91,7 +92,8 @@ class Program:
                 getattr(self, kind)(scope, depth)
             else:
                 getattr(self, kind)(scope, self.pick(scope)) if kind != "constant" else self.constant(
-                    scope, self.random.choice(SHAPES))
+                    scope, self.random.choice(SHAPES)
+                )
 
     def binary(self, scope: Scope, a: str) -> None:
         shape = scope.tiles[a]
@@ -120,7 +122,8 @@ class Program:
         scope.lines.append(
             f'{row} = "tt.reduce"({a}) <{{axis = {axis} : i32}}> ({{\n^bb0({body}l: i32, {body}r: i32):\n'
             f'{body} = arith.addi {body}l, {body}r : i32\n"tt.reduce.return"({body}) : (i32) -> ()\n}})'
-            f" : ({spell((m, n))}) -> {spell(rest)}")
+            f" : ({spell((m, n))}) -> {spell(rest)}"
+        )
         expand = f'"tt.expand_dims"({row}) <{{axis = {axis} : i32}}> : ({spell(rest)}) -> {spell(kept)}'
         scope.lines.append(f"{column} = {expand}")
         line = f'"tt.broadcast"({column}) : ({spell(kept)}) -> {spell((m, n))}'
@@ -137,8 +140,10 @@ class Program:
         left, right = self.name(), self.name()
         scope.lines.append(f"{left} = arith.trunci {a} : {spell((m, k))} to {spell((m, k), 'i8')}")
         scope.lines.append(f"{right} = arith.trunci {b} : {spell((k, n))} to {spell((k, n), 'i8')}")
-        line = (f'"tt.dot"({left}, {right}, {c}) <{{inputPrecision = 0 : i32, maxNumImpreciseAcc = 0 : i32}}> : '
-                f"({spell((m, k), 'i8')}, {spell((k, n), 'i8')}, {spell((m, n))}) -> {spell((m, n))}")
+        line = (
+            f'"tt.dot"({left}, {right}, {c}) <{{inputPrecision = 0 : i32, maxNumImpreciseAcc = 0 : i32}}> : '
+            f"({spell((m, k), 'i8')}, {spell((k, n), 'i8')}, {spell((m, n))}) -> {spell((m, n))}"
+        )
 
         def value(env: Env) -> np.ndarray:
             return env[a].astype(np.int8).astype(np.int32) @ env[b].astype(np.int8).astype(np.int32) + env[c]
@@ -173,8 +178,10 @@ class Program:
                 yields[k] = list(body.tiles)[-1]
         types = ", ".join(spell(s) for s in shapes)
         carried = ", ".join(f"{i} = {v}" for i, v in zip(inner, inits, strict=True))
-        scope.lines.append(f"{result}:{len(shapes)} = scf.for {result}k = %c0 to %c{trips} step %c1 "
-                           f"iter_args({carried}) -> ({types}) : i32 {{")
+        scope.lines.append(
+            f"{result}:{len(shapes)} = scf.for {result}k = %c0 to %c{trips} step %c1 "
+            f"iter_args({carried}) -> ({types}) : i32 {{"
+        )
         scope.lines += body.lines + [f"scf.yield {', '.join(yields)} : {types}", "}"]
         names = [f"{result}#{k}" for k in range(len(shapes))]
 

@@ -1,4 +1,5 @@
 """Kernels and a program that the tests of the simulator's streams share."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -65,6 +66,7 @@ def on_ranks(function, ranks: int = 2, seeds: int = 8, **machine):
 
 def line_of(text: str, file: str = __file__) -> str:
     """`file:line` where the text stands in a file, without its folder."""
-    (line,) = (n for n, line in enumerate(Path(file).read_text().splitlines(), 1)
-               if text in line and "line_of(" not in line)
+    (line,) = (
+        n for n, line in enumerate(Path(file).read_text().splitlines(), 1) if text in line and "line_of(" not in line
+    )
     return f"{Path(file).name}:{line}"

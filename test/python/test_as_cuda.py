@@ -1,4 +1,5 @@
 """Code that insists on CUDA, on the simulator: what ``ditron.sim.triton(as_cuda=True)`` answers."""
+
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -60,7 +61,7 @@ def test_generators_of_the_device(posing):
 
 def test_the_default_generator(posing):
     torch.cuda.manual_seed(3)
-    generator, = torch.cuda.default_generators
+    (generator,) = torch.cuda.default_generators
     assert generator.initial_seed() == torch.cuda.initial_seed() == 3
     state = torch.cuda.get_rng_state()
     state.view(torch.int64)[1] += 8
@@ -167,8 +168,13 @@ def test_memory_of_the_host(posing):
 
 def test_nothing_of_it_is_left_over():
     def state():
-        return (torch.cuda.default_generators, torch.Generator, torch.version.cuda, dict(vars(torch.accelerator)),
-                torch.cuda.nvtx.range_push)
+        return (
+            torch.cuda.default_generators,
+            torch.Generator,
+            torch.version.cuda,
+            dict(vars(torch.accelerator)),
+            torch.cuda.nvtx.range_push,
+        )
 
     before = state()
     with ditron.sim.triton(as_cuda=True):
@@ -237,7 +243,7 @@ def test_automatic_casts(posing):
 def test_gradients_are_of_the_device(posing):
     x = torch.randn(4, 4, requires_grad=True)
     _Seen.apply(x).sum().backward()
-    gradient, = torch.autograd.grad(_Seen.apply(x).sum(), x)
+    (gradient,) = torch.autograd.grad(_Seen.apply(x).sum(), x)
     assert x.grad.dtype == torch.float32 and torch.equal(gradient, x.grad)
 
 
@@ -245,6 +251,7 @@ def test_gradients_are_of_the_device(posing):
 @pytest.mark.parametrize("before", [True, False])
 def test_torch_compile(as_cuda, before):
     """What torch compiles launches kernels and sees what its tensors say, as the function does that it was given."""
+
     def doubled(x):
         out = torch.empty_like(x)
         _double[(triton.cdiv(N, 64),)](x, out, N, B=64)

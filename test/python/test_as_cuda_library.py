@@ -1,4 +1,5 @@
 """Operators of ``torch.library`` for CUDA tensors while CPU tensors pose as such: registered before, and compiled."""
+
 import pytest
 import torch
 import triton

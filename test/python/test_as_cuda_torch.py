@@ -1,4 +1,5 @@
 """What torch itself does with tensors that pose as CUDA's: seeds, optimizers, saved files, meta tensors, operators."""
+
 import io
 
 import pytest
@@ -12,8 +13,9 @@ import ditron
 from ditron import sim
 
 
-@pytest.mark.parametrize("home, name", [(torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"),
-                                        (torch, "manual_seed")])
+@pytest.mark.parametrize(
+    "home, name", [(torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"), (torch, "manual_seed")]
+)
 def test_what_a_seed_repeats(posing, home, name):
     seed = getattr(home, name)  # as it is while posing
     draws = []
@@ -53,9 +55,16 @@ def test_dropout_in_a_checkpoint(posing):
         assert torch.equal(x.grad, y.detach()) and 0 < y.count_nonzero() < 1000
 
 
-@pytest.mark.parametrize("optimizer, options", [
-    (torch.optim.SGD, {}), (torch.optim.Adam, {}), (torch.optim.AdamW, {"fused": True}), (torch.optim.RMSprop, {}),
-    (torch.optim.Adam, {"capturable": True})])
+@pytest.mark.parametrize(
+    "optimizer, options",
+    [
+        (torch.optim.SGD, {}),
+        (torch.optim.Adam, {}),
+        (torch.optim.AdamW, {"fused": True}),
+        (torch.optim.RMSprop, {}),
+        (torch.optim.Adam, {"capturable": True}),
+    ],
+)
 def test_optimizers(posing, optimizer, options):
     weight = torch.nn.Parameter(torch.ones(4, 4, device="cuda"))
     weight.grad = torch.ones(4, 4, device="cuda")
@@ -91,6 +100,7 @@ def test_meta_tensors_do_not_pose(posing):
 
 def test_operators_that_call_functions():
     """While races are looked for in what the script does."""
+
     def main():
         with sim.triton(as_cuda=True):
             ditron.init()
@@ -101,6 +111,7 @@ def test_operators_that_call_functions():
 
 def test_what_such_an_operator_reads_is_known():
     """A stream is writing it."""
+
     def main():
         view, x = sim.current_world(), torch.zeros(64)
         view.stream("a").fill(x, 1, name="x")
@@ -138,8 +149,9 @@ class _Wrapper(torch.Tensor):
     """A tensor in a tensor, as quantization libraries have them."""
 
     def __new__(cls, inner):
-        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device,
-                                                   requires_grad=True)
+        return torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, device=inner.device, requires_grad=True
+        )
 
     def __init__(self, inner):
         self.inner = inner

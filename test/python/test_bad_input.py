@@ -1,4 +1,5 @@
 """Every mistake a user can make gets an error that names the place and the remedy, and nothing hangs."""
+
 import inspect
 import os
 import subprocess
@@ -62,9 +63,11 @@ def line_of(kernel) -> int:
 
 def run(kernel, arguments, ranks=2, ranks_per_node=None):
     """Launch ``kernel`` on every simulated rank, with what ``arguments()`` makes there."""
+
     def on_rank():
         ditron.init()
         kernel[(1,)](*arguments())
+
     return ditron.sim.run(on_rank, ranks=ranks, ranks_per_node=ranks_per_node)
 
 
@@ -76,26 +79,58 @@ def signals(dtype=torch.int64):
     return ditron.symm_zeros(8, dtype=dtype, name="signals")
 
 
-@pytest.mark.parametrize("kernel,arguments,error,words", [
-    pytest.param(store_at_rank, lambda: (floats(), 7), ditron.SimulationError, ["rank 7", "0", "1"],
-                 id="rank out of range"),
-    pytest.param(store_at_rank, lambda: (floats(), -1), ditron.SimulationError, ["rank -1"], id="negative rank"),
-    pytest.param(store_at_rank, lambda: (torch.zeros(8), 0), ditron.SimulationError, ["symmetric"],
-                 id="symm_at of a pointer that is not symmetric"),
-    pytest.param(notify_any, lambda: (torch.zeros(8, dtype=torch.int64), 1), ditron.SimulationError, ["symmetric"],
-                 id="signal that is not symmetric"),
-    pytest.param(notify_any, lambda: (signals(torch.int32), 1), CompilationError, ["64"],
-                 id="signal of the wrong width"),
-    pytest.param(put_bytes, lambda: (floats(), -4), ditron.SimulationError, ["-4"], id="negative byte count"),
-    pytest.param(put_bytes, lambda: (floats(), 1 << 40), ditron.SimulationError, [str(1 << 40)],
-                 id="byte count beyond the heap"),
-    pytest.param(put_negative_constant, lambda: (floats(),), CompilationError, ["-4"], id="negative constant count"),
-    pytest.param(put_odd_constant, lambda: (floats(),), CompilationError, ["6"], id="odd constant count"),
-    pytest.param(consume_no_token, lambda: (floats(), 0), CompilationError, ["token"],
-                 id="consume_token of something that is no token"),
-    pytest.param(wait_for_nobody, lambda: (signals(),), ditron.DeadlockError, ["signals[0]", ">= 1"],
-                 id="a wait that nobody ends"),
-])
+@pytest.mark.parametrize(
+    "kernel,arguments,error,words",
+    [
+        pytest.param(
+            store_at_rank, lambda: (floats(), 7), ditron.SimulationError, ["rank 7", "0", "1"], id="rank out of range"
+        ),
+        pytest.param(store_at_rank, lambda: (floats(), -1), ditron.SimulationError, ["rank -1"], id="negative rank"),
+        pytest.param(
+            store_at_rank,
+            lambda: (torch.zeros(8), 0),
+            ditron.SimulationError,
+            ["symmetric"],
+            id="symm_at of a pointer that is not symmetric",
+        ),
+        pytest.param(
+            notify_any,
+            lambda: (torch.zeros(8, dtype=torch.int64), 1),
+            ditron.SimulationError,
+            ["symmetric"],
+            id="signal that is not symmetric",
+        ),
+        pytest.param(
+            notify_any, lambda: (signals(torch.int32), 1), CompilationError, ["64"], id="signal of the wrong width"
+        ),
+        pytest.param(put_bytes, lambda: (floats(), -4), ditron.SimulationError, ["-4"], id="negative byte count"),
+        pytest.param(
+            put_bytes,
+            lambda: (floats(), 1 << 40),
+            ditron.SimulationError,
+            [str(1 << 40)],
+            id="byte count beyond the heap",
+        ),
+        pytest.param(
+            put_negative_constant, lambda: (floats(),), CompilationError, ["-4"], id="negative constant count"
+        ),
+        pytest.param(put_odd_constant, lambda: (floats(),), CompilationError, ["6"], id="odd constant count"),
+        pytest.param(
+            consume_no_token,
+            lambda: (floats(), 0),
+            CompilationError,
+            ["token"],
+            id="consume_token of something that is no token",
+        ),
+        pytest.param(
+            wait_for_nobody,
+            lambda: (signals(),),
+            ditron.DeadlockError,
+            ["signals[0]", ">= 1"],
+            id="a wait that nobody ends",
+        ),
+    ],
+)
 def test_names_line_and_mistake(kernel, arguments, error, words):
     with pytest.raises(Exception) as caught:
         run(kernel, arguments)
@@ -117,6 +152,7 @@ def test_mismatched_allocations():
     def on_rank():
         ditron.init()
         ditron.symm_empty(4 + ditron.rank(), dtype=torch.float32)
+
     with pytest.raises(ditron.DitronError, match=r"(?s)rank 0.*4.*rank 1.*5"):
         ditron.sim.run(on_rank, ranks=2)
 
@@ -132,19 +168,37 @@ def test_kernel_without_source():
         exec("import ditron\n@ditron.jit\ndef k(p):\n    pass\n", scope)
 
 
-@pytest.mark.parametrize("arguments,code,words", [
-    (["dump", "examples/ring.py:ring_kernel", "--target", "tpu"], 2, ["tpu", "cuda"]),
-    (["dump", "examples/ring.py:ring_kernel", "--target", "cuda:90", "--stage", "qasm"], 2, ["qasm", "ttgir"]),
-    (["dump", "examples/ring.py:ring_kernel", "--target", "cuda:90", "--transport", "carrier"], 2,
-     ["carrier", "nvshmem"]),
-    (["dump", "examples/ring.py:ring_kernel", "--target", "sim", "--stage", "ditron", "--print-after", "nonesuch"], 2,
-     ["nonesuch", "raise-primitives"]),
-    (["dump", "examples/ring.py:nonesuch", "--target", "sim", "--stage", "ditron"], 2, ["nonesuch", "ring_kernel"]),
-    (["dump", "examples/nonesuch.py:k", "--target", "sim", "--stage", "ditron"], 2, ["nonesuch.py"]),
-    (["dump", "README.md:k", "--target", "sim"], 2, ["README.md"]),
-    (["dump", "examples/ring.py:ring_kernel", "-o", "nonesuch/file"], 2, ["nonesuch/file"]),
-    (["run", "--sim", "4", "--ranks-per-node", "3", "examples/ring.py"], 2, ["3", "divides"]),
-])
+@pytest.mark.parametrize(
+    "arguments,code,words",
+    [
+        (["dump", "examples/ring.py:ring_kernel", "--target", "tpu"], 2, ["tpu", "cuda"]),
+        (["dump", "examples/ring.py:ring_kernel", "--target", "cuda:90", "--stage", "qasm"], 2, ["qasm", "ttgir"]),
+        (
+            ["dump", "examples/ring.py:ring_kernel", "--target", "cuda:90", "--transport", "carrier"],
+            2,
+            ["carrier", "nvshmem"],
+        ),
+        (
+            [
+                "dump",
+                "examples/ring.py:ring_kernel",
+                "--target",
+                "sim",
+                "--stage",
+                "ditron",
+                "--print-after",
+                "nonesuch",
+            ],
+            2,
+            ["nonesuch", "raise-primitives"],
+        ),
+        (["dump", "examples/ring.py:nonesuch", "--target", "sim", "--stage", "ditron"], 2, ["nonesuch", "ring_kernel"]),
+        (["dump", "examples/nonesuch.py:k", "--target", "sim", "--stage", "ditron"], 2, ["nonesuch.py"]),
+        (["dump", "README.md:k", "--target", "sim"], 2, ["README.md"]),
+        (["dump", "examples/ring.py:ring_kernel", "-o", "nonesuch/file"], 2, ["nonesuch/file"]),
+        (["run", "--sim", "4", "--ranks-per-node", "3", "examples/ring.py"], 2, ["3", "divides"]),
+    ],
+)
 def test_command_line(arguments, code, words):
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([BIN / "ditron", *arguments], capture_output=True, text=True, cwd=root, timeout=60)
@@ -162,14 +216,20 @@ def test_version_out_of_range(package, version):
     assert version in str(caught.value) and package in str(caught.value).lower()
 
 
-@pytest.mark.parametrize("shape,dtype,words", [
-    ((0,), torch.float32, ["at least 1", "(0,)"]), ((-4,), torch.float32, ["at least 1", "(-4,)"]),
-    ((2.5,), torch.float32, ["integers", "2.5"]), ((4,), "float32", ["torch.float32", "'float32'"]),
-])
+@pytest.mark.parametrize(
+    "shape,dtype,words",
+    [
+        ((0,), torch.float32, ["at least 1", "(0,)"]),
+        ((-4,), torch.float32, ["at least 1", "(-4,)"]),
+        ((2.5,), torch.float32, ["integers", "2.5"]),
+        ((4,), "float32", ["torch.float32", "'float32'"]),
+    ],
+)
 def test_allocations_that_make_no_sense(shape, dtype, words):
     def on_rank():
         ditron.init()
         ditron.symm_empty(*shape, dtype=dtype)
+
     with pytest.raises(ditron.DitronError) as caught:
         ditron.sim.run(on_rank, ranks=2)
     for word in words:
@@ -184,16 +244,20 @@ def test_doctor_answers_where_ditron_cannot_be_imported(tmp_path):
     (tmp_path / "triton").mkdir()
     (tmp_path / "triton" / "__init__.py").write_text("__version__ = '3.5.0'\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    doctor, compile_ = (subprocess.run([BIN / "ditron", *words], capture_output=True, text=True, env=env, timeout=60)
-                        for words in (["doctor"], ["compile", "x.py:k"]))
+    doctor, compile_ = (
+        subprocess.run([BIN / "ditron", *words], capture_output=True, text=True, env=env, timeout=60)
+        for words in (["doctor"], ["compile", "x.py:k"])
+    )
     assert doctor.returncode == 1 and "3.5.0" in doctor.stdout and not doctor.stderr, doctor.stdout + doctor.stderr
     assert compile_.returncode == 1 and "3.5.0" in compile_.stderr and "Traceback" not in compile_.stderr
 
 
 def test_a_script_that_names_its_ranks_reports_as_briefly_as_ditron_run(tmp_path):
     script = tmp_path / "bad.py"
-    script.write_text("import torch, ditron, ditron.language as dl\n@ditron.jit\ndef k(p):\n    dl.notify(p, 9, 1)\n"
-                      "ditron.init(sim=2)\nk[(1,)](ditron.symm_zeros(1, dtype=torch.int64))\n")
+    script.write_text(
+        "import torch, ditron, ditron.language as dl\n@ditron.jit\ndef k(p):\n    dl.notify(p, 9, 1)\n"
+        "ditron.init(sim=2)\nk[(1,)](ditron.symm_zeros(1, dtype=torch.int64))\n"
+    )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "bad.py:4" in done.stderr and "rank 9" in done.stderr
     assert "Traceback" not in done.stderr, done.stderr

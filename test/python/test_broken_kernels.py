@@ -2,6 +2,7 @@
 
 Compiled as written, that is: by default the compiler mends some of them.
 """
+
 from __future__ import annotations
 
 import pytest
@@ -14,9 +15,17 @@ import ditron
 
 SEEDS = 100
 # What insert-fences and infer-scope put right.
-MENDED = {"gpu_scope_on_a_peers_flag", "no_fence_between_put_and_signal", "sync_all_is_no_quiet",
-          "counting_without_quiet", "signal_goes_backwards", "source_used_again_too_soon",
-          "source_used_again_by_the_next_launch", "get_used_before_quiet", "relaxed_flag"}
+MENDED = {
+    "gpu_scope_on_a_peers_flag",
+    "no_fence_between_put_and_signal",
+    "sync_all_is_no_quiet",
+    "counting_without_quiet",
+    "signal_goes_backwards",
+    "source_used_again_too_soon",
+    "source_used_again_by_the_next_launch",
+    "get_used_before_quiet",
+    "relaxed_flag",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +51,9 @@ def uses(case, operation: str) -> bool:
 BETWEEN_NODES = [name for name, case in CASES.items() if uses(case, "putmem") and not uses(case, "symm_at")]
 
 
-@pytest.mark.parametrize("name,world", [*((name, {}) for name in CASES),
-                                        *((name, {"ranks_per_node": 1}) for name in BETWEEN_NODES)])
+@pytest.mark.parametrize(
+    "name,world", [*((name, {}) for name in CASES), *((name, {"ranks_per_node": 1}) for name in BETWEEN_NODES)]
+)
 def test_mistake_is_found(name, world):
     case = CASES[name]
     error, seed = find(case, **world)

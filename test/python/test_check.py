@@ -1,4 +1,5 @@
 """The protocol checker finds every mistake of broken_kernels.py, at its marked lines, and none in what is right."""
+
 from __future__ import annotations
 
 import importlib

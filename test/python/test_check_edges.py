@@ -1,4 +1,5 @@
 """What the checker says holds in every execution does: random protocols, and all their executions."""
+
 from __future__ import annotations
 
 import random
@@ -24,8 +25,9 @@ def scenario(streams: list[list[tuple]]) -> Scenario:
         for at, (kind, cell, value) in enumerate(operations):
             facts = (f"s{number}", f"p.py:{10 * number + at}:1", 1)
             cells = (address(0, 1, 8 * cell),)
-            steps.append(SignalWait(*facts, cells, "ge", value) if kind == "wait" else
-                         SignalWrite(*facts, cells, kind, value))
+            steps.append(
+                SignalWait(*facts, cells, "ge", value) if kind == "wait" else SignalWrite(*facts, cells, kind, value)
+            )
     return Scenario(1, 1, {1: ROOT}, [steps])
 
 
@@ -55,9 +57,15 @@ def executions(streams: list[list[tuple]]) -> Iterator[tuple[list[tuple[int, int
 def random_streams(seed: int) -> list[list[tuple]]:
     rng = random.Random(seed)
     kinds = rng.choice((["set"], ["add"], ["set", "add"]))
-    return [[("wait", rng.randrange(CELLS), rng.randint(1, 3)) if rng.random() < 0.45 else
-             (rng.choice(kinds), rng.randrange(CELLS), rng.randint(1, 2)) for _ in range(rng.randint(1, 4))]
-            for _ in range(rng.randint(2, 3))]
+    return [
+        [
+            ("wait", rng.randrange(CELLS), rng.randint(1, 3))
+            if rng.random() < 0.45
+            else (rng.choice(kinds), rng.randrange(CELLS), rng.randint(1, 2))
+            for _ in range(rng.randint(1, 4))
+        ]
+        for _ in range(rng.randint(2, 3))
+    ]
 
 
 def place(loc: str) -> tuple[int, int]:
@@ -71,8 +79,13 @@ def test_every_edge_holds_in_every_execution_and_most_that_hold_are_found():
         streams = random_streams(seed)
         machine = Machine(scenario(streams)).run()
         settle(machine)
-        found = {(place(writer.loc), place(wait.loc)) for wait in machine.waits for cell in wait.cells
-                 for writer in machine.cell(cell).writers if machine.graph.precedes(writer.node, wait.after)}
+        found = {
+            (place(writer.loc), place(wait.loc))
+            for wait in machine.waits
+            for cell in wait.cells
+            for writer in machine.cell(cell).writers
+            if machine.graph.precedes(writer.node, wait.after)
+        }
         orders = [{op: i for i, op in enumerate(done)} for done, _ in executions(streams)]
 
         def always(writer, wait, orders=orders):
@@ -82,8 +95,12 @@ def test_every_edge_holds_in_every_execution_and_most_that_hold_are_found():
             assert always(writer, wait), f"seed {seed}: {writer} is not always before {wait} in {streams}"
         returned = {place(wait.loc) for wait in machine.waits}
         sent = {place(w.loc) for cell in machine.cells.values() for w in cell.writers}
-        truth = {(writer, wait) for wait in returned for writer in sent
-                 if streams[writer[0]][writer[1]][1] == streams[wait[0]][wait[1]][1] and always(writer, wait)}
+        truth = {
+            (writer, wait)
+            for wait in returned
+            for writer in sent
+            if streams[writer[0]][writer[1]][1] == streams[wait[0]][wait[1]][1] and always(writer, wait)
+        }
         claimed, true = claimed + len(found), true + len(truth)
     assert claimed <= true and claimed > 0.9 * true > 100, (claimed, true)
 
@@ -137,8 +154,12 @@ def test_what_is_proven_of_several_waits_at_once_holds_in_every_execution(make, 
             settle(machine)
         nodes = {place(w.loc): w.node for cell in machine.cells.values() for w in cell.writers}
         nodes |= {place(wait.loc): wait.after for wait in machine.waits}
-        claimed = [(op, place(wait.loc)) for wait in machine.waits for op, node in nodes.items()
-                   if node != wait.after and machine.graph.precedes(node, wait.after)]
+        claimed = [
+            (op, place(wait.loc))
+            for wait in machine.waits
+            for op, node in nodes.items()
+            if node != wait.after and machine.graph.precedes(node, wait.after)
+        ]
         for at in states(streams):
             for op, wait in claimed:
                 assert at[op[0]] > op[1] or at[wait[0]] <= wait[1], (seed, op, wait, streams)
@@ -149,8 +170,10 @@ def test_a_run_that_gets_stuck_does_so_in_every_execution():
     """For signals that are counted: nothing that is added is ever lost."""
     stuck = 0
     for seed in range(400):
-        streams = [[(kind if kind == "wait" else "add", cell, value) for kind, cell, value in stream]
-                   for stream in random_streams(seed)]
+        streams = [
+            [(kind if kind == "wait" else "add", cell, value) for kind, cell, value in stream]
+            for stream in random_streams(seed)
+        ]
         machine = Machine(scenario(streams)).run()
         assert {complete for _, complete in executions(streams)} == {not machine.stuck}, seed
         stuck += bool(machine.stuck)

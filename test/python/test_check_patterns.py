@@ -1,4 +1,5 @@
 """The checker on protocols written by hand: no false alarm, and one mistake at a time by its kind and lines."""
+
 from __future__ import annotations
 
 import pytest

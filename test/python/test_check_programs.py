@@ -1,4 +1,5 @@
 """The protocol checker on host programs: by name, from the command line, and when a program is compiled."""
+
 from __future__ import annotations
 
 import importlib
@@ -34,9 +35,10 @@ def test_shipped_program_is_clean(file, monkeypatch):
 @pytest.mark.parametrize("name", test_pass_assign_streams.BODIES)
 def test_what_passes_make_is_clean(name, variant):
     """Streams that are assigned, copies that are eliminated, rings: one tells the other's mistakes."""
-    program = ditron.program(passes=test_pass_assign_streams.VARIANTS[variant],
-                             check=lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"})(
-                                 test_pass_assign_streams.BODIES[name])
+    program = ditron.program(
+        passes=test_pass_assign_streams.VARIANTS[variant],
+        check=lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"},
+    )(test_pass_assign_streams.BODIES[name])
     report = checking.check_program(program, [(3, None)])
     assert not report.findings and not report.notes, str(report)
 
@@ -49,13 +51,13 @@ def test_programs_without_copies_are_clean(name):
         return {key: f"f32[{rows}, {columns}]" for key, (rows, columns) in zip(names, shapes, strict=True)}
 
     program = ditron.program(passes=test_pass_eliminate_copies.ELIMINATE, check=check)(
-        test_pass_eliminate_copies.BODIES[name])
+        test_pass_eliminate_copies.BODIES[name]
+    )
     report = checking.check_program(program, [(3, None)])
     assert not report.findings and not report.notes, str(report)
 
 
-def shift(*, credit: bool = True, join: bool = True, value: int = 0, own: bool = False,
-          max_nodes: int | None = 1):
+def shift(*, credit: bool = True, join: bool = True, value: int = 0, own: bool = False, max_nodes: int | None = 1):
     @ditron.program(check=lambda ranks: {"x": "f32[64]", "out": "f32[64]"}, max_nodes=max_nodes)
     def shift(x, out):
         rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
@@ -92,8 +94,9 @@ def test_mistake_in_a_program(facts, kind, says):
 def test_copies_and_signals_to_another_node():
     report = checking.check_program(shift(max_nodes=None))
     code = Path(__file__).read_text().splitlines()
-    found = [(finding.kind, code[int(finding.loc.split(":")[1]) - 1].split("(")[0].strip())
-             for finding in report.findings]
+    found = [
+        (finding.kind, code[int(finding.loc.split(":")[1]) - 1].split("(")[0].strip()) for finding in report.findings
+    ]
     assert found == [("node", "dh.rank_copy"), ("node", "dh.signal_write"), ("node", "dh.signal_write")], str(report)
     assert "a rank_copy to rank 0, which is on another node [node]\n  with 4 ranks on 2 nodes: rank 3, " in str(report)
     assert str(report).count("@ditron.program(max_nodes=1)") == 3 and not report.notes
@@ -246,8 +249,12 @@ def test_command_line(tmp_path, capsys):
 
 
 def test_command_line_as_a_process():
-    done = subprocess.run([sys.executable, "-m", "ditron.cli", "check", "--ranks", "2", EXAMPLES / "ring.py"],
-                          capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-m", "ditron.cli", "check", "--ranks", "2", EXAMPLES / "ring.py"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert (done.returncode, done.stdout) == (0, "ring.py: no findings (2 ranks)\n"), done.stderr
 
 
@@ -270,8 +277,9 @@ for epoch in (1, 2):
 """
 
 
-@pytest.mark.parametrize("check, ends", [("assert out[0] == 1", False),
-                                         ("torch.testing.assert_close(out, out + 1)", True)])
+@pytest.mark.parametrize(
+    "check, ends", [("assert out[0] == 1", False), ("torch.testing.assert_close(out, out + 1)", True)]
+)
 def test_what_a_script_says_of_its_results(tmp_path, check, ends):
     """A wait of the second call is in vain: found behind an assert, and not behind a check that ends the script."""
     script = tmp_path / "asserting.py"
@@ -281,7 +289,9 @@ def test_what_a_script_says_of_its_results(tmp_path, check, ends):
     assert ("asserting.py:16: a check of results" in str(report)) is ends, report
 
 
-EXAMPLED = ASSERTING.split("ditron.init()")[0] + """
+EXAMPLED = (
+    ASSERTING.split("ditron.init()")[0]
+    + """
 def main():
     ditron.init()
     flags = ditron.symm_zeros(8, dtype=torch.int64, name="flags")
@@ -292,6 +302,7 @@ def main():
 
 EXAMPLE = {{"check": main}}
 """
+)
 
 
 def test_asserts_of_the_file_of_an_example_are_left_out(tmp_path, capsys):
@@ -326,8 +337,9 @@ def launches(where: str) -> None:
     print("done")
 
 
-@pytest.mark.parametrize("where", ["in a loop", "in a function, in a loop", "before a barrier",
-                                   "in a branch, before a barrier"])
+@pytest.mark.parametrize(
+    "where", ["in a loop", "in a function, in a loop", "before a barrier", "in a branch, before a barrier"]
+)
 def test_a_function_that_a_check_of_results_cuts_short_has_a_note(where):
     report = checking.check_function(lambda: launches(where), [(2, None)])
     (note,) = report.notes

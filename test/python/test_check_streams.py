@@ -1,4 +1,5 @@
 """The protocol checker on what a host does with streams: copy engines, events, signals of streams, places on SMs."""
+
 from __future__ import annotations
 
 import pytest
@@ -41,6 +42,7 @@ def kinds(host, ranks=2, resident=132):
 
 def test_a_copy_of_a_matrix_onto_itself_that_transposes():
     """The bytes are the same, and in another order; without that each is written where it was read."""
+
     def host(transposes):
         ditron.init()
         x, stream = torch.ones(8, 8), current_world().stream()
@@ -202,7 +204,7 @@ def test_copies_onto_what_they_read(what, distance, found):
         view, inbox, *_ = buffers()
         row = inbox[0]
         row.zero_()
-        source, target = row[N:2 * N], row[N + distance:2 * N + distance]
+        source, target = row[N : 2 * N], row[N + distance : 2 * N + distance]
         if what == "copy":
             view.stream().copy(source, target)
         elif what == "rank_copy":

@@ -1,4 +1,5 @@
 """The checker's arithmetic is the simulator's, and what it cannot follow it says."""
+
 from __future__ import annotations
 
 import random
@@ -16,8 +17,24 @@ from ditron_compiler.check import machine
 from ditron_compiler.check.translate import translate_module
 from ditron_compiler.lowering.sim import compile_module
 
-BINARY = ["addi", "subi", "muli", "andi", "ori", "xori", "divsi", "remsi", "divui", "remui", "minsi", "maxsi", "minui",
-          "maxui", "ceildivsi", "floordivsi"]
+BINARY = [
+    "addi",
+    "subi",
+    "muli",
+    "andi",
+    "ori",
+    "xori",
+    "divsi",
+    "remsi",
+    "divui",
+    "remui",
+    "minsi",
+    "maxsi",
+    "minui",
+    "maxui",
+    "ceildivsi",
+    "floordivsi",
+]
 PREDICATES = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
 
 
@@ -28,10 +45,12 @@ def arithmetic() -> tuple[str, int]:
         lines.append(f"%{op} = arith.{op} %a, %b : i32")
         results.append(f"%{op}")
     for predicate in PREDICATES:
-        lines += [f"%c{predicate} = arith.cmpi {predicate}, %a, %b : i32",
-                  f"%{predicate} = arith.extui %c{predicate} : i1 to i32",
-                  f"%n{predicate} = arith.extsi %c{predicate} : i1 to i32",
-                  f"%s{predicate} = arith.select %c{predicate}, %a, %b : i32"]
+        lines += [
+            f"%c{predicate} = arith.cmpi {predicate}, %a, %b : i32",
+            f"%{predicate} = arith.extui %c{predicate} : i1 to i32",
+            f"%n{predicate} = arith.extsi %c{predicate} : i1 to i32",
+            f"%s{predicate} = arith.select %c{predicate}, %a, %b : i32",
+        ]
         results += [f"%{predicate}", f"%n{predicate}", f"%s{predicate}"]
     for shift in ("shli", "shrsi", "shrui"):
         lines.append(f"%{shift} = arith.{shift} %a, %three : i32")
@@ -41,16 +60,21 @@ def arithmetic() -> tuple[str, int]:
         lines.append(f"%b{extend} = arith.{extend} %byte : i8 to i32")
         results.append(f"%b{extend}")
     for number, result in enumerate(results):
-        lines += [f"%i{number} = arith.constant {number} : i32",
-                  f'%p{number} = "tt.addptr"(%out, %i{number}) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>',
-                  f'"tt.store"(%p{number}, {result}) : (!tt.ptr<i32>, i32) -> ()']
+        lines += [
+            f"%i{number} = arith.constant {number} : i32",
+            f'%p{number} = "tt.addptr"(%out, %i{number}) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>',
+            f'"tt.store"(%p{number}, {result}) : (!tt.ptr<i32>, i32) -> ()',
+        ]
     body = "\n".join(lines)
-    return f'''"tt.func"() <{{function_type = (!tt.ptr<i32>, i32, i32) -> (), sym_name = "arithmetic"}}> ({{
+    return (
+        f""""tt.func"() <{{function_type = (!tt.ptr<i32>, i32, i32) -> (), sym_name = "arithmetic"}}> ({{
       ^bb0(%out: !tt.ptr<i32>, %a: i32, %b: i32):
         %three = arith.constant 3 : i32
         {body}
         "tt.return"() : () -> ()
-    }}) : () -> ()''', len(results)
+    }}) : () -> ()""",
+        len(results),
+    )
 
 
 class Values:
@@ -67,8 +91,10 @@ def test_arithmetic_is_the_simulators():
     text, count = arithmetic()
     kernel, compiled = translate_module(text), compile_module(text)
     rng = random.Random(0)
-    pairs = [(rng.choice((rng.randint(-9, 9), rng.randint(-2**31, 2**31 - 1))),
-              rng.choice((1, -1)) * rng.randint(1, 9)) for _ in range(60)]
+    pairs = [
+        (rng.choice((rng.randint(-9, 9), rng.randint(-(2**31), 2**31 - 1))), rng.choice((1, -1)) * rng.randint(1, 9))
+        for _ in range(60)
+    ]
 
     def main():
         view, results = sim.current_world(), []
@@ -90,6 +116,7 @@ def launch(kernel, **constants):
         data = ditron.symm_zeros(256, dtype=torch.int32, name="data")
         flags = ditron.symm_zeros(4, dtype=torch.int64, name="flags")
         kernel[(1,)](data, flags, torch.zeros(256, dtype=torch.int32), **constants)
+
     return main
 
 
@@ -178,8 +205,25 @@ def test_loads_are_fetched_ahead_behind_a_wait_before_their_loop(tmp_path, capsy
     """What the checker relies on when it asks for no token there."""
     file = tmp_path / "pipelined.py"
     file.write_text(PIPELINED)
-    assert main(["dump", "--target", "cuda:80", "--num-stages", "3", "--signature", "*fp16,*i64,*fp32,i32:16",
-                 "--constexpr", "N=64", "--stage", "ttgir", f"{file}:product"]) == 0
+    assert (
+        main(
+            [
+                "dump",
+                "--target",
+                "cuda:80",
+                "--num-stages",
+                "3",
+                "--signature",
+                "*fp16,*i64,*fp32,i32:16",
+                "--constexpr",
+                "N=64",
+                "--stage",
+                "ttgir",
+                f"{file}:product",
+            ]
+        )
+        == 0
+    )
     ir = capsys.readouterr().out
     assert 0 < ir.index("tt.extern_elementwise") < ir.index("ttg.async_copy_global_to_local") < ir.index("scf.for")
 

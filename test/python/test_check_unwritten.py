@@ -1,4 +1,5 @@
 """What copies bring of memory that nobody has written: the checker and the simulator report the same readers."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -43,8 +44,9 @@ def puts() -> None:
 def puts_on(writes: bool) -> None:
     ditron.init()
     other = ditron.symm_empty(N, dtype=torch.float32, name="other")
-    test_unwritten.by_way_of_own_memory[(1,)](test_unwritten.half_written(), torch.ones(N), other, torch.ones(N),
-                                              WRITES=writes, N=N)
+    test_unwritten.by_way_of_own_memory[(1,)](
+        test_unwritten.half_written(), torch.ones(N), other, torch.ones(N), WRITES=writes, N=N
+    )
 
 
 def test_what_a_kernel_puts():

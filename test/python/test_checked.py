@@ -1,4 +1,5 @@
 """Checked mode: what it adds to a kernel, that it adds nothing when it is off, and what the host makes of a report."""
+
 import re
 import subprocess
 import sys
@@ -48,8 +49,9 @@ def test_amd_compiles_it_to_machine_code():
     assert "s_memrealtime" not in plain.asm["amdgcn"]
 
 
-@pytest.mark.parametrize("target, transport", [("cuda:90", "p2p"), ("cuda:90", "nvshmem"), ("hip:gfx942", "p2p"),
-                                               ("hip:gfx942", "rocshmem")])
+@pytest.mark.parametrize(
+    "target, transport", [("cuda:90", "p2p"), ("cuda:90", "nvshmem"), ("hip:gfx942", "p2p"), ("hip:gfx942", "rocshmem")]
+)
 def test_every_checked_operation_is_complete(target, transport):
     """Machine code under p2p; with a SHMEM library, LLVM IR in which only its functions are missing."""
     changed = {name for name, row in CHECKED_TABLE.items() if row is not TABLE[name]}
@@ -57,8 +59,9 @@ def test_every_checked_operation_is_complete(target, transport):
     kernels_of_operations = set(re.findall(r'sym_name = "(\w+)"', OPERATIONS.read_text())) & changed
     assert kernels_of_operations == changed
     for name in sorted(changed):
-        program = ditron.compile(f"{OPERATIONS}:{name}", target=target, transport=transport, check=True,
-                                 stop_after=last)
+        program = ditron.compile(
+            f"{OPERATIONS}:{name}", target=target, transport=transport, check=True, stop_after=last
+        )
         assert program.asm[last], (name, program.missing)
         assert not re.findall(r"^declare .*@ditron_\w+", program.asm["llir"], re.MULTILINE), name
 
@@ -66,8 +69,9 @@ def test_every_checked_operation_is_complete(target, transport):
 def test_the_mode_decides_about_the_cache():
     keys = {compiler_key(parse_target("cuda:90", "p2p", check)) for check in (False, True)}
     assert len(keys) == 2
-    assert "check" not in pipeline.pipeline("cuda", "p2p") and "check=true" in str(pipeline.lowering(
-        "cuda", "p2p", check=True))
+    assert "check" not in pipeline.pipeline("cuda", "p2p") and "check=true" in str(
+        pipeline.lowering("cuda", "p2p", check=True)
+    )
 
 
 def test_knobs(monkeypatch):
@@ -82,8 +86,9 @@ BASE, NBYTES = 1 << 30, 1 << 20
 
 def monitor_with(*tensors, ranks=(4, 5, 6)):
     """A monitor of rank 5, whose heap begins at ``BASE``; tensors are (offset, name, shape, bytes an element)."""
-    monitor = Monitor(torch.zeros(RECORDS * WORDS, dtype=torch.int64), ranks, 1, BASE, NBYTES,
-                      barrier_area_bytes(len(ranks)))
+    monitor = Monitor(
+        torch.zeros(RECORDS * WORDS, dtype=torch.int64), ranks, 1, BASE, NBYTES, barrier_area_bytes(len(ranks))
+    )
     monitor.told = True
     for offset, name, shape, size in tensors:
         monitor._tensors[offset] = (name, shape, size)
@@ -91,7 +96,7 @@ def monitor_with(*tensors, ranks=(4, 5, 6)):
 
 
 def record(monitor, index, *words):
-    monitor.buffer[index * WORDS:index * WORDS + len(words)] = torch.tensor(words)
+    monitor.buffer[index * WORDS : index * WORDS + len(words)] = torch.tensor(words)
 
 
 def test_addresses_have_names():
@@ -148,11 +153,14 @@ def test_a_wait_that_another_rank_ended_says_so(exchange_ttir):
     assert "was ended, because rank 6 gave up" in str(error_of(monitor.reports()))
 
 
-@pytest.mark.parametrize("kind, peer, expected", [
-    (Kind.RANK_OUT_OF_RANGE, 3, "notify to rank 3: expected a rank from 0 to 2"),
-    (Kind.RANK_NOT_MAPPED, 2, "notify to rank 6, whose memory is not mapped here"),
-    (Kind.OUTSIDE_HEAP, 2, r"notify of 8 bytes at address 0x64, which is outside of the symmetric heap"),
-])
+@pytest.mark.parametrize(
+    "kind, peer, expected",
+    [
+        (Kind.RANK_OUT_OF_RANGE, 3, "notify to rank 3: expected a rank from 0 to 2"),
+        (Kind.RANK_NOT_MAPPED, 2, "notify to rank 6, whose memory is not mapped here"),
+        (Kind.OUTSIDE_HEAP, 2, r"notify of 8 bytes at address 0x64, which is outside of the symmetric heap"),
+    ],
+)
 def test_a_wrong_access_is_explained(exchange_ttir, kind, peer, expected):
     monitor = monitor_with()
     record(monitor, 0, kind, exchange_ttir["notify"], 0, 0, 0, 5, 100, 0, 0, 0, peer, 8, 0, 2)
@@ -171,6 +179,7 @@ def test_a_place_that_is_not_known_is_no_reason_to_fail():
 def test_launch_in_a_checked_group(tmp_path, monkeypatch):
     """Compiled in the mode, found again in Triton's cache with its lines, and refused once there is a report."""
     from test_jit import shift
+
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(checked, "_ttir", [])
     x, signals = torch.zeros(64), torch.zeros(1, dtype=torch.int64)
@@ -183,7 +192,10 @@ def test_launch_in_a_checked_group(tmp_path, monkeypatch):
         assert len(checked._ttir) == 2
         for ttir in checked._ttir:
             assert {text.split(" at ")[0] for text in places(ttir).values()} == {
-                "symm_at in shift", "notify in shift", "wait in shift"}
+                "symm_at in shift",
+                "notify in shift",
+                "wait in shift",
+            }
         plain = function[(1,)](x, x, x, signals, 50, 1, group=FakeGroup())
         assert "globaltimer" not in plain.asm["ptx"] and len(gpu.launches) == 3
         record(group.monitor, 0, 1, 0, 0, 0, 0, 0, BASE, 3, 2, 1, -1, 0, 10, 2)
@@ -202,6 +214,7 @@ def test_launch_in_a_checked_group(tmp_path, monkeypatch):
 @pytest.mark.parametrize("check, waits", [(1, 0), (2, 1)])
 def test_the_host_waits_for_each_launch_when_asked_to(monkeypatch, check, waits):
     from test_jit import shift
+
     waited = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     x, signals = torch.zeros(64), torch.zeros(1, dtype=torch.int64)
@@ -249,6 +262,7 @@ def test_script_that_never_asks_ends_with_the_report():
 
 def test_slots_are_those_of_the_library():
     from ditron_compiler.lowering.gpu_libraries import RUNTIME
+
     text = (RUNTIME / "gpu/checked.ll").read_text()
     for slot in (Slot.REPORT, Slot.LIMIT_NS):
         assert f"@ditron_slot(ptr addrspace(1) %ctx, i64 {int(slot)})" in text

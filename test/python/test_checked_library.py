@@ -1,4 +1,5 @@
 """Checked mode's device library, executed on the CPU: what it reports, whom it tells, and what it lets pass."""
+
 import ctypes
 
 import llvmlite.binding as llvm
@@ -14,17 +15,19 @@ from ditron.context import Slot, barrier_area_bytes
 from ditron_compiler.lowering.gpu_libraries import RUNTIME
 
 # What a vendor's checked.ll provides. Leaving the kernel is counted, and is a return here.
-VENDOR = "\n".join([
-    "@left = global i64 0",
-    "define i64 @times_left() { %v = atomicrmw xchg ptr @left, i64 0 seq_cst ret i64 %v }",
-    "define void @ditron_exit() { %o = atomicrmw add ptr @left, i64 1 seq_cst ret void }",
-    "define i1 @ditron_barrier_any(i1 %mine, ptr addrspace(1) %poison) { ret i1 %mine }",
-    "define i32 @ditron_program_id(i32 %axis) { %r = add i32 %axis, 5 ret i32 %r }",
-    "declare i32 @clock_gettime(i32, ptr)",
-    "define i64 @ditron_clock_ns() { %t = alloca [2 x i64] %e = call i32 @clock_gettime(i32 1, ptr %t) "
-    "%s = load i64, ptr %t %p = getelementptr i64, ptr %t, i64 1 %n = load i64, ptr %p "
-    "%b = mul i64 %s, 1000000000 %r = add i64 %b, %n ret i64 %r }",
-])
+VENDOR = "\n".join(
+    [
+        "@left = global i64 0",
+        "define i64 @times_left() { %v = atomicrmw xchg ptr @left, i64 0 seq_cst ret i64 %v }",
+        "define void @ditron_exit() { %o = atomicrmw add ptr @left, i64 1 seq_cst ret void }",
+        "define i1 @ditron_barrier_any(i1 %mine, ptr addrspace(1) %poison) { ret i1 %mine }",
+        "define i32 @ditron_program_id(i32 %axis) { %r = add i32 %axis, 5 ret i32 %r }",
+        "declare i32 @clock_gettime(i32, ptr)",
+        "define i64 @ditron_clock_ns() { %t = alloca [2 x i64] %e = call i32 @clock_gettime(i32 1, ptr %t) "
+        "%s = load i64, ptr %t %p = getelementptr i64, ptr %t, i64 1 %n = load i64, ptr %p "
+        "%b = mul i64 %s, 1000000000 %r = add i64 %b, %n ret i64 %r }",
+    ]
+)
 P, I32, I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 SIGNATURES = {
     "ditron_checked_wait": (I32, P, P, I32, I64, I32, I32, I32, I64),
@@ -71,8 +74,9 @@ class CheckedRanks(Ranks):
         self.monitors = []
         for rank, table in enumerate(self.tables):
             buffer = torch.zeros(RECORDS * WORDS, dtype=torch.int64)
-            self.monitors.append(Monitor(buffer, [10 + r for r in range(n)], rank, self.bases[rank], HEAP,
-                                         barrier_area_bytes(n)))
+            self.monitors.append(
+                Monitor(buffer, [10 + r for r in range(n)], rank, self.bases[rank], HEAP, barrier_area_bytes(n))
+            )
             self.monitors[-1].told = True  # no report of a test at the interpreter's end
             table[Slot.REPORT], table[Slot.LIMIT_NS] = buffer.data_ptr(), int(seconds * 1e9)
             table[Slot.WORLD_SIZE] = n
@@ -184,8 +188,9 @@ def test_barrier_of_a_larger_world_is_refused_where_it_would_trap(library):
 
 
 @settings(max_examples=300)
-@given(rank=st.integers(-3, 6), offset=st.integers(-64, HEAP + 64), nbytes=st.integers(0, HEAP + 8),
-       direct=st.booleans())
+@given(
+    rank=st.integers(-3, 6), offset=st.integers(-64, HEAP + 64), nbytes=st.integers(0, HEAP + 8), direct=st.booleans()
+)
 def test_remote_access_is_let_pass_or_explained(library, rank, offset, nbytes, direct):
     ranks = CheckedRanks(4, ranks_per_node=2)
     library.check_remote(ranks.contexts[1], ranks.at(1, offset), nbytes, rank, direct, 3)

@@ -1,4 +1,5 @@
 """Kernels that are right are clean, whatever the seed: the cures of what broken_kernels.py has."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """The command ``ditron``: what it prints where, and its exit codes."""
+
 import json
 import subprocess
 import sys
@@ -24,8 +25,10 @@ def test_help(arguments, capsys):
 
 
 def test_help_waits_for_nothing():
-    code = ("import sys\nfrom ditron.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-            "print(sorted({'torch', 'triton', 'llvmlite'} & set(sys.modules)))")
+    code = (
+        "import sys\nfrom ditron.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'triton', 'llvmlite'} & set(sys.modules)))"
+    )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert out.endswith("[]\n")
 
@@ -36,21 +39,24 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("ditron 0.")
 
 
-@pytest.mark.parametrize("arguments, expected", [
-    (["--stage", "ttir"], 'symbol = "ditron.wait"'),
-    ([], "ditron.wait %"),
-    (["--stage", "ditron", "--locations"], "cli_kernels.py"),
-    (["--stage", "lowered"], 'symbol = "ditron_wait"'),
-    (["--stage", "ttgir"], "ttg.num-warps\" = 2"),
-    (["--stage", "ttgir", "--num-warps", "8"], "ttg.num-warps\" = 8"),
-    (["--stage", "llir", "--transport", "nvshmem"], "@nvshmemx_putmem_nbi_block"),
-    (["--stage", "llir", "--constexpr", "BLOCK=128"], "1.280000e+02"),
-    (["--stage", "ptx"], ".entry good("),
-    (["--stage", "amdgcn"], ".amdgcn_target"),
-    (["--stage", "sim-llvm"], "@ditron_sim_wait"),
-    (["--stage", "ditron", "--target", "sim", "--signature", "*fp16,*i64,i32"], "tensor<64xf16>"),
-    (["--stage", "ditron", "--signature", "x_ptr=*bf16,signal_ptr=*i64,n=i32"], "tensor<64xbf16>"),
-])
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--stage", "ttir"], 'symbol = "ditron.wait"'),
+        ([], "ditron.wait %"),
+        (["--stage", "ditron", "--locations"], "cli_kernels.py"),
+        (["--stage", "lowered"], 'symbol = "ditron_wait"'),
+        (["--stage", "ttgir"], 'ttg.num-warps" = 2'),
+        (["--stage", "ttgir", "--num-warps", "8"], 'ttg.num-warps" = 8'),
+        (["--stage", "llir", "--transport", "nvshmem"], "@nvshmemx_putmem_nbi_block"),
+        (["--stage", "llir", "--constexpr", "BLOCK=128"], "1.280000e+02"),
+        (["--stage", "ptx"], ".entry good("),
+        (["--stage", "amdgcn"], ".amdgcn_target"),
+        (["--stage", "sim-llvm"], "@ditron_sim_wait"),
+        (["--stage", "ditron", "--target", "sim", "--signature", "*fp16,*i64,i32"], "tensor<64xf16>"),
+        (["--stage", "ditron", "--signature", "x_ptr=*bf16,signal_ptr=*i64,n=i32"], "tensor<64xbf16>"),
+    ],
+)
 def test_dump(arguments, expected, capsys):
     assert main(["dump", f"{KERNELS}:good", *arguments]) == 0
     assert expected in capsys.readouterr().out
@@ -84,14 +90,18 @@ def test_print_after(capfd):
     assert "raise-primitives" in shown and "ditron.wait" in shown and "ditron_wait" not in shown
 
 
-@pytest.mark.parametrize("target, transport, stages, missing", [
-    ("cuda:90", "p2p", ["ttir", "ditron", "lowered", "ttgir", "llir", "ptx", "cubin"], None),
-    ("hip:gfx942", "p2p", ["ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn", "hsaco"], None),
-    ("hip:gfx942", "rocshmem", ["ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn"], "hsaco"),
-    ("sim", None, ["ttir", "ditron", "lowered", "ll"], None),
-])
+@pytest.mark.parametrize(
+    "target, transport, stages, missing",
+    [
+        ("cuda:90", "p2p", ["ttir", "ditron", "lowered", "ttgir", "llir", "ptx", "cubin"], None),
+        ("hip:gfx942", "p2p", ["ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn", "hsaco"], None),
+        ("hip:gfx942", "rocshmem", ["ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn"], "hsaco"),
+        ("sim", None, ["ttir", "ditron", "lowered", "ll"], None),
+    ],
+)
 def test_compile(target, transport, stages, missing, tmp_path, capsys, monkeypatch):
     from ditron_compiler.lowering import gpu_libraries
+
     monkeypatch.setattr(gpu_libraries, "rocshmem_bitcode", lambda arch: None)
     arguments = ["compile", f"{KERNELS}:good", "--target", target, "-o", str(tmp_path)]
     assert main(arguments + (["--transport", transport] if transport else [])) == 0
@@ -106,37 +116,57 @@ def test_compile(target, transport, stages, missing, tmp_path, capsys, monkeypat
     assert out.splitlines()[0] == f"good for {target}, transport {transport or 'sim'}"
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["dump", "no_such.py:kernel"], "no such file: no_such.py"),
-    (["dump", f"{KERNELS}:nothing"], "has no kernel 'nothing'; its kernels are: bad_pointer, bad_scope, good"),
-    (["dump", KERNELS], "cli_kernels.py:KERNEL; its kernels are: bad_pointer, bad_scope, good"),
-    (["dump", f"{KERNELS}:not_a_kernel"], "has no kernel 'not_a_kernel'"),
-    (["dump", f"{KERNELS}:good", "--stage", "sass"], "unknown stage 'sass': expected one of ttir, ditron, lowered"),
-    (["dump", f"{KERNELS}:good", "--stage", "ptx", "--target", "sim"], "target 'sim' has no stage 'ptx': expected"),
-    (["dump", f"{KERNELS}:good", "--target", "metal"], "unknown target 'metal': expected 'cuda:SM'"),
-    (["compile", f"{KERNELS}:good", "--target", "cuda:999"],
-     "unknown compute capability in target 'cuda:999': expected cuda: and one of 75, 80, 86,"),
-    (["compile", f"{KERNELS}:good", "--target", "hip:gfx999"],
-     "unknown architecture in target 'hip:gfx999': expected hip: and one of gfx908, gfx90a"),
-    (["compile", f"{KERNELS}:good", "--option", "foo=1"],
-     "unknown option 'foo' for target 'cuda:90': expected one of allowed_dot_input_precisions, debug, "),
-    (["compile", f"{KERNELS}:good", "--option", "arch=sm80"], "unknown option 'arch' for target 'cuda:90'"),
-    (["dump", f"{KERNELS}:good", "--target", "sim", "--option", "waves_per_eu=1"], "unknown option 'waves_per_eu'"),
-    (["dump", f"{KERNELS}:good", "--num-warps", "3"], "options for target 'cuda:90': num_warps must be a power of 2"),
-    (["compile", f"{KERNELS}:good", "--transport", "tcp"], "unknown transport 'tcp' for target 'cuda:90': expected"),
-    (["compile", f"{KERNELS}:good", "--transport", "rocshmem"], "expected one of 'p2p', 'nvshmem'"),
-    (["dump", f"{KERNELS}:good", "--print-after", "fuse"],
-     "no pass 'fuse' on the way to target 'cuda:90': expected one of raise-primitives"),
-    (["dump", f"{KERNELS}:good", "--signature", "*fp32"], "expected 3 types, for x_ptr, signal_ptr, n; got 1"),
-    (["dump", f"{KERNELS}:good", "--signature", "x=*fp32"], "no parameter is called 'x'; its parameters are x_ptr"),
-    (["dump", f"{KERNELS}:good", "--signature", "*float,*i64,i32"], "type '*float' of 'x_ptr' is not known: expected"),
-    (["dump", f"{KERNELS}:good", "--signature", "x_ptr=*fp32,*i64"], "expected all types by name or all in order"),
-    (["dump", f"{KERNELS}:good", "--constexpr", "BLOCK"], "--constexpr 'BLOCK': expected NAME=VALUE"),
-    (["dump", f"{KERNELS}:good", "--constexpr", "BLOK=1"], "no parameter is called 'BLOK'"),
-    (["run", "--sim", "0", SCRIPT], "--sim 0: expected at least 1 rank"),
-    (["run", "--sim", "4", "--nodes", "3", SCRIPT], "--nodes 3: expected a number that divides the 4 ranks"),
-    (["run", "--sim", "4", "no_such.py"], "no such file: no_such.py"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["dump", "no_such.py:kernel"], "no such file: no_such.py"),
+        (["dump", f"{KERNELS}:nothing"], "has no kernel 'nothing'; its kernels are: bad_pointer, bad_scope, good"),
+        (["dump", KERNELS], "cli_kernels.py:KERNEL; its kernels are: bad_pointer, bad_scope, good"),
+        (["dump", f"{KERNELS}:not_a_kernel"], "has no kernel 'not_a_kernel'"),
+        (["dump", f"{KERNELS}:good", "--stage", "sass"], "unknown stage 'sass': expected one of ttir, ditron, lowered"),
+        (["dump", f"{KERNELS}:good", "--stage", "ptx", "--target", "sim"], "target 'sim' has no stage 'ptx': expected"),
+        (["dump", f"{KERNELS}:good", "--target", "metal"], "unknown target 'metal': expected 'cuda:SM'"),
+        (
+            ["compile", f"{KERNELS}:good", "--target", "cuda:999"],
+            "unknown compute capability in target 'cuda:999': expected cuda: and one of 75, 80, 86,",
+        ),
+        (
+            ["compile", f"{KERNELS}:good", "--target", "hip:gfx999"],
+            "unknown architecture in target 'hip:gfx999': expected hip: and one of gfx908, gfx90a",
+        ),
+        (
+            ["compile", f"{KERNELS}:good", "--option", "foo=1"],
+            "unknown option 'foo' for target 'cuda:90': expected one of allowed_dot_input_precisions, debug, ",
+        ),
+        (["compile", f"{KERNELS}:good", "--option", "arch=sm80"], "unknown option 'arch' for target 'cuda:90'"),
+        (["dump", f"{KERNELS}:good", "--target", "sim", "--option", "waves_per_eu=1"], "unknown option 'waves_per_eu'"),
+        (
+            ["dump", f"{KERNELS}:good", "--num-warps", "3"],
+            "options for target 'cuda:90': num_warps must be a power of 2",
+        ),
+        (
+            ["compile", f"{KERNELS}:good", "--transport", "tcp"],
+            "unknown transport 'tcp' for target 'cuda:90': expected",
+        ),
+        (["compile", f"{KERNELS}:good", "--transport", "rocshmem"], "expected one of 'p2p', 'nvshmem'"),
+        (
+            ["dump", f"{KERNELS}:good", "--print-after", "fuse"],
+            "no pass 'fuse' on the way to target 'cuda:90': expected one of raise-primitives",
+        ),
+        (["dump", f"{KERNELS}:good", "--signature", "*fp32"], "expected 3 types, for x_ptr, signal_ptr, n; got 1"),
+        (["dump", f"{KERNELS}:good", "--signature", "x=*fp32"], "no parameter is called 'x'; its parameters are x_ptr"),
+        (
+            ["dump", f"{KERNELS}:good", "--signature", "*float,*i64,i32"],
+            "type '*float' of 'x_ptr' is not known: expected",
+        ),
+        (["dump", f"{KERNELS}:good", "--signature", "x_ptr=*fp32,*i64"], "expected all types by name or all in order"),
+        (["dump", f"{KERNELS}:good", "--constexpr", "BLOCK"], "--constexpr 'BLOCK': expected NAME=VALUE"),
+        (["dump", f"{KERNELS}:good", "--constexpr", "BLOK=1"], "no parameter is called 'BLOK'"),
+        (["run", "--sim", "0", SCRIPT], "--sim 0: expected at least 1 rank"),
+        (["run", "--sim", "4", "--nodes", "3", SCRIPT], "--nodes 3: expected a number that divides the 4 ranks"),
+        (["run", "--sim", "4", "no_such.py"], "no such file: no_such.py"),
+    ],
+)
 def test_usage_errors(arguments, message, capsys):
     assert main(arguments) == 2
     out, err = capsys.readouterr()
@@ -144,7 +174,7 @@ def test_usage_errors(arguments, message, capsys):
     assert message in err and len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("text, said", [("import ditron\ndef f(:\n", 'line 2'), ("x = 1\0", "null bytes")])
+@pytest.mark.parametrize("text, said", [("import ditron\ndef f(:\n", "line 2"), ("x = 1\0", "null bytes")])
 def test_a_script_that_does_not_parse(text, said, tmp_path, capsys):
     file = tmp_path / "broken.py"
     file.write_text(text)
@@ -160,10 +190,17 @@ def test_kernel_without_source(tmp_path, capsys):
     assert "needs the source of 'kernel', which cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kernel, message, line", [
-    ("bad_scope", "error: dl.wait: scope must be one of 'gpu', 'node', 'world', got 'system'", "dl.wait(signal_ptr"),
-    ("bad_pointer", "error: 'ditron.putmem' op", "dl.putmem(dl.symm_at(x_ptr, n)"),
-])
+@pytest.mark.parametrize(
+    "kernel, message, line",
+    [
+        (
+            "bad_scope",
+            "error: dl.wait: scope must be one of 'gpu', 'node', 'world', got 'system'",
+            "dl.wait(signal_ptr",
+        ),
+        ("bad_pointer", "error: 'ditron.putmem' op", "dl.putmem(dl.symm_at(x_ptr, n)"),
+    ],
+)
 def test_compile_errors(kernel, message, line, capsys):
     assert main(["compile", f"{KERNELS}:{kernel}"]) == 1
     out, err = capsys.readouterr()
@@ -249,10 +286,14 @@ def test_seeds_in_several_processes_end_as_in_one(tmp_path, capsys):
     assert "a process that ran seeds has died, at seed " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options, said", [
-    (["--jobs", "2"], "--jobs is for the runs of --seeds"),
-    (["--jobs", "0", "--seeds", "2"], "--jobs 0: expected at least 1 process"),
-    (["--jobs", "2", "--seeds", "2", "--trace", "t.json"], "--trace and --timeline are of one run")])
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--jobs", "2"], "--jobs is for the runs of --seeds"),
+        (["--jobs", "0", "--seeds", "2"], "--jobs 0: expected at least 1 process"),
+        (["--jobs", "2", "--seeds", "2", "--trace", "t.json"], "--trace and --timeline are of one run"),
+    ],
+)
 def test_jobs_are_for_seeds(options, said, capsys):
     assert main(["run", "--sim", "1", *options, SCRIPT]) == 2
     assert said in capsys.readouterr().err
@@ -304,8 +345,10 @@ def test_a_script_that_kills_the_process_is_shown_with_its_line(tmp_path):
 @pytest.mark.parametrize("also", [["--seeds", "4"], ["--seed", "1"]])
 def test_a_replay_is_one_run(also, capsys):
     assert main(["run", "--sim", "2", "--replay", "3", *also, SCRIPT]) == 2
-    assert "--replay is one seed's run: leave out --seed and --seeds, or explore from there on by --seed 3 --seeds " \
+    assert (
+        "--replay is one seed's run: leave out --seed and --seeds, or explore from there on by --seed 3 --seeds "
         in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("option", ["--seed", "--replay"])
@@ -336,8 +379,10 @@ def test_warnings_of_clean_seeds_are_shown(jobs, tmp_path):
 
 def test_several_constants_in_one_word(capsys):
     assert main(["dump", f"{KERNELS}:good", "--constexpr", "BLOCK=16,OTHER=0"]) == 2
-    assert "--constexpr 'BLOCK=16,OTHER=0': expected one NAME=VALUE; repeat --constexpr for each" in \
-        capsys.readouterr().err
+    assert (
+        "--constexpr 'BLOCK=16,OTHER=0': expected one NAME=VALUE; repeat --constexpr for each"
+        in capsys.readouterr().err
+    )
 
 
 def test_long_commands_say_on_a_terminal_what_they_are_at(capsys, monkeypatch):
@@ -369,8 +414,10 @@ def test_a_script_that_runs_when_it_is_imported(tmp_path, capsys):
     for command in (["dump", f"{file}:tell"], ["check", f"{file}:tell"], ["compile", f"{file}:tell"]):
         assert main(command) == 2
         out, err = capsys.readouterr()
-        assert err.startswith(f"ditron: {file}:8: ditron.init() is called when the file is imported; this command "
-                              "imports it, to look at what it defines: put what the file runs under 'if __name__ "), err
+        assert err.startswith(
+            f"ditron: {file}:8: ditron.init() is called when the file is imported; this command "
+            "imports it, to look at what it defines: put what the file runs under 'if __name__ "
+        ), err
         assert "again:" not in err and not out
     assert main(["check", str(file)]) == 0, "a script is run, to be checked"
     assert "unguarded.py: no findings (1 rank" in capsys.readouterr().out

@@ -1,4 +1,5 @@
 """``ditron swizzle``: the views say what the order is, as text and as pictures."""
+
 import re
 
 import pytest
@@ -9,7 +10,9 @@ from ditron_compiler.lowering.tile_order import swizzled
 
 
 def test_text_shows_every_rank_and_marks_tiles_that_straddle():
-    assert text(View(18, 4, 3, 1, "gather")) == """\
+    assert (
+        text(View(18, 4, 3, 1, "gather"))
+        == """\
 3 ranks on one node, 18 rows in tiles of 4, gather order
 rank 0 | 0  2  1* 3  4
 rank 1 | 2  3  4  0  1*
@@ -20,12 +23,19 @@ rank 0 | 0 to 1
 rank 1 | 1 to 2
 rank 2 | 3 to 4
 """
+    )
 
 
 def test_text_parts_nodes_and_says_who_has_no_rows():
     lines = text(View(4, 2, 4, 2, "scatter")).splitlines()
-    assert lines[:6] == ["4 ranks on 2 nodes, 4 rows in tiles of 2, scatter order", "rank 0 | 1* 0*", "rank 1 | 1* 0*",
-                         "", "rank 2 | 0* 1*", "rank 3 | 0* 1*"]
+    assert lines[:6] == [
+        "4 ranks on 2 nodes, 4 rows in tiles of 2, scatter order",
+        "rank 0 | 1* 0*",
+        "rank 1 | 1* 0*",
+        "",
+        "rank 2 | 0* 1*",
+        "rank 3 | 0* 1*",
+    ]
     assert text(View(3, 2, 4, 1, "none")).endswith("rank 3 | none: it has no rows\n")
 
 
@@ -58,13 +68,17 @@ def test_files_of_every_kind(kind, tmp_path):
     assert path.read_bytes().startswith(begin)
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--ranks", "6", "--nodes", "4", "-M", "100"], "nodes must divide the 6 ranks, got 4"),
-    (["-M", "0"], "size must be at least 1, got 0"),
-    (["-M", "100", "--block", "-4"], "block must be at least 1, got -4"),
-    (["-M", "1000000", "--block", "1"], "are more than can be shown; take larger blocks"),
-    (["-M", "100", "-o", "order.docx"], "expected a file that ends in .txt, .png, .svg, .pdf"),
-    (["-M", "100", "-o", "/no/such/folder/order.txt"], "No such file or directory")])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--ranks", "6", "--nodes", "4", "-M", "100"], "nodes must divide the 6 ranks, got 4"),
+        (["-M", "0"], "size must be at least 1, got 0"),
+        (["-M", "100", "--block", "-4"], "block must be at least 1, got -4"),
+        (["-M", "1000000", "--block", "1"], "are more than can be shown; take larger blocks"),
+        (["-M", "100", "-o", "order.docx"], "expected a file that ends in .txt, .png, .svg, .pdf"),
+        (["-M", "100", "-o", "/no/such/folder/order.txt"], "No such file or directory"),
+    ],
+)
 def test_wrong_arguments_are_told(arguments, message, capsys):
     assert main(["swizzle", *arguments]) == 2
     assert message in capsys.readouterr().err

@@ -1,4 +1,5 @@
 """What kernels print and assert on the simulator: a GPU's lines."""
+
 from __future__ import annotations
 
 import inspect
@@ -48,15 +49,26 @@ def test_values_of_every_type(capsys):
     lines = _lines(types, capsys, x, f)
     half, brain = f.half().double().tolist(), f.bfloat16().double().tolist()
     expected = {
-        "i1": (x > 3).int().tolist(), "i8": x.to(torch.int8).tolist(), "u8": x.to(torch.uint8).tolist(),
-        "i16": x.tolist(), "u16": [v % 2**16 for v in x.tolist()], "i32": x.tolist(),
-        "u32": [v % 2**32 for v in x.tolist()], "i64": x.tolist(), "u64": [v % 2**64 for v in x.tolist()],
-        "f16": [f"{v:.6f}" for v in half], "bf16": [f"{v:.6f}" for v in brain],
-        "f32": [f"{v:.6f}" for v in f.tolist()], "f64": [f"{v:.6f}" for v in f.tolist()],
+        "i1": (x > 3).int().tolist(),
+        "i8": x.to(torch.int8).tolist(),
+        "u8": x.to(torch.uint8).tolist(),
+        "i16": x.tolist(),
+        "u16": [v % 2**16 for v in x.tolist()],
+        "i32": x.tolist(),
+        "u32": [v % 2**32 for v in x.tolist()],
+        "i64": x.tolist(),
+        "u64": [v % 2**64 for v in x.tolist()],
+        "f16": [f"{v:.6f}" for v in half],
+        "bf16": [f"{v:.6f}" for v in brain],
+        "f32": [f"{v:.6f}" for v in f.tolist()],
+        "f64": [f"{v:.6f}" for v in f.tolist()],
         "ptr": [hex(x.data_ptr() + 4 * i) for i in range(16)],
     }
-    assert lines == [f"pid (0, 0, 0) idx ({i:2}) {name}: {value}"
-                     for name, values in expected.items() for i, value in enumerate(values)]
+    assert lines == [
+        f"pid (0, 0, 0) idx ({i:2}) {name}: {value}"
+        for name, values in expected.items()
+        for i, value in enumerate(values)
+    ]
 
 
 @triton.jit
@@ -74,15 +86,24 @@ def test_values_in_hexadecimal(capsys):
     f[1] = 0.25
     lines = _lines(in_hex, capsys, x, f)
     expected = {  # negative ones are extended to 32 bits, as on a GPU
-        "i1": ("0x1", "0x0"), "i8": ("0xffffffff", "0xfffffffe"), "u8": ("0xff", "0xfe"),
-        "i16": ("0x00ff", "0xfffffffe"), "u16": ("0x00ff", "0xfffe"), "i32": ("0x000000ff", "0xfffffffe"),
-        "i64": ("0x00000000000000ff", "0x" + "f" * 15 + "e"), "u64": ("0x00000000000000ff", "0x" + "f" * 15 + "e"),
-        "f16": ("0xbe00", "0x3400"), "bf16": ("0xbfc0", "0x3e80"), "f32": ("0xbfc00000", "0x3e800000"),
-        "f64": ("0xbff8000000000000", "0x3fd0000000000000"), "f8": ("0xbe", "0x34"),
+        "i1": ("0x1", "0x0"),
+        "i8": ("0xffffffff", "0xfffffffe"),
+        "u8": ("0xff", "0xfe"),
+        "i16": ("0x00ff", "0xfffffffe"),
+        "u16": ("0x00ff", "0xfffe"),
+        "i32": ("0x000000ff", "0xfffffffe"),
+        "i64": ("0x00000000000000ff", "0x" + "f" * 15 + "e"),
+        "u64": ("0x00000000000000ff", "0x" + "f" * 15 + "e"),
+        "f16": ("0xbe00", "0x3400"),
+        "bf16": ("0xbfc0", "0x3e80"),
+        "f32": ("0xbfc00000", "0x3e800000"),
+        "f64": ("0xbff8000000000000", "0x3fd0000000000000"),
+        "f8": ("0xbe", "0x34"),
         "ptr": (hex(x.data_ptr()), hex(x.data_ptr() + 4)),
     }
     assert [line for line in lines if re.search(r"idx \( [01]\)", line)] == [
-        f"pid (0, 0, 0) idx ({i:2}) {name}: {values[i]}" for name, values in expected.items() for i in range(2)]
+        f"pid (0, 0, 0) idx ({i:2}) {name}: {values[i]}" for name, values in expected.items() for i in range(2)
+    ]
 
 
 def test_indices_and_operands(capsys):
@@ -105,10 +126,18 @@ def test_texts_and_programs(capsys):
     for y, z in ((0, 0), (1, 0), (0, 1), (1, 1)):
         pid = f"pid (0, {y}, {z})"
         first = lines.index(f"{pid} text alone")
-        assert lines[first:first + 10] == [
-            f"{pid} text alone", f"{pid}ab", f"{pid} 50% done", pid, f"{pid} idx () colon: 0",
-            f"{pid} idx () space: 0", f"{pid} idx () both: 0", f"{pid} idx () two",
-            'lines\t"quoted" \\: 0', f"{pid} idx () builtin: 0"]
+        assert lines[first : first + 10] == [
+            f"{pid} text alone",
+            f"{pid}ab",
+            f"{pid} 50% done",
+            pid,
+            f"{pid} idx () colon: 0",
+            f"{pid} idx () space: 0",
+            f"{pid} idx () both: 0",
+            f"{pid} idx () two",
+            'lines\t"quoted" \\: 0',
+            f"{pid} idx () builtin: 0",
+        ]
 
 
 @triton.jit
@@ -133,8 +162,11 @@ def test_ranks_are_told_apart(ranks, capsys):
         _of_ranks[(1,)](torch.tensor([1.5 + ditron.rank()]))
 
     sim.run(main, ranks)
-    expected = {f"pid (0, 0, 0) {line}" for line in ("idx () x: 1.500000", "here")} if ranks == 1 else {
-        f"[rank {r}] pid (0, 0, 0) {line}" for r in range(2) for line in (f"idx () x: {1.5 + r:.6f}", "here")}
+    expected = (
+        {f"pid (0, 0, 0) {line}" for line in ("idx () x: 1.500000", "here")}
+        if ranks == 1
+        else {f"[rank {r}] pid (0, 0, 0) {line}" for r in range(2) for line in (f"idx () x: {1.5 + r:.6f}", "here")}
+    )
     assert set(capsys.readouterr().out.splitlines()) == expected
 
 
@@ -145,6 +177,7 @@ def _much(N: tl.constexpr):
 
 def test_a_large_print_comes_in_portions(monkeypatch):
     """All of it, and never more than some hundred lines in memory."""
+
     class Portions(io.StringIO):
         most = 0
 
@@ -159,8 +192,9 @@ def test_a_large_print_comes_in_portions(monkeypatch):
     monkeypatch.undo()
     assert out.most <= 1024
     lines = out.getvalue().splitlines()
-    assert sorted(lines) == sorted(f"pid ({p}, 0, 0) idx ({i // 128:3}, {i % 128:3}) x: {i}"
-                                   for p in range(2) for i in range(128 * 128))
+    assert sorted(lines) == sorted(
+        f"pid ({p}, 0, 0) idx ({i // 128:3}, {i % 128:3}) x: {i}" for p in range(2) for i in range(128 * 128)
+    )
 
 
 @triton.jit
@@ -177,10 +211,15 @@ def _asserts_2d(x):
     assert v < 3, "too large"
 
 
-@pytest.mark.parametrize("kernel, arguments, line, says", [
-    (_asserts, (3, 4), 'tl.device_assert', "failed at idx (2): 100% too large"),
-    (_asserts, (-20, 0), 'assert tl.sum', "failed: assert tl.sum(v) > 0"),
-    (_asserts_2d, (), "assert v", "failed at idx (0, 2): too large")], ids=["mask", "without a text", "tile"])
+@pytest.mark.parametrize(
+    "kernel, arguments, line, says",
+    [
+        (_asserts, (3, 4), "tl.device_assert", "failed at idx (2): 100% too large"),
+        (_asserts, (-20, 0), "assert tl.sum", "failed: assert tl.sum(v) > 0"),
+        (_asserts_2d, (), "assert v", "failed at idx (0, 2): too large"),
+    ],
+    ids=["mask", "without a text", "tile"],
+)
 def test_an_assertion_names_kernel_program_line_and_text(kernel, arguments, line, says):
     x = torch.tensor([1, 2, 3, 4]) * (-1 if arguments == (-20, 0) else 1)
     source, first = inspect.getsourcelines(kernel.fn)

@@ -1,4 +1,5 @@
 """The documentation's code runs: every python block as a script of its own, every ditron command in its sh blocks."""
+
 import re
 import shlex
 import subprocess
@@ -18,7 +19,7 @@ def blocks(language: str) -> list:
     for page in PAGES:
         for match in FENCE.finditer(page.read_text()):
             if match[1] == language:
-                line = page.read_text()[:match.start()].count("\n") + 2
+                line = page.read_text()[: match.start()].count("\n") + 2
                 found.append(pytest.param(match[2], id=f"{page.relative_to(ROOT)}:{line}"))
     return found
 
@@ -43,7 +44,9 @@ def test_python_block_runs(script, tmp_path):
 
 def test_the_first_kernel_is_checked_clean(tmp_path):
     """What a newcomer copies first, on groups of one node, since it says that it is for one."""
-    first = FENCE.search((ROOT / "README.md").read_text()[(ROOT / "README.md").read_text().index("## A first kernel"):])
+    first = FENCE.search(
+        (ROOT / "README.md").read_text()[(ROOT / "README.md").read_text().index("## A first kernel") :]
+    )
     path = tmp_path / "first.py"
     path.write_text(first[2])
     done = subprocess.run([BIN / "ditron", "check", path], capture_output=True, text=True, timeout=120, cwd=tmp_path)

@@ -1,4 +1,5 @@
 """docs/dialect.md is what the ODS says, and every example in it parses."""
+
 from __future__ import annotations
 
 import functools
@@ -17,20 +18,57 @@ PAGE = ROOT / "docs" / "dialect.md"
 
 # What the examples use without having made it: name -> type. One name has one type on the whole page.
 NAMES = {
-    "sig": "!tt.ptr<i64>", "epoch": "i64", "one": "i64", "bytes": "i64", "n": "i32", "rank": "i32",
-    "token": "!ditron.token", "ptr": "!tt.ptr<bf16>", "ptrs": "tensor<64x!tt.ptr<bf16>>",
-    "dst": "!tt.ptr<bf16>", "src": "!tt.ptr<bf16>", "cell": "!tt.ptr<i32>", "cells": "tensor<64x!tt.ptr<f32>>",
-    "mc": "!tt.ptr<bf16>", "mcs": "tensor<64x!tt.ptr<bf16>>", "x": "bf16", "value": "i32", "cmp": "i32",
-    "tile": "i32", "size": "i32", "block": "i32", "lane": "i32", "mask": "i32", "pred": "i1",
-    "a": "i32", "b": "i64", "f": "f32", "counts": "!tt.ptr<i32>",
+    "sig": "!tt.ptr<i64>",
+    "epoch": "i64",
+    "one": "i64",
+    "bytes": "i64",
+    "n": "i32",
+    "rank": "i32",
+    "token": "!ditron.token",
+    "ptr": "!tt.ptr<bf16>",
+    "ptrs": "tensor<64x!tt.ptr<bf16>>",
+    "dst": "!tt.ptr<bf16>",
+    "src": "!tt.ptr<bf16>",
+    "cell": "!tt.ptr<i32>",
+    "cells": "tensor<64x!tt.ptr<f32>>",
+    "mc": "!tt.ptr<bf16>",
+    "mcs": "tensor<64x!tt.ptr<bf16>>",
+    "x": "bf16",
+    "value": "i32",
+    "cmp": "i32",
+    "tile": "i32",
+    "size": "i32",
+    "block": "i32",
+    "lane": "i32",
+    "mask": "i32",
+    "pred": "i1",
+    "a": "i32",
+    "b": "i64",
+    "f": "f32",
+    "counts": "!tt.ptr<i32>",
 }
 # The same for examples of host programs.
 HOST_NAMES = {
-    "a": "!ditron.buffer<?x?xbf16>", "b": "!ditron.buffer<?x?xbf16>", "c": "!ditron.buffer<?x?xbf16>",
-    "all": "!ditron.buffer<?x?xbf16, symmetric>", "arrived": "!ditron.buffer<?xi64, symmetric>",
-    "count": "!ditron.buffer<1xi64, symmetric>", "workspace": "!ditron.buffer<2x?x?xbf16, symmetric>",
-    "n": "i64", "m": "i64", "k": "i64", "i": "i64", "one": "i64", "peer": "i64", "rank": "i64", "chunk": "i64",
-    "epoch": "i64", "parity": "i64", "tiles": "i64", "size": "i32", "zero": "bf16",
+    "a": "!ditron.buffer<?x?xbf16>",
+    "b": "!ditron.buffer<?x?xbf16>",
+    "c": "!ditron.buffer<?x?xbf16>",
+    "all": "!ditron.buffer<?x?xbf16, symmetric>",
+    "arrived": "!ditron.buffer<?xi64, symmetric>",
+    "count": "!ditron.buffer<1xi64, symmetric>",
+    "workspace": "!ditron.buffer<2x?x?xbf16, symmetric>",
+    "n": "i64",
+    "m": "i64",
+    "k": "i64",
+    "i": "i64",
+    "one": "i64",
+    "peer": "i64",
+    "rank": "i64",
+    "chunk": "i64",
+    "epoch": "i64",
+    "parity": "i64",
+    "tiles": "i64",
+    "size": "i32",
+    "zero": "bf16",
 }
 HOST_MADE = {"main": "ditron.stream", "copy": 'ditron.stream "copy"', "event": "ditron.record"}
 KERNEL = """"tt.func"() <{sym_name = "gemm", function_type =
@@ -115,10 +153,17 @@ def test_every_operand_and_result_is_described(records):
 def test_enumeration_values_are_the_abi(records):
     values = {records.mnemonic(enum): records.cases(enum) for enum in records.enums()}
     assert {name: " ".join(keyword for keyword, _ in cases) for name, cases in values.items()} == {
-        "scope": "gpu node world", "semantic": "relaxed acquire release acq_rel", "signal_op": "set add",
-        "cmp": "eq ne gt ge lt le", "granularity": "thread warp block", "protocol": "simple ll ll128",
-        "swizzle_mode": "gather scatter", "team": "group node world", "reduce_op": "add min max",
-        "shfl_mode": "idx up down bfly", "memory_space": "local symmetric",
+        "scope": "gpu node world",
+        "semantic": "relaxed acquire release acq_rel",
+        "signal_op": "set add",
+        "cmp": "eq ne gt ge lt le",
+        "granularity": "thread warp block",
+        "protocol": "simple ll ll128",
+        "swizzle_mode": "gather scatter",
+        "team": "group node world",
+        "reduce_op": "add min max",
+        "shfl_mode": "idx up down bfly",
+        "memory_space": "local symmetric",
     }
     for cases in values.values():
         assert [value for _, value in cases] == list(range(len(cases)))
@@ -127,6 +172,7 @@ def test_enumeration_values_are_the_abi(records):
 def test_python_gives_the_same_values(records):
     from ditron_compiler import ir
     from ditron_compiler.lowering.enums import keyword, number
+
     with ir.Context():
         for enum in records.enums():
             for name, value in records.cases(enum):
@@ -149,10 +195,14 @@ def test_there_is_an_example_per_operation_and_type(records):
 @pytest.mark.parametrize("example", examples(), ids=lambda text: re.search(r"ditron\.\w+", text).group())
 def test_example_parses_and_prints_as_written(example):
     from ditron_compiler import ir
+
     with ir.Context(), ir.Location.unknown():
         printed = str(ir.Module.parse(as_module(example)))
-    written = [re.sub(r"%\w+", "%", line.strip().partition(" = ")[2] or line.strip())
-               for line in example.splitlines() if line.strip()]
+    written = [
+        re.sub(r"%\w+", "%", line.strip().partition(" = ")[2] or line.strip())
+        for line in example.splitlines()
+        if line.strip()
+    ]
     body = [re.sub(r"%\w+", "%", line.strip().partition(" = ")[2] or line.strip()) for line in printed.splitlines()]
     for line in written:
         assert line in body, f"{line!r} prints as something else:\n{printed}"

@@ -1,4 +1,5 @@
 """The hand-over between Triton and our passes, and ditron.compile."""
+
 import re
 
 import pytest
@@ -63,7 +64,7 @@ def test_round_trip_keeps_everything(target):
 def test_left_over_operations_do_not_pass():
     _, context = triton_module()
     with ir.Context() as ours:
-        module = ir.Module.parse('%0 = ditron.rank', ours)
+        module = ir.Module.parse("%0 = ditron.rank", ours)
         with pytest.raises(RuntimeError):
             handover.to_triton(module, context)
 
@@ -76,9 +77,10 @@ def test_kernel_without_primitives_compiles_to_the_same_code():
     theirs = triton.compile(source, target=parse_target("cuda:90").gpu_target()).asm["ptx"]
 
     def instructions(ptx):
-        body = ptx[ptx.index("{"):ptx.index("// -- End function")]
+        body = ptx[ptx.index("{") : ptx.index("// -- End function")]
         body = re.sub(r"\.loc.*|//.*|\$L__\w+|matmul_param_\d+|%\w+", "", body)
         return [line.strip() for line in body.splitlines() if line.strip() and not line.strip().startswith(".reg")]
+
     assert instructions(ours) == instructions(theirs)
 
 
@@ -112,6 +114,7 @@ def test_primitives_are_gone_after_lowering():
 
 def test_nvshmem_without_bitcode_says_why(monkeypatch):
     from ditron_compiler.lowering import gpu_libraries
+
     monkeypatch.setattr(gpu_libraries, "nvshmem_bitcode", lambda: None)
     program = ditron.compile(good, **EXAMPLE, transport="nvshmem")
     assert "cubin" not in program.asm and "ptx" in program.asm
@@ -125,11 +128,19 @@ def many(a, b, n, m, x: tl.constexpr, y: tl.constexpr = 5):
 
 
 def test_specialise():
-    kernel, types, constants, attrs, options = specialise(many, ["*bf16", "*fp32:1", "i32:16", "i64"], {"x": 3},
-                                                          {"num_warps": 2})
+    kernel, types, constants, attrs, options = specialise(
+        many, ["*bf16", "*fp32:1", "i32:16", "i64"], {"x": 3}, {"num_warps": 2}
+    )
     assert kernel is many
-    assert types == {"a": "*bf16", "b": "*fp32", "n": "i32", "m": "i64", "x": "constexpr", "y": "constexpr",
-                     "__ditron_ctx": "*i64"}
+    assert types == {
+        "a": "*bf16",
+        "b": "*fp32",
+        "n": "i32",
+        "m": "i64",
+        "x": "constexpr",
+        "y": "constexpr",
+        "__ditron_ctx": "*i64",
+    }
     assert constants == {(4,): 3, (5,): 5}
     assert set(attrs) == {(0,), (2,)}
     assert options == {"num_warps": 2}
@@ -140,13 +151,19 @@ def test_constants_may_replace_arguments():
     assert "arith.constant 7 : i32" in program.asm["ttir"]
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (dict(signature={"a": "*bf16"}, constexprs={"x": 1}), "no type (or constant) is given for b, n, m"),
-    (dict(signature={"q": "*bf16"}), "no parameter is called 'q'; its parameters are a, b, n, m, x, y"),
-    (dict(target="cuda:90", stop_after="hsaco"), "unknown stage 'hsaco' for target 'cuda:90': expected one of ttir"),
-    (dict(target="gpu"), "unknown target 'gpu'"),
-    (dict(watch=Watch(print_after=("no-pass",))), "no pass 'no-pass' on the way to target 'cuda:90'"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(signature={"a": "*bf16"}, constexprs={"x": 1}), "no type (or constant) is given for b, n, m"),
+        (dict(signature={"q": "*bf16"}), "no parameter is called 'q'; its parameters are a, b, n, m, x, y"),
+        (
+            dict(target="cuda:90", stop_after="hsaco"),
+            "unknown stage 'hsaco' for target 'cuda:90': expected one of ttir",
+        ),
+        (dict(target="gpu"), "unknown target 'gpu'"),
+        (dict(watch=Watch(print_after=("no-pass",))), "no pass 'no-pass' on the way to target 'cuda:90'"),
+    ],
+)
 def test_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         ditron.compile(many, **arguments)

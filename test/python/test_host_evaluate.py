@@ -1,4 +1,5 @@
 """A host program becomes the steps of one rank: numbers, memory, control flow, and errors that name its line."""
+
 from __future__ import annotations
 
 import re
@@ -68,15 +69,21 @@ def evaluator(text: str) -> host.Evaluator:
         return host.Evaluator(next(op for op in module.body.operations if op.name == "ditron.program"))
 
 
-def run(body: str, arguments: str = "", given: tuple = (), at: host.Place | None = None,
-        epoch: int = 1) -> host.Evaluation:
+def run(
+    body: str, arguments: str = "", given: tuple = (), at: host.Place | None = None, epoch: int = 1
+) -> host.Evaluation:
     return evaluator(f"{KERNEL}ditron.program @p({arguments}) {{\n{body}\n}}")(at or place(), given, epoch)
 
 
 def number(expression: str, arguments: str = "", given: tuple = (), **where: object) -> int:
     """The number that an expression is, as an argument of a launch."""
-    evaluation = run(f"%memory = ditron.alloc \"memory\" [1] : <1xf32>\n{expression}\n"
-                     "ditron.launch @k grid(1) (%memory, %x) : (!ditron.buffer<1xf32>, i64)", arguments, given, **where)
+    evaluation = run(
+        f'%memory = ditron.alloc "memory" [1] : <1xf32>\n{expression}\n'
+        "ditron.launch @k grid(1) (%memory, %x) : (!ditron.buffer<1xf32>, i64)",
+        arguments,
+        given,
+        **where,
+    )
     return evaluation.steps[0].args[1]
 
 
@@ -96,26 +103,45 @@ def test_ag_gemm_on_a_rank():
     assert {copy.stream for copy in copies} == {host.Stream("copy")}
     assert copies[0].src == host.Buffer(host.Root("argument", "a", 0, (8, 64), "bf16"), 0, (8, 64), (64, 1))
     assert copies[0].dst == host.Buffer(workspace, 32 * 64 + 8 * 64, (8, 64), (64, 1)) and copies[0].push
-    assert steps[5] == host.SignalWrite(host.Buffer(arrived, 1, (), ()), "set", 3, 0, stream=host.Stream("copy"),
-                                        loc=steps[5].loc)
+    assert steps[5] == host.SignalWrite(
+        host.Buffer(arrived, 1, (), ()), "set", 3, 0, stream=host.Stream("copy"), loc=steps[5].loc
+    )
     launch = steps[10]
     assert (launch.kernel, launch.grid, launch.stream) == ("gemm", (1, 2, 1), host.Stream())
     assert launch.options == {"num_warps": 8}
     assert launch.args[0] == host.Buffer(workspace, 32 * 64, (32, 64), (64, 1)) and launch.args[4] == 3
 
 
-@pytest.mark.parametrize(("op", "a", "b", "expected"), [
-    ("divsi", -7, 2, -3), ("remsi", -7, 2, -1), ("floordivsi", -7, 2, -4), ("ceildivsi", 7, 2, 4), ("divui", 7, 2, 3),
-    ("addi", 2**63 - 1, 1, -2**63), ("muli", 2**62, 4, 0), ("minsi", -1, 1, -1), ("minui", -1, 1, 1),
-    ("maxsi", -1, 1, 1), ("shrsi", -8, 1, -4), ("shrui", -8, 60, 15), ("andi", 6, 3, 2), ("xori", 6, 3, 5),
-    ("remui", -1, 10, (2**64 - 1) % 10), ("shli", 3, 2, 12), ("subi", 1, 3, -2), ("ori", 4, 1, 5),
-])
+@pytest.mark.parametrize(
+    ("op", "a", "b", "expected"),
+    [
+        ("divsi", -7, 2, -3),
+        ("remsi", -7, 2, -1),
+        ("floordivsi", -7, 2, -4),
+        ("ceildivsi", 7, 2, 4),
+        ("divui", 7, 2, 3),
+        ("addi", 2**63 - 1, 1, -(2**63)),
+        ("muli", 2**62, 4, 0),
+        ("minsi", -1, 1, -1),
+        ("minui", -1, 1, 1),
+        ("maxsi", -1, 1, 1),
+        ("shrsi", -8, 1, -4),
+        ("shrui", -8, 60, 15),
+        ("andi", 6, 3, 2),
+        ("xori", 6, 3, 5),
+        ("remui", -1, 10, (2**64 - 1) % 10),
+        ("shli", 3, 2, 12),
+        ("subi", 1, 3, -2),
+        ("ori", 4, 1, 5),
+    ],
+)
 def test_arithmetic_is_that_of_mlir(op, a, b, expected):
     assert number(f"%x = arith.{op} %a, %b : i64", "%a: i64, %b: i64", (a, b)) == expected
 
 
-@pytest.mark.parametrize(("predicate", "expected"), [
-    ("slt", 1), ("ult", 0), ("sge", 0), ("uge", 1), ("eq", 0), ("ne", 1)])
+@pytest.mark.parametrize(
+    ("predicate", "expected"), [("slt", 1), ("ult", 0), ("sge", 0), ("uge", 1), ("eq", 0), ("ne", 1)]
+)
 def test_comparisons(predicate, expected):
     body = f"%c = arith.cmpi {predicate}, %a, %b : i64\n%x = arith.extui %c : i1 to i64"
     assert number(body, "%a: i64, %b: i64", (-1, 1)) == expected
@@ -132,8 +158,16 @@ def test_narrow_numbers_wrap():
 
 def test_who_am_i():
     at = host.Place(5, 8, 1, 4, 1, world_rank=13, world_size=16)
-    for query, expected in {"rank": 5, "num_ranks": 8, "local_rank": 1, "num_local_ranks": 4, "node": 1,
-                            "rank team world": 13, "num_ranks team world": 16, "rank team node": 1}.items():
+    for query, expected in {
+        "rank": 5,
+        "num_ranks": 8,
+        "local_rank": 1,
+        "num_local_ranks": 4,
+        "node": 1,
+        "rank team world": 13,
+        "num_ranks team world": 16,
+        "rank team node": 1,
+    }.items():
         assert number(f"%q = ditron.{query}\n%x = arith.extsi %q : i32 to i64", at=at) == expected
     assert number("%x = ditron.epoch", epoch=7) == 7
     with pytest.raises(host.EvaluationError, match="the world of this place is not known"):
@@ -184,8 +218,12 @@ def test_streams_and_events():
     steps = run(body).steps[2:-2]
     main, ring = host.Stream(), host.Stream("ring", 2)
     assert [(type(s), s.stream, getattr(s, "event", None)) for s in steps] == [
-        (host.Record, ring, 0), (host.Record, main, 1), (host.Await, main, 0), (host.Await, ring, 1),
-        (host.StreamBarrier, ring, None)]
+        (host.Record, ring, 0),
+        (host.Record, main, 1),
+        (host.Await, main, 0),
+        (host.Await, ring, 1),
+        (host.StreamBarrier, ring, None),
+    ]
 
 
 def test_signals_and_pulls():
@@ -215,35 +253,61 @@ def failure(body: str, arguments: str = "", given: tuple = ()) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("body", "says"), [
-    ("%s = ditron.slice %a[%n] [4] : <8xf32> to <4xf32>\nditron.copy %s to %s : <4xf32> to <4xf32>",
-     "a slice of 'a' takes elements 6 to 10 of dimension 0, which has 8"),
-    ("%x = ditron.alloc \"x\" [%n] : <?xf32>\nditron.copy %a to %x : <8xf32> to <?xf32>",
-     r"a part of 'a' of shape \[8\] cannot be copied to one of 'x' of shape \[6\]"),
-    ("%x = ditron.alloc \"x\" [8] : <8xf32, symmetric>\n"
-     "ditron.rank_copy %a to %x on %n : <8xf32> to <8xf32, symmetric>",
-     "there is no rank 6; the group has 4"),
-    ("%x = ditron.alloc \"x\" [4] : <4xi64, symmetric>\nditron.signal_wait %x[%n] ge %n : <4xi64, symmetric>",
-     "there is no signal 6 in dimension 0 of 'x', which has 4"),
-    ("%x = ditron.alloc \"x\" [4] : <4xi64, symmetric>\nditron.signal_write %x[0] set %n on %n : <4xi64, symmetric>",
-     "there is no rank 6"),
-    ("%z = arith.constant 0 : i64\n%x = arith.remsi %n, %z : i64", "6 is divided by zero"),
-    ("%z = arith.constant 0 : i64\nscf.for %i = %z to %n step %z : i64 {\n}",
-     "expected the step of a loop to be positive, got 0"),
-    ("%z = arith.constant 0 : i64\n%o = arith.constant 1 : i64\n%l = arith.constant 2000000 : i64\n"
-     "scf.for %i = %z to %l step %o : i64 {\n}", "the loops of the program make more than 1000000 turns"),
-    ("%m = arith.constant -1 : i64\n%y = arith.muli %n, %m : i64\n%x = ditron.alloc \"x\" [%y] : <?xf32>",
-     r"'x' cannot have the shape \[-6\]"),
-    ("%m = arith.constant -1 : i64\n%y = arith.muli %n, %m : i64\n"
-     "ditron.launch @k grid(%y) (%a, %n) : (!ditron.buffer<8xf32>, i64)",
-     "@k cannot be launched on a grid of -6 x 1 x 1"),
-    ("%m = arith.constant 1000000000 : i64\n%y = arith.muli %n, %m : i64\n%x = arith.trunci %y : i64 to i32",
-     "6000000000"),
-    ("%f = math.sqrt %h : f32", "'math.sqrt' cannot be evaluated: a program is made of host operations, arith"),
-    ("%s = ditron.alloc \"s\" [4] : <4xi64, symmetric>\n%d = ditron.alloc \"d\" [32] : <32xf32, symmetric>\n"
-     "ditron.all_gather %a into %d signal %s at %n : <8xf32>, <32xf32, symmetric>, <4xi64, symmetric>",
-     "'ditron.all_gather' cannot be evaluated; run decompose-all-at-once or decompose-ring first"),
-])
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "%s = ditron.slice %a[%n] [4] : <8xf32> to <4xf32>\nditron.copy %s to %s : <4xf32> to <4xf32>",
+            "a slice of 'a' takes elements 6 to 10 of dimension 0, which has 8",
+        ),
+        (
+            '%x = ditron.alloc "x" [%n] : <?xf32>\nditron.copy %a to %x : <8xf32> to <?xf32>',
+            r"a part of 'a' of shape \[8\] cannot be copied to one of 'x' of shape \[6\]",
+        ),
+        (
+            '%x = ditron.alloc "x" [8] : <8xf32, symmetric>\n'
+            "ditron.rank_copy %a to %x on %n : <8xf32> to <8xf32, symmetric>",
+            "there is no rank 6; the group has 4",
+        ),
+        (
+            '%x = ditron.alloc "x" [4] : <4xi64, symmetric>\nditron.signal_wait %x[%n] ge %n : <4xi64, symmetric>',
+            "there is no signal 6 in dimension 0 of 'x', which has 4",
+        ),
+        (
+            '%x = ditron.alloc "x" [4] : <4xi64, symmetric>\nditron.signal_write %x[0] set %n on %n : <4xi64, symmetric>',
+            "there is no rank 6",
+        ),
+        ("%z = arith.constant 0 : i64\n%x = arith.remsi %n, %z : i64", "6 is divided by zero"),
+        (
+            "%z = arith.constant 0 : i64\nscf.for %i = %z to %n step %z : i64 {\n}",
+            "expected the step of a loop to be positive, got 0",
+        ),
+        (
+            "%z = arith.constant 0 : i64\n%o = arith.constant 1 : i64\n%l = arith.constant 2000000 : i64\n"
+            "scf.for %i = %z to %l step %o : i64 {\n}",
+            "the loops of the program make more than 1000000 turns",
+        ),
+        (
+            '%m = arith.constant -1 : i64\n%y = arith.muli %n, %m : i64\n%x = ditron.alloc "x" [%y] : <?xf32>',
+            r"'x' cannot have the shape \[-6\]",
+        ),
+        (
+            "%m = arith.constant -1 : i64\n%y = arith.muli %n, %m : i64\n"
+            "ditron.launch @k grid(%y) (%a, %n) : (!ditron.buffer<8xf32>, i64)",
+            "@k cannot be launched on a grid of -6 x 1 x 1",
+        ),
+        (
+            "%m = arith.constant 1000000000 : i64\n%y = arith.muli %n, %m : i64\n%x = arith.trunci %y : i64 to i32",
+            "6000000000",
+        ),
+        ("%f = math.sqrt %h : f32", "'math.sqrt' cannot be evaluated: a program is made of host operations, arith"),
+        (
+            '%s = ditron.alloc "s" [4] : <4xi64, symmetric>\n%d = ditron.alloc "d" [32] : <32xf32, symmetric>\n'
+            "ditron.all_gather %a into %d signal %s at %n : <8xf32>, <32xf32, symmetric>, <4xi64, symmetric>",
+            "'ditron.all_gather' cannot be evaluated; run decompose-all-at-once or decompose-ring first",
+        ),
+    ],
+)
 def test_errors_say_what_is_wrong(body, says):
     text = failure(body, "%a: !ditron.buffer<8xf32>, %n: i64, %h: f32", (VECTOR, 6, 1.0))
     assert re.search(says, text), text
@@ -258,15 +322,21 @@ def test_errors_name_the_line():
             host.evaluate(module.body.operations[0], place(), (0,))
 
 
-@pytest.mark.parametrize(("kind", "given", "says"), [
-    ("!ditron.buffer<8xf32>", ((4,), (1,), "f32"),
-     r"expected argument 'a' to be !ditron.buffer<8xf32>, got shape \[4\] of f32"),
-    ("!ditron.buffer<?xf32>", ((4, 4), (4, 1), "f32"), r"got shape \[4, 4\] of f32"),
-    ("!ditron.buffer<?xf32>", ((4,), (1,), "f16"), r"got shape \[4\] of f16"),
-    ("!ditron.buffer<?xf32>", 3, "got the number 3"),
-    ("i32", 2**40, "which does not fit"),
-    ("i64", 1.5, "got 1.5"),
-])
+@pytest.mark.parametrize(
+    ("kind", "given", "says"),
+    [
+        (
+            "!ditron.buffer<8xf32>",
+            ((4,), (1,), "f32"),
+            r"expected argument 'a' to be !ditron.buffer<8xf32>, got shape \[4\] of f32",
+        ),
+        ("!ditron.buffer<?xf32>", ((4, 4), (4, 1), "f32"), r"got shape \[4, 4\] of f32"),
+        ("!ditron.buffer<?xf32>", ((4,), (1,), "f16"), r"got shape \[4\] of f16"),
+        ("!ditron.buffer<?xf32>", 3, "got the number 3"),
+        ("i32", 2**40, "which does not fit"),
+        ("i64", 1.5, "got 1.5"),
+    ],
+)
 def test_arguments_are_checked(kind, given, says):
     assert re.search(says, failure("", f"%a: {kind}", (given,)))
 

@@ -1,4 +1,5 @@
 """Host programs built from Python: types, typed classes that take numbers and values, and a round trip."""
+
 from __future__ import annotations
 
 import pytest
@@ -76,12 +77,13 @@ def test_a_program_of_all_operations(context):
     assert launch.options["num_warps"].value == 4 and launch.kernel.value == "k"
     text = str(module)
     assert str(ir.Module.parse(text)) == text
-    for line in ('%x = ditron.alloc "x" [2, %n, 4] : <2x?x4xf32, symmetric>',
-                 "ditron.signal_write %signals[3] add %epoch on %c1_i64 stream %copy : <8xi64, symmetric>",
-                 "ditron.signal_wait %signals[%c1_i64] eq %epoch : <8xi64, symmetric>",
-                 "ditron.rank_copy %slice on %c1_i64 to %a : <?x4xf32, symmetric> to <?x4xf32>",
-                 "ditron.launch @k grid(%dim, 2) (%a, %stride) options {num_warps = 4 : i64} : "
-                 "(!ditron.buffer<?x4xf32>, i64)"):
+    for line in (
+        '%x = ditron.alloc "x" [2, %n, 4] : <2x?x4xf32, symmetric>',
+        "ditron.signal_write %signals[3] add %epoch on %c1_i64 stream %copy : <8xi64, symmetric>",
+        "ditron.signal_wait %signals[%c1_i64] eq %epoch : <8xi64, symmetric>",
+        "ditron.rank_copy %slice on %c1_i64 to %a : <?x4xf32, symmetric> to <?x4xf32>",
+        "ditron.launch @k grid(%dim, 2) (%a, %stride) options {num_warps = 4 : i64} : (!ditron.buffer<?x4xf32>, i64)",
+    ):
         assert line in text, f"{line}\nis not in\n{text}"
 
 

@@ -1,4 +1,5 @@
 """What passes believe of numbers and parts of buffers is true on every rank of every small group."""
+
 from __future__ import annotations
 
 from hypothesis import assume, given, settings

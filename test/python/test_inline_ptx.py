@@ -1,4 +1,5 @@
 """Inline assembly of one PTX instruction on the simulator; anything else is refused."""
+
 import pytest
 import torch
 import triton
@@ -18,11 +19,20 @@ def _instruction(x, y, o, ASM: tl.constexpr, OPERANDS: tl.constexpr, B: tl.const
     tl.store(o + i, value)
 
 
-@pytest.mark.parametrize("name, expected", [
-    ("tanh.approx.f32", torch.tanh), ("ex2.approx.ftz.f32", torch.exp2), ("rcp.rn.f32", torch.reciprocal),
-    ("rsqrt.approx.f32", torch.rsqrt), ("lg2.approx.f32", torch.log2), ("mov.f32", torch.clone),
-    ("sub.rn.f32", torch.sub), ("div.full.f32", torch.div), ("max.f32", torch.maximum),
-])
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("tanh.approx.f32", torch.tanh),
+        ("ex2.approx.ftz.f32", torch.exp2),
+        ("rcp.rn.f32", torch.reciprocal),
+        ("rsqrt.approx.f32", torch.rsqrt),
+        ("lg2.approx.f32", torch.log2),
+        ("mov.f32", torch.clone),
+        ("sub.rn.f32", torch.sub),
+        ("div.full.f32", torch.div),
+        ("max.f32", torch.maximum),
+    ],
+)
 def test_single_instructions_of_assembly(name, expected):
     operands = [torch.rand(64) + 0.1, torch.rand(64) + 0.1]
     count = 2 if expected in (torch.sub, torch.div, torch.maximum) else 1
@@ -32,9 +42,15 @@ def test_single_instructions_of_assembly(name, expected):
     assert torch.allclose(out, expected(*operands[:count]), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("asm", [
-    "sub.f32 $0, $2, $1;", "ex2.approx.f16 $0, $1;", "rcp.rn.f32 $0, $1; add.f32 $0, $0, $1;", "sqrt.rz.f32 $0, $1;",
-])
+@pytest.mark.parametrize(
+    "asm",
+    [
+        "sub.f32 $0, $2, $1;",
+        "ex2.approx.f16 $0, $1;",
+        "rcp.rn.f32 $0, $1; add.f32 $0, $0, $1;",
+        "sqrt.rz.f32 $0, $1;",
+    ],
+)
 def test_other_assembly_is_refused(asm):
     with ditron.sim.triton(), pytest.raises(ditron.CompileError, match="no inline assembly but single instructions"):
         _instruction[(1,)](*[torch.ones(64)] * 3, asm, 2 if "$2" in asm else 1, B=64)

@@ -423,9 +423,16 @@ def test_llvm_ir(context):
         ir.translate_module_to_llvmir(ir.Module.parse("func.func @f() { return }"))
 
 
-@pytest.mark.parametrize("text,kind", [
-    ("array<i64: 1, 2>", "I64"), ("array<i32: 3>", "I32"), ("array<i1: true>", "Bool"), ("array<f32: 1.0>", "F32"),
-    ("array<i64>", "I64")])
+@pytest.mark.parametrize(
+    "text,kind",
+    [
+        ("array<i64: 1, 2>", "I64"),
+        ("array<i32: 3>", "I32"),
+        ("array<i1: true>", "Bool"),
+        ("array<f32: 1.0>", "F32"),
+        ("array<i64>", "I64"),
+    ],
+)
 def test_arrays_that_are_read_have_their_class(text, kind):
     with ir.Context():
         assert type(ir.Attribute.parse(text)) is getattr(ir, f"Dense{kind}ArrayAttr")

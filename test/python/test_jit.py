@@ -1,4 +1,5 @@
 """@ditron.jit: launching, helpers, specialisation, caching. What runs, runs on the simulator."""
+
 import subprocess
 import sys
 import textwrap
@@ -32,6 +33,7 @@ def shift(x_ptr, inbox_ptr, out_ptr, signal_ptr, n, epoch, BLOCK: tl.constexpr =
 
 def run_shift(launch):
     """Run ``launch(x, inbox, out, signals, n)`` on 3 simulated ranks and check what it computes."""
+
     def main():
         ditron.init()
         rank, n = ditron.rank(), 50
@@ -42,6 +44,7 @@ def run_shift(launch):
         launch(x, inbox, out, signals, n)
         left = torch.arange(n, dtype=torch.float32) + 100 * ((rank + 2) % 3)
         assert torch.equal(out, left + 2 * x)
+
     sim.run(main, ranks=3)
 
 
@@ -51,8 +54,10 @@ def test_launch():
 
 def test_keywords_defaults_and_grid_function():
     def launch(x, inbox, out, signals, n):
-        shift[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, inbox, n=n, epoch=1, signal_ptr=signals,
-                                                                     out_ptr=out)
+        shift[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](
+            x, inbox, n=n, epoch=1, signal_ptr=signals, out_ptr=out
+        )
+
     run_shift(launch)
 
 
@@ -63,7 +68,8 @@ def test_autotune():
 
 def test_triton_autotune_and_heuristics():
     tuned = triton.autotune([triton.Config({})], key=["n"])(
-        triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})(shift))
+        triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})(shift)
+    )
     run_shift(lambda x, inbox, out, signals, n: tuned[(1,)](x, inbox, out, signals, n, 3))
 
 
@@ -75,6 +81,7 @@ def test_specialised_once():
         for epoch in (1, 2, 16):
             kernels.append(shift[(1,)](x, inbox, out, signals, n, epoch))
             ditron.barrier()  # the one inbox is read before the next call fills it
+
     run_shift(launch)
     assert len({id(kernel) for kernel in kernels}) == 1
 
@@ -95,6 +102,7 @@ def test_argument_kinds():
         out = torch.zeros(5, dtype=torch.int64)
         all_kinds[(1,)](out, True, 20, 2**40, -3, 2.5, 1, None, (5, 6))
         assert out.tolist() == [17, 2**40, 10, 6, 11]
+
     sim.run(main, ranks=1)
 
 
@@ -112,6 +120,7 @@ def test_host_descriptor():
         out = torch.zeros(8)
         through_descriptor[(1,)](TensorDescriptor.from_tensor(x, [4, 8]), out)
         assert torch.equal(out, x[2:6].sum(0))
+
     sim.run(main, ranks=1)
 
 
@@ -124,6 +133,7 @@ def test_unknown_keyword():
     def main():
         ditron.init()
         shift[(1,)](None, None, None, None, 1, 1, BLOK=3)
+
     with pytest.raises(Exception, match="BLOK"):
         sim.run(main, ranks=1)
 
@@ -172,6 +182,7 @@ def test_disk_cache(tmp_path, monkeypatch):
 
     from ditron_compiler.frontend.source import compiler_key
     from ditron_compiler.frontend.targets import parse_target
+
     hits = []
     monkeypatch.setattr(knobs.compilation, "listener", lambda *, cache_hit, **rest: hits.append(cache_hit))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
@@ -183,7 +194,7 @@ def test_disk_cache(tmp_path, monkeypatch):
     assert compiler_key(parse_target("cuda:90", "p2p")) != compiler_key(parse_target("cuda:90", "nvshmem"))
 
 
-PLAIN = '''
+PLAIN = """
     import triton, triton.language as tl
     from triton.backends.compiler import GPUTarget
 
@@ -195,28 +206,34 @@ PLAIN = '''
 
     source = triton.compiler.ASTSource(plain, {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}, {"BLOCK": 256})
     print(triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"])
-'''
+"""
 
-WITH_DITRON = '''
+WITH_DITRON = """
     import ditron
     import ditron.language as dl
     import test_jit
     ditron.compile(test_jit.shift, {"x_ptr": "*fp32", "inbox_ptr": "*fp32", "out_ptr": "*fp32", "signal_ptr": "*i64",
                                     "n": "i32", "epoch": "i32"}, target="cuda:90")
-'''
+"""
 
 
 def test_plain_triton_kernels_are_left_alone(tmp_path):
     """Their PTX is the same, byte for byte, with and without ditron imported and used in the process."""
+
     def ptx(before: str, cache: str) -> str:
         script = tmp_path / "plain.py"
         marker = "\n    # BEFORE\n"
         script.write_text(textwrap.dedent(PLAIN + marker))
         wrapper = tmp_path / f"{cache}.py"
         wrapper.write_text(textwrap.dedent(before) + f"\nimport runpy\nrunpy.run_path({str(script)!r})\n")
-        env = {"TRITON_CACHE_DIR": str(tmp_path / cache), "PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin",
-               "HOME": str(tmp_path)}
+        env = {
+            "TRITON_CACHE_DIR": str(tmp_path / cache),
+            "PYTHONPATH": ":".join(sys.path),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+        }
         return subprocess.run([sys.executable, wrapper], env=env, check=True, capture_output=True, text=True).stdout
+
     without = ptx("", "without")
     assert ".entry plain(" in without
     assert ptx(WITH_DITRON, "with") == without

@@ -1,4 +1,5 @@
 """Each function of ditron.language becomes its operation, with its attributes and types."""
+
 import re
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import ditron.language as dl
 
 def mixed(kernel, **constexprs):
     """The kernel's module of tt and ditron operations, as written, in custom form."""
-    return ditron.compile(kernel, constexprs=constexprs, target="cuda:90", pipeline="as-written",
-                          stop_after="ditron").asm["ditron"]
+    return ditron.compile(
+        kernel, constexprs=constexprs, target="cuda:90", pipeline="as-written", stop_after="ditron"
+    ).asm["ditron"]
 
 
 POINTERS = dict(signature={"x": "*fp32", "sig": "*i64", "n": "i32"})
@@ -30,8 +32,16 @@ def identity(x, sig, n):
 
 def test_identity():
     text = mixed(identity)
-    for op in ("ditron.rank", "ditron.rank team node", "ditron.rank team world", "ditron.num_ranks",
-               "ditron.num_ranks team node", "ditron.local_rank", "ditron.num_local_ranks", "ditron.node"):
+    for op in (
+        "ditron.rank",
+        "ditron.rank team node",
+        "ditron.rank team world",
+        "ditron.num_ranks",
+        "ditron.num_ranks team node",
+        "ditron.local_rank",
+        "ditron.num_local_ranks",
+        "ditron.node",
+    ):
         assert re.search(rf"= {op}$", text, re.MULTILINE), op
     assert re.search(r"ditron.symm_at %\w+ on %\w+ : !tt.ptr<f32>", text)
     assert re.search(r"ditron.symm_at %\w+ on %\w+ : tensor<16x!tt.ptr<f32>>", text)
@@ -89,15 +99,21 @@ def data(x, y, sig, n):
 def test_data():
     text = mixed(data)
     ptrs = "!tt.ptr<f32>, !tt.ptr<f32>"
-    for pattern in (rf"ditron.putmem %\w+, %\w+, %\w+ on %\w+ : {ptrs}",
-                    rf"ditron.putmem %\w+, %\w+, %\w+ on %\w+ nbi granularity warp : {ptrs}",
-                    rf"ditron.getmem %\w+, %\w+, %\w+ on %\w+ : {ptrs}",
-                    rf"ditron.getmem %\w+, %\w+, %\w+ on %\w+ nbi : {ptrs}",
-                    rf"ditron.getmem %\w+, %\w+, %\w+ on %\w+ nbi granularity thread : {ptrs}",
-                    rf"ditron.putmem_signal %\w+, %\w+, %\w+, %\w+ set %\w+ on %\w+ : {ptrs}, !tt.ptr<i64>",
-                    rf"ditron.putmem_signal %\w+, %\w+, %\w+, %\w+ add %\w+ on %\w+ nbi : {ptrs}, !tt.ptr<i64>",
-                    r"ditron.fence$", r"ditron.quiet$", r"ditron.barrier_all$", r"ditron.barrier$",
-                    r"ditron.barrier team node$", r"ditron.sync_all team world$"):
+    for pattern in (
+        rf"ditron.putmem %\w+, %\w+, %\w+ on %\w+ : {ptrs}",
+        rf"ditron.putmem %\w+, %\w+, %\w+ on %\w+ nbi granularity warp : {ptrs}",
+        rf"ditron.getmem %\w+, %\w+, %\w+ on %\w+ : {ptrs}",
+        rf"ditron.getmem %\w+, %\w+, %\w+ on %\w+ nbi : {ptrs}",
+        rf"ditron.getmem %\w+, %\w+, %\w+ on %\w+ nbi granularity thread : {ptrs}",
+        rf"ditron.putmem_signal %\w+, %\w+, %\w+, %\w+ set %\w+ on %\w+ : {ptrs}, !tt.ptr<i64>",
+        rf"ditron.putmem_signal %\w+, %\w+, %\w+, %\w+ add %\w+ on %\w+ nbi : {ptrs}, !tt.ptr<i64>",
+        r"ditron.fence$",
+        r"ditron.quiet$",
+        r"ditron.barrier_all$",
+        r"ditron.barrier$",
+        r"ditron.barrier team node$",
+        r"ditron.sync_all team world$",
+    ):
         assert re.search(pattern, text, re.MULTILINE), pattern
 
 
@@ -113,12 +129,14 @@ def packets(x, y, sig, n):
 
 def test_packets():
     text = mixed(packets)
-    for pattern in (r"ditron.ll_put %\w+, %\w+, %\w+, %\w+ on %\w+ : !tt.ptr<i64>, !tt.ptr<f32>",
-                    r"ditron.ll_put %\w+, %\w+, %\w+, %\w+ on %\w+ protocol ll128 : !tt.ptr<i64>, !tt.ptr<f32>",
-                    r"%token = ditron.ll_get %\w+, %\w+, %\w+, %\w+ : !tt.ptr<f32>, !tt.ptr<i64>",
-                    r"ditron.consume_token %\w+, %token : !tt.ptr<f32>",
-                    r"ditron.ll_get %\w+, %\w+, %\w+, %\w+ protocol ll128 : !tt.ptr<f32>, !tt.ptr<i64>",
-                    r"arith.constant 32 : i32"):  # 256 bytes
+    for pattern in (
+        r"ditron.ll_put %\w+, %\w+, %\w+, %\w+ on %\w+ : !tt.ptr<i64>, !tt.ptr<f32>",
+        r"ditron.ll_put %\w+, %\w+, %\w+, %\w+ on %\w+ protocol ll128 : !tt.ptr<i64>, !tt.ptr<f32>",
+        r"%token = ditron.ll_get %\w+, %\w+, %\w+, %\w+ : !tt.ptr<f32>, !tt.ptr<i64>",
+        r"ditron.consume_token %\w+, %token : !tt.ptr<f32>",
+        r"ditron.ll_get %\w+, %\w+, %\w+, %\w+ protocol ll128 : !tt.ptr<f32>, !tt.ptr<i64>",
+        r"arith.constant 32 : i32",
+    ):  # 256 bytes
         assert re.search(pattern, text), pattern
 
 
@@ -139,16 +157,18 @@ def memory(x, h, i, n):
 
 def test_memory():
     text = mixed(memory)
-    for pattern in (r"ditron.ld %\w+ : !tt.ptr<f32>",
-                    r"ditron.ld %\w+ scope node semantic acquire : tensor<8x!tt.ptr<f32>>",
-                    r"ditron.st %\w+, %\w+ : tensor<8x!tt.ptr<f32>>",
-                    r"ditron.st %\w+, %\w+ scope world semantic release : !tt.ptr<i32>",
-                    r"ditron.atomic_add %\w+, %\w+ semantic acq_rel : !tt.ptr<i32>",
-                    r"ditron.atomic_cas %\w+, %\w+, %\w+ scope node : !tt.ptr<i32>",
-                    r"ditron.red %\w+ max %\w+ : !tt.ptr<i32>",
-                    r"ditron.multimem_ld_reduce add %\w+ : tensor<8x!tt.ptr<f16>>",
-                    r"ditron.multimem_red %\w+ add %\w+ : tensor<8x!tt.ptr<f16>>",
-                    r"ditron.st %\w+, %\w+ : !tt.ptr<f16>"):
+    for pattern in (
+        r"ditron.ld %\w+ : !tt.ptr<f32>",
+        r"ditron.ld %\w+ scope node semantic acquire : tensor<8x!tt.ptr<f32>>",
+        r"ditron.st %\w+, %\w+ : tensor<8x!tt.ptr<f32>>",
+        r"ditron.st %\w+, %\w+ scope world semantic release : !tt.ptr<i32>",
+        r"ditron.atomic_add %\w+, %\w+ semantic acq_rel : !tt.ptr<i32>",
+        r"ditron.atomic_cas %\w+, %\w+, %\w+ scope node : !tt.ptr<i32>",
+        r"ditron.red %\w+ max %\w+ : !tt.ptr<i32>",
+        r"ditron.multimem_ld_reduce add %\w+ : tensor<8x!tt.ptr<f16>>",
+        r"ditron.multimem_red %\w+ add %\w+ : tensor<8x!tt.ptr<f16>>",
+        r"ditron.st %\w+, %\w+ : !tt.ptr<f16>",
+    ):
         assert re.search(pattern, text), pattern
 
 
@@ -165,23 +185,38 @@ def threads(x, sig, n):
 
 def test_threads_and_calls():
     text = mixed(threads)
-    for pattern in (r"ditron.thread_id$", r"ditron.num_threads$", r"ditron.lane_id$", r"ditron.warp_id$",
-                    r"ditron.sync_threads$", r"ditron.shfl idx %\w+, %\w+ : i32", r"ditron.shfl bfly %\w+, %\w+ : i32",
-                    r"ditron.ballot %\w+", r"ditron.swizzle scatter %\w+ of %\w+ by %\w+",
-                    r'extern_call "my_function"\(%\w+, %\w+\) from "mine" at "mine.bc" pure : \(i32, f32\) -> f32',
-                    r'ditron.extern_call "mine_too"\(%\w+, %\w+\) : \(tensor<8x!tt.ptr<f32>>, f32\) -> tensor<8xf32>',
-                    r'ditron.extern_call "no_result"\(%\w+\) : \(tensor<8xf32>\) -> \(\)'):
+    for pattern in (
+        r"ditron.thread_id$",
+        r"ditron.num_threads$",
+        r"ditron.lane_id$",
+        r"ditron.warp_id$",
+        r"ditron.sync_threads$",
+        r"ditron.shfl idx %\w+, %\w+ : i32",
+        r"ditron.shfl bfly %\w+, %\w+ : i32",
+        r"ditron.ballot %\w+",
+        r"ditron.swizzle scatter %\w+ of %\w+ by %\w+",
+        r'extern_call "my_function"\(%\w+, %\w+\) from "mine" at "mine.bc" pure : \(i32, f32\) -> f32',
+        r'ditron.extern_call "mine_too"\(%\w+, %\w+\) : \(tensor<8x!tt.ptr<f32>>, f32\) -> tensor<8xf32>',
+        r'ditron.extern_call "no_result"\(%\w+\) : \(tensor<8xf32>\) -> \(\)',
+    ):
         assert re.search(pattern, text, re.MULTILINE), pattern
 
 
 def test_every_operation_has_a_function():
     """The dialect's device operations and dl's functions are the same list."""
     from ditron_compiler.ir.dialects import ditron as dialect
-    ops = {value.OPERATION_NAME.removeprefix("ditron.") for value in vars(dialect).values()
-           if isinstance(getattr(value, "OPERATION_NAME", None), str)}
+
+    ops = {
+        value.OPERATION_NAME.removeprefix("ditron.")
+        for value in vars(dialect).values()
+        if isinstance(getattr(value, "OPERATION_NAME", None), str)
+    }
     definitions = Path(__file__).resolve().parents[2] / "dialect" / "IR"
-    host = {name for file in ("DitronHostOps.td", "DitronStreamOps.td")
-            for name in re.findall(r'^def Ditron_\w+Op : \w+<"(\w+)"', (definitions / file).read_text(), re.MULTILINE)}
+    host = {
+        name
+        for file in ("DitronHostOps.td", "DitronStreamOps.td")
+        for name in re.findall(r'^def Ditron_\w+Op : \w+<"(\w+)"', (definitions / file).read_text(), re.MULTILINE)
+    }
     assert "launch" in host and "alloc" in host
     variants = {"putmem_nbi", "getmem_nbi", "putmem_signal_nbi", "token", "packet_bytes"}
     assert ops - host == set(dl.__all__) - variants

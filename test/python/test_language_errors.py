@@ -1,4 +1,5 @@
 """Wrong use of a primitive raises at the user's line, says what is wrong and what to do."""
+
 import linecache
 
 import pytest
@@ -15,10 +16,12 @@ CASES = []
 
 def wrong(message, **signature):
     """Register a kernel that must fail with ``message`` at its line that ends in ``# here``."""
+
     def decorate(fn):
         kernel = ditron.jit(fn, example=dict(signature={"x": "*fp32", "sig": "*i64", "n": "i32"} | signature))
         CASES.append(pytest.param(kernel, message, id=fn.__name__))
         return kernel
+
     return decorate
 
 
@@ -109,8 +112,11 @@ def large_count(x, sig, n):
     dl.wait(sig, 4294967296)  # here
 
 
-@wrong("rank must be an integer of at most 32 bits, got a scalar of type int64, whose upper bits would be lost; if "
-       "they are never used, convert it: rank.to(tl.int32)", n="i64")
+@wrong(
+    "rank must be an integer of at most 32 bits, got a scalar of type int64, whose upper bits would be lost; if "
+    "they are never used, convert it: rank.to(tl.int32)",
+    n="i64",
+)
 def wide_rank(x, sig, n):
     dl.notify(sig, n)  # here
 

@@ -1,4 +1,5 @@
 """Functions of libdevice on the simulator, against torch."""
+
 import math
 from fractions import Fraction
 
@@ -34,26 +35,60 @@ def _popc(x, bits):
 
 
 ONE = {
-    "exp10": (F32, lambda x: 10 ** x), "expm1": (F32, torch.expm1), "log1p": (F32, lambda x: torch.log1p(x)),
-    "tanh": (F32, torch.tanh), "tan": (F32, torch.tan), "sinh": (F32, torch.sinh), "erfc": (F32, torch.erfc),
-    "cbrt": (F32, lambda x: x.sign() * x.abs() ** (1 / 3)), "lgamma": (F32, torch.lgamma), "rint": (F32, torch.round),
-    "round": (F32, lambda x: torch.copysign((x.abs() + 0.5).floor(), x)), "trunc": (F32, torch.trunc),
-    "fast_expf": (F32, torch.exp), "fast_logf": (F32, torch.log), "fast_sinf": (F32, torch.sin),
-    "fast_cosf": (F32, torch.cos), "saturatef": (F32, lambda x: x.clamp(0, 1)),
-    "sinpi": (F32, lambda x: torch.sin(math.pi * x)), "cospi": (F64, lambda x: torch.cos(math.pi * x)),
-    "normcdf": (F32, torch.special.ndtr), "rcp_rn": (F32, lambda x: 1 / x),
+    "exp10": (F32, lambda x: 10**x),
+    "expm1": (F32, torch.expm1),
+    "log1p": (F32, lambda x: torch.log1p(x)),
+    "tanh": (F32, torch.tanh),
+    "tan": (F32, torch.tan),
+    "sinh": (F32, torch.sinh),
+    "erfc": (F32, torch.erfc),
+    "cbrt": (F32, lambda x: x.sign() * x.abs() ** (1 / 3)),
+    "lgamma": (F32, torch.lgamma),
+    "rint": (F32, torch.round),
+    "round": (F32, lambda x: torch.copysign((x.abs() + 0.5).floor(), x)),
+    "trunc": (F32, torch.trunc),
+    "fast_expf": (F32, torch.exp),
+    "fast_logf": (F32, torch.log),
+    "fast_sinf": (F32, torch.sin),
+    "fast_cosf": (F32, torch.cos),
+    "saturatef": (F32, lambda x: x.clamp(0, 1)),
+    "sinpi": (F32, lambda x: torch.sin(math.pi * x)),
+    "cospi": (F64, lambda x: torch.cos(math.pi * x)),
+    "normcdf": (F32, torch.special.ndtr),
+    "rcp_rn": (F32, lambda x: 1 / x),
     "rcbrt": (F32, lambda x: torch.copysign(x.abs() ** (-1 / 3), x)),
-    "isnan": (F32, torch.isnan), "isinf": (F32, torch.isinf), "finitef": (F32, torch.isfinite),
-    "signbit": (F32, torch.signbit), "float_as_int": (F32, lambda x: x.float().view(I32)),
-    "float2int_rn": (F32, torch.round), "float2int_rz": (F32, torch.trunc), "float2int_rd": (F32, torch.floor),
-    "float2ll_ru": (F32, torch.ceil), "llrint": (F32, torch.round), "int2float_rn": (I32, lambda x: x),
+    "isnan": (F32, torch.isnan),
+    "isinf": (F32, torch.isinf),
+    "finitef": (F32, torch.isfinite),
+    "signbit": (F32, torch.signbit),
+    "float_as_int": (F32, lambda x: x.float().view(I32)),
+    "float2int_rn": (F32, torch.round),
+    "float2int_rz": (F32, torch.trunc),
+    "float2int_rd": (F32, torch.floor),
+    "float2ll_ru": (F32, torch.ceil),
+    "llrint": (F32, torch.round),
+    "int2float_rn": (I32, lambda x: x),
     "popc": (I32, lambda x: _popc(x, 32)),
     "ffs": (I32, lambda x: torch.tensor([(v & -v).bit_length() for v in x.tolist()])),
     "clz": (I32, lambda x: torch.tensor([32 - (v & 0xFFFFFFFF).bit_length() for v in x.tolist()])),
     "brev": (I32, lambda x: torch.tensor([int(f"{v & 0xFFFFFFFF:032b}"[::-1], 2) for v in x.tolist()])),
 }
-_WHOLE_RESULTS = ("float_as_int", "float2int_rn", "float2int_rz", "float2int_rd", "float2ll_ru", "llrint", "popc",
-                  "ffs", "clz", "brev", "isnan", "isinf", "finitef", "signbit")
+_WHOLE_RESULTS = (
+    "float_as_int",
+    "float2int_rn",
+    "float2int_rz",
+    "float2int_rd",
+    "float2ll_ru",
+    "llrint",
+    "popc",
+    "ffs",
+    "clz",
+    "brev",
+    "isnan",
+    "isinf",
+    "finitef",
+    "signbit",
+)
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -73,10 +108,17 @@ def test_of_one(name):
 
 
 TWO = {
-    "pow": (F32, F32, torch.pow), "fmod": (F32, F32, torch.fmod), "atan2": (F32, F32, torch.atan2),
-    "hypot": (F32, F32, torch.hypot), "copysign": (F32, F32, torch.copysign), "nextafter": (F32, F32, None),
-    "fast_dividef": (F32, F32, torch.div), "div_rn": (F32, F32, torch.div), "add_rn": (F32, F32, torch.add),
-    "ldexp": (F32, I32, lambda x, y: x * 2.0 ** y), "rhypot": (F32, F32, lambda x, y: 1 / torch.hypot(x, y)),
+    "pow": (F32, F32, torch.pow),
+    "fmod": (F32, F32, torch.fmod),
+    "atan2": (F32, F32, torch.atan2),
+    "hypot": (F32, F32, torch.hypot),
+    "copysign": (F32, F32, torch.copysign),
+    "nextafter": (F32, F32, None),
+    "fast_dividef": (F32, F32, torch.div),
+    "div_rn": (F32, F32, torch.div),
+    "add_rn": (F32, F32, torch.add),
+    "ldexp": (F32, I32, lambda x, y: x * 2.0**y),
+    "rhypot": (F32, F32, lambda x, y: 1 / torch.hypot(x, y)),
     "mulhi": (I32, I32, lambda x, y: (x.long() * y.long()) >> 32),
     "hadd": (I32, I32, lambda x, y: (x.long() + y.long()) >> 1),
 }
@@ -90,8 +132,11 @@ def test_of_two(name):
     o = torch.zeros(16, dtype=first)
     with ditron.sim.triton():
         _two[(1,)](x, y, o, getattr(libdevice, name), 16)
-    want = torch.nextafter(x, y) if expected is None else expected(*[
-        v.double() if v.is_floating_point() else v for v in (x, y)])
+    want = (
+        torch.nextafter(x, y)
+        if expected is None
+        else expected(*[v.double() if v.is_floating_point() else v for v in (x, y)])
+    )
     torch.testing.assert_close(o.double(), want.to(o.dtype).double(), rtol=2e-6, atol=0, equal_nan=True)
 
 
@@ -111,8 +156,10 @@ BETWEEN = torch.tensor([0.0, 1e-9, 0.1, 0.25, 0.49, 0.5, 0.51, 0.75, 0.9, 0.99, 
 SPECIAL = {
     "erfinv": (BETWEEN * 2 - 1, torch.special.erfinv),
     "erfcinv": (BETWEEN, lambda x: -torch.special.ndtri(x / 2) / 2**0.5),
-    "normcdfinv": (BETWEEN, torch.special.ndtri), "erfcx": (FLOATS.abs() * 3, torch.special.erfcx),
-    "cyl_bessel_i0": (FLOATS / 2, torch.special.i0), "cyl_bessel_i1": (FLOATS / 2, torch.special.i1),
+    "normcdfinv": (BETWEEN, torch.special.ndtri),
+    "erfcx": (FLOATS.abs() * 3, torch.special.erfcx),
+    "cyl_bessel_i0": (FLOATS / 2, torch.special.i0),
+    "cyl_bessel_i1": (FLOATS / 2, torch.special.i1),
 }
 
 
@@ -145,7 +192,10 @@ def test_bessel_functions_by_order_and_exponents():
 
 
 EXACT = {
-    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y,
 }
 
 
@@ -169,8 +219,10 @@ def test_directions_of_rounding(operation, direction, dtype):
     o = torch.zeros(16, dtype=dtype)
     with ditron.sim.triton():
         _two[(1,)](x, y, o, getattr(libdevice, f"{operation}_{direction}"), 16)
-    want = [_neighbour(EXACT[operation](Fraction(a), Fraction(b)), direction, dtype)
-            for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    want = [
+        _neighbour(EXACT[operation](Fraction(a), Fraction(b)), direction, dtype)
+        for a, b in zip(x.tolist(), y.tolist(), strict=True)
+    ]
     assert o.tolist() == want
     assert o.tolist() != EXACT[operation](x, y).tolist()
 
@@ -203,7 +255,9 @@ def test_parts_of_words():
     with ditron.sim.triton():
         _words[(1,)](x, y, z, o, p, 16)
     assert torch.equal(o, x)
-    both = [(a & 0xFFFFFFFF | (b & 0xFFFFFFFF) << 32).to_bytes(8, "little")
-            for a, b in zip(y.tolist(), z.tolist(), strict=True)]
+    both = [
+        (a & 0xFFFFFFFF | (b & 0xFFFFFFFF) << 32).to_bytes(8, "little")
+        for a, b in zip(y.tolist(), z.tolist(), strict=True)
+    ]
     want = [int.from_bytes(bytes((b[2], b[7], b[1], b[6])), "little") for b in both]
     assert [v & 0xFFFFFFFF for v in p.tolist()] == want

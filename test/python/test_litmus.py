@@ -1,4 +1,5 @@
 """Litmus tests: which outcomes of a few relaxed, released and fenced accesses show over the seeds, which never."""
+
 from __future__ import annotations
 
 import pytest
@@ -121,8 +122,10 @@ def on_rank(kernel, how: str) -> tuple[int, int]:
 
 
 def outcomes(kernel, how: str, ranks: int = 2) -> set[tuple[tuple[int, int], ...]]:
-    return {tuple(ditron.sim.run(on_rank, ranks=ranks, seed=seed, args=(kernel, how), races=False, weak=True))
-            for seed in SEEDS}
+    return {
+        tuple(ditron.sim.run(on_rank, ranks=ranks, seed=seed, args=(kernel, how), races=False, weak=True))
+        for seed in SEEDS
+    }
 
 
 def neither_saw(outcome) -> bool:
@@ -167,6 +170,7 @@ def test_one_place_never_goes_back(how):
 @pytest.mark.parametrize("how, wrong", [(RELAXED, True), (RELEASE, True), (FENCE, True), (QUIET, False)])
 def test_a_lock_without_a_full_fence_is_a_race(how, wrong):
     """Also when both announce by releases: who looks before that is seen knows nothing of the other."""
+
     def races(seed: int) -> bool:
         try:
             ditron.sim.run(on_rank, ranks=2, seed=seed, args=(try_lock, how))

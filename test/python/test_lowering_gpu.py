@@ -1,4 +1,5 @@
 """What the lowered kernels are in PTX and AMDGCN: complete, vectorised, and in the order that the semantics promise."""
+
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -30,14 +31,16 @@ def code(kernel: str, target: str) -> str:
         "pull": ({"x": BF16, "out": BF16, "peer": "i32"}, {"BLOCK": 2048}),
         "gemm_after_wait": (GEMM, TILE),
         "gemm_waiting_in_loop": (GEMM, TILE),
-        "tma_exchange": ({"x": BF16, "out": BF16, "sig": "*i64", "M": "i32:16", "N": "i32:16", "peer": "i32"},
-                         {"BM": 64, "BN": 64}),
+        "tma_exchange": (
+            {"x": BF16, "out": BF16, "sig": "*i64", "M": "i32:16", "N": "i32:16", "peer": "i32"},
+            {"BM": 64, "BN": 64},
+        ),
         "own_values": ({"out": "*i64", "sig": "*i64", "peer": "i32"}, {}),
     }[kernel]
     program = compile(getattr(kernels, kernel), signature, constants, target=target)
     assert program.asm["cubin" if target == NVIDIA else "hsaco"], program.missing
     text = program.asm["ptx" if target == NVIDIA else "amdgcn"]
-    text = text[:re.search(r"\.section\s+\.(debug|AMDGPU)", text).start()]
+    text = text[: re.search(r"\.section\s+\.(debug|AMDGPU)", text).start()]
     return re.sub(r"(//|;).*" if target == AMD else r"//.*", "", text)
 
 
@@ -46,7 +49,7 @@ def positions(text: str, *patterns: str) -> list[int]:
     found, start = [], 0
     for pattern in patterns:
         match = re.compile(pattern).search(text, start)
-        assert match, f"{pattern!r} does not occur after {patterns[:len(found)]} in\n{text}"
+        assert match, f"{pattern!r} does not occur after {patterns[: len(found)]} in\n{text}"
         found.append(match.start())
         start = match.end()
     return found
@@ -103,17 +106,33 @@ def test_remote_accesses_are_vectors_of_16_bytes_on_amd():
 
 def test_loads_stay_below_the_wait_and_the_notify_releases_the_stores():
     ptx = code("exchange", NVIDIA)
-    positions(ptx, r"ld\.acquire\.sys\.global\.b64", r"bar\.sync", r"ld\.global\.v4", r"st\.global\.v4", r"bar\.sync",
-              r"fence\.acq_rel\.sys", r"st\.relaxed\.sys\.global\.b64")
-    assert not re.search(r"ld\.global\.v4", ptx[:ptx.index("ld.acquire")])
+    positions(
+        ptx,
+        r"ld\.acquire\.sys\.global\.b64",
+        r"bar\.sync",
+        r"ld\.global\.v4",
+        r"st\.global\.v4",
+        r"bar\.sync",
+        r"fence\.acq_rel\.sys",
+        r"st\.relaxed\.sys\.global\.b64",
+    )
+    assert not re.search(r"ld\.global\.v4", ptx[: ptx.index("ld.acquire")])
 
 
 def test_loads_stay_below_the_wait_and_the_notify_releases_the_stores_on_amd():
     asm = code("exchange", AMD)
     wait, _, barrier, load, *_ = positions(
-        asm, r"global_load_dwordx2 .* sc0 sc1", r"buffer_inv sc0 sc1", r"s_barrier", r"(global|buffer)_load_dwordx4",
+        asm,
+        r"global_load_dwordx2 .* sc0 sc1",
+        r"buffer_inv sc0 sc1",
+        r"s_barrier",
+        r"(global|buffer)_load_dwordx4",
         r"store_dwordx4",
-        r"s_barrier", r"buffer_wbl2 sc0 sc1", r"s_waitcnt vmcnt\(0\)", r"store_dwordx2 .* sc0 sc1")
+        r"s_barrier",
+        r"buffer_wbl2 sc0 sc1",
+        r"s_waitcnt vmcnt\(0\)",
+        r"store_dwordx2 .* sc0 sc1",
+    )
     assert wait < barrier < load
     assert not re.search(r"(global|buffer)_load_dwordx4", asm[:wait])
 
@@ -136,27 +155,47 @@ def test_loop_that_waits_is_not_run_ahead():
 
 def test_tma_is_ordered_after_the_wait_and_before_the_notify():
     ptx = code("tma_exchange", NVIDIA)
-    positions(ptx, r"ld\.acquire\.sys", r"bar\.sync", r"fence\.proxy\.async;", r"cp\.async\.bulk\.tensor\.2d\.shared",
-              r"cp\.async\.bulk\.tensor\.2d\.global", r"cp\.async\.bulk\.wait_group 0", r"fence\.proxy\.async;",
-              r"bar\.sync", r"fence\.acq_rel\.sys", r"red\.relaxed\.sys\.global\.add\.u64")
+    positions(
+        ptx,
+        r"ld\.acquire\.sys",
+        r"bar\.sync",
+        r"fence\.proxy\.async;",
+        r"cp\.async\.bulk\.tensor\.2d\.shared",
+        r"cp\.async\.bulk\.tensor\.2d\.global",
+        r"cp\.async\.bulk\.wait_group 0",
+        r"fence\.proxy\.async;",
+        r"bar\.sync",
+        r"fence\.acq_rel\.sys",
+        r"red\.relaxed\.sys\.global\.add\.u64",
+    )
 
 
 def test_scalars_that_waits_return_are_the_same_in_every_thread():
     ptx = code("own_values", NVIDIA)
     # One thread reads the signal after the wait, and shared memory hands the value to all.
-    positions(ptx, r"ld\.acquire\.sys", r"bar\.sync", r"atom\.global\.relaxed\.sys\.cas", r"st\.shared", r"bar\.sync",
-              r"ld\.shared")
+    positions(
+        ptx,
+        r"ld\.acquire\.sys",
+        r"bar\.sync",
+        r"atom\.global\.relaxed\.sys\.cas",
+        r"st\.shared",
+        r"bar\.sync",
+        r"ld\.shared",
+    )
     # A store that depends on the thread is each thread's own; the last one is thread 0's, after the barrier.
     positions(ptx, r"st\.relaxed\.gpu\.global\.b64", r"bar\.sync", r"@%p\d+ bra", r"st\.release\.sys\.global\.b64")
     assert code("own_values", AMD)
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: LowerToNvidia(transport="rocshmem"), "'lower-to-nvidia': expected p2p or nvshmem, got 'rocshmem'"),
-    (lambda: LowerToNvidia(arch=60), "'lower-to-nvidia': expected 70 or more, got 60: compute capability; Volta's"),
-    (lambda: LowerToAMD(transport="nvshmem"), "'lower-to-amd': expected p2p or rocshmem, got 'nvshmem'"),
-    (lambda: LowerToAMD(arch="90"), "expected an architecture such as gfx942, got '90'"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: LowerToNvidia(transport="rocshmem"), "'lower-to-nvidia': expected p2p or nvshmem, got 'rocshmem'"),
+        (lambda: LowerToNvidia(arch=60), "'lower-to-nvidia': expected 70 or more, got 60: compute capability; Volta's"),
+        (lambda: LowerToAMD(transport="nvshmem"), "'lower-to-amd': expected p2p or rocshmem, got 'nvshmem'"),
+        (lambda: LowerToAMD(arch="90"), "expected an architecture such as gfx942, got '90'"),
+    ],
+)
 def test_unknown_transport_or_architecture(make, message, capfd):
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse("module {}")
@@ -170,8 +209,14 @@ def test_extern_libs_names_files_in_the_order_of_linking(monkeypatch, tmp_path):
     bitcode.touch()
     monkeypatch.setenv("DITRON_NVSHMEM_BITCODE", str(bitcode))
     files = list(gpu_libraries.extern_libs("cuda", "nvshmem", whole=True).values())
-    assert [Path(f).name for f in files] == ["packets.ll", "nvshmem.ll", "core.ll", "multimem.ll", "common.ll",
-                                             bitcode.name]
+    assert [Path(f).name for f in files] == [
+        "packets.ll",
+        "nvshmem.ll",
+        "core.ll",
+        "multimem.ll",
+        "common.ll",
+        bitcode.name,
+    ]
     assert str(bitcode) not in gpu_libraries.extern_libs("cuda", "nvshmem", bitcode=False).values()
     # AMD's backend asks whether an undefined function's name contains the library's.
     assert all(name in "ditron_wait" for name in gpu_libraries.extern_libs("hip", "p2p", check=True))
@@ -192,14 +237,26 @@ def test_nvshmem_links_to_a_cubin(monkeypatch, tmp_path):
     monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
     if gpu_libraries.nvshmem_bitcode() is None:
         pytest.skip("no libnvshmem_device.bc: pip install nvidia-nvshmem-cu13, or set DITRON_NVSHMEM_BITCODE")
-    program = compile(kernels.exchange, {"x": BF16, "out": BF16, "sig": "*i64", "n": "i32:16"}, {"BLOCK": 2048},
-                      target=NVIDIA, transport="nvshmem")
+    program = compile(
+        kernels.exchange,
+        {"x": BF16, "out": BF16, "sig": "*i64", "n": "i32:16"},
+        {"BLOCK": 2048},
+        target=NVIDIA,
+        transport="nvshmem",
+    )
     assert program.asm["cubin"] and not program.missing
     # What nvshmemx_cumodule_init looks for in a loaded module.
     assert ".visible .const .align 8 .b8 nvshmemi_device_state_d" in program.asm["ptx"]
     libraries = gpu_libraries.extern_libs("cuda", "nvshmem", whole=True)
     assert list(tmp_path.glob("*.ll")) and not set(libraries.values()) & set(map(str, tmp_path.iterdir()))
-    whole = compile(kernels.exchange, {"x": BF16, "out": BF16, "sig": "*i64", "n": "i32:16"}, {"BLOCK": 2048},
-                    target=NVIDIA, transport="nvshmem", options={"extern_libs": libraries}, stop_after="ptx")
+    whole = compile(
+        kernels.exchange,
+        {"x": BF16, "out": BF16, "sig": "*i64", "n": "i32:16"},
+        {"BLOCK": 2048},
+        target=NVIDIA,
+        transport="nvshmem",
+        options={"extern_libs": libraries},
+        stop_after="ptx",
+    )
     strip = re.compile(r"//.*|^\s*\.(loc|file).*", re.MULTILINE)
     assert strip.sub("", whole.asm["ptx"]) == strip.sub("", program.asm["ptx"])

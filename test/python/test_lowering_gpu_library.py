@@ -1,4 +1,5 @@
 """The vendor-neutral device library, executed: LLVM IR runs on the CPU too, a thread for each rank's program."""
+
 import ctypes
 import operator
 import re
@@ -7,43 +8,48 @@ import threading
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ditron.context import Slot, barrier_area_bytes, pack
-from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from ditron_compiler.lowering.gpu_libraries import RUNTIME
 from ditron_compiler.packets import packet_bytes
 
 # What a vendor's common.ll provides, for a program of one thread on the CPU.
-CPU = "\n".join([
-    "define i32 @ditron_thread_id() { ret i32 0 }",
-    "define i32 @ditron_num_threads() { ret i32 1 }",
-    "define i32 @ditron_warp_size() { ret i32 1 }",
-    "define void @ditron_warp_sync() { ret void }",
-    "define i64 @ditron_ballot(i32 %mine) { %r = zext i32 %mine to i64 ret i64 %r }",
-    # Halves of a pair are each whole, and in no order.
-    "define { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p) { %y = call i32 @sched_yield() "
-    "%q = getelementptr i64, ptr addrspace(1) %p, i64 1 %b = load atomic i64, ptr addrspace(1) %q monotonic, align 8 "
-    "%a = load atomic i64, ptr addrspace(1) %p monotonic, align 8 %r = insertvalue { i64, i64 } poison, i64 %a, 0 "
-    "%s = insertvalue { i64, i64 } %r, i64 %b, 1 ret { i64, i64 } %s }",
-    "define void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) { %q = getelementptr i64, ptr addrspace(1) %p, "
-    "i64 1 store atomic i64 %b, ptr addrspace(1) %q monotonic, align 8 "
-    "store atomic i64 %a, ptr addrspace(1) %p monotonic, align 8 ret void }",
-    "define i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) { ret i32 %v }",
-    "define void @ditron_block_barrier() { ret void }",
-    "define void @ditron_polled(i32 %scope, i32 %semantic) { ret void }",
-    "define void @ditron_fence_scope(i32 %scope) { fence seq_cst ret void }",
-    "declare i32 @sched_yield()",  # more ranks than processors: who polls lets others run
-    "define i64 @ditron_poll(ptr addrspace(1) %p, i32 %s, i32 %m) { %y = call i32 @sched_yield() "
-    "%v = load atomic i64, ptr addrspace(1) %p seq_cst, align 8 ret i64 %v }",
-    "define i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %s, i32 %m) "
-    "{ %v = load atomic i64, ptr addrspace(1) %p seq_cst, align 8 ret i64 %v }",
-    "define void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %s) "
-    "{ %o = atomicrmw add ptr addrspace(1) %p, i64 %v seq_cst ret void }",
-    *(f"define i32 @ditron_st_b{b}(ptr addrspace(1) %p, i{b} %v, i32 %s, i32 %m) "
-      f"{{ store atomic i{b} %v, ptr addrspace(1) %p seq_cst, align {b // 8} ret i32 0 }}" for b in (8, 16, 32, 64)),
-])
+CPU = "\n".join(
+    [
+        "define i32 @ditron_thread_id() { ret i32 0 }",
+        "define i32 @ditron_num_threads() { ret i32 1 }",
+        "define i32 @ditron_warp_size() { ret i32 1 }",
+        "define void @ditron_warp_sync() { ret void }",
+        "define i64 @ditron_ballot(i32 %mine) { %r = zext i32 %mine to i64 ret i64 %r }",
+        # Halves of a pair are each whole, and in no order.
+        "define { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p) { %y = call i32 @sched_yield() "
+        "%q = getelementptr i64, ptr addrspace(1) %p, i64 1 %b = load atomic i64, ptr addrspace(1) %q monotonic, align 8 "
+        "%a = load atomic i64, ptr addrspace(1) %p monotonic, align 8 %r = insertvalue { i64, i64 } poison, i64 %a, 0 "
+        "%s = insertvalue { i64, i64 } %r, i64 %b, 1 ret { i64, i64 } %s }",
+        "define void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) { %q = getelementptr i64, ptr addrspace(1) %p, "
+        "i64 1 store atomic i64 %b, ptr addrspace(1) %q monotonic, align 8 "
+        "store atomic i64 %a, ptr addrspace(1) %p monotonic, align 8 ret void }",
+        "define i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) { ret i32 %v }",
+        "define void @ditron_block_barrier() { ret void }",
+        "define void @ditron_polled(i32 %scope, i32 %semantic) { ret void }",
+        "define void @ditron_fence_scope(i32 %scope) { fence seq_cst ret void }",
+        "declare i32 @sched_yield()",  # more ranks than processors: who polls lets others run
+        "define i64 @ditron_poll(ptr addrspace(1) %p, i32 %s, i32 %m) { %y = call i32 @sched_yield() "
+        "%v = load atomic i64, ptr addrspace(1) %p seq_cst, align 8 ret i64 %v }",
+        "define i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %s, i32 %m) "
+        "{ %v = load atomic i64, ptr addrspace(1) %p seq_cst, align 8 ret i64 %v }",
+        "define void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %s) "
+        "{ %o = atomicrmw add ptr addrspace(1) %p, i64 %v seq_cst ret void }",
+        *(
+            f"define i32 @ditron_st_b{b}(ptr addrspace(1) %p, i{b} %v, i32 %s, i32 %m) "
+            f"{{ store atomic i{b} %v, ptr addrspace(1) %p seq_cst, align {b // 8} ret i32 0 }}"
+            for b in (8, 16, 32, 64)
+        ),
+    ]
+)
 P, I32, I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 SIGNATURES = {
     "ditron_copy": (None, P, P, I64, I32, I32),
@@ -92,8 +98,9 @@ def library():
 
 
 @settings(max_examples=300)
-@given(data=st.data(), size=st.integers(0, 700), dst=st.integers(0, 33), src=st.integers(0, 33),
-       step=st.integers(1, 40))
+@given(
+    data=st.data(), size=st.integers(0, 700), dst=st.integers(0, 33), src=st.integers(0, 33), step=st.integers(1, 40)
+)
 def test_threads_copy_every_byte_once_and_no_other(library, data, size, dst, src, step):
     source = np.frombuffer(data.draw(st.binary(min_size=size + 64, max_size=size + 64)), np.uint8).copy()
     target = np.full(size + 64, 0xA5, np.uint8)
@@ -101,7 +108,7 @@ def test_threads_copy_every_byte_once_and_no_other(library, data, size, dst, src
     dst += -target.ctypes.data % 16 if data.draw(st.booleans()) else 0  # aligned alike now and then
     src += -source.ctypes.data % 16 if dst == -target.ctypes.data % 16 else 0
     dst, src = min(dst, 64), min(src, 64)
-    expected[dst:dst + size] = source[src:src + size]
+    expected[dst : dst + size] = source[src : src + size]
     for thread in data.draw(st.permutations(range(step))):
         library.copy(target.ctypes.data + dst, source.ctypes.data + src, size, thread, step)
     assert (target == expected).all()
@@ -128,9 +135,18 @@ class Ranks:
         self.tables = []
         for r in range(n):
             mapped = [base if s // per_node == r // per_node else 0 for s, base in enumerate(self.bases)]
-            fixed = {Slot.RANK: r, Slot.NUM_RANKS: n, Slot.LOCAL_RANK: r % per_node, Slot.NUM_LOCAL_RANKS: per_node,
-                     Slot.NODE: r // per_node, Slot.WORLD_RANK: 10 + r, Slot.WORLD_SIZE: 20,
-                     Slot.HEAP_BASE: self.bases[r], Slot.HEAP_BYTES: HEAP, Slot.BARRIER_OFFSET: 0}
+            fixed = {
+                Slot.RANK: r,
+                Slot.NUM_RANKS: n,
+                Slot.LOCAL_RANK: r % per_node,
+                Slot.NUM_LOCAL_RANKS: per_node,
+                Slot.NODE: r // per_node,
+                Slot.WORLD_RANK: 10 + r,
+                Slot.WORLD_SIZE: 20,
+                Slot.HEAP_BASE: self.bases[r],
+                Slot.HEAP_BYTES: HEAP,
+                Slot.BARRIER_OFFSET: 0,
+            }
             self.tables.append(np.array(pack(fixed, mapped, [10 + s for s in range(n)]), np.int64))
         self.contexts = [table.ctypes.data for table in self.tables]
 
@@ -228,16 +244,31 @@ def test_transfers_move_bytes_and_signal(library, granularity):
         back = np.zeros(500, np.uint8)
         library.getmem(ranks.contexts[1], back.ctypes.data, ranks.at(1, DATA + 3), 500, 2, nbi, granularity)
         assert (back == payload).all()
-        library.putmem_signal(ranks.contexts[0], ranks.at(0, DATA), payload.ctypes.data, 500, ranks.at(0, SIGNALS), 5,
-                              1, 1, nbi, granularity)
+        library.putmem_signal(
+            ranks.contexts[0],
+            ranks.at(0, DATA),
+            payload.ctypes.data,
+            500,
+            ranks.at(0, SIGNALS),
+            5,
+            1,
+            1,
+            nbi,
+            granularity,
+        )
         assert ctypes.string_at(ranks.at(1, DATA), 500) == payload.tobytes()
         assert ranks.words(1, SIGNALS, 1)[0] == 5 * (nbi + 1)
 
 
 @pytest.mark.parametrize("protocol", ["ll", "ll128"])
 @settings(max_examples=200)
-@given(data=st.data(), size=st.integers(0, 500), src=st.integers(0, 9), dst=st.integers(0, 9),
-       epoch=st.sampled_from([1, 2, 2**32 - 1, 2**32, 2**32 + 1, 2**40]))
+@given(
+    data=st.data(),
+    size=st.integers(0, 500),
+    src=st.integers(0, 9),
+    dst=st.integers(0, 9),
+    epoch=st.sampled_from([1, 2, 2**32 - 1, 2**32, 2**32 + 1, 2**40]),
+)
 def test_packets_bring_every_byte_and_touch_no_other(library, protocol, data, size, src, dst, epoch):
     ranks, place = Ranks(2), DATA
     source = np.frombuffer(data.draw(st.binary(min_size=size + 16, max_size=size + 16)), np.uint8).copy()
@@ -245,8 +276,8 @@ def test_packets_bring_every_byte_and_touch_no_other(library, protocol, data, si
     put, get = (getattr(library, f"{protocol}_{end}") for end in ("put", "get"))
     put(ranks.contexts[0], ranks.at(0, place), source.ctypes.data + src, size, epoch, 1)
     get(target.ctypes.data + dst, ranks.at(1, place), size, epoch)
-    assert (target[dst:dst + size] == source[src:src + size]).all()
-    assert (target[:dst] == 0xA5).all() and (target[dst + size:] == 0xA5).all()
+    assert (target[dst : dst + size] == source[src : src + size]).all()
+    assert (target[:dst] == 0xA5).all() and (target[dst + size :] == 0xA5).all()
     flags = ranks.words(1, place, 16)  # of the first packet, also of a message of no bytes
     assert ((flags[0] >> 32) % 2**32 == (epoch % 2**32 or 2**31)) if protocol == "ll" else flags[15] == epoch
     # Behind the message's memory nothing was written, nor at the sender.
@@ -264,8 +295,14 @@ def test_messages_by_packets_arrive_in_time(library, n):
         for epoch in range(1, 301):
             for peer in range(n):
                 source = np.full(size, (7 * epoch + rank) % 256, np.uint8)
-                library.ll_put(ranks.contexts[rank], ranks.at(rank, DATA + (2 * rank + epoch % 2) * half),
-                               source.ctypes.data, size, epoch, peer)
+                library.ll_put(
+                    ranks.contexts[rank],
+                    ranks.at(rank, DATA + (2 * rank + epoch % 2) * half),
+                    source.ctypes.data,
+                    size,
+                    epoch,
+                    peer,
+                )
             for peer in range(n):
                 library.ll_get(target.ctypes.data, ranks.at(rank, DATA + (2 * peer + epoch % 2) * half), size, epoch)
                 assert (target == (7 * epoch + peer) % 256).all()

@@ -1,4 +1,5 @@
 """Tile order: a bijection, in the order that the rules say, and computed by the lowered IR as by the closed form."""
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -33,7 +34,9 @@ shapes = st.one_of(  # any; shards of whole tiles; a few rows more or less
     st.tuples(st.integers(1, 500), st.integers(1, 60)),
     st.tuples(st.integers(1, 40), st.integers(1, 12)).map(lambda p: (p[0] * p[1], p[1])),
     st.tuples(st.integers(1, 40), st.sampled_from([16, 32, 64]), st.integers(-3, 3)).map(
-        lambda p: (max(p[0] * p[1] + p[2], 1), p[1])))
+        lambda p: (max(p[0] * p[1] + p[2], 1), p[1])
+    ),
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -90,11 +93,25 @@ def interpret(function: ir.Operation, arguments: list[int], queries: dict[str, i
     block = function.regions[0].blocks[0]
     values = dict(zip(block.arguments, arguments, strict=True))
     trunc = lambda a, b: abs(a) // abs(b) * (1 if a * b >= 0 else -1)  # noqa: E731
-    binary = {"addi": int.__add__, "subi": int.__sub__, "muli": int.__mul__, "divsi": trunc, "minsi": min,
-              "remsi": lambda a, b: a - b * trunc(a, b), "maxsi": max, "andi": int.__and__,
-              "minui": lambda a, b: min(a, b, key=lambda x: x % 2**32),
-              "cmpi": {0: int.__eq__, 1: int.__ne__, 2: int.__lt__, 4: int.__gt__, 5: int.__ge__,
-                       9: lambda a, b: a % 2**32 >= b % 2**32}}
+    binary = {
+        "addi": int.__add__,
+        "subi": int.__sub__,
+        "muli": int.__mul__,
+        "divsi": trunc,
+        "minsi": min,
+        "remsi": lambda a, b: a - b * trunc(a, b),
+        "maxsi": max,
+        "andi": int.__and__,
+        "minui": lambda a, b: min(a, b, key=lambda x: x % 2**32),
+        "cmpi": {
+            0: int.__eq__,
+            1: int.__ne__,
+            2: int.__lt__,
+            4: int.__gt__,
+            5: int.__ge__,
+            9: lambda a, b: a % 2**32 >= b % 2**32,
+        },
+    }
     for op in block.operations:
         dialect, name = op.name.split(".")
         operands = [values[operand] for operand in op.operands]
@@ -110,7 +127,7 @@ def interpret(function: ir.Operation, arguments: list[int], queries: dict[str, i
             result = int(binary["cmpi"][ir.IntegerAttr(op.attributes["predicate"]).value](*operands))
         else:
             result = binary[name](*operands)
-        assert -2**31 <= result < 2**31, f"{op} overflows"
+        assert -(2**31) <= result < 2**31, f"{op} overflows"
         values[op.results[0]] = result
     raise AssertionError("no return")
 
@@ -126,8 +143,12 @@ def swizzle_of(mode: str, block: str = "%b", team: str = "group") -> ir.Module:
 @pytest.mark.parametrize("one_node", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @settings(deadline=None)
-@given(size=st.one_of(st.integers(1, 2**28), st.integers(1, 3000)), block=st.integers(1, 2**10), layout=layouts,
-       data=st.data())
+@given(
+    size=st.one_of(st.integers(1, 2**28), st.integers(1, 3000)),
+    block=st.integers(1, 2**10),
+    layout=layouts,
+    data=st.data(),
+)
 def test_the_pass_computes_what_the_function_says(one_node, mode, size, block, layout, data):
     nodes, per_node = (1, layout[0] * layout[1]) if one_node else layout
     rank = data.draw(st.integers(0, nodes * per_node - 1))
@@ -135,8 +156,13 @@ def test_the_pass_computes_what_the_function_says(one_node, mode, size, block, l
     with ir.Context(), ir.Location.unknown():
         module = swizzle_of(mode)
         LowerSwizzle(one_node=one_node).run(module.operation)
-        queries = {"rank": rank, "num_ranks": nodes * per_node, "node": rank // per_node,
-                   "local_rank": rank % per_node, "num_local_ranks": per_node}
+        queries = {
+            "rank": rank,
+            "num_ranks": nodes * per_node,
+            "node": rank // per_node,
+            "local_rank": rank % per_node,
+            "num_local_ranks": per_node,
+        }
         computed = interpret(next(iter(module.body.operations)), [tile, size, block], queries)
     # One node is the special case of several that is written down for itself.
     assert computed == swizzled(tile, size, block, rank, nodes * per_node, mode, per_node)
@@ -152,9 +178,15 @@ def depend_on(operations: list[ir.Operation], value: ir.Value) -> list[ir.Operat
     return found
 
 
-@pytest.mark.parametrize("mode, team, total, once, divisions", [
-    ("gather", "group", 64, 13, 3), ("scatter", "group", 60, 15, 3),
-    ("gather", "node", 33, 9, 2), ("scatter", "node", 29, 10, 2)])
+@pytest.mark.parametrize(
+    "mode, team, total, once, divisions",
+    [
+        ("gather", "group", 64, 13, 3),
+        ("scatter", "group", 60, 15, 3),
+        ("gather", "node", 33, 9, 2),
+        ("scatter", "node", 29, 10, 2),
+    ],
+)
 def test_how_many_operations_it_takes(mode, team, total, once, divisions):
     """The numbers that the pass's documentation gives."""
     passes.register_named("lower-swizzle")
@@ -165,8 +197,9 @@ def test_how_many_operations_it_takes(mode, team, total, once, divisions):
         arithmetic = [op for op in body.operations if op.name.startswith("arith.") and op.name != "arith.constant"]
         per_tile = depend_on(arithmetic, body.arguments[0])
         constants = {op.results[0] for op in body.operations if op.name == "arith.constant"}
-        divides = [op for op in arithmetic
-                   if op.name in ("arith.divsi", "arith.remsi") and op.operands[1] not in constants]
+        divides = [
+            op for op in arithmetic if op.name in ("arith.divsi", "arith.remsi") and op.operands[1] not in constants
+        ]
     assert (len(arithmetic), len(arithmetic) - len(per_tile), len(divides)) == (total, once, divisions)
     for number in (total, once):
         assert str(number) in LowerSwizzle.__doc__

@@ -1,4 +1,5 @@
 """The simulated machine: signals, puts and gets, barriers, the seed."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,7 +11,10 @@ from ditron import sim
 SEEDS = range(20)
 SHAPES = [(1, None), (2, None), (3, None), (4, None), (8, None), (8, 4)]
 
-RING = kernel("ring", "sig: ptr, value: i64", """
+RING = kernel(
+    "ring",
+    "sig: ptr, value: i64",
+    """
   %me = call i32 @ditron_sim_rank(i32 0)
   %n = call i32 @ditron_sim_num_ranks(i32 0)
   %after = add i32 %me, 1
@@ -25,10 +29,14 @@ relay:
   call void @ditron_sim_wait(ptr %sig, i32 1, i64 %value, i32 3, i32 1, i32 1, i32 2)
   call void @ditron_sim_notify(ptr %sig, i64 %value, i32 %next, i32 0, i32 1, i32 3)
   ret void
-""")
+""",
+)
 
 # Rank 0 sends 8 bytes to rank 1 by what `mode` says; rank 1 meets it by `meet` and copies what it finds to out.
-SEND = kernel("send", "buf: ptr, source: ptr, sig: ptr, out: ptr, mode: i32, meet: i32", """
+SEND = kernel(
+    "send",
+    "buf: ptr, source: ptr, sig: ptr, out: ptr, mode: i32, meet: i32",
+    """
   %me = call i32 @ditron_sim_rank(i32 0)
   %sends = icmp eq i32 %me, 0
   br i1 %sends, label %sender, label %receiver
@@ -83,7 +91,8 @@ copy:
   br label %done
 done:
   ret void
-""")
+""",
+)
 PUT, NBI, WITH_SIGNAL = range(3)
 NOTHING, SYNC, QUIET, NOTIFY, SIGNAL, BARRIER, OVERWRITE = range(7)
 
@@ -140,7 +149,10 @@ def test_source_of_a_nonblocking_put_is_read_late():
 
 
 # Rank 1 fills its buffer with what rank 0 has; `nbi`: without waiting, and then by quiet when `quiet`.
-FETCH = kernel("fetch", "dst: ptr, src: ptr, out: ptr, nbi: i32, quiet: i32", """
+FETCH = kernel(
+    "fetch",
+    "dst: ptr, src: ptr, out: ptr, nbi: i32, quiet: i32",
+    """
   %fetch_later = icmp ne i32 %nbi, 0
   br i1 %fetch_later, label %later, label %now
 now:
@@ -157,7 +169,8 @@ look:
   %seen = load i64, ptr %dst
   store i64 %seen, ptr %out
   ret void
-""")
+""",
+)
 
 
 @pytest.mark.parametrize("nbi, quiet, expected", [(0, 0, {7}), (1, 1, {7}), (1, 0, {0, 7})])
@@ -177,7 +190,10 @@ def test_get(nbi, quiet, expected):
 
 
 # Two puts to one word with or without a fence between; the second should win.
-TWICE = kernel("twice", "buf: ptr, one: ptr, two: ptr, fence: i32", """
+TWICE = kernel(
+    "twice",
+    "buf: ptr, one: ptr, two: ptr, fence: i32",
+    """
   call void @ditron_sim_putmem(ptr %buf, ptr %one, i64 8, i32 1, i32 0, i32 0)
   %ordered = icmp ne i32 %fence, 0
   br i1 %ordered, label %order, label %again
@@ -187,7 +203,8 @@ order:
 again:
   call void @ditron_sim_putmem(ptr %buf, ptr %two, i64 8, i32 1, i32 0, i32 2)
   ret void
-""")
+""",
+)
 
 
 @pytest.mark.parametrize("fence, expected", [(1, {2}), (0, {1, 2})])
@@ -205,7 +222,10 @@ def test_fence_orders_puts(fence, expected):
 
 
 # Program 0 adds to a signal until the wait of program 1 is over; %cmp and %value are its comparison.
-COUNT = kernel("count", "sig: ptr, out: ptr, step: i64, value: i64, cmp: i32, n: i32", """
+COUNT = kernel(
+    "count",
+    "sig: ptr, out: ptr, step: i64, value: i64, cmp: i32, n: i32",
+    """
   %counts = icmp eq i32 %pid, 0
   br i1 %counts, label %add, label %waits
 add:
@@ -222,12 +242,22 @@ waits:
   br label %end
 end:
   ret void
-""")
+""",
+)
 
 
-@pytest.mark.parametrize("step, value, cmp", [
-    (3, 3, 0), (3, 0, 1), (3, 2, 2), (3, 3, 3), (-3, 0, 4), (-3, -3, 5),
-], ids=["eq", "ne", "gt", "ge", "lt", "le"])
+@pytest.mark.parametrize(
+    "step, value, cmp",
+    [
+        (3, 3, 0),
+        (3, 0, 1),
+        (3, 2, 2),
+        (3, 3, 3),
+        (-3, 0, 4),
+        (-3, -3, 5),
+    ],
+    ids=["eq", "ne", "gt", "ge", "lt", "le"],
+)
 @pytest.mark.parametrize("n", [1, 7])
 def test_wait_compares_every_signal(step, value, cmp, n):
     def main():
@@ -242,7 +272,10 @@ def test_wait_compares_every_signal(step, value, cmp, n):
 
 
 # Every rank writes its epoch to its peers' buffers, meets them, and adds up what it was sent.
-MEET = kernel("meet", "buf: ptr, out: ptr, epoch: i64, kind: i32", """
+MEET = kernel(
+    "meet",
+    "buf: ptr, out: ptr, epoch: i64, kind: i32",
+    """
   %me = call i32 @ditron_sim_rank(i32 0)
   %n = call i32 @ditron_sim_num_ranks(i32 0)
   %source = alloca i64
@@ -276,7 +309,8 @@ read:
 end:
   store i64 %sum1, ptr %out
   ret void
-""")
+""",
+)
 
 
 @pytest.mark.parametrize("ranks, ranks_per_node", [(1, None), (3, None), (8, 4), (64, 8)])
@@ -314,6 +348,7 @@ def test_barrier_is_of_the_group(kind):
 
 def test_more_programs_than_places():
     """Programs start in order of their ids, so a consumer that comes after its producer finds it started."""
+
     def main():
         world = sim.current_world()
         flags = world.alloc((100,), torch.int64, name="flags")
@@ -324,7 +359,10 @@ def test_more_programs_than_places():
         assert sim.run(main, 1, seed=seed, resident=3) == [[1] * 100]
 
 
-CHAIN = kernel("chain", "flags: ptr", """
+CHAIN = kernel(
+    "chain",
+    "flags: ptr",
+    """
   %mine = getelementptr i64, ptr %flags, i32 %pid
   %first = icmp eq i32 %pid, 0
   br i1 %first, label %tell, label %wait
@@ -336,7 +374,8 @@ tell:
   %me = call i32 @ditron_sim_rank(i32 0)
   call void @ditron_sim_notify(ptr %mine, i64 1, i32 %me, i32 0, i32 0, i32 1)
   ret void
-""")
+""",
+)
 
 
 def test_program_ids_cover_the_grid():
@@ -349,7 +388,10 @@ def test_program_ids_cover_the_grid():
     assert torch.equal(sim.run(main, 1)[0], (1 + x + 10 * y + 100 * z).to(torch.int32))
 
 
-PIDS = kernel("pids", "out: ptr", """
+PIDS = kernel(
+    "pids",
+    "out: ptr",
+    """
   %zy = mul i32 %pid2, %n1
   %row = add i32 %zy, %pid1
   %rows = mul i32 %row, %n0
@@ -362,7 +404,8 @@ PIDS = kernel("pids", "out: ptr", """
   %e = add i32 %d, 1
   store i32 %e, ptr %address
   ret void
-""")
+""",
+)
 
 
 def test_same_seed_same_run():

@@ -1,4 +1,5 @@
 """Loads, stores, atomics, multimem and matrix products of the simulated machine, against torch."""
+
 from __future__ import annotations
 
 import pytest
@@ -11,10 +12,22 @@ from ditron import sim
 # ditron's numbers (runtime/sim/abi.h): element types, and Triton's RMWOp.
 I32, I64, F32, F16, BF16, F64, U32, U64 = range(8)
 AND, OR, XOR, ADD, FADD, MAX, MIN, UMAX, UMIN, XCHG = range(1, 11)
-INTEGERS = {"and": AND, "or": OR, "xor": XOR, "add": ADD, "max": MAX, "min": MIN, "umax": UMAX, "umin": UMIN,
-            "xchg": XCHG}
+INTEGERS = {
+    "and": AND,
+    "or": OR,
+    "xor": XOR,
+    "add": ADD,
+    "max": MAX,
+    "min": MIN,
+    "umax": UMAX,
+    "umin": UMIN,
+    "xchg": XCHG,
+}
 
-RMW = kernel("rmw", "p: ptr, operand: ptr, old: ptr, kind: i32, dtype: i32, bytes: i64", """
+RMW = kernel(
+    "rmw",
+    "p: ptr, operand: ptr, old: ptr, kind: i32, dtype: i32, bytes: i64",
+    """
   %wide = zext i32 %pid to i64
   %offset = mul i64 %wide, %bytes
   %element = getelementptr i8, ptr %p, i64 %offset
@@ -24,7 +37,8 @@ RMW = kernel("rmw", "p: ptr, operand: ptr, old: ptr, kind: i32, dtype: i32, byte
   %result = getelementptr i64, ptr %old, i64 %wide
   store i64 %was, ptr %result
   ret void
-""")
+""",
+)
 
 
 def bits_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -35,10 +49,12 @@ def bits_of(tensor: torch.Tensor) -> torch.Tensor:
 
 def rmw(tensor: torch.Tensor, operand: torch.Tensor, kind: int, dtype: int) -> torch.Tensor:
     """Apply one atomic per element; return the result, having checked the old values."""
+
     def main():
         p, operands, old = tensor.clone(), bits_of(operand), torch.zeros(len(tensor), dtype=torch.int64)
-        sim.current_world().launch(RMW, (len(p),), [p.data_ptr(), operands.data_ptr(), old.data_ptr(), kind, dtype,
-                                                    p.element_size()])
+        sim.current_world().launch(
+            RMW, (len(p),), [p.data_ptr(), operands.data_ptr(), old.data_ptr(), kind, dtype, p.element_size()]
+        )
         assert torch.equal(old, bits_of(tensor))
         return p
 
@@ -49,21 +65,33 @@ def rmw(tensor: torch.Tensor, operand: torch.Tensor, kind: int, dtype: int) -> t
 @pytest.mark.parametrize("dtype", [I32, U32, I64, U64])
 def test_integer_atomics(name, dtype):
     bits, signed = (32, torch.int32) if dtype in (I32, U32) else (64, torch.int64)
-    low, high = -2**(bits - 1), 2**(bits - 1) - 1
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     corners = [low, low + 1, -1, 0, 1, 5, high - 1, high]
     pairs = [(a, b) for a in corners for b in corners]
     # On unsigned elements Triton says UMAX; its MAX on them must not look at a sign either.
     unsigned = name in ("umax", "umin") or dtype in (U32, U64)
     order = (lambda v: v % 2**bits) if unsigned else (lambda v: v)
-    expected = [{"and": a & b, "or": a | b, "xor": a ^ b, "add": (a + b - low) % 2**bits + low, "xchg": b,
-                 "max": max(a, b, key=order), "umax": max(a, b, key=order),
-                 "min": min(a, b, key=order), "umin": min(a, b, key=order)}[name] for a, b in pairs]
+    expected = [
+        {
+            "and": a & b,
+            "or": a | b,
+            "xor": a ^ b,
+            "add": (a + b - low) % 2**bits + low,
+            "xchg": b,
+            "max": max(a, b, key=order),
+            "umax": max(a, b, key=order),
+            "min": min(a, b, key=order),
+            "umin": min(a, b, key=order),
+        }[name]
+        for a, b in pairs
+    ]
     a, b = (torch.tensor(column, dtype=signed) for column in zip(*pairs, strict=True))
     assert rmw(a, b, INTEGERS[name], dtype).tolist() == expected
 
 
-@pytest.mark.parametrize("dtype, torch_dtype", [(F32, torch.float32), (F16, torch.float16), (BF16, torch.bfloat16),
-                                                (F64, torch.float64)])
+@pytest.mark.parametrize(
+    "dtype, torch_dtype", [(F32, torch.float32), (F16, torch.float16), (BF16, torch.bfloat16), (F64, torch.float64)]
+)
 @pytest.mark.parametrize("kind, reference", [(FADD, torch.add), (MAX, torch.maximum), (MIN, torch.minimum)])
 def test_float_atomics(dtype, torch_dtype, kind, reference):
     a, b = (torch.randn(2, 500, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 50).to(torch_dtype)
@@ -80,13 +108,17 @@ def test_every_small_float(dtype, torch_dtype):
         torch.testing.assert_close(rmw(patterns, operand, FADD, dtype), expected, rtol=0, atol=0, equal_nan=True)
 
 
-ADD_AT = kernel("add_at", "counter: ptr, tickets: ptr", """
+ADD_AT = kernel(
+    "add_at",
+    "counter: ptr, tickets: ptr",
+    """
   %p = call ptr @ditron_sim_symm_at(ptr %counter, i32 0, i32 0)
   %ticket = call i64 @ditron_sim_atomic_rmw(ptr %p, i64 1, i32 4, i32 1, i32 1, i32 3, i32 1)
   %slot = getelementptr i64, ptr %tickets, i32 %pid
   store i64 %ticket, ptr %slot
   ret void
-""")
+""",
+)
 
 
 def test_counter_of_all_ranks():
@@ -108,7 +140,10 @@ def test_counter_of_all_ranks():
 
 
 # A lock by compare-and-swap around an increment that is not atomic: a load, a switch to others, a store.
-LOCKED = kernel("locked", "lock: ptr, count: ptr", """
+LOCKED = kernel(
+    "locked",
+    "lock: ptr, count: ptr",
+    """
   br label %take
 take:
   %was = call i64 @ditron_sim_atomic_cas(ptr %lock, i64 0, i64 1, i32 4, i32 0, i32 3, i32 0)
@@ -121,7 +156,8 @@ inside:
   call void @ditron_sim_st(ptr %count, i64 %more, i32 4, i32 0, i32 2, i32 3)
   call void @ditron_sim_st(ptr %lock, i64 0, i32 4, i32 0, i32 2, i32 4)
   ret void
-""")
+""",
+)
 
 
 def test_lock():
@@ -134,12 +170,16 @@ def test_lock():
         assert sim.run(main, 1, seed=seed) == [[0, 40]]
 
 
-WIDTHS = kernel("widths", "p: ptr, out: ptr, bytes: i32, bits: i64", """
+WIDTHS = kernel(
+    "widths",
+    "p: ptr, out: ptr, bytes: i32, bits: i64",
+    """
   %old = call i64 @ditron_sim_ld(ptr %p, i32 %bytes, i32 0, i32 1, i32 0)
   store i64 %old, ptr %out
   call void @ditron_sim_st(ptr %p, i64 %bits, i32 %bytes, i32 0, i32 2, i32 1)
   ret void
-""")
+""",
+)
 
 
 @pytest.mark.parametrize("bytes_", [1, 2, 4, 8])
@@ -154,7 +194,10 @@ def test_widths(bytes_):
     assert old == int("ee" * bytes_, 16)
 
 
-MULTIMEM = kernel("multimem", "buf: ptr, out: ptr, dtype: i32, op: i32, bits: i64", """
+MULTIMEM = kernel(
+    "multimem",
+    "buf: ptr, out: ptr, dtype: i32, op: i32, bits: i64",
+    """
   %all = call ptr @ditron_sim_multicast_ptr(ptr %buf, i32 0, i32 0)
   %sum = call i64 @ditron_sim_multimem_ld_reduce(ptr %all, i32 %op, i32 %dtype, i32 1)
   store i64 %sum, ptr %out
@@ -169,11 +212,14 @@ write:
   br label %end
 end:
   ret void
-""")
+""",
+)
 
 
-@pytest.mark.parametrize("dtype, torch_dtype", [(F32, torch.float32), (F16, torch.float16), (BF16, torch.bfloat16),
-                                                (I32, torch.int32), (U64, torch.int64)])
+@pytest.mark.parametrize(
+    "dtype, torch_dtype",
+    [(F32, torch.float32), (F16, torch.float16), (BF16, torch.bfloat16), (I32, torch.int32), (U64, torch.int64)],
+)
 @pytest.mark.parametrize("op", [0, 1, 2], ids=["add", "min", "max"])
 def test_multimem(dtype, torch_dtype, op):
     """Over the four ranks of a group, which are not all of the world."""
@@ -204,15 +250,20 @@ def test_multimem(dtype, torch_dtype, op):
 
 @pytest.mark.parametrize("suffix, dtype", [("f32", torch.float32), ("f64", torch.float64), ("i32", torch.int32)])
 def test_dot(suffix, dtype):
-    dot = kernel(f"dot_{suffix}", "a: ptr, b: ptr, c: ptr, m: i64, n: i64, k: i64, lda: i64, ldb: i64, ldc: i64", f"""
+    dot = kernel(
+        f"dot_{suffix}",
+        "a: ptr, b: ptr, c: ptr, m: i64, n: i64, k: i64, lda: i64, ldb: i64, ldc: i64",
+        f"""
   call void @ditron_sim_dot_{suffix}(ptr %a, ptr %b, ptr %c, i64 %m, i64 %n, i64 %k, i64 %lda, i64 %ldb, i64 %ldc)
   ret void
-""")
+""",
+    )
     generator = torch.Generator().manual_seed(0)
 
     def main(m: int, n: int, k: int):
-        a, b, c = (torch.randint(-9, 9, shape, generator=generator).to(dtype)
-                   for shape in ((m, k + 3), (k, n + 5), (m, n + 1)))
+        a, b, c = (
+            torch.randint(-9, 9, shape, generator=generator).to(dtype) for shape in ((m, k + 3), (k, n + 5), (m, n + 1))
+        )
         before = c.clone()
         sim.current_world().launch(dot, (1,), [a.data_ptr(), b.data_ptr(), c.data_ptr(), m, n, k, k + 3, n + 5, n + 1])
         before[:, :n] += a[:, :k] @ b[:, :n]

@@ -1,4 +1,5 @@
 """The scripts of simulated ranks: collective calls, groups, exceptions, `run_script`."""
+
 from __future__ import annotations
 
 import random
@@ -15,12 +16,28 @@ from test_machine import RING
 import ditron
 from ditron import sim
 
-WHO = kernel("who", "out: ptr", "\n".join(
-    f"  %v{index} = call i32 @ditron_sim_{call}\n  %p{index} = getelementptr i32, ptr %out, i64 {index}\n"
-    f"  store i32 %v{index}, ptr %p{index}"
-    for index, call in enumerate([
-        "rank(i32 0)", "num_ranks(i32 0)", "rank(i32 1)", "num_ranks(i32 1)", "rank(i32 2)", "num_ranks(i32 2)",
-        "local_rank()", "num_local_ranks()", "node()"])) + "\n  ret void")
+WHO = kernel(
+    "who",
+    "out: ptr",
+    "\n".join(
+        f"  %v{index} = call i32 @ditron_sim_{call}\n  %p{index} = getelementptr i32, ptr %out, i64 {index}\n"
+        f"  store i32 %v{index}, ptr %p{index}"
+        for index, call in enumerate(
+            [
+                "rank(i32 0)",
+                "num_ranks(i32 0)",
+                "rank(i32 1)",
+                "num_ranks(i32 1)",
+                "rank(i32 2)",
+                "num_ranks(i32 2)",
+                "local_rank()",
+                "num_local_ranks()",
+                "node()",
+            ]
+        )
+    )
+    + "\n  ret void",
+)
 
 
 def test_results_are_in_rank_order():
@@ -58,6 +75,7 @@ def test_only_one_script_runs_at_a_time():
 
 def test_who_am_i_in_a_group():
     """Groups number their ranks in the order given; the node counts among the group's nodes."""
+
     def main():
         world = sim.current_world()
         group = world.new_group([5, 4, 2])
@@ -184,9 +202,11 @@ def test_missing_rank_at_a_barrier():
     with pytest.raises(ditron.DeadlockError) as raised:
         sim.run(main, 3)
     line = main.__code__.co_firstlineno + 2
-    assert raised.value.waiters == (f"rank 0's script waits in barrier() at {__file__}:{line}",
-                                    f"rank 1's script waits in barrier() at {__file__}:{line}",
-                                    "rank 2's script has ended")
+    assert raised.value.waiters == (
+        f"rank 0's script waits in barrier() at {__file__}:{line}",
+        f"rank 1's script waits in barrier() at {__file__}:{line}",
+        "rank 2's script has ended",
+    )
 
 
 def test_exception_in_one_rank_ends_all():
@@ -269,10 +289,14 @@ def test_exception_in_a_script(tmp_path):
 
 
 def test_kernels_print(capsys):
-    hello = kernel("hello", "text: ptr", """
+    hello = kernel(
+        "hello",
+        "text: ptr",
+        """
   call void (ptr, i32, ...) @ditron_sim_print(ptr %text, i32 0, i32 %pid1, double 1.5, i64 -7)
   ret void
-""")
+""",
+    )
 
     def main():
         text = torch.tensor(list(b"pid (%u) x: %f %lli\0"), dtype=torch.uint8)

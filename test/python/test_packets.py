@@ -1,4 +1,5 @@
 """Packets in the simulator: messages arrive as they were sent, and what is wrong with them is found."""
+
 from __future__ import annotations
 
 import pytest
@@ -33,13 +34,18 @@ def exchange_bytes(nbytes: int, offset: int, protocol: str, calls: int = 4) -> N
     assert packets.shape == (1, 2 * dl.packet_bytes(max(nbytes, 1)) // 8)
     for call in range(calls):
         # Every rank's message of every call is another.
-        messages = [torch.randint(0, 256, (nbytes + 16,), dtype=torch.uint8,
-                                  generator=torch.Generator().manual_seed(100 * call + r)) for r in range(ranks)]
+        messages = [
+            torch.randint(
+                0, 256, (nbytes + 16,), dtype=torch.uint8, generator=torch.Generator().manual_seed(100 * call + r)
+            )
+            for r in range(ranks)
+        ]
         src, dst = messages[rank].clone(), torch.full((nbytes + 16,), 0xA5, dtype=torch.uint8)
-        exchange[(1,)](packets, src[offset:], dst[offset:], 2**31 - 3 + call, nbytes, HALF=packets.shape[1] // 2,
-                       PROTOCOL=protocol)
+        exchange[(1,)](
+            packets, src[offset:], dst[offset:], 2**31 - 3 + call, nbytes, HALF=packets.shape[1] // 2, PROTOCOL=protocol
+        )
         expected = torch.full_like(dst, 0xA5)
-        expected[offset:offset + nbytes] = messages[rank - 1][offset:offset + nbytes]
+        expected[offset : offset + nbytes] = messages[rank - 1][offset : offset + nbytes]
         # nbytes 0: the byte that the kernel loads and stores stays what it was.
         assert torch.equal(dst, expected), (call, nbytes, offset)
         ditron.barrier()
@@ -171,11 +177,15 @@ def half_an_element(packets, src, dst, epoch):
 def main(case, calls: int = 1, grid: int = 1, zeros: bool = True):
     def on_rank():
         ditron.init()
-        packets = ditron.symm_packets(2, nbytes=64, name="packets") if zeros else ditron.symm_empty(
-            64, dtype=torch.int64, name="packets")
+        packets = (
+            ditron.symm_packets(2, nbytes=64, name="packets")
+            if zeros
+            else ditron.symm_empty(64, dtype=torch.int64, name="packets")
+        )
         dst = torch.zeros(64)
         for epoch in range(1, calls + 1):
             case[(grid,)](packets, torch.full((64,), float(epoch)), dst, epoch)
+
     return on_rank
 
 
@@ -223,16 +233,25 @@ def test_taking_says_where_it_waits():
     assert "packets[0, 0] == 2 (it is 1)" in str(error), error
 
 
-@pytest.mark.parametrize("change,says", [
-    ({"epoch": 0}, "epoch must be at least 1, got 0"), ({"protocol": "simple"}, "must be 'll' or 'll128'"),
-    ({"nbytes": 6}, "multiple of the 4 bytes"), ({"packets": "src"}, "must point to 64-bit signals"),
-])
+@pytest.mark.parametrize(
+    "change,says",
+    [
+        ({"epoch": 0}, "epoch must be at least 1, got 0"),
+        ({"protocol": "simple"}, "must be 'll' or 'll128'"),
+        ({"nbytes": 6}, "multiple of the 4 bytes"),
+        ({"packets": "src"}, "must point to 64-bit signals"),
+    ],
+)
 def test_language_refuses(change, says):
     @ditron.jit
     def put(packets, src, NBYTES: tl.constexpr, EPOCH: tl.constexpr, PROTOCOL: tl.constexpr, SWAP: tl.constexpr):
         dl.ll_put(src if SWAP else packets, src, NBYTES, 0, EPOCH, protocol=PROTOCOL)
 
-    constexprs = {"NBYTES": change.get("nbytes", 64), "EPOCH": change.get("epoch", 1),
-                  "PROTOCOL": change.get("protocol", "ll"), "SWAP": "packets" in change}
+    constexprs = {
+        "NBYTES": change.get("nbytes", 64),
+        "EPOCH": change.get("epoch", 1),
+        "PROTOCOL": change.get("protocol", "ll"),
+        "SWAP": "packets" in change,
+    }
     with pytest.raises(Exception, match=says):
         ditron.compile(put, signature={"packets": "*i64", "src": "*fp32"}, constexprs=constexprs, target="sim")

@@ -1,4 +1,5 @@
 """Launches whose programs have nothing to do with each other, on several cores: the same results, the same errors."""
+
 from __future__ import annotations
 
 import os
@@ -116,9 +117,21 @@ def meets(out, BLOCK: tl.constexpr):
     ditron.language.barrier_all()
 
 
-@pytest.mark.parametrize("kernel, expected", [
-    (scale, True), (histogram, True), (collatz, True), (sum_of_floats, False), (tickets, False), (lock, False),
-    (in_turn, False), (in_turn_apart, False), (says, False)], ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    "kernel, expected",
+    [
+        (scale, True),
+        (histogram, True),
+        (collatz, True),
+        (sum_of_floats, False),
+        (tickets, False),
+        (lock, False),
+        (in_turn, False),
+        (in_turn_apart, False),
+        (says, False),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_which_are_independent(kernel, expected):
     out = torch.zeros(16, dtype=torch.float32 if kernel in (scale, sum_of_floats) else torch.int32)
     with sim.triton():
@@ -147,6 +160,7 @@ def test_results_are_equal():
 
 def threads_used() -> int:
     """How many threads ran programs of a launch: those whose CPU time grew."""
+
     def times() -> dict[str, int]:
         base = "/proc/self/task"
         ticks = {}
@@ -191,9 +205,11 @@ def divides(x, n, BLOCK: tl.constexpr):
     tl.store(x + tl.program_id(0), (10 // (tl.program_id(0) - 11 * n)).to(tl.float32))
 
 
-@pytest.mark.parametrize("kernel, says, program, line, arguments", [
-    (wild, "load or store", 5, 3, ()), (asserts, "too far", 9, 2, ()), (divides, "divided by zero", 11, 2, (1,))],
-    ids=lambda value: getattr(value, "__name__", None))
+@pytest.mark.parametrize(
+    "kernel, says, program, line, arguments",
+    [(wild, "load or store", 5, 3, ()), (asserts, "too far", 9, 2, ()), (divides, "divided by zero", 11, 2, (1,))],
+    ids=lambda value: getattr(value, "__name__", None),
+)
 def test_errors_name_the_line_and_the_first_program(kernel, says, program, line, arguments):
     first = kernel.fn.__code__.co_firstlineno
     x = torch.zeros(4096)
@@ -267,8 +283,13 @@ with sim.triton():
 def test_a_fork_can_go_on(tmp_path):
     script = tmp_path / "forks.py"
     script.write_text(FORKS.format(folder=os.path.dirname(__file__)))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "DITRON_SIM_THREADS": "4"})
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "DITRON_SIM_THREADS": "4"},
+    )
     assert done.returncode == 0, done.stderr
 
 

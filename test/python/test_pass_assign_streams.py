@@ -1,4 +1,5 @@
 """assign-streams: results are unchanged on every schedule, and copies run beside the launches."""
+
 from __future__ import annotations
 
 import pytest
@@ -45,11 +46,11 @@ def scale_and_send(a, out):
         scale[(1,)](a, scratch, step + 1, size, BLOCK=SIZE)
         dh.rank_copy(scratch, inbox[rank], peer)
         dh.signal_write(arrived[rank], epoch, peer)
-    scale[(1,)](a, out[rank * size:(rank + 1) * size], 1, size, BLOCK=SIZE)
+    scale[(1,)](a, out[rank * size : (rank + 1) * size], 1, size, BLOCK=SIZE)
     for step in dh.range(1, ranks):
         source = (rank + step) % ranks
         dh.signal_wait(arrived[source], epoch)
-        scale[(1,)](inbox[source], out[source * size:(source + 1) * size], 1, size, BLOCK=SIZE)
+        scale[(1,)](inbox[source], out[source * size : (source + 1) * size], 1, size, BLOCK=SIZE)
 
 
 BODIES = {body.__name__: body for body in (gather_and_scale, scale_and_send)}
@@ -61,8 +62,11 @@ VARIANTS = {
     "adjacent": (*pipeline.HOST, "assign-streams{adjacent=true}"),
     "without copies": (*pipeline.HOST, "eliminate-copies", "canonicalize", "cse", "assign-streams"),
 }
-PROGRAMS = {(name, variant): ditron.program(passes=passes)(body)
-            for name, body in BODIES.items() for variant, passes in VARIANTS.items()}
+PROGRAMS = {
+    (name, variant): ditron.program(passes=passes)(body)
+    for name, body in BODIES.items()
+    for variant, passes in VARIANTS.items()
+}
 
 
 def expected(name: str, shards: list[torch.Tensor], rank: int) -> torch.Tensor:
@@ -104,7 +108,7 @@ def between(steps: list[host.Step]) -> list[host.Step]:
     """What a program does between forking its streams and joining them."""
     first = next(i for i, step in enumerate(steps) if not isinstance(step, (host.Record, host.Await)))
     last = max(i for i, step in enumerate(steps) if not isinstance(step, (host.Record, host.Await)))
-    return steps[first:last + 1]
+    return steps[first : last + 1]
 
 
 @pytest.mark.parametrize("variant", ["one", "ring", "without copies"])
@@ -129,9 +133,11 @@ def test_events_only_where_streams_need_each_other():
 def test_the_simulator_sees_an_event_that_is_missing(monkeypatch):
     """The results above depend on the events: without them a launch overwrites what is being pushed."""
     from ditron_compiler.passes import assign_streams
+
     monkeypatch.setattr(assign_streams._Assignment, "_order", lambda self, block: None)
-    PROGRAMS["scale_and_send", "broken"] = ditron.program(
-        passes=(*pipeline.HOST, str(AssignStreams(adjacent=True))))(scale_and_send)
+    PROGRAMS["scale_and_send", "broken"] = ditron.program(passes=(*pipeline.HOST, str(AssignStreams(adjacent=True))))(
+        scale_and_send
+    )
 
     def wrong(seed: int) -> bool:
         try:

@@ -1,4 +1,5 @@
 """decompose-all-at-once and decompose-ring: the same result, and the same signals, on every group and schedule."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,7 +26,7 @@ def make(decompose: str):
         for step in dh.range(ranks):
             source = (rank + step) % ranks
             dh.signal_wait(arrived[source], epoch)
-            dh.copy(shards[source * rows:(source + 1) * rows], out[source * rows:(source + 1) * rows])
+            dh.copy(shards[source * rows : (source + 1) * rows], out[source * rows : (source + 1) * rows])
 
     return gather
 
@@ -61,14 +62,20 @@ def steps_of(name: str, rank: int, ranks: int) -> list[host.Step]:
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_both_tell_each_rank_of_each_shard_once(ranks):
     for name in PROGRAMS:
-        told = [(step.signal.offset, step.peer) for rank in range(ranks) for step in steps_of(name, rank, ranks)
-                if isinstance(step, host.SignalWrite)]
+        told = [
+            (step.signal.offset, step.peer)
+            for rank in range(ranks)
+            for step in steps_of(name, rank, ranks)
+            if isinstance(step, host.SignalWrite)
+        ]
         assert sorted(told) == [(shard, peer) for shard in range(ranks) for peer in range(ranks)], name
 
 
 def test_peers_of_each_way():
-    copies = {name: [(step.peer, step.dst.offset // 12) for step in steps_of(name, 1, 4)
-                     if isinstance(step, host.RankCopy)] for name in PROGRAMS}
+    copies = {
+        name: [(step.peer, step.dst.offset // 12) for step in steps_of(name, 1, 4) if isinstance(step, host.RankCopy)]
+        for name in PROGRAMS
+    }
     # Call 1 uses the second half, which begins with shard 4.
     assert copies["decompose-all-at-once"] == [(0, 5), (3, 5), (2, 5)]  # its own shard, nearest needer first
     assert copies["decompose-ring"] == [(0, 5), (0, 6), (0, 7)]  # to the left: its own, then what came from the right

@@ -1,4 +1,5 @@
 """eliminate-copies: results are unchanged, with steps of the simulator that have no copies, or the right ones."""
+
 from __future__ import annotations
 
 import pytest
@@ -83,11 +84,11 @@ def gemm_rs(a, b, out):
     total = dh.empty(rows, N, dtype=out.dtype, name="total")
     for step in dh.range(1, ranks):
         owner = (rank + step) % ranks
-        multiply[(rows,)](a[owner * rows:(owner + 1) * rows], b, part, rows, K=K, N=N)
+        multiply[(rows,)](a[owner * rows : (owner + 1) * rows], b, part, rows, K=K, N=N)
         dh.copy(part, outbox)
         dh.rank_copy(outbox, inbox[rank], owner)
         dh.signal_write(arrived[rank], epoch, owner)
-    multiply[(rows,)](a[rank * rows:(rank + 1) * rows], b, own, rows, K=K, N=N)
+    multiply[(rows,)](a[rank * rows : (rank + 1) * rows], b, own, rows, K=K, N=N)
     dh.copy(own, inbox[rank])
     for step in dh.range(1, ranks):
         dh.signal_wait(arrived[(rank + step) % ranks], epoch)
@@ -126,8 +127,12 @@ WITHOUT = {name: ditron.program(passes=ELIMINATE)(body) for name, body in BODIES
 
 def shapes(name: str, ranks: int) -> tuple[tuple[int, int], ...]:
     """Of a, b and the result."""
-    rows = {"ag_gemm": (ROWS, ROWS * ranks), "gemm_rs": (ROWS * ranks, ROWS), "planted": (ROWS, ROWS),
-            "in_kernel": (ROWS, ROWS)}[name]
+    rows = {
+        "ag_gemm": (ROWS, ROWS * ranks),
+        "gemm_rs": (ROWS * ranks, ROWS),
+        "planted": (ROWS, ROWS),
+        "in_kernel": (ROWS, ROWS),
+    }[name]
     return (rows[0], K), (K, N), (rows[1], N)
 
 
@@ -148,21 +153,27 @@ def run_rank(name: str, programs: dict, calls: int, gap: int = 0) -> list[torch.
 @pytest.mark.parametrize("name", BODIES)
 def test_results_are_the_same(name, ranks):
     for seed in range(4):
-        outcome = [ditron.sim.run(run_rank, ranks=ranks, seed=seed, args=(name, programs, 3))
-                   for programs in (PLAIN, WITHOUT)]
+        outcome = [
+            ditron.sim.run(run_rank, ranks=ranks, seed=seed, args=(name, programs, 3)) for programs in (PLAIN, WITHOUT)
+        ]
         for plain, without in zip(*outcome, strict=True):
             assert all(torch.equal(a, b) for a, b in zip(plain, without, strict=True)), f"seed {seed}"
 
 
 def test_results_of_a_tensor_with_gaps():
-    plain, without = (ditron.sim.run(run_rank, ranks=2, seed=1, args=("ag_gemm", programs, 2, 3))
-                      for programs in (PLAIN, WITHOUT))
+    plain, without = (
+        ditron.sim.run(run_rank, ranks=2, seed=1, args=("ag_gemm", programs, 2, 3)) for programs in (PLAIN, WITHOUT)
+    )
     assert all(torch.equal(a, b) for p, w in zip(plain, without, strict=True) for a, b in zip(p, w, strict=True))
 
 
 def module_of(program: ditron.Program, name: str, ranks: int) -> ir.Module:
-    return program.module(**{parameter: f"f32[{rows}, {cols}]" for parameter, (rows, cols)
-                             in zip(program.names, shapes(name, ranks), strict=True)})
+    return program.module(
+        **{
+            parameter: f"f32[{rows}, {cols}]"
+            for parameter, (rows, cols) in zip(program.names, shapes(name, ranks), strict=True)
+        }
+    )
 
 
 def copies(programs: dict, name: str, ranks: int = 4) -> list[str]:
@@ -189,7 +200,9 @@ def test_needless_copies_are_gone_and_the_others_are_not():
 def test_a_kernel_puts_from_where_it_loads():
     texts = [str(module_of(programs["in_kernel"], "in_kernel", 4)) for programs in (PLAIN, WITHOUT)]
     assert ["tt.store" in text.partition('sym_name = "send"')[2].partition("tt.return")[0] for text in texts] == [
-        True, False]
+        True,
+        False,
+    ]
 
 
 def test_a_tensor_with_gaps_is_copied_when_it_has_them():

@@ -1,4 +1,5 @@
 """hoist-symm-at changes no result: one translation in place of many."""
+
 from __future__ import annotations
 
 import torch
@@ -38,8 +39,10 @@ def main():
 
 def test_the_same_result_with_one_translation():
     signature = {"box_ptr": "*fp32", "x_ptr": "*fp32", "ready_ptr": "*i64", "out_ptr": "*fp32", "n": "i32"}
-    found = [count(shift, "ditron.symm_at", name, signature=signature, constexprs={"N": N})
-             for name in ("as-written", "default")]
+    found = [
+        count(shift, "ditron.symm_at", name, signature=signature, constexprs={"N": N})
+        for name in ("as-written", "default")
+    ]
     assert found == [2, 1]
     expected = run("as-written", main, ranks=3)
     assert run("default", main, ranks=3) == expected

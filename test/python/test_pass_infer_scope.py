@@ -1,4 +1,5 @@
 """infer-scope changes no result, and makes a scope that is too weak strong enough."""
+
 from __future__ import annotations
 
 import pytest
@@ -66,8 +67,11 @@ def test_within_the_gpu_the_scope_is_narrow():
 
     assert (scopes("as-written"), scopes("default")) == (0, 1)
     expected = run("as-written", lambda: _main(tell_own, 2), ranks=2)
-    assert run("default", lambda: _main(tell_own, 2), ranks=2) == expected == [[r * 100.0 + i for i in range(N)]
-                                                                               for r in range(2)]
+    assert (
+        run("default", lambda: _main(tell_own, 2), ranks=2)
+        == expected
+        == [[r * 100.0 + i for i in range(N)] for r in range(2)]
+    )
 
 
 @ditron.jit

@@ -1,4 +1,5 @@
 """insert-fences makes wrong kernels right, and leaves right ones alone (test_broken_kernels.py has more of both)."""
+
 from __future__ import annotations
 
 import random
@@ -54,9 +55,13 @@ def test_the_kernel_is_wrong_as_written():
 def test_the_compiler_puts_it_right():
     result = run("default", main, seeds=20, ranks=3)
     assert result[1] == [300.0 + i for i in range(N)] + [1301.0 + i for i in range(N)]
-    fences = {name: (count(put_and_flag, "ditron.fence", name, signature=SIGNATURE, constexprs={"N": N}),
-                     count(put_and_flag, "ditron.quiet", name, signature=SIGNATURE, constexprs={"N": N}))
-              for name in ("as-written", "default")}
+    fences = {
+        name: (
+            count(put_and_flag, "ditron.fence", name, signature=SIGNATURE, constexprs={"N": N}),
+            count(put_and_flag, "ditron.quiet", name, signature=SIGNATURE, constexprs={"N": N}),
+        )
+        for name in ("as-written", "default")
+    }
     assert fences == {"as-written": (0, 0), "default": (2, 1)}
 
 
@@ -112,8 +117,10 @@ def test_whatever_is_sent_has_arrived_with_the_last_signal():
         for seed in range(3):
             out = ditron.sim.run(lambda plan=plan: _send_all(plan), ranks=2, seed=seed)
             for rank in range(2):
-                expected = [[(1 - rank) * 100.0 + k + i if letter in "SPNL" else 0.0 for i in range(SLOT)]
-                            for k, letter in enumerate(plan)]
+                expected = [
+                    [(1 - rank) * 100.0 + k + i if letter in "SPNL" else 0.0 for i in range(SLOT)]
+                    for k, letter in enumerate(plan)
+                ]
                 assert out[rank].tolist() == expected, (plan, seed)
         with pipeline("as-written"):
             try:
@@ -139,7 +146,7 @@ def test_a_source_is_stored_to_again_only_when_its_put_is_complete():
         box, x = (ditron.symm_zeros(N, dtype=torch.float32) for _ in range(2))
         store_behind_put[(1,)](box, x, N // 2, N=N)
         ditron.barrier()
-        return box[:N // 2].tolist()
+        return box[: N // 2].tolist()
 
     assert run("default", main, ranks=2) == [[(1 - r) * 100.0 + N // 2 + i for i in range(N // 2)] for r in range(2)]
 
@@ -178,8 +185,7 @@ def test_what_a_called_function_stores_is_ordered():
         for seed in range(20):
             ditron.sim.run(_filled_by_a_function, ranks=3, seed=seed)
     left = [(rank - 1) % 3 for rank in range(3)]
-    assert run("default", _filled_by_a_function, seeds=20, ranks=3) == [
-        ([r + 1.0] * N, [r + 10.0] * N) for r in left]
+    assert run("default", _filled_by_a_function, seeds=20, ranks=3) == [([r + 1.0] * N, [r + 10.0] * N) for r in left]
 
 
 @ditron.jit(do_not_specialize=["a", "b"])

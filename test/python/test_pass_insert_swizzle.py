@@ -1,4 +1,5 @@
 """insert-swizzle: kernels in plain order give the same results in another, and each rank's first tile comes early."""
+
 from __future__ import annotations
 
 import sys
@@ -34,6 +35,7 @@ def gemm_rs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def steps():
     import swizzle_steps
+
     return swizzle_steps
 
 
@@ -59,6 +61,7 @@ def test_examples_that_have_an_order_keep_it():
     sys.path.insert(0, str(ROOT / "examples"))
     import ag_gemm_in_kernel as ag
     import gemm_rs as rs
+
     for kernel, module, before in ((ag.ag_gemm_kernel, ag, 1), (rs.gemm_rs_kernel, rs, 0)):
         assert orders(kernel, "swizzled", **example(module)) == orders(kernel, "default", **example(module)) == before
 
@@ -109,6 +112,7 @@ def _persistent(order_ptr, signal_ptr, rows_per_rank, tiles, others, BLOCK: tl.c
 
 def visited(rows: int, block: int, others: int):
     """In which order one persistent program on each rank takes the tiles, of which ``others`` are in each row."""
+
     def main():
         ditron.init()
         tiles = -(-rows * ditron.num_ranks() // block)
@@ -116,6 +120,7 @@ def visited(rows: int, block: int, others: int):
         signals = ditron.symm_zeros(ditron.num_ranks(), dtype=torch.int64)
         _persistent[(1,)](order, signals, rows, tiles * others, others, BLOCK=block)
         return order[1::others].tolist()
+
     return main
 
 
@@ -126,22 +131,32 @@ def test_tiles_come_in_the_order_of_the_closed_form(others, rows, ranks, per_nod
     world = dict(ranks=ranks, ranks_per_node=per_node, seeds=2)
     found = pass_helpers.run("swizzled", visited(rows, 16, others), **world)
     tiles = range(-(-rows * ranks // 16))
-    assert found == [[swizzled(t, rows * ranks, 16, r, ranks, "scatter", per_node) for t in tiles]
-                     for r in range(ranks)]
+    assert found == [
+        [swizzled(t, rows * ranks, 16, r, ranks, "scatter", per_node) for t in tiles] for r in range(ranks)
+    ]
     assert pass_helpers.run("default", visited(rows, 16, others), **world) == [list(tiles)] * ranks
 
 
 def test_a_launch_that_takes_a_part_of_the_tiles_takes_the_same_part():
     """Four of the eight rows of tiles: reordered, other tiles would be left out on each rank."""
+
     def main():
         ditron.init()
         order, signals = torch.zeros(8, 3, dtype=torch.int32), ditron.symm_zeros(4, dtype=torch.int64)
         _visit[(4 * 3,)](order, signals, 32, 3, BLOCK=16)
         return order.tolist()
 
-    assert "ditron.swizzle gather" in ditron.compile(
-        _visit, {"order_ptr": "*i32", "signal_ptr": "*i64", "rows_per_rank": "i32", "others": "i32"}, {"BLOCK": 16},
-        "sim", pipeline="swizzled", stop_after="ditron").asm["ditron"]
+    assert (
+        "ditron.swizzle gather"
+        in ditron.compile(
+            _visit,
+            {"order_ptr": "*i32", "signal_ptr": "*i64", "rows_per_rank": "i32", "others": "i32"},
+            {"BLOCK": 16},
+            "sim",
+            pipeline="swizzled",
+            stop_after="ditron",
+        ).asm["ditron"]
+    )
     found = pass_helpers.run("swizzled", main, ranks=4, seeds=2)
     assert found == pass_helpers.run("default", main, ranks=4, seeds=2) == [[[12] * 3] * 4 + [[0] * 3] * 4] * 4
 
@@ -157,6 +172,7 @@ def _last_first(order_ptr, signal_ptr, rows_per_rank, tiles, others, BLOCK: tl.c
 
 def test_an_order_of_the_authors_own_stays():
     """As many tiles as ranks, so that whether all are taken would not tell a quotient from the rank that it is not."""
+
     def main():
         ditron.init()
         order, signals = torch.zeros(1 + 4 * 3, dtype=torch.int32), ditron.symm_zeros(4, dtype=torch.int64)

@@ -1,4 +1,5 @@
 """Kernels mean the same with packets for their signals, on the simulator: values, seeds, ranks that lag."""
+
 from __future__ import annotations
 
 import inspect
@@ -41,8 +42,9 @@ def test_all_gather_equals_put_with_signal(nbytes):
     expected = ditron.sim.run(gather, ranks=ranks, args=(nbytes, "simple", calls))
     for protocol in ("ll", "ll128", "auto"):
         got = ditron.sim.run(gather, ranks=ranks, seed=nbytes, args=(nbytes, protocol, calls))
-        assert all(torch.equal(a, b) for mine, its in zip(got, expected, strict=True)
-                   for a, b in zip(mine, its, strict=True)), protocol
+        assert all(
+            torch.equal(a, b) for mine, its in zip(got, expected, strict=True) for a, b in zip(mine, its, strict=True)
+        ), protocol
 
 
 def gather_often(protocol: str, calls: int, progress: list[int], lags: list[int], chunk: int = 512) -> None:
@@ -72,10 +74,12 @@ def test_without_parity_it_is_found_out(monkeypatch, tmp_path):
     """One place for all epochs: a rank that is a call ahead overwrites what another has yet to take."""
     monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
     arith = ll_protocol._Rewriter.arith
-    monkeypatch.setattr(ll_protocol._Rewriter, "arith", lambda self, name, a, b: arith(
-        self, name, a, 0 if name == "andi" else b))
-    kernels = {"ll": ditron.jit(ll_all_gather.all_gather, pipeline="low-latency-ll",
-                                do_not_specialize=["n_elements", "epoch"])}
+    monkeypatch.setattr(
+        ll_protocol._Rewriter, "arith", lambda self, name, a, b: arith(self, name, a, 0 if name == "andi" else b)
+    )
+    kernels = {
+        "ll": ditron.jit(ll_all_gather.all_gather, pipeline="low-latency-ll", do_not_specialize=["n_elements", "epoch"])
+    }
     monkeypatch.setattr(ll_all_gather, "KERNELS", kernels)
     with pytest.raises(ditron.RaceError, match="nothing orders this ll_put"):
         # Another chunk than elsewhere: no kernel that was compiled before is taken for this one.
@@ -124,8 +128,9 @@ def wait_by_sender(x, box, signals, out, credits, epoch, N: tl.constexpr):
     mine = box + ((epoch % 2) * 2 + block) * ranks * N
     for step in range(ranks):
         peer = (rank + step) % ranks
-        dl.putmem_signal(mine + rank * N, x + block * N, tl.minimum(rank + 1, N) * 4,
-                         signals + (block * ranks + rank), epoch, peer)
+        dl.putmem_signal(
+            mine + rank * N, x + block * N, tl.minimum(rank + 1, N) * 4, signals + (block * ranks + rank), epoch, peer
+        )
     for peer in range(ranks):
         token = dl.wait(signals + (block * ranks + peer), 1, epoch)
         got = tl.load(dl.consume_token(mine, token) + peer * N + at, mask=at < tl.minimum(peer + 1, N), other=0.0)
@@ -165,8 +170,9 @@ def test_kernel_means_the_same(function, pipeline):
     expected = ditron.sim.run(calls_of, ranks=3, args=(function, "default", 6))
     for seed in range(10):
         got = ditron.sim.run(calls_of, ranks=3, seed=seed, args=(function, pipeline, 6))
-        assert all(torch.equal(a, b) for mine, its in zip(got, expected, strict=True)
-                   for a, b in zip(mine, its, strict=True)), f"seed {seed}"
+        assert all(
+            torch.equal(a, b) for mine, its in zip(got, expected, strict=True) for a, b in zip(mine, its, strict=True)
+        ), f"seed {seed}"
 
 
 @ditron.jit(pipeline="low-latency", do_not_specialize=["n", "epoch"])
@@ -200,9 +206,21 @@ def test_a_message_of_no_bytes_is_waited_for_too():
 
 @pytest.mark.parametrize("function", [ll_all_gather.all_gather, *KERNELS], ids=lambda function: function.__name__)
 def test_no_signal_is_left_but_the_credit(function):
-    example = ll_all_gather.EXAMPLE if function is ll_all_gather.all_gather else {
-        "signature": {"x": "*fp32", "box": "*fp32", "signals": "*i64", "out": "*fp32", "credits": "*i64",
-                      "epoch": "i32"}, "constexprs": {"N": 16}}
+    example = (
+        ll_all_gather.EXAMPLE
+        if function is ll_all_gather.all_gather
+        else {
+            "signature": {
+                "x": "*fp32",
+                "box": "*fp32",
+                "signals": "*i64",
+                "out": "*fp32",
+                "credits": "*i64",
+                "epoch": "i32",
+            },
+            "constexprs": {"N": 16},
+        }
+    )
     kernel = ditron.jit(function, pipeline="low-latency", do_not_specialize=["epoch"])
     text = ditron.compile(kernel, target="sim", stop_after="ditron", **example).asm["ditron"]
     assert "ditron.ll_put" in text and "ditron.ll_get" in text
@@ -242,15 +260,20 @@ def from_distances(programs: int, calls: int = 4, N: int = 16) -> list[list[floa
 
 def test_as_many_programs_as_ranks_take_a_message_each():
     for seed in range(5):
-        assert ditron.sim.run(from_distances, ranks=3, seed=seed, args=(3,)) == [
-            [[10.0 * epoch + rank for rank in range(3)] for epoch in range(1, 5)]] * 3
+        assert (
+            ditron.sim.run(from_distances, ranks=3, seed=seed, args=(3,))
+            == [[[10.0 * epoch + rank for rank in range(3)] for epoch in range(1, 5)]] * 3
+        )
 
 
 def test_a_launch_of_more_programs_than_ranks_is_refused():
     line = inspect.getsourcelines(from_distance.fn)[1] + 6
-    with pytest.raises(ditron.DitronError, match=r"(?s)'from_distance': a launch of 4 programs along axis 0 in a group "
-                       rf"of 3 ranks.*argument 'signals'.*test_pass_ll_protocol.py:{line}: the put.*'low-latency' that "
-                       r"the kernel names\n.*at most num_ranks programs"):
+    with pytest.raises(
+        ditron.DitronError,
+        match=r"(?s)'from_distance': a launch of 4 programs along axis 0 in a group "
+        rf"of 3 ranks.*argument 'signals'.*test_pass_ll_protocol.py:{line}: the put.*'low-latency' that "
+        r"the kernel names\n.*at most num_ranks programs",
+    ):
         ditron.sim.run(from_distances, ranks=3, args=(4,))
 
 
@@ -277,9 +300,11 @@ REFUSED = {
 
 
 def says(kernel: str, what: str, chosen: str) -> str:
-    return (rf"kernel '{kernel}': argument 'signals' {what}.* 512 bytes for each signal.*\n"
-            rf".*test_pass_ll_protocol.py:{PUT}: the put whose signal became packets, .*{chosen}.*\n"
-            rf".*ditron.symm_packets\(number of signals, nbytes=128\)")
+    return (
+        rf"kernel '{kernel}': argument 'signals' {what}.* 512 bytes for each signal.*\n"
+        rf".*test_pass_ll_protocol.py:{PUT}: the put whose signal became packets, .*{chosen}.*\n"
+        rf".*ditron.symm_packets\(number of signals, nbytes=128\)"
+    )
 
 
 def shift(name: str | None):
@@ -366,13 +391,15 @@ def test_a_gpu_launch_is_refused_before_it_is_made():
 def gather_sized(mine_ptr, table_ptr, ready_ptr, n, epoch, N: tl.constexpr):
     rank, num_ranks = dl.rank(), dl.num_ranks()
     for step in range(num_ranks):
-        dl.putmem_signal(table_ptr + rank * N, mine_ptr, tl.minimum(n, N) * 4, ready_ptr + rank, epoch,
-                         (rank + step) % num_ranks)
+        dl.putmem_signal(
+            table_ptr + rank * N, mine_ptr, tl.minimum(n, N) * 4, ready_ptr + rank, epoch, (rank + step) % num_ranks
+        )
     dl.wait(ready_ptr, num_ranks, epoch)
 
 
 def test_kernels_that_lay_out_one_memory_differently_are_refused():
     """A size of 1 is a constant to Triton: its kernel has smaller places than the other's."""
+
     def main():
         ditron.init()
         table = ditron.symm_empty(ditron.num_ranks(), 64, dtype=torch.float32, name="table")
@@ -380,6 +407,9 @@ def test_kernels_that_lay_out_one_memory_differently_are_refused():
         for epoch, n in enumerate((64, 30, 0, 1), 1):
             gather_sized[(1,)](torch.ones(64), table, ready, n, epoch, N=64)
 
-    with pytest.raises(ditron.DitronError, match="(?s)'ready_ptr' is memory that an earlier launch used with 1024 bytes"
-                                                 ".*compiled for 256.*do_not_specialize"):
+    with pytest.raises(
+        ditron.DitronError,
+        match="(?s)'ready_ptr' is memory that an earlier launch used with 1024 bytes"
+        ".*compiled for 256.*do_not_specialize",
+    ):
         ditron.sim.run(main, ranks=2)

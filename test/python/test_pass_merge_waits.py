@@ -1,4 +1,5 @@
 """merge-waits changes no result: fewer waits, the same data, on every schedule."""
+
 from __future__ import annotations
 
 import pytest
@@ -43,8 +44,10 @@ def main():
 
 def test_the_same_result_with_fewer_waits():
     signature = {"box_ptr": "*fp32", "ready_ptr": "*i64", "out_ptr": "*fp32", "epoch": "i32"}
-    found = [count(gather, "ditron.wait", name, signature=signature, constexprs={"N": N})
-             for name in ("as-written", "default")]
+    found = [
+        count(gather, "ditron.wait", name, signature=signature, constexprs={"N": N})
+        for name in ("as-written", "default")
+    ]
     assert found == [2, 1]
     expected = run("as-written", main, ranks=4)
     assert run("default", main, ranks=4) == expected

@@ -2,6 +2,7 @@
 
 What is counted are the lines of Python that a pass executes, which are the same in every run.
 """
+
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,5 @@
 """A pass author's tools: diffs, statistics, times, reproducers, passes of other packages, the language server."""
+
 import json
 import os
 import re
@@ -48,15 +49,29 @@ def failing(tmp_path, name, action):
 def test_a_diff_pairs_what_is_only_renumbered():
     found = passdiff.changes("a\n%0 = x\n%1 = y\n%2 = z %1\n", "a\n%0 = y\n%1 = z %0\n")
     assert [(c.equal, c.before, c.after) for c in found] == [
-        (True, ("a",), ("a",)), (False, ("%0 = x",), ()), (True, ("%1 = y", "%2 = z %1"), ("%0 = y", "%1 = z %0"))]
+        (True, ("a",), ("a",)),
+        (False, ("%0 = x",), ()),
+        (True, ("%1 = y", "%2 = z %1"), ("%0 = y", "%1 = z %0")),
+    ]
 
 
 def test_a_diff_shows_the_lines_around_a_change():
     before = "\n".join(f"line {n}" for n in range(40))
     lines = list(passdiff.terminal([("first", before, before.replace("line 20", "new")), ("second", "x", "x")], False))
-    assert lines == ["== first: 1 line removed, 1 added", "  ... 17 lines ...", "  line 17", "  line 18", "  line 19",
-                     "- line 20", "+ new", "  line 21", "  line 22", "  line 23", "  ... 16 lines ...",
-                     "== second: no change"]
+    assert lines == [
+        "== first: 1 line removed, 1 added",
+        "  ... 17 lines ...",
+        "  line 17",
+        "  line 18",
+        "  line 19",
+        "- line 20",
+        "+ new",
+        "  line 21",
+        "  line 22",
+        "  line 23",
+        "  ... 16 lines ...",
+        "== second: no change",
+    ]
 
 
 def test_snapshots_chain_and_the_last_is_the_result():
@@ -125,8 +140,19 @@ def test_a_failing_pass_leaves_a_reproducer(tmp_path):
             pipeline.run(module, ["cse", "test-refuse{why='not today'}"], Watch(reproducer=str(file)))
     text = file.read_text()
     assert "test-refuse{why=" in text and text.count("arith.addi") == 1, "after cse, before the pass"
-    again = subprocess.run([sys.executable, "-m", "ditron_compiler.opt", f"--load={tmp_path / 'test_refuse.py'}",
-                            "--run-reproducer", file], capture_output=True, text=True, timeout=60)
+    again = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "ditron_compiler.opt",
+            f"--load={tmp_path / 'test_refuse.py'}",
+            "--run-reproducer",
+            file,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert again.returncode != 0 and "not today" in again.stderr
 
 
@@ -187,16 +213,26 @@ def test_a_broken_package_is_left_out_with_a_warning(tmp_path, monkeypatch, caps
         PassManager.parse("builtin.module(broken-pass)")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     for argument, status in (("--help", 0), ("--broken-pass", 2)):
-        done = subprocess.run([sys.executable, "-m", "ditron_compiler.opt", argument], input="", env=environment,
-                              capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-m", "ditron_compiler.opt", argument],
+            input="",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == status and re.search(message, done.stderr), done.stderr
 
 
 def test_a_file_without_a_reproducer(tmp_path):
     file = tmp_path / "plain.mlir"
     file.write_text(TEXT)
-    done = subprocess.run([sys.executable, "-m", "ditron_compiler.opt", "--run-reproducer", file, "-o", "-"],
-                          capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "ditron_compiler.opt", "--run-reproducer", file, "-o", "-"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert re.search("ditron-opt: .*plain.mlir has no reproducer in it", done.stderr)
 
@@ -217,10 +253,14 @@ class Choosy(Pass):
     many: int = option(1, "how many", least=1)
 
 
-@pytest.mark.parametrize("given, message", [
-    ({"how": "so"}, "option 'how' of 'test-choosy': expected well or badly, got 'so'"),
-    ({"many": 0}, "option 'many' of 'test-choosy': expected 1 or more, got 0: how many"),
-    ({"many": "2"}, "option 'many' of 'test-choosy': expected an integer, got '2'")])
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"how": "so"}, "option 'how' of 'test-choosy': expected well or badly, got 'so'"),
+        ({"many": 0}, "option 'many' of 'test-choosy': expected 1 or more, got 0: how many"),
+        ({"many": "2"}, "option 'many' of 'test-choosy': expected an integer, got '2'"),
+    ],
+)
 def test_options_that_make_no_sense(given, message):
     with pytest.raises(InvalidOption, match=message):
         Choosy(**given)
@@ -233,15 +273,24 @@ def test_another_package_cannot_take_a_name_of_ours(tmp_path, monkeypatch):
         passes.installed()
 
 
-@pytest.mark.parametrize("name, text, expected", [
-    ("none.py", "x = 1\n", "defines no pass"), ("no.txt", "", "no.txt"),
-    ("bad.py", "def f(:\n", "bad.py:1: SyntaxError"),
-    ("broken.py", "import nowhere\n", "ModuleNotFoundError: No module named 'nowhere'"),
-    ("taken.py", FAILING.format(name="merge-waits", action="pass"), "is named 'merge-waits', as a pass of ours is")])
+@pytest.mark.parametrize(
+    "name, text, expected",
+    [
+        ("none.py", "x = 1\n", "defines no pass"),
+        ("no.txt", "", "no.txt"),
+        ("bad.py", "def f(:\n", "bad.py:1: SyntaxError"),
+        ("broken.py", "import nowhere\n", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("taken.py", FAILING.format(name="merge-waits", action="pass"), "is named 'merge-waits', as a pass of ours is"),
+    ],
+)
 def test_load_says_what_is_wrong_with_a_file(tmp_path, name, text, expected):
     (tmp_path / name).write_text(text)
-    done = subprocess.run([sys.executable, "-m", "ditron_compiler.opt", f"--load={tmp_path / name}"],
-                          capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "ditron_compiler.opt", f"--load={tmp_path / name}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 2 and expected in done.stderr
 
 
@@ -255,8 +304,9 @@ def test_passes_are_listed_and_shown(capsys):
 
 
 def test_the_page_of_passes_is_not_stale():
-    done = subprocess.run([sys.executable, ROOT / "docs" / "generate_passes.py", "--check"], capture_output=True,
-                          text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "generate_passes.py", "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     for name in passes.PASSES:
         assert f"\n## {name}\n" in passdocs.markdown()
@@ -270,10 +320,14 @@ def message(**content):
 def test_the_language_server_knows_our_dialect():
     text = "func.func @f() {\n  ditron.fence\n  ditron.fance\n  return\n}\n"
     document = {"uri": "file:///a.mlir", "languageId": "mlir", "version": 1, "text": text}
-    asked = [message(id=0, method="initialize", params={"capabilities": {}, "processId": None, "rootUri": None}),
-             message(method="textDocument/didOpen", params={"textDocument": document}),
-             message(id=1, method="shutdown"), message(method="exit")]
-    done = subprocess.run([sys.executable, "-m", "ditron_compiler.lsp"], input="".join(asked), capture_output=True,
-                          text=True, timeout=60)
+    asked = [
+        message(id=0, method="initialize", params={"capabilities": {}, "processId": None, "rootUri": None}),
+        message(method="textDocument/didOpen", params={"textDocument": document}),
+        message(id=1, method="shutdown"),
+        message(method="exit"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "ditron_compiler.lsp"], input="".join(asked), capture_output=True, text=True, timeout=60
+    )
     assert "ditron.fance" in done.stdout and "publishDiagnostics" in done.stdout
     assert '"line":2' in done.stdout

@@ -1,4 +1,5 @@
 """The pipeline `overlap` changes nothing about what programs compute: the examples, and what leaves more to it."""
+
 from __future__ import annotations
 
 import sys
@@ -24,10 +25,16 @@ from left_to_passes import PROGRAMS  # noqa: E402
 TILE = dict(block=(16, 16, 16))
 EXAMPLES = {
     "ag_gemm": (ag_gemm.ag_gemm, 8e-3, lambda: ag_gemm.check(19, 21, 25, calls=3, **TILE)),
-    "ag_gemm_ring": (ag_gemm_ring.ag_gemm_ring, 8e-3,
-                     lambda: ag_gemm.check(32, 32, 32, calls=3, multiply=ag_gemm_ring.ring_gemm, **TILE)),
-    "gemm_rs_chunks": (gemm_rs_chunks.gemm_rs, 1.5e-2, lambda: gemm_rs.check(
-        19, 21, 25, calls=3, make=gemm_rs_chunks.GemmReduceScatterChunks, **TILE)),
+    "ag_gemm_ring": (
+        ag_gemm_ring.ag_gemm_ring,
+        8e-3,
+        lambda: ag_gemm.check(32, 32, 32, calls=3, multiply=ag_gemm_ring.ring_gemm, **TILE),
+    ),
+    "gemm_rs_chunks": (
+        gemm_rs_chunks.gemm_rs,
+        1.5e-2,
+        lambda: gemm_rs.check(19, 21, 25, calls=3, make=gemm_rs_chunks.GemmReduceScatterChunks, **TILE),
+    ),
 }
 
 
@@ -51,8 +58,10 @@ def run_left_to_passes(name, rows, N, K, place, calls):
     rank, ranks, gathers = ditron.rank(), ditron.num_ranks(), name.startswith("gather")
     results = []
     for call in range(calls):
-        a, b = (torch.randn(shape, generator=torch.Generator().manual_seed(100 * call + 10 * rank + number)).bfloat16()
-                for number, shape in enumerate([(rows if gathers else ranks * rows, K), (K, N)]))
+        a, b = (
+            torch.randn(shape, generator=torch.Generator().manual_seed(100 * call + 10 * rank + number)).bfloat16()
+            for number, shape in enumerate([(rows if gathers else ranks * rows, K), (K, N)])
+        )
         out = torch.zeros(ranks * rows if gathers else rows, N, dtype=torch.bfloat16)
         PROGRAMS[name](place(a), b, out, **TILE)
         results.append(out)
@@ -66,13 +75,20 @@ def unaligned(tensor):
 
 def gapped(tensor):
     """With rows that do not lie side by side."""
-    return torch.nn.functional.pad(tensor, (0, 3))[:, :tensor.shape[1]]
+    return torch.nn.functional.pad(tensor, (0, 3))[:, : tensor.shape[1]]
 
 
 @pytest.mark.parametrize("shape", [(32, 32, 32), (19, 21, 25)])
-@pytest.mark.parametrize("name,place", [
-    (name, place) for name in PROGRAMS if "overlap" in name for place in (torch.clone, unaligned, gapped)
-    if place is not gapped or name.startswith("gather")])  # the other's kernel takes rows of a to lie side by side
+@pytest.mark.parametrize(
+    "name,place",
+    [
+        (name, place)
+        for name in PROGRAMS
+        if "overlap" in name
+        for place in (torch.clone, unaligned, gapped)
+        if place is not gapped or name.startswith("gather")
+    ],
+)  # the other's kernel takes rows of a to lie side by side
 def test_what_is_left_to_passes_is_right(name, place, shape):
     plain = ditron.sim.run(run_left_to_passes, ranks=3, args=(name.partition(",")[0], *shape, torch.clone, 2))
     for seed in range(2):
@@ -84,15 +100,22 @@ def test_what_is_left_to_passes_is_right(name, place, shape):
 def test_what_is_left_to_passes_is_clean(name):
     text = str(PROGRAMS[name].module(**PROGRAMS[name].check(3)))
     assert ("ditron.copy" in text, "ditron.stream %" in text or "ditron.record" in text) == (
-        ("overlap" not in name, "overlap" in name))
+        ("overlap" not in name, "overlap" in name)
+    )
     report = check_program(PROGRAMS[name], [(3, None)])
     assert not report.findings, str(report)
 
 
-@pytest.mark.parametrize("name,pushes,copies", [
-    ("gather_gemm", RANKS - 1, 1), ("gather_gemm, overlap", RANKS - 1, 0),
-    ("gather_gemm, ring and overlap", RANKS - 1, 0), ("scatter_gemm", RANKS - 1, RANKS + 1),
-    ("scatter_gemm, overlap", RANKS - 1, 0)])
+@pytest.mark.parametrize(
+    "name,pushes,copies",
+    [
+        ("gather_gemm", RANKS - 1, 1),
+        ("gather_gemm, overlap", RANKS - 1, 0),
+        ("gather_gemm, ring and overlap", RANKS - 1, 0),
+        ("scatter_gemm", RANKS - 1, RANKS + 1),
+        ("scatter_gemm, overlap", RANKS - 1, 0),
+    ],
+)
 def test_what_is_left_is_planned_and_captured(machine, name, pushes, copies, monkeypatch):  # noqa: F811
     """Copies between ranks on a stream of their own, the others gone; the same when captured."""
     monkeypatch.setenv("DITRON_PROTOCOL", "off")
@@ -146,6 +169,8 @@ def test_kernels_get_the_alignment_they_were_compiled_for(name, shape, place, mo
     (rows, N, K), ranks = shape, 3
     program = PROGRAMS[name] if name in PROGRAMS else ditron.program(EXAMPLES[name][0].fn, passes="overlap")
     scatters = name.startswith(("scatter", "gemm_rs"))
-    a, b, out = (torch.zeros(size, dtype=torch.bfloat16) for size in (
-        (ranks * rows if scatters else rows, K), (K, N), (rows if scatters else ranks * rows, N)))
+    a, b, out = (
+        torch.zeros(size, dtype=torch.bfloat16)
+        for size in ((ranks * rows if scatters else rows, K), (K, N), (rows if scatters else ranks * rows, N))
+    )
     assert not misaligned(program, (place(a), b, out), ranks)

@@ -1,4 +1,5 @@
 """Pipelines by name: who chooses one, that they change no result, and that they take no time."""
+
 from __future__ import annotations
 
 import re
@@ -33,8 +34,9 @@ CHECKS = {
     "ring": lambda: ring.check(301),
     "put_signal": lambda: put_signal.check(1501),
     "all_gather": lambda: all_gather.check(601, chunk=256),
-    "ag_gemm_in_kernel": lambda: ag_gemm_in_kernel.check(19, 21, 25, calls=2, num_push=2, push_rows=8,
-                                                         block=(16, 16, 16)),
+    "ag_gemm_in_kernel": lambda: ag_gemm_in_kernel.check(
+        19, 21, 25, calls=2, num_push=2, push_rows=8, block=(16, 16, 16)
+    ),
     "gemm_rs": lambda: gemm_rs.check(19, 21, 25, calls=2, block=(16, 16, 16)),
 }
 
@@ -75,8 +77,9 @@ def test_the_examples_compute_the_same(example, name):
 @pytest.mark.parametrize("example", ["ring.py:ring_kernel", "put_signal.py:shift_kernel", "gemm_rs.py:gemm_rs_kernel"])
 def test_twice_is_once(example, name):
     """What a pipeline has made it leaves alone: no second fence, no wider scope."""
-    text = ditron.compile(load_kernel(str(ROOT / "examples" / example)), target="cuda:90", pipeline=name,
-                          stop_after="ditron").asm["ditron"]
+    text = ditron.compile(
+        load_kernel(str(ROOT / "examples" / example)), target="cuda:90", pipeline=name, stop_after="ditron"
+    ).asm["ditron"]
     with ir.Context() as context:
         module = ir.Module.parse(text, context)
         pipelines.run(module, pipelines.PIPELINES[name])
@@ -116,17 +119,24 @@ def test_the_command_line(capsys):
 
 def test_the_command_line_shows_remarks(capsys, tmp_path):
     file = tmp_path / "kernel.py"
-    file.write_text("import ditron\nimport ditron.language as dl\n\n\n@ditron.jit\ndef send(box, ready, peer):\n"
-                    "    dl.putmem(box, box, 4, peer)\n    dl.signal_op(ready, 1, peer)\n")
+    file.write_text(
+        "import ditron\nimport ditron.language as dl\n\n\n@ditron.jit\ndef send(box, ready, peer):\n"
+        "    dl.putmem(box, box, 4, peer)\n    dl.signal_op(ready, 1, peer)\n"
+    )
     assert cli(["dump", f"{file}:send", "--signature", "*fp32,*i64,i32", "--remarks"]) == 0
     said = capsys.readouterr().err
-    assert re.search(rf"{file}:8:\d+: remark: inserted 'ditron.fence' before this: a put would not be ordered by then\n"
-                     rf"{file}:7:\d+: note: a put\n", said), said
+    assert re.search(
+        rf"{file}:8:\d+: remark: inserted 'ditron.fence' before this: a put would not be ordered by then\n"
+        rf"{file}:7:\d+: note: a put\n",
+        said,
+    ), said
 
 
 def test_what_is_cached_depends_on_it():
-    sources = [DitronSource(kernel_as("default"), SIGNATURE, target=NEUTRAL, pipeline=name)
-               for name in ("default", "as-written", "pcie")]
+    sources = [
+        DitronSource(kernel_as("default"), SIGNATURE, target=NEUTRAL, pipeline=name)
+        for name in ("default", "as-written", "pcie")
+    ]
     assert len({compiler_key(NEUTRAL, source.passes) for source in sources}) == 3
     assert len({source.hash() for source in sources}) == 3
 
@@ -189,6 +199,7 @@ def test_a_kernel_is_compiled_by_passes_in_place_of_a_name(capsys):
 
 def test_whoever_edits_a_pass_of_his_own_gets_no_kernel_from_a_cache(tmp_path):
     from ditron_compiler import passes
+
     file = tmp_path / "note.py"
     file.write_text(COUNTER.format(name=tmp_path.name.replace("_", "-"), text="one"))
     [cls] = passes.load_file(file)

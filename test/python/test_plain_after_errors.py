@@ -1,4 +1,5 @@
 """A script of one rank that catches what a plain kernel did wrong goes on, as test suites do."""
+
 import warnings
 
 import pytest
@@ -55,6 +56,7 @@ def test_what_nobody_catches_ends_the_run():
 
 def test_with_symmetric_memory_nothing_goes_on():
     """It lies in the machine that has failed."""
+
     def main():
         ditron.init()
         x = ditron.symm_zeros(16, dtype=torch.float32)

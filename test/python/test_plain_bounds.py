@@ -1,4 +1,5 @@
 """Accesses beyond the tensor that they are meant for, in ordinary memory: stores are errors, loads are warned of."""
+
 import warnings
 
 import pytest
@@ -87,6 +88,7 @@ def _line(words):
 @pytest.fixture(params=["alone", "fast", "races"], autouse=True)
 def run(request):
     """Calls a function in ``ditron.sim.triton()``; on a simulated rank without, and with races looked for."""
+
     def alone(call):
         with sim.triton():
             call()
@@ -113,14 +115,24 @@ def test_a_store_past_the_end(run):
     x, out = torch.randn(100), torch.zeros(100)
     run(lambda: shift[(2,)](x, out, 0, 100, B=64))
     assert torch.equal(x, out)
-    _wrong(run, lambda: shift[(2,)](x, out, 1, 100, B=64), "tl.store(out + i + by", "a store of",
-           "past the end of `out`, to out[100]: its memory has 400 bytes", "kernel shift, rank 0, program (1, 0, 0)")
+    _wrong(
+        run,
+        lambda: shift[(2,)](x, out, 1, 100, B=64),
+        "tl.store(out + i + by",
+        "a store of",
+        "past the end of `out`, to out[100]: its memory has 400 bytes",
+        "kernel shift, rank 0, program (1, 0, 0)",
+    )
 
 
 def test_a_store_before_the_beginning(run):
     x, out = torch.randn(64), torch.zeros(64)
-    _wrong(run, lambda: shift[(1,)](x, out, -3, 64, B=64), "tl.store(out + i + by",
-           "before the beginning of `out`, to out[-3]")
+    _wrong(
+        run,
+        lambda: shift[(1,)](x, out, -3, 64, B=64),
+        "tl.store(out + i + by",
+        "before the beginning of `out`, to out[-3]",
+    )
 
 
 def test_a_load_is_a_warning(run):
@@ -187,8 +199,12 @@ def test_tensors_of_descriptors(run):
     x, out = torch.randn(14), torch.zeros(16)
     run(lambda: copy_box[(1,)](TensorDescriptor.from_tensor(x, [16]), out, B=16))
     assert torch.equal(out[:14], x) and not out[14:].any()
-    _wrong(run, lambda: copy_box[(1,)](TensorDescriptor.from_tensor(x, [16]), out[:15].clone(), B=16),
-           "box.load([0])", "past the end of `out`, to out[15]")
+    _wrong(
+        run,
+        lambda: copy_box[(1,)](TensorDescriptor.from_tensor(x, [16]), out[:15].clone(), B=16),
+        "box.load([0])",
+        "past the end of `out`, to out[15]",
+    )
 
 
 def test_an_empty_tensor_beside(run):
@@ -202,10 +218,16 @@ def test_from_one_tensor_into_another_one(run):
     memory = torch.zeros(64), torch.zeros(64)
     apart = (memory[1].data_ptr() - memory[0].data_ptr()) // 4
     assert apart
-    _wrong(run, lambda: shift[(1,)](memory[1], memory[0], apart, 64, B=64), "tl.store(out + i + by",
-           "of `out`, to out[")
-    _wrong(run, lambda: exchange[(1,)](memory[0], memory[1], apart), "# may be another's", "an atomic of 4 bytes goes",
-           "of `x`, to x[")
+    _wrong(
+        run, lambda: shift[(1,)](memory[1], memory[0], apart, 64, B=64), "tl.store(out + i + by", "of `out`, to out["
+    )
+    _wrong(
+        run,
+        lambda: exchange[(1,)](memory[0], memory[1], apart),
+        "# may be another's",
+        "an atomic of 4 bytes goes",
+        "of `x`, to x[",
+    )
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         run(lambda: march[(1,)](memory[0][:8], memory[1][:8], 8, STEPS=9, B=8))
@@ -238,5 +260,10 @@ def test_arguments_at_one_address(run):
 
 
 def test_a_store_to_an_empty_tensor(run):
-    _wrong(run, lambda: shift[(1,)](torch.zeros(4), torch.empty(0), 0, 4, B=4), "tl.store(out + i + by",
-           "a store through a null pointer", "a tensor without elements is null")
+    _wrong(
+        run,
+        lambda: shift[(1,)](torch.zeros(4), torch.empty(0), 0, 4, B=4),
+        "tl.store(out + i + by",
+        "a store through a null pointer",
+        "a tensor without elements is null",
+    )

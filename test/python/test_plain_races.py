@@ -1,4 +1,5 @@
 """Programs of a plain kernel that store the same at the same place, as kernels of many packages do: that is no race."""
+
 import pytest
 import torch
 import triton

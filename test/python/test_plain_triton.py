@@ -1,4 +1,5 @@
 """Plain ``@triton.jit`` kernels on the simulator: Triton's launch path, autotuners, hooks; and nothing is left over."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -103,8 +104,11 @@ def _tuned(configs, **options):
 @pytest.mark.parametrize("timing", [{}, {"warmup": 1, "rep": 1}], ids=["default", "own times"])
 @pytest.mark.filterwarnings("ignore:warmup, rep")
 def test_an_autotuner_takes_the_first_configuration_that_works(options, timing):
-    tuned = _tuned([triton.Config({"B": 112}), triton.Config({"B": 64}, num_warps=2), triton.Config({"B": 128})],
-                   **options, **timing)
+    tuned = _tuned(
+        [triton.Config({"B": 112}), triton.Config({"B": 64}, num_warps=2), triton.Config({"B": 128})],
+        **options,
+        **timing,
+    )
     x, _, o = _operands()
     with ditron.sim.triton():
         tuned[_grid](x, o, N)
@@ -138,8 +142,9 @@ def test_a_benchmark_of_ones_own_decides(assigned):
         call()
         return [next(times)] * 3
 
-    tuned = _tuned([triton.Config({"B": b}) for b in (32, 64, 128)], reset_to_zero=["o"],
-                   do_bench=None if assigned else bench)
+    tuned = _tuned(
+        [triton.Config({"B": b}) for b in (32, 64, 128)], reset_to_zero=["o"], do_bench=None if assigned else bench
+    )
     x, _, o = _operands()
     with ditron.sim.triton():
         if assigned:
@@ -242,8 +247,9 @@ def _through_descriptors(source, target, scale, B: tl.constexpr):
 def test_host_descriptors():
     x, o = torch.randn(16, 16), torch.zeros(16, 16)
     with ditron.sim.triton():
-        _through_descriptors[(1,)](TensorDescriptor.from_tensor(x, [8, 8]), TensorDescriptor.from_tensor(o, [8, 8]),
-                                   2.0, B=8)
+        _through_descriptors[(1,)](
+            TensorDescriptor.from_tensor(x, [8, 8]), TensorDescriptor.from_tensor(o, [8, 8]), 2.0, B=8
+        )
     assert torch.equal(o[:8, 8:], x[8:, :8] * 2) and o.count_nonzero() == 64
 
 
@@ -373,12 +379,14 @@ def test_kernels_of_triton_compile(tmp_path):
 def test_a_script(tmp_path, as_cuda, ranks):
     script = tmp_path / "script.py"
     source = Path(__file__).read_text()
-    kernel = source[source.index("@triton.jit\ndef _add"):source.index("def _operands")]
+    kernel = source[source.index("@triton.jit\ndef _add") : source.index("def _operands")]
     device = "cuda" if as_cuda else "cpu"
-    script.write_text(f"import torch, triton, triton.language as tl\n{kernel}\n"
-                      f"x = torch.arange(1000., device='{device}')\no = torch.zeros(1000, device='{device}')\n"
-                      "_add[(8,)](x, x, o, 1000, B=128)\nassert torch.equal(o, x + x)\n"
-                      f"assert x.is_cuda == torch.cuda.is_available() == {as_cuda}\nprint('right')\n")
+    script.write_text(
+        f"import torch, triton, triton.language as tl\n{kernel}\n"
+        f"x = torch.arange(1000., device='{device}')\no = torch.zeros(1000, device='{device}')\n"
+        "_add[(8,)](x, x, o, 1000, B=128)\nassert torch.equal(o, x + x)\n"
+        f"assert x.is_cuda == torch.cuda.is_available() == {as_cuda}\nprint('right')\n"
+    )
     command = [sys.executable, "-m", "ditron.cli", "run", "--sim", str(ranks), *["--as-cuda"] * as_cuda, script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout == "right\n" * ranks, done.stdout + done.stderr

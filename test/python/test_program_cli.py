@@ -1,4 +1,5 @@
 """ditron dump --stage program, and --graph."""
+
 import sys
 from pathlib import Path
 
@@ -32,30 +33,49 @@ def test_example_is_traced(dump):
 
 def test_what_it_is_checked_with_is_an_example_too(dump, tmp_path):
     file = tmp_path / "checked.py"
-    file.write_text("import ditron\nimport ditron.host as dh\n\n\n"
-                    "@ditron.program(check=lambda ranks: {'x': 'f16[8]'})\ndef clear(x):\n    dh.fill(x, 0.0)\n")
+    file.write_text(
+        "import ditron\nimport ditron.host as dh\n\n\n"
+        "@ditron.program(check=lambda ranks: {'x': 'f16[8]'})\ndef clear(x):\n    dh.fill(x, 0.0)\n"
+    )
     code, out, err = dump(f"{file}:clear", "--stage", "program")
     assert code == 0 and "ditron.program @clear(%x: !ditron.buffer<?xf16>)" in out, err
 
 
 def test_signature_and_constants(dump, tmp_path):
     file = tmp_path / "program.mlir"
-    code, _, err = dump("examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature",
-                        "a=f16[75,80],b=f16[80,96], f16[300,96]", "--constexpr", "block=(16, 32, 64)", "-o", str(file))
+    code, _, err = dump(
+        "examples/ag_gemm.py:ag_gemm",
+        "--stage",
+        "program",
+        "--signature",
+        "a=f16[75,80],b=f16[80,96], f16[300,96]",
+        "--constexpr",
+        "block=(16, 32, 64)",
+        "-o",
+        str(file),
+    )
     assert code == 0, err
     text = file.read_text()
     assert "<?x?xf16>" in text and "arith.constant 16 : i64" in text and "arith.constant 32 : i64" in text
 
 
-@pytest.mark.parametrize("words,message", [
-    (["examples/ag_gemm.py:nothing", "--stage", "program"], "has no program 'nothing'; its programs are: ag_gemm"),
-    (["examples/none.py:ag_gemm", "--stage", "program"], "no such file"),
-    (["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "z=f16[3]"],
-     "none of the parameters a, b, c"),
-    (["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "a=f16,b=f16[3],c=f16[3]"],
-     "expected a tensor as"),
-    (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.txt"], "expected a file that ends in .png"),
-    (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.svg", "--ranks", "9"], "shows 1 to 8 ranks")])
+@pytest.mark.parametrize(
+    "words,message",
+    [
+        (["examples/ag_gemm.py:nothing", "--stage", "program"], "has no program 'nothing'; its programs are: ag_gemm"),
+        (["examples/none.py:ag_gemm", "--stage", "program"], "no such file"),
+        (
+            ["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "z=f16[3]"],
+            "none of the parameters a, b, c",
+        ),
+        (
+            ["examples/ag_gemm.py:ag_gemm", "--stage", "program", "--signature", "a=f16,b=f16[3],c=f16[3]"],
+            "expected a tensor as",
+        ),
+        (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.txt"], "expected a file that ends in .png"),
+        (["examples/ag_gemm.py:ag_gemm", "--graph", "graph.svg", "--ranks", "9"], "shows 1 to 8 ranks"),
+    ],
+)
 def test_wrong_command_lines(dump, words, message):
     code, _, err = dump(*words)
     assert code == 2 and message in err, err
@@ -63,8 +83,10 @@ def test_wrong_command_lines(dump, words, message):
 
 def test_a_wrong_program_is_shown(dump, tmp_path, monkeypatch):
     file = tmp_path / "wrong.py"
-    file.write_text("import ditron\nimport ditron.host as dh\n\n\n@ditron.program\ndef wrong(x):\n"
-                    "    if dh.rank() == 0:\n        dh.fill(x, 1.0)\n")
+    file.write_text(
+        "import ditron\nimport ditron.host as dh\n\n\n@ditron.program\ndef wrong(x):\n"
+        "    if dh.rank() == 0:\n        dh.fill(x, 1.0)\n"
+    )
     monkeypatch.chdir(tmp_path)
     code, _, err = dump("wrong.py:wrong", "--stage", "program", "--signature", "x=f32[4]")
     assert code == 1 and "wrong.py:7:8: error: a symbolic condition is not known" in err

@@ -3,6 +3,7 @@
 The library that stands in for CUDA's does what it is told at once, so a program of one rank, or of a rank whose peers
 are only memory, has its copies and signals done; kernels are compiled for real and do nothing.
 """
+
 import ctypes
 from types import SimpleNamespace
 
@@ -54,8 +55,9 @@ class _Call:
         elif name == "cuMemcpy2D":
             what, stream = args[0]._obj, args[1]
             for row in range(what.Height):
-                ctypes.memmove(what.dstDevice + row * what.dstPitch, what.srcDevice + row * what.srcPitch,
-                               what.WidthInBytes)
+                ctypes.memmove(
+                    what.dstDevice + row * what.dstPitch, what.srcDevice + row * what.srcPitch, what.WidthInBytes
+                )
             log.append(("rows", what.dstDevice, what.srcDevice, what.WidthInBytes, what.Height, stream))
         elif name.startswith("cuMemsetD2D"):
             dst, pitch, value, width, height, stream = args
@@ -111,14 +113,14 @@ class FakeGroup:
             count *= extent
         start = self.heap.used
         self.heap.used += -(-count * dtype.itemsize // 256) * 256
-        self.tensors[name] = self.heap.buffer[start:start + count * dtype.itemsize].view(dtype).view(shape)
+        self.tensors[name] = self.heap.buffer[start : start + count * dtype.itemsize].view(dtype).view(shape)
         return self.tensors[name]
 
     def at(self, name: str, rank: int) -> torch.Tensor:
         """A tensor's instance on a rank."""
         mine = self.tensors[name]
         start = mine.data_ptr() - self.heap.base
-        return self.heap.buffers[rank][start:start + mine.nbytes].view(mine.dtype).view(mine.shape)
+        return self.heap.buffers[rank][start : start + mine.nbytes].view(mine.dtype).view(mine.shape)
 
     def barrier(self):
         pass
@@ -219,8 +221,10 @@ def test_work_is_on_its_stream_between_fork_and_join(machine):
     log = machine.library.log
     assert {entry[-1] for entry in log if entry[0] == "copy"} == {copy}
     assert {entry[-1] for entry in log if entry[0] == "wait"} == {main}
-    fork, join = (next(i for i, entry in enumerate(log) if entry[0] == "cuStreamWaitEvent" and entry[1] == stream)
-                  for stream in (copy, main))
+    fork, join = (
+        next(i for i, entry in enumerate(log) if entry[0] == "cuStreamWaitEvent" and entry[1] == stream)
+        for stream in (copy, main)
+    )
     pushes = [i for i, entry in enumerate(log) if entry[0] == "copy"]
     assert fork < pushes[0] and pushes[-1] < join
 
@@ -311,10 +315,15 @@ def test_irregular_epochs(machine):
         assert torch.equal(out, torch.full((4,), 7.0) if epoch == 2 else x[epoch * epoch % 3])
 
 
-@pytest.mark.parametrize("source,target,rows", [
-    ((slice(None), slice(None)), (slice(None), slice(None)), 1),
-    ((slice(1, 3), slice(2, 5)), (slice(0, 2), slice(0,
-    3)), 2), ((slice(0, 4), slice(0, 1)), (slice(1, 5), slice(3, 4)), 4), ((2, slice(1, 7)), (3, slice(2, 8)), 1)])
+@pytest.mark.parametrize(
+    "source,target,rows",
+    [
+        ((slice(None), slice(None)), (slice(None), slice(None)), 1),
+        ((slice(1, 3), slice(2, 5)), (slice(0, 2), slice(0, 3)), 2),
+        ((slice(0, 4), slice(0, 1)), (slice(1, 5), slice(3, 4)), 4),
+        ((2, slice(1, 7)), (3, slice(2, 8)), 1),
+    ],
+)
 def test_copies_of_parts(machine, source, target, rows):
     def parts(x, out):
         dh.copy(x[source], out[target])
@@ -328,9 +337,18 @@ def test_copies_of_parts(machine, source, target, rows):
     assert entry[0] == ("copy" if rows == 1 else "rows")
 
 
-@pytest.mark.parametrize("dtype,value", [(torch.float32, 1.5), (torch.bfloat16, -2.0), (torch.int64, -3),
-                                         (torch.uint8, 200), (torch.float64, 0.1), (torch.int64, 1 << 40),
-                                         (torch.bool, 1)])
+@pytest.mark.parametrize(
+    "dtype,value",
+    [
+        (torch.float32, 1.5),
+        (torch.bfloat16, -2.0),
+        (torch.int64, -3),
+        (torch.uint8, 200),
+        (torch.float64, 0.1),
+        (torch.int64, 1 << 40),
+        (torch.bool, 1),
+    ],
+)
 @pytest.mark.parametrize("part", [(slice(None), slice(None)), (slice(1, 4), slice(2, 5))])
 def test_fills(machine, dtype, value, part):
     def fills(out):
@@ -371,18 +389,22 @@ def test_another_devices_tensor_in_a_later_call(machine):
         send(x, out.as_subclass(OnAnotherGpu))
 
 
-@pytest.mark.parametrize("body,period", [
-    (lambda x: dh.signal_wait(dh.symm_zeros(3, dtype=torch.int64)[0], dh.epoch() * 3 + 1), 1),
-    (lambda x: dh.signal_wait(dh.symm_zeros(2, dtype=torch.int64)[dh.epoch() % 2], 1), 2),
-    (lambda x: dh.copy(x[dh.epoch() % 2], x[dh.epoch() % 3]), 6),
-    (lambda x: dh.copy(x[dh.epoch()], x[0]), None),
-    (lambda x: dh.signal_wait(dh.symm_zeros(2, dtype=torch.int64)[0], dh.epoch() * dh.epoch()), None),
-    (lambda x: dh.signal_wait(dh.symm_zeros(2, dtype=torch.int64)[0], dh.epoch() // 2), None),
-    (lambda x: dh.copy(x[dh.epoch() % 17], x[0]), None),
-    (lambda x: _when(dh.epoch() % 2 == 0, lambda: dh.copy(x[0], x[1])), 2),
-    (lambda x: _when(dh.epoch() > 3, lambda: dh.copy(x[0], x[1])), None),
-    (lambda x: _loop(dh.epoch() % 4, lambda i: dh.copy(x[i], x[0])), 4),
-    (lambda x: _loop(dh.epoch(), lambda i: dh.copy(x[0], x[1])), None)])
+@pytest.mark.parametrize(
+    "body,period",
+    [
+        (lambda x: dh.signal_wait(dh.symm_zeros(3, dtype=torch.int64)[0], dh.epoch() * 3 + 1), 1),
+        (lambda x: dh.signal_wait(dh.symm_zeros(2, dtype=torch.int64)[dh.epoch() % 2], 1), 2),
+        (lambda x: dh.copy(x[dh.epoch() % 2], x[dh.epoch() % 3]), 6),
+        (lambda x: dh.copy(x[dh.epoch()], x[0]), None),
+        (lambda x: dh.signal_wait(dh.symm_zeros(2, dtype=torch.int64)[0], dh.epoch() * dh.epoch()), None),
+        (lambda x: dh.signal_wait(dh.symm_zeros(2, dtype=torch.int64)[0], dh.epoch() // 2), None),
+        (lambda x: dh.copy(x[dh.epoch() % 17], x[0]), None),
+        (lambda x: _when(dh.epoch() % 2 == 0, lambda: dh.copy(x[0], x[1])), 2),
+        (lambda x: _when(dh.epoch() > 3, lambda: dh.copy(x[0], x[1])), None),
+        (lambda x: _loop(dh.epoch() % 4, lambda i: dh.copy(x[i], x[0])), 4),
+        (lambda x: _loop(dh.epoch(), lambda i: dh.copy(x[0], x[1])), None),
+    ],
+)
 def test_period(body, period):
     def periodic(x):
         body(x)
@@ -428,8 +450,11 @@ def test_kernels_for_what_the_driver_has_not(machine):
     unusual(torch.zeros(4))
     signals = machine.group.tensors["unusual.signals"].data_ptr()
     context = machine.group.context.data_ptr()
-    assert launched(machine) == [("unusual_wait_value", (signals, 1, context)),
-                                 ("unusual_add_value", (signals + 16, 5, 1, context)), ("unusual_barrier", (context,))]
+    assert launched(machine) == [
+        ("unusual_wait_value", (signals, 1, context)),
+        ("unusual_add_value", (signals + 16, 5, 1, context)),
+        ("unusual_barrier", (context,)),
+    ]
     assert ("wait", signals + 8, 0, 0, 0) in machine.library.log
     assert machine.group.at("unusual.signals", 1)[3] == 7
     machine.capturing = True

@@ -1,4 +1,5 @@
 """What a program cannot do, and the errors that say so at the user's line."""
+
 from pathlib import Path
 
 import pytest
@@ -276,11 +277,15 @@ def test_a_kernel_that_does_not_compile_names_its_line_and_the_launchs():
         wait_for[(1,)](x, 1)  # signal of floats
 
     kernels = HERE.with_name("traced_programs.py")
-    arange, load, wait = (next(i for i, text in enumerate(kernels.read_text().splitlines(), 1) if part in text)
-                          for part in ("offsets = tl.program_id(0)", "tl.store(out_ptr + offsets", "dl.wait("))
-    for function, line, message, launch in [(odd_block, arange, "power of 2", "odd block"),
-                                            (number_for_pointer, load, "Unsupported ptr type", "number for pointer"),
-                                            (signal_of_floats, wait, "", "signal of floats")]:
+    arange, load, wait = (
+        next(i for i, text in enumerate(kernels.read_text().splitlines(), 1) if part in text)
+        for part in ("offsets = tl.program_id(0)", "tl.store(out_ptr + offsets", "dl.wait(")
+    )
+    for function, line, message, launch in [
+        (odd_block, arange, "power of 2", "odd block"),
+        (number_for_pointer, load, "Unsupported ptr type", "number for pointer"),
+        (signal_of_floats, wait, "", "signal of floats"),
+    ]:
         error = compile_error(function)
         assert (error.file, error.line) == (str(kernels), line) and message in str(error), error
         assert error.notes[-1][:2] == (str(HERE), line_of(launch)) and "is launched here" in error.notes[-1][3], error
@@ -316,9 +321,11 @@ def test_passes_and_numbers_of_nodes_that_there_are_not():
     def copies(x, out):
         dh.copy(x, out)
 
-    for passes, message in [(("nonsense",), "there is no pass 'nonsense'"),
-                            (("eliminate-copys",), "there is no pass 'eliminate-copys'; did you mean 'eliminate-co"),
-                            (("eliminate-copies{x=3}",), "no such option x")]:
+    for passes, message in [
+        (("nonsense",), "there is no pass 'nonsense'"),
+        (("eliminate-copys",), "there is no pass 'eliminate-copys'; did you mean 'eliminate-co"),
+        (("eliminate-copies{x=3}",), "no such option x"),
+    ]:
         with pytest.raises(CompileError, match=f"passes= of program 'copies': .*{message}") as caught:
             ditron.program(copies, passes=passes).module("f32[4]", "f32[4]")
         assert (caught.value.file, caught.value.line) == (str(HERE), copies.__code__.co_firstlineno)
@@ -361,10 +368,12 @@ def test_arguments():
         ditron.init()
         x = torch.zeros(3)
         for arguments, constants, message in [
-                ((x,), {}, "missing a required argument: 'out'"),
-                ((x, x, x), {}, r"'first'\(x, out, \*, block=3\): too many positional arguments; got 3"),
-                ((x, None), {}, "argument 'out' must be a tensor or an integer"),
-                ((x, x), {"block": [1]}, "must be hashable"), ((x, x), {"blocks": 1}, "unexpected keyword")]:
+            ((x,), {}, "missing a required argument: 'out'"),
+            ((x, x, x), {}, r"'first'\(x, out, \*, block=3\): too many positional arguments; got 3"),
+            ((x, None), {}, "argument 'out' must be a tensor or an integer"),
+            ((x, x), {"block": [1]}, "must be hashable"),
+            ((x, x), {"blocks": 1}, "unexpected keyword"),
+        ]:
             with pytest.raises(DitronError, match=message):
                 program(*arguments, **constants)
 

@@ -1,4 +1,5 @@
 """What executors refuse, on the simulator: other nodes, memory that overlaps, parts and ranks that do not exist."""
+
 from contextlib import nullcontext
 
 import pytest
@@ -33,13 +34,18 @@ def tell_everybody():
 @pytest.mark.parametrize("program", [to_everybody, tell_everybody])
 def test_copies_and_signals_stay_on_their_node(program):
     def body(rank, num_ranks):
-        program(*[torch.ones(3), torch.ones(num_ranks, 3)][:len(program.names)])
+        program(*[torch.ones(3), torch.ones(num_ranks, 3)][: len(program.names)])
 
-    line = next(n for n, text in enumerate(open(__file__), 1)
-                if "# beyond the node" in text and n > program.fn.__code__.co_firstlineno)
+    line = next(
+        n
+        for n, text in enumerate(open(__file__), 1)
+        if "# beyond the node" in text and n > program.fn.__code__.co_firstlineno
+    )
     on_ranks(body, ranks=2)
-    message = (rf"test_program_refused.py:{line}:\d+: rank [02] is on another node: a rank_copy and a stream's signal "
-               "reach the ranks of one node; let a kernel put there .dl.putmem_signal.")
+    message = (
+        rf"test_program_refused.py:{line}:\d+: rank [02] is on another node: a rank_copy and a stream's signal "
+        "reach the ranks of one node; let a kernel put there .dl.putmem_signal."
+    )
     with pytest.raises(DitronError, match=message):
         on_ranks(body, ranks=4, ranks_per_node=2)
 
@@ -55,9 +61,13 @@ def test_groups_of_a_node_have_programs_of_their_own():
     on_ranks(body, ranks=4, ranks_per_node=2)
 
 
-@pytest.mark.parametrize("start", [lambda: ditron.init(max_nodes=1),
-                                   lambda: (ditron.init(), ditron.program(pass_on.fn, max_nodes=1)(
-                                       torch.ones(2), torch.ones(2)))])
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: ditron.init(max_nodes=1),
+        lambda: (ditron.init(), ditron.program(pass_on.fn, max_nodes=1)(torch.ones(2), torch.ones(2))),
+    ],
+)
 def test_more_nodes_than_it_is_for(start):
     ditron.sim.run(start, ranks=2)
     with pytest.raises(ditron.NodesError, match="max_nodes=1"):
@@ -73,20 +83,30 @@ def test_tensors_that_overlap():
     whole = torch.arange(96, dtype=torch.float32)
     x, y, out = whole[:32].view(4, 8), whole[32:64].view(4, 8), whole[64:].view(4, 8)
     add, copy = ditron.program(add_twice), ditron.program(lambda x, out: dh.copy(x, out))
-    right = [(add, (x, y, out)), (add, (x, x, out)), (copy, (whole.view(8, 12)[:, :6], whole.view(8, 12)[:, 6:])),
-             (copy, (x[:0], x[:0]))]
-    wrong = [(add, (x, y, x), "'x' and 'out'", "x.clone()"), (add, (x, out, out), "'y' and 'out'", "y.clone()"),
-             (add, (whole[60:92].view(4, 8), y, out), "'x' and 'out'", "x.clone()"),
-             (add, (x, y, whole[39:71].view(4, 8)), "'y' and 'out'", "y.clone()"),
-             (copy, (whole.view(8, 12)[:, :6], whole.view(8, 12)[:, 5:11]), "'x' and 'out'", "x.clone()")]
+    right = [
+        (add, (x, y, out)),
+        (add, (x, x, out)),
+        (copy, (whole.view(8, 12)[:, :6], whole.view(8, 12)[:, 6:])),
+        (copy, (x[:0], x[:0])),
+    ]
+    wrong = [
+        (add, (x, y, x), "'x' and 'out'", "x.clone()"),
+        (add, (x, out, out), "'y' and 'out'", "y.clone()"),
+        (add, (whole[60:92].view(4, 8), y, out), "'x' and 'out'", "x.clone()"),
+        (add, (x, y, whole[39:71].view(4, 8)), "'y' and 'out'", "y.clone()"),
+        (copy, (whole.view(8, 12)[:, :6], whole.view(8, 12)[:, 5:11]), "'x' and 'out'", "x.clone()"),
+    ]
 
     def body(rank, num_ranks):
         for _ in range(2):
             for program, args in right:
                 program(*args)
             for program, args, names, advice in wrong:
-                with pytest.raises(DitronError, match=f"arguments {names} overlap in memory, and the program writes "
-                                                      f"'out': give it tensors that lie apart, such as {advice}"):
+                with pytest.raises(
+                    DitronError,
+                    match=f"arguments {names} overlap in memory, and the program writes "
+                    f"'out': give it tensors that lie apart, such as {advice}",
+                ):
                     program(*args)
 
     on_ranks(body, 1, seeds=[0])
@@ -137,17 +157,26 @@ def test_parts_that_touch_are_copied():
     on_ranks(body, 2, seeds=[0])
 
 
-@pytest.mark.parametrize("part,message", [
-    (lambda x, out: dh.copy(x[2:9], out[2:9]), "takes elements 2 to 9 of dimension 0, which has 8"),
-    (lambda x, out: dh.copy(x[dh.rank():], out), r"of shape \[7\] cannot be copied to one of 'out' of shape \[8\]"),
-    (lambda x, out: dh.rank_copy(x, dh.symm_empty(8, dtype=x.dtype), dh.num_ranks()), "there is no rank 2"),
-    (lambda x, out: dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64)[dh.rank() + 3], 0), "there is no signal 4"),
-    (lambda x, out: dh.fill(out, x.shape[0] // dh.node()), "divided by zero"),
-    (lambda x, out: dh.fill(out, 1 << (dh.node() - 1)), "1 is shifted by -1 bits"),
-    (lambda x, out: dh.copy(out[1:5], out[2:6]), "a part of 'out' is copied to one that overlaps it"),
-    (lambda x, out: shift_in_place(out, dh.rank()), "a part of 'box' is copied to one that overlaps it"),
-    (lambda x, out: add_kernel[(1,)](x, x, out, x.shape[0] * 2**31, 1.0, True, BLOCK=8), "does not fit in the 32 bits"),
-])
+@pytest.mark.parametrize(
+    "part,message",
+    [
+        (lambda x, out: dh.copy(x[2:9], out[2:9]), "takes elements 2 to 9 of dimension 0, which has 8"),
+        (
+            lambda x, out: dh.copy(x[dh.rank() :], out),
+            r"of shape \[7\] cannot be copied to one of 'out' of shape \[8\]",
+        ),
+        (lambda x, out: dh.rank_copy(x, dh.symm_empty(8, dtype=x.dtype), dh.num_ranks()), "there is no rank 2"),
+        (lambda x, out: dh.signal_wait(dh.symm_zeros(4, dtype=torch.int64)[dh.rank() + 3], 0), "there is no signal 4"),
+        (lambda x, out: dh.fill(out, x.shape[0] // dh.node()), "divided by zero"),
+        (lambda x, out: dh.fill(out, 1 << (dh.node() - 1)), "1 is shifted by -1 bits"),
+        (lambda x, out: dh.copy(out[1:5], out[2:6]), "a part of 'out' is copied to one that overlaps it"),
+        (lambda x, out: shift_in_place(out, dh.rank()), "a part of 'box' is copied to one that overlaps it"),
+        (
+            lambda x, out: add_kernel[(1,)](x, x, out, x.shape[0] * 2**31, 1.0, True, BLOCK=8),
+            "does not fit in the 32 bits",
+        ),
+    ],
+)
 def test_what_does_not_exist_is_told_with_the_line(part, message):
     def wrong(x, out):
         part(x, out)

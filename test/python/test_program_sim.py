@@ -1,4 +1,5 @@
 """Programs on simulated ranks: every operation of ditron.host does what it says, on any ranks and schedules."""
+
 import pytest
 import torch
 import triton.language as tl
@@ -14,6 +15,7 @@ RANKS = [1, 2, 3, 4, 8]
 
 def on_ranks(body, ranks=4, ranks_per_node=None, seeds=range(3), **machine):
     """Run ``body(rank, num_ranks)`` on every simulated rank, for some schedules."""
+
     def main():
         ditron.init()
         body(ditron.rank(), ditron.num_ranks())
@@ -76,6 +78,7 @@ def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.float8_e5m2])
 def test_elements_of_few_bytes(dtype):
     """Arguments, memory of the program, kernels and fills agree on what an element is."""
+
     def through(x, out, filled):
         rank, ranks = dh.rank(), dh.num_ranks()
         box = dh.symm_empty(x.shape, dtype=x.dtype, name="box")
@@ -107,6 +110,7 @@ def test_elements_of_few_bytes(dtype):
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (1, 2, 0)])
 def test_tensors_without_elements(shape):
     """They are contiguous, whatever torch says their strides are; but no symmetric memory is made for them."""
+
     def through(x, out):
         between = dh.empty(x.shape, dtype=x.dtype, name="between")
         dh.copy(x, between)
@@ -120,6 +124,7 @@ def test_tensors_without_elements(shape):
 
 def test_strides_of_single_extents_mean_nothing():
     """torch leaves any stride where an extent is 1."""
+
     def body(rank, num_ranks):
         out = torch.zeros(1, 6)
         for strides in ((6, 1), (1, 1), (100, 1)):
@@ -131,6 +136,7 @@ def test_strides_of_single_extents_mean_nothing():
 
 def test_memory_is_given_back():
     """More than the heap holds, one shape after the other."""
+
     def body(rank, num_ranks):
         for rows in range(1000, 1040):
             x, out = torch.full((rows, 16), float(rank)), torch.zeros(rows, 16)
@@ -168,6 +174,7 @@ def test_two_halves_by_parity(ranks):
 
 def test_one_half_is_a_race():
     """The checks of this page would find a missing one."""
+
     def gather_in_one(x, out):
         rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
         boxes = dh.symm_empty(ranks, x.shape[0], dtype=x.dtype, name="boxes")
@@ -264,6 +271,7 @@ def test_a_missing_event_is_a_race():
 
 def test_what_the_script_does_before_and_after_is_ordered():
     """Further streams begin after what came before the call, and end before what comes after it."""
+
     def side(x, out):
         with dh.stream("side"):
             dh.copy(x, out)
@@ -316,9 +324,15 @@ def test_a_module_runs():
     run_module(gather_module().operation.get_asm(enable_debug_info=True))
 
 
-@pytest.mark.parametrize("name,error", [("ditron.signal_wait", SimulationError),
-                                        ("ditron.signal_write", SimulationError),
-                                        ("ditron.rank_copy", AssertionError), ("ditron.copy", AssertionError)])
+@pytest.mark.parametrize(
+    "name,error",
+    [
+        ("ditron.signal_wait", SimulationError),
+        ("ditron.signal_write", SimulationError),
+        ("ditron.rank_copy", AssertionError),
+        ("ditron.copy", AssertionError),
+    ],
+)
 def test_a_changed_module_is_what_runs(name, error):
     module = gather_module()
     found = []
@@ -330,6 +344,7 @@ def test_a_changed_module_is_what_runs(name, error):
 
 def test_kernels_are_the_modules():
     """A pass that changes a kernel changes what runs."""
+
     def doubled(x, out):
         add_kernel[(1,)](x, x, out, 8, 1.0, True, BLOCK=8)
 

@@ -1,4 +1,5 @@
 """Tracing a Python function into a ditron.program: the IR it becomes."""
+
 import re
 import textwrap
 from pathlib import Path
@@ -17,7 +18,7 @@ HERE = Path(__file__)
 def program_text(module) -> str:
     """The text of the program alone, without locations."""
     text = module.operation.get_asm(enable_debug_info=False)
-    return textwrap.dedent(text[text.index("  ditron.program"):].split("\n  }\n")[0] + "\n  }").strip()
+    return textwrap.dedent(text[text.index("  ditron.program") :].split("\n  }\n")[0] + "\n  }").strip()
 
 
 def operations(module, name: str) -> list:
@@ -125,35 +126,87 @@ def test_a_helper_is_part_of_the_program():
         send(x, box, 0)
         send(x, box, 1)
 
-    assert {op.location.file_line_col[1] for op in operations(trace(helped), "ditron.rank_copy")} == \
-        {line_of("in the helper")}
+    assert {op.location.file_line_col[1] for op in operations(trace(helped), "ditron.rank_copy")} == {
+        line_of("in the helper")
+    }
 
 
 @pytest.mark.parametrize("a,b", [(7, 3), (-7, 3), (0, 5), (-1, 4)])
 def test_arithmetic_is_pythons(a, b):
     """Folded by MLIR, what is filled in is the result."""
+
     def compute(x, out, n, m):
-        values = [n + m, n - m, n * m, n // m, n % m, dh.cdiv(n, m), dh.minimum(n, m), dh.maximum(n, m), -n,
-                  dh.where(n < m, n, m), dh.where((n >= 0) & ~(m == 3), 1, 0), dh.where((n > 100) | (m <= 3), 5, 6),
-                  n << 2, n >> 1, 1 << m, n << (m & 3), n >> (m & 3), -9 >> m, n & m, n | m, n ^ m, 6 & n, ~n, abs(n),
-                  *divmod(n, m)]
+        values = [
+            n + m,
+            n - m,
+            n * m,
+            n // m,
+            n % m,
+            dh.cdiv(n, m),
+            dh.minimum(n, m),
+            dh.maximum(n, m),
+            -n,
+            dh.where(n < m, n, m),
+            dh.where((n >= 0) & ~(m == 3), 1, 0),
+            dh.where((n > 100) | (m <= 3), 5, 6),
+            n << 2,
+            n >> 1,
+            1 << m,
+            n << (m & 3),
+            n >> (m & 3),
+            -9 >> m,
+            n & m,
+            n | m,
+            n ^ m,
+            6 & n,
+            ~n,
+            abs(n),
+            *divmod(n, m),
+        ]
         box = dh.empty(4, dtype=torch.int64)
         for value in values:
             dh.fill(box, value)
 
-    expected = [a + b, a - b, a * b, a // b, a % b, -(-a // b), min(a, b), max(a, b), -a, a if a < b else b,
-                int(a >= 0 and b != 3), 5 if a > 100 or b <= 3 else 6,
-                a << 2, a >> 1, 1 << b, a << (b & 3), a >> (b & 3), -9 >> b, a & b, a | b, a ^ b, 6 & a, ~a, abs(a),
-                *divmod(a, b)]
+    expected = [
+        a + b,
+        a - b,
+        a * b,
+        a // b,
+        a % b,
+        -(-a // b),
+        min(a, b),
+        max(a, b),
+        -a,
+        a if a < b else b,
+        int(a >= 0 and b != 3),
+        5 if a > 100 or b <= 3 else 6,
+        a << 2,
+        a >> 1,
+        1 << b,
+        a << (b & 3),
+        a >> (b & 3),
+        -9 >> b,
+        a & b,
+        a | b,
+        a ^ b,
+        6 & a,
+        ~a,
+        abs(a),
+        *divmod(a, b),
+    ]
     module = trace(compute, "f32[64, 128]", "f32[64, 128]", a, b)
     with module.context, ir.Location.unknown():
         [program] = operations(module, "ditron.program")
         with ir.InsertionPoint.at_block_begin(program.regions[0].blocks[0]):
             for argument, value in zip(list(program.regions[0].blocks[0].arguments)[2:], (a, b), strict=True):
-                constant = ir.Operation.create("arith.constant", results=[argument.type],
-                                               attributes={"value": ir.IntegerAttr.get(argument.type, value)})
+                constant = ir.Operation.create(
+                    "arith.constant",
+                    results=[argument.type],
+                    attributes={"value": ir.IntegerAttr.get(argument.type, value)},
+                )
                 argument.replace_all_uses_with(constant.results[0])
         from ditron_compiler import pipeline
+
         pipeline.run(module, ("canonicalize",))
     constants = [op.operands[1].owner for op in operations(module, "ditron.fill")]
     filled = [ir.IntegerAttr(constant.attributes["value"]).value for constant in constants]
@@ -162,9 +215,10 @@ def test_arithmetic_is_pythons(a, b):
 
 def test_sums_of_products_are_seen_through():
     """A part of ``n`` rows has the size ``n``, whatever its offset: what passes compare."""
+
     def part(x, out, n):
         rank = dh.rank()
-        dh.copy(x[rank * n:(rank + 1) * n], out[(rank + 2) * n - n:(2 + rank) * n])
+        dh.copy(x[rank * n : (rank + 1) * n], out[(rank + 2) * n - n : (2 + rank) * n])
 
     parts = operations(trace(part, "f32[64]", "f32[64]", 3), "ditron.slice")
     assert [str(op.operation).split("[")[2].split("]")[0] for op in parts] == ["%n", "%n"]
@@ -183,8 +237,11 @@ def test_kernels_are_specialised_by_what_is_known():
     module = trace(known)
     launches = [re.search(r"@(\w+)", str(op))[1] for op in operations(module, "ditron.launch")]
     assert launches == ["scale", "scale_1", "scale", "scale", "scale_2", "wait_for"]
-    texts = {ir.StringAttr(op.attributes["sym_name"]).value: str(op.attributes["arg_attrs"])
-             for op in operations(module, "tt.func") if "arg_attrs" in op.attributes}
+    texts = {
+        ir.StringAttr(op.attributes["sym_name"]).value: str(op.attributes["arg_attrs"])
+        for op in operations(module, "tt.func")
+        if "arg_attrs" in op.attributes
+    }
     assert texts["scale"].count("divisibility") == 3 and texts["scale_1"].count("divisibility") == 2
     assert texts["scale_2"].count("divisibility") == 2
     assert "i64" in str(operations(module, "ditron.launch")[-1]).split(":")[-1]

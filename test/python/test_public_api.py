@@ -1,4 +1,5 @@
 """What is public is exported on purpose and documented by code that runs."""
+
 import inspect
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import ditron_compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 # Pages whose python blocks test_docs.py runs, and examples that test_examples.py runs.
-RUN = "".join(path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
-                                            *sorted((ROOT / "examples").glob("*.py"))])
+RUN = "".join(
+    path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
+)
 
 
 @pytest.mark.parametrize("module", [ditron, dl, dh, ditron_compiler])
@@ -31,8 +34,16 @@ def test_host_api_is_used_on_a_page_that_runs(name):
 def test_a_programs_words_are_used_on_a_page_that_runs():
     """Or in an example; local_rank and its like, and the classes, stand for themselves."""
     used = {name for name in dh.__all__ if f"dh.{name}" in RUN}
-    assert set(dh.__all__) - used <= {"Buffer", "Cond", "Event", "Int", "Stream", "local_rank", "node",
-                                      "num_local_ranks"}
+    assert set(dh.__all__) - used <= {
+        "Buffer",
+        "Cond",
+        "Event",
+        "Int",
+        "Stream",
+        "local_rank",
+        "node",
+        "num_local_ranks",
+    }
 
 
 def test_unknown_name_is_an_attribute_error():

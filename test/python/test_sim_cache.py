@@ -1,4 +1,5 @@
 """A script that runs again does not compile its kernels again: the machine code comes from the cache."""
+
 from __future__ import annotations
 
 import os
@@ -27,8 +28,14 @@ sys.exit(sim.run_script(sys.argv[1], sys.argv[2:], ranks=2))
 
 
 def run(cache: Path, *words: str) -> str:
-    done = subprocess.run([sys.executable, "-c", COUNTING, *words], capture_output=True, text=True, timeout=120,
-                          cwd=ROOT, env={**os.environ, "DITRON_CACHE_DIR": str(cache)})
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTING, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        env={**os.environ, "DITRON_CACHE_DIR": str(cache)},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -43,8 +50,11 @@ def test_second_run_does_not_compile(tmp_path):
     assert objects == {path: path.stat().st_mtime_ns for path in (tmp_path / "sim").iterdir()}
 
 
-@pytest.mark.parametrize("damage", [lambda code: b"", lambda code: code[:len(code) // 2],
-                                    lambda code: code[:100] + b"?" + code[101:]], ids=["empty", "cut", "changed"])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda code: b"", lambda code: code[: len(code) // 2], lambda code: code[:100] + b"?" + code[101:]],
+    ids=["empty", "cut", "changed"],
+)
 def test_damaged_cache_is_not_trusted(tmp_path, damage):
     """As a full disk leaves a file, or a copy of the cache that was cut short."""
     run(tmp_path, "examples/ring.py")

@@ -1,4 +1,5 @@
 """The JIT of the simulator's kernels: its cache, what it links to, and the interface of a compiled kernel."""
+
 from __future__ import annotations
 
 import ctypes
@@ -85,7 +86,9 @@ def test_what_a_kernel_says_of_itself() -> None:
 def test_module_with_two_kernels_needs_a_name() -> None:
     text = "".join(
         f'"tt.func"() <{{function_type = () -> (), sym_name = "{name}", sym_visibility = "public"}}> ({{\n'
-        '"tt.return"() : () -> ()\n}) : () -> ()\n' for name in ("one", "two"))
+        '"tt.return"() : () -> ()\n}) : () -> ()\n'
+        for name in ("one", "two")
+    )
     with pytest.raises(ValueError, match=r"\['one', 'two'\]"):
         compile_module(text)
     assert compile_module(text, "two").name == "two"

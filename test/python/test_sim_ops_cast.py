@@ -1,4 +1,5 @@
 """Casts of the simulator's lowering: every pair of types, rounding, special values."""
+
 from __future__ import annotations
 
 import pytest
@@ -146,8 +147,16 @@ def _bits(x, o, back, n, B: tl.constexpr):
     tl.store(back + i, bits.to(v.dtype, bitcast=True), mask=i < n)
 
 
-@pytest.mark.parametrize("dtype, bits", [(torch.float32, torch.int32), (torch.bfloat16, torch.int16),
-                                         (torch.float16, torch.int16), (torch.float64, torch.int64)], ids=str)
+@pytest.mark.parametrize(
+    "dtype, bits",
+    [
+        (torch.float32, torch.int32),
+        (torch.bfloat16, torch.int16),
+        (torch.float16, torch.int16),
+        (torch.float64, torch.int64),
+    ],
+    ids=str,
+)
 def test_bitcast(dtype: torch.dtype, bits: torch.dtype) -> None:
     x = torch.randn(N).to(dtype)
     o, back = torch.zeros(N, dtype=bits), torch.zeros(N, dtype=dtype)

@@ -1,4 +1,5 @@
 """What goes wrong in a kernel on the simulator is an error at the kernel's line."""
+
 from __future__ import annotations
 
 import inspect
@@ -55,10 +56,14 @@ def _store_at(x, at):
     tl.store(x + at, 1.0)
 
 
-@pytest.mark.parametrize("at, where", [
-    (-1, r"4 bytes before second\[0, 0\]"),
-    (-32, r"before the beginning of `second`, to 128 bytes before second\[0, 0\]"),
-    (35, r"past the end of `second`, to second\[8, 3\]: it has 128 bytes")])
+@pytest.mark.parametrize(
+    "at, where",
+    [
+        (-1, r"4 bytes before second\[0, 0\]"),
+        (-32, r"before the beginning of `second`, to 128 bytes before second\[0, 0\]"),
+        (35, r"past the end of `second`, to second\[8, 3\]: it has 128 bytes"),
+    ],
+)
 def test_stores_beside_a_symmetric_tensor(at: int, where: str) -> None:
     kernel = compile_kernel(_store_at, {"x": "*fp32", "at": "i32"}, {})
 

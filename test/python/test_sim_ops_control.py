@@ -1,4 +1,5 @@
 """Loops, branches and calls of the simulator's lowering, with tiles carried through them."""
+
 from __future__ import annotations
 
 import pytest

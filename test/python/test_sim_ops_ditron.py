@@ -1,4 +1,5 @@
 """The ditron operations, executed: kernels of several simulated ranks, checked against what they should have done."""
+
 from __future__ import annotations
 
 import inspect
@@ -264,15 +265,19 @@ def _puts_and_signals(dst, src, sig, n):
 
 
 @pytest.mark.parametrize("kernel", [_puts, _gets, _puts_and_signals], ids=lambda kernel: kernel.__name__)
-@pytest.mark.parametrize("dtype, count, message", [
-    (torch.float32, 7, "7 bytes, not a multiple of the 4 bytes of an f32"),
-    (torch.bfloat16, 7, "7 bytes, not a multiple of the 2 bytes of a bf16"),
-    (torch.int64, 12, "12 bytes, not a multiple of the 8 bytes of an i64"),
-    (torch.float16, 6, None),
-    (torch.uint8, 7, None),
-])
+@pytest.mark.parametrize(
+    "dtype, count, message",
+    [
+        (torch.float32, 7, "7 bytes, not a multiple of the 4 bytes of an f32"),
+        (torch.bfloat16, 7, "7 bytes, not a multiple of the 2 bytes of a bf16"),
+        (torch.int64, 12, "12 bytes, not a multiple of the 8 bytes of an i64"),
+        (torch.float16, 6, None),
+        (torch.uint8, 7, None),
+    ],
+)
 def test_parts_of_elements_are_not_moved(kernel, dtype, count, message) -> None:
     """The byte count is known at run time only."""
+
     def main() -> None:
         ditron.init()
         dst, src = ditron.symm_zeros(8, dtype=dtype), ditron.symm_zeros(8, dtype=dtype)
@@ -293,10 +298,13 @@ def _waits(sig, count):
     dl.wait(sig, count, 0)
 
 
-@pytest.mark.parametrize("count, message", [
-    (-1, "wait: expected a count of at least 0 signals, got -1"),
-    (1_000_000, r"wait for 1000000 signals from signals\[0\] on, where there are 3"),
-])
+@pytest.mark.parametrize(
+    "count, message",
+    [
+        (-1, "wait: expected a count of at least 0 signals, got -1"),
+        (1_000_000, r"wait for 1000000 signals from signals\[0\] on, where there are 3"),
+    ],
+)
 def test_waits_are_counted_in_signals(count, message) -> None:
     def main() -> None:
         ditron.init()

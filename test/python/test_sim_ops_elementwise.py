@@ -1,4 +1,5 @@
 """Elementwise operations of the simulator's lowering against torch in higher precision, by operation and type."""
+
 from __future__ import annotations
 
 import pytest
@@ -246,7 +247,7 @@ def test_shifts_by_the_width_and_more_leave_nothing(dtype: torch.dtype, unsigned
     left, right, logical = (_out(dtype, 16) for _ in range(3))
     run(_shift_by, (1,), x, amounts.to(dtype), left, right, logical, N=16, U=unsigned)
     far = [min(amount % 2**bits, bits) for amount in amounts.tolist()]
-    number = lambda bit: (bit % 2**bits + 2**(bits - 1)) % 2**bits - 2**(bits - 1)  # noqa: E731
+    number = lambda bit: (bit % 2**bits + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)  # noqa: E731
     pairs = list(zip(x.tolist(), far, strict=True))
     assert left[:16].tolist() == [number(a << by) for a, by in pairs]
     assert right[:16].tolist() == [a >> by for a, by in pairs]

@@ -1,4 +1,5 @@
 """Loads, stores, atomics and tensor descriptors of the simulator's lowering."""
+
 from __future__ import annotations
 
 import pytest
@@ -293,10 +294,17 @@ def _quotient(a: torch.Tensor, n: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("kind, place", [
-    ("wrapped", _fmod), ("cut", lambda i, n: i.clamp(max=n - 1).clamp(min=3)), ("in groups", _quotient),
-    ("wrapped and grouped", lambda i, n: _fmod(i, n) + _quotient(i, n)),
-    ("in threes", lambda i, n: _quotient(_fmod(i * 3, n), 3))], ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize(
+    "kind, place",
+    [
+        ("wrapped", _fmod),
+        ("cut", lambda i, n: i.clamp(max=n - 1).clamp(min=3)),
+        ("in groups", _quotient),
+        ("wrapped and grouped", lambda i, n: _fmod(i, n) + _quotient(i, n)),
+        ("in threes", lambda i, n: _quotient(_fmod(i * 3, n), 3)),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
 @pytest.mark.parametrize("start, n", [(0, 32), (5, 64), (20, 32), (100, 30), (64, 96), (0, 5), (200, 100), (-3, 40)])
 def test_what_may_be_neighbours(start: int, n: int, kind: str, place, dtype: torch.dtype) -> None:
     """Whether a tile wraps, is cut or lies in one piece shows only when it runs."""

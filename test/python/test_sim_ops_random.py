@@ -1,4 +1,5 @@
 """Random tile programs mean the same lowered as in numpy."""
+
 from __future__ import annotations
 
 import numpy as np

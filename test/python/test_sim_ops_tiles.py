@@ -1,4 +1,5 @@
 """Shapes, dots, reductions and scans of the simulator's lowering."""
+
 from __future__ import annotations
 
 import pytest
@@ -103,8 +104,22 @@ def test_matmul(transposed: bool, dtype: torch.dtype) -> None:
     b = b.T.contiguous().T if transposed else b
     out = torch.int32 if dtype == torch.int8 else torch.float32
     c = torch.zeros(m, n, dtype=out)
-    run(_matmul, (3, 3), a, b, c, m, n, k, *a.stride(), *b.stride(), BM=32, BN=32, BK=32,
-        ACC=tl.int32 if dtype == torch.int8 else tl.float32)
+    run(
+        _matmul,
+        (3, 3),
+        a,
+        b,
+        c,
+        m,
+        n,
+        k,
+        *a.stride(),
+        *b.stride(),
+        BM=32,
+        BN=32,
+        BK=32,
+        ACC=tl.int32 if dtype == torch.int8 else tl.float32,
+    )
     expected = a.double() @ b.double()
     if dtype == torch.int8:
         assert torch.equal(c, expected.int())

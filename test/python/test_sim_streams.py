@@ -1,4 +1,5 @@
 """Streams and copy engines of the simulated machine: what each item does, and what orders them."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,6 +14,7 @@ from ditron.sim.trace import FIRST_STREAM, Recording, perfetto
 from ditron.sim.world import World
 
 # --- each kind of item ------------------------------------------------------------------------------------------------
+
 
 def test_a_stream_is_one_by_its_name_and_index():
     def main():
@@ -63,6 +65,7 @@ def test_a_copy_is_over_when_it_has_landed(ranks_per_node):
 @pytest.mark.parametrize("kind", ["rank_copy", "copy"])
 def test_rows_with_pitches(kind, dtype):
     """A window of a matrix goes to a window of another, and nothing beside it changes."""
+
     def main():
         view = sim.current_world()
         there = view.alloc((9, 16), dtype, name="there")
@@ -82,6 +85,7 @@ def test_rows_with_pitches(kind, dtype):
 
 def test_shapes_that_lie_as_rows():
     """Dimensions that follow each other without a gap count as one, those of one element not at all."""
+
     def main():
         view = sim.current_world()
         x, out = torch.arange(96.0).reshape(2, 4, 1, 12), torch.zeros(2, 4, 1, 12)
@@ -97,8 +101,10 @@ def test_shapes_that_lie_as_rows():
     assert sim.run(main, 1) == [(True, True, False)]
 
 
-@pytest.mark.parametrize("dtype, value", [(torch.float32, 1.5), (torch.bfloat16, -2), (torch.int64, 2**62 + 1),
-                                          (torch.bool, True), (torch.uint8, 200)])
+@pytest.mark.parametrize(
+    "dtype, value",
+    [(torch.float32, 1.5), (torch.bfloat16, -2), (torch.int64, 2**62 + 1), (torch.bool, True), (torch.uint8, 200)],
+)
 def test_fill(dtype, value):
     def main():
         view = sim.current_world()
@@ -114,6 +120,7 @@ def test_fill(dtype, value):
 
 def test_launch_and_events():
     """A diamond: two streams go on from one event, and the main stream waits for both."""
+
     def main():
         ditron.init()
         view = sim.current_world()
@@ -137,6 +144,7 @@ def test_launch_and_events():
 @pytest.mark.parametrize("cmp, value", [("eq", 4), ("ne", 0), ("gt", 3), ("ge", 4), ("lt", 8), ("le", 7)])
 def test_signals(cmp, value):
     """Two writes that follow each other on a stream are seen in that order; each comparison ends the wait."""
+
     def main():
         view = sim.current_world()
         signals = view.alloc((2,), torch.int64, name="signals")
@@ -162,6 +170,7 @@ def test_signals(cmp, value):
 
 def test_a_signal_write_is_over_when_it_is_there():
     """Rank 2 hears of the second of rank 0's writes, and finds the first in rank 1's memory."""
+
     def main():
         view = sim.current_world()
         first, second = (view.alloc((1,), torch.int64, name=name) for name in ("first", "second"))
@@ -180,6 +189,7 @@ def test_a_signal_write_is_over_when_it_is_there():
 
 def test_a_signal_comes_after_what_is_before_it():
     """A kernel's stores and a copy are there when the signal is."""
+
     def main():
         ditron.init()
         view = sim.current_world()
@@ -223,7 +233,7 @@ def test_barrier():
         box = view.alloc((4,), torch.float32, name="box")
         stream, out = view.stream("s"), torch.zeros(4)
         for peer in range(4):
-            stream.rank_copy(torch.full((1,), view.rank + 1.0), box[view.rank:view.rank + 1], peer)
+            stream.rank_copy(torch.full((1,), view.rank + 1.0), box[view.rank : view.rank + 1], peer)
         stream.barrier()
         stream.copy(box, out)
         stream.synchronize()
@@ -234,6 +244,7 @@ def test_barrier():
 
 def test_groups():
     """Peers count in the group, and groups' barriers are apart."""
+
     def main():
         view = sim.current_world()
         groups = [view.new_group([2, 0]), view.new_group([1, 3])]
@@ -249,6 +260,7 @@ def test_groups():
 
 
 # --- what is ordered, and what is not ---------------------------------------------------------------------------------
+
 
 def test_a_stream_keeps_its_order():
     def main():
@@ -268,6 +280,7 @@ def test_a_stream_keeps_its_order():
 
 def test_streams_are_in_no_order():
     """Which of two streams signals first differs by seed."""
+
     def main():
         view = sim.current_world()
         order = view.alloc((3,), torch.int64, name="order")
@@ -286,6 +299,7 @@ def test_streams_are_in_no_order():
 
 def test_independent_programs_keep_the_streams_order():
     """Without a seed and a search for races they may run on all cores; what follows still comes after all of them."""
+
     def main():
         ditron.init()
         x, y = torch.zeros(64 * 32), torch.zeros(64 * 32)
@@ -302,6 +316,7 @@ def test_independent_programs_keep_the_streams_order():
 
 def test_the_script_goes_on():
     """Enqueuing waits for nothing, and synchronize for one stream only."""
+
     def main():
         view = sim.current_world()
         signal = view.alloc((1,), torch.int64, name="signal")
@@ -341,6 +356,7 @@ def test_what_is_left_on_a_stream_is_done_when_the_script_ends():
 
 def test_tensors_live_as_long_as_they_are_used():
     """The script forgets its tensors at once; the same memory serves many times, and no race is seen in it."""
+
     def main():
         view = sim.current_world()
         out = torch.zeros(20, 256)
@@ -356,6 +372,7 @@ def test_tensors_live_as_long_as_they_are_used():
 
 def test_calls_follow_each_other():
     """Push, signal, consume, by parity and epoch, without a barrier between calls; clean with races looked for."""
+
     def main():
         ditron.init()
         view = sim.current_world()
@@ -384,6 +401,7 @@ def test_calls_follow_each_other():
 
 # --- replay, trace ----------------------------------------------------------------------------------------------------
 
+
 def recorded(seed: int, races: bool = True) -> tuple[int, Recording]:
     world = World(2, seed=seed, races=races)
     world.machine.record(1 << 20)
@@ -398,15 +416,23 @@ def test_the_same_seed_is_the_same_run():
 
 def test_items_are_in_the_trace():
     from test_sim_trace import check_form, slices
+
     _, recording = recorded(1)
     lines = perfetto(recording)
     check_form(lines)
     assert sorted(recording.streams(0)) == ["main stream", "stream copy"]
-    names = {line["tid"]: line["args"]["name"] for line in lines["traceEvents"]
-             if line["name"] == "thread_name" and line["pid"] == 0}
+    names = {
+        line["tid"]: line["args"]["name"]
+        for line in lines["traceEvents"]
+        if line["name"] == "thread_name" and line["pid"] == 0
+    }
     items = [s for s in slices(lines) if s["pid"] == 0 and names[s["tid"]] == "stream copy" and s["cat"] != "wait"]
-    assert [s["name"] for s in items] == ["wait_event of main stream", "rank_copy 128 bytes to rows[0, 0] of rank 1",
-                                          "signal_write arrived[0] of rank 1 = 1", "record"]
+    assert [s["name"] for s in items] == [
+        "wait_event of main stream",
+        "rank_copy 128 bytes to rows[0, 0] of rank 1",
+        "signal_write arrived[0] of rank 1 = 1",
+        "record",
+    ]
     assert all(one["end"] <= two["ts"] for one, two in zip(items, items[1:], strict=False))
     assert line_of("# the copy") in items[1]["args"]["line"]
     pieces = [e for e in recording.events if e.kind == "data" and e.rank == 1]
@@ -416,6 +442,7 @@ def test_items_are_in_the_trace():
 
 def test_rows_of_streams_are_drawn(tmp_path):
     import matplotlib
+
     with matplotlib.rc_context({"svg.fonttype": "none"}):  # text stays text
         sim.run(all_gather, 2, timeline=tmp_path / "out.svg")
     text = (tmp_path / "out.svg").read_text()

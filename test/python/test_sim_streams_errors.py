@@ -1,4 +1,5 @@
 """What the simulated machine says about streams that are wrong: races, deadlocks, bad arguments."""
+
 from __future__ import annotations
 
 import re
@@ -24,6 +25,7 @@ def line_of(text: str) -> str:
 
 # --- races ------------------------------------------------------------------------------------------------------------
 
+
 def find(**wrong) -> ditron.RaceError:
     for seed in range(20):
         try:
@@ -41,8 +43,14 @@ def test_signal_from_another_stream():
     """The signal overtakes the copy: the consumer reads what is not there yet."""
     error = find(signal_from="other")
     text = str(error)
-    assert re.search(r"race on rows\[\d, 0\] of rank \d: nothing orders this (load and a copy by rank \d's stream copy"
-                     r"|copy and a load by rank \d's main stream)", text) or error.kind == "unwritten", text
+    assert (
+        re.search(
+            r"race on rows\[\d, 0\] of rank \d: nothing orders this (load and a copy by rank \d's stream copy"
+            r"|copy and a load by rank \d's main stream)",
+            text,
+        )
+        or error.kind == "unwritten"
+    ), text
     load = re.search(r"stream_programs.py:(\d+)", text.replace(COPY, ""))
     assert COPY in text and "tl.load" in Path(stream_programs.__file__).read_text().splitlines()[int(load[1]) - 1]
     assert "its reader waits for a signal written after it on its stream" in text
@@ -68,6 +76,7 @@ def test_the_script_reads_before_it_synchronizes():
 
 def test_the_script_reads_another_streams_work():
     """Synchronizing one stream says nothing about another, also when that happens to be done."""
+
     def main(awaits: bool):
         view = sim.current_world()
         x = torch.zeros(64)
@@ -79,8 +88,11 @@ def test_the_script_reads_another_streams_work():
         return x.sum().item()
 
     assert sim.run(main, 1, args=(True,)) == [64]
-    with pytest.raises(ditron.RaceError, match=r"race on x\[0\] of rank 0: nothing orders this read by the script and "
-                                               r"a store by rank 0's stream a"):
+    with pytest.raises(
+        ditron.RaceError,
+        match=r"race on x\[0\] of rank 0: nothing orders this read by the script and "
+        r"a store by rank 0's stream a",
+    ):
         sim.run(main, 1, args=(False,))
 
 
@@ -139,6 +151,7 @@ def test_a_pull_of_what_is_not_there_yet():
 
 # --- deadlocks --------------------------------------------------------------------------------------------------------
 
+
 def deadlock(function, ranks: int = 2, **machine) -> str:
     with pytest.raises(ditron.DeadlockError) as caught:
         sim.run(function, ranks, **machine)
@@ -154,8 +167,11 @@ def test_a_wait_that_nobody_ends():
             view.stream("copy").signal_wait(arrived[2], 3)  # nobody
 
     text = deadlock(main)
-    assert re.search(rf"rank 1's stream copy waits at \S*{line_of('# nobody')} for signal arrived\[2\] >= 3, is 2; "
-                     r"no program has sent arrived\[2\]", text), text
+    assert re.search(
+        rf"rank 1's stream copy waits at \S*{line_of('# nobody')} for signal arrived\[2\] >= 3, is 2; "
+        r"no program has sent arrived\[2\]",
+        text,
+    ), text
 
 
 def test_an_event_and_a_signal_that_wait_for_each_other():
@@ -203,10 +219,16 @@ def signal_then_await(started, ready, out, N: tl.constexpr):
 
 def test_a_local_copy_starves_behind_spinning_consumers():
     text = deadlock(lambda: starving(True), ranks=1, resident=4)
-    assert re.search(rf"rank 0's stream copy: the copy at \S*{line_of('# own rows')} has not started: it is a kernel, "
-                     r"and all 4 places of rank 0 are taken by programs that wait", text), text
-    assert "a circle: " in text and "`signal_then_await` on rank 0's main stream waits for ready[0], which rank 0's "\
-        "stream copy writes later" in text, text
+    assert re.search(
+        rf"rank 0's stream copy: the copy at \S*{line_of('# own rows')} has not started: it is a kernel, "
+        r"and all 4 places of rank 0 are taken by programs that wait",
+        text,
+    ), text
+    assert (
+        "a circle: " in text
+        and "`signal_then_await` on rank 0's main stream waits for ready[0], which rank 0's stream copy writes later"
+        in text
+    ), text
     assert sim.run(lambda: starving(True), 1, resident=5) == [64.0]
 
 
@@ -241,11 +263,17 @@ def test_a_circle_of_events_and_signals():
 
     text = deadlock(main, ranks=1)
     assert "rank 0's stream a waits at" in text and "for signal go[0] >= 1, is 0" in text
-    assert re.search(rf"rank 0's stream b waits at \S*{line_of('# the event')} for the event that its rank's stream a "
-                     r"records at", text), text
-    assert re.search(r"a circle: rank 0's stream a \(at \S+\) waits for go\[0\], which rank 0's stream b writes later, "
-                     rf"at \S*{line_of('# too late')}; rank 0's stream b \(at \S+\) waits for the event that rank 0's "
-                     r"stream a records later", text), text
+    assert re.search(
+        rf"rank 0's stream b waits at \S*{line_of('# the event')} for the event that its rank's stream a "
+        r"records at",
+        text,
+    ), text
+    assert re.search(
+        r"a circle: rank 0's stream a \(at \S+\) waits for go\[0\], which rank 0's stream b writes later, "
+        rf"at \S*{line_of('# too late')}; rank 0's stream b \(at \S+\) waits for the event that rank 0's "
+        r"stream a records later",
+        text,
+    ), text
 
 
 def test_a_barrier_where_one_is_missing():

@@ -1,4 +1,5 @@
 """The trace and the timeline of a simulated run: well-formed, and true to what happened."""
+
 from __future__ import annotations
 
 import json
@@ -27,7 +28,10 @@ import ring  # noqa: E402
 RANKS, CALLS, NUM_PUSH = 4, 2, 2
 
 # Rank 0 puts 8 bytes with a signal into rank 1, which waits for it.
-SEND = kernel("send", "buf: ptr, source: ptr, sig: ptr", """
+SEND = kernel(
+    "send",
+    "buf: ptr, source: ptr, sig: ptr",
+    """
   %me = call i32 @ditron_sim_rank(i32 0)
   %sends = icmp eq i32 %me, 0
   br i1 %sends, label %sender, label %receiver
@@ -37,7 +41,8 @@ sender:
 receiver:
   call void @ditron_sim_wait(ptr %sig, i32 1, i64 5, i32 3, i32 1, i32 1, i32 4)
   ret void
-""")
+""",
+)
 
 
 def run_ag_gemm():
@@ -62,8 +67,9 @@ def recording_of(function, capacity: int = 1 << 20, **options) -> Recording:
     world = World(**options)
     world.machine.record(capacity)
     world.run(function)
-    return Recording(world.machine.take_events(), "test", world.size, world.ranks_per_node, world.seed,
-                     not world.machine.record_full)
+    return Recording(
+        world.machine.take_events(), "test", world.size, world.ranks_per_node, world.seed, not world.machine.record_full
+    )
 
 
 def check_form(trace: dict) -> None:
@@ -166,8 +172,13 @@ def test_a_program_runs_inside_its_slice(trace):
     programs = [s for s in slices(trace) if s["cat"] == "program"]
     for turn in turns:
         rank, name = re.fullmatch(r"rank (\d+): (.*)", turn["name"]).groups()
-        assert any(p["pid"] == int(rank) and p["name"] == name and p["ts"] - 1 <= turn["ts"]
-                   and turn["ts"] + turn["dur"] <= p["end"] for p in programs)
+        assert any(
+            p["pid"] == int(rank)
+            and p["name"] == name
+            and p["ts"] - 1 <= turn["ts"]
+            and turn["ts"] + turn["dur"] <= p["end"]
+            for p in programs
+        )
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -249,9 +260,15 @@ def test_timeline_kinds(tmp_path, kind, start):
 @pytest.mark.parametrize("ranks,per_node", [(1, None), (2, None), (8, 4), (16, None)])
 def test_timeline_says_what_it_shows(tmp_path, ranks, per_node):
     import matplotlib
+
     with matplotlib.rc_context({"svg.fonttype": "none"}):  # text stays text
-        sim.run(lambda: (ditron.init(), ring.check(64)), ranks=ranks, ranks_per_node=per_node, seed=9,
-                timeline=tmp_path / "out.svg")
+        sim.run(
+            lambda: (ditron.init(), ring.check(64)),
+            ranks=ranks,
+            ranks_per_node=per_node,
+            seed=9,
+            timeline=tmp_path / "out.svg",
+        )
     text = (tmp_path / "out.svg").read_text()
     for rank in range(ranks):
         assert f">rank {rank}<" in text
@@ -268,8 +285,11 @@ def test_arrows_are_few_and_between_ranks():
 
 
 def test_what_cannot_be_drawn(tmp_path, monkeypatch):
-    for ranks, name, message in [(17, "out.png", "up to 16 ranks"), (2, "out.gif", "ends in .png"),
-                                 (2, "nowhere/out.png", "there is no folder")]:
+    for ranks, name, message in [
+        (17, "out.png", "up to 16 ranks"),
+        (2, "out.gif", "ends in .png"),
+        (2, "nowhere/out.png", "there is no folder"),
+    ]:
         with pytest.raises(ValueError, match=message):
             sim.run(run_send, ranks=ranks, timeline=tmp_path / name)
     with pytest.raises(ValueError, match="there is no folder"):
@@ -280,13 +300,15 @@ def test_what_cannot_be_drawn(tmp_path, monkeypatch):
 
 
 def run_cli(*words: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "ditron.cli", "run", *words], capture_output=True, text=True,
-                          timeout=120, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, "-m", "ditron.cli", "run", *words], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
 
 
 def test_command_line(tmp_path):
-    done = run_cli("--sim", "2", "--trace", str(tmp_path / "t.json"), "--timeline", str(tmp_path / "t.png"),
-                   "examples/ring.py")
+    done = run_cli(
+        "--sim", "2", "--trace", str(tmp_path / "t.json"), "--timeline", str(tmp_path / "t.png"), "examples/ring.py"
+    )
     assert done.returncode == 0, done.stderr
     trace = json.loads((tmp_path / "t.json").read_text())
     check_form(trace)

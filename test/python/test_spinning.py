@@ -1,4 +1,5 @@
 """Loops that poll: those that nobody will ever end are deadlocks, however they look; all others end."""
+
 from __future__ import annotations
 
 import re
@@ -88,8 +89,11 @@ def impatient(monkeypatch):
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("how", QUIETLY + WRITING)
 def test_a_loop_that_nobody_ends_is_a_deadlock(impatient, how, ranks):
-    with pytest.raises(ditron.DeadlockError, match=r"test_spinning.py:\d+(.|\n)*reads the same again and again: "
-                                                   r".*flags\[0\] is 0"):
+    with pytest.raises(
+        ditron.DeadlockError,
+        match=r"test_spinning.py:\d+(.|\n)*reads the same again and again: "
+        r".*flags\[0\] is 0",
+    ):
         run(how, ranks=ranks, races=ranks == 1 and how not in ("put", "signal"), weak=True)
 
 

@@ -1,4 +1,5 @@
 """Accesses that leave one symmetric tensor for another one, on the own rank and on a peer."""
+
 import inspect
 
 import pytest
@@ -161,12 +162,29 @@ def multimem_load(x, flags, index):
     tl.store(flags, dl.multimem_ld_reduce(dl.multicast_ptr(halves) + 2 * index).to(tl.int64))
 
 
-@pytest.mark.parametrize("kernel, what", [
-    (wait, "wait"), (wait_until, "signal_wait_until"), (notify, "notify"), (signal, "signal_op"), (load, "ld"),
-    (store, "st"), (add, "an atomic"), (reduce, "an atomic"), (compare, "an atomic"), (triton_add, "an atomic"),
-    (triton_compare, "an atomic"), (put_to, "putmem"), (put_from, "putmem"), (put_signal, "putmem_signal"),
-    (get_to, "getmem"), (get_from, "getmem"), (multimem_store, "multimem_st"), (multimem_load, "multimem_ld_reduce"),
-])
+@pytest.mark.parametrize(
+    "kernel, what",
+    [
+        (wait, "wait"),
+        (wait_until, "signal_wait_until"),
+        (notify, "notify"),
+        (signal, "signal_op"),
+        (load, "ld"),
+        (store, "st"),
+        (add, "an atomic"),
+        (reduce, "an atomic"),
+        (compare, "an atomic"),
+        (triton_add, "an atomic"),
+        (triton_compare, "an atomic"),
+        (put_to, "putmem"),
+        (put_from, "putmem"),
+        (put_signal, "putmem_signal"),
+        (get_to, "getmem"),
+        (get_from, "getmem"),
+        (multimem_store, "multimem_st"),
+        (multimem_load, "multimem_ld_reduce"),
+    ],
+)
 def test_every_operation(kernel, what):
     _call(kernel, 63)
     with pytest.raises(ditron.SimulationError) as caught:
@@ -217,6 +235,7 @@ def test_ordinary_memory(kernel):
 
 def test_from_ordinary_memory_to_symmetric():
     """However far it is."""
+
     @ditron.jit
     def kernel(x, flags, STORE: tl.constexpr):
         offset = tl.cast(flags, tl.int64) - tl.cast(x, tl.int64)
@@ -241,10 +260,15 @@ def test_from_ordinary_memory_to_symmetric():
 # --- where a pointer's tensor is not held, not known, or not reached -----------------------------------------------
 
 
-@pytest.mark.parametrize("index, where", [
-    (64, r"past the end of `x`, to x\[2, 0\]"), (95, r"past the end of `x`, to x\[2, 31\]"),
-    (-1, r"before the beginning of `x`, to 8 bytes before x\[0, 0\]"), (10**5, r"past the end of `x`, to x\[3125, 0\]"),
-])
+@pytest.mark.parametrize(
+    "index, where",
+    [
+        (64, r"past the end of `x`, to x\[2, 0\]"),
+        (95, r"past the end of `x`, to x\[2, 31\]"),
+        (-1, r"before the beginning of `x`, to 8 bytes before x\[0, 0\]"),
+        (10**5, r"past the end of `x`, to x\[3125, 0\]"),
+    ],
+)
 @pytest.mark.parametrize("kernel", [write_peer, notify, put_from])
 def test_where_nothing_is(kernel, index, where):
     with pytest.raises(ditron.SimulationError, match=where):
@@ -269,8 +293,9 @@ def test_a_rank_that_does_not_hold_it(how):
     def main():
         ditron.init()
         pairs = ditron.new_group([0, 1]), ditron.new_group([2, 3])
-        x = ditron.symm_zeros(64 if pairs[0] else 16, dtype=torch.int64, name="x" if pairs[0] else "y",
-                              group=pairs[0] or pairs[1])
+        x = ditron.symm_zeros(
+            64 if pairs[0] else 16, dtype=torch.int64, name="x" if pairs[0] else "y", group=pairs[0] or pairs[1]
+        )
         ditron.barrier()
         if ditron.rank() == 0:
             other_ranks[(1,)](x, how)
@@ -295,6 +320,7 @@ def both_peers(x, flags, index, HOW: tl.constexpr):
 @pytest.mark.parametrize("how", ["atomic", "st", "store"])
 def test_every_element_of_a_tile_for_several_ranks(how):
     """The lowest and the highest address are both right, in different ranks' memory."""
+
     def main():
         ditron.init()
         view = sim.current_world()

@@ -3,6 +3,7 @@
 ``TABLES`` names what is tested here and in test_triton_language_more.py; a function of a new Triton that is in none of
 them, and not in ``NOT_FUNCTIONS``, fails ``test_every_function_is_tested``.
 """
+
 from __future__ import annotations
 
 import pytest
@@ -57,11 +58,20 @@ def parameters(table: dict) -> list:
 # --- elementwise ------------------------------------------------------------------------------------------------
 
 UNARY = {
-    "abs": (torch.abs, FLOATS + INTS), "ceil": (torch.ceil, (F32, F64)), "floor": (torch.floor, (F32, F64)),
-    "cos": (torch.cos, (F32, F64)), "sin": (torch.sin, (F32, F64)), "erf": (torch.erf, (F32, F64)),
-    "exp": (torch.exp, (F32, F64)), "exp2": (torch.exp2, (F32, F64)), "log": (torch.log, (F32, F64)),
-    "log2": (torch.log2, (F32, F64)), "sqrt": (torch.sqrt, (F32, F64)), "sqrt_rn": (torch.sqrt, (F32,)),
-    "rsqrt": (torch.rsqrt, (F32, F64)), "sigmoid": (torch.sigmoid, (F32, F64)),
+    "abs": (torch.abs, FLOATS + INTS),
+    "ceil": (torch.ceil, (F32, F64)),
+    "floor": (torch.floor, (F32, F64)),
+    "cos": (torch.cos, (F32, F64)),
+    "sin": (torch.sin, (F32, F64)),
+    "erf": (torch.erf, (F32, F64)),
+    "exp": (torch.exp, (F32, F64)),
+    "exp2": (torch.exp2, (F32, F64)),
+    "log": (torch.log, (F32, F64)),
+    "log2": (torch.log2, (F32, F64)),
+    "sqrt": (torch.sqrt, (F32, F64)),
+    "sqrt_rn": (torch.sqrt, (F32,)),
+    "rsqrt": (torch.rsqrt, (F32, F64)),
+    "sigmoid": (torch.sigmoid, (F32, F64)),
 }
 
 
@@ -81,9 +91,12 @@ def test_unary(name, dtype):
 
 
 BINARY = {
-    "add": (torch.add, FLOATS + INTS + UNSIGNED[:1]), "sub": (torch.sub, FLOATS + INTS),
-    "mul": (torch.mul, FLOATS + INTS), "maximum": (torch.maximum, FLOATS + INTS + UNSIGNED[:1]),
-    "minimum": (torch.minimum, FLOATS + INTS + UNSIGNED[:1]), "div_rn": (torch.div, (F32,)),
+    "add": (torch.add, FLOATS + INTS + UNSIGNED[:1]),
+    "sub": (torch.sub, FLOATS + INTS),
+    "mul": (torch.mul, FLOATS + INTS),
+    "maximum": (torch.maximum, FLOATS + INTS + UNSIGNED[:1]),
+    "minimum": (torch.minimum, FLOATS + INTS + UNSIGNED[:1]),
+    "div_rn": (torch.div, (F32,)),
     "fdiv": (torch.div, (F32,)),
     "cdiv": (lambda x, y: -(-x // y), (torch.int32, torch.int64)),
     "umulhi": (lambda x, y: (x * y) >> 32, (torch.uint32,)),
@@ -152,8 +165,12 @@ def _saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 # Triton casts fp8 from and to floats only.
-CASTS = [(a, b) for a in FLOATS + FP8 + INTS + (torch.bool,) for b in FLOATS + FP8 + INTS + (torch.bool,)
-         if not (a in FP8 and b not in FLOATS or b in FP8 and a not in FLOATS)]
+CASTS = [
+    (a, b)
+    for a in FLOATS + FP8 + INTS + (torch.bool,)
+    for b in FLOATS + FP8 + INTS + (torch.bool,)
+    if not (a in FP8 and b not in FLOATS or b in FP8 and a not in FLOATS)
+]
 
 
 @pytest.mark.parametrize("dtype,to", CASTS, ids=lambda d: str(d)[6:])
@@ -171,8 +188,9 @@ def test_cast(dtype, to):
 
 @pytest.mark.parametrize("dtype,to", [(F32, FP8[0]), (F32, FP8[1]), (F16, FP8[0]), (BF16, FP8[1])])
 def test_fp8_casts_saturate(dtype, to):
-    x = torch.tensor([1e4, -1e4, 448.0, 464.0, 465.0, -500.0, 57344.0, -6e4, float("nan"), 0.0, -0.0, 1e-9, 0.001, 1.0,
-                      17.0, 19.0]).to(dtype)
+    x = torch.tensor(
+        [1e4, -1e4, 448.0, 464.0, 465.0, -500.0, 57344.0, -6e4, float("nan"), 0.0, -0.0, 1e-9, 0.001, 1.0, 17.0, 19.0]
+    ).to(dtype)
     o = torch.zeros(16, dtype=to)
     with ditron.sim.triton():
         _cast[(1,)](x, o, "", 16)
@@ -193,7 +211,8 @@ def test_bitcast_and_rounding_to_zero():
 
 REDUCTIONS = {
     "sum": (lambda x, d: x.sum(d), (F32, F64, torch.int32, torch.int64)),
-    "max": (lambda x, d: x.amax(d), FLOATS + INTS), "min": (lambda x, d: x.amin(d), FLOATS + INTS),
+    "max": (lambda x, d: x.amax(d), FLOATS + INTS),
+    "min": (lambda x, d: x.amin(d), FLOATS + INTS),
     "argmax": (lambda x, d: _first(x == x.amax(d, keepdim=True), d), FLOATS + INTS),
     "argmin": (lambda x, d: _first(x == x.amin(d, keepdim=True), d), FLOATS + INTS),
     "xor_sum": (lambda x, d: _fold(torch.bitwise_xor, x, d), (torch.int32, torch.int64)),
@@ -317,16 +336,19 @@ def _order(x, o, WHAT: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.con
     else:
         # Rows that rise, then fall.
         half = tl.sort(tl.reshape(tile, [M, 2, N // 2]))
-        result = tl.bitonic_merge(tl.reshape(tl.where(tl.arange(0, 2)[None, :, None] == 0, half, tl.flip(half, 2)),
-                                             [M, N]))
+        result = tl.bitonic_merge(
+            tl.reshape(tl.where(tl.arange(0, 2)[None, :, None] == 0, half, tl.flip(half, 2)), [M, N])
+        )
     tl.store(o + tl.arange(0, M)[:, None] * result.shape[1] + tl.arange(0, result.shape[1])[None, :], result)
 
 
 ORDER = {
     "sort": (lambda x: x.sort(1).values, FLOATS[:3] + INTS),
     "sort descending": (lambda x: x.sort(1, descending=True).values, (F32, torch.int32)),
-    "topk": (lambda x: x.topk(8, 1).values, (F32, torch.int32)), "flip": (lambda x: x.flip(1), (F32, torch.int8)),
-    "flip rows": (lambda x: x.flip(0), (F32,)), "bitonic_merge": (lambda x: x.sort(1).values, (F32, torch.int32)),
+    "topk": (lambda x: x.topk(8, 1).values, (F32, torch.int32)),
+    "flip": (lambda x: x.flip(1), (F32, torch.int8)),
+    "flip rows": (lambda x: x.flip(0), (F32,)),
+    "bitonic_merge": (lambda x: x.sort(1).values, (F32, torch.int32)),
 }
 
 
@@ -352,12 +374,15 @@ TOGETHER = set(
     "condition assume multiple_of max_contiguous max_constancy make_tensor_descriptor load_tensor_descriptor "
     "store_tensor_descriptor make_block_ptr advance inline_asm_elementwise philox philox_impl rand rand4x randint "
     "randint4x randn randn4x pair_uniform_to_normal uint_to_uniform_float squeeze unsqueeze to_tensor atomic_load "
-    "atomic_store atomic_poll expect_zero".split())
+    "atomic_store atomic_poll expect_zero".split()
+)
 NOT_FUNCTIONS = {
-    "types": set("PropagateNan TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const constexpr constexpr_type dtype "
-                 "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int16 int32 "
-                 "int64 int8 pi32_t pointer_type slice tensor tensor_descriptor tuple uint16 uint32 uint64 uint8 "
-                 "void".split()),
+    "types": set(
+        "PropagateNan TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const constexpr constexpr_type dtype "
+        "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int16 int32 "
+        "int64 int8 pi32_t pointer_type slice tensor tensor_descriptor tuple uint16 uint32 uint64 uint8 "
+        "void".split()
+    ),
     "modules": {"extra", "math", "target_info"},
 }
 

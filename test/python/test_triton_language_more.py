@@ -1,4 +1,5 @@
 """Functions of ``triton.language`` that need more than a row of a table: shapes, control, memory."""
+
 from __future__ import annotations
 
 import pytest
@@ -41,16 +42,16 @@ def test_shapes():
     with ditron.sim.triton():
         _shapes[(1,)](x, o, n)
     joined = torch.stack((x, y), 1)
-    check(o[:2 * n], joined.flatten())
-    check(o[2 * n:4 * n], joined.flatten())
-    check(o[4 * n:6 * n], joined.reshape(2, n // 2, 2).permute(2, 0, 1).flatten())
-    check(o[6 * n:8 * n], joined.T.flatten())
-    check(o[8 * n:8 * n + n // 2], x[0::2] - x[1::2])
-    check(o[9 * n:10 * n], (x[:, None] + y[None]).sum(0), 16)
-    check(o[10 * n:11 * n], (x[:, None] - y[None]).amax(1))
-    check(o[11 * n:13 * n].sort().values, torch.cat((x, y)).sort().values)
-    check(o[13 * n:14 * n], torch.full((n,), 3.0))
-    check(o[14 * n:], x.softmax(0))
+    check(o[: 2 * n], joined.flatten())
+    check(o[2 * n : 4 * n], joined.flatten())
+    check(o[4 * n : 6 * n], joined.reshape(2, n // 2, 2).permute(2, 0, 1).flatten())
+    check(o[6 * n : 8 * n], joined.T.flatten())
+    check(o[8 * n : 8 * n + n // 2], x[0::2] - x[1::2])
+    check(o[9 * n : 10 * n], (x[:, None] + y[None]).sum(0), 16)
+    check(o[10 * n : 11 * n], (x[:, None] - y[None]).amax(1))
+    check(o[11 * n : 13 * n].sort().values, torch.cat((x, y)).sort().values)
+    check(o[13 * n : 14 * n], torch.full((n,), 3.0))
+    check(o[14 * n :], x.softmax(0))
 
 
 @triton.jit
@@ -193,14 +194,22 @@ def test_launches_that_depend_on_each_other():
 # --- memory -----------------------------------------------------------------------------------------------------
 
 ATOMICS = {
-    "atomic_add": (torch.int32, torch.int64, F32, F64, F16, BF16), "atomic_max": (torch.int32, torch.int64, F32),
-    "atomic_min": (torch.int32, torch.int64, F32), "atomic_and": (torch.int32, torch.int64),
-    "atomic_or": (torch.int32, torch.int64), "atomic_xor": (torch.int32, torch.int64),
+    "atomic_add": (torch.int32, torch.int64, F32, F64, F16, BF16),
+    "atomic_max": (torch.int32, torch.int64, F32),
+    "atomic_min": (torch.int32, torch.int64, F32),
+    "atomic_and": (torch.int32, torch.int64),
+    "atomic_or": (torch.int32, torch.int64),
+    "atomic_xor": (torch.int32, torch.int64),
     "atomic_xchg": (torch.int32, torch.int64, F32),
 }
 _PLAIN = {
-    "atomic_add": torch.add, "atomic_max": torch.maximum, "atomic_min": torch.minimum, "atomic_and": torch.bitwise_and,
-    "atomic_or": torch.bitwise_or, "atomic_xor": torch.bitwise_xor, "atomic_xchg": lambda x, y: y,
+    "atomic_add": torch.add,
+    "atomic_max": torch.maximum,
+    "atomic_min": torch.minimum,
+    "atomic_and": torch.bitwise_and,
+    "atomic_or": torch.bitwise_or,
+    "atomic_xor": torch.bitwise_xor,
+    "atomic_xchg": lambda x, y: y,
 }
 
 

@@ -1,4 +1,5 @@
 """Functions of ``triton.language`` that need more than a row of a table: products, random numbers."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,9 +20,20 @@ def _dot(a, b, o, P: tl.constexpr, T: tl.constexpr, M: tl.constexpr, N: tl.const
     tl.store(o + m[:, None] * N + n[None, :], tl.dot(left, right, input_precision=P, out_dtype=T))
 
 
-@pytest.mark.parametrize("dtype,precision", [
-    (F32, "ieee"), (F32, "tf32"), (F32, "tf32x3"), (F16, None), (BF16, None), (F64, None), (torch.int8, None),
-    (FP8[0], None), (FP8[1], None)])
+@pytest.mark.parametrize(
+    "dtype,precision",
+    [
+        (F32, "ieee"),
+        (F32, "tf32"),
+        (F32, "tf32x3"),
+        (F16, None),
+        (BF16, None),
+        (F64, None),
+        (torch.int8, None),
+        (FP8[0], None),
+        (FP8[1], None),
+    ],
+)
 def test_dot(dtype, precision):
     a, b = (make(dtype if dtype not in FP8 else F32, *s).to(dtype) for s in ((16, 32), (32, 16)))
     out = torch.int32 if dtype == torch.int8 else F64 if dtype == F64 else F32
@@ -48,8 +60,20 @@ def test_dot_of_batches_into_an_accumulator():
 
 
 @triton.jit
-def _scaled(a, sa, b, sb, o, FA: tl.constexpr, FB: tl.constexpr, PA: tl.constexpr, PB: tl.constexpr,
-            M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+def _scaled(
+    a,
+    sa,
+    b,
+    sb,
+    o,
+    FA: tl.constexpr,
+    FB: tl.constexpr,
+    PA: tl.constexpr,
+    PB: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+):
     m, n = tl.arange(0, M), tl.arange(0, N)
     left = tl.load(a + m[:, None] * (K // PA) + tl.arange(0, K // PA)[None, :])
     right = tl.load(b + tl.arange(0, K // PB)[:, None] * N + n[None, :])
@@ -80,8 +104,20 @@ def test_dot_scaled(kinds):
     scales = torch.randint(120, 132, (2, 32, k // 32), dtype=torch.uint8)
     o = torch.zeros(m, n)
     with ditron.sim.triton():
-        _scaled[(1,)](a, scales[0], b.T.contiguous(), scales[1], o, left, right, 1 + (left == "e2m1"),
-                      1 + (right == "e2m1"), m, n, k)
+        _scaled[(1,)](
+            a,
+            scales[0],
+            b.T.contiguous(),
+            scales[1],
+            o,
+            left,
+            right,
+            1 + (left == "e2m1"),
+            1 + (right == "e2m1"),
+            m,
+            n,
+            k,
+        )
     stretched = torch.exp2(scales.double() - 127).repeat_interleave(32, -1)
     expected = (value_a * stretched[0]) @ (value_b * stretched[1]).T
     torch.testing.assert_close(o.double(), expected, rtol=1e-5, atol=1e-4)

@@ -1,4 +1,5 @@
 """docs/tutorials/write-a-pass.md does what it says: its two files make a tested pass, in under 40 lines of code."""
+
 import re
 import subprocess
 import sys
@@ -22,8 +23,11 @@ def folder(tmp_path):
     (tmp_path / "Inputs").mkdir()
     for name, text in files().items():
         (tmp_path / name).write_text(text)
-    config = (ROOT / "test" / "lit" / "lit.cfg.py").read_text().replace(
-        "Path(config.test_source_root).resolve().parents[1]", f"Path({str(ROOT)!r})")
+    config = (
+        (ROOT / "test" / "lit" / "lit.cfg.py")
+        .read_text()
+        .replace("Path(config.test_source_root).resolve().parents[1]", f"Path({str(ROOT)!r})")
+    )
     (tmp_path / "lit.cfg.py").write_text(config.replace('str(root / "build" / "lit")', repr(str(tmp_path / "out"))))
     return tmp_path
 
@@ -50,9 +54,19 @@ def test_its_test_can_fail(folder):
 
 
 def test_statistics_as_shown(folder):
-    done = subprocess.run([BIN / "ditron-opt", "--load=Inputs/drop_double_fences.py", "--drop-double-fences",
-                           "--mlir-pass-statistics", "drop-double-fences.mlir"], cwd=folder, capture_output=True,
-                          text=True, timeout=60)
+    done = subprocess.run(
+        [
+            BIN / "ditron-opt",
+            "--load=Inputs/drop_double_fences.py",
+            "--drop-double-fences",
+            "--mlir-pass-statistics",
+            "drop-double-fences.mlir",
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0
     shown = re.search(r"^\$ ditron-opt.*?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1]
     assert shown in done.stderr

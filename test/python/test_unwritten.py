@@ -1,4 +1,5 @@
 """Copies of memory that nobody has written: who reads one is reported, whatever way it went, and nobody else."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -60,7 +61,7 @@ def by_way_of_own_memory(box, own, other, out, WRITES: tl.constexpr, N: tl.const
 
 def half_written() -> torch.Tensor:
     box = ditron.symm_empty(N, dtype=torch.float32, name="box")
-    box[:N // 2] = 0.0
+    box[: N // 2] = 0.0
     ditron.barrier()
     return box
 
@@ -98,6 +99,7 @@ def test_what_a_kernel_puts():
 
 def test_by_way_of_own_memory():
     """What is written over a copy counts, also zeros, and goes along when it is copied on."""
+
     def main(writes: bool):
         ditron.init()
         other = ditron.symm_empty(N, dtype=torch.float32, name="other")
@@ -141,6 +143,7 @@ def test_what_streams_copy(how, ranks_per_node):
 
 def test_memory_that_is_used_again():
     """A tensor that a copy went to is gone once the script knows the copy to be over; another may lie there then."""
+
     def main():
         ditron.init()
         view, box = sim.current_world(), half_written()

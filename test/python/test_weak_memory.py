@@ -1,4 +1,5 @@
 """Late stores and stale reads as values, and the order that a NIC keeps: wrong in some seeds, right in all."""
+
 from __future__ import annotations
 
 import pytest
@@ -129,8 +130,11 @@ def wrong_seeds(kernel, release: str = "release", acquire: str | bool = "acquire
     """Those in which rank 1 does not find ones."""
     right = right or (lambda out, flag: out == [1.0] * N)
     machine = {"races": False, "weak": True, **machine}
-    return [seed for seed in SEEDS
-            if not right(*ditron.sim.run(on_rank, ranks=2, seed=seed, args=(kernel, release, acquire), **machine)[1])]
+    return [
+        seed
+        for seed in SEEDS
+        if not right(*ditron.sim.run(on_rank, ranks=2, seed=seed, args=(kernel, release, acquire), **machine)[1])
+    ]
 
 
 @pytest.mark.parametrize("release, acquire", [("relaxed", "acquire"), ("release", "relaxed"), ("relaxed", "relaxed")])
@@ -231,13 +235,15 @@ def across(kernel, fence: bool, count: int) -> list[float]:
 
 
 def found(kernel, fence: bool, per_node: int, count: int = N, seeds: int = 20) -> list[list[float]]:
-    return [ditron.sim.run(across, ranks=2, ranks_per_node=per_node, seed=seed, args=(kernel, fence, count),
-                           races=False)[1] for seed in range(seeds)]
+    return [
+        ditron.sim.run(across, ranks=2, ranks_per_node=per_node, seed=seed, args=(kernel, fence, count), races=False)[1]
+        for seed in range(seeds)
+    ]
 
 
 def test_right_on_one_node_wrong_over_two():
     def wrong(fence: bool, per_node: int) -> int:
-        return sum(out[N:2 * N] != [1.0] * N for out in found(push, fence, per_node))
+        return sum(out[N : 2 * N] != [1.0] * N for out in found(push, fence, per_node))
 
     assert not wrong(False, per_node=2) and wrong(False, per_node=1)
     assert not wrong(True, per_node=2) and not wrong(True, per_node=1)

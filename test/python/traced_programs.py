@@ -1,4 +1,5 @@
 """Kernels for programs that are only traced, and their module."""
+
 from __future__ import annotations
 
 import triton.language as tl

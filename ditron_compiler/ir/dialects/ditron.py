@@ -89,8 +89,17 @@ class ProgramOp(_ProgramOp):
 class AllocOp(_AllocOp):
     """``AllocOp(label, sizes, element_type, space="local", zeroed=False)``; sizes are numbers or i64 values."""
 
-    def __init__(self, label: str, sizes: Sequence[Int], element_type: ir.Type, space: str = "local", *,
-                 zeroed: bool = False, loc=None, ip=None):
+    def __init__(
+        self,
+        label: str,
+        sizes: Sequence[Int],
+        element_type: ir.Type,
+        space: str = "local",
+        *,
+        zeroed: bool = False,
+        loc=None,
+        ip=None,
+    ):
         values, known = _split(sizes)
         shape = [size if isinstance(size, int) else None for size in sizes]
         kind = BufferType.get(shape, element_type, space)
@@ -105,13 +114,22 @@ class AllocOp(_AllocOp):
 class SliceOp(_SliceOp):
     """``SliceOp(source, offsets, sizes, drop=0)``: the result has not the first ``drop`` dimensions, of size 1."""
 
-    def __init__(self, source: ir.Value, offsets: Sequence[Int], sizes: Sequence[Int], *, drop: int = 0, loc=None,
-                 ip=None):
+    def __init__(
+        self, source: ir.Value, offsets: Sequence[Int], sizes: Sequence[Int], *, drop: int = 0, loc=None, ip=None
+    ):
         kind = source.type
         shape = [size if isinstance(size, int) else None for size in sizes][drop:]
         (offset_values, static_offsets), (size_values, static_sizes) = _split(offsets), _split(sizes)
-        super().__init__(BufferType.get(shape, kind.element_type, kind.space), source, offset_values, size_values,
-                         static_offsets, static_sizes, loc=loc, ip=ip)
+        super().__init__(
+            BufferType.get(shape, kind.element_type, kind.space),
+            source,
+            offset_values,
+            size_values,
+            static_offsets,
+            static_sizes,
+            loc=loc,
+            ip=ip,
+        )
 
     @property
     def mixed_offsets(self) -> list[Int]:
@@ -126,8 +144,18 @@ class SliceOp(_SliceOp):
 class SignalWriteOp(_SignalWriteOp):
     """``SignalWriteOp(signal, indices, value, peer, stream=None, op="set")``; indices are numbers or i64 values."""
 
-    def __init__(self, signal: ir.Value, indices: Sequence[Int], value: ir.Value, peer: ir.Value, *, stream=None,
-                 op=None, loc=None, ip=None):
+    def __init__(
+        self,
+        signal: ir.Value,
+        indices: Sequence[Int],
+        value: ir.Value,
+        peer: ir.Value,
+        *,
+        stream=None,
+        op=None,
+        loc=None,
+        ip=None,
+    ):
         values, known = _split(indices)
         super().__init__(signal, values, value, peer, known, stream=stream, op=op, loc=loc, ip=ip)
 
@@ -140,8 +168,9 @@ class SignalWriteOp(_SignalWriteOp):
 class SignalWaitOp(_SignalWaitOp):
     """``SignalWaitOp(signal, indices, value, stream=None, cmp="ge")``; indices are numbers or i64 values."""
 
-    def __init__(self, signal: ir.Value, indices: Sequence[Int], value: ir.Value, *, stream=None, cmp=None, loc=None,
-                 ip=None):
+    def __init__(
+        self, signal: ir.Value, indices: Sequence[Int], value: ir.Value, *, stream=None, cmp=None, loc=None, ip=None
+    ):
         values, known = _split(indices)
         super().__init__(signal, values, value, known, stream=stream, cmp=cmp, loc=loc, ip=ip)
 
@@ -154,8 +183,17 @@ class SignalWaitOp(_SignalWaitOp):
 class LaunchOp(_LaunchOp):
     """``LaunchOp(kernel, grid, args, stream=None, options=None)``; the grid is 1 to 3 numbers or i64 values."""
 
-    def __init__(self, kernel: str, grid: Sequence[Int], args: Sequence[ir.Value], *, stream=None, options=None,
-                 loc=None, ip=None):
+    def __init__(
+        self,
+        kernel: str,
+        grid: Sequence[Int],
+        args: Sequence[ir.Value],
+        *,
+        stream=None,
+        options=None,
+        loc=None,
+        ip=None,
+    ):
         values, known = _split(grid)
         super().__init__(kernel, values, list(args), known, stream=stream, options=options, loc=loc, ip=ip)
 

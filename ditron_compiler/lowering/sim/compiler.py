@@ -55,8 +55,17 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
         _rename_entry(module, name)
         text = ir.translate_module_to_llvmir(module)
-    return SimKernel(name, jit.load(text, _ENTRY + name), locations, len(arguments), arguments, text, independent,
-                     bounded, packets=packets)
+    return SimKernel(
+        name,
+        jit.load(text, _ENTRY + name),
+        locations,
+        len(arguments),
+        arguments,
+        text,
+        independent,
+        bounded,
+        packets=packets,
+    )
 
 
 def _rename_entry(module: ir.Module, name: str) -> None:
@@ -72,8 +81,10 @@ def _kernel_of(module: ir.Module, name: str | None) -> tuple[str, tuple[str, ...
         function = view.operation
         if function.name == "tt.func" and not is_private(function):
             types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
-            kernels[ir.StringAttr(function.attributes["sym_name"]).value] = (tuple(str(t) for t in types),
-                                                                             PacketArgument.of(function.attributes))
+            kernels[ir.StringAttr(function.attributes["sym_name"]).value] = (
+                tuple(str(t) for t in types),
+                PacketArgument.of(function.attributes),
+            )
     if name is None and len(kernels) != 1:
         raise ValueError(f"expected a module with one public tt.func, got {sorted(kernels)}: pass name=")
     name = next(iter(kernels)) if name is None else name

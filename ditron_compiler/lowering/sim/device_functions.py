@@ -50,8 +50,10 @@ for _names, _name in (
 
 def _resized(name: str) -> Emit:
     """popc and clz of 64 bits give 32."""
+
     def emit(b, a, src, dst):
         return b.resize(b.op(name, src[0].carrier, a[0]), src[0].bits, dst.bits)
+
     return emit
 
 
@@ -60,8 +62,10 @@ define("clzll", _resized("math.ctlz"))
 
 # --- bits and numbers -------------------------------------------------------------------------------------------
 
-define("float_as_int float_as_uint int_as_float uint_as_float double_as_longlong longlong_as_double",
-        lambda b, a, src, dst: b.op("arith.bitcast", dst.carrier, a[0]))
+define(
+    "float_as_int float_as_uint int_as_float uint_as_float double_as_longlong longlong_as_double",
+    lambda b, a, src, dst: b.op("arith.bitcast", dst.carrier, a[0]),
+)
 
 
 def _is(b: Builder, condition: ir.Value, dst: Elem) -> ir.Value:
@@ -73,10 +77,14 @@ def _size(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
 
 
 define("isnand isnanf", lambda b, a, src, dst: _is(b, b.cmpf(_UNO, a[0], a[0]), dst))
-define("isinfd isinff", lambda b, a, src, dst: _is(b, b.cmpf(_OEQ, _size(b, a[0], src[0]),
-                                                              b.constant(src[0].carrier, float("inf"))), dst))
-define("isfinited finitef", lambda b, a, src, dst: _is(b, b.cmpf(_OLT, _size(b, a[0], src[0]),
-                                                                  b.constant(src[0].carrier, float("inf"))), dst))
+define(
+    "isinfd isinff",
+    lambda b, a, src, dst: _is(b, b.cmpf(_OEQ, _size(b, a[0], src[0]), b.constant(src[0].carrier, float("inf"))), dst),
+)
+define(
+    "isfinited finitef",
+    lambda b, a, src, dst: _is(b, b.cmpf(_OLT, _size(b, a[0], src[0]), b.constant(src[0].carrier, float("inf"))), dst),
+)
 
 
 def _signbit(b, a, src, dst):
@@ -104,6 +112,7 @@ def _high(signed: bool) -> Emit:
         wide, extend = f"i{2 * dst.bits}", "arith.extsi" if signed else "arith.extui"
         product = b.op("arith.muli", wide, *[b.op(extend, wide, v) for v in a])
         return b.op("arith.trunci", dst.carrier, b.op("arith.shrui", wide, product, b.constant(wide, dst.bits)))
+
     return emit
 
 
@@ -113,6 +122,7 @@ define("umulhi umul64hi", _high(False))
 
 def _mean(signed: bool, up: bool) -> Emit:
     """(x + y) / 2 without overflow, rounded down or up."""
+
     def emit(b, a, src, dst):
         wide = f"i{2 * dst.bits}"
         total = b.op("arith.addi", wide, *[b.op("arith.extsi" if signed else "arith.extui", wide, v) for v in a])
@@ -120,20 +130,28 @@ def _mean(signed: bool, up: bool) -> Emit:
             total = b.op("arith.addi", wide, total, b.constant(wide, 1))
         half = b.op("arith.shrsi" if signed else "arith.shrui", wide, total, b.constant(wide, 1))
         return b.op("arith.trunci", dst.carrier, half)
+
     return emit
 
 
-for _stem, _signed, _up in (("hadd", True, False), ("rhadd", True, True), ("uhadd", False, False),
-                            ("urhadd", False, True)):
+for _stem, _signed, _up in (
+    ("hadd", True, False),
+    ("rhadd", True, True),
+    ("uhadd", False, False),
+    ("urhadd", False, True),
+):
     define(_stem, _mean(_signed, _up))
 
 
 def _mul24(signed: bool) -> Emit:
     def emit(b, a, src, dst):
         eight = b.constant("i32", 8)
-        cut = [b.op("arith.shrsi" if signed else "arith.shrui", "i32", b.op("arith.shli", "i32", v, eight), eight)
-               for v in a]
+        cut = [
+            b.op("arith.shrsi" if signed else "arith.shrui", "i32", b.op("arith.shli", "i32", v, eight), eight)
+            for v in a
+        ]
         return b.op("arith.muli", "i32", *cut)
+
     return emit
 
 
@@ -143,9 +161,11 @@ define("umul24", _mul24(False))
 
 def _sad(signed: bool) -> Emit:
     """|x - y| + z."""
+
     def emit(b, a, src, dst):
         larger, smaller = (b.op(f"arith.{n}{'s' if signed else 'u'}i", "i32", *a[:2]) for n in ("max", "min"))
         return b.op("arith.addi", "i32", b.op("arith.subi", "i32", larger, smaller), a[2])
+
     return emit
 
 
@@ -162,6 +182,7 @@ def _to_int(rounding: str, signed: bool) -> Emit:
     def emit(b, a, src, dst):
         whole = b.op(rounding, src[0].carrier, a[0])
         return b.intrinsic(f"llvm.fpto{'s' if signed else 'u'}i.sat", dst.carrier, whole)
+
     return emit
 
 
@@ -182,10 +203,16 @@ def _c(b: Builder, dst: Elem, value: float) -> ir.Value:
 
 
 define("frcp_rn drcp_rn", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0), a[0]))
-define("frsqrt_rn", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0),
-                                                  b.op("math.sqrt", dst.carrier, a[0])))
-define("rcbrt", lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0),
-                                              b.call("cbrt" if dst.bits == 64 else "cbrtf", a, [dst.carrier])[0]))
+define(
+    "frsqrt_rn",
+    lambda b, a, src, dst: b.op("arith.divf", dst.carrier, _c(b, dst, 1.0), b.op("math.sqrt", dst.carrier, a[0])),
+)
+define(
+    "rcbrt",
+    lambda b, a, src, dst: b.op(
+        "arith.divf", dst.carrier, _c(b, dst, 1.0), b.call("cbrt" if dst.bits == 64 else "cbrtf", a, [dst.carrier])[0]
+    ),
+)
 define("fast_exp10f", lambda b, a, src, dst: b.op("math.powf", dst.carrier, _c(b, dst, 10.0), a[0]))
 
 
@@ -200,8 +227,9 @@ define("saturatef", _saturate)
 
 def _scale(b, a, src, dst):
     """x * 2**n, in two steps, so that neither overflows where the product does not."""
-    power = b.binary("arith.minsi", b.binary("arith.maxsi", a[1], b.constant("i32", -4000), "i32"),
-                     b.constant("i32", 4000), "i32")
+    power = b.binary(
+        "arith.minsi", b.binary("arith.maxsi", a[1], b.constant("i32", -4000), "i32"), b.constant("i32", 4000), "i32"
+    )
     half = b.binary("arith.shrsi", power, b.constant("i32", 1), "i32")
     rest = b.binary("arith.subi", power, half, "i32")
     value = a[0] if dst.bits == 64 else b.op("arith.extf", "f64", a[0])
@@ -211,17 +239,20 @@ def _scale(b, a, src, dst):
 
 
 define("ldexp ldexpf scalbn scalbnf", _scale)
-define("powi powif", lambda b, a, src, dst: b.op("math.powf", dst.carrier, a[0],
-                                                  b.op("arith.sitofp", dst.carrier, a[1])))
+define(
+    "powi powif", lambda b, a, src, dst: b.op("math.powf", dst.carrier, a[0], b.op("arith.sitofp", dst.carrier, a[1]))
+)
 
 
 def _of_pi(name: str) -> Emit:
     """sin(pi x), cos(pi x): the whole turns are taken off before pi comes in."""
+
     def emit(b, a, src, dst):
         wide = a[0] if dst.bits == 64 else b.op("arith.extf", "f64", a[0])
         turn = b.op("arith.remf", "f64", wide, b.constant("f64", 2.0))
         value = b.op(name, "f64", b.op("arith.mulf", "f64", turn, b.constant("f64", _PI)))
         return value if dst.bits == 64 else b.op("arith.truncf", "f32", value)
+
     return emit
 
 
@@ -231,6 +262,7 @@ define("cospi cospif", _of_pi("math.cos"))
 
 def _norm(inverse: bool) -> Emit:
     """sqrt(x*x + y*y ...), or one over it, in f64."""
+
     def emit(b, a, src, dst):
         wide = [v if dst.bits == 64 else b.op("arith.extf", "f64", v) for v in a]
         total = b.op("arith.mulf", "f64", wide[0], wide[0])
@@ -240,6 +272,7 @@ def _norm(inverse: bool) -> Emit:
         if inverse:
             root = b.op("arith.divf", "f64", b.constant("f64", 1.0), root)
         return root if dst.bits == 64 else b.op("arith.truncf", "f32", root)
+
     return emit
 
 

@@ -28,8 +28,11 @@ def is_independent(module: ir.Module) -> bool:
     that is not known here.
     """
     # What a function does may be done in a loop of whoever calls it.
-    return not any(_meets(op, is_private(function.operation))
-                   for function in module.body.operations for op in _body(function.operation))
+    return not any(
+        _meets(op, is_private(function.operation))
+        for function in module.body.operations
+        for op in _body(function.operation)
+    )
 
 
 def is_private(function: ir.Operation) -> bool:

@@ -33,6 +33,7 @@ def _one_over(name: str | None) -> Emit:
     def emit(b, a, dst):
         value = a[0] if name is None else b.op(name, dst.carrier, a[0])
         return b.binary("arith.divf", b.constant(dst.carrier, 1.0), value, dst.carrier)
+
     return emit
 
 

@@ -148,9 +148,7 @@ def _bind_slots(fn: FunctionLowering, function: ir.Operation, args: ir.Value, ar
         rank = len(type.block.shape)
         shape, strides = values[number + 1 : number + 1 + rank], values[number + 1 + rank : number + 1 + 2 * rank]
         if len(strides) != rank or any(not isinstance(v, ir.Value) for v in (*shape, *strides)):
-            raise Unsupported(
-                function, "expected a tensor descriptor argument to be followed by its shape and strides"
-            )
+            raise Unsupported(function, "expected a tensor descriptor argument to be followed by its shape and strides")
         pad_nan = b.cmpi("ne", b.load(b.gep(args, b.constant("i64", behind), "i64"), "i64"), b.constant("i64", 0))
         values[number] = Descriptor(type.block.shape, type.block.elem, values[number], shape, strides, pad_nan)
     fn.env.update(zip(arguments, values, strict=True))

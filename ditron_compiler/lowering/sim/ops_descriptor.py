@@ -186,5 +186,3 @@ def _reduce(fn: FunctionLowering, op: ir.Operation) -> None:
 
     box = _box(fn, _descriptor(fn, desc), [fn.scalar(v) for v in starts])
     _store_box(fn, op, box, tile, put)
-
-

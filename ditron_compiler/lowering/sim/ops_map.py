@@ -74,7 +74,7 @@ def _outline(fn: FunctionLowering, op: ir.Operation, types: list[str], captured:
     block = b.block(made.regions[0], inputs)
     b.enter(block)
     arguments = list(block.arguments)
-    inner = FunctionLowering(op, fn.state, b, arguments[-len(GRID):])
+    inner = FunctionLowering(op, fn.state, b, arguments[-len(GRID) :])
     inner.env.update(zip([*op.regions[0].blocks[0].arguments, *captured], arguments[: -len(GRID)], strict=True))
     Body(inner, op, made.regions[0], block).lower()
     for name, signature in b.called.items():

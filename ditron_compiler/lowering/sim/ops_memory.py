@@ -220,5 +220,3 @@ def order(fn: FunctionLowering, op: ir.Operation) -> list[ir.Value]:
     scope = abi.TRITON_SCOPE[int_attribute(op, "scope", 1)]
     semantic = abi.TRITON_SEMANTIC[int_attribute(op, "sem", 4)]
     return [fn.i32(scope), fn.i32(semantic)]
-
-

@@ -171,5 +171,3 @@ def _histogram(fn: FunctionLowering, op: ir.Operation) -> None:
         count = b.resize(inside, 1, result.elem.bits, signed=False)
         nest.store(bins, b.binary("arith.addi", bins.at(nest, at), count, carrier), at)
     fn.set(op, bins)
-
-

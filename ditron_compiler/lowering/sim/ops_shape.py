@@ -13,9 +13,7 @@ from .nest import Index, Nest
 from .tiles import Computed, Indices, Range, Splat, Tile, View
 
 
-def view(
-    shape: tuple[int, ...], source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True
-) -> Tile:
+def view(shape: tuple[int, ...], source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True) -> Tile:
     """`source` under another index; a splat stays one."""
     if isinstance(source, Splat):
         return Splat(shape, source.elem, source.value, source.number)
@@ -189,5 +187,3 @@ def _gather(fn: FunctionLowering, op: ir.Operation) -> None:
 def number_of(value) -> int | float:
     """A constant's Python number."""
     return value.value if hasattr(value, "value") else value
-
-

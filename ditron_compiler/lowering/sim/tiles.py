@@ -92,9 +92,7 @@ class Mapped(Tile):
     __slots__ = ("emit", "inputs", "name")
 
     def __init__(self, elem, emit: Callable[..., ir.Value], inputs: tuple[Tile, ...], cost: float, name: str = ""):
-        super().__init__(
-            inputs[0].shape, elem, cost + sum(t.cost for t in inputs), 1 + max(t.depth for t in inputs)
-        )
+        super().__init__(inputs[0].shape, elem, cost + sum(t.cost for t in inputs), 1 + max(t.depth for t in inputs))
         self.emit, self.inputs, self.name = emit, inputs, name
 
     def at(self, nest, idx):
@@ -147,9 +145,7 @@ class Computed(Tile):
     __slots__ = ("emit", "inputs")
 
     def __init__(self, shape, elem, emit: Callable[[Nest, Indices], ir.Value], inputs: tuple[Tile, ...], cost=1.0):
-        super().__init__(
-            shape, elem, cost + sum(t.cost for t in inputs), 1 + max((t.depth for t in inputs), default=0)
-        )
+        super().__init__(shape, elem, cost + sum(t.cost for t in inputs), 1 + max((t.depth for t in inputs), default=0))
         self.emit, self.inputs = emit, inputs
 
     def at(self, nest, idx):
@@ -203,6 +199,4 @@ class Descriptor:
 
     def rebuilt(self, scalars: list[ir.Value]) -> Descriptor:
         rank = len(self.shape)
-        return Descriptor(
-            self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank : -1], scalars[-1]
-        )
+        return Descriptor(self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank : -1], scalars[-1])

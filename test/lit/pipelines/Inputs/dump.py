@@ -1,4 +1,5 @@
 """Print what each pipeline makes of an example's kernel: dump.py EXAMPLE:KERNEL PIPELINE..."""
+
 import sys
 from pathlib import Path
 

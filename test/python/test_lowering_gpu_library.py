@@ -8,11 +8,11 @@ import threading
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ditron.context import Slot, barrier_area_bytes, pack
+from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from ditron_compiler.lowering.gpu_libraries import RUNTIME
 from ditron_compiler.packets import packet_bytes
 

@@ -31,7 +31,7 @@ test-matrix: build  ## compile all examples for both vendors under the oldest an
 .PHONY: test-liger
 test-liger: build  ## every operator of liger-kernel on the simulator (installed beside the environment)
 	@test -d .venv-matrix/liger/liger_kernel || $(BIN)/pip install -q --no-deps --target .venv-matrix/liger liger-kernel
-	@$(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python/test_liger.py
+	@$(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python/ditron/sim/plain/test_liger.py
 
 KERNEL_PACKAGES := fla-core==0.6.0 flag-gems==5.0.2 conch-triton-kernels==1.3 flash-attention-triton==0.1.1 \
   jvp-flash-attention==0.14.0 late-interaction-kernels==0.4.5 lanczos-triton==0.1.0 torchao==0.18.0 \

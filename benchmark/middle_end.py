@@ -18,9 +18,9 @@ from pathlib import Path
 
 import ditron
 from ditron.cli.kernels import load_kernel
+from ditron_compiler.instrumentation import Watch
 from ditron_compiler.ir.passmanager import timing_table
 from ditron_compiler.pipeline import PIPELINES
-from ditron_compiler.watch import Watch
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 AG_GEMM = "ag_gemm_in_kernel.py:ag_gemm_kernel"
@@ -48,7 +48,7 @@ def start_up(runs: int = 10) -> float:
     command = [
         sys.executable,
         "-m",
-        "ditron_compiler.opt",
+        "ditron_compiler.tools.opt",
         "--pass-pipeline=builtin.module(raise-primitives,canonicalize)",
     ]
     best = float("inf")

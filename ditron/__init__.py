@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ditron.errors import (
+from ditron_compiler.errors import (
     CheckError,
     CompileError,
     DeadlockError,
@@ -25,13 +25,13 @@ from ditron.errors import (
 from ditron_compiler.versions import check_versions
 
 _HOMES = {
-    "CompiledProgram": "ditron.compiler",
-    "compile": "ditron.compiler",
-    "check": "ditron.checked",
-    "autotune": "ditron.kernel",
-    "jit": "ditron.kernel",
+    "CompiledProgram": "ditron._jit.compile",
+    "compile": "ditron._jit.compile",
+    "check": "ditron.sanitizer.report",
+    "autotune": "ditron._jit.decorator",
+    "jit": "ditron._jit.decorator",
     "host": "ditron.host",
-    "program": "ditron.programs.program",
+    "program": "ditron._program.program",
     "language": "ditron.language",
     "sim": "ditron.sim",
     **dict.fromkeys(
@@ -54,7 +54,7 @@ _HOMES = {
             "symm_zeros",
             "world",
         ),
-        "ditron.distributed",
+        "ditron.distributed.group",
     ),
 }
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ditron.programs.buffers import Buffer, allocate, as_buffer, as_signal
-from ditron.programs.control import loop, when
-from ditron.programs.tracer import Tracer, require
-from ditron.programs.values import Cond, Event, Int, Stream, as_int, binary, describe, element_constant, select
+from ditron._program.trace.buffers import Buffer, allocate, as_buffer, as_signal
+from ditron._program.trace.control import loop, when
+from ditron._program.trace.tracer import Tracer, require
+from ditron._program.trace.values import Cond, Event, Int, Stream, as_int, binary, describe, element_constant, select
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.dialects import ditron as dialect

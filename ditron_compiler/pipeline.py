@@ -9,10 +9,11 @@ import re
 import warnings
 from collections.abc import Iterable
 
+from ditron_compiler.instrumentation import Watch
+
 from . import _core, ir
 from . import passes as registry
 from .ir.passmanager import PassManager
-from .watch import Watch
 
 Pipeline = tuple[str, ...]
 

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ditron_compiler import passdocs
+from ditron_compiler.tools import pass_docs as passdocs
 
 PAGE = Path(__file__).resolve().parent / "passes.md"
 

@@ -4,7 +4,7 @@
     python test/seeds.py --only ring --world 4x1          # some rows of it
     python test/seeds.py --markdown out.md                # and writes what is done so far
 
-    SEEDS=1000 pytest test/python/test_clean_kernels.py   # small kernels that are right
+    SEEDS=1000 pytest test/python/ditron/sim/test_clean_kernels.py   # small kernels that are right
 
 Shapes are small, but every rank has several tiles or chunks. A row that has used up ``--minutes`` says how far it came.
 Exits with 1 when an example is not clean.

@@ -116,7 +116,7 @@ void PythonPass::run(PyContext &context, Operation *op) {
 
 /// Reports what a pass raised: PassFailure is the pass's way to say it; anything else is a bug, with its traceback.
 static void report(Operation *op, StringRef pass, nb::python_error &error) {
-  nb::object failure = nb::module_::import_("ditron_compiler.passes.base").attr("PassFailure");
+  nb::object failure = nb::module_::import_("ditron_compiler.ir.pass_base").attr("PassFailure");
   nb::object value = nb::borrow(error.value());
   std::string text = nb::cast<std::string>(nb::str(value));
   if (error.matches(failure)) {

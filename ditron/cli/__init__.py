@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    from ditron.errors import DitronError
+    from ditron_compiler.errors import DitronError
 
     try:
         return args.command(args)
@@ -62,8 +62,9 @@ class _Version(argparse.Action):
     def __call__(self, parser, *rest) -> None:
         from importlib.metadata import version
 
-        import ditron
         from ditron_compiler._core import llvm_version
+
+        import ditron
 
         print(
             f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "
@@ -347,7 +348,7 @@ def _add_doctor(commands) -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from ditron_compiler import doctor
+    from ditron_compiler.tools import doctor
 
     return doctor.main()
 

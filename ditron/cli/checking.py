@@ -36,7 +36,7 @@ def _groups(args: argparse.Namespace) -> Sequence[tuple[int, int | None]]:
     if args.ranks is None:
         if args.ranks_per_node is not None:
             raise UsageError("--ranks-per-node: expected --ranks N with it")
-        from ditron.checking import GROUPS
+        from ditron.protocol.api import GROUPS
 
         return GROUPS
     per_node = args.ranks_per_node
@@ -57,7 +57,7 @@ def _watched(
 
 def _programs(module: Any) -> dict[str, Any]:
     try:
-        from ditron.programs.program import Program
+        from ditron._program.program import Program
     except ImportError:
         return {}
     return {
@@ -69,7 +69,7 @@ def _programs(module: Any) -> dict[str, Any]:
 
 def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
     """The program ``FILE:NAME``, or the kernel by the file's ``EXAMPLE["check"]``."""
-    from ditron import checking
+    from ditron.protocol import api as checking
 
     module = import_file(path, asserts=False)  # none of results, which mean nothing, ends what is checked
     programs = _programs(module)
@@ -95,7 +95,7 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
 
 def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
     """All programs of a file; of one that has none, what it launches as a script."""
-    from ditron import checking
+    from ditron.protocol import api as checking
 
     if not args.args:
         try:

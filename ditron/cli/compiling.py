@@ -9,7 +9,7 @@ from typing import Any
 
 from ditron.cli.kernels import UsageError, load_kernel, parse_assignments, parse_signature
 from ditron_compiler import knobs
-from ditron_compiler.watch import Watch
+from ditron_compiler.instrumentation import Watch
 
 __all__ = ["compile_command", "dump_command", "show_diff", "tell", "watch_of"]
 
@@ -40,7 +40,7 @@ def dump_command(args: argparse.Namespace) -> int:
         from ditron.cli.programs import dump_program
 
         return dump_program(args)
-    from ditron.compiler import STAGES, known_stages
+    from ditron._jit.compile import STAGES, known_stages
 
     if args.stage not in known_stages():
         raise UsageError(f"unknown stage {args.stage!r}: expected one of {', '.join(known_stages())}, or program")
@@ -101,7 +101,7 @@ def tell(args: argparse.Namespace, watch: Watch) -> None:
 
 def show_diff(args: argparse.Namespace, title: str, watch: Watch) -> None:
     """What each pass changed: to the terminal, or as a page to a file."""
-    from ditron_compiler import passdiff
+    from ditron_compiler.tools import pass_diff as passdiff
 
     if args.html is None:
         color = args.color == "always" or args.color == "auto" and sys.stdout.isatty() and not knobs.no_color.get()
@@ -116,8 +116,8 @@ def show_diff(args: argparse.Namespace, title: str, watch: Watch) -> None:
 
 
 def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watch: Watch) -> Any:
-    from ditron import compiler
-    from ditron.errors import CompileError, DitronError
+    from ditron._jit import compile as compiler
+    from ditron_compiler.errors import CompileError, DitronError
     from ditron_compiler.frontend.targets import parse_target
 
     options = parse_assignments("--option", args.option)

@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 from ditron.cli.progress import progress
-from ditron.errors import SimulationError
+from ditron_compiler.errors import SimulationError
 
 __all__ = ["explore", "explore_in_parallel"]
 

@@ -47,7 +47,7 @@ def import_file(path: Path, asserts: bool = True) -> Any:
     """
     import importlib.util
 
-    from ditron.distributed import ImportedScriptError, importing
+    from ditron.distributed.group import ImportedScriptError, importing
 
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -72,7 +72,7 @@ def import_file(path: Path, asserts: bool = True) -> Any:
 
 
 def _kernels_of(module: Any) -> dict[str, Any]:
-    from ditron.kernel import DitronJITFunction
+    from ditron._jit.decorator import DitronJITFunction
     from ditron_compiler.frontend.signature import unwrap
 
     kernels = {}

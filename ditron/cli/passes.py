@@ -11,7 +11,7 @@ __all__ = ["passes_command"]
 
 def passes_command(args: argparse.Namespace) -> int:
     """List the passes, or show one."""
-    from ditron_compiler import passdocs
+    from ditron_compiler.tools import pass_docs as passdocs
 
     try:
         print(passdocs.describe(args.name) if args.name else passdocs.overview())

@@ -16,7 +16,7 @@ __all__ = ["dump_program"]
 
 def dump_program(args: argparse.Namespace) -> int:
     """Print the program and its kernels after the program's passes, or draw a call of it (``--graph``)."""
-    from ditron.errors import CompileError, DitronError
+    from ditron_compiler.errors import CompileError, DitronError
 
     program = _load(args.kernel)
     constants = parse_assignments("--constexpr", args.constexpr)
@@ -33,7 +33,7 @@ def dump_program(args: argparse.Namespace) -> int:
         watch = watch_of(args, snapshots=diffed)
         executable, values = program.executable_and_arguments(given, args.target or "sim", watch)
         if args.graph:
-            from ditron.programs.graph import draw
+            from ditron._program.graph import draw
 
             draw(executable, values, args.graph, args.ranks)
             print(args.graph)
@@ -59,7 +59,7 @@ def dump_program(args: argparse.Namespace) -> int:
 
 
 def _load(text: str) -> Any:
-    from ditron.programs.program import Program
+    from ditron._program.program import Program
 
     file, _, name = text.rpartition(":")
     if not Path(file or text).is_file():

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from ditron.cli.exploring import explore, explore_in_parallel
 from ditron.cli.kernels import UsageError
-from ditron.errors import CompileError, DitronError, SimulationError
+from ditron_compiler.errors import CompileError, DitronError, SimulationError
 
 __all__ = ["run_command"]
 
@@ -35,7 +35,7 @@ def run_command(args: argparse.Namespace) -> int:
     if not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # an extension that dies says at which line of the script
     from ditron import sim
-    from ditron.sim import watch
+    from ditron.sim import recorder as watch
 
     try:
         watch.check(args.sim, args.trace, args.timeline)

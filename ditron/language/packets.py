@@ -22,7 +22,7 @@ from ditron.language._core import (
     token,
     writable,
 )
-from ditron_compiler import packets
+from ditron_compiler.analysis import packet_layout as packets
 
 __all__ = ["ll_get", "ll_put", "packet_bytes"]
 

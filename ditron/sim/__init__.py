@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from ditron.sim.rank import RankView, SimGroup, current_world
 from ditron.sim.runner import run, run_script
-from ditron.sim.view import RankView, SimGroup, current_world
 from ditron.sim.world import World
 
 __all__ = ["RankView", "SimGroup", "World", "current_world", "run", "run_script", "symbols", "triton"]
@@ -44,10 +44,10 @@ def triton(*, as_cuda: bool = False) -> AbstractContextManager[None]:
         as_cuda: for code that insists on CUDA: in the calling thread torch says that there is a CUDA device and that
             tensors are on it, and takes ``device="cuda"`` for the CPU. ``ditron run --as-cuda`` is the same.
     """
-    from ditron.sim.plain import simulated
+    from ditron.sim.plain.launcher import simulated
 
     if not as_cuda:
         return simulated()
-    from ditron.sim.pose import posing
+    from ditron.sim.fake_cuda.mode import posing
 
     return posing()

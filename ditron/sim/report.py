@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ditron.errors import DeadlockError, RaceError, SimulationError
 from ditron_compiler import knobs
+from ditron_compiler.errors import DeadlockError, RaceError, SimulationError
 
 if TYPE_CHECKING:
     from ditron._sim import ProgramReport
-    from ditron.sim.turns import HostThread
+    from ditron.sim.turn_taking import HostThread
 
 __all__ = ["deadlock", "failure", "script_line", "warn"]
 

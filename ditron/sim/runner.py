@@ -36,8 +36,8 @@ def run(
     The first exception on any rank ends all of them and is raised here, with the rank in a note. A kernel's mistake is
     a SimulationError, a hang a DeadlockError.
     """
-    from ditron.sim.plain import simulated
-    from ditron.sim.watch import watching
+    from ditron.sim.plain.launcher import simulated
+    from ditron.sim.recorder import watching
     from ditron.sim.world import World
 
     world = World(ranks, ranks_per_node, seed, **machine)
@@ -66,8 +66,8 @@ def run_script(
     What ``sys.exit`` is given is the exit code, on whichever rank it is not 0 first; other exceptions are raised.
     """
     from ditron.sim import triton
-    from ditron.sim.plain import simulated
-    from ditron.sim.watch import watching
+    from ditron.sim.plain.launcher import simulated
+    from ditron.sim.recorder import watching
     from ditron.sim.world import World
 
     path = str(path)
@@ -78,7 +78,7 @@ def run_script(
         module.__builtins__ = __builtins__
 
     def main() -> None:
-        from ditron.sim.view import current_world
+        from ditron.sim.rank import current_world
 
         try:
             with triton(as_cuda=as_cuda):

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ditron import _sim
-from ditron.errors import SimulationError
 from ditron.sim.report import failure, script_line
+from ditron_compiler.errors import SimulationError
 
 if TYPE_CHECKING:
     import torch
 
-    from ditron.sim.view import RankView, SimGroup, SimKernel
+    from ditron.sim.rank import RankView, SimGroup, SimKernel
 
 __all__ = ["SimEvent", "SimStream"]
 

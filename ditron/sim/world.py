@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any
 
 from ditron import _sim
-from ditron.errors import SimulationError
-from ditron.sim import report, view
+from ditron.sim import rank as view
+from ditron.sim import report
 from ditron.sim.randomness import Randomness
-from ditron.sim.turns import Abandoned, HostThread
+from ditron.sim.turn_taking import Abandoned, HostThread
 from ditron_compiler import knobs
+from ditron_compiler.errors import SimulationError
 
 __all__ = ["MAX_SWITCHES", "World"]
 
@@ -147,7 +148,7 @@ class World:
             here = view.RankView(self, rank)
             view.enter(here)
             if self.races:
-                from ditron.sim.script_accesses import watch_script
+                from ditron.sim.host_accesses import watch_script
             with watch_script(here) if self.races else nullcontext():
                 return function(*args)
 

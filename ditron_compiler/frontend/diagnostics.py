@@ -13,7 +13,7 @@ __all__ = ["compile_error", "explained", "locate_frontend_errors", "raise_compil
 
 def compile_error(error: ir.MLIRError) -> Exception:
     """The ``ditron.CompileError`` of the first diagnostic that ``error`` carries; the rest becomes notes."""
-    from ditron.errors import CompileError
+    from ditron_compiler.errors import CompileError
 
     diagnostics = list(error.error_diagnostics)
     if not diagnostics:
@@ -76,7 +76,7 @@ def explained(error: BaseException) -> Exception | None:
 
 
 def _explain(error: BaseException, kind: type) -> Exception | None:
-    from ditron.errors import CompileError
+    from ditron_compiler.errors import CompileError
 
     chain = [error]
     while isinstance(chain[-1].__cause__, kind):

@@ -27,11 +27,11 @@ from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
 from ditron_compiler.frontend.targets import Target
-from ditron_compiler.watch import Watch
+from ditron_compiler.instrumentation import Watch
 
 __all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton", "make_mixed"]
 
-# The hidden last parameter of every kernel: the group's context, see ditron/context.py.
+# The hidden last parameter of every kernel: the group's context, see ditron/distributed/context.py.
 CONTEXT_ARGUMENT = "__ditron_ctx"
 CONTEXT_TYPE = "*i64"
 

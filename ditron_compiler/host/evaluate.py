@@ -11,7 +11,7 @@ from ditron_compiler.host.numbers import BINARY, CASTS, compare, width_of, wrap
 from ditron_compiler.host.queued import Queued
 from ditron_compiler.host.slots import Action, State, location
 from ditron_compiler.host.steps import Await, Buffer, EvaluationError, Place, Record, Root, Step, Stream
-from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.ir.dialects.enums import keyword
 
 __all__ = ["Argument", "Evaluation", "Evaluator", "evaluate"]
 

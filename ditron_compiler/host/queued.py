@@ -24,7 +24,7 @@ from ditron_compiler.host.steps import (
     Stream,
     StreamBarrier,
 )
-from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.ir.dialects.enums import keyword
 
 __all__ = ["Queued"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.pass_base import Pass, PassFailure, option
 from ditron_compiler.lowering.tile_order import ORDERS, Nodes
-from ditron_compiler.passes.base import Pass, PassFailure, option
 
 __all__ = ["LowerSwizzle"]
 

@@ -36,8 +36,8 @@ PASSES = {
     "assign-streams": "ditron_compiler.passes.assign_streams:AssignStreams",
     "eliminate-copies": "ditron_compiler.passes.eliminate_copies:EliminateCopies",
     "lower-swizzle": "ditron_compiler.lowering.swizzle:LowerSwizzle",
-    "lower-to-nvidia": "ditron_compiler.lowering.nvidia:LowerToNvidia",
-    "lower-to-amd": "ditron_compiler.lowering.amd:LowerToAMD",
+    "lower-to-nvidia": "ditron_compiler.lowering.gpu.nvidia:LowerToNvidia",
+    "lower-to-amd": "ditron_compiler.lowering.gpu.amd:LowerToAMD",
     "lower-to-sim": "ditron_compiler.lowering.sim.lower_to_sim:LowerToSim",
     "mark-loops": "ditron_compiler.lowering.sim.mark_loops:MarkLoops",
 }
@@ -86,7 +86,7 @@ def names() -> list[str]:
 
 def source(name: str) -> bytes:
     """The file of a pass that is neither ours nor MLIR's; empty for those."""
-    from .base import Pass
+    from ditron_compiler.ir.pass_base import Pass
 
     if name in PASSES:
         return b""
@@ -118,7 +118,7 @@ def _load(name: str, where: str) -> type:
 
 def load_file(path: str | Path) -> list[type]:
     """Register the passes that a Python file defines, and return them; ValueError if it defines none."""
-    from .base import Pass
+    from ditron_compiler.ir.pass_base import Pass
 
     path = Path(path).resolve()
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -132,7 +132,7 @@ def load_file(path: str | Path) -> list[type]:
         if inspect.isclass(cls) and issubclass(cls, Pass) and cls.__module__ == path.stem
     ]
     if not found:
-        raise ValueError(f"{path} defines no pass: expected a subclass of ditron_compiler.passes.base.Pass")
+        raise ValueError(f"{path} defines no pass: expected a subclass of ditron_compiler.ir.pass_base.Pass")
     for cls in found:
         if cls.name in PASSES:
             raise ValueError(f"{path}: {cls.__name__} is named '{cls.name}', as a pass of ours is: choose another name")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.buffer_effects import Accesses
+from ditron_compiler.analysis.dependence import Dependences, is_queued
 from ditron_compiler.ir.dialects import arith, ditron
-from ditron_compiler.passes._buffers import Accesses
-from ditron_compiler.passes._dependences import Dependences, is_queued
-from ditron_compiler.passes._host import programs, with_stream
-from ditron_compiler.passes.base import Pass, option
+from ditron_compiler.ir.host_builders import programs, with_stream
+from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["AssignStreams"]
 

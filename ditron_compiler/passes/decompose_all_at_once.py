@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.all_gather import Gather, all_gathers
 from ditron_compiler.ir.dialects import ditron
-from ditron_compiler.passes._gather import Gather, all_gathers
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["DecomposeAllAtOnce"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.all_gather import Gather, all_gathers
 from ditron_compiler.ir.dialects import arith, ditron
-from ditron_compiler.lowering.enums import PREDICATES
-from ditron_compiler.passes._gather import Gather, all_gathers
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.ir.dialects.enums import PREDICATES
+from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["DecomposeRing"]
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.alias import defining
+from ditron_compiler.analysis.argument_assumptions import alignment, is_dense, parameter_alignment
+from ditron_compiler.analysis.buffer_effects import Access, Accesses, Region, kernel_of, region
+from ditron_compiler.analysis.copy_forwarding import Kept, Turn, destination_for_writer, source_for_readers
+from ditron_compiler.analysis.polynomial import NUM_RANKS, RANK, Dimension, Poly
+from ditron_compiler.analysis.staging_buffers import put_from_source
 from ditron_compiler.ir.dialects import arith, ditron, scf
-from ditron_compiler.lowering.enums import PREDICATES
-from ditron_compiler.passes._buffers import Access, Accesses, Region, kernel_of, region
-from ditron_compiler.passes._facts import alignment, is_dense, parameter_alignment
-from ditron_compiler.passes._forwarding import Kept, Turn, destination_for_writer, source_for_readers
-from ditron_compiler.passes._host import HostBuilder, programs
-from ditron_compiler.passes._pointers import defining
-from ditron_compiler.passes._staging import put_from_source
-from ditron_compiler.passes._symbolic import NUM_RANKS, RANK, Dimension, Poly
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.ir.dialects.enums import PREDICATES
+from ditron_compiler.ir.host_builders import HostBuilder, programs
+from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["EliminateCopies"]
 

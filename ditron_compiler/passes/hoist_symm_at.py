@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes._calls import OPAQUE, functions, operations
-from ditron_compiler.passes._flow import Known, in_dominance_order
-from ditron_compiler.passes._pointers import (
+from ditron_compiler.analysis.alias import (
     Origin,
     Untraceable,
     constant,
@@ -18,8 +16,10 @@ from ditron_compiler.passes._pointers import (
     origins,
     rebase,
 )
-from ditron_compiler.passes._ranks import Place, is_query, is_within, place
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations
+from ditron_compiler.analysis.rank_variance import Place, is_query, is_within, place
+from ditron_compiler.analysis.slicing import Known, in_dominance_order
+from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["HoistSymmAt"]
 

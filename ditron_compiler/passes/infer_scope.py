@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._calls import OPAQUE, functions, operations, pointers
-from ditron_compiler.passes._pointers import Origin, is_argument, origins
-from ditron_compiler.passes._ranks import Place, is_other, place
-from ditron_compiler.passes._updates import may_be_same_memory
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.analysis.alias import Origin, is_argument, origins
+from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations, pointers
+from ditron_compiler.analysis.rank_variance import Place, is_other, place
+from ditron_compiler.analysis.signal_updates import may_be_same_memory
+from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["InferScope"]
 

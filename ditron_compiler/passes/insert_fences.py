@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes._calls import functions
-from ditron_compiler.passes._pending import Finding, scan
-from ditron_compiler.passes.base import Pass, option
+from ditron_compiler.analysis.call_graph import functions
+from ditron_compiler.analysis.memory_order import Finding, scan
+from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["InsertFences"]
 

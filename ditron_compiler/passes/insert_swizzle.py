@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import PREDICATES, keyword
-from ditron_compiler.passes._calls import functions, operations
-from ditron_compiler.passes._lines import Line, available, line_of
-from ditron_compiler.passes._pointers import constant, defining
-from ditron_compiler.passes._tiles import NotFound, Shards, depends_on_rank, other_index, owners
-from ditron_compiler.passes.base import Pass, option
+from ditron_compiler.analysis.alias import constant, defining
+from ditron_compiler.analysis.call_graph import functions, operations
+from ditron_compiler.analysis.tile_index import Line, available, line_of
+from ditron_compiler.analysis.tile_mapping import NotFound, Shards, depends_on_rank, other_index, owners
+from ditron_compiler.ir.dialects.enums import PREDICATES, keyword
+from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["InsertSwizzle"]
 

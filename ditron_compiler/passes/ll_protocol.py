@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.packets import MARK, PacketArgument, packet_bytes, place_bytes
-from ditron_compiler.passes._calls import functions, operations
-from ditron_compiler.passes._channels import Channel, Refusal, signal_arguments
-from ditron_compiler.passes._messages import Index, Put, Wait, at_sender
-from ditron_compiler.passes.base import Pass, option
+from ditron_compiler.analysis.call_graph import functions, operations
+from ditron_compiler.analysis.message_matching import Index, Put, Wait, at_sender
+from ditron_compiler.analysis.packet_layout import MARK, PacketArgument, packet_bytes, place_bytes
+from ditron_compiler.analysis.signal_channels import Channel, Refusal, signal_arguments
+from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["LLProtocol"]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import keyword
-from ditron_compiler.passes._calls import operations, pointers, reached
-from ditron_compiler.passes._pointers import origins
-from ditron_compiler.passes._ranks import Place, place
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.analysis.alias import origins
+from ditron_compiler.analysis.call_graph import operations, pointers, reached
+from ditron_compiler.analysis.rank_variance import Place, place
+from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.pass_base import Pass, PassFailure
 
 __all__ = ["LowerNonatomicSync"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import keyword, number
-from ditron_compiler.passes._calls import OPAQUE, functions, operations, pointers
-from ditron_compiler.passes._flow import Known, computed_from, in_dominance_order
-from ditron_compiler.passes._pointers import Sum, constant, defining, is_argument, origins, plus_constant
-from ditron_compiler.passes._ranks import is_query, is_within
-from ditron_compiler.passes._values import varies
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.analysis.alias import Sum, constant, defining, is_argument, origins, plus_constant
+from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations, pointers
+from ditron_compiler.analysis.equivalence import varies
+from ditron_compiler.analysis.rank_variance import is_query, is_within
+from ditron_compiler.analysis.slicing import Known, computed_from, in_dominance_order
+from ditron_compiler.ir.dialects.enums import keyword, number
+from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["MergeWaits"]
 

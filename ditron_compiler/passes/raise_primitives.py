@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes._flow import retype
-from ditron_compiler.passes.base import Pass, PassFailure
+from ditron_compiler.analysis.slicing import retype
+from ditron_compiler.ir.pass_base import Pass, PassFailure
 
 __all__ = ["RaisePrimitives"]
 

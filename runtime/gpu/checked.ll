@@ -5,7 +5,7 @@
 ; all threads together: a kernel that ends by itself leaves the GPU and the process usable, a trap would not.
 ;
 ; Behind the barrier area's int64[2 n + 2] lie the words: poison, number of records. The report (slot 11) is memory of the host, mapped
-; here: 32 records of 16 int64, which survive whatever happens to the GPU (ditron/checked.py reads them). The first is for who gave up
+; here: 32 records of 16 int64, which survive whatever happens to the GPU (ditron/sanitizer/report.py reads them). The first is for who gave up
 ; on this rank, the others for who was waiting then:
 ;   0 kind, written last  1 place, a number that stands for the primitive's Python line  2 3 4 program id  5 thread  6 address
 ;   7 cmp  8 expected  9 actual  10 peer (group rank) or -1  11 bytes  12 ns waited  13 who gave up first, + 1

@@ -9,7 +9,7 @@
 ;   scope 0 gpu, 1 node, 2 world (node and world both mean: the whole system)   semantic 0 relaxed 1 acquire 2 release 3 acq_rel
 ;   cmp 0 eq 1 ne 2 gt 3 ge 4 lt 5 le (signed)   op 0 set 1 add   granularity 0 thread 1 warp 2 block   team 0 group 1 node 2 world
 ;
-; Context (ditron/context.py has the same list), int64 slots:
+; Context (ditron/distributed/context.py has the same list), int64 slots:
 ;   0 rank  1 num_ranks  2 local_rank  3 num_local_ranks  4 node  5 world rank  6 world size  7 SHMEM team
 ;   8 heap base  9 heap bytes  10 offset of the barrier area in the heap  11 report buffer  12 multicast base of the heap or 0  13 limit in ns
 ;   16+r  base of group rank r's heap as mapped here, or 0       16+num_ranks+r  world rank of group rank r

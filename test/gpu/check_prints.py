@@ -2,7 +2,7 @@
 
     python test/gpu/check_prints.py
 
-The kernels are those of ``test/python/printing_kernels.py``. A GPU prints in any order, and an element once for each
+The kernels are those of ``test/python/support/printing_kernels.py``. A GPU prints in any order, and an element once for each
 thread that holds it, so sets of lines are compared; addresses are left out. Of floats in hexadecimal a GPU shows what
 happens to be there, so these are shown and not compared. Exits with 1 when other lines differ.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "support"))
 import printing_kernels  # noqa: E402
 
 import ditron  # noqa: E402

@@ -1,7 +1,7 @@
 """AG+GEMM and GEMM+RS as one would first write them: in one order, on no stream, with copies that are not needed.
 
 What `eliminate-copies` and `assign-streams` make of them is run on GPUs by `check_programs.py`, and on the simulator by
-`test/python/test_pipeline_overlap.py`. One workspace and signals for done, so that they can be captured.
+`test/python/ditron/_program/test_pipeline_overlap.py`. One workspace and signals for done, so that they can be captured.
 """
 
 from __future__ import annotations

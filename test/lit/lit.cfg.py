@@ -19,7 +19,7 @@ python = sys.executable
 config.substitutions += [
     ("%python", python),
     ("%root", str(root)),
-    (r"\bditron-opt\b", f"{python} -m ditron_compiler.opt"),
+    (r"\bditron-opt\b", f"{python} -m ditron_compiler.tools.opt"),
     (r"\bditron\b(?=\s+(?:dump|run|doctor|opt|--))", f"{python} -m ditron.cli"),
     (r"\bfilecheck\b", f"{sys.executable} -m filecheck --comment-prefixes=COM,RUN --enable-var-scope"),
 ]

@@ -26,7 +26,7 @@ HEAD = """# Mutants of every shipped kernel and program
 re-indexes it, or exchanges it with its neighbour. What the simulator then finds with any of its seeds (a wrong result,
 a race, a deadlock, a fault) has another meaning. The protocol checker ([checker.md](../checker.md)) is asked without
 it. It runs on 2 cores without a GPU. The last six rows are protocols that people write by hand
-(`test/python/check_patterns.py`).
+(`test/python/support/check_patterns.py`).
 
 """
 

@@ -10,12 +10,12 @@ import mutate
 from subjects import Subject
 
 import ditron
-from ditron import simulate
-from ditron.checking import check_program
-from ditron.programs.program import Program
-from ditron.recording import record
-from ditron_compiler.check import check_scenario
+from ditron._program.program import Program
+from ditron.protocol.api import check_program
+from ditron.protocol.capture import record
+from ditron.sim import launch as simulate
 from ditron_compiler.frontend.source import DitronSource
+from ditron_compiler.protocol import check_scenario
 
 __all__ = ["Mutant", "checked", "find", "simulated"]
 

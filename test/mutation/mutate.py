@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import keyword
+from ditron_compiler.ir.dialects.enums import keyword
 from ditron_compiler.lowering.sim.locations import user_line
 
 __all__ = ["Mutation", "apply", "mutations"]

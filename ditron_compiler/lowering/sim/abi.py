@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ditron_compiler import ir
-from ditron_compiler.lowering import enums
+from ditron_compiler.ir.dialects import enums
 
 # Triton's enumerations: scope gpu, cta, system and the memory orders, as the dialect's numbers.
 TRITON_SCOPE = {1: 0, 2: 0, 3: 2}

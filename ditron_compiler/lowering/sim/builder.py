@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ditron_compiler import ir
-from ditron_compiler.lowering.enums import PREDICATES
+from ditron_compiler.ir.dialects.enums import PREDICATES
 
 DYNAMIC_INDEX = -(2**31)  # llvm.getelementptr's mark for "this index is an operand"
 

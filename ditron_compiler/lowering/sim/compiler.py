@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from ditron_compiler import ir, pipeline
-from ditron_compiler.packets import PacketArgument
+from ditron_compiler.analysis.packet_layout import PacketArgument
 
 from . import jit
 from .independence import is_independent, is_private

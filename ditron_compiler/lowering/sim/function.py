@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ditron_compiler import ir
+from ditron_compiler.lowering.sim.non_terminating import may_repeat
 
 from .abi import MAY_REPEAT
 from .analysis import Analysis
 from .builder import Builder
 from .elementwise import ELEMENTWISE, Row, emit_row
-from .endless import may_repeat
 from .independence import is_private
 from .locations import LocationTable
 from .nest import Nest

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes.base import Pass, option
+from ditron_compiler.ir.pass_base import Pass, option
 
 from . import (  # noqa: F401
     device_library,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.ir.pass_base import Pass
 
 _CARRIED = "llvm.loop_annotation"  # where convert-scf-to-cf and convert-cf-to-llvm leave scf.for's attribute
 _READ = "loop_annotation"  # where the translation to LLVM IR looks

@@ -7,6 +7,7 @@ once per row.
 from __future__ import annotations
 
 from ditron_compiler import ir
+from ditron_compiler.lowering.sim.race_records import record
 
 from . import abi
 from .elementwise import ELEMENTWISE, int_attribute
@@ -15,7 +16,6 @@ from .memory import access_flags, check, check_range, guarded, load_element, sto
 from .nest import Nest
 from .ops_memory import abi_dtype
 from .ops_shape import regroup, reshape_groups
-from .recording import record
 from .tiles import Descriptor, Indices, Mapped, Range, Splat, Tile
 from .types import I1, I64, Elem
 

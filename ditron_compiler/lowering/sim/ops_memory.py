@@ -10,6 +10,7 @@ from copy import copy
 from functools import reduce
 
 from ditron_compiler import ir
+from ditron_compiler.lowering.sim.race_records import record
 
 from . import abi
 from .elementwise import int_attribute
@@ -18,7 +19,6 @@ from .memory import access_flags, check, check_range, from_i64, guarded, load_el
 from .nest import Nest
 from .ops_program import text_address
 from .provenance import argument_of
-from .recording import record
 from .steps import Assumption, Steps, step
 from .tiles import Neighbours, Tile
 from .types import Elem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ditron_compiler import ir
-from ditron_compiler.passes._pointers import is_argument, origins
+from ditron_compiler.analysis.alias import is_argument, origins
 
 from .independence import is_private
 

@@ -1,4 +1,4 @@
-// RUN: %python %S/../../python/gpu_stages.py %S/Inputs/gpu-ops.mlir --target hip:gfx942 --transport p2p --stage llir | filecheck %s
+// RUN: %python %S/../../python/support/gpu_stages.py %S/Inputs/gpu-ops.mlir --target hip:gfx942 --transport p2p --stage llir | filecheck %s
 
 // What each operation is in the LLVM IR of hip:gfx942 under transport p2p; the calls that lead there are in gpu-calls.mlir.
 

@@ -1,4 +1,4 @@
-// RUN: %python %S/../../python/gpu_stages.py %S/Inputs/multimem.mlir --target cuda:90 --stage llir | filecheck %s
+// RUN: %python %S/../../python/support/gpu_stages.py %S/Inputs/multimem.mlir --target cuda:90 --stage llir | filecheck %s
 
 // NVLink multicast: 16-bit floats go in pairs, are added in f32, and a 16-bit store is an and and an or of the pair.
 

@@ -1,4 +1,4 @@
-// RUN: %python %S/../../python/gpu_stages.py %S/Inputs/gpu-ops.mlir --target cuda:90 --transport nvshmem --stage llir | filecheck %s
+// RUN: %python %S/../../python/support/gpu_stages.py %S/Inputs/gpu-ops.mlir --target cuda:90 --transport nvshmem --stage llir | filecheck %s
 
 // What each operation is in the LLVM IR of cuda:90 under transport nvshmem; the calls that lead there are in gpu-calls.mlir.
 

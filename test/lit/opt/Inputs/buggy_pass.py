@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import _core
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.ir.pass_base import Pass
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Kernels: the ``@ditron.jit`` decorator, launches, and compilation without a launch."""

@@ -1,0 +1,302 @@
+"""Compile without launching: every stage of a kernel's way to machine code, and what each took.
+
+    program = ditron.compile(kernel, signature={"x_ptr": "*fp32", "n": "i32"}, constexprs={"BLOCK": 1024},
+                             target="cuda:90", transport="p2p")
+    print(program.asm["ditron"], program.asm["ptx"])
+
+Needs no GPU. The same stages, by the same code, are run by a launch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ditron_compiler import knobs
+from ditron_compiler.errors import CompileError
+from ditron_compiler.frontend.targets import Target, parse_target
+from ditron_compiler.instrumentation import Watch
+
+__all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
+
+# Stages in order, by machine. ttir: after Triton's own passes; ditron: tt and ditron operations side by side; lowered:
+# the primitives are gone; the rest as in Triton. sim-llvm: LLVM IR that the simulator runs.
+STAGES: dict[str, tuple[str, ...]] = {
+    "cuda": ("ttir", "ditron", "lowered", "ttgir", "llir", "ptx", "cubin"),
+    "hip": ("ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn", "hsaco"),
+    "sim": ("ttir", "ditron", "lowered", "sim-llvm"),
+}
+
+
+def known_stages() -> list[str]:
+    """Every stage of every machine."""
+    return list(dict.fromkeys(stage for stages in STAGES.values() for stage in stages))
+
+
+@dataclass
+class CompiledProgram:
+    """A kernel, compiled.
+
+    Attributes:
+        name: of the kernel. target: machine, architecture and transport.
+        asm: text (or bytes: cubin, hsaco) of each stage that was reached.
+        seconds: what each stage took.
+        missing: stage -> why it could not be reached.
+        metadata: what Triton knows about the result: shared memory, warps ...
+    """
+
+    name: str
+    target: Target
+    asm: dict[str, str | bytes] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, directory: str | Path) -> list[Path]:
+        """Write each stage to ``directory/NAME.STAGE``, and what is known about the program to ``NAME.json``."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for stage, code in self.asm.items():
+            path = directory / f"{self.name}.{'ll' if stage == 'sim-llvm' else stage}"
+            path.write_bytes(code) if isinstance(code, bytes) else path.write_text(code)
+            paths.append(path)
+        about = {
+            "name": self.name,
+            "target": str(self.target),
+            "transport": self.target.transport,
+            "seconds": self.seconds,
+            "missing": self.missing,
+            "metadata": self.metadata,
+        }
+        path = directory / f"{self.name}.json"
+        path.write_text(json.dumps(about, indent=1, default=str) + "\n")
+        return [*paths, path]
+
+    def table(self) -> str:
+        """A line per stage: milliseconds, and how large the result is; or why it is missing."""
+        lines = [f"{self.name} for {self.target}, transport {self.target.transport}"]
+        for stage in STAGES[self.target.machine]:
+            if stage in self.asm:
+                lines.append(f"  {stage:9}{1e3 * self.seconds[stage]:9.1f} ms{len(self.asm[stage]):9} bytes")
+            elif stage in self.missing:
+                lines.append(f"  {stage:9}  not made: {self.missing[stage]}")
+        return "\n".join(lines)
+
+
+def compile(
+    fn: Any,
+    signature: Mapping[str, str] | None = None,
+    constexprs: Mapping[str, Any] | None = None,
+    target: str = "cuda:90",
+    transport: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    pipeline: str | Iterable[str] | None = None,
+    stop_after: str | None = None,
+    watch: Watch | None = None,
+    locations: bool = False,
+    check: bool | None = None,
+) -> CompiledProgram:
+    """Compile a kernel for a machine, without one.
+
+    Args:
+        fn: a ``ditron.jit`` function (autotuned or not), or the path of an MLIR file that holds a mixed module; of
+            several kernels in it, ``FILE.mlir:KERNEL`` names one.
+        signature: type of each parameter that is no constant: ``"*bf16"`` for pointers, ``"i32"``, ``"fp32"`` ...; a
+            suffix says that the value is divisible by 16 (``"i32:16"``) or not known to be (``"*bf16:1"``); pointers
+            are taken to be, as those of tensors are. Default: the function's ``example``.
+        constexprs: value of each ``tl.constexpr`` parameter that has no default.
+        target: ``"cuda:90"``, ``"hip:gfx942"``, ``"sim"`` ... transport: ``"p2p"`` (default), ``"nvshmem"``,
+            ``"rocshmem"``.
+        options: Triton's ``num_warps``, ``num_stages`` ...
+        pipeline: name of the passes between raising and lowering (docs/passes.md). Default: what the kernel was
+            decorated with, or else the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
+        stop_after: the last stage wanted, see :data:`STAGES`. When that is not the machine code, SHMEM's own device
+            library is not linked, and its calls are seen in ``llir`` and ``ptx``.
+        watch: what to see of our passes: the module after them, their times, their statistics.
+        locations: keep source locations in the text of the stages.
+        check: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_CHECK``.
+
+    Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError
+    or ditron.CompileError, pointing at the Python line, when the kernel is wrong.
+    """
+    machine = parse_target(target, transport, bool(knobs.check.get() if check is None else check))
+    stages = STAGES[machine.machine]
+    if stop_after is not None and stop_after not in stages:
+        raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
+    wanted = stages[: stages.index(stop_after) + 1] if stop_after else stages
+    watch = watch or Watch()
+    pipeline = pipeline or _pipeline_of(fn)
+    check_passes(machine, watch.print_after, pipeline)
+    run = _Compilation(machine, pipeline, wanted, watch, locations)
+    if isinstance(fn, (str, Path)):
+        return run.file(str(fn), dict(options or {}))
+    return run.function(fn, signature, constexprs, options)
+
+
+def _pipeline_of(fn: Any) -> str:
+    """The pipeline of a kernel that is not told one."""
+    from ditron_compiler.frontend.signature import unwrap
+
+    own = None if isinstance(fn, (str, Path)) else getattr(unwrap(fn), "pipeline", None)
+    return own or knobs.pipeline.get()
+
+
+def check_passes(target: Target, names: Iterable[str], pipeline: str = "default") -> None:
+    """Raise ValueError, listing the passes there are, unless ``names`` are passes on the way to the target (or all)."""
+    from ditron_compiler.pipeline import front, lowering
+
+    passes = front(pipeline) + lowering(target.machine, target.transport, target.arch, target.check)
+    known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
+    for name in names:
+        if name not in known and name != "all":
+            raise ValueError(
+                f"no pass {name!r} on the way to target {str(target)!r}: expected one of {', '.join(known)}, or all"
+            )
+
+
+class _Compilation:
+    """One call of :func:`compile`: collects the stages in ``program``."""
+
+    def __init__(self, target: Target, pipeline: str, wanted: tuple[str, ...], watch: Watch, locations: bool):
+        self.target, self.pipeline, self.wanted = target, pipeline, wanted
+        self.watch, self.locations = watch, locations
+        self.program = CompiledProgram("", target)
+
+    def function(self, fn: Any, signature: Any, constexprs: Any, options: Any) -> CompiledProgram:
+        from ditron_compiler.frontend.signature import specialise
+        from ditron_compiler.frontend.source import DitronSource
+
+        kernel, signature, constants, attrs, options = specialise(fn, signature, constexprs, options)
+        self.program.name = kernel.__name__
+        self._set_up(options)
+        source = DitronSource(
+            kernel,
+            signature,
+            constants,
+            attrs,
+            target=self.target,
+            pipeline=self.pipeline,
+            observer=self.observe,
+            watch=self.watch,
+        )
+        codegen, modules = self.backend.get_codegen_implementation(self.options), self.backend.get_module_map()
+        mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
+        return self.rest(mixed)
+
+    def file(self, spelled: str, options: dict) -> CompiledProgram:
+        from ditron_compiler import ir, pipeline
+        from ditron_compiler.frontend.diagnostics import raise_compile_errors
+        from ditron_compiler.frontend.modules import keep_kernel, kernels_of
+
+        file, _, kernel = spelled.rpartition(":") if not Path(spelled).is_file() else (spelled, "", "")
+        path = Path(file or spelled)
+        self.program.name = kernel or path.stem
+        self._set_up(options)
+        start = time.perf_counter()
+        with ir.Context() as context, raise_compile_errors():
+            mixed = ir.Module.parse(path.read_text(), context, source_name=str(path))
+            if kernel:
+                keep_kernel(mixed, kernel)
+            elif len(kernels := kernels_of(mixed)) > 1 and self.wanted[-1] not in ("ditron", "lowered"):
+                raise ValueError(
+                    f"expected one kernel for stage {self.wanted[-1]!r}, got {len(kernels)} in {path}: "
+                    f"give {path}:KERNEL, one of {', '.join(kernels)}"
+                )
+            pipeline.run(mixed, pipeline.front(self.pipeline), self.watch)
+        self.observe("ditron", mixed, time.perf_counter() - start)
+        return self.rest(mixed)
+
+    def _check(self, options: dict) -> None:
+        """Raise ValueError for an option that Triton's backend would not look at."""
+        known = sorted({f.name for f in fields(self.backend.parse_options({}))} - {"arch", "backend_name"})
+        for name in options:
+            if name not in known:
+                raise ValueError(
+                    f"unknown option {name!r} for target {str(self.target)!r}: expected one of {', '.join(known)}"
+                )
+
+    def _set_up(self, options: dict) -> None:
+        """Triton's part of the machine: backend, options and a context with its dialects."""
+        from triton._C.libtriton import ir as triton_ir
+        from triton.compiler.compiler import make_backend
+
+        from ditron_compiler.frontend.libraries import device_libraries
+
+        self.gpu = self.target.gpu_target()
+        self.backend = make_backend(self.gpu)
+        # Linking SHMEM's own library is for machine code; before that its calls are what one wants to see.
+        shmem = self.wanted[-1] in ("cubin", "hsaco")
+        self._check(options)
+        options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(self.target, shmem=shmem)
+        try:
+            self.options = self.backend.parse_options(options)
+        except (AssertionError, TypeError) as error:  # a value that the backend's own checks refuse
+            raise ValueError(f"options for target {str(self.target)!r}: {error}") from error
+        self.context = triton_ir.context()
+        triton_ir.load_dialects(self.context)
+        self.backend.load_dialects(self.context)
+
+    def rest(self, mixed: Any) -> CompiledProgram:
+        """From the mixed module on."""
+        if "lowered" not in self.wanted:
+            return self.program
+        if self.target.is_sim:
+            self._to_simulator(mixed)
+        else:
+            self._to_gpu(mixed)
+        return self.program
+
+    def _to_simulator(self, mixed: Any) -> None:
+        from ditron_compiler.frontend.source import lower_to_llvm
+
+        lower_to_llvm(mixed, self.observe, self.watch)
+
+    def _to_gpu(self, mixed: Any) -> None:
+        from triton.backends.compiler import Language
+
+        from ditron_compiler.frontend.libraries import missing_libraries
+        from ditron_compiler.frontend.source import lower_to_triton
+
+        module = lower_to_triton(mixed, self.target, self.options, self.context, self.observe, self.watch)
+        metadata: dict[str, Any] = {"target": self.gpu, **self.options.__dict__}
+        stages: dict[str, Callable] = {}
+        self.backend.add_stages(stages, self.options, Language.TRITON)
+        for stage, lower in stages.items():
+            if stage != "ttir" and stage not in self.wanted:
+                break
+            unresolved = missing_libraries(self.target) if stage in ("cubin", "hsaco") else None
+            if unresolved:
+                self.program.missing[stage] = unresolved
+                break
+            start = time.perf_counter()
+            try:
+                module = lower(module, metadata)
+            except RuntimeError as error:  # Triton has printed why
+                raise CompileError(f"Triton failed to make stage {stage!r} of {self.program.name}: {error}") from error
+            if stage != "ttir":  # Triton's passes once more, over what we gave back
+                self.observe(stage, module, time.perf_counter() - start)
+        self.program.metadata = {key: value for key, value in metadata.items() if _is_plain(value)}
+
+    def observe(self, stage: str, module: Any, seconds: float) -> None:
+        """Keep the text of a stage."""
+        self.program.seconds[stage] = self.program.seconds.get(stage, 0.0) + seconds
+        if stage not in self.wanted or module is None:
+            return
+        self.program.asm[stage] = self._text(module)
+
+    def _text(self, module: Any) -> str | bytes:
+        if isinstance(module, (str, bytes)):
+            return module
+        if hasattr(module, "str_nodebug"):
+            return str(module) if self.locations else module.str_nodebug()
+        return module.operation.get_asm(enable_debug_info=self.locations)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str, list, tuple, dict))

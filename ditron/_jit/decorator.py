@@ -1,0 +1,275 @@
+"""``@ditron.jit``: ``triton.jit`` for kernels that communicate.
+
+    @ditron.jit
+    def kernel(x_ptr, n, BLOCK: tl.constexpr): ...
+
+    kernel[grid](x, n, BLOCK=1024)                # in the current group
+    kernel[grid](x, n, BLOCK=1024, group=group)   # in another one
+
+The same launch runs on this rank's GPU or, when the group is a simulated one, on the simulator. A ``ditron.jit``
+function may also be called from a kernel, as a helper, like a ``triton.jit`` one.
+
+Everything is local to the decorated function: no Triton hook is set, and ``triton.jit`` kernels are compiled as ever.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import triton
+from triton import knobs
+from triton.compiler import CompiledKernel
+from triton.compiler.compiler import make_backend
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction, KernelParam, create_function_from_signature
+
+from ditron._program.trace.tracer import active
+from ditron.distributed.group import current_group
+from ditron.distributed.packets import guarded
+from ditron.sanitizer import report as checked
+from ditron_compiler.analysis.packet_layout import PacketArgument
+from ditron_compiler.errors import CompileError, DitronError
+from ditron_compiler.frontend.libraries import device_libraries
+from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, DitronSource
+from ditron_compiler.frontend.targets import Target
+from ditron_compiler.pipeline import front
+
+__all__ = ["DitronJITFunction", "autotune", "jit", "load_in"]
+
+
+class DitronJITFunction(JITFunction):
+    """What :func:`jit` returns: a Triton JIT function with one more, hidden parameter when it is a kernel."""
+
+    def __init__(
+        self,
+        fn: Callable,
+        *,
+        example: dict | None = None,
+        pipeline: str | tuple[str, ...] | None = None,
+        **options: Any,
+    ):
+        try:
+            super().__init__(fn, **options)
+        except (ValueError, OSError, TypeError) as error:
+            if not isinstance(error, OSError) and not isinstance(error.__cause__, OSError):
+                raise
+            raise DitronError(
+                f"@ditron.jit needs the source of {fn.__qualname__!r}, which cannot be read: define it "
+                "in a Python file (not by exec, nor at an interactive prompt)"
+            ) from error
+        self.example, self.pipeline = example, pipeline
+        hidden = inspect.Parameter(
+            CONTEXT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=CONTEXT_TYPE
+        )
+        # Launching and compiling see the hidden parameter; self.signature and self.arg_names, by which helpers are
+        # called, do not.
+        self.params.append(KernelParam(len(self.params), hidden, True, True))
+        self.launch_signature = self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
+        self._transport = ""
+        self._checked = False
+        # The group of the latest launch (not kept alive by it) and where its context lies.
+        self._latest_group: Callable[[], Any] = lambda: None
+        self._context = 0
+        self._caches_by_mode: dict[tuple[str, bool], Any] = {}
+        self.simulated = None  # state of ditron.sim.launch, made at the first simulated launch
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: a kernel is launched on a grid. (In a kernel it is the compiler that calls a helper.)"""
+        name = self.__name__
+        message = f"kernel {name!r} is called without a grid: write {name}[grid](...), where grid is 1 to 3 numbers"
+        if (tracer := active()) is not None:
+            tracer.fail(message)
+        raise DitronError(message)
+
+    def run(self, *args: Any, grid: Any, warmup: bool, group: Any = None, **kwargs: Any) -> Any:
+        """Launch in ``group``, or the current one; the other arguments are the kernel's and Triton's options.
+
+        In the trace of a program the launch is written down instead.
+        """
+        if (tracer := active()) is not None:
+            from ditron._program.trace.launching import launch
+
+            return launch(tracer, self, grid, args, kwargs)
+        group = group or current_group()
+        if group is None:
+            raise DitronError(
+                f"kernel {self.__name__!r} was launched before ditron.init(): call ditron.init() first, "
+                "under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the "
+                "simulator"
+            )
+        if group.is_sim:
+            from ditron.sim import launch as simulate
+
+            return simulate.launch(self, group, grid, args, kwargs, warmup)
+        if group is not self._latest_group():
+            self._enter(group)
+        kwargs[CONTEXT_ARGUMENT] = self._context
+        if not group.check:
+            return super().run(*args, grid=grid, warmup=warmup, **kwargs)
+        checked.before_launch(group)
+        kernel = super().run(*args, grid=grid, warmup=warmup, **kwargs)
+        if group.check > 1 and not warmup:
+            checked.check(group)
+        return kernel
+
+    def _enter(self, group: Any) -> None:
+        """What changes when the group does: seldom, so that a launch pays for a comparison only."""
+        if (group.transport, bool(group.check)) != (self._transport, self._checked):
+            self._use_transport(group.transport, bool(group.check))
+        # An address is quicker to pass than a tensor, which the driver would be asked about.
+        self._context = group.context.data_ptr()
+        self._latest_group = weakref.ref(group)
+
+    def _use_transport(self, transport: str, check: bool = False) -> None:
+        """Kernels are compiled for a transport, checked or not; each has caches of its own."""
+        if self._transport:
+            self._caches_by_mode[self._transport, self._checked] = self.device_caches
+        fresh = type(self.device_caches)(self.create_binder)
+        self.device_caches = self._caches_by_mode.get((transport, check), fresh)
+        self._transport, self._checked = transport, check
+
+    def create_binder(self) -> tuple:
+        gpu = driver.active.get_current_target()
+        backend = make_backend(gpu)
+        target = Target(gpu.backend, gpu.arch, self._transport, self._checked)
+        self.CompiledKernel = CompiledKernel
+        self.compile = partial(self._compile_for, target)
+        self.ASTSource = partial(DitronSource, target=target)
+        binder = create_function_from_signature(self.launch_signature, self.params, backend)
+        return {}, {}, gpu, backend, binder
+
+    def _compile_for(
+        self, ditron_target: Target, src: DitronSource, target: Any = None, options: dict | None = None, **kwargs: Any
+    ) -> CompiledKernel:
+        """``triton.compile`` with the transport's device libraries linked."""
+        options = dict(options or {})
+        options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
+        return load_in(triton.compile(src, target=target, options=options, **kwargs), lambda: self._latest_group())
+
+    def __repr__(self) -> str:
+        return f"DitronJITFunction({self.module}:{self.fn.__qualname__})"
+
+
+class _LoadedKernel(CompiledKernel):
+    """A compiled kernel that tells its group when the driver has loaded its code (NVSHMEM initialises each module)."""
+
+    group: Callable[[], Any]
+
+    def _init_handles(self) -> None:
+        if self.module is None:
+            super()._init_handles()
+            group = self.group()
+            if group.check:
+                checked.remember_kernel(self.asm.get("ttir"))
+            group.on_module_loaded(self)
+            if packets := PacketArgument.all_in(self.asm["source"]):
+                self._run = guarded(self._run, packets, self.group, self.name, self.src)
+
+
+def load_in(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:
+    """Let a compiled kernel tell the group that ``group()`` is, when its code is loaded."""
+    kernel.__class__, kernel.group = _LoadedKernel, group
+    return kernel
+
+
+def jit(
+    fn: Callable | None = None,
+    *,
+    version: Any = None,
+    repr: Callable | None = None,
+    launch_metadata: Callable | None = None,
+    do_not_specialize: Iterable[int | str] | None = None,
+    do_not_specialize_on_alignment: Iterable[int | str] | None = None,
+    debug: bool | None = None,
+    noinline: bool | None = None,
+    example: dict | None = None,
+    pipeline: str | Iterable[str] | None = None,
+) -> Any:
+    """Make a kernel (or a helper of kernels) of a Python function: ``triton.jit``, and ``ditron.language`` in it.
+
+    Takes what ``triton.jit`` takes, and works under ``triton.heuristics`` and :func:`autotune`.
+
+    Args:
+        example: how ``ditron compile`` and ``ditron dump`` specialise it when they are not told: a dict with
+            ``signature`` (parameter -> type as ``"*bf16"`` or ``"i32"``), ``constexprs`` and ``options``.
+        pipeline: name of the passes that it is compiled by (docs/passes.md): ``"default"``, ``"swizzled"``,
+            ``"as-written"``, ``"low-latency"``, ``"pcie"``; or a tuple of passes, of which some may be your own.
+            Default: the environment variable ``DITRON_PIPELINE``, or else ``"default"``. A helper has that of the
+            kernel it is called from.
+
+    Raises CompileError for an unknown pipeline, DitronError when the function's source cannot be read.
+    """
+    if pipeline is not None and not isinstance(pipeline, str):
+        pipeline = tuple(pipeline)
+
+    def decorate(function: Callable) -> DitronJITFunction:
+        if pipeline is not None:
+            try:
+                front(pipeline)
+            except (ValueError, TypeError) as error:
+                code = function.__code__
+                raise CompileError(
+                    f"kernel {function.__name__!r}: {error}", code.co_filename, code.co_firstlineno, 1
+                ) from None
+        if knobs.runtime.interpret:
+            raise DitronError(
+                "@ditron.jit does not run under Triton's interpreter: unset TRITON_INTERPRET and run on "
+                "DITRON's simulator instead (ditron run --sim 4 SCRIPT)"
+            )
+        return DitronJITFunction(
+            function,
+            example=example,
+            pipeline=pipeline,
+            version=version,
+            repr=repr,
+            launch_metadata=launch_metadata,
+            do_not_specialize=do_not_specialize,
+            do_not_specialize_on_alignment=do_not_specialize_on_alignment,
+            debug=debug,
+            noinline=noinline,
+        )
+
+    return decorate if fn is None else decorate(fn)
+
+
+def autotune(configs: list, key: list[str], **kwargs: Any) -> Callable:
+    """``triton.autotune`` for kernels that communicate, with its arguments.
+
+    Every rank of the current group tries each configuration the same number of times, together, and all take the one
+    whose slowest rank is fastest: Triton's own benchmark lets each rank decide how often to call, so that ranks would
+    wait for each other for ever. On the simulator the first configuration is taken.
+    """
+    return triton.autotune(configs, key, do_bench=_bench_together, **kwargs)
+
+
+def _bench_together(
+    call: Callable[[], Any], quantiles: Iterable[float] = (0.5,), warmup: int = 3, repeat: int = 20
+) -> list[float]:
+    """Milliseconds of ``call`` on the slowest rank, per quantile."""
+    quantiles = list(quantiles)
+    if (tracer := active()) is not None:
+        tracer.fail(
+            "an autotuned kernel cannot be launched in a program, whose trace measures nothing: launch one "
+            "configuration of it"
+        )
+    group = current_group()
+    if group is None or group.is_sim:
+        return [0.0] * len(quantiles)
+    import torch
+
+    for _ in range(warmup):
+        call()
+    group.barrier()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeat + 1)]
+    events[0].record()
+    for event in events[1:]:
+        call()
+        event.record()
+    events[-1].synchronize()
+    times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:], strict=False)])
+    slowest = group.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist())
+    return [max(ranks) for ranks in zip(*slowest, strict=True)]

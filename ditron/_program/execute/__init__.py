@@ -1,0 +1,1 @@
+"""Execution of host programs on simulated ranks and on GPUs."""

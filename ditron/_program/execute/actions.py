@@ -1,0 +1,289 @@
+"""Steps of a program as calls of CUDA's driver: once for each kind of call, so that a call costs little Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ditron._program.execute.driver import WAIT_FLAGS
+from ditron._program.execute.epochs import Affine, affines
+from ditron._program.trace.dtypes import from_mlir
+from ditron_compiler import host
+from ditron_compiler.errors import DitronError
+
+if TYPE_CHECKING:
+    from ditron._program.execute.cuda import Runner, Shape
+    from ditron._program.execute.kernels import DeviceKernel
+
+__all__ = ["CELLS", "Action", "CapturedPlanner", "Planner"]
+
+# One thing to do: with the arguments' addresses and the number of the call.
+Action = Callable[[list[int], int], None]
+
+# Numbers on the device: the count of calls, and what depends on it.
+CELLS = 64
+
+
+class Planner:
+    """Makes the actions of steps, for calls whose number the host knows."""
+
+    captures = False
+
+    def __init__(self, runner: Runner, shape: Shape, main: int):
+        self.runner, self.shape, self.main, self.driver = runner, shape, main, runner.driver
+        self.group = runner.group
+
+    def actions(self, steps: list) -> list[Action]:
+        made = (getattr(self, _STEPS[type(step)])(step, self._stream(step.stream)) for step in steps)
+        return [action for action in made if action is not None]
+
+    def _stream(self, stream: Any) -> int:
+        return self.main if not stream.name else self.runner.side_stream(stream.name, stream.index)
+
+    # Addresses: of what the program allocated they are known; an argument's comes with each call.
+
+    def _place(self, buffer: Any) -> tuple[int, int]:
+        """(argument, byte offset), or (-1, address)."""
+        nbytes = buffer.offset * _itemsize(buffer)
+        if buffer.root.kind == "argument":
+            return buffer.root.index, nbytes
+        return -1, self.shape.memory.tensors[buffer.root].data_ptr() + nbytes
+
+    def _at(self, buffer: Any, peer: int) -> int:
+        """The address of symmetric memory of a peer."""
+        heap = self.group.heap
+        base = heap.peer_bases[peer]
+        if not base:  # on this node, or the evaluator would have refused it
+            raise DitronError(
+                f"the memory of rank {peer} is not mapped on this rank's GPU: host programs need GPUs "
+                "that reach each other (NVLink, or peer access over PCIe)"
+            )
+        return self._place(buffer)[1] - heap.base + base
+
+    def _launch(self, step: Any, stream: int) -> Action:
+        kernel = self._kernel_of(step)
+        grid = step.grid
+        template, pointers, numbers = [], [], []
+        for position, value in enumerate(step.args):
+            if isinstance(value, host.Buffer):
+                argument, value = self._place(value)
+                if argument >= 0:
+                    pointers.append((position, argument, value))
+            elif isinstance(value, Affine):
+                value = self._number_of(position, value, numbers)
+            template.append(value)
+        template += [self.group.context.data_ptr()] * (len(kernel.parameters) - len(template))
+        launch = kernel.launch
+
+        def action(bases: list[int], epoch: int) -> None:
+            arguments = template.copy()
+            for position, argument, offset in pointers:
+                arguments[position] = bases[argument] + offset
+            for position, slope, offset in numbers:
+                arguments[position] = slope * epoch + offset
+            launch(grid, stream, arguments)
+
+        return action
+
+    def _kernel_of(self, step: Any) -> DeviceKernel:
+        return self.runner.kernel(step.kernel, _options(step))
+
+    def _number_of(self, position: int, value: Affine, numbers: list) -> int:
+        numbers.append((position, value.slope, value.offset))
+        return 0
+
+    def _rank_copy(self, step: Any, stream: int) -> Action | None:
+        src = self._place(step.src) if step.push else (-1, self._at(step.src, step.peer))
+        dst = (-1, self._at(step.dst, step.peer)) if step.push else self._place(step.dst)
+        return self._transfer(step, src, dst, stream)
+
+    def _copy(self, step: Any, stream: int) -> Action | None:
+        return self._transfer(step, self._place(step.src), self._place(step.dst), stream)
+
+    def _transfer(self, step: Any, src: tuple[int, int], dst: tuple[int, int], stream: int) -> Action | None:
+        (from_, at), (to, there) = src, dst
+        width, height, src_pitch, dst_pitch = _rows(step)
+        if width * height == 0:
+            return None
+        copy, copy_rows = self.driver.copy, self.driver.copy_rows
+        rows = self.driver.rows(width, height, src_pitch, dst_pitch) if height > 1 else None
+
+        def action(bases: list[int], epoch: int) -> None:
+            source = at if from_ < 0 else bases[from_] + at
+            target = there if to < 0 else bases[to] + there
+            if rows is None:
+                copy(target, source, width, stream)
+            else:
+                copy_rows(rows, target, source, stream)
+
+        return action
+
+    def _fill(self, step: Any, stream: int) -> Action | None:
+        argument, at = self._place(step.dst)
+        size = _itemsize(step.dst)
+        (width, height, _, pitch), bits = _rows(step, "dst", "dst"), _bits(step.value, step.dst)
+        fill = self.driver.fill
+        if width * height == 0:
+            return None
+        return lambda bases, epoch: fill(
+            at if argument < 0 else bases[argument] + at, bits, size, width // size, height, pitch, stream
+        )
+
+    def _signal_write(self, step: Any, stream: int) -> Action:
+        if step.op == "add":
+            return self._add(step, stream)
+        address, write, value = self._at(step.signal, step.peer), self.driver.write_value, step.value
+        if not isinstance(value, Affine):
+            return lambda bases, epoch: write(address, value, stream)
+        slope, offset = value.slope, value.offset
+        return lambda bases, epoch: write(address, slope * epoch + offset, stream)
+
+    def _add(self, step: Any, stream: int) -> Action:
+        kernel, place = self.runner.added("add_value", step.loc), self._place(step.signal)[1]
+        return self._small(kernel, stream, [place, step.value, step.peer])
+
+    def _signal_wait(self, step: Any, stream: int) -> Action:
+        flags = WAIT_FLAGS.get(step.cmp)
+        if flags is None or self.group.check:  # the driver's wait has neither the comparison nor a limit
+            kernel = self.runner.added("wait_value", step.loc, CMP=step.cmp)
+            return self._small(kernel, stream, [self._place(step.signal)[1], step.value])
+        address, wait, value = self._place(step.signal)[1], self.driver.wait_value, step.value
+        if not isinstance(value, Affine):
+            return lambda bases, epoch: wait(address, value, flags, stream)
+        slope, offset = value.slope, value.offset
+        return lambda bases, epoch: wait(address, slope * epoch + offset, flags, stream)
+
+    def _small(self, kernel: DeviceKernel, stream: int, values: list) -> Action:
+        """A launch of one program of an added kernel."""
+        template = [*values, *[self.group.context.data_ptr()] * (len(kernel.parameters) - len(values))]
+        numbers = [(i, v.slope, v.offset) for i, v in enumerate(values) if isinstance(v, Affine)]
+
+        def action(bases: list[int], epoch: int) -> None:
+            arguments = template.copy()
+            for position, slope, offset in numbers:
+                arguments[position] = slope * epoch + offset
+            kernel.launch((1, 1, 1), stream, arguments)
+
+        return action
+
+    def _record(self, step: Any, stream: int) -> Action:
+        event, record = self.runner.event(step.event, self.captures), self.driver.record
+        return lambda bases, epoch: record(event, stream)
+
+    def _await(self, step: Any, stream: int) -> Action:
+        event, wait = self.runner.event(step.event, self.captures), self.driver.wait_event
+        return lambda bases, epoch: wait(event, stream)
+
+    def _barrier(self, step: Any, stream: int) -> Action:
+        return self._small(self.runner.added("barrier", step.loc), stream, [])
+
+
+class CapturedPlanner(Planner):
+    """Makes the actions of steps that a graph can replay: each number of the call is a cell on the device."""
+
+    captures = True
+
+    def actions(self, steps: list) -> list[Action]:
+        needed = [(number.slope, number.offset) for number in affines(steps)]
+        needed += [
+            (0, step.value)
+            for step in steps
+            if isinstance(step, host.SignalWrite) and not isinstance(step.value, Affine)
+        ]
+        self.cells = {pair: index for index, pair in enumerate(dict.fromkeys(needed))}
+        if len(self.cells) >= CELLS:
+            raise DitronError(
+                f"program {self.runner.executable.name!r} has {len(self.cells)} numbers that depend on "
+                f"the epoch, and a captured one can have {CELLS - 1}"
+            )
+        epoch = self.shape.device
+        count = epoch.cells.data_ptr()
+        advance = self.runner.added(
+            "advance",
+            steps[0].loc,
+            SLOPES=tuple(slope for slope, _ in self.cells),
+            OFFSETS=tuple(offset for _, offset in self.cells),
+        )
+        first = self._small(advance, self.main, [count, count + 8, epoch.before])
+        return [first, *super().actions(steps)]
+
+    def _cell(self, value: int) -> int:
+        """The address of a number."""
+        pair = (value.slope, value.offset) if isinstance(value, Affine) else (0, value)
+        return self.shape.device.cells.data_ptr() + 8 * (1 + self.cells[pair])
+
+    def _kernel_of(self, step: Any) -> DeviceKernel:
+        pointers = tuple(index for index, value in enumerate(step.args) if isinstance(value, Affine))
+        return self.runner.kernel(step.kernel, _options(step), pointers)
+
+    def _number_of(self, position: int, value: Affine, numbers: list) -> int:
+        return self._cell(value)
+
+    def _signal_write(self, step: Any, stream: int) -> Action:
+        cell = self._cell(step.value)
+        if step.op == "add":
+            kernel = self.runner.added("add_cell", step.loc)
+            return self._small(kernel, stream, [self._place(step.signal)[1], cell, step.peer])
+        address, copy = self._at(step.signal, step.peer), self.driver.copy
+        return lambda bases, epoch: copy(address, cell, 8, stream)
+
+    def _signal_wait(self, step: Any, stream: int) -> Action:
+        if not isinstance(step.value, Affine):
+            kernel, value = self.runner.added("wait_value", step.loc, CMP=step.cmp), step.value
+        else:
+            kernel, value = self.runner.added("wait_cell", step.loc, CMP=step.cmp), self._cell(step.value)
+        return self._small(kernel, stream, [self._place(step.signal)[1], value])
+
+
+_STEPS = {
+    host.Launch: "_launch",
+    host.RankCopy: "_rank_copy",
+    host.Copy: "_copy",
+    host.Fill: "_fill",
+    host.SignalWrite: "_signal_write",
+    host.SignalWait: "_signal_wait",
+    host.Record: "_record",
+    host.Await: "_await",
+    host.StreamBarrier: "_barrier",
+}
+
+
+def _options(step: Any) -> tuple:
+    return tuple(sorted(step.options.items()))
+
+
+def _itemsize(buffer: Any) -> int:
+    return from_mlir(buffer.dtype).itemsize
+
+
+def _bits(value: Any, buffer: Any) -> int:
+    """The bits of one element."""
+    import torch
+
+    one = torch.tensor([value], dtype=from_mlir(buffer.dtype))
+    return int.from_bytes(bytes(one.view(torch.uint8).tolist()), "little")
+
+
+def _rows(step: Any, src: str = "src", dst: str = "dst") -> tuple[int, int, int, int]:
+    """A transfer as rows: bytes of a row, rows, and the bytes from one row to the next in the source and the target."""
+    source, target = getattr(step, src), getattr(step, dst)
+    size = _itemsize(source)
+    merged: list[list[int]] = []  # extent, stride in the source, stride in the target; innermost first
+    for extent, *strides in zip(source.shape, source.strides, target.strides, strict=True):
+        merged = [[extent, *strides], *merged] if extent != 1 else merged
+    if any(extent == 0 for extent, *_ in merged):
+        return 0, 0, 0, 0
+    dims: list[list[int]] = []
+    for extent, a, b in merged:
+        if dims and a == dims[-1][0] * dims[-1][1] and b == dims[-1][0] * dims[-1][2]:
+            dims[-1][0] *= extent
+        else:
+            dims.append([extent, a, b])
+    dims = [[1, 1, 1], *dims] if not dims or dims[0][1:] != [1, 1] else dims
+    if len(dims) > 2:
+        raise DitronError(
+            f"{step.loc}: a copy moves elements that lie together, or rows of them; {source.shape} with "
+            f"strides {source.strides} and {target.strides} is neither"
+        )
+    (width, *_), (height, a, b) = dims[0], dims[1] if len(dims) > 1 else (1, 0, 0)
+    return width * size, height, a * size, b * size

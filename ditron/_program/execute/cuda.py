@@ -1,0 +1,208 @@
+"""Programs on GPUs: a list of calls of the driver, made once for each kind of call and run with little Python.
+
+Copies between ranks are made by copy engines on peer pointers, signals are written and awaited by streams. What a call
+needs is loaded before the first one begins on any rank: loading code waits for kernels that run, which may wait for
+this rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ditron._program.execute.actions import CELLS, Action, CapturedPlanner, Planner
+from ditron._program.execute.driver import driver
+from ditron._program.execute.epochs import affine_steps, period_of
+from ditron._program.execute.executable import Memory
+from ditron._program.execute.kernels import DeviceKernel, added_kernel, by_pointer
+from ditron.sanitizer import report as checked
+from ditron_compiler.errors import DitronError
+from ditron_compiler.frontend.targets import Target
+
+if TYPE_CHECKING:
+    import torch
+
+    from ditron._program.execute.executable import Executable
+    from ditron._program.execute.overlaps import Apart
+
+__all__ = ["Runner"]
+
+_streams: dict[tuple[int, str, int], torch.cuda.Stream] = {}
+
+
+def _side_stream(device: Any, name: str, index: int) -> int:
+    """The handle of a further stream: one of each name per GPU, for all programs."""
+    import torch
+
+    key = (device.index, name, index)
+    if key not in _streams:
+        _streams[key] = torch.cuda.Stream(device)
+    return _streams[key].cuda_stream
+
+
+def _current_stream(device: int) -> int:
+    import torch
+
+    return torch._C._cuda_getCurrentRawStream(device)
+
+
+def _is_capturing() -> bool:
+    import torch
+
+    return torch.cuda.is_current_stream_capturing()
+
+
+@dataclass
+class Shape:
+    """What is known for one set of argument shapes: the memory, and the actions by place in the period and stream."""
+
+    memory: Memory
+    device: _DeviceEpoch
+    apart: Apart
+    plans: dict[Any, list[Action]] = field(default_factory=dict)
+
+
+@dataclass
+class _DeviceEpoch:
+    """The number of the call where graphs can replay it: calls counted on the device, since ``before``.
+
+    ``cells[0]`` is the count; the others hold the numbers of a call that depend on it.
+    """
+
+    cells: torch.Tensor
+    before: int = -1  # calls that the host had counted; -1: it still counts
+
+
+class Runner:
+    """One program on one rank's GPU."""
+
+    def __init__(self, executable: Executable, group: Any):
+        from triton.runtime.driver import driver as triton_driver
+
+        gpu = triton_driver.active.get_current_target()
+        if gpu.backend != "cuda":
+            raise DitronError(
+                f"program {executable.name!r}: host programs run on NVIDIA's GPUs and on the simulator; "
+                f"for {gpu.backend} their kernels compile, and can be launched one by one"
+            )
+        self.executable, self.group = executable, group
+        self.target = Target(gpu.backend, gpu.arch, group.transport, bool(group.check))
+        self.period = period_of(executable.program)
+        self.index = group.device.index
+        self._shapes: dict[Any, Shape] = {}
+        self._memories: dict[Any, tuple[Memory, _DeviceEpoch]] = {}
+        self._kernels: dict[Any, DeviceKernel] = {}
+        self._events: dict[Any, int] = {}
+        self.driver = driver()
+
+    def __call__(self, args: tuple, key: Any) -> None:
+        if self.group.check:
+            checked.before_launch(self.group)
+        shape = self._shapes.get(key) or self._make_shape(key, args)
+        stream = _current_stream(self.index)
+        bases = [0 if type(value) is int else value.data_ptr() for value in args]
+        shape.apart.check(args, bases)
+        if shape.device.before >= 0 or _is_capturing():
+            actions, epoch = self._captured(shape, args, stream), 0
+        else:
+            epoch = shape.memory.epoch = shape.memory.epoch + 1
+            actions = shape.plans.get((epoch % self.period if self.period else 0, stream)) if self.period else None
+            if actions is None:
+                actions = self._plan(shape, args, stream, epoch)
+        for action in actions:
+            action(bases, epoch)
+        if self.group.check > 1:
+            checked.check(self.group)
+
+    def memories(self) -> list[Memory]:
+        """What is kept between calls."""
+        return [memory for memory, _ in self._memories.values()]
+
+    def _make_shape(self, key: Any, args: tuple) -> Shape:
+        """Allocate, compile and load for new shapes: collective, and every rank has loaded when it returns."""
+        import torch
+
+        for name, value in zip(self.executable.parameters, args, strict=True):
+            if type(value) is not int and value.device != self.group.device:
+                raise DitronError(
+                    f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
+                    f"this rank's GPU is {self.group.device}: make tensors on ditron.device()"
+                )
+        if _is_capturing():
+            raise DitronError(
+                f"program {self.executable.name!r} is captured before it was called with these shapes: "
+                "call it once on every rank first, which allocates its memory and loads its kernels"
+            )
+        roots = self.executable.roots(args, self.group)
+        if roots not in self._memories:
+            memory = Memory.allocate(self.executable.name, roots, self.group)
+            cells = torch.zeros(CELLS, dtype=torch.int64, device=self.group.device)
+            self._memories[roots] = memory, _DeviceEpoch(cells)
+        shape = self._shapes[key] = Shape(*self._memories[roots], self.executable.apart(args))
+        for ahead in range(1, 1 + (self.period or 1)):
+            self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)
+        self.group.barrier()
+        return shape
+
+    def _plan(self, shape: Shape, args: tuple, stream: int, epoch: int) -> list[Action]:
+        """The actions of call ``epoch``, kept when they repeat."""
+        steps = self.executable.evaluate(args, self.group, epoch)
+        if self.period:
+            later = epoch + self.period
+            alike = affine_steps(epoch, steps, later, self.executable.evaluate(args, self.group, later))
+            if alike is None:
+                self.period = None  # nothing repeats after all
+            else:
+                steps = alike
+        actions = Planner(self, shape, stream).actions(steps)
+        if self.period:
+            shape.plans[epoch % self.period, stream] = actions
+        return actions
+
+    def _captured(self, shape: Shape, args: tuple, stream: int) -> list[Action]:
+        """The actions of a call that can be replayed: what depends on its number is read from the device."""
+        key = ("captured", stream)
+        if key in shape.plans:
+            return shape.plans[key]
+        epoch = max(shape.memory.epoch, 1) + 4
+        places = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(4)]
+        steps = affine_steps(epoch, places[0], epoch + 1, places[1]) if self.period == 1 else None
+        if steps is None:
+            raise DitronError(
+                f"program {self.executable.name!r} cannot be captured in a graph: which memory it uses depends on the "
+                "number of the call (a slice by dh.epoch() % 2, most likely), and a graph's addresses do not change: "
+                "use one workspace, and let its readers signal the writers that they are done (docs/programs.md)"
+            )
+        if shape.device.before < 0:
+            shape.device.before = shape.memory.epoch
+        with self.driver.unsafe_while_capturing():
+            shape.plans[key] = CapturedPlanner(self, shape, stream).actions(steps)
+        return shape.plans[key]
+
+    def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel:
+        """A kernel of the module; the parameters ``pointers`` are given by address."""
+        key = (symbol, options, pointers)
+        if key not in self._kernels:
+            text = self.executable.kernel(symbol)
+            text = by_pointer(text, pointers) if pointers else text
+            self._kernels[key] = DeviceKernel(text, symbol, dict(options), self.target, self.group)
+        return self._kernels[key]
+
+    def added(self, kind: str, place: str, **constants: Any) -> DeviceKernel:
+        """A kernel that stands for an operation of the program."""
+        key = (kind, place, tuple(constants.items()))
+        if key not in self._kernels:
+            symbol = f"{self.executable.name}_{kind}"
+            text = added_kernel(kind, symbol, place, **constants)
+            self._kernels[key] = DeviceKernel(text, symbol, {"num_warps": 1}, self.target, self.group)
+        return self._kernels[key]
+
+    def event(self, event: Any, captures: bool) -> int:
+        """The driver's event for one of the program."""
+        if (event, captures) not in self._events:
+            self._events[event, captures] = self.driver.event()
+        return self._events[event, captures]
+
+    def side_stream(self, name: str, index: int) -> int:
+        """The handle of a further stream."""
+        return _side_stream(self.group.device, name, index)

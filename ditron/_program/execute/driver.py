@@ -1,0 +1,158 @@
+"""The calls of the CUDA driver that a host program needs, through ctypes: nothing has to be installed for them.
+
+Each returns when the work is on the stream. Addresses and streams are integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint16, c_uint64, c_void_p
+from functools import cache
+from typing import Any
+
+from ditron_compiler.errors import DitronError
+
+__all__ = ["WAIT_FLAGS", "Driver", "driver"]
+
+# CUstreamWaitValue_flags by comparison; the others have none.
+WAIT_FLAGS = {"ge": 0, "eq": 1}
+_UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the driver finds out where an address lies
+
+
+class _Memcpy2D(ctypes.Structure):
+    _fields_ = [
+        field
+        for side in ("src", "dst")
+        for field in (
+            (f"{side}XInBytes", c_size_t),
+            (f"{side}Y", c_size_t),
+            (f"{side}MemoryType", c_uint),
+            (f"{side}Host", c_void_p),
+            (f"{side}Device", c_uint64),
+            (f"{side}Array", c_void_p),
+            (f"{side}Pitch", c_size_t),
+        )
+    ] + [("WidthInBytes", c_size_t), ("Height", c_size_t)]
+
+
+_SIGNATURES = {
+    "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
+    "cuMemcpy2DAsync_v2": (POINTER(_Memcpy2D), c_void_p),
+    "cuMemsetD8Async": (c_uint64, c_uint8, c_size_t, c_void_p),
+    "cuMemsetD16Async": (c_uint64, c_uint16, c_size_t, c_void_p),
+    "cuMemsetD32Async": (c_uint64, c_uint, c_size_t, c_void_p),
+    "cuMemsetD2D8Async": (c_uint64, c_size_t, c_uint8, c_size_t, c_size_t, c_void_p),
+    "cuMemsetD2D16Async": (c_uint64, c_size_t, c_uint16, c_size_t, c_size_t, c_void_p),
+    "cuMemsetD2D32Async": (c_uint64, c_size_t, c_uint, c_size_t, c_size_t, c_void_p),
+    "cuStreamWriteValue64_v2": (c_void_p, c_uint64, c_uint64, c_uint),
+    "cuStreamWaitValue64_v2": (c_void_p, c_uint64, c_uint64, c_uint),
+    "cuEventCreate": (POINTER(c_void_p), c_uint),
+    "cuEventRecord": (c_void_p, c_void_p),
+    "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
+    "cuGetErrorName": (c_int, POINTER(c_char_p)),
+}
+
+
+class Driver:
+    """``libcuda``; ``library`` is what stands in for it in tests. Raises DitronError when a call fails."""
+
+    def __init__(self, library: Any = None):
+        if library is None:
+            try:
+                library = ctypes.CDLL("libcuda.so.1")
+            except OSError as error:
+                raise DitronError(f"CUDA's driver library cannot be loaded: {error}") from error
+        self._library = library
+        for name, types in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = types, c_int
+        self._copy, self._copy_2d = library.cuMemcpyDtoDAsync_v2, library.cuMemcpy2DAsync_v2
+        self._write, self._wait = library.cuStreamWriteValue64_v2, library.cuStreamWaitValue64_v2
+        self._record, self._await = library.cuEventRecord, library.cuStreamWaitEvent
+
+    def _fail(self, code: int, what: str) -> None:
+        name = c_char_p()
+        self._library.cuGetErrorName(code, byref(name))
+        raise DitronError(f"{what}: the CUDA driver answers {(name.value or b'an unknown error').decode()} ({code})")
+
+    def copy(self, dst: int, src: int, nbytes: int, stream: int) -> None:
+        """Bytes that lie together."""
+        if code := self._copy(dst, src, nbytes, stream):
+            self._fail(code, f"copy of {nbytes} bytes")
+
+    def rows(self, width: int, height: int, src_pitch: int, dst_pitch: int) -> Any:
+        """The description of a copy of rows, for :meth:`copy_rows`; in bytes."""
+        what = _Memcpy2D(srcMemoryType=_UNIFIED, dstMemoryType=_UNIFIED, srcPitch=src_pitch, dstPitch=dst_pitch)
+        what.WidthInBytes, what.Height = width, height
+        return what
+
+    def copy_rows(self, what: Any, dst: int, src: int, stream: int) -> None:
+        """Rows of bytes, as :meth:`rows` describes them."""
+        what.dstDevice, what.srcDevice = dst, src
+        if code := self._copy_2d(byref(what), stream):
+            self._fail(code, f"copy of {what.Height} rows of {what.WidthInBytes} bytes")
+
+    def fill(self, dst: int, bits: int, itemsize: int, width: int, height: int, pitch: int, stream: int) -> None:
+        """``height`` rows of ``width`` elements, each ``bits``; ``pitch`` in bytes."""
+        parts = [(0, bits)]
+        if itemsize == 8:  # two columns of halves
+            if height > 1 and pitch != 8 * width:
+                for row in range(height):
+                    self.fill(dst + row * pitch, bits, 8, width, 1, 0, stream)
+                return
+            itemsize, pitch, width, height, parts = 4, 8, 1, width * height, [(0, bits & 0xFFFFFFFF), (4, bits >> 32)]
+        for offset, value in parts:
+            if height == 1:
+                call = getattr(self._library, f"cuMemsetD{8 * itemsize}Async")
+                code = call(dst + offset, value, width, stream)
+            else:
+                call = getattr(self._library, f"cuMemsetD2D{8 * itemsize}Async")
+                code = call(dst + offset, pitch, value, width, height, stream)
+            if code:
+                self._fail(code, f"fill of {height} x {width} elements")
+
+    def write_value(self, address: int, value: int, stream: int) -> None:
+        """Store 64 bits, after what the stream did before."""
+        if code := self._write(stream, address, value, 0):
+            self._fail(code, "write of a signal")
+
+    def wait_value(self, address: int, value: int, flags: int, stream: int) -> None:
+        """Let the stream wait for 64 bits; ``flags`` of :data:`WAIT_FLAGS`."""
+        if code := self._wait(stream, address, value, flags):
+            self._fail(code, "wait for a signal")
+
+    def event(self) -> int:
+        """A new event, without timing."""
+        event = c_void_p()
+        if code := self._library.cuEventCreate(byref(event), 2):
+            self._fail(code, "making an event")
+        return event.value or 0
+
+    def record(self, event: int, stream: int) -> None:
+        """The event is what the stream was given so far."""
+        if code := self._record(event, stream):
+            self._fail(code, "recording an event")
+
+    def wait_event(self, event: int, stream: int) -> None:
+        """Let the stream wait for an event."""
+        if code := self._await(stream, event, 0):
+            self._fail(code, "waiting for an event")
+
+    @contextmanager
+    def unsafe_while_capturing(self) -> Iterator[None]:
+        """Within it, this thread may do what captures forbid by default: load code, on other streams than theirs."""
+        mode = c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
+        self._library.cuThreadExchangeStreamCaptureMode(byref(mode))
+        try:
+            yield
+        finally:
+            self._library.cuThreadExchangeStreamCaptureMode(byref(mode))
+
+
+@cache
+def driver() -> Driver:
+    """The machine's."""
+    return Driver()

@@ -1,0 +1,129 @@
+"""Programs on simulated ranks: the steps go onto the machine's streams, the kernels are the module's."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ditron._program.execute.executable import Memory
+from ditron._program.trace.dtypes import as_allocated
+from ditron.distributed.packets import require
+from ditron.sim.launch import bf16_bits
+from ditron_compiler import host
+from ditron_compiler.errors import DitronError
+
+if TYPE_CHECKING:
+    import torch
+
+    from ditron._program.execute.executable import Executable
+    from ditron._program.execute.overlaps import Apart
+
+__all__ = ["Runner"]
+
+_FLOATS = {"f16": "e", "f32": "f", "f64": "d"}
+
+
+class Runner:
+    """One program on one simulated rank."""
+
+    def __init__(self, executable: Executable, group: Any):
+        self.executable, self.group, self.view = executable, group, group.world
+        self._memories: dict[Any, Memory] = {}
+        self._apart: dict[Any, Apart] = {}
+
+    def __call__(self, args: tuple, key: Any) -> None:
+        for name, value in zip(self.executable.parameters, args, strict=True):
+            if type(value) is not int and value.device.type != "cpu":
+                raise DitronError(
+                    f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
+                    "the program runs on the simulator: make tensors on ditron.device()"
+                )
+        if key not in self._apart:
+            self._apart[key] = self.executable.apart(args)
+        self._apart[key].check(args, [0 if type(value) is int else value.data_ptr() for value in args])
+        roots = self.executable.roots(args, self.group)
+        memory = self._memories.get(roots)
+        if memory is None:
+            memory = self._memories[roots] = Memory.allocate(self.executable.name, roots, self.group)
+        memory.epoch += 1
+        self._events: dict[Any, Any] = {}
+        for step in self.executable.evaluate(args, self.group, memory.epoch):
+            stream = self.view.stream(step.stream.name, step.stream.index)
+            _STEPS[type(step)](self, step, stream, lambda buffer: self._tensor(buffer, args, memory))
+        self.view.synchronize(self.view.stream())
+
+    def memories(self) -> list[Memory]:
+        """What is kept between calls."""
+        return list(self._memories.values())
+
+    @staticmethod
+    def _tensor(buffer: Any, args: tuple, memory: Memory) -> torch.Tensor:
+        root = as_allocated(args[buffer.root.index]) if buffer.root.kind == "argument" else memory.tensors[buffer.root]
+        return root.as_strided(buffer.shape, buffer.strides, root.storage_offset() + buffer.offset)
+
+    def _launch(self, step: Any, stream: Any, tensor: Any) -> None:
+        kernel = self.view.compile(self.executable.kernel(step.kernel))
+        slots, tensors = [], []
+        for kind, value in zip(kernel.arg_types, step.args, strict=False):
+            if isinstance(value, host.Buffer):
+                given = tensor(value)
+                slots.append(given.data_ptr())
+                tensors.append((value.root.name, given))
+            elif kind in _FLOATS:
+                slots.append(int.from_bytes(struct.pack("<" + _FLOATS[kind], value), "little"))
+            elif kind == "bf16":
+                slots.append(bf16_bits(value))
+            else:
+                slots.append(int(value))
+        if kernel.packets:
+            given = [slots[argument.index] for argument in kernel.packets]
+            require(kernel.packets, given, step.grid, self.group, step.kernel, None)
+        slots += [0] * (len(kernel.arg_types) - len(slots))  # the context: the machine knows its groups
+        stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
+
+    def _rank_copy(self, step: Any, stream: Any, tensor: Any) -> None:
+        stream.rank_copy(
+            tensor(step.src),
+            tensor(step.dst),
+            step.peer,
+            push=step.push,
+            group=self.group.handle,
+            names=(step.src.root.name, step.dst.root.name),
+            line=step.loc,
+        )
+
+    def _copy(self, step: Any, stream: Any, tensor: Any) -> None:
+        stream.copy(tensor(step.src), tensor(step.dst), names=(step.src.root.name, step.dst.root.name), line=step.loc)
+
+    def _fill(self, step: Any, stream: Any, tensor: Any) -> None:
+        stream.fill(tensor(step.dst), step.value, name=step.dst.root.name, line=step.loc)
+
+    def _signal_write(self, step: Any, stream: Any, tensor: Any) -> None:
+        stream.signal_write(
+            tensor(step.signal), step.value, op=step.op, peer=step.peer, group=self.group.handle, line=step.loc
+        )
+
+    def _signal_wait(self, step: Any, stream: Any, tensor: Any) -> None:
+        stream.signal_wait(tensor(step.signal), step.value, cmp=step.cmp, line=step.loc)
+
+    def _record(self, step: Any, stream: Any, tensor: Any) -> None:
+        self._events[step.event] = stream.record(line=step.loc)
+
+    def _await(self, step: Any, stream: Any, tensor: Any) -> None:
+        stream.wait_event(self._events[step.event], line=step.loc)
+
+    def _barrier(self, step: Any, stream: Any, tensor: Any) -> None:
+        stream.barrier(self.group.handle, line=step.loc)
+
+
+_STEPS = {
+    host.Launch: Runner._launch,
+    host.RankCopy: Runner._rank_copy,
+    host.Copy: Runner._copy,
+    host.Fill: Runner._fill,
+    host.SignalWrite: Runner._signal_write,
+    host.SignalWait: Runner._signal_wait,
+    host.Record: Runner._record,
+    host.Await: Runner._await,
+    host.StreamBarrier: Runner._barrier,
+}

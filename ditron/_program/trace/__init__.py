@@ -1,0 +1,1 @@
+"""Tracing: a Python function becomes a ``ditron.program`` in IR."""

@@ -1,0 +1,145 @@
+"""Loops and branches of a traced program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ditron._program.trace.tracer import Tracer, _user_frame, place_of_caller, require
+from ditron._program.trace.values import (
+    Cond,
+    Int,
+    Symbol,
+    _natural,
+    _python_int,
+    as_int,
+    condition,
+    describe,
+    divisor_of,
+)
+from ditron_compiler.ir.dialects import scf
+
+__all__ = ["loop", "when"]
+
+
+class loop:
+    """What ``dh.range`` returns; iterating over it traces the body, twice."""
+
+    def __init__(self, tracer: Tracer, bounds: tuple):
+        if not 1 <= len(bounds) <= 3:
+            tracer.fail(f"dh.range: expected 1 to 3 integers, got {len(bounds)}")
+        start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+        step = bounds[2] if len(bounds) == 3 else 1
+        for bound in (start, stop):
+            if not isinstance(bound, Int) and _python_int(bound) is None:
+                tracer.fail(f"dh.range: expected integers, got {describe(bound)}")
+        if _python_int(step) is None or step < 1:
+            tracer.fail(
+                f"dh.range: step must be a positive Python integer, got {describe(step)}: count up, and "
+                "compute the index that goes down from it"
+            )
+        self.tracer, self.start, self.stop, self.step = tracer, start, stop, step
+        self._pending = tracer.expect_entered("dh.range(...)", "iterate over it: for i in dh.range(...):")
+
+    def __iter__(self) -> Iterator[Int]:
+        tracer = require("range()")
+        tracer.entered(self._pending)
+        place, frame, texts = place_of_caller(), _user_frame(), []
+        bounds = [as_int(tracer, bound, "a bound") for bound in (self.start, self.stop, self.step)]
+        before = _Names(frame)
+        for turn in ("first", "second"):
+            op = tracer.emit(scf.ForOp, *bounds)
+            left = (
+                f"it was made in {'an earlier turn of the' if turn == 'first' else 'the'} loop at {place}: nothing "
+                "is carried from one turn to the next, nor out of the loop; compute it from the loop's index"
+            )
+            finished = False
+            with tracer.scope("the loop", op.body, place, left):
+                try:
+                    divisor = divisor_of(self.start) if self.step % 16 == 0 else 1
+                    yield Int(tracer, op.induction_variable, divisor, natural=_natural(self.start))
+                    finished = True
+                    tracer.settle()
+                    tracer.emit(scf.YieldOp, [])
+                finally:
+                    if not finished and sys.exc_info()[0] in (GeneratorExit, None):
+                        tracer.remember(
+                            place.error(
+                                "the loop over dh.range was left by break or return: the program "
+                                "takes all turns; put what not all do under 'with dh.when(...)'"
+                            )
+                        )
+            texts.append(op.operation.get_asm(enable_debug_info=False))
+            if turn == "first":
+                op.operation.erase()
+        before.check(tracer, place, "the loop")
+        if texts[0] != texts[1]:
+            raise place.error(
+                "the turns of a loop over dh.range must be alike, and tracing its body twice gave two "
+                "different ones: a Python variable or list changes from turn to turn; compute what "
+                "changes from the loop's index"
+            )
+
+
+class when:
+    """``with dh.when(condition):`` - what is traced in it happens where and when the condition holds."""
+
+    def __init__(self, condition: Any):
+        self.tracer = tracer = require("when()")
+        if not isinstance(condition, (Cond, bool)):
+            tracer.fail(f"dh.when: expected a condition, such as rank == 0, got {describe(condition)}")
+        self.condition = condition
+        self._pending = tracer.expect_entered(
+            "dh.when(...)", "write 'with dh.when(...):', and what depends on it below"
+        )
+
+    def __enter__(self) -> None:
+        tracer = self.tracer
+        tracer.entered(self._pending)
+        self._place, self._before = place_of_caller(), _Names(_user_frame())
+        op = tracer.emit(scf.IfOp, condition(tracer, self.condition))
+        self._scope = tracer.scope("the branch", op.then_block, self._place)
+        self._scope.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        if exc[0] is None:
+            self.tracer.settle()
+            self.tracer.emit(scf.YieldOp, [])
+        self._scope.__exit__(*exc)
+        if exc[0] is None:
+            self._before.check(self.tracer, self._place, "the branch")
+
+
+class _Names:
+    """The user's variables before a body: one that is bound anew in it would hold, after it, what may not have
+    happened.
+    """
+
+    def __init__(self, frame: Any):
+        self.frame, self.values = frame, dict(frame.f_locals)
+
+    def check(self, tracer: Tracer, place: Any, what: str) -> None:
+        now = self.frame.f_locals
+        for name, before in self.values.items():
+            after = now.get(name, before)
+            if after is before or not self._usable(tracer, before) or not self._usable(tracer, after):
+                continue
+            if (
+                isinstance(after, Symbol)
+                or isinstance(before, Symbol)
+                or type(after) is not type(before)
+                or after != before
+            ):
+                advice = "dh.where(condition, a, b)" if what == "the branch" else "an expression of the loop's index"
+                raise place.error(
+                    f"{name!r} is bound anew in {what}, which may not be taken: after it nobody knows "
+                    f"which value it has; use another name, or {advice}"
+                )
+
+    @staticmethod
+    def _usable(tracer: Tracer, value: Any) -> bool:
+        """Whether a value is of a kind that programs compute with, and may be used after the body."""
+        if isinstance(value, Symbol):
+            return not value.scope.closed
+        return isinstance(value, (bool, int, float, str))

@@ -1,0 +1,217 @@
+"""Launching a ``ditron.jit`` kernel in a trace: its ``tt.func`` joins the module, and the launch is written down.
+
+The kernel is specialised as Triton would: for constants, for the types of what it is given, and for what is known to be
+divisible by 16. Of a symbolic integer that is what follows from the program's arguments, so that the module holds on
+every rank, in every call that has the same trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import triton.language as tl
+from triton._C.libtriton import ir as triton_ir
+from triton.compiler.compiler import make_backend
+from triton.compiler.errors import CompilationError
+from triton.runtime.jit import create_function_from_signature
+
+from ditron._program.trace.buffers import Buffer, as_buffer, mixed
+from ditron._program.trace.tracer import Tracer, place_of_caller
+from ditron._program.trace.values import Cond, Int, Symbol, _python_int, as_int, condition, describe
+from ditron_compiler import ir
+from ditron_compiler.errors import CompileError
+from ditron_compiler.frontend.diagnostics import explained
+from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, DitronSource
+from ditron_compiler.ir.dialects import arith
+from ditron_compiler.ir.dialects import ditron as dialect
+
+__all__ = ["launch"]
+
+_FLOATS = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64"}
+# Texts of kernels in our MLIR, by what they were made of.
+_texts: dict[str, str] = {}
+
+
+class _Pointer:
+    """What Triton looks at to specialise a kernel for a buffer."""
+
+    def __init__(self, buffer: Buffer):
+        self.dtype, self._address = buffer.dtype, 16 if buffer.align % 16 == 0 else 1
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def _stand_in(tracer: Tracer, name: str, value: Any) -> Any:
+    """What Triton specialises a kernel for in the place of ``value``."""
+    if isinstance(value, Buffer):
+        return _Pointer(value)
+    if isinstance(value, Int):
+        return (1 << 40 if value.wide else 0) + (16 if value.divisor % 16 == 0 else 17)
+    if isinstance(value, Cond):
+        return True
+    if hasattr(value, "data_ptr"):
+        as_buffer(tracer, value, f"argument {name!r} of the kernel")
+    if _holds_symbols(value):
+        tracer.fail(f"argument {name!r} of the kernel is a tuple of symbolic values: pass them one by one")
+    return value
+
+
+def _holds_symbols(value: Any) -> bool:
+    """Whether it is a value of the trace, or a tuple with one in it, however deep."""
+    return isinstance(value, Symbol) or isinstance(value, (tuple, list)) and any(map(_holds_symbols, value))
+
+
+def _expect_known(tracer: Tracer, name: str, value: Any, what: str) -> None:
+    """Raise for a value of the trace where the compiler needs a number: no stand-in would be right."""
+    if isinstance(value, tl.constexpr):
+        value = value.value
+    if _holds_symbols(value):
+        tracer.fail(
+            f"{name!r} is {what} of the kernel, which is compiled for its value, and is given "
+            f"{describe(value)}, which is not known while the program is traced: give it a number, such as a "
+            "keyword-only parameter of the program, or make it an ordinary parameter of the kernel"
+        )
+
+
+def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> None:
+    """Record ``fn[grid](*args, **kwargs)``. Raises CompileError for what a launch cannot be given."""
+    names = [parameter.name for parameter in fn.params]
+    if len(args) > len(names) - 1:
+        tracer.fail(f"kernel {fn.__name__!r} takes {len(names) - 1} arguments, got {len(args)}")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    backend = make_backend(tracer.target.gpu_target())
+    binder = create_function_from_signature(fn.launch_signature, fn.params, backend)
+    compiled_in = {parameter.name for parameter in fn.params if parameter.is_constexpr}
+    for name, value in given.items():
+        if name in compiled_in or name not in names:  # a constexpr, or an option of the launch
+            _expect_known(tracer, name, value, "a constexpr" if name in compiled_in else "an option")
+    stand_ins = {name: _stand_in(tracer, name, value) for name, value in given.items()}
+    try:
+        bound, specialization, _ = binder(**stand_ins)
+        for hook in fn.pre_run_hooks:
+            hook(**given)
+        options = {name: value for name, value in kwargs.items() if name not in names}
+        parsed, signature, constexprs, attrs = fn._pack_args(backend, dict(stand_ins), bound, specialization, options)
+    except (TypeError, KeyError) as error:
+        tracer.fail(f"launch of kernel {fn.__name__!r}: {error.args[0] if error.args else error}")
+    with _launched_here(tracer, fn.__name__):
+        text = _mixed_text(tracer, fn, signature, constexprs, attrs, backend, parsed)
+    symbol = _add_kernel(tracer, fn.__name__, text)
+    operands = [
+        _operand(tracer, name, kind, given.get(name, bound[name]))
+        for name, kind in signature.items()
+        if name != CONTEXT_ARGUMENT and kind != "constexpr"
+    ]
+    meta = {name: given.get(name, value) for name, value in bound.items()}
+    extents = grid(meta) if callable(grid) else grid
+    extents = tuple(extents) if isinstance(extents, Sequence) else (extents,)
+    if not 1 <= len(extents) <= 3:
+        tracer.fail(f"launch of kernel {fn.__name__!r}: expected a grid of one to three extents, got {len(extents)}")
+    counts = mixed(tracer, extents, "an extent of the grid")
+    stream = tracer.streams[-1].use() if tracer.streams else None
+    tracer.emit(dialect.LaunchOp, symbol, counts, operands, stream=stream, options=_options(tracer, options))
+
+
+@contextmanager
+def _launched_here(tracer: Tracer, name: str) -> Iterator[None]:
+    """Within it, what does not compile is a CompileError at the kernel's line, with a note at the launch's."""
+    try:
+        yield
+    except (CompileError, CompilationError) as error:
+        known = error if isinstance(error, CompileError) else explained(error)
+        if known is None:
+            tracer.fail(f"kernel {name!r} does not compile: {error}")
+        here = place_of_caller()
+        note = (here.file, here.line, here.column, f"kernel {name!r} is launched here")
+        raise CompileError(known.message, known.file, known.line, known.column, (*known.notes, note)) from error
+
+
+def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:
+    """The operand for a parameter of Triton type ``kind``."""
+    what = f"argument {name!r} of the kernel"
+    if not isinstance(kind, str) or kind.startswith("tensordesc"):
+        tracer.fail(
+            f"{what} is {describe(value)}, which a program cannot pass: make descriptors in the kernel, by "
+            "tl.make_tensor_descriptor, and pass the elements of tuples one by one"
+        )
+    if kind.startswith("*"):
+        return as_buffer(tracer, value, what).use()
+    if isinstance(value, Cond) or kind in ("u1", "i1"):
+        return condition(tracer, value)
+    if kind in _FLOATS:
+        if isinstance(value, Int):
+            tracer.fail(f"{what} is a float, and is given a symbolic integer: let the kernel convert it")
+        return tracer.emit(arith.ConstantOp, ir.Type.parse(_FLOATS[kind], tracer.module.context), float(value)).result
+    number, bits = as_int(tracer, value, what), int(kind[1:])
+    if bits == 64:
+        return number
+    narrow = ir.IntegerType.get_signless(bits, context=tracer.module.context)
+    known = _python_int(value)
+    if known is not None:
+        return tracer.emit(arith.ConstantOp, narrow, known).result
+    return tracer.emit(arith.TruncIOp, narrow, number).result
+
+
+def _options(tracer: Tracer, options: dict[str, Any]) -> Any:
+    """Triton's options that were given, as an attribute."""
+    context, attributes = tracer.module.context, {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            attributes[name] = ir.BoolAttr.get(value, context=context)
+        elif isinstance(value, int):
+            attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context=context), value)
+        elif isinstance(value, str):
+            attributes[name] = ir.StringAttr.get(value, context=context)
+        elif value is not None:
+            tracer.fail(
+                f"option {name!r} of a launch in a program must be a number, a bool or a string, got {describe(value)}"
+            )
+    return ir.DictAttr.get(attributes, context=context) if attributes else None
+
+
+def _mixed_text(
+    tracer: Tracer, fn: Any, signature: dict, constexprs: dict, attrs: dict, backend: Any, options: Any
+) -> str:
+    """The kernel in tt and ditron operations, in generic form and with its locations."""
+    source = DitronSource(fn, signature, constexprs, attrs, target=tracer.target, watch=tracer.watch)
+    key = f"{source.hash()}-{options.hash()}"
+    if key not in _texts or tracer.watch is not None:
+        context = triton_ir.context()
+        triton_ir.load_dialects(context)
+        backend.load_dialects(context)
+        module = source.make_mixed(
+            tracer.target.gpu_target(),
+            options,
+            backend.get_codegen_implementation(options),
+            backend.get_module_map(),
+            context,
+        )
+        _texts[key] = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+    return _texts[key]
+
+
+def _add_kernel(tracer: Tracer, name: str, text: str) -> str:
+    """Put a kernel's functions into the program's module, once, and return its symbol."""
+    if text in tracer.kernels:
+        return tracer.kernels[text]
+    taken = {tracer.name, *tracer.kernels.values()}
+    symbol = next(
+        candidate
+        for number in range(len(taken) + 1)
+        if (candidate := f"{name}_{number}" if number else name) not in taken
+    )
+    functions = list(ir.Module.parse(text, tracer.module.context).body.operations)
+    if len(functions) != 1:
+        tracer.fail(
+            f"kernel {name!r} calls functions that are not inlined: launch it outside of a program, or let its "
+            "helpers be inlined (no noinline=True)"
+        )
+    kernel = functions[0].operation
+    kernel.attributes["sym_name"] = ir.StringAttr.get(symbol, context=tracer.module.context)
+    kernel.detach_from_parent()
+    ir.InsertionPoint(tracer.module.body).insert(kernel)
+    tracer.kernels[text] = symbol
+    return symbol

@@ -1,0 +1,1 @@
+"""Ranks, groups, symmetric memory."""

@@ -1,0 +1,239 @@
+"""The protocol checker for kernels, programs and scripts: ``ditron check``.
+
+    report = ditron.protocol.api.check_program(my_program)
+    report = ditron.protocol.api.check_function(main)       # what every rank of a script calls
+    print(report)
+    assert not report.findings
+
+Nothing is run: launches are recorded on a few small groups of ranks, and analysed for every schedule. docs/checker.md.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import io
+import json
+import os
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from ditron.protocol.capture import CHECKED, record
+from ditron_compiler.errors import DitronError, NodesError
+from ditron_compiler.protocol import Report, check_scenarios
+from ditron_compiler.protocol.scenario import Scenario
+
+__all__ = [
+    "GROUPS",
+    "ProtocolError",
+    "ProtocolWarning",
+    "at_compile_time",
+    "check_function",
+    "check_program",
+    "check_script",
+]
+
+#: (ranks, ranks per node) that are looked at: what is symbolic in the number of ranks shows its mistakes by these.
+GROUPS: tuple[tuple[int, int | None], ...] = ((1, None), (2, None), (3, None), (4, None), (4, 2))
+CALLS = 3
+
+
+class ProtocolError(DitronError):
+    """A program was found wrong when it was compiled, and ``DITRON_PROTOCOL=error`` asks for this.
+
+    Attributes: findings: as text, each with its Python lines.
+    """
+
+    findings: tuple[str, ...] = ()
+
+
+class ProtocolWarning(UserWarning):
+    """What the checker found in a program when it was compiled."""
+
+
+def check_function(
+    function: Callable[[], Any],
+    groups: Iterable[tuple[int, int | None]] = GROUPS,
+    *,
+    subject: str = "",
+    resident: int = 132,
+) -> Report:
+    """Check what ``function`` launches when each rank of a group calls it; it calls ``ditron.init()`` first.
+
+    Args:
+        groups: (ranks, ranks per node; None: one node). resident: programs that a GPU takes at a time.
+        subject: what the report calls it.
+
+    The function's results mean nothing, for nothing is computed; an AssertionError about them ends it, with a note if
+    there was more to come.
+    """
+    name = subject or getattr(function, "__name__", "a function")
+    return check_scenarios(
+        name, _scenarios(groups, lambda ranks, per_node: record(function, ranks, per_node, resident=resident))
+    )
+
+
+def _scenarios(
+    groups: Iterable[tuple[int, int | None]], make: Callable[[int, int | None], Scenario]
+) -> Iterator[Scenario]:
+    """Those of the groups that the subject is for. Raises NodesError when it is for none."""
+    made, refused = 0, None
+    for ranks, per_node in groups:
+        try:
+            scenario = make(ranks, per_node)
+        except NodesError as error:
+            refused = error
+            continue
+        made += 1
+        yield scenario
+    if refused is not None and not made:
+        raise refused
+
+
+def check_program(
+    program: Any, groups: Iterable[tuple[int, int | None]] = GROUPS, *, calls: int = CALLS, resident: int = 132
+) -> Report:
+    """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``check=`` says.
+
+    Between calls the caller is taken to read and to write all its tensors. Groups on more nodes than its ``max_nodes=``
+    are left out. Raises DitronError without ``check=``.
+    """
+    if program.check is None:
+        raise DitronError(
+            f"program {program.__name__!r} does not say what it is checked with: give its decorator "
+            "check=lambda ranks: {...}, small arguments by name as for example="
+        )
+
+    def run() -> None:
+        import ditron
+        from ditron.sim.rank import current_world
+
+        ditron.init()
+        view = current_world()
+        tensors, constants = program.arguments(program.check(ditron.num_ranks()))
+        line = f"{program.fn.__code__.co_filename}:{program.fn.__code__.co_firstlineno}"
+        for view.call in range(1, calls + 1):
+            _by_caller(view, program, tensors, line, writes=True)
+            program(*tensors, **constants)
+            _by_caller(view, program, tensors, line, writes=False)
+
+    return check_function(run, groups, subject=program.__name__, resident=resident)
+
+
+def _by_caller(view: Any, program: Any, tensors: Sequence[Any], line: str, *, writes: bool) -> None:
+    for name, tensor in zip(program.names, tensors, strict=True):
+        if hasattr(tensor, "data_ptr"):
+            view.touch(name, tensor, writes=writes, line=line)
+
+
+def check_script(
+    path: str | Path,
+    argv: Sequence[str] = (),
+    groups: Iterable[tuple[int, int | None]] = GROUPS,
+    *,
+    resident: int = 132,
+) -> Report:
+    """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``."""
+    path = str(path)
+    code = compile(Path(path).read_bytes(), path, "exec", optimize=1)  # no assert of its results ends it
+
+    def scenario(ranks: int, per_node: int | None) -> Scenario:
+        modules = [types.ModuleType("__main__") for _ in range(ranks)]
+        for module in modules:
+            module.__file__, module.__builtins__ = path, builtins
+
+        def main() -> None:
+            from ditron.sim.rank import current_world
+
+            exec(code, modules[current_world().rank].__dict__)
+
+        return record(main, ranks, per_node, resident=resident, modules=modules)
+
+    old = sys.argv, sys.path
+    printed = io.StringIO()  # results that mean nothing
+    sys.argv, sys.path = [path, *argv], [str(Path(path).resolve().parent), *sys.path]
+    try:
+        with redirect_stdout(printed):
+            return check_scenarios(Path(path).name, _scenarios(groups, scenario))
+    finally:
+        sys.argv, sys.path = old
+
+
+_looked_at: set[str] = set()
+
+
+def at_compile_time(program: Any, module: Any) -> None:
+    """Check a program that has just become ``module``, once, and warn of (or raise) what is found: ``DITRON_PROTOCOL``.
+
+    Nothing is done for a program without ``check=``. The verdict is kept on disk, by the module and our own sources.
+    """
+    from ditron.sim.rank import current_world
+    from ditron_compiler import knobs
+
+    how, world = knobs.protocol.get(), current_world()
+    if how == "off" or program.check is None or (world is not None and world.recording == CHECKED):
+        return
+    code = program.fn.__code__
+    place = dict(category=ProtocolWarning, filename=code.co_filename, lineno=code.co_firstlineno)
+    try:
+        key = _key(program, module)
+        if key in _looked_at:
+            return
+        _looked_at.add(key)
+        findings, given_up = _verdict(program, Path(knobs.cache_dir.get()) / "check" / f"{key}.json")
+    except Exception as error:  # the program may be right: that it cannot be looked at is no reason not to run it
+        why = f"{type(error).__name__}: {error}"
+        warnings.warn_explicit(f"program {program.__name__!r} was not checked: {why}", **place)
+        return
+    if given_up:
+        warnings.warn_explicit(
+            f"program {program.__name__!r} was not checked to the end on {', '.join(given_up)}, "
+            "where it has too many operations: let check= give smaller tensors",
+            **place,
+        )
+    if not findings:
+        return
+    text = "\n".join(findings) + f"\n(found by `ditron check`; {knobs.protocol.name}=off says nothing of it)"
+    if how == "error":
+        error = ProtocolError(text)
+        error.findings = tuple(findings)
+        raise error
+    warnings.warn_explicit(text, **place)
+
+
+def _verdict(program: Any, path: Path) -> tuple[list[str], list[str]]:
+    """The findings, and the groups that were given up; from the cache if they are there."""
+    try:
+        known = json.loads(path.read_text())
+        return known["findings"], known["given_up"]
+    except (OSError, ValueError, KeyError):
+        pass
+    report = check_program(program)
+    findings = [str(finding) for finding in report.findings]
+    try:  # a cache that cannot be written only costs time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(
+            json.dumps(
+                {"findings": findings, "given_up": report.given_up, "notes": report.notes, "seconds": report.seconds}
+            )
+        )
+        temporary.replace(path)
+    except OSError:
+        pass
+    return findings, report.given_up
+
+
+def _key(program: Any, module: Any) -> str:
+    """Of what a verdict depends on: the program and its kernels, what it is checked with, and our sources."""
+    from ditron_compiler.frontend.source import compiler_key
+    from ditron_compiler.frontend.targets import NEUTRAL
+
+    text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+    parts = (compiler_key(NEUTRAL), program.__name__, repr(program.check(2)), str(program.max_nodes), text)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,451 @@
+"""What a script does with its kernels, written down without running them, for the protocol checker.
+
+The script runs on simulated ranks as ever, but a launch returns at once and computes nothing. What is kept: which
+kernel with which grid and arguments, where buffers lie, what torch reads and writes there, and where ranks meet.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ditron.protocol.asserts import cuts_short
+from ditron.sim import rank as view
+from ditron.sim import world
+from ditron.sim.host_accesses import _ranges as ranges_of
+from ditron_compiler.protocol import memory
+from ditron_compiler.protocol.scenario import (
+    Await,
+    Free,
+    HostOp,
+    Launch,
+    Meet,
+    Move,
+    Record,
+    Scenario,
+    SignalWait,
+    SignalWrite,
+    Unseen,
+)
+from ditron_compiler.protocol.translate import Kernel
+from ditron_compiler.protocol.values import UNKNOWN
+
+__all__ = ["CHECKED", "RecordedView", "record"]
+
+#: What :attr:`RankView.recording` says of a rank that is recorded: kernels are translated for the checker.
+CHECKED = "checked"
+
+
+_PACKAGES = ("ditron", "torch", "triton")
+
+
+@cache
+def _foreign() -> tuple[str, ...]:
+    """Where files are that are not the user's."""
+    return ("<", *(str(Path(sys.modules[name].__file__).parent) for name in _PACKAGES if name in sys.modules))
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost caller outside of ditron, torch and triton."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_foreign()):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"
+
+
+def record(
+    function: Callable[..., Any],
+    ranks: int,
+    ranks_per_node: int | None = None,
+    args: Sequence[Any] = (),
+    *,
+    resident: int = 132,
+    modules: Sequence[Any] = (),
+    strict: bool = True,
+) -> Scenario:
+    """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
+
+    An AssertionError ends a rank's function: nothing was computed, so results are wrong. A note says so when there was
+    more to come, as always in a script, which has ``modules``. Other errors are raised.
+    ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
+    """
+    recorder = _Recorder(ranks, ranks_per_node, resident=resident, races=True)
+
+    def tolerant(*args: Any) -> None:
+        try:
+            function(*args)
+        except SystemExit:
+            pass
+        except AssertionError as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            frame = next(f for f in reversed(frames) if not f.filename.startswith(_foreign()))
+            note = (
+                f"{frame.filename}:{frame.lineno}: a check of results, which mean nothing here, ends the "
+                f"{'script' if modules else 'function'}; the calls after that are not checked"
+            )
+            if note not in recorder.unseen and (modules or cuts_short(error, _foreign())):
+                recorder.unseen.append(note)
+
+    from ditron.sim.plain.launcher import simulated
+
+    with simulated():
+        recorder.run(tolerant, args, modules)
+    return recorder.scenario(strict)
+
+
+class _Recorder(world.World):
+    """A world in which launches are written down."""
+
+    def __init__(self, ranks: int, ranks_per_node: int | None, **facts: Any):
+        super().__init__(ranks, ranks_per_node, 0, **facts)
+        self.resident = facts.get("resident", 132)
+        self.roots: dict[int, memory.Root] = {}
+        self.steps: list[list[HostOp]] = [[] for _ in range(ranks)]
+        self.kept: list[Any] = []  # tensors: an address is used once
+        self.known: dict[int, Any] = {}  # by offset in the heap: the allocation, and its buffer's number
+        self.at_offset: dict[int, int] = {}
+        self.own: dict[tuple[int, int], int] = {}
+        self.calls = [Counter() for _ in range(ranks)]
+        self.unseen: list[str] = []
+
+    def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
+        def main() -> Any:
+            from ditron.sim.host_accesses import watch_script
+
+            here = RecordedView(self, rank)
+            view.enter(here)
+            with watch_script(here):
+                return function(*args)
+
+        return main
+
+    def new_root(self, name: str, tensor: Any, **facts: Any) -> int:
+        number = len(self.roots) + 1
+        self.roots[number] = memory.Root(number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), **facts)
+        return number
+
+    def scenario(self, strict: bool) -> Scenario:
+        calls = max((max(counter.values(), default=1) for counter in self.calls), default=1)
+        return Scenario(
+            self.size, self.ranks_per_node, self.roots, self.steps, self.resident, calls, strict, self.unseen
+        )
+
+
+class RecordedView(view.RankView):
+    """A rank whose launches are written down."""
+
+    def __init__(self, recorder: _Recorder, rank: int):
+        super().__init__(recorder, rank)
+        self._streams: dict[tuple[str, int], RecordedStream] = {}
+        self._over = 0  # the event that the host has waited for, and by stream the one that it has been told to
+        self._awaited: dict[str, int] = {}
+        self.current: str | None = None  # the stream that launches of the script go to; without, it waits for them
+        self.events = 0
+        self.call = 0  # number of the program's call, when a program is recorded
+
+    @property
+    def recording(self) -> str:
+        return CHECKED
+
+    def compile(self, module: Any) -> Kernel:
+        """In place of machine code: what the checker runs of a mixed module's kernel."""
+        from ditron_compiler.protocol.translate import translate_module
+
+        return translate_module(module)
+
+    def add(self, step: HostOp, waits: bool = False) -> None:
+        """What the rank's host does next. ``waits``: until it is over, so what follows on any stream is after it."""
+        steps = self._world.steps[self.rank]
+        if step.stream and self._awaited.get(step.stream, 0) < self._over:
+            self._awaited[step.stream] = self._over
+            steps.append(Await(step.stream, step.loc, step.call, self._over))
+        steps.append(step)
+        if waits and not self.call and any(key != ("", 0) for key in self._streams):
+            self._host_waits(step.loc)
+
+    def _host_waits(self, loc: str) -> None:
+        """The host knows that its main stream has come here."""
+        self.events += 1
+        self._over = self.events
+        self._world.steps[self.rank].append(Record("", loc, self.call_number(), self._over))
+
+    def stream(self, name: str = "", index: int = 0) -> RecordedStream:
+        """As :meth:`RankView.stream`."""
+        if (name, index) not in self._streams:
+            self._streams[name, index] = RecordedStream(self, name, index)
+            if not self.call and sum(key != ("", 0) for key in self._streams) == 1:
+                self._host_waits(user_line())
+        return self._streams[name, index]
+
+    def synchronize(self, stream: RecordedStream | None = None) -> None:
+        """As :meth:`RankView.synchronize`: what the script does is on the main stream here."""
+        self._join(self._streams.values() if stream is None else [stream])
+        if not self.call:
+            self._host_waits(user_line())
+
+    def _join(self, streams: Iterable[RecordedStream]) -> None:
+        """Let the main stream be after others."""
+        for other in list(streams):
+            if other.key:
+                self.stream().wait_event(other.record(line=user_line()), line=user_line())
+
+    def call_number(self) -> int:
+        """Which call this is: as the program says, or as often as the most launched kernel was launched."""
+        return self.call or max(self._world.calls[self.rank].values(), default=0) or 1
+
+    def alloc(
+        self, shape: Sequence[int], dtype: Any, *, name: str = "", group: Any = None, undefined: bool = False
+    ) -> Any:
+        tensor = super().alloc(shape, dtype, name=name, group=group, undefined=undefined)
+        offset = self._offset(tensor.data_ptr())
+        recorder = self._world
+        allocation = recorder.allocations[offset]
+        if recorder.known.get(offset) is not allocation:
+            recorder.known[offset] = allocation
+            recorder.at_offset[offset] = recorder.new_root(
+                allocation.name, tensor, symmetric=True, zeroed=not undefined, given=False
+            )
+        return tensor
+
+    def free(self, tensor: Any) -> None:
+        root = self._world.at_offset.get(self._offset(tensor.data_ptr()))
+        super().free(tensor)
+        if root is not None:
+            self.add(Free("", user_line(), self.call_number(), root))
+
+    def _offset(self, address: int) -> int:
+        return address - self._world.heap_bases[self.rank]
+
+    def script_access(self, address: int, nbytes: int, writes: bool, line: str) -> list:
+        pointer = self._known(address)
+        if pointer:
+            span = np.array([[pointer, pointer + nbytes]], dtype=np.int64)
+            reads, written = (None, span) if writes else (span, None)
+            name = "a write by the script" if writes else "a read by the script"
+            self.add(Move("", line, self.call_number(), name, reads, written), waits=True)
+        return []
+
+    def may_race(self, tensor: Any) -> bool:
+        """As :meth:`RankView.may_race`: also memory of this rank alone that a launch has been given."""
+        return self.is_symmetric(tensor) or (
+            type(tensor).__name__ in ("Tensor", "Parameter")
+            and (self.rank, tensor.untyped_storage().data_ptr()) in self._world.own
+        )
+
+    def _known(self, address: int) -> int:
+        """The checker's pointer to an address in memory that it knows of, or 0."""
+        pointer = self._symmetric(address)
+        if pointer:
+            return pointer
+        for (rank, base), root in self._world.own.items():
+            if rank == self.rank and base <= address < base + self._world.roots[root].nbytes:
+                return memory.address(self.rank, root, address - base)
+        return 0
+
+    def _symmetric(self, address: int) -> int:
+        """The checker's pointer to an address in this rank's symmetric memory, or 0."""
+        offset = self._offset(address)
+        for start, root in self._world.at_offset.items():
+            if start <= offset < start + max(self._world.roots[root].nbytes, 1):
+                return memory.address(self.rank, root, offset - start)
+        return 0
+
+    def barrier(self, group: Any = None) -> None:
+        if group is None or len(group.ranks) == self.world_size:
+            self._join(self._streams.values())
+            self.add(Meet("", user_line(), self.call_number(), "ditron.barrier()"), waits=True)
+        super().barrier(group)
+
+    def launch(
+        self,
+        kernel: Any,
+        grid: Sequence[int],
+        slots: Sequence[int],
+        *,
+        group: Any = None,
+        tensors: Sequence[tuple[str, Any]] = (),
+        stream: str | None = None,
+        line: str = "",
+    ) -> None:
+        line = line or user_line()
+        if not isinstance(kernel, Kernel):
+            self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
+            self.add(Unseen(stream or self.current or "", line, self.call_number()))
+            return
+        if group is not None and len(group.ranks) != self.world_size:
+            self._world.unseen.append(f"{line}: a launch in a group of some ranks is not followed")
+            self.add(Unseen(stream or self.current or "", line, self.call_number()))
+            return
+        self._world.calls[self.rank][kernel.name] += 1
+        pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
+        values = [_argument(kind, slot, pointers) for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
+        extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
+        call = self.call or self._world.calls[self.rank][kernel.name]
+        where = self.current if stream is None else stream
+        self.add(Launch(where or "", line, call, kernel, extents, tuple(values)), waits=where is None)
+
+    def allocated(self, name: str, tensor: Any, zeroed: bool) -> None:
+        """Memory of a program, of this rank alone: nothing is in it but zeros, if those."""
+        number = len(self._world.roots) + 1
+        self._world.roots[number] = memory.Root(
+            number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), zeroed=zeroed, given=False
+        )
+        self._world.own[self.rank, tensor.untyped_storage().data_ptr()] = number
+        self._world.kept.append(tensor)
+
+    def touch(self, name: str, tensor: Any, *, writes: bool, line: str = "") -> None:
+        """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""
+        span = self.span(name, tensor)
+        self.add(
+            Move(
+                "",
+                line or user_line(),
+                self.call_number(),
+                f"a {'write' if writes else 'read'} by the caller",
+                *((None, span) if writes else (span, None)),
+            )
+        )
+
+    def span(self, name: str, tensor: Any) -> memory.Span:
+        """The bytes of a tensor."""
+        first = self.pointer(name, tensor)
+        rows = [
+            [first + address - tensor.data_ptr(), first + address - tensor.data_ptr() + nbytes]
+            for address, nbytes in ranges_of(tensor)
+        ]
+        return memory.merged(np.array(rows, dtype=np.int64).reshape(-1, 2))
+
+    def pointer(self, name: str, tensor: Any) -> int:
+        """The checker's pointer to the beginning of a tensor."""
+        pointer = self._symmetric(tensor.data_ptr()) if self.is_symmetric(tensor) else 0
+        if pointer:
+            return pointer
+        base = tensor.untyped_storage().data_ptr()
+        key = (self.rank, base)
+        if key not in self._world.own:
+            self._world.kept.append(tensor)
+            number = len(self._world.roots) + 1
+            nbytes = tensor.untyped_storage().nbytes()
+            self._world.roots[number] = memory.Root(
+                number, name, nbytes, tensor.itemsize, tuple(tensor.shape) if tensor.nbytes == nbytes else ()
+            )
+            self._world.own[key] = number
+        return memory.address(self.rank, self._world.own[key], tensor.data_ptr() - base)
+
+
+class RecordedStream:
+    """A stream whose operations are written down; as :class:`ditron.sim.streams.SimStream`."""
+
+    def __init__(self, view: RecordedView, name: str, index: int):
+        self.name, self.index, self.rank, self._view = name, index, view.rank, view
+        self.key = name if not index else f"{name}[{index}]"
+        self._outer: list[str | None] = []
+
+    def __enter__(self) -> RecordedStream:
+        self._outer.append(self._view.current)
+        self._view.current = self.key
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._view.current = self._outer.pop()
+
+    def _facts(self, line: str) -> tuple[str, str, int]:
+        return self.key, line or user_line(), self._view.call_number()
+
+    def launch(
+        self,
+        kernel: Any,
+        grid: Sequence[int],
+        slots: Sequence[int],
+        *,
+        group: Any = None,
+        tensors: Sequence[tuple[str, Any]] = (),
+        line: str = "",
+    ) -> None:
+        self._view.launch(kernel, grid, slots, group=group, tensors=tensors, stream=self.key, line=line)
+
+    def rank_copy(
+        self,
+        src: Any,
+        dst: Any,
+        peer: int,
+        *,
+        push: bool = True,
+        group: Any = None,
+        names: tuple[str, str] = ("src", "dst"),
+        line: str = "",
+    ) -> None:
+        view = self._view
+        reads, writes = view.span(names[0], src), view.span(names[1], dst)
+        if push:
+            writes = memory.with_rank(writes, peer)
+        else:
+            reads = memory.with_rank(reads, peer)
+        # To the own rank it is a copy within the GPU, which is a kernel.
+        own = peer == view.rank
+        name = "a rank_copy to this rank itself" if own else "a rank_copy"
+        view.add(Move(*self._facts(line), name, reads, writes, own, _in_order(src, dst)))
+
+    def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
+        view = self._view
+        view.add(
+            Move(
+                *self._facts(line),
+                "a copy",
+                view.span(names[0], src),
+                view.span(names[1], dst),
+                True,
+                _in_order(src, dst),
+            )
+        )
+
+    def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
+        self._view.add(Move(*self._facts(line), "a fill", None, self._view.span(name, dst), needs_sm=True))
+
+    def signal_write(
+        self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None, line: str = ""
+    ) -> None:
+        cells = memory.with_rank(self._cells(signal), self._view.rank if peer is None else peer)
+        self._view.add(SignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
+
+    def signal_wait(self, signal: Any, value: int, *, cmp: str = "ge", line: str = "") -> None:
+        self._view.add(SignalWait(*self._facts(line), tuple(self._cells(signal).tolist()), cmp, int(value)))
+
+    def _cells(self, signal: Any) -> np.ndarray:
+        return self._view.pointer("signal", signal) + 8 * np.arange(signal.numel())
+
+    def record(self, *, line: str = "") -> int:
+        view = self._view
+        view.events += 1
+        view.add(Record(*self._facts(line), view.events))
+        return view.events
+
+    def wait_event(self, event: int, *, line: str = "") -> None:
+        self._view.add(Await(*self._facts(line), event))
+
+    def barrier(self, group: Any = None, *, line: str = "") -> None:
+        self._view.add(Meet(*self._facts(line), f"the barrier of stream {self.key!r}"))
+
+    def synchronize(self) -> None:
+        self._view.synchronize(self)
+
+
+def _in_order(src: Any, dst: Any) -> bool:
+    """Whether elements that are at the same indices come in the same order in memory."""
+    falling = [
+        sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d, t=t: -t.stride(d)) for t in (src, dst)
+    ]
+    return falling[0] == falling[1]
+
+
+def _argument(kind: str, slot: int, pointers: dict[int, int]) -> Any:
+    if kind.startswith(("!tt.ptr", "!tt.tensordesc")):
+        return pointers.get(slot, memory.NULL)
+    return slot if kind.startswith("i") else UNKNOWN

@@ -1,0 +1,1 @@
+"""The sanitizer's host side: what kernels on GPUs reported becomes an error."""

@@ -1,0 +1,1 @@
+"""Plain Triton on the simulator: ``@triton.jit`` kernels of any package."""

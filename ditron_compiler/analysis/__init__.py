@@ -1,0 +1,1 @@
+"""Analyses that passes, lowerings and the protocol checker share."""

@@ -1,0 +1,110 @@
+"""Updates of signals that nothing has ordered yet, and whether two of them can be of the same signal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ditron_compiler import ir
+from ditron_compiler.analysis.alias import Sum, constant, defined_in, defining, is_argument, origins
+from ditron_compiler.analysis.equivalence import tells_apart
+from ditron_compiler.analysis.rank_variance import is_query
+from ditron_compiler.ir.dialects.enums import keyword
+
+__all__ = ["Earlier", "Update", "may_be_same_memory"]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What ``value`` was in an earlier turn of ``loop``."""
+
+    value: ir.Value
+    loop: ir.Operation
+
+
+@dataclass(frozen=True)
+class Update:
+    """An update of a signal that comes from ``root`` (None: any), at a rank; ``sets`` it or adds to it.
+
+    What is not known any more by the name of a value is None.
+    """
+
+    root: ir.Value | None
+    sets: bool
+    signal: ir.Value | Earlier | None = None
+    value: ir.Value | Earlier | None = None
+    rank: ir.Value | Earlier | None = None
+
+    @staticmethod
+    def of(op: ir.Operation) -> Iterator[Update]:
+        """One for each argument that the signal may come from."""
+        operands = list(op.operands)
+        signal, value, rank = operands[3:] if op.name == "ditron.putmem_signal" else operands
+        sets = keyword(op.attributes["op"]) == "set"
+        for root in {origin.root for origin in origins(signal)}:
+            yield Update(root, sets, signal, value, rank)
+
+    def renamed(self, rename: Callable[[Any], Any]) -> Update:
+        return replace(self, signal=rename(self.signal), value=rename(self.value), rank=rename(self.rank))
+
+    def disturbs(self, later: Update, same_operation: bool) -> bool:
+        """Whether ``later`` leaves something else behind when this one overtakes it."""
+        if not (self.sets or later.sets):
+            return False  # sums do not mind
+        if self.sets and later.sets and self.value is not None and self.value == later.value:
+            return False
+        return may_be_same_memory(self.root, [later.root]) and not any(
+            _differ(mine, its, same_operation) for mine, its in ((self.signal, later.signal), (self.rank, later.rank))
+        )
+
+    def merged(self, other: Update) -> Update:
+        """What stands for both."""
+
+        def common(mine: Any, its: Any) -> Any:
+            return mine if mine == its else None
+
+        value = common(self.value, other.value) if self.sets == other.sets else None
+        return Update(
+            common(self.root, other.root),
+            self.sets or other.sets,
+            common(self.signal, other.signal),
+            value,
+            common(self.rank, other.rank),
+        )
+
+
+def may_be_same_memory(root: ir.Value | None, others: Iterable[ir.Value | None]) -> bool:
+    """Whether what comes from ``root`` may be what comes from one of ``others``: two arguments are two memories."""
+    return any(
+        root is None or other is None or root == other or not (is_argument(root) and is_argument(other))
+        for other in others
+    )
+
+
+def _differ(earlier: ir.Value | Earlier | None, later: ir.Value, same_operation: bool) -> bool:
+    """Whether two pointers or ranks are certainly not the same."""
+    if isinstance(earlier, Earlier):
+        return same_operation and _changes(earlier.value, earlier.loop)
+    return earlier is not None and Sum.of(earlier).differs(Sum.of(later))
+
+
+def _changes(value: ir.Value, loop: ir.Operation) -> bool:
+    """Whether ``value`` is another one at every turn of ``loop``."""
+    if loop.name != "scf.for":
+        return False
+    counter, modulo = loop.regions[0].blocks[0].arguments[0], False
+    while value != counter:
+        op = defining(value)
+        inside = [] if op is None else [i for i, operand in enumerate(op.operands) if defined_in(operand, loop)]
+        if len(inside) != 1 or not (op.name in _LEAVES or tells_apart(op, inside[0], modulo)):
+            return False
+        modulo |= op.name == "arith.remsi"
+        value = op.operands[inside[0]]
+    if not modulo:
+        return True
+    first = constant(loop.operands[0])  # at most as many turns as there are ranks
+    return first is not None and first >= 0 and is_query(loop.operands[1], "num_ranks")
+
+
+_LEAVES = ("tt.addptr", "arith.extsi", "arith.extui")

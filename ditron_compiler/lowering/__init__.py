@@ -1,0 +1,1 @@
+"""Lowerings: one room per target."""

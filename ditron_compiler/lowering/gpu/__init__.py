@@ -1,0 +1,1 @@
+"""Lowering to NVIDIA and AMD GPUs."""

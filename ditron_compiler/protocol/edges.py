@@ -1,0 +1,150 @@
+"""Which signals a wait is after in *every* execution, and what may overtake what.
+
+The machine's run shows one execution. Here each wait is asked, signal by signal: could it have returned without this
+one? It could not when all the others that may land before the wait returns, without being themselves after the signal
+in question, do not get the cell to where the wait wants it. Then there is an edge. New edges say more about what may
+land before, so this is repeated until nothing changes. Counts and epochs need no rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ditron_compiler.protocol.atomics import reaches
+from ditron_compiler.protocol.machine import Cell, Machine, Wait, Writer, satisfies
+
+__all__ = ["Passing", "attainable", "overtaking", "required", "settle"]
+
+#: Two updates of a cell of which the later may land first: how that harms, the first, the second, a wait for the first.
+Passing = tuple[str, Writer, Writer, Wait | None]
+
+
+def settle(machine: Machine) -> None:
+    """Add the edges from signals to waits, and close the graph."""
+    changed = True
+    while changed:
+        machine.graph.close()
+        changed = False
+        for wait in machine.waits:
+            for cell in wait.cells:
+                writers = required(machine, wait, machine.cell(cell))
+                for writer in writers:
+                    changed |= _after(machine, wait, writer.node, [writer])
+                if not any(satisfies(w.value, wait.cmp, wait.value) for w in writers):
+                    changed |= _after_one_of(machine, wait, machine.cell(cell))
+
+
+def _after(machine: Machine, wait: Wait, node: int, writers: list[Writer]) -> bool:
+    """Let the wait be after a node, visibly if all these signals say so; whether that is new."""
+    seen = all(w.release and reaches(machine, w, wait.task.rank, wait.scope) for w in writers)
+    changed = machine.graph.order(node, wait.after, seen and wait.acquire)
+    if seen and wait.fenced >= 0:
+        changed |= machine.graph.order(node, wait.fenced, True)
+    return changed
+
+
+def _after_one_of(machine: Machine, wait: Wait, cell: Cell) -> bool:
+    """Several signals would do, each alone: the wait is after what all of them are after."""
+    graph = machine.graph
+    if attainable((), wait) or any(w.op != "set" for w in cell.writers):
+        return False
+    enough = [
+        w
+        for w in cell.writers
+        if satisfies(w.value, wait.cmp, wait.value) and not graph.before[w.node] >> wait.after & 1
+    ]
+    common = (1 << wait.after) - 1 & ~graph.seen[wait.after]
+    for writer in enough:
+        common &= graph.seen[writer.node]
+    changed = False
+    while common and enough:
+        node = common.bit_length() - 1
+        changed |= _after(machine, wait, node, enough)
+        common &= ~(graph.seen[node] | 1 << node)
+    return changed
+
+
+def required(machine: Machine, wait: Wait, cell: Cell) -> list[Writer]:
+    """The signals without which the wait does not return."""
+    before = machine.graph.before
+    possible = [w for w in cell.writers if not before[w.node] >> wait.after & 1]
+    if attainable((), wait):
+        return []
+    return [
+        writer
+        for writer in possible
+        if writer.node < wait.after
+        and not attainable(
+            (other for other in possible if other is not writer and not before[other.node] >> writer.node & 1), wait
+        )
+    ]
+
+
+def attainable(writers: Iterable[Writer], wait: Wait) -> bool:
+    """Whether these updates, in some order, satisfy a wait for a cell that begins as 0."""
+    writers = list(writers)
+    sets = [0, *(w.value for w in writers if w.op == "set")]
+    adds = sum(w.value for w in writers if w.op == "add" and w.value > 0)
+    if wait.cmp in ("ge", "gt"):
+        return satisfies(max(sets) + adds, wait.cmp, wait.value)
+    if adds and wait.cmp in ("eq", "ne"):
+        return max(sets) + adds >= wait.value
+    return any(satisfies(value, wait.cmp, wait.value) for value in sets)
+
+
+def overtaking(machine: Machine) -> Iterable[Passing]:
+    """Pairs of updates of one cell of which the later may land first, to harm.
+
+    ``backwards``: the cell then holds less than it did. ``mixed``: one sets and one adds. ``passed``: a wait for one
+    exact value may find the next one. ``wraps``: the sum is more than 64 bits hold. ``untaken``: packets are
+    overwritten that nobody has waited for.
+    """
+    for cell in machine.cells.values():
+        signals = [w for w in cell.writers if w.how in ("notify", "signal_op", "putmem_signal", "signal_write")]
+        if sum(w.value for w in signals if w.op == "add") >= 1 << 63:
+            yield "wraps", signals[0], signals[-1], None
+        sets = [w for w in signals if w.op == "set"]
+        for i, first in enumerate(sets):
+            for second in sets[i + 1 :]:
+                lower, higher = (first, second) if first.value < second.value else (second, first)
+                if (
+                    lower.value != higher.value
+                    and not machine.graph.precedes(lower.node, higher.node)
+                    and not machine.graph.precedes(higher.node, lower.node)
+                ):
+                    yield "backwards", lower, higher, None
+        yield from _untaken(machine, cell)
+        adds = [w for w in signals if w.op == "add"]
+        for first in sets[:1]:
+            for second in adds[:1]:
+                yield "mixed", first, second, None
+    for wait in machine.waits:
+        if wait.cmp in ("ge", "gt"):
+            continue
+        for pointer in wait.cells:
+            cell = machine.cell(pointer)
+            good = [w for w in cell.writers if satisfies(_held(cell, w), wait.cmp, wait.value)]
+            for writer in cell.writers:
+                if satisfies(_held(cell, writer), wait.cmp, wait.value) or not good:
+                    continue
+                ends = machine.graph.precedes(wait.after, writer.node)
+                if not ends and not any(machine.graph.precedes(writer.node, w.node) for w in good):
+                    yield "passed", good[0], writer, wait
+
+
+def _untaken(machine: Machine, cell: Cell) -> Iterable[Passing]:
+    messages = sorted((w for w in cell.writers if w.how == "ll_put"), key=lambda w: w.value)
+    taken = {wait.value for wait in machine.waits for c in wait.cells if machine.cells[c] is cell}
+    for first, second in zip(messages, messages[1:], strict=False):
+        if first.value not in taken:
+            yield "untaken", first, second, None
+
+
+def _held(cell: Cell, writer: Writer) -> int:
+    """What the cell holds once the writer's update has landed, in the order of the run."""
+    value = 0
+    for other in cell.writers:
+        value = other.value if other.op == "set" else value + other.value
+        if other is writer:
+            return value
+    return value

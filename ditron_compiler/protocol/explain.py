@@ -1,0 +1,352 @@
+"""Findings of what the run left behind: each race, with the wait or the signal that should have ordered it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ditron_compiler.protocol.atomics import reaches
+from ditron_compiler.protocol.edges import Passing, overtaking, settle
+from ditron_compiler.protocol.finding import Finding
+from ditron_compiler.protocol.hangs import cell_name, hangs
+from ditron_compiler.protocol.induction import prove
+from ditron_compiler.protocol.machine import Access, Machine, Task, Wait, Writer
+from ditron_compiler.protocol.memory import describe, parts
+from ditron_compiler.protocol.races import Conflict, Pair, conflicts, unordered, untied
+from ditron_compiler.protocol.unwritten import unwritten
+
+__all__ = ["findings"]
+
+
+def findings(machine: Machine) -> Iterator[Finding]:
+    """All that is wrong with a machine that has run."""
+    for problem in machine.problems:
+        yield Finding(problem.kind, problem.text, problem.loc, _where(machine, problem.task), problem.hint)
+    pairs, passing = _settled(machine)
+    if machine.complete:
+        yield from hangs(machine)
+    yield from _signals(machine, passing)
+    yield from _races(machine, pairs)
+    for found in unwritten(machine):
+        place, copy = f"{describe(found.root, found.offset)} of rank {found.rank}", found.copy
+        yield Finding(
+            "unwritten",
+            f"{found.read.how} of {place}, {'a copy of ' * (copy is not None)}"
+            f"{'what' if copy else 'which'} nobody has written",
+            found.read.loc,
+            _where(machine, found.read),
+            "write it before, or mask the padding",
+            ((copy.how, copy.loc),) if copy else (),
+        )
+    for wait, read, write in untied(machine):
+        yield Finding(
+            "token",
+            "this load reads what a wait is for, and does not depend on the wait's token: Triton may fetch it before",
+            read.loc,
+            _where(machine, read),
+            "load through dl.consume_token(pointer, token)",
+            (("the wait", wait.loc), (write.how, write.loc)),
+        )
+
+
+def _settled(machine: Machine) -> tuple[list[Pair], list[Passing]]:
+    """What is in no order once all is proven: accesses, and updates of signals."""
+    while True:
+        settle(machine)
+        pairs, passing = list(unordered(machine)), list(overtaking(machine))
+        doubted = {pair.first.node for pair in pairs} | {first.node for _, first, _, _ in passing}
+        doubted |= {wait.after for *_, wait in passing if wait is not None}
+        if not machine.complete or not prove(machine, doubted):
+            return pairs, passing
+
+
+def _races(machine: Machine, pairs: list[Pair]) -> list[Finding]:
+    """One finding per pair of lines: what is read too early is, seen from the other side, overwritten too early."""
+    found: dict[frozenset, Finding] = {}
+    for conflict in conflicts(machine, pairs):
+        finding = _Race(machine, conflict).finding()
+        pair = frozenset((finding.loc, finding.others[0][1]))
+        if pair not in found or _RANK.get(finding.kind, 0) < _RANK.get(found[pair].kind, 0):
+            found[pair] = finding
+    return sorted(found.values(), key=lambda finding: _RANK.get(finding.kind, 0))
+
+
+_RANK = {"unordered": 1, "reuse": 2, "writers": 3}  # what names a wait or a signal comes first
+
+
+def _where(machine: Machine, *events: Access | Writer | Wait | Task) -> str:
+    who = "; ".join(dict.fromkeys(f"{getattr(event, 'task', event)}, call {event.call}" for event in events))
+    return f"with {machine.scenario.title}: {who}"
+
+
+def _signals(machine: Machine, passing: list[Passing]) -> Iterator[Finding]:
+    for kind, first, second, wait in passing:
+        name = f"{cell_name(machine, first.cell)} of rank {parts(first.cell)[0]}"
+        where = _where(machine, first, second)
+        others = (("the other one", second.loc),)
+        if kind == "backwards":
+            yield Finding(
+                "overtaken",
+                f"this sets {name} to {first.value} and may land after one that has set it to "
+                f"{second.value}: the signal goes backwards",
+                first.loc,
+                where,
+                "dl.quiet() at the end of the kernel that sends the first, or let the receiver's answer come "
+                "between them",
+                others,
+            )
+        elif kind == "untaken":
+            yield Finding(
+                "reuse",
+                f"packets at {name} are overwritten, and nobody has taken the message before",
+                second.loc,
+                where,
+                "take each message, by dl.ll_get",
+                (("the message before", first.loc),),
+            )
+        elif kind == "mixed":
+            yield Finding(
+                "shared",
+                f"{name} is set here and added to elsewhere: what it counts depends on the order",
+                first.loc,
+                where,
+                "give each call site a signal of its own",
+                others,
+            )
+        elif kind == "wraps":
+            yield Finding(
+                "count",
+                f"{name} wraps: more is added than 64 bits hold",
+                first.loc,
+                where,
+                "signals only grow: steps of one are enough",
+                others,
+            )
+        elif wait is not None:
+            yield Finding(
+                "overtaken",
+                f"waits for {name} to be exactly {wait.value}, and a later signal may have passed it",
+                wait.loc,
+                where,
+                "wait for `ge`: signals only grow",
+                (("the signal", first.loc), ("the later one", second.loc)),
+            )
+
+
+class _Race:
+    """A conflict, and what was meant to order it."""
+
+    def __init__(self, machine: Machine, conflict: Conflict):
+        self.machine, self.graph, self.conflict = machine, machine.graph, conflict
+        self.first, self.second = conflict.first, conflict.second
+        self.place = f"{describe(conflict.root, conflict.offset)} of rank {conflict.rank}"
+
+    def finding(self) -> Finding:
+        first, second = self.first, self.second
+        if first.task.rank == second.task.rank and first.step > second.step:  # the host's order, not the run's
+            self.first, self.second = first, second = second, first
+        if first.write and second.write:
+            return self._say(
+                "writers",
+                f"{second.how} and {first.how} write {self.place}, in no order",
+                second,
+                first,
+                "give each writer a place of its own, or order them: dl.fence() or dl.quiet() within a "
+                "program, a signal between ranks",
+            )
+        if first.write and first.call <= second.call:
+            return (
+                self._overwrites(first, second) if self._has_its_data(first, second) else self._unordered(first, second)
+            )
+        if first.write:  # a later call's, which came first
+            self.first, self.second = first, second = second, first
+        if first.task is second.task or first.how.startswith("the source"):
+            return self._reuse()
+        answered = any(
+            w.write and w.call == first.call and w is not second and self.graph.sees(w.node, first.node)
+            for w in self.conflict.together
+        )
+        queued = first.task.rank == second.task.rank and first.step < second.step
+        if first.call == second.call and not answered and not queued:
+            return self._unordered(second, first)
+        return self._reuse()
+
+    def _has_its_data(self, write: Access, read: Access) -> bool:
+        """Whether the reader has been told of an earlier write of this call, so that this one comes too soon."""
+        return any(
+            w.write
+            and w is not write
+            and w.call == read.call
+            and w.task is write.task
+            and self.graph.precedes(w.node, write.node)
+            and self.graph.sees(w.node, read.node)
+            for w in self.conflict.together
+        )
+
+    def _overwrites(self, write: Access, read: Access) -> Finding:
+        self.first, self.second = read, write
+        return self._reuse()
+
+    def _reuse(self) -> Finding:
+        if self.first.how == "the source of a put":
+            return self._say(
+                "reuse",
+                f"{self.second.how} overwrites {self.place} while a put may still read it",
+                self.second,
+                self.first,
+                "dl.quiet() before the source is used again",
+            )
+        return self._say(
+            "reuse",
+            f"{self.second.how} overwrites {self.place}, and its reader is not known to be done",
+            self.second,
+            self.first,
+            "wait for the reader's signal before (a credit), use another buffer "
+            "by the parity of the call, or put a barrier between",
+        )
+
+    def _unordered(self, write: Access, read: Access) -> Finding:
+        """The reader should have been told of the write."""
+        waits = [w for w in self.machine.waits if w.task.rank == read.task.rank]
+        before = [w for w in waits if self.graph.precedes(w.after, read.node)]
+        signals = [w for cell in self.machine.cells.values() for w in cell.writers if w.task is write.task]
+        pairs = [
+            (wait, signal)
+            for wait in before
+            for signal in signals
+            if signal.cell in wait.cells and signal.call == write.call <= wait.call
+        ]
+        told = [
+            s
+            for s in signals
+            if s.release
+            and parts(s.cell)[0] == read.task.rank
+            and s.call == write.call
+            and self.graph.sees(write.node, s.node)
+        ]
+        if told:  # a signal that the writer sends behind the write, but before such a one, was meant to say it
+            told = [min(told, key=lambda signal: signal.issued)]
+            pairs = [pair for pair in pairs if write.node <= pair[1].issued < told[0].issued] or [
+                pair for pair in pairs if pair[1] is told[0]
+            ]
+        for wait, signal in reversed(pairs):
+            if self.graph.sees(signal.node, wait.after):
+                return self._unpublished(write, read, wait, signal)
+        for wait, signal in reversed(pairs):
+            if self.graph.precedes(signal.node, wait.after):
+                return self._weak(write, read, wait, signal)
+        if pairs:
+            return self._too_early(write, read, *pairs[-1])
+        late = [
+            w
+            for w in waits
+            if self.graph.precedes(read.node, w.before)
+            and w.call == read.call
+            and any(s.cell in w.cells for s in told or signals)
+        ]
+        text = f"{read.how} of {self.place}, and nothing says that {write.how} to it is done"
+        if late:
+            return self._say(
+                "unordered",
+                text + ": the wait for it comes later",
+                read,
+                write,
+                "load after the wait, through dl.consume_token",
+                ("the wait", late[0].loc),
+            )
+        own = [w for w in before if w.task is read.task] or before
+        extra = [("waits, but for other signals", own[-1].loc)] if own else []
+        extra += [("a signal of the writer", (told or signals[-1:])[0].loc)] if signals else []
+        return self._say(
+            "unordered",
+            text,
+            read,
+            write,
+            "wait for that signal before"
+            if told
+            else "let the writer send a signal behind it (dl.notify, dl.putmem_signal) and wait for that",
+            *extra,
+        )
+
+    def _unpublished(self, write: Access, read: Access, wait: Wait, signal: Writer) -> Finding:
+        text = f"{read.how} of {self.place}: the signal that is waited for does not say that {write.how} is done"
+        hint = (
+            "send the signal after it"
+            if write.node > signal.issued and "put" not in write.how
+            else "dl.notify, or dl.fence() between the two: a signal alone orders no put before it"
+        )
+        return self._say("unpublished", text, read, write, hint, ("the signal", signal.loc), ("the wait", wait.loc))
+
+    def _weak(self, write: Access, read: Access, wait: Wait, signal: Writer) -> Finding:
+        others = (("the signal", signal.loc), ("the wait", wait.loc))
+        if not reaches(self.machine, signal, wait.task.rank, wait.scope):
+            low = (
+                signal
+                if signal.scope != "world" and not reaches(self.machine, signal, wait.task.rank, "world")
+                else wait
+            )
+            return self._say(
+                "scope",
+                f"{read.how} of {self.place}: the {'signal' if low is signal else 'wait'} has "
+                f"scope {low.scope}, and comes from rank {signal.task.rank}",
+                read,
+                write,
+                'scope="node" for ranks of this node, "world" for those of others',
+                *others,
+            )
+        low = "wait" if not wait.acquire else "signal"
+        return self._say(
+            "semantic",
+            f"{read.how} of {self.place}: the {low} is relaxed, so it orders nothing",
+            read,
+            write,
+            "acquire where it is waited, release where it is sent",
+            *others,
+        )
+
+    def _too_early(self, write: Access, read: Access, wait: Wait, signal: Writer) -> Finding:
+        cell = self.machine.cell(signal.cell)
+        instead = [
+            w
+            for w in cell.writers
+            if w is not signal
+            and not self.graph.precedes(wait.after, w.node)
+            and not self.graph.precedes(signal.node, w.node)
+        ]
+        name = f"{cell_name(self.machine, signal.cell)} {wait.cmp} {wait.value}"
+        others = [("the wait", wait.loc), ("the signal of it", signal.loc)]
+        foreign = [
+            w
+            for w in instead
+            if w.loc != signal.loc
+            and w.call == signal.call
+            and (w.op == signal.op == "set" or w.task.kernel is not signal.task.kernel)
+        ]
+        if foreign:
+            return self._say(
+                "shared",
+                f"{read.how} of {self.place}: the wait for {name} also ends by the signal of another call site",
+                read,
+                write,
+                "give each call site a signal of its own",
+                *others,
+                ("the other signal", foreign[0].loc),
+            )
+        if not instead:
+            text = "is satisfied from the beginning"
+        else:
+            text = "also ends by other signals"
+            others += [("another signal", loc) for loc in dict.fromkeys(w.loc for w in instead) if loc != signal.loc][
+                :2
+            ]
+        return self._say(
+            "too-early",
+            f"{read.how} of {self.place}: the wait for {name} {text}, before {write.how} is done",
+            read,
+            write,
+            "wait for the value that only the last of them brings; a signal that may "
+            "land after the next call's needs dl.quiet() behind it",
+            *others,
+        )
+
+    def _say(self, kind: str, message: str, at: Access, other: Access, hint: str, *others: tuple[str, str]) -> Finding:
+        return Finding(kind, message, at.loc, _where(self.machine, at, other), hint, ((other.how, other.loc), *others))

@@ -1,0 +1,189 @@
+"""Why the machine's run got stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ditron_compiler.protocol import scenario as host
+from ditron_compiler.protocol.finding import Finding
+from ditron_compiler.protocol.machine import Blocked, Machine, Task, Wait, satisfies
+from ditron_compiler.protocol.memory import describe, parts
+
+__all__ = ["cell_name", "hangs", "starvation"]
+
+_SIGNALS = ("ditron.ll_put", "ditron.notify", "ditron.signal_op", "ditron.putmem_signal")
+
+
+def hangs(machine: Machine) -> Iterator[Finding]:
+    """One finding per line that waits in vain, the causes first."""
+    waiting = sorted(
+        (task for task in machine.stuck if isinstance(task.blocked, Wait)), key=lambda task: (task.rank, task.pid or ())
+    )
+    barriers = [task for task in machine.stuck if isinstance(task.blocked, Blocked) and task.blocked.kind == "barrier"]
+    if machine.queued and waiting:
+        yield _starved(machine, waiting)
+        return
+    lines: dict[str, list[Task]] = {}
+    for task in waiting:
+        lines.setdefault(task.blocked.loc, []).append(task)
+    behind = list(_unsent(machine))
+    found = [_vain(machine, tasks, behind) for tasks in lines.values()]
+    # A wait for a signal that is sent behind another wait in vain is no mistake of its own.
+    causes = [finding for finding in found if finding.kind != "cycle"]
+    yield from causes or found
+    if not waiting and barriers:
+        yield _barrier(machine, barriers[0])
+
+
+def _vain(machine: Machine, tasks: list[Task], behind: list[tuple[str, str]]) -> Finding:
+    task = tasks[0]
+    wait: Wait = task.blocked
+    pointer = next(c for c in wait.cells if not satisfies(machine.cell(c).value, wait.cmp, wait.value))
+    cell, name = machine.cell(pointer), cell_name(machine, pointer)
+    wants = f"{name} of rank {parts(pointer)[0]} {_SIGN[wait.cmp]} {wait.value}"
+    others = tuple(dict.fromkeys((f"{w.how} of {w.value}", w.loc) for w in cell.writers))
+    if behind:
+        waits = tuple(
+            ("also waits", other.blocked.loc)
+            for other in machine.stuck
+            if isinstance(other.blocked, Wait) and other.blocked.loc != wait.loc
+        )
+        return Finding(
+            "cycle",
+            f"waits for {wants}, and what would signal it is behind a wait in vain itself",
+            wait.loc,
+            _where(machine, tasks),
+            "let each rank send before it waits, or begin with one that need not wait",
+            tuple(dict.fromkeys((*waits, *behind)))[:6],
+        )
+    if wait.cmp not in ("ge", "gt") and any(satisfies(w.value, wait.cmp, wait.value) for w in cell.writers):
+        return Finding(
+            "overtaken",
+            f"waits for {wants}, and a later signal has made it {cell.value} already",
+            wait.loc,
+            _where(machine, tasks),
+            "wait for `ge`: signals only grow",
+            others,
+        )
+    if cell.writers:
+        return Finding(
+            "count",
+            f"waits for {wants}, and all signals there make it {cell.value}",
+            wait.loc,
+            _where(machine, tasks),
+            "wait for as many as are sent, or send what is missing",
+            others,
+        )
+    elsewhere = tuple(
+        dict.fromkeys(
+            (f"signals {cell_name(machine, c)} of rank {parts(c)[0]}", w.loc)
+            for c, other in machine.cells.items()
+            for w in other.writers
+            if parts(c)[1] == parts(pointer)[1] and w.how != "a plain store"
+        )
+    )
+    return Finding(
+        "never-signalled",
+        f"waits for {wants}, and nobody signals it",
+        wait.loc,
+        _where(machine, tasks),
+        "send it: dl.notify to this rank and this signal" + ("; the signals below go elsewhere" if elsewhere else ""),
+        elsewhere[:4],
+    )
+
+
+_SIGN = {"eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+def _unsent(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Signals that stuck programs and streams have not come to send."""
+    for task in machine.stuck:
+        if task.kernel is not None:
+            for site in task.kernel.sites:
+                if site.name in _SIGNALS and (task.name, site.number) not in machine.sent:
+                    yield "a signal that is not reached", site.loc
+        else:
+            for number, step in enumerate(machine.scenario.steps[task.rank]):
+                if (
+                    step.stream == task.stream
+                    and isinstance(step, host.SignalWrite)
+                    and (task.rank, number) not in machine.steps_done
+                ):
+                    yield "a signal that is not reached", step.loc
+                if step.stream == task.stream and isinstance(step, host.Launch) and step.call >= task.call:
+                    for site in step.kernel.sites:
+                        if site.name in _SIGNALS and (step.kernel.name, site.number) not in machine.sent:
+                            yield "a signal that is not reached", site.loc
+
+
+def _starved(machine: Machine, waiting: list[Task]) -> Finding:
+    rank, op, left = machine.queued[0]
+    task = next((t for t in waiting if t.rank == rank and t.kernel is not None), waiting[0])
+    return _starvation(machine, task, rank, op, left, f"all {machine.scenario.resident} places")
+
+
+def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: int, places: str) -> Finding:
+    if isinstance(op, host.Launch):
+        same = op.kernel is task.kernel
+        what = f"{left} program{'s' * (left > 1)} of {'this launch' if same else 'kernel ' + op.kernel.name}"
+    else:
+        same, what = False, f"{op.name}, which is a kernel,"
+    hint = (
+        "give the producers the lowest program ids, or launch no more programs than fit on the GPU"
+        if same
+        else "put it before the launch on the same stream"
+        + (", or let a copy engine do it: between ranks, that is" if not isinstance(op, host.Launch) else "")
+    )
+    return Finding(
+        "starved",
+        f"programs that wait here hold {places} on the SMs, and {what} cannot start",
+        task.blocked.loc,
+        _where(machine, [task]),
+        hint,
+        (("cannot start", op.loc),),
+    )
+
+
+def starvation(tight: Machine) -> tuple[list[Finding], list[str]]:
+    """What a run with a single SM per rank says: findings, and notes about launches that must fit as a whole.
+
+    On a real GPU a launch that spins takes every SM once its grid is large enough, so what it waits for must come from
+    programs before it, from other ranks, or from a copy engine.
+    """
+    findings, notes = [], []
+    waiting = [task for task in tight.stuck if isinstance(task.blocked, Wait) and task.kernel is not None]
+    for rank, op, left in tight.queued:
+        spinning = [task for task in waiting if task.rank == rank]
+        if not spinning:
+            continue
+        task = spinning[0]
+        if isinstance(op, host.Launch) and op.kernel is task.kernel:
+            notes.append(
+                f"{task.blocked.loc}: programs of {task.name} wait here for others of the same launch that "
+                "have higher numbers: its grid must not exceed what the GPU runs at a time"
+            )
+        else:
+            findings.append(_starvation(tight, task, rank, op, left, "every place"))
+    return findings[:1], list(dict.fromkeys(notes))
+
+
+def _barrier(machine: Machine, task: Task) -> Finding:
+    return Finding(
+        "barrier",
+        f"{task.blocked.text}, which never come",
+        task.blocked.loc,
+        _where(machine, [task]),
+        "let one program of every rank come to it, on every path",
+    )
+
+
+def _where(machine: Machine, tasks: list[Task]) -> str:
+    ranks = sorted({task.rank for task in tasks})
+    more = f" (and {len(tasks) - 1} more, ranks {', '.join(map(str, ranks))})" if len(tasks) > 1 else ""
+    return f"with {machine.scenario.title}: {tasks[0]}{more}, call {tasks[0].call}"
+
+
+def cell_name(machine: Machine, pointer: int) -> str:
+    _, number, offset = parts(pointer)
+    root = machine.scenario.roots.get(number)
+    return describe(root, offset) if root else "memory of no buffer"

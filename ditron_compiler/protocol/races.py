@@ -1,0 +1,155 @@
+"""Accesses to the same bytes, of which one writes, that are not in a visible order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ditron_compiler.protocol.machine import Access, Machine, Wait
+from ditron_compiler.protocol.memory import Root, Span, parts
+
+__all__ = ["Conflict", "Pair", "conflicts", "stretches", "unordered", "untied"]
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """``first`` came first in the machine's run. ``offset``: a byte of ``root`` on ``rank`` that both touch."""
+
+    first: Access
+    second: Access
+    rank: int
+    root: Root
+    offset: int
+    together: tuple[Access, ...]  # all that touch that byte
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two accesses in no visible order, the earlier of the run first. ``start``: of what all of ``together`` touch."""
+
+    first: Access
+    second: Access
+    start: int
+    together: tuple[Access, ...]
+
+
+def unordered(machine: Machine) -> Iterator[Pair]:
+    """All accesses to the same bytes, of which one writes, that nothing orders."""
+    for accesses in machine.accesses.values():
+        if not any(a.write and not a.atomic for a in accesses) and not (
+            any(a.write for a in accesses) and not all(a.atomic for a in accesses)
+        ):
+            continue
+        looked: set[tuple[int, int]] = set()
+        for start, active in _places(accesses):
+            for i, j in _pairs(active, accesses, looked):
+                looked.add((i, j))
+                first, second = sorted((accesses[i], accesses[j]), key=lambda a: a.node)
+                if not machine.graph.sees(first.node, second.node):
+                    yield Pair(first, second, start, tuple(accesses[k] for k in active))
+
+
+def conflicts(machine: Machine, pairs: Iterable[Pair]) -> Iterator[Conflict]:
+    """What is unordered, each pair of operations once."""
+    seen: set[tuple] = set()
+    for pair in pairs:
+        first, second = pair.first, pair.second
+        key = (first.loc, first.how, second.loc, second.how, first.call == second.call)
+        if key not in seen:
+            seen.add(key)
+            rank, number, offset = parts(pair.start)
+            yield Conflict(first, second, rank, machine.scenario.roots[number], offset, pair.together)
+
+
+def _pairs(active: tuple[int, ...], accesses: list[Access], looked: set) -> Iterator[tuple[int, int]]:
+    plain = [i for i in active if not accesses[i].atomic]
+    for i in active if plain else ():
+        if not accesses[i].write:
+            continue
+        for j in plain if accesses[i].atomic else active:
+            pair = (i, j) if i < j else (j, i)
+            if i != j and pair not in looked:
+                yield pair
+
+
+def _places(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Stretches of memory that the same accesses touch, each set of accesses once: its first byte, and the set."""
+    known: set[tuple[int, ...]] = set()
+    for start, _, group in stretches([a.span for a in accesses]):
+        if group not in known:
+            known.add(group)
+            yield start, group
+
+
+def stretches(spans: Sequence[Span]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Stretches of memory that are in the same spans, and in two at least: from, to, and the numbers of the spans."""
+    starts = np.concatenate([span[:, 0] for span in spans])
+    ends = np.concatenate([span[:, 1] for span in spans])
+    owners = np.repeat(np.arange(len(spans)), [len(span) for span in spans])
+    order = np.argsort(np.concatenate([starts, ends]), kind="stable")
+    points = np.concatenate([starts, ends])[order].tolist()
+    which = np.concatenate([owners, owners])[order].tolist()
+    opens = (order < len(starts)).tolist()
+    active: dict[int, int] = {}
+    for at, point in enumerate(points):
+        owner = which[at]
+        if opens[at]:
+            active[owner] = active.get(owner, 0) + 1
+        elif active[owner] == 1:
+            del active[owner]
+        else:
+            active[owner] -= 1
+        if len(active) > 1 and at + 1 < len(points) and points[at + 1] != point:
+            yield point, points[at + 1], tuple(sorted(active))
+
+
+def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
+    """Loads that share a loop with the wait they rely on, and do not depend on its token: wait, load, what is read.
+
+    The token of a later wait does as well. A wait before the loop is not passed: loads are fetched ahead from right
+    before their loop on, not earlier.
+    """
+    waits: dict[int, list[Wait]] = {}
+    for wait in machine.waits:
+        if wait.site is not None:
+            waits.setdefault(id(wait.task), []).append(wait)
+    seen: set[tuple] = set()
+    for accesses in machine.accesses.values():
+        writes = [a for a in accesses if a.write and not a.atomic]
+        for read in accesses if writes else ():
+            if read.write or read.site is None or read.how != "a load" or id(read.task) not in waits:
+                continue
+            sites = read.task.kernel.sites
+            site = sites[read.site]
+            tied = max(
+                (
+                    wait.after
+                    for wait in waits[id(read.task)]
+                    if sites[wait.site].op in site.ties and wait.after <= read.node
+                ),
+                default=-1,
+            )
+            for wait in waits[id(read.task)]:
+                waited = sites[wait.site]
+                key = (read.task.kernel.name, waited.number, site.number)
+                if (
+                    key in seen
+                    or waited.name != "ditron.wait"
+                    or not tied < wait.after <= read.node
+                    or not set(waited.loops) & set(site.loops)
+                ):
+                    continue
+                low, high = read.span[0, 0], read.span[-1, 1]
+                for write in writes:
+                    if (
+                        write.task is not read.task
+                        and machine.graph.sees(write.node, wait.after)
+                        and not machine.graph.sees(write.node, wait.before)
+                        and write.span[0, 0] < high
+                        and low < write.span[-1, 1]
+                    ):
+                        seen.add(key)
+                        yield wait, read, write
+                        break

@@ -1,0 +1,167 @@
+"""``ditron doctor``: what is installed, what works here, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+__all__ = ["Finding", "findings", "main"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report: ``state`` is ``ok``, ``missing`` (optional), or ``broken`` (DITRON cannot work)."""
+
+    subject: str
+    state: str
+    detail: str
+    remedy: str = ""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _core() -> Finding:
+    try:
+        core = importlib.import_module("ditron_compiler._core")
+    except ImportError as error:
+        return Finding("native module", "broken", str(error), "build it: make build, or pip install .")
+    return Finding("native module", "ok", f"MLIR {core.llvm_version}")
+
+
+def _ranges() -> Finding:
+    from ditron_compiler.versions import check_versions
+
+    found = ", ".join(f"{name} {_version(name)}" for name in ("triton", "torch", "llvmlite", "numpy"))
+    try:
+        check_versions()
+    except Exception as error:
+        return Finding("versions", "broken", f"{found}: {error}", "pip install -U ditron")
+    return Finding("versions", "ok", f"python {platform.python_version()}, {found}")
+
+
+def _simulator() -> Finding:
+    try:
+        importlib.import_module("ditron._sim")
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        return Finding("simulator", "broken", str(error), "build it: make build, or pip install .")
+    return Finding("simulator", "ok", f"JIT for {llvm.get_host_cpu_name()}: ditron run --sim N SCRIPT")
+
+
+def _gpus() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        why = "this torch is a CPU build" if torch.version.cuda is None and torch.version.hip is None else "no device"
+        return Finding("GPUs", "missing", why, "not needed to compile for GPUs nor to simulate them")
+    count = torch.cuda.device_count()
+    names = ", ".join(sorted({torch.cuda.get_device_name(i) for i in range(count)}))
+    return Finding("GPUs", "ok", f"{count} x {names}")
+
+
+def _links() -> Finding:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < 2:
+        return Finding("links", "missing", "fewer than two GPUs", "transport p2p needs GPUs of one node to be linked")
+    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+    linked = [p for p in pairs if torch.cuda.can_device_access_peer(*p)]
+    if len(linked) < len(pairs):
+        return Finding(
+            "links", "missing", f"{len(linked)} of {len(pairs)} pairs of GPUs reach each other", "use transport nvshmem"
+        )
+    return Finding("links", "ok", f"all {len(pairs)} pairs of GPUs reach each other: transport p2p works")
+
+
+def _nvshmem_host() -> Finding:
+    for package in ("nvshmem4py-cu13", "nvshmem4py-cu12"):
+        if _version(package):
+            return Finding("NVSHMEM host", "ok", f"{package} {_version(package)}")
+    return Finding(
+        "NVSHMEM host",
+        "missing",
+        "nvshmem4py is not installed",
+        "pip install 'ditron[nvshmem-cu13]' (or -cu12) to run transport nvshmem",
+    )
+
+
+def _nvshmem_device() -> Finding:
+    from ditron_compiler.lowering.gpu.device_libraries import nvshmem_bitcode
+
+    path = nvshmem_bitcode()
+    if path is None:
+        return Finding(
+            "NVSHMEM device",
+            "missing",
+            "libnvshmem_device.bc not found: compiling stops at LLVM IR",
+            "pip install nvidia-nvshmem-cu13, or set DITRON_NVSHMEM_BITCODE",
+        )
+    return Finding("NVSHMEM device", "ok", str(path))
+
+
+def _rocshmem_device() -> Finding:
+    from ditron_compiler.lowering.gpu.device_libraries import rocshmem_bitcode
+
+    path = rocshmem_bitcode("gfx942")
+    if path is None:
+        return Finding(
+            "rocSHMEM device",
+            "missing",
+            "its bitcode is not found: compiling stops at LLVM IR",
+            "install rocSHMEM below /opt/rocm, or set DITRON_ROCSHMEM_BITCODE",
+        )
+    return Finding("rocSHMEM device", "ok", str(path))
+
+
+def _pictures() -> Finding:
+    if _version("matplotlib") is None:
+        return Finding(
+            "pictures",
+            "missing",
+            "matplotlib is not installed, which --timeline and --graph need",
+            "pip install 'ditron[plot]'",
+        )
+    return Finding("pictures", "ok", f"matplotlib {_version('matplotlib')}")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    _core,
+    _ranges,
+    _simulator,
+    _gpus,
+    _links,
+    _nvshmem_host,
+    _nvshmem_device,
+    _rocshmem_device,
+    _pictures,
+)
+
+
+def findings() -> Iterator[Finding]:
+    """Every check's finding; a check that itself fails is a finding that says so, not a crash."""
+    for check in CHECKS:
+        try:
+            yield check()
+        except Exception as error:
+            yield Finding(check.__name__.strip("_"), "broken", f"{type(error).__name__}: {error}")
+
+
+def main() -> int:
+    """Print the report. Returns 1 when something that DITRON cannot do without is broken, else 0."""
+    broken = 0
+    for finding in findings():
+        mark = {"ok": "ok     ", "missing": "missing", "broken": "BROKEN "}[finding.state]
+        print(f"{mark}  {finding.subject:<15} {finding.detail}")
+        if finding.remedy and finding.state != "ok":
+            print(f"{'':25}-> {finding.remedy}")
+        broken += finding.state == "broken"
+    return 1 if broken else 0

@@ -62,9 +62,8 @@ class _Version(argparse.Action):
     def __call__(self, parser, *rest) -> None:
         from importlib.metadata import version
 
-        from ditron_compiler._core import llvm_version
-
         import ditron
+        from ditron_compiler._core import llvm_version
 
         print(
             f"ditron {ditron.__version__} (MLIR {llvm_version}, triton {version('triton')}, llvmlite "

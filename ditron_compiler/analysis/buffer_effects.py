@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Literal
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import defining
 from ditron_compiler.analysis.kernel_effects import ArgumentUse, argument_uses
 from ditron_compiler.analysis.polynomial import (
     NUM_RANKS,
@@ -22,6 +21,7 @@ from ditron_compiler.analysis.polynomial import (
     remainder,
 )
 from ditron_compiler.ir.dialects import ditron  # noqa: F401 - the typed classes
+from ditron_compiler.ir.matchers import defining_op
 
 __all__ = ["Access", "Accesses", "Region", "Rename", "kernel_of", "region"]
 
@@ -76,7 +76,7 @@ def _apart(a: Poly, m: Poly, b: Poly, n: Poly) -> bool:
 
 def region(buffer: ir.Value) -> Region:
     """The part of memory that a buffer is."""
-    op = defining(buffer)
+    op = defining_op(buffer)
     if op is None or op.name != "ditron.slice":
         sizes = tuple(dimension(buffer, i) for i in range(buffer.type.rank))
         return Region(buffer, (Poly.number(0),) * len(sizes), sizes)

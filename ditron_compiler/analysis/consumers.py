@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import WIDTH, constant, defining, is_argument, narrow
 from ditron_compiler.analysis.call_graph import OPAQUE, operations, reached
 from ditron_compiler.analysis.message_matching import Index, NoMatch, Wait
 from ditron_compiler.analysis.path_conditions import BELOW, NOT_BELOW, conditions
 from ditron_compiler.analysis.rank_variance import is_query, is_within
-from ditron_compiler.analysis.slicing import computed_from
+from ditron_compiler.analysis.slicing import backward_slice
+from ditron_compiler.ir.matchers import (
+    INTEGER_CASTS,
+    constant_int,
+    defining_op,
+    is_function_argument,
+    strip_integer_casts,
+)
 
 __all__ = ["axes_by_rank"]
 
@@ -84,12 +90,12 @@ def _tells(value: ir.Value, axis: int, by_one: bool = False) -> bool | None:
 
     With ``by_one``, programs side by side must have values that do not differ by more.
     """
-    op = defining(value)
+    op = defining_op(value)
     if op is None:
         return None
     if op.name == "tt.get_program_id":
         return False if _axis(op) == axis else None
-    if op.name in WIDTH:
+    if op.name in INTEGER_CASTS:
         return _tells(op.operands[0], axis, by_one)
     if len(op.operands) != 2:
         return None
@@ -98,7 +104,7 @@ def _tells(value: ir.Value, axis: int, by_one: bool = False) -> bool | None:
         return _tells(varied[0], axis, by_one) if len(varied) == 1 else None
     if op.name == "arith.muli" and len(varied) == 1 and not by_one:
         factor = next(operand for operand in op.operands if operand != varied[0])
-        return _tells(varied[0], axis) if constant(factor) or _is_positive(factor) else None
+        return _tells(varied[0], axis) if constant_int(factor) or _is_positive(factor) else None
     if op.name in _REMAINDERS and is_query(op.operands[1], "num_ranks"):
         return None if _tells(op.operands[0], axis, by_one=True) is None else True
     return None
@@ -106,21 +112,21 @@ def _tells(value: ir.Value, axis: int, by_one: bool = False) -> bool | None:
 
 def _is_uniform(value: ir.Value) -> bool:
     """Whether ``value`` is the same in all programs of a rank, wherever it is used."""
-    return all(map(_is_shared, computed_from(value)))
+    return all(map(_is_shared, backward_slice(value)))
 
 
 def _is_shared(value: ir.Value) -> bool:
-    op = defining(value)
+    op = defining_op(value)
     if op is None:
-        return is_argument(value)
+        return is_function_argument(value)
     return op.name != "tt.get_program_id" and op.name not in OPAQUE and op.is_memory_effect_free
 
 
 def _product(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
     """``value`` as what depends on programs or turns, and the factors by which that is multiplied."""
     strides: list[ir.Value] = []
-    while (op := defining(value)) is not None:
-        if op.name in WIDTH:
+    while (op := defining_op(value)) is not None:
+        if op.name in INTEGER_CASTS:
             value = op.operands[0]
             continue
         varied = [operand for operand in op.operands if not _is_uniform(operand)]
@@ -132,8 +138,8 @@ def _product(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
 
 
 def _factors(value: ir.Value) -> Iterator[ir.Value]:
-    op = defining(value)
-    if op is not None and op.name in (*WIDTH, "arith.muli"):
+    op = defining_op(value)
+    if op is not None and op.name in (*INTEGER_CASTS, "arith.muli"):
         for operand in op.operands:
             yield from _factors(operand)
     else:
@@ -142,8 +148,8 @@ def _factors(value: ir.Value) -> Iterator[ir.Value]:
 
 def _summands(value: ir.Value) -> Iterator[ir.Value]:
     """What is added up to ``value``, but for what is the same in all programs."""
-    op = defining(value)
-    if op is not None and op.name in (*WIDTH, "arith.addi"):
+    op = defining_op(value)
+    if op is not None and op.name in (*INTEGER_CASTS, "arith.addi"):
         for operand in op.operands:
             yield from _summands(operand)
     elif not _is_uniform(value):
@@ -161,15 +167,15 @@ def _holds(stride: ir.Value, rest: Sequence[ir.Value], several: bool, few: Seque
         return not rest or is_within(rest[0], "num_ranks", few)
     if several or not rest:
         return not several
-    op = defining(_product(stride)[0])
+    op = defining_op(_product(stride)[0])
     return op is not None and op.name == "tt.get_num_programs" and _is_program(rest[0], _axis(op))
 
 
 def _is_positive(factor: ir.Value) -> bool:
     """Whether ``factor`` is more than 0 in every launch."""
-    op = defining(factor)
+    op = defining_op(factor)
     return (
-        (constant(factor) or 0) > 0
+        (constant_int(factor) or 0) > 0
         or any(is_query(factor, count) for count in _COUNTS)
         or (op is not None and op.name == "tt.get_num_programs")
     )
@@ -179,13 +185,13 @@ def _programs_in(value: ir.Value) -> list[ir.Value]:
     """The programs' numbers that ``value`` is computed from."""
     return [
         source
-        for source in computed_from(value)
-        if (op := defining(source)) is not None and op.name == "tt.get_program_id"
+        for source in backward_slice(value)
+        if (op := defining_op(source)) is not None and op.name == "tt.get_program_id"
     ]
 
 
 def _is_program(value: ir.Value, axis: int) -> bool:
-    op = defining(narrow(value))
+    op = defining_op(strip_integer_casts(value))
     return op is not None and op.name == "tt.get_program_id" and _axis(op) == axis
 
 

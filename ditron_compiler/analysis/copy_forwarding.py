@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defining
 from ditron_compiler.analysis.buffer_effects import Access, Accesses, Region, region
 from ditron_compiler.analysis.polynomial import Index, Poly, at_least, expression
+from ditron_compiler.ir.matchers import constant_int, defining_op
 
 __all__ = ["Kept", "Turn", "destination_for_writer", "loops_around", "source_for_readers"]
 
@@ -139,7 +139,7 @@ def _tells_peers(accesses: Accesses, first: int, last: int) -> ir.Operation | No
 def _first_turn(access: Access, copy: ir.Operation, target: Region) -> ir.Operation | None:
     """The loop after ``copy`` of which the first turn reads the target, and no other turn any of it."""
     for loop in loops_around(access.op):
-        if loop.block != copy.block or len(loop.operands) != 3 or constant(loop.operands[2]) != 1:
+        if loop.block != copy.block or len(loop.operands) != 3 or constant_int(loop.operands[2]) != 1:
             continue
         index, (low, high) = loop.regions[0].blocks[0].arguments[0], map(expression, loop.operands[:2])
         first = access.region.replace(index, low)
@@ -167,7 +167,7 @@ def loops_around(op: ir.Operation) -> list[ir.Operation]:
 
 def _name(root: ir.Value) -> str:
     """What the program calls an argument or an allocation."""
-    op = defining(root)
+    op = defining_op(root)
     if op is not None:
         return ir.StringAttr(op.attributes["label"]).value
     return ir.StringAttr(list(root.owner.owner.attributes["arg_names"])[root.arg_number]).value

@@ -6,10 +6,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import defined_in
 from ditron_compiler.analysis.buffer_effects import Access, Accesses, Rename
 from ditron_compiler.analysis.copy_forwarding import loops_around
 from ditron_compiler.analysis.polynomial import RANK, Index, Poly, expression, never_equal
+from ditron_compiler.analysis.slicing import is_defined_in
 
 __all__ = ["WITH_COPY", "Dependences", "is_queued"]
 
@@ -96,7 +96,7 @@ class Dependences:
             if atom in turns:
                 return Poly.atom(turns[atom])
             # What else the loop computes was something else then, of which nothing is known.
-            return Poly.atom(_Before(atom)) if isinstance(atom, ir.Value) and defined_in(atom, loop) else None
+            return Poly.atom(_Before(atom)) if isinstance(atom, ir.Value) and is_defined_in(atom, loop) else None
 
         return self._needs(later, earlier, before)
 

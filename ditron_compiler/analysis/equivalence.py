@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import WIDTH, constant, defining, is_argument
 from ditron_compiler.analysis.rank_variance import is_query
-from ditron_compiler.analysis.slicing import computed_from
+from ditron_compiler.analysis.slicing import backward_slice
+from ditron_compiler.ir.matchers import INTEGER_CASTS, constant_int, defining_op, is_function_argument
 
 __all__ = ["ELSEWHERE", "alike", "bits", "plain_index", "same", "tells_apart", "upper_bound", "varies"]
 
@@ -20,7 +20,7 @@ def same(a: ir.Value, b: ir.Value) -> bool:
     a, b = plain_index(a), plain_index(b)
     if a == b:
         return True
-    one, other = defining(a), defining(b)
+    one, other = defining_op(a), defining_op(b)
     return (
         one is not None
         and other is not None
@@ -32,23 +32,23 @@ def same(a: ir.Value, b: ir.Value) -> bool:
 
 def varies(value: ir.Value) -> bool:
     """Whether ``value`` may differ between ranks. A kernel's scalar arguments do not: every rank passes the same."""
-    return any(map(_may_vary, computed_from(value)))
+    return any(map(_may_vary, backward_slice(value)))
 
 
 def _may_vary(value: ir.Value) -> bool:
-    op = defining(value)
+    op = defining_op(value)
     if op is None:  # what a loop carries, other than its counter, is not looked at
         around = value.owner.owner
-        return not (is_argument(value) or around.name == "scf.for" and value.arg_number == 0)
+        return not (is_function_argument(value) or around.name == "scf.for" and value.arg_number == 0)
     return op.name in ELSEWHERE or op.name == "ditron.rank" or not op.is_memory_effect_free
 
 
 def upper_bound(value: ir.Value) -> int | None:
     """A number that ``value`` never exceeds, known at compile time; None when there is none."""
-    known = constant(value)
+    known = constant_int(value)
     if known is not None:
         return known
-    op = defining(value)
+    op = defining_op(value)
     if op is None or not len(op.operands):
         return None
     bounds = [upper_bound(operand) for operand in op.operands]
@@ -56,15 +56,19 @@ def upper_bound(value: ir.Value) -> int | None:
         return min((bound for bound in bounds if bound is not None), default=None)
     if op.name == "arith.extsi":
         return bounds[0]
-    if op.name == "arith.divsi" and (constant(op.operands[1]) or 0) > 0 and bounds[0] is not None:
+    if op.name == "arith.divsi" and (constant_int(op.operands[1]) or 0) > 0 and bounds[0] is not None:
         return max(bounds[0], 0)
     if None in bounds:
         return None
     if op.name == "arith.addi":
         return sum(bounds)
-    if op.name == "arith.muli" and any(constant(operand) is not None for operand in op.operands) and min(bounds) >= 0:
+    if (
+        op.name == "arith.muli"
+        and any(constant_int(operand) is not None for operand in op.operands)
+        and min(bounds) >= 0
+    ):
         return bounds[0] * bounds[1]
-    if op.name == "arith.shli" and constant(op.operands[1]) is not None and bounds[0] >= 0:
+    if op.name == "arith.shli" and constant_int(op.operands[1]) is not None and bounds[0] >= 0:
         return bounds[0] << bounds[1]
     return max(bounds) if op.name == "arith.maxsi" else None
 
@@ -82,8 +86,8 @@ def tells_apart(op: ir.Operation, index: int, modulo: bool) -> bool:
     if modulo or factor is None:
         return False
     if op.name == "arith.muli":
-        return bool(constant(factor)) or any(is_query(factor, count) for count in _COUNTS)
-    return op.name == "arith.xori" or op.name == "arith.shli" and index == 0 and constant(factor) is not None
+        return bool(constant_int(factor)) or any(is_query(factor, count) for count in _COUNTS)
+    return op.name == "arith.xori" or op.name == "arith.shli" and index == 0 and constant_int(factor) is not None
 
 
 def alike(one: ir.Operation, other: ir.Operation) -> bool:
@@ -101,8 +105,8 @@ def alike(one: ir.Operation, other: ir.Operation) -> bool:
 def plain_index(value: ir.Value) -> ir.Value:
     """``value`` without conversions of width, which indices survive: those between widths that hold any index."""
     while (
-        (op := defining(value)) is not None
-        and op.name in WIDTH
+        (op := defining_op(value)) is not None
+        and op.name in INTEGER_CASTS
         and all(ir.IntegerType.isinstance(v.type) and bits(v) >= _INDEX_BITS for v in (value, op.operands[0]))
     ):
         value = op.operands[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import origins
+from ditron_compiler.analysis.alias import underlying_objects
 
 __all__ = ["ArgumentUse", "argument_uses"]
 
@@ -58,7 +58,7 @@ def argument_uses(function: ir.Operation) -> tuple[ArgumentUse, ...]:
             use = known[index] if known and index < len(known) else None if known else _ALL
             if use is None or not _points(operand.type):
                 continue
-            for origin in origins(operand):
+            for origin in underlying_objects(operand):
                 there = use if origin.rank is None else use | _REMOTE
                 if origin.root in uses:
                     uses[origin.root] |= there

@@ -9,7 +9,7 @@ from typing import Any
 
 from ditron_compiler import ir
 from ditron_compiler.analysis import divergence as gpu_checks
-from ditron_compiler.analysis.alias import defined_in, is_argument, origins
+from ditron_compiler.analysis.alias import may_alias, underlying_objects
 from ditron_compiler.analysis.call_graph import OPAQUE, pointers, reached
 from ditron_compiler.analysis.memory_order_state import (
     DESTINATION,
@@ -29,8 +29,10 @@ from ditron_compiler.analysis.memory_order_state import (
     first,
 )
 from ditron_compiler.analysis.rank_variance import Place, is_other, place
-from ditron_compiler.analysis.signal_updates import Earlier, Update, may_be_same_memory
+from ditron_compiler.analysis.signal_updates import Earlier, Update
+from ditron_compiler.analysis.slicing import is_defined_in
 from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.matchers import is_function_argument
 
 __all__ = ["Finding", "scan"]
 
@@ -130,7 +132,7 @@ class _Scanner:
             return
         signals = [op.operands[_SIGNALS[op.name]] for op in ours if op.name in _SIGNALS]
         signals += [op.operands[0] for op in ours if op.name == "ditron.ld" and _semantic(op) == "acquire"]
-        self.flags = {origin.root for signal in signals for origin in origins(signal)}
+        self.flags = {origin.root for signal in signals for origin in underlying_objects(signal)}
         self.varying = gpu_checks.thread_varying(function, ours)
         self.specialized = any(name == "scf.for" and "tt.warp_specialize" in op.attributes for name, op in everything)
         self.relevant = _with_parents(op for name, op in everything if name in _RELEVANT or name.startswith("ditron."))
@@ -258,16 +260,18 @@ class _Scanner:
         self, op: ir.Operation, kinds: Iterable[str], pointer: ir.Value, state: State, findings: list[Finding] | None
     ) -> None:
         """``op`` needs a quiet before it if ``pointer`` may lead into what is in use on this rank."""
-        roots = {origin.root for origin in origins(pointer) if origin.rank is None or not is_other(origin.rank)}
+        roots = {
+            origin.root for origin in underlying_objects(pointer) if origin.rank is None or not is_other(origin.rank)
+        }
         for kind in kinds:
             for root, began in state.of(kind).items():
-                if may_be_same_memory(root, roots):
+                if may_alias(root, roots):
                     self.order("quiet", Pending.of(kind, began), op, state, findings)
                     return
 
     def in_use(self, kind: str, pointer: ir.Value, op: ir.Operation, state: State) -> None:
         """``op`` uses what ``pointer`` is computed from; which part of it is not asked."""
-        for origin in origins(pointer):
+        for origin in underlying_objects(pointer):
             state.add(kind, origin.root, op)
 
     def operation(self, op: ir.Operation, state: State, findings: list[Finding] | None) -> None:
@@ -352,8 +356,8 @@ class _Scanner:
 
     def store(self, op: ir.Operation, pointer: ir.Value, state: State, findings: list[Finding] | None) -> None:
         self.need_free(op, (SOURCE, DESTINATION), pointer, state, findings)
-        for origin in origins(pointer):
-            if origin.rank is not None or not is_argument(origin.root):  # a loaded pointer may lead anywhere
+        for origin in underlying_objects(pointer):
+            if origin.rank is not None or not is_function_argument(origin.root):  # a loaded pointer may lead anywhere
                 state.add(STORE, origin.rank, op)
             if origin.rank is None:
                 state.add(LOCAL_STORE, None, op)
@@ -386,7 +390,7 @@ class _Scanner:
         value = op.results[0] if op.name == "ditron.ld" else op.operands[1]
         return any(
             origin.root in self.flags or origin.rank is not None and str(value.type) == "i64"
-            for origin in origins(op.operands[0])
+            for origin in underlying_objects(op.operands[0])
         )
 
     def end(self, op: ir.Operation, state: State, findings: list[Finding] | None) -> None:
@@ -446,7 +450,7 @@ def _outside(op: ir.Operation) -> Callable[[Any], Any]:
 
     def rename(key: Any) -> Any:
         value = key.value if isinstance(key, Earlier) else key
-        return None if value is not None and defined_in(value, op) else key
+        return None if value is not None and is_defined_in(value, op) else key
 
     return rename
 
@@ -457,6 +461,6 @@ def _around(loop: ir.Operation) -> Callable[[Any], Any]:
     def rename(key: Any) -> Any:
         if isinstance(key, Earlier):
             return key if key.loop == loop else None
-        return Earlier(key, loop) if key is not None and defined_in(key, loop) else key
+        return Earlier(key, loop) if key is not None and is_defined_in(key, loop) else key
 
     return rename

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defining
 from ditron_compiler.analysis.equivalence import ELSEWHERE, alike, bits, plain_index, same, tells_apart, varies
 from ditron_compiler.analysis.rank_variance import is_query, is_within
 from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.matchers import constant_int, defining_op
 
 __all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "sender"]
 
@@ -73,7 +73,7 @@ class Wait:
     @property
     def count(self) -> ir.Value | None:
         """None when it is known to be 1."""
-        if self.op.name != "ditron.wait" or constant(self.op.operands[1]) == 1:
+        if self.op.name != "ditron.wait" or constant_int(self.op.operands[1]) == 1:
             return None
         return self.op.operands[1]
 
@@ -94,9 +94,9 @@ class Index:
     def of(pointer: ir.Value) -> Index:
         terms: list[ir.Value] = []
         offset = 0
-        while (op := defining(pointer)) is not None and op.name == "tt.addptr":
+        while (op := defining_op(pointer)) is not None and op.name == "tt.addptr":
             for term in _summands(op.operands[1]):
-                known = constant(term)
+                known = constant_int(term)
                 if known is None:
                     terms.append(term)
                 else:
@@ -138,7 +138,7 @@ def at_sender(value: ir.Value, rank: ir.Value | None, at: ir.Operation, make: Ma
 
     Raises NoMatch when the receiver cannot know it; ``rank`` None is a sender that is not known.
     """
-    op = defining(value)
+    op = defining_op(value)
     if not varies(value) and _reaches(value, at):
         return value
     if op is not None and op.name == "ditron.rank" and is_query(value, "rank"):
@@ -161,13 +161,13 @@ def at_sender(value: ir.Value, rank: ir.Value | None, at: ir.Operation, make: Ma
 
 def _is_rank(value: ir.Value) -> bool:
     """Whether ``value`` is this rank's number, and not some bits of it."""
-    op = defining(value)
+    op = defining_op(value)
     return op is not None and op.name == "ditron.rank" and is_query(value, "rank")
 
 
 def _summands(value: ir.Value) -> Iterator[ir.Value]:
     value = plain_index(value)
-    op = defining(value)
+    op = defining_op(value)
     if op is not None and op.name == "arith.addi":
         for operand in op.operands:
             yield from _summands(operand)
@@ -184,7 +184,7 @@ def _solve(sent: ir.Value, waited: ir.Value, modulo: bool = False) -> ir.Value |
     sent, waited = plain_index(sent), plain_index(waited)
     if _is_rank(sent):
         return waited if not modulo or is_within(waited, "num_ranks") else None
-    one, other = defining(sent), defining(waited)
+    one, other = defining_op(sent), defining_op(waited)
     if one is None or other is None or not alike(one, other):
         return None
     differ = [

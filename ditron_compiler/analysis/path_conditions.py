@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import defining
 from ditron_compiler.ir.dialects.enums import predicate
+from ditron_compiler.ir.matchers import defining_op
 
 __all__ = ["BELOW", "NOT_BELOW", "conditions", "exclusive"]
 
@@ -19,7 +19,7 @@ def conditions(at: ir.Operation, if_true: tuple[str, ...], if_false: tuple[str, 
     while at.parent is not None:
         block, parent = at.block, at.parent
         if parent.name == "scf.if":
-            test = defining(parent.operands[0])
+            test = defining_op(parent.operands[0])
             predicates = if_true if block == parent.regions[0].blocks[0] else if_false
             if test is not None and test.name == "arith.cmpi" and predicate(test) in predicates:
                 yield test

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defining
 from ditron_compiler.analysis.rank_variance import is_query
+from ditron_compiler.ir.matchers import constant_int, defining_op
 
 __all__ = [
     "NUM_RANKS",
@@ -139,12 +139,12 @@ def expression(value: ir.Value | int) -> Poly:
     """A number of a program."""
     if isinstance(value, int):
         return Poly.number(value)
-    if (number := constant(value)) is not None:
+    if (number := constant_int(value)) is not None:
         return Poly.number(number)
     for query, atom in (("rank", RANK), ("num_ranks", NUM_RANKS)):
         if is_query(value, query):
             return Poly.atom(atom)
-    op = defining(value)
+    op = defining_op(value)
     if op is not None and op.name in ("arith.extsi", "arith.extui"):
         return expression(op.operands[0])
     if op is not None and op.name in _COMBINED:
@@ -166,7 +166,7 @@ def dimension(buffer: ir.Value, index: int) -> Poly:
     size = buffer.type.shape[index]
     if size != ir.ShapedType.get_dynamic_size():
         return Poly.number(size)
-    op = defining(buffer)
+    op = defining_op(buffer)
     if op is not None and op.name in ("ditron.alloc", "ditron.slice"):
         sizes = op.mixed_sizes
         return expression(sizes[len(sizes) - buffer.type.rank + index])
@@ -249,10 +249,10 @@ def _bounds(atom: Any) -> tuple[Poly | None, Poly | None]:
         return Poly.number(0), atom.divisor - 1
     if not isinstance(atom, ir.Value):
         return None, None
-    op = defining(atom)
+    op = defining_op(atom)
     if op is None:
         loop = atom.owner.owner
-        if loop.name == "scf.for" and atom.arg_number == 0 and (constant(loop.operands[2]) or 0) > 0:
+        if loop.name == "scf.for" and atom.arg_number == 0 and (constant_int(loop.operands[2]) or 0) > 0:
             return expression(loop.operands[0]), expression(loop.operands[1]) - 1
         return None, None
     return (Poly.number(1), None) if op.name == "ditron.epoch" else (None, None)

@@ -9,8 +9,8 @@ import enum
 from collections.abc import Collection
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defining, narrow
 from ditron_compiler.ir.dialects.enums import keyword, predicate
+from ditron_compiler.ir.matchers import constant_int, defining_op, strip_integer_casts
 
 __all__ = ["Place", "is_other", "is_query", "is_within", "place"]
 
@@ -25,8 +25,8 @@ class Place(enum.IntEnum):
 
 def place(rank: ir.Value, at: ir.Operation) -> Place:
     """The farthest that ``rank`` can be, used by ``at``; conditions around ``at`` count."""
-    rank = narrow(rank)
-    op = defining(rank)
+    rank = strip_integer_casts(rank)
+    op = defining_op(rank)
     if op is not None and op.name == "arith.select":
         return max(place(op.operands[1], at), place(op.operands[2], at))
     if _is_own(rank):
@@ -42,26 +42,26 @@ def place(rank: ir.Value, at: ir.Operation) -> Place:
 
 def is_other(rank: ir.Value) -> bool:
     """Whether ``rank`` is another rank than this one wherever there are several: ``(rank + 1) % num_ranks``."""
-    op = defining(narrow(rank))
+    op = defining_op(strip_integer_casts(rank))
     if op is None or op.name not in ("arith.remsi", "arith.remui") or not is_query(op.operands[1], "num_ranks"):
         return False
     terms = [(sign, term) for sign, term in _terms(op.operands[0]) if not is_query(term, "num_ranks")]
     distance = [term for _, term in terms if not is_query(term, "rank")]
     if (1, True) != (sum(sign for sign, term in terms if is_query(term, "rank")), len(terms) == len(distance) + 1):
         return False
-    return len(distance) == 1 and (constant(distance[0]) == 1 or _is_index(distance[0], first=1, count="num_ranks"))
+    return len(distance) == 1 and (constant_int(distance[0]) == 1 or _is_index(distance[0], first=1, count="num_ranks"))
 
 
 def is_within(index: ir.Value, count: str, known: Collection[ir.Value] = ()) -> bool:
     """Whether ``0 <= index < count``, which is "num_ranks" or "num_local_ranks"; it is so of the values ``known``."""
-    index = narrow(index)
-    if constant(index) == 0 or index in known:  # there is at least one rank
+    index = strip_integer_casts(index)
+    if constant_int(index) == 0 or index in known:  # there is at least one rank
         return True
     if is_query(index, "rank" if count == "num_ranks" else "local_rank"):
         return True
     if count == "num_ranks" and is_query(index, "local_rank"):
         return True
-    op = defining(index)
+    op = defining_op(index)
     if op is not None and op.name == "arith.remui":
         return is_query(op.operands[1], count)
     if op is not None and op.name == "arith.remsi":
@@ -71,7 +71,7 @@ def is_within(index: ir.Value, count: str, known: Collection[ir.Value] = ()) -> 
 
 def is_query(value: ir.Value, what: str) -> bool:
     """Whether ``value`` is ``ditron.<what>`` of the group."""
-    op = defining(narrow(value))
+    op = defining_op(strip_integer_casts(value))
     return (
         op is not None
         and op.name == f"ditron.{what}"
@@ -81,8 +81,8 @@ def is_query(value: ir.Value, what: str) -> bool:
 
 def _terms(value: ir.Value, sign: int = 1) -> list[tuple[int, ir.Value]]:
     """What is added up to ``value``, each with 1, or with -1 when it is subtracted."""
-    value = narrow(value)
-    op = defining(value)
+    value = strip_integer_casts(value)
+    op = defining_op(value)
     if op is None or op.name not in ("arith.addi", "arith.subi"):
         return [(sign, value)]
     return _terms(op.operands[0], sign) + _terms(op.operands[1], sign if op.name == "arith.addi" else -sign)
@@ -96,7 +96,7 @@ def _both_ways(op: ir.Operation) -> list[tuple[ir.Value, ir.Value]]:
 def _is_own(rank: ir.Value) -> bool:
     if is_query(rank, "rank"):
         return True
-    op = defining(rank)
+    op = defining_op(rank)
     return (
         op is not None
         and op.name == "arith.addi"
@@ -106,7 +106,7 @@ def _is_own(rank: ir.Value) -> bool:
 
 def _is_first_of_node(value: ir.Value) -> bool:
     """``node * num_local_ranks``, or ``rank - local_rank``."""
-    op = defining(narrow(value))
+    op = defining_op(strip_integer_casts(value))
     if op is not None and op.name == "arith.muli":
         return any(is_query(a, "node") and is_query(b, "num_local_ranks") for a, b in _both_ways(op))
     return (
@@ -119,11 +119,11 @@ def _is_first_of_node(value: ir.Value) -> bool:
 
 def _is_positive(value: ir.Value, count: str, known: Collection[ir.Value]) -> bool:
     """Whether ``value`` is not negative, of sums of ranks and counts of them: ``rank + num_ranks - step``."""
-    value = narrow(value)
-    number = constant(value)
+    value = strip_integer_casts(value)
+    number = constant_int(value)
     if number is not None:
         return number >= 0
-    op = defining(value)
+    op = defining_op(value)
     if op is None:
         return _is_index(value, first=0, count=None)
     if op.name in ("arith.addi", "arith.subi"):
@@ -132,7 +132,7 @@ def _is_positive(value: ir.Value, count: str, known: Collection[ir.Value]) -> bo
         counts = sum(sign > 0 and is_query(term, count) for sign, term in terms)  # each makes up for one that is taken
         return (
             len(taken) <= counts
-            and all(constant(term) == 1 or is_within(term, count, known) for term in taken)
+            and all(constant_int(term) == 1 or is_within(term, count, known) for term in taken)
             and all(sign < 0 or _is_positive(term, count, known) for sign, term in terms)
         )
     if op.name in ("arith.muli", "arith.divsi", "arith.remsi", "arith.minsi"):
@@ -151,7 +151,7 @@ def _is_index(value: ir.Value, first: int, count: str | None) -> bool:
     if loop is None or loop.name != "scf.for" or value.arg_number != 0:
         return False
     lower, upper, step = list(loop.operands)[:3]
-    begin, stride = constant(lower), constant(step)
+    begin, stride = constant_int(lower), constant_int(step)
     return (
         begin is not None
         and begin >= first
@@ -178,7 +178,7 @@ def _guarded(rank: ir.Value, at: ir.Operation) -> Place:
 
 def _conjuncts(condition: ir.Value, holds: bool) -> list[ir.Operation]:
     """The comparisons that all hold, or none of which does."""
-    op = defining(condition)
+    op = defining_op(condition)
     if op is None:
         return []
     if op.name == ("arith.andi" if holds else "arith.ori"):
@@ -191,14 +191,14 @@ def _says(comparison: ir.Operation, rank: ir.Value, holds: bool) -> Place:
     if predicate(comparison) != ("eq" if holds else "ne"):
         return Place.ANYWHERE
     for a, b in _both_ways(comparison):
-        a = narrow(a)
-        if a == rank and _is_own(narrow(b)):
+        a = strip_integer_casts(a)
+        if a == rank and _is_own(strip_integer_casts(b)):
             return Place.SELF
-        op = defining(a)
+        op = defining_op(a)
         if (
             op is not None
             and op.name in ("arith.divsi", "arith.divui")
-            and narrow(op.operands[0]) == rank
+            and strip_integer_casts(op.operands[0]) == rank
             and is_query(op.operands[1], "num_local_ranks")
             and is_query(b, "node")
         ):

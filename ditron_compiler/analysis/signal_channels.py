@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, origins
+from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.call_graph import operations
 from ditron_compiler.analysis.consumers import axes_by_rank
 from ditron_compiler.analysis.equivalence import same, upper_bound, varies
 from ditron_compiler.analysis.message_matching import Index, NoMatch, Put, Wait, at_sender, sender
-from ditron_compiler.analysis.slicing import computed_from
+from ditron_compiler.analysis.slicing import backward_slice
 from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.matchers import constant_int
 
 __all__ = ["Channel", "Refusal", "signal_arguments"]
 
@@ -46,7 +47,7 @@ def signal_arguments(function: ir.Operation) -> list[ir.Value]:
     roots: dict[ir.Value, None] = {}
     for op in operations(function):
         if op.name in _SETS and (op.name == "ditron.putmem_signal" or Put.of(op) is not None):
-            roots.update(dict.fromkeys(origin.root for origin in origins(op.operands[_SETS[op.name]])))
+            roots.update(dict.fromkeys(origin.root for origin in underlying_objects(op.operands[_SETS[op.name]])))
     return list(roots)
 
 
@@ -119,7 +120,7 @@ def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait
 
 
 def _check_epoch(put: Put) -> None:
-    known = constant(put.epoch)
+    known = constant_int(put.epoch)
     if not put.sets:
         raise Refusal(put.op, "it is added to; set it to the epoch, one signal for each sender")
     if known is not None or varies(put.epoch):
@@ -178,7 +179,7 @@ def _check_all_taken(wait: Wait, put: Put) -> None:
     )
     if loops and not turns and wait.count is None:
         raise Refusal(wait.op, "the put is in a loop, and this wait takes one message; wait for each in a loop, too")
-    awaited = set(computed_from(wait.signal))
+    awaited = set(backward_slice(wait.signal))
     for loop in turns:
         if not any(argument in awaited for region in loop.regions for argument in region.blocks[0].arguments):
             raise Refusal(
@@ -209,12 +210,12 @@ def _check_reads(wait: Wait, put: Put, senders: set[ir.Operation], function: ir.
 
     What the puts send from there, ``senders``, is not what they bring.
     """
-    homes = origins(put.dst)
+    homes = underlying_objects(put.dst)
     if len(homes) != 1 or isinstance((home := next(iter(homes))).root, ir.OpResult) or home.rank is not None:
         raise Refusal(put.op, "it does not go to one tensor that the kernel was given")
     for op in _before(wait.op, function):
         for pointer in () if op in senders else _reads(op):
-            if any(origin.root == home.root for origin in origins(pointer)):
+            if any(origin.root == home.root for origin in underlying_objects(pointer)):
                 raise Refusal(op, "it reads where the put goes, before the wait")
 
 

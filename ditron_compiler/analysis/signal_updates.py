@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import Sum, constant, defined_in, defining, is_argument, origins
+from ditron_compiler.analysis.alias import may_alias, underlying_objects
 from ditron_compiler.analysis.equivalence import tells_apart
+from ditron_compiler.analysis.linear import Sum
 from ditron_compiler.analysis.rank_variance import is_query
+from ditron_compiler.analysis.slicing import is_defined_in
 from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.matchers import constant_int, defining_op
 
-__all__ = ["Earlier", "Update", "may_be_same_memory"]
+__all__ = ["Earlier", "Update"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Update:
         operands = list(op.operands)
         signal, value, rank = operands[3:] if op.name == "ditron.putmem_signal" else operands
         sets = keyword(op.attributes["op"]) == "set"
-        for root in {origin.root for origin in origins(signal)}:
+        for root in {origin.root for origin in underlying_objects(signal)}:
             yield Update(root, sets, signal, value, rank)
 
     def renamed(self, rename: Callable[[Any], Any]) -> Update:
@@ -54,7 +57,7 @@ class Update:
             return False  # sums do not mind
         if self.sets and later.sets and self.value is not None and self.value == later.value:
             return False
-        return may_be_same_memory(self.root, [later.root]) and not any(
+        return may_alias(self.root, [later.root]) and not any(
             _differ(mine, its, same_operation) for mine, its in ((self.signal, later.signal), (self.rank, later.rank))
         )
 
@@ -74,14 +77,6 @@ class Update:
         )
 
 
-def may_be_same_memory(root: ir.Value | None, others: Iterable[ir.Value | None]) -> bool:
-    """Whether what comes from ``root`` may be what comes from one of ``others``: two arguments are two memories."""
-    return any(
-        root is None or other is None or root == other or not (is_argument(root) and is_argument(other))
-        for other in others
-    )
-
-
 def _differ(earlier: ir.Value | Earlier | None, later: ir.Value, same_operation: bool) -> bool:
     """Whether two pointers or ranks are certainly not the same."""
     if isinstance(earlier, Earlier):
@@ -95,15 +90,15 @@ def _changes(value: ir.Value, loop: ir.Operation) -> bool:
         return False
     counter, modulo = loop.regions[0].blocks[0].arguments[0], False
     while value != counter:
-        op = defining(value)
-        inside = [] if op is None else [i for i, operand in enumerate(op.operands) if defined_in(operand, loop)]
+        op = defining_op(value)
+        inside = [] if op is None else [i for i, operand in enumerate(op.operands) if is_defined_in(operand, loop)]
         if len(inside) != 1 or not (op.name in _LEAVES or tells_apart(op, inside[0], modulo)):
             return False
         modulo |= op.name == "arith.remsi"
         value = op.operands[inside[0]]
     if not modulo:
         return True
-    first = constant(loop.operands[0])  # at most as many turns as there are ranks
+    first = constant_int(loop.operands[0])  # at most as many turns as there are ranks
     return first is not None and first >= 0 and is_query(loop.operands[1], "num_ranks")
 
 

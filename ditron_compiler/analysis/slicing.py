@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import defining, is_argument
+from ditron_compiler.ir.matchers import defining_op, is_function_argument
 
-__all__ = ["Known", "computed_from", "in_dominance_order", "retype"]
+__all__ = ["Known", "backward_slice", "in_dominance_order", "incoming_values", "is_defined_in", "retype"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -37,7 +37,7 @@ def retype(values: Iterable[ir.Value], new_type: ir.Type) -> list[ir.OpOperand]:
 
 
 def _becomes(use: ir.OpOperand) -> Iterator[ir.Value]:
-    """The values that an operand turns into inside, behind, or at the next turn of its operation."""
+    """The values that an operand turns into inside, after, or in the next iteration of its operation."""
     op, index = use.owner, use.operand_number
     name = op.name
     if name == "scf.for" and index >= 3:  # lower bound, upper bound and step come first
@@ -64,11 +64,47 @@ def _loop_carried(loop: ir.Operation, index: int) -> Iterator[ir.Value]:
     yield loop.results[index]
 
 
-def computed_from(value: ir.Value) -> Iterator[ir.Value]:
-    """``value`` and all values of the function that decide what it is, each once.
+def is_defined_in(value: ir.Value, op: ir.Operation) -> bool:
+    """Whether ``value`` is defined in a region of ``op``."""
+    owner = value.owner if isinstance(value, ir.OpResult) else value.owner.owner
+    return op.is_ancestor(owner) and (owner != op or not isinstance(value, ir.OpResult))
 
-    A loop's counter is computed from its bounds; what comes out of control flow, or is carried around in it, from all
-    that goes in, is given inside, or decides which way is taken.
+
+def incoming_values(value: ir.Value) -> list[ir.Value]:
+    """The values of which ``value`` is one, as those of a phi: by a select, an if or a loop; none for other values."""
+    op = defining_op(value)
+    if op is None:
+        return _incoming_values_of_argument(value)
+    index = value.result_number
+    if op.name == "arith.select":
+        return list(op.operands)[1:]
+    if op.name == "scf.if":
+        return [region.blocks[0].terminator.operands[index] for region in op.regions if len(region)]
+    if op.name == "scf.for":
+        return [op.operands[3 + index], op.regions[0].blocks[0].terminator.operands[index]]
+    if op.name == "scf.while":
+        return [op.regions[0].blocks[0].terminator.operands[1 + index]]
+    return []
+
+
+def _incoming_values_of_argument(value: ir.Value) -> list[ir.Value]:
+    """The same of an argument of a loop's body."""
+    loop, index = value.owner.owner, value.arg_number
+    if loop is not None and loop.name == "scf.for" and index > 0:
+        return [loop.operands[2 + index], value.owner.terminator.operands[index - 1]]
+    if loop is not None and loop.name == "scf.while":
+        before, after = (region.blocks[0] for region in loop.regions)
+        if value.owner == after:
+            return [before.terminator.operands[1 + index]]
+        return [loop.operands[index], after.terminator.operands[index]]
+    return []
+
+
+def backward_slice(value: ir.Value) -> Iterator[ir.Value]:
+    """``value`` and every value of the function that it depends on, each once.
+
+    An induction variable depends on the bounds and the step; a result or an iteration argument of control flow on all
+    operands of the operation, on what its regions yield, and on its condition.
     """
     seen: set[ir.Value] = set()
     worklist = [value]
@@ -78,11 +114,11 @@ def computed_from(value: ir.Value) -> Iterator[ir.Value]:
             continue
         seen.add(value)
         yield value
-        op = defining(value)
+        op = defining_op(value)
         if op is not None:
             worklist += op.operands
             regions = op.regions
-        elif is_argument(value):
+        elif is_function_argument(value):
             continue
         elif (around := value.owner.owner).name == "scf.for" and value.arg_number == 0:
             worklist += list(around.operands)[:3]

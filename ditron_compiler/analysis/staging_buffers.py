@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defining, origins
+from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.buffer_effects import Access, Accesses, kernel_of
 from ditron_compiler.analysis.copy_forwarding import Kept
 from ditron_compiler.analysis.kernel_effects import argument_uses
 from ditron_compiler.ir.dialects.enums import predicate
+from ditron_compiler.ir.matchers import constant_int, defining_op
 
 __all__ = ["put_from_source"]
 
@@ -51,7 +52,7 @@ def _uses(kernel: ir.Operation, argument: ir.Value) -> tuple[list[ir.Operation],
 
     def look(op: ir.Operation) -> None:
         for number, value in enumerate(op.operands):
-            if "!tt.ptr" not in str(value.type) or all(origin.root != argument for origin in origins(value)):
+            if "!tt.ptr" not in str(value.type) or all(origin.root != argument for origin in underlying_objects(value)):
                 continue
             if op.name == "tt.store" and number == 0:
                 stores.append(op)
@@ -68,7 +69,7 @@ def _source(
     kernel: ir.Operation, store: ir.Operation, stores: list[ir.Operation], puts: list[ir.Operation]
 ) -> tuple[ir.Value, list[ir.Operation]]:
     """Where the tile comes from that a store puts into staging memory, and the puts that send it."""
-    load = defining(store.operands[1])
+    load = defining_op(store.operands[1])
     tile = _tile(store, 2)
     if load is None or load.name != "tt.load" or tile is None or len(stores) != 1:
         raise Kept("what is staged is not one contiguous tile that was loaded", store)
@@ -87,7 +88,7 @@ def _source(
             raise Kept("peers may be told in between that they may overwrite the tile", told)
         if not _covers(sent, tile):
             raise Kept("more may be put than is stored", put)
-    roots = {one.root for one in origins(origin.base)}
+    roots = {one.root for one in underlying_objects(origin.base)}
     for root in roots:
         if not isinstance(root, ir.BlockArgument) or _is_written(kernel, root):
             raise Kept("the kernel writes to the memory that the tile is loaded from", load)
@@ -96,19 +97,19 @@ def _source(
 
 def _tile(access: ir.Operation, mask: int) -> _Tile | None:
     """The tile that a load or a store is of; None when it is not ``base + arange``, masked from some number on."""
-    pointers = defining(access.operands[0])
+    pointers = defining_op(access.operands[0])
     if pointers is None or pointers.name != "tt.addptr":
         return None
-    base, offsets = (defining(value) for value in pointers.operands)
+    base, offsets = (defining_op(value) for value in pointers.operands)
     if base is None or base.name != "tt.splat" or not _is_range(offsets):
         return None
     size = offsets.attributes["end"].value
     if len(access.operands) <= mask:
         return _Tile(base.operands[0], size, None)
-    compare = defining(access.operands[mask])
+    compare = defining_op(access.operands[mask])
     if compare is None or compare.name != "arith.cmpi" or predicate(compare) != "slt":
         return None
-    left, right = (defining(value) for value in compare.operands)
+    left, right = (defining_op(value) for value in compare.operands)
     if left != offsets or right is None or right.name != "tt.splat":
         return None
     return _Tile(base.operands[0], size, right.operands[0])
@@ -132,19 +133,19 @@ def _between(load: ir.Operation, put: ir.Operation) -> ir.Operation | None:
 def _covers(nbytes: ir.Value, tile: _Tile) -> bool:
     """Whether not more bytes than those of the tile are meant."""
     size = tile.base.type.pointee_type.width // 8
-    known = constant(nbytes)
+    known = constant_int(nbytes)
     if known is not None:
         return tile.count is None and known <= tile.size * size
-    while (op := defining(nbytes)) is not None and op.name == "arith.extsi":
+    while (op := defining_op(nbytes)) is not None and op.name == "arith.extsi":
         nbytes = op.operands[0]
     if op is None or op.name != "arith.muli" or tile.count is None:
         return False
     a, b = (_unextended(value) for value in op.operands)
-    return (a, constant(b)) == (tile.count, size) or (b, constant(a)) == (tile.count, size)
+    return (a, constant_int(b)) == (tile.count, size) or (b, constant_int(a)) == (tile.count, size)
 
 
 def _unextended(value: ir.Value) -> ir.Value:
-    op = defining(value)
+    op = defining_op(value)
     return op.operands[0] if op is not None and op.name == "arith.extsi" else value
 
 

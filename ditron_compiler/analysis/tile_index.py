@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defining
 from ditron_compiler.analysis.call_graph import operations, reached
 from ditron_compiler.analysis.path_conditions import BELOW, NOT_BELOW, conditions, exclusive
 from ditron_compiler.analysis.tile_mapping import NotFound, Shards, computed_by, program_of
 from ditron_compiler.ir.dialects.enums import predicate
+from ditron_compiler.ir.matchers import constant_int, defining_op
 
 __all__ = ["Line", "available", "line_of"]
 
@@ -38,7 +38,7 @@ def line_of(shards: Shards) -> Line:
     if pid is None:
         return _loop(shards, at)
     if first and not any(
-        c.operands[0] == pid and constant(c.operands[1]) == first for c in conditions(at, NOT_BELOW, BELOW)
+        c.operands[0] == pid and constant_int(c.operands[1]) == first for c in conditions(at, NOT_BELOW, BELOW)
     ):
         raise NotFound(f"programs before number {first} are not told apart from those that have a tile", at)
     guards = [c.operands[1] for c in conditions(at, BELOW, NOT_BELOW) if c.operands[0] == index]
@@ -47,15 +47,15 @@ def line_of(shards: Shards) -> Line:
     _check_conditions(at, {index, pid} if first else {index})
     _check_uses(index, shards, at)
     if pid != index:
-        _check_uses(pid, shards, at, allowed=defining(index))
+        _check_uses(pid, shards, at, allowed=defining_op(index))
     _check_programs(pid, at)
-    axis = ir.IntegerAttr(defining(pid).attributes["axis"]).value
+    axis = ir.IntegerAttr(defining_op(pid).attributes["axis"]).value
     return Line(index, guards[0] if guards else None, axis, first)
 
 
 def available(value: ir.Value, at: ir.Operation) -> bool:
     """Whether ``value`` is computed before ``at`` on every path to it."""
-    op = defining(value)
+    op = defining_op(value)
     block = value.owner if op is None else op.block
     while at is not None and at.block != block:
         at = at.parent
@@ -70,11 +70,11 @@ def _loop(shards: Shards, at: ir.Operation) -> Line:
         raise NotFound(
             "the loop over tiles carries values from one tile to the next, which another order would change", loop
         )
-    axis = defining(pid).attributes["axis"]
-    all_programs, steps = defining(step), constant(step)
+    axis = defining_op(pid).attributes["axis"]
+    all_programs, steps = defining_op(step), constant_int(step)
     if steps is not None:
         if steps < 1 or not any(
-            c.operands[0] == pid and constant(c.operands[1]) == steps for c in conditions(loop, BELOW, NOT_BELOW)
+            c.operands[0] == pid and constant_int(c.operands[1]) == steps for c in conditions(loop, BELOW, NOT_BELOW)
         ):
             raise NotFound(f"the loop over tiles steps by {steps}, and is not run by the first {steps} programs", loop)
     elif all_programs is None or all_programs.name != "tt.get_num_programs" or all_programs.attributes["axis"] != axis:
@@ -94,7 +94,7 @@ def _check_conditions(at: ir.Operation, understood: set[ir.Value]) -> None:
     while (op := op.parent) is not None:
         if op.name != "scf.if":
             continue
-        test = defining(op.operands[0])
+        test = defining_op(op.operands[0])
         known = (
             test is not None
             and test.name == "arith.cmpi"
@@ -107,12 +107,12 @@ def _check_conditions(at: ir.Operation, understood: set[ir.Value]) -> None:
 
 def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.Operation | None = None) -> None:
     """Other work than the tile's own must not depend on ``index``: it would stay when the tile goes elsewhere."""
-    loop = index.owner.owner if defining(index) is None else None
+    loop = index.owner.owner if defining_op(index) is None else None
     for use in index.uses:
         op = use.owner
         # Another quotient than the tile would stay, too.
         divided = use.operand_number == 0 and (
-            op == defining(shards.tile) or op.name in _REMAINDERS and op.operands[1] == shards.others
+            op == defining_op(shards.tile) or op.name in _REMAINDERS and op.operands[1] == shards.others
         )
         condition = op.name == "arith.cmpi" and all(
             user.name == "scf.if" and user.is_ancestor(at) for user in op.results[0].users
@@ -129,7 +129,7 @@ def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.O
 
 def _check_programs(pid: ir.Value, at: ir.Operation) -> None:
     """Nobody but ``pid`` must ask for the program's number along its axis, nor a function that the kernel calls."""
-    axis = defining(pid).attributes["axis"]
+    axis = defining_op(pid).attributes["axis"]
     function = at
     while function.name != "tt.func":
         function = function.parent
@@ -142,7 +142,7 @@ def _check_programs(pid: ir.Value, at: ir.Operation) -> None:
             )
         if (
             op.name == "tt.get_program_id"
-            and op != defining(pid)
+            and op != defining_op(pid)
             and not all(exclusive(use.owner, at) for use in op.results[0].uses)
         ):
             raise NotFound(

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import WIDTH, constant, defining, sources
 from ditron_compiler.analysis.rank_variance import is_query
-from ditron_compiler.analysis.slicing import computed_from
+from ditron_compiler.analysis.slicing import backward_slice, incoming_values
+from ditron_compiler.ir.matchers import INTEGER_CASTS, constant_int, defining_op
 
 __all__ = ["NotFound", "Shards", "computed_by", "depends_on_rank", "other_index", "owners", "program_of"]
 
 _DIVISIONS = ("arith.divsi", "arith.divui")
 # What an owner passes through and stays the owner, and what else leaves a signal its own.
-_SAME_RANK = (*WIDTH, "arith.minsi", "arith.maxsi")
+_SAME_RANK = (*INTEGER_CASTS, "arith.minsi", "arith.maxsi")
 _OF_THE_RANK = (*_SAME_RANK, "arith.addi", "arith.subi", "arith.muli", "tt.addptr")
 
 
@@ -64,11 +64,11 @@ def owners(value: ir.Value, user: ir.Operation, is_rank: bool, divided: bool = T
         if is_rank and (tile := _tile(end, divided)):
             yield Shards(*tile, at=user)
             continue
-        op = defining(end)
+        op = defining_op(end)
         if op is None or op.name not in _DIVISIONS:
             continue
         row, shard = op.operands
-        product = defining(row)
+        product = defining_op(row)
         if tile := _tile(row, divided):
             yield Shards(*tile, shard, at=op)
         elif product is not None and product.name == "arith.muli":
@@ -85,8 +85,8 @@ def other_index(value: ir.Value, is_rank: bool) -> ir.Operation | None:
     """
     for end in filter(_depends_on_place, _ends(value, is_rank)):
         while not _is_place(end):
-            op = defining(end)
-            if op is None or op.name not in (*_DIVISIONS, *WIDTH, "arith.muli"):
+            op = defining_op(end)
+            if op is None or op.name not in (*_DIVISIONS, *INTEGER_CASTS, "arith.muli"):
                 return op
             end = next(filter(_depends_on_place, op.operands))
     return None
@@ -102,8 +102,8 @@ def depends_on_rank(value: ir.Value) -> bool:
 
 def computed_by(value: ir.Value) -> Iterator[ir.Operation]:
     """The scalar operations that ``value`` is computed by."""
-    for source in computed_from(value):
-        op = defining(source)
+    for source in backward_slice(value):
+        op = defining_op(source)
         if op is not None and not len(op.regions) and not ir.ShapedType.isinstance(source.type):
             yield op
 
@@ -120,13 +120,13 @@ def _ends(value: ir.Value, is_rank: bool) -> Iterator[ir.Value]:
         if value in seen:
             continue
         seen.add(value)
-        op = defining(value)
+        op = defining_op(value)
         loop = value.owner.owner if op is None else None
         if _is_place(value):
             yield value
         elif loop is not None and loop.name == "scf.for" and value.arg_number == 0:
             worklist.append(loop.operands[0])
-        elif passed_on := sources(value):
+        elif passed_on := incoming_values(value):
             worklist += passed_on
         elif (
             op is None
@@ -140,14 +140,14 @@ def _ends(value: ir.Value, is_rank: bool) -> Iterator[ir.Value]:
 
 def _tile(value: ir.Value, divided: bool = True) -> tuple[ir.Value, ir.Value | None] | None:
     """``value`` and what it divides by, if it is a place in a line of tiles that is divided, or the place itself."""
-    op = defining(value)
+    op = defining_op(value)
     if not divided:
         return (value, None) if _is_place(value) else None
     return (value, op.operands[1]) if op is not None and op.name in _DIVISIONS and _is_place(op.operands[0]) else None
 
 
 def _depends_on_place(value: ir.Value) -> bool:
-    return any(map(_is_place, computed_from(value)))
+    return any(map(_is_place, backward_slice(value)))
 
 
 def _is_place(value: ir.Value) -> bool:
@@ -156,20 +156,20 @@ def _is_place(value: ir.Value) -> bool:
 
 def program_of(index: ir.Value) -> tuple[ir.Value | None, int]:
     """The program's number that ``index`` is, and what is taken from it; None if it is something else."""
-    op, first = defining(index), 0
-    if op is not None and op.name in ("arith.subi", "arith.addi") and constant(op.operands[1]) is not None:
-        first = constant(op.operands[1]) * (1 if op.name == "arith.subi" else -1)
+    op, first = defining_op(index), 0
+    if op is not None and op.name in ("arith.subi", "arith.addi") and constant_int(op.operands[1]) is not None:
+        first = constant_int(op.operands[1]) * (1 if op.name == "arith.subi" else -1)
         index = op.operands[0]
-        op = defining(index)
+        op = defining_op(index)
     return (index, first) if op is not None and op.name == "tt.get_program_id" else (None, 0)
 
 
 def _steps_through_tiles(index: ir.Value) -> bool:
     """``for tile in range(program_id, end, step)``."""
-    loop = index.owner.owner if defining(index) is None else None
+    loop = index.owner.owner if defining_op(index) is None else None
     if loop is None or loop.name != "scf.for" or index != index.owner.arguments[0]:
         return False
-    low = defining(loop.operands[0])
+    low = defining_op(loop.operands[0])
     return low is not None and low.name == "tt.get_program_id"
 
 

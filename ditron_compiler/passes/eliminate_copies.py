@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import defining
 from ditron_compiler.analysis.argument_assumptions import alignment, is_dense, parameter_alignment
 from ditron_compiler.analysis.buffer_effects import Access, Accesses, Region, kernel_of, region
 from ditron_compiler.analysis.copy_forwarding import Kept, Turn, destination_for_writer, source_for_readers
@@ -15,6 +14,7 @@ from ditron_compiler.analysis.staging_buffers import put_from_source
 from ditron_compiler.ir.dialects import arith, ditron, scf
 from ditron_compiler.ir.dialects.enums import PREDICATES
 from ditron_compiler.ir.host_builders import HostBuilder, programs
+from ditron_compiler.ir.matchers import defining_op
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["EliminateCopies"]
@@ -270,7 +270,7 @@ def _itemsize(kind: ir.Type) -> int:
 
 def _hoist(value: ir.Value, before: ir.Operation) -> None:
     """Move what ``value`` is computed by, in the block of ``before``, to before it. Raises Kept when that cannot be."""
-    op = defining(value)
+    op = defining_op(value)
     if op is None or op.block != before.block or op.is_before_in_block(before):
         return
     if op.name not in ("ditron.slice", "ditron.dim", "ditron.stride", "ditron.alloc") and not op.is_memory_effect_free:

@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import (
-    Origin,
-    Untraceable,
-    constant,
-    defined_in,
-    defining,
-    is_argument,
-    origins,
-    rebase,
-)
+from ditron_compiler.analysis.alias import UnderlyingObject, underlying_objects
 from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations
+from ditron_compiler.analysis.match_failure import MatchFailure
 from ditron_compiler.analysis.rank_variance import Place, is_query, is_within, place
-from ditron_compiler.analysis.slicing import Known, in_dominance_order
+from ditron_compiler.analysis.rebasing import rebase
+from ditron_compiler.analysis.slicing import Known, in_dominance_order, is_defined_in
+from ditron_compiler.ir.matchers import constant_int, defining_op, is_function_argument
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["HoistSymmAt"]
@@ -64,7 +58,7 @@ class HoistSymmAt(Pass):
             looked_at = _looked_at(function) if found else set()
             for translated in found:
                 pointer, rank = translated.operands
-                mine = {Origin(origin.root, rank) for origin in origins(pointer)}
+                mine = {UnderlyingObject(origin.root, rank) for origin in underlying_objects(pointer)}
                 if mine & looked_at or any(_may_be_any(origin.root) for origin in looked_at):
                     translated.emit_remark(
                         "this symm_at was not moved to a scalar base, because what the address is, "
@@ -102,7 +96,7 @@ class HoistSymmAt(Pass):
 
         try:
             result = rebase(pointer, translate, make, stop=_is_select)
-        except Untraceable:
+        except MatchFailure:
             return []  # the lowering says what to do
         if result != op.results[0]:
             op.results[0].replace_all_uses_with(result)
@@ -140,7 +134,7 @@ class HoistSymmAt(Pass):
                 self.count("doubles dropped")
 
 
-def _looked_at(function: ir.Operation) -> set[Origin]:
+def _looked_at(function: ir.Operation) -> set[UnderlyingObject]:
     """Where the pointers come from whose address itself is used, perhaps to see whether it is null."""
     return {
         origin
@@ -148,13 +142,13 @@ def _looked_at(function: ir.Operation) -> set[Origin]:
         if op.name in _LOOK_AT
         for operand in op.operands
         if "!tt.ptr" in str(operand.type)
-        for origin in origins(operand)
+        for origin in underlying_objects(operand)
     }
 
 
 def _may_be_any(root: ir.Value) -> bool:
     """Whether ``root`` is what a branch brings, and so perhaps any pointer of the kernel."""
-    return defining(root) is None and not is_argument(root)
+    return defining_op(root) is None and not is_function_argument(root)
 
 
 _LOOK_AT = (*OPAQUE, "tt.ptr_to_int", "tt.return")
@@ -162,15 +156,15 @@ _LOOK_AT = (*OPAQUE, "tt.ptr_to_int", "tt.return")
 
 def _is_select(pointer: ir.Value) -> bool:
     """Two bases would be two calls."""
-    op = defining(pointer)
+    op = defining_op(pointer)
     return op is not None and op.name == "arith.select"
 
 
 def _can_leave(value: ir.Value, loop: ir.Operation, moving: list[ir.Operation]) -> bool:
     """Whether ``value`` can be made before ``loop``; ``moving`` then has, in order, what is to be moved for that."""
-    if not defined_in(value, loop):
+    if not is_defined_in(value, loop):
         return True
-    op = defining(value)
+    op = defining_op(value)
     if op is None or len(op.regions) or not (op.is_pure or _divides_safely(op)):
         return False
     if op in moving:
@@ -192,7 +186,7 @@ def _runs(loop: ir.Operation) -> bool:
     """Whether a loop is known to run at least once."""
     if loop.name != "scf.for":
         return False
-    first, last = (constant(bound) for bound in list(loop.operands)[:2])
+    first, last = (constant_int(bound) for bound in list(loop.operands)[:2])
     if first is None:
         return False
     if last is not None:

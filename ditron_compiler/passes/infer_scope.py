@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import Origin, is_argument, origins
+from ditron_compiler.analysis.alias import UnderlyingObject, may_alias, underlying_objects
 from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations, pointers
 from ditron_compiler.analysis.rank_variance import Place, is_other, place
-from ditron_compiler.analysis.signal_updates import may_be_same_memory
 from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.matchers import is_function_argument
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["InferScope"]
@@ -66,8 +66,12 @@ class InferScope(Pass):
                 self._update(o, updates, looked)
             for o in found:
                 if o.name == "ditron.wait":
-                    self._wait(o, set().union(*(updates.get(origin.root, ()) for origin in origins(o.operands[0]))))
-                if o.name in ("ditron.wait", *_ATOMICS) and any(_is_far(it, o) for it in origins(o.operands[0])):
+                    self._wait(
+                        o, set().union(*(updates.get(origin.root, ()) for origin in underlying_objects(o.operands[0])))
+                    )
+                if o.name in ("ditron.wait", *_ATOMICS) and any(
+                    _is_far(it, o) for it in underlying_objects(o.operands[0])
+                ):
                     self._widen(o, Place.NODE, "the pointer is another rank's")
 
     def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], looked: _Looked) -> None:
@@ -77,7 +81,7 @@ class InferScope(Pass):
         signal, rank = (op.operands[index] for index in _UPDATES[op.name])
         far, certain = place(rank, op), is_other(rank)
         if op.name == "ditron.notify":
-            roots = {origin.root for origin in origins(signal)}
+            roots = {origin.root for origin in underlying_objects(signal)}
             if far == Place.SELF and _may_meet(roots, looked.from_afar):
                 far = Place.NODE
                 self._widen(op, far, "other ranks wait for the signal")
@@ -90,7 +94,7 @@ class InferScope(Pass):
                 if far == Place.SELF and not (roots & looked.here and not _may_meet(roots, looked.elsewhere)):
                     far = min(_scope(op), Place.NODE)
                 self._set(op, far)
-        for origin in origins(signal):
+        for origin in underlying_objects(signal):
             updates.setdefault(origin.root, set()).add((far, certain))
 
     def _wait(self, op: ir.Operation, updates: set[_Update]) -> None:
@@ -131,26 +135,28 @@ class _Looked:
         looked = _Looked(set(), set(), set())
         for op in found:
             if op.name in _AWAITS:
-                for origin in origins(op.operands[0]):
+                for origin in underlying_objects(op.operands[0]):
                     (looked.from_afar if _is_far(origin, op) else looked.here).add(origin.root)
-                    if not is_argument(origin.root):  # loaded, it may be another rank's
+                    if not is_function_argument(origin.root):  # loaded, it may be another rank's
                         looked.elsewhere.add(origin.root)
             elif op.name in OPAQUE:
-                looked.elsewhere.update(origin.root for operand in pointers(op) for origin in origins(operand))
+                looked.elsewhere.update(
+                    origin.root for operand in pointers(op) for origin in underlying_objects(operand)
+                )
             elif (
                 op.name == "ditron.multicast_ptr"
                 or op.name == "ditron.symm_at"
                 and (place(op.operands[1], op) != Place.SELF)
             ):
-                looked.elsewhere.update(origin.root for origin in origins(op.operands[0]))
+                looked.elsewhere.update(origin.root for origin in underlying_objects(op.operands[0]))
         return looked
 
 
 def _may_meet(roots: set[ir.Value], others: set[ir.Value]) -> bool:
-    return any(may_be_same_memory(root, others) for root in roots)
+    return any(may_alias(root, others) for root in roots)
 
 
-def _is_far(origin: Origin, at: ir.Operation) -> bool:
+def _is_far(origin: UnderlyingObject, at: ir.Operation) -> bool:
     return origin.rank is not None and place(origin.rank, at) != Place.SELF
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defining
 from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.tile_index import Line, available, line_of
 from ditron_compiler.analysis.tile_mapping import NotFound, Shards, depends_on_rank, other_index, owners
 from ditron_compiler.ir.dialects.enums import PREDICATES, keyword
+from ditron_compiler.ir.matchers import constant_int, defining_op
 from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["InsertSwizzle"]
@@ -169,13 +169,13 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
     """Put the swizzle behind what makes the tile index, for all who use it."""
     tile = shards.tile
     i32 = ir.IntegerType.get_signless(32, context=tile.context)
-    block = 1 if shards.block is None else constant(shards.block)
+    block = 1 if shards.block is None else constant_int(shards.block)
     if tile.type != i32:
         raise NotFound(f"the tile index is an {tile.type}, and orders are computed in i32", shards.origin)
     if block is None or block < 1:
         raise NotFound("the rows of a tile are not a positive constant", shards.origin)
     # Of a place in the line, the branch that computes with it is reordered.
-    here = shards.others is not None or defining(tile) is not None and tile.owner.block == shards.at.block
+    here = shards.others is not None or defining_op(tile) is not None and tile.owner.block == shards.at.block
     place = ir.InsertionPoint.after(tile.owner) if here else ir.InsertionPoint.at_block_begin(shards.at.block)
     for value in (shards.shard, line.end):
         if value is not None and (value.type != i32 or not available(value, place.ref_operation)):

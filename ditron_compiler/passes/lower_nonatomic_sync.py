@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import origins
+from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.call_graph import operations, pointers, reached
 from ditron_compiler.analysis.rank_variance import Place, place
 from ditron_compiler.ir.dialects.enums import keyword
@@ -90,14 +90,14 @@ def _why_not(op: ir.Operation) -> str | None:
 
 def _atomic_there(call: ir.Operation) -> str | None:
     """What may be a read-modify-write on another GPU in a function that is called."""
-    if all(origin.rank is None for pointer in pointers(call) for origin in origins(pointer)):
+    if all(origin.rank is None for pointer in pointers(call) for origin in underlying_objects(pointer)):
         return None
     return next((op.name for op in reached(call) if op.name in (*_TRITON_ATOMICS, "tt.call")), None)
 
 
 def _is_here(op: ir.Operation) -> bool:
     """Whether an update stays within this GPU."""
-    if any(origin.rank is not None for origin in origins(op.operands[0])):
+    if any(origin.rank is not None for origin in underlying_objects(op.operands[0])):
         return False
     if op.name.startswith("tt.") or op.name == "ditron.signal_op" and place(op.operands[2], op) == Place.SELF:
         return True

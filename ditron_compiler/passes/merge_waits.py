@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import Sum, constant, defining, is_argument, origins, plus_constant
+from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations, pointers
 from ditron_compiler.analysis.equivalence import varies
+from ditron_compiler.analysis.linear import Sum, plus_constant
 from ditron_compiler.analysis.rank_variance import is_query, is_within
-from ditron_compiler.analysis.slicing import Known, computed_from, in_dominance_order
+from ditron_compiler.analysis.slicing import Known, backward_slice, in_dominance_order
 from ditron_compiler.ir.dialects.enums import keyword, number
+from ditron_compiler.ir.matchers import constant_int, defining_op, is_function_argument
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["MergeWaits"]
@@ -168,7 +170,7 @@ _Waits = Known[tuple[ir.Value, _Symbols, "tuple[int, _Count] | str", "ir.Value |
 
 
 def _count(value: ir.Value) -> _Count:
-    known = constant(value)
+    known = constant_int(value)
     if known is not None:
         return known
     return next((count for count in _COUNTS if is_query(value, count)), value)
@@ -176,7 +178,7 @@ def _count(value: ir.Value) -> _Count:
 
 def _narrow(value: ir.Value | None) -> ir.Value | None:
     """``value`` before it was made wider, which is done anew at each use."""
-    while value is not None and (op := defining(value)) is not None and op.name == "arith.extsi":
+    while value is not None and (op := defining_op(value)) is not None and op.name == "arith.extsi":
         value = op.operands[0]
     return value
 
@@ -186,7 +188,7 @@ def _is_steady(symbol: ir.Value | None) -> bool:
     return (
         symbol is None
         or not varies(symbol)
-        and all(defining(value) is not None or is_argument(value) for value in computed_from(symbol))
+        and all(defining_op(value) is not None or is_function_argument(value) for value in backward_slice(symbol))
     )
 
 
@@ -204,7 +206,7 @@ class _SetBack:
         if self.value is not None and self.value[1] >= wait.least and self.value[0] == symbol and _is_steady(symbol):
             return False
         roots = _roots(wait.op.operands[0])
-        return bool(roots & self.roots) or not all(map(is_argument, roots | self.roots))
+        return bool(roots & self.roots) or not all(map(is_function_argument, roots | self.roots))
 
 
 def _set_back(every: list[ir.Operation]) -> list[_SetBack]:
@@ -229,7 +231,7 @@ def _signal_and_value(op: ir.Operation) -> list[ir.Value]:
 
 
 def _roots(pointer: ir.Value) -> frozenset[ir.Value]:
-    return frozenset(origin.root for origin in origins(pointer))
+    return frozenset(origin.root for origin in underlying_objects(pointer))
 
 
 def _written_back(op: ir.Operation) -> list[ir.Value]:
@@ -241,12 +243,12 @@ def _written_back(op: ir.Operation) -> list[ir.Value]:
         return [op.operands[0]]
     if name in ("ditron.red", "ditron.atomic_add"):
         kind = keyword(op.attributes["op"]) if name == "ditron.red" else "add"
-        value = constant(op.operands[1])
+        value = constant_int(op.operands[1])
         grows = kind == "max" or kind == "add" and value is not None and value >= 0
         return [] if grows else [op.operands[0]]
     if name in _SETS:
         signal, value = _signal_and_value(op)
-        known = constant(value)
+        known = constant_int(value)
         back = [signal] if keyword(op.attributes["op"]) == "add" and known is not None and known < 0 else []
         return [op.operands[0], *back] if name == "ditron.putmem_signal" else back
     if name in _WAITS and keyword(op.attributes["cmp"]) in ("lt", "le"):

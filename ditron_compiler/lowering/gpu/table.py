@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.analysis import divergence as gpu_checks
+from ditron_compiler.analysis.match_failure import MatchFailure
 from ditron_compiler.analysis.slicing import retype
 from ditron_compiler.ir.dialects.enums import keyword, number
 from ditron_compiler.lowering.gpu import atomics
 from ditron_compiler.lowering.gpu.lowering import Lowering, LoweringError, element_of, is_tensor
-from ditron_compiler.lowering.gpu.pointers import Untraceable, divisibility, rebase
+from ditron_compiler.lowering.gpu.pointers import divisibility, rebase
 
 __all__ = ["TABLE", "WAIT_ENUMS", "Row", "protocol", "signal_wait_until", "translate", "wait"]
 
@@ -103,7 +104,7 @@ def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
     if str(element).startswith("!tt.ptr"):
         try:
             lowering.replace(rebase(lowering, value, add))
-        except Untraceable:
+        except MatchFailure:
             lowering.replace(add(value))
     elif ir.IntegerType.isinstance(element):
         width = ir.IntegerType(element).width
@@ -123,7 +124,7 @@ def translate(lowering: Lowering, op: ir.Operation, build: Callable[[ir.Value, i
     aligned, and of the attribute that says it."""
     try:
         lowering.replace(rebase(lowering, op.operands[0], lambda base: build(base, divisibility(base))))
-    except Untraceable:
+    except MatchFailure:
         name = op.name.removeprefix("ditron.")
         raise LoweringError(
             "expected pointers computed from one scalar pointer within this iteration, got a "

@@ -7,8 +7,9 @@ What is called outside of such loops is called only so often: a program that mak
 from __future__ import annotations
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import constant, defined_in, defining
+from ditron_compiler.analysis.slicing import is_defined_in
 from ditron_compiler.ir.dialects.enums import PREDICATES
+from ditron_compiler.ir.matchers import constant_int, defining_op
 from ditron_compiler.lowering.sim.elementwise import int_attribute
 
 _BELOW = [PREDICATES[name] for name in ("slt", "sle", "ult", "ule")]
@@ -50,16 +51,16 @@ def _counts(loop: ir.Operation) -> bool:
 
     def trace(value: ir.Value) -> ir.Value:
         """What ``value`` is, seen from the loop's head."""
-        while (op := defining(value)) is not None and op.name in _WIDENING:
+        while (op := defining_op(value)) is not None and op.name in _WIDENING:
             value = op.operands[0]
         return passed[value.arg_number] if op is None and value.owner == body else value
 
     def step(value: ir.Value) -> int:
         """1 when ``value`` grows in each turn, -1 when it falls, 0 when neither is known."""
         value = trace(value)
-        if defining(value) is not None or value.owner != head:
+        if defining_op(value) is not None or value.owner != head:
             return 0
-        op = defining(trace(handed[value.arg_number]))
+        op = defining_op(trace(handed[value.arg_number]))
         if op is None or op.name not in ("arith.addi", "arith.subi"):
             return 0
         first, second = (trace(operand) for operand in op.operands)
@@ -71,19 +72,19 @@ def _counts(loop: ir.Operation) -> bool:
         if op is None or op.name not in ("arith.andi", "arith.cmpi"):
             return False
         if op.name == "arith.andi":
-            return any(ends(defining(operand)) for operand in op.operands)
+            return any(ends(defining_op(operand)) for operand in op.operands)
         left, right = op.operands
         predicate = int_attribute(op, "predicate")
         way = 1 if predicate in _BELOW else -1 if predicate in _ABOVE else 0
         ways = ((left, right, way), (right, left, -way))
         return bool(way) and any(step(moves) == to and _stays(limit, loop) for moves, limit, to in ways)
 
-    return ends(defining(test))
+    return ends(defining_op(test))
 
 
 def _sign(value: ir.Value) -> int:
     """1 when ``value`` is known to be positive, -1 when negative, else 0."""
-    number, op = constant(value), defining(value)
+    number, op = constant_int(value), defining_op(value)
     if number is None:
         return int(op is not None and op.name in _POSITIVE)
     return (number > 0) - (number < 0)
@@ -91,8 +92,8 @@ def _sign(value: ir.Value) -> int:
 
 def _stays(value: ir.Value, loop: ir.Operation) -> bool:
     """Whether ``value`` is the same in each turn of ``loop``."""
-    if not defined_in(value, loop):
+    if not is_defined_in(value, loop):
         return True
-    op = defining(value)
+    op = defining_op(value)
     return op is not None and (op.name in _POSITIVE or (
         op.name.startswith("arith.") and all(_stays(operand, loop) for operand in op.operands)))  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.alias import is_argument, origins
+from ditron_compiler.analysis.alias import underlying_objects
+from ditron_compiler.ir.matchers import is_function_argument
 
 from .independence import is_private
 
@@ -41,6 +42,6 @@ def argument_of(pointer: ir.Value, function: ir.Operation) -> int | None:
 
     None where it may be one of several, or where it is another function's argument, loaded, or a computed integer.
     """
-    roots = {origin.root for origin in origins(pointer)}
+    roots = {origin.root for origin in underlying_objects(pointer)}
     root = roots.pop()
-    return root.arg_number if not roots and is_argument(root) and not is_private(function) else None
+    return root.arg_number if not roots and is_function_argument(root) and not is_private(function) else None

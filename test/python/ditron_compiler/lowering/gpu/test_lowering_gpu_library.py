@@ -8,12 +8,12 @@ import threading
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ditron.distributed.context import Slot, barrier_area_bytes, pack
 from ditron_compiler.analysis.packet_layout import packet_bytes
+from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from ditron_compiler.lowering.gpu.device_libraries import RUNTIME
 
 # What a vendor's common.ll provides, for a program of one thread on the CPU.

@@ -45,7 +45,7 @@ test-packages: build  ## kernels of other packages on the simulator (installed b
 
 .PHONY: mutation
 mutation: build  ## how many mistakes the protocol checker finds: mutants of every kernel and program, against the simulator
-	@$(BIN)/python test/mutation --jobs $$(nproc) --markdown docs/results/2026-11-21-mutation.md
+	@$(BIN)/python test/mutation --jobs $$(nproc) --publish
 
 .PHONY: wheels
 wheels: system  ## dist/: a wheel for CPython 3.11 and an abi3 wheel for 3.12 and later (PYTHON312=...)
@@ -56,7 +56,7 @@ wheels: system  ## dist/: a wheel for CPython 3.11 and an abi3 wheel for 3.12 an
 
 .PHONY: docs
 docs: build  ## write the generated pages of docs/ anew and build the site in build/site
-	@$(BIN)/python docs/generate_dialect.py && $(BIN)/python docs/generate_passes.py
+	@$(BIN)/python docs/generate_dialect.py && $(BIN)/python docs/generate_passes.py && $(BIN)/python docs/results/publish.py
 	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || $(BIN)/pip install -q 'mkdocs>=1.6,<2'
 	@$(BIN)/python -m mkdocs build --strict --quiet && echo "build/site/guide/index.html"
 

@@ -2,7 +2,7 @@
 
     python benchmark/swizzle_steps.py                                  # 16 ranks on 2 nodes, 4 tiles a rank
     python benchmark/swizzle_steps.py --rows 61 --ranks 8 --nodes 1    # tiles that straddle ranks
-    python benchmark/swizzle_steps.py --table docs/results/FILE.md
+    python benchmark/swizzle_steps.py --table FILE.md
 
 The kernel takes tiles in plain order, by one persistent program per rank: on every rank, rank 0's tiles come first, and
 the last rank's consumer has nothing to add up until all the others' tiles are done. The same kernel is compiled by the

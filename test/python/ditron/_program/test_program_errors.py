@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import paths
 import pytest
 import torch
 import triton
@@ -276,7 +277,7 @@ def test_a_kernel_that_does_not_compile_names_its_line_and_the_launchs():
     def signal_of_floats(x, out):
         wait_for[(1,)](x, 1)  # signal of floats
 
-    kernels = HERE.with_name("traced_programs.py")
+    kernels = paths.ROOT / "test/python/support/traced_programs.py"
     arange, load, wait = (
         next(i for i, text in enumerate(kernels.read_text().splitlines(), 1) if part in text)
         for part in ("offsets = tl.program_id(0)", "tl.store(out_ptr + offsets", "dl.wait(")

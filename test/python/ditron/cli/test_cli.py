@@ -6,14 +6,15 @@ import sys
 import time
 from pathlib import Path
 
+import paths
 import pytest
 
 from ditron.cli import main
 
-HERE = Path(__file__).parent
+HERE = paths.ROOT / "test" / "python" / "support"
 KERNELS = str(HERE / "cli_kernels.py")
 SCRIPT = str(HERE / "cli_script.py")
-EXAMPLES = HERE.parents[1] / "examples"
+EXAMPLES = paths.EXAMPLES
 
 
 @pytest.mark.parametrize("arguments", [[], ["compile"], ["dump"], ["passes"], ["run"], ["doctor"]])
@@ -72,7 +73,7 @@ def test_dump_of_a_mixed_module(tmp_path, capsys):
     assert "an MLIR file begins at stage 'ditron'" in capsys.readouterr().err
 
 
-GPU_OPS = str(HERE.parent / "lit" / "lowering" / "Inputs" / "gpu-ops.mlir")
+GPU_OPS = str(paths.ROOT / "test/lit/lowering/Inputs/gpu-ops.mlir")
 
 
 def test_dump_of_one_kernel_among_several(capsys):

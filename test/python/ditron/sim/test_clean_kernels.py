@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
+import paths
 import pytest
 import torch
 import triton.language as tl
@@ -129,7 +129,7 @@ print("not overtaken")
 
 def test_seeds_are_explored_and_replayed(tmp_path):
     script = tmp_path / "overtaken.py"
-    script.write_text(SCRIPT.format(folder=str(Path(__file__).parent)))
+    script.write_text(SCRIPT.format(folder=str(paths.ROOT / "test/python/support")))
 
     def run(*arguments: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "ditron.cli", "run", "--sim", "2", *arguments, str(script)]

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import ClassVar
 
 import paths
@@ -22,7 +21,7 @@ from ditron_compiler.tools import pass_diff as passdiff
 from ditron_compiler.tools import pass_docs as passdocs
 
 ROOT = paths.ROOT
-KERNEL = f"{Path(__file__).parent / 'cli_kernels.py'}:good"
+KERNEL = f"{paths.ROOT / 'test/python/support/cli_kernels.py'}:good"
 TEXT = "func.func @f(%x: i32) -> i32 { %0 = arith.addi %x, %x : i32 %1 = arith.addi %x, %x : i32 return %1 : i32 }"
 FAILING = '''
 from dataclasses import dataclass

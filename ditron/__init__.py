@@ -13,12 +13,12 @@ import importlib
 from typing import Any
 
 from ditron_compiler.errors import (
-    CheckError,
     CompileError,
     DeadlockError,
     DitronError,
     NodesError,
     RaceError,
+    SanitizerError,
     SimulationError,
     WaitTimeout,
 )
@@ -27,7 +27,7 @@ from ditron_compiler.versions import check_versions
 _HOMES = {
     "CompiledProgram": "ditron._jit.compile",
     "compile": "ditron._jit.compile",
-    "check": "ditron.sanitizer.report",
+    "synchronize": "ditron.sanitizer.report",
     "autotune": "ditron._jit.decorator",
     "jit": "ditron._jit.decorator",
     "host": "ditron.host",
@@ -59,7 +59,7 @@ _HOMES = {
 }
 
 __all__ = [
-    "CheckError",
+    "SanitizerError",
     "CompileError",
     "DeadlockError",
     "DitronError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "CheckError",
+    "SanitizerError",
     "CompileError",
     "DeadlockError",
     "DitronError",
@@ -108,7 +108,7 @@ class DeadlockError(SimulationError):
     waiters: tuple[str, ...] = ()
 
 
-class CheckError(DitronError):
+class SanitizerError(DitronError):
     """A GPU kernel was stopped in checked mode, before an access that cannot be right.
 
     Attributes:
@@ -118,5 +118,5 @@ class CheckError(DitronError):
     reports: tuple = ()
 
 
-class WaitTimeout(CheckError):
-    """A wait of a GPU kernel took longer than checked mode allows (``DITRON_CHECK_SECONDS``)."""
+class WaitTimeout(SanitizerError):
+    """A wait of a GPU kernel took longer than checked mode allows (``DITRON_SANITIZE_SECONDS``)."""

@@ -19,8 +19,8 @@ __all__ = [
     "Knob",
     "all_knobs",
     "cache_dir",
-    "check",
-    "check_seconds",
+    "sanitize",
+    "sanitize_seconds",
     "local_rank",
     "local_world_size",
     "no_color",
@@ -130,14 +130,14 @@ nvshmem_bitcode = Knob(
 rocshmem_bitcode = Knob("DITRON_ROCSHMEM_BITCODE", Path, None, "librocshmem_device.bc of the installed rocSHMEM")
 
 
-check = Knob(
-    "DITRON_CHECK",
+sanitize = Knob(
+    "DITRON_SANITIZE",
     int,
     0,
-    "checked mode of GPU kernels: 0 off (default), 1 on, 2 on and the host waits for each launch",
+    "the sanitizer of GPU kernels: 0 off (default), 1 on, 2 on and the host waits for each launch",
 )
-check_seconds = Knob(
-    "DITRON_CHECK_SECONDS", float, 10.0, "seconds a wait of a GPU kernel may take in checked mode (default 10)"
+sanitize_seconds = Knob(
+    "DITRON_SANITIZE_SECONDS", float, 10.0, "seconds a wait of a GPU kernel may take under the sanitizer (default 10)"
 )
 no_color = Knob("NO_COLOR", bool, False, "no colours in terminals, whatever its value (see no-color.org)")
 pipeline = Knob(

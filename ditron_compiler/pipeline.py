@@ -97,14 +97,14 @@ OVERLAP: Pipeline = (
 #: Ends at operations that Triton compiles: tt, arith, scf and calls of the device library.
 NVIDIA: Pipeline = (
     "lower-swizzle{{one-node={one_node}}}",  # before the target: swizzle expands to rank and num_ranks
-    "lower-to-nvidia{{transport={transport} arch={arch}{check}}}",
+    "lower-to-nvidia{{transport={transport} arch={arch}{sanitize}}}",
     "canonicalize",
     "cse",
 )
 
 AMD: Pipeline = (
     "lower-swizzle{{one-node={one_node}}}",
-    "lower-to-amd{{transport={transport} arch={arch}{check}}}",
+    "lower-to-amd{{transport={transport} arch={arch}{sanitize}}}",
     "canonicalize",
     "cse",
 )
@@ -129,19 +129,19 @@ SIM_RACES: Pipeline = tuple("lower-to-sim{races=true}" if entry == "lower-to-sim
 _LOWERINGS = {"cuda": (NVIDIA, 90), "hip": (AMD, "gfx942"), "sim": (SIM, "")}
 
 
-def lowering(machine: str, transport: str, arch: int | str | None = None, check: bool = False) -> Pipeline:
+def lowering(machine: str, transport: str, arch: int | str | None = None, sanitize: bool = False) -> Pipeline:
     """The passes from a mixed module to what ``machine`` (cuda, hip or sim) runs.
 
-    ``arch`` is the compute capability for cuda (default 90), the processor for hip (gfx942). ``check`` is checked mode,
-    on GPUs. ValueError for an unknown machine.
+    ``arch`` is the compute capability for cuda (default 90), the processor for hip (gfx942). ``sanitize``: with the
+    sanitizer, on GPUs. ValueError for an unknown machine.
     """
     if machine not in _LOWERINGS:
         raise ValueError(f"no pipeline for machine '{machine}': expected one of {', '.join(_LOWERINGS)}")
     passes, usual = _LOWERINGS[machine]
-    checked = " check=true" if check else ""
+    suffix = " sanitize=true" if sanitize else ""
     one_node = "true" if transport == "p2p" else "false"  # which reaches no other
     return tuple(
-        entry.format(transport=transport, arch=arch or usual, check=checked, one_node=one_node) for entry in passes
+        entry.format(transport=transport, arch=arch or usual, sanitize=suffix, one_node=one_node) for entry in passes
     )
 
 

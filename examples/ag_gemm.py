@@ -85,7 +85,7 @@ def ag_gemm_kernel(
 
 @ditron.program(
     example={"a": "bf16[2048, 4096]", "b": "bf16[4096, 1024]", "c": "bf16[8192, 1024]"},
-    check=lambda ranks: {
+    sample_args=lambda ranks: {
         "a": "bf16[20, 16]",
         "b": "bf16[16, 16]",
         "c": f"bf16[{20 * ranks}, 16]",

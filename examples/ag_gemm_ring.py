@@ -48,7 +48,7 @@ def gemm_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl
 
 @ditron.program(
     example={"a": "bf16[2048, 4096]", "b": "bf16[4096, 1024]", "c": "bf16[8192, 1024]"},
-    check=lambda ranks: {
+    sample_args=lambda ranks: {
         "a": "bf16[20, 16]",
         "b": "bf16[16, 16]",
         "c": f"bf16[{20 * ranks}, 16]",

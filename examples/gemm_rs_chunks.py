@@ -32,7 +32,7 @@ def add_chunks_kernel(parts_ptr, out_ptr, parts, elements, BLOCK: tl.constexpr):
 
 @ditron.program(
     example={"a": "bf16[8192, 1024]", "b": "bf16[1024, 4096]", "out": "bf16[2048, 4096]"},
-    check=lambda ranks: {
+    sample_args=lambda ranks: {
         "a": f"bf16[{20 * ranks}, 16]",
         "b": "bf16[16, 16]",
         "out": "bf16[20, 16]",

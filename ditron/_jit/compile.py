@@ -100,7 +100,7 @@ def compile(
     stop_after: str | None = None,
     watch: Watch | None = None,
     locations: bool = False,
-    check: bool | None = None,
+    sanitize: bool | None = None,
 ) -> CompiledProgram:
     """Compile a kernel for a machine, without one.
 
@@ -120,12 +120,12 @@ def compile(
             library is not linked, and its calls are seen in ``llir`` and ``ptx``.
         watch: what to see of our passes: the module after them, their times, their statistics.
         locations: keep source locations in the text of the stages.
-        check: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_CHECK``.
+        sanitize: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_SANITIZE``.
 
     Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError
     or ditron.CompileError, pointing at the Python line, when the kernel is wrong.
     """
-    machine = parse_target(target, transport, bool(knobs.check.get() if check is None else check))
+    machine = parse_target(target, transport, bool(knobs.sanitize.get() if sanitize is None else sanitize))
     stages = STAGES[machine.machine]
     if stop_after is not None and stop_after not in stages:
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
@@ -151,7 +151,7 @@ def check_passes(target: Target, names: Iterable[str], pipeline: str = "default"
     """Raise ValueError, listing the passes there are, unless ``names`` are passes on the way to the target (or all)."""
     from ditron_compiler.pipeline import front, lowering
 
-    passes = front(pipeline) + lowering(target.machine, target.transport, target.arch, target.check)
+    passes = front(pipeline) + lowering(target.machine, target.transport, target.arch, target.sanitize)
     known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
     for name in names:
         if name not in known and name != "all":

@@ -108,29 +108,29 @@ class DitronJITFunction(JITFunction):
         if group is not self._latest_group():
             self._enter(group)
         kwargs[CONTEXT_ARGUMENT] = self._context
-        if not group.check:
+        if not group.sanitize:
             return super().run(*args, grid=grid, warmup=warmup, **kwargs)
         checked.before_launch(group)
         kernel = super().run(*args, grid=grid, warmup=warmup, **kwargs)
-        if group.check > 1 and not warmup:
-            checked.check(group)
+        if group.sanitize > 1 and not warmup:
+            checked.synchronize(group)
         return kernel
 
     def _enter(self, group: Any) -> None:
         """What changes when the group does: seldom, so that a launch pays for a comparison only."""
-        if (group.transport, bool(group.check)) != (self._transport, self._checked):
-            self._use_transport(group.transport, bool(group.check))
+        if (group.transport, bool(group.sanitize)) != (self._transport, self._checked):
+            self._use_transport(group.transport, bool(group.sanitize))
         # An address is quicker to pass than a tensor, which the driver would be asked about.
         self._context = group.context.data_ptr()
         self._latest_group = weakref.ref(group)
 
-    def _use_transport(self, transport: str, check: bool = False) -> None:
+    def _use_transport(self, transport: str, sanitize: bool = False) -> None:
         """Kernels are compiled for a transport, checked or not; each has caches of its own."""
         if self._transport:
             self._caches_by_mode[self._transport, self._checked] = self.device_caches
         fresh = type(self.device_caches)(self.create_binder)
-        self.device_caches = self._caches_by_mode.get((transport, check), fresh)
-        self._transport, self._checked = transport, check
+        self.device_caches = self._caches_by_mode.get((transport, sanitize), fresh)
+        self._transport, self._checked = transport, sanitize
 
     def create_binder(self) -> tuple:
         gpu = driver.active.get_current_target()
@@ -163,7 +163,7 @@ class _LoadedKernel(CompiledKernel):
         if self.module is None:
             super()._init_handles()
             group = self.group()
-            if group.check:
+            if group.sanitize:
                 checked.remember_kernel(self.asm.get("ttir"))
             group.on_module_loaded(self)
             if packets := PacketArgument.all_in(self.asm["source"]):

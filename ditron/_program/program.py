@@ -33,7 +33,7 @@ def program(
     *,
     passes: str | Iterable[str] = "host",
     example: Mapping[str, Any] | None = None,
-    check: Callable[[int], Mapping[str, Any]] | None = None,
+    sample_args: Callable[[int], Mapping[str, Any]] | None = None,
     max_nodes: int | None = None,
 ) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
@@ -46,7 +46,7 @@ def program(
         passes: what is done to the program before it runs: ``"host"`` (the default), which only decomposes and cleans
             up; ``"overlap"``, which also removes needless copies and chooses streams; or a tuple of passes.
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
-        check: what ``ditron check`` calls it with in a group of so many ranks: the same, small.
+        sample_args: what ``ditron check`` calls it with in a group of so many ranks: the same, small.
         max_nodes: how many nodes it is for: 1 when it copies to all ranks, which copy engines do on one node only. A
             call in a group of more raises NodesError, and ``ditron check`` looks at none.
 
@@ -62,7 +62,7 @@ def program(
     """
 
     def decorate(function: Callable) -> Program:
-        return Program(function, passes, example, check, max_nodes)
+        return Program(function, passes, example, sample_args, max_nodes)
 
     return decorate if fn is None else decorate(fn)
 
@@ -75,11 +75,11 @@ class Program:
         fn: Callable,
         passes: str | Iterable[str],
         example: Mapping[str, Any] | None,
-        check: Callable[[int], Mapping[str, Any]] | None = None,
+        sample_args: Callable[[int], Mapping[str, Any]] | None = None,
         max_nodes: int | None = None,
     ):
         functools.update_wrapper(self, fn)
-        self.fn, self.example, self.check, self.max_nodes = fn, example, check, max_nodes
+        self.fn, self.example, self.sample_args, self.max_nodes = fn, example, sample_args, max_nodes
         self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
         try:
             self.passes = _passes(passes)
@@ -221,7 +221,7 @@ class Program:
             whole = (kinds, tuple(constants.items()), target)
             if whole not in self._executables:
                 module = self._trace(args, constants, target)
-                if self.check is not None:
+                if self.sample_args is not None:
                     from ditron.protocol.api import at_compile_time
 
                     at_compile_time(self, module)
@@ -315,7 +315,7 @@ def _target_of(group: Any) -> Target:
     from triton.runtime.driver import driver
 
     gpu = driver.active.get_current_target()
-    return Target(gpu.backend, gpu.arch, group.transport, bool(group.check))
+    return Target(gpu.backend, gpu.arch, group.transport, bool(group.sanitize))
 
 
 class _Spec:

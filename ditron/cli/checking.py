@@ -73,10 +73,10 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
 
     module = import_file(path, asserts=False)  # none of results, which mean nothing, ends what is checked
     programs = _programs(module)
-    if name in programs and programs[name].check is None:
+    if name in programs and programs[name].sample_args is None:
         raise UsageError(
             f"program {name!r} does not say what it is checked with: give its decorator "
-            "check=lambda ranks: {...}, small arguments by name as for example="
+            "sample_args=lambda ranks: {...}, small arguments by name as for example="
         )
     if name in programs:
         return [checking.check_program(programs[name], _watched(groups, name, say), resident=args.resident)]
@@ -100,7 +100,7 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
     if not args.args:
         try:
             module = import_file(path, asserts=False)
-            programs = [program for program in _programs(module).values() if program.check is not None]
+            programs = [program for program in _programs(module).values() if program.sample_args is not None]
         except RunsWhenImported:  # a script without "if __name__ ...": what it runs is what is checked
             programs = []
         if programs:

@@ -22,7 +22,7 @@ def dump_program(args: argparse.Namespace) -> int:
     constants = parse_assignments("--constexpr", args.constexpr)
     tensors = _arguments(program, args.signature)
     try:
-        example = program.example or (program.check(args.ranks) if program.check is not None else {})
+        example = program.example or (program.sample_args(args.ranks) if program.sample_args is not None else {})
         given = (dict(example) if tensors is None else tensors) | constants
         if not given:
             raise UsageError(

@@ -59,7 +59,7 @@ class Group:
         transport: ``"p2p"``, ``"nvshmem"``, ``"rocshmem"`` or ``"sim"``.
         device: where this rank's tensors live.
         context: int64 tensor that kernels find their peers by (GPUs only, see :mod:`ditron.distributed.context`).
-        check: 0; 1 in checked mode on GPUs; 2 when the host also waits for each launch.
+        sanitize: 0; 1 in checked mode on GPUs; 2 when the host also waits for each launch.
 
     As a context manager it becomes the current group, in which kernels are launched and tensors allocated:
 
@@ -77,7 +77,7 @@ class Group:
         self.packets: dict[int, PacketMemory] = {}  # of symm_packets, by address
 
     is_sim = False
-    check = 0
+    sanitize = 0
 
     def __enter__(self) -> Group:
         _state.stack.append(self)
@@ -121,7 +121,7 @@ class GpuGroup(Group):
         process_group,
         heap,
         ranks_per_node: int,
-        check: int = 0,
+        sanitize: int = 0,
     ):
         import torch
 
@@ -144,15 +144,15 @@ class GpuGroup(Group):
             Slot.HEAP_BYTES: heap.buffer.numel(),
             Slot.BARRIER_OFFSET: 0,
         }
-        self.check = check
-        if check:
+        self.sanitize = sanitize
+        if sanitize:
             from ditron.sanitizer.report import RECORDS, WORDS, Monitor
 
             buffer = torch.zeros(RECORDS * WORDS, dtype=torch.int64, pin_memory=True)
             self.monitor = Monitor(
                 buffer, self.ranks, self.rank, heap.base, heap.buffer.numel(), barrier_area_bytes(self.num_ranks)
             )
-            fixed |= {Slot.REPORT: buffer.data_ptr(), Slot.LIMIT_NS: int(knobs.check_seconds.get() * 1e9)}
+            fixed |= {Slot.REPORT: buffer.data_ptr(), Slot.LIMIT_NS: int(knobs.sanitize_seconds.get() * 1e9)}
         self.context = torch.tensor(pack(fixed, heap.peer_bases, self.ranks), dtype=torch.int64, device=device)
         self.barrier()
 
@@ -165,20 +165,20 @@ class GpuGroup(Group):
                 f"{'; '.join(lines)}: symmetric memory is symmetric, allocate the largest on all ranks"
             )
         tensor = self.heap.allocate(shape, dtype)
-        if self.check:
+        if self.sanitize:
             self.monitor.remember(tensor, name)
         return tensor
 
     def free(self, tensor: torch.Tensor) -> None:
         self.heap.free(tensor)
-        if self.check:
+        if self.sanitize:
             self.monitor.forget(tensor)
 
     def barrier(self) -> None:
         import torch
         import torch.distributed as dist
 
-        if self.check:
+        if self.sanitize:
             from ditron.sanitizer import report as checked
 
             return checked.meet(self)
@@ -213,7 +213,7 @@ class GpuGroup(Group):
                 _state.kept.append(heap)
                 return None
         return GpuGroup(
-            ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node, self.check
+            ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node, self.sanitize
         )
 
     def on_module_loaded(self, kernel: Any) -> None:
@@ -317,7 +317,7 @@ def init(
     transport: str | None = None,
     heap_bytes: int | None = None,
     seed: int | None = None,
-    check: bool | int | None = None,
+    sanitize: bool | int | None = None,
     max_nodes: int | None = None,
 ) -> Group:
     """Make this process (or simulated rank) a rank of the world and return the world group.
@@ -330,8 +330,8 @@ def init(
             Default: the environment variable ``DITRON_TRANSPORT``, else ``"p2p"``.
         heap_bytes: symmetric memory per rank in bytes. Default: ``DITRON_SYMMETRIC_SIZE``, else 1 GiB.
         seed: of the simulator's schedule (default 0).
-        check: checked mode on GPUs (docs/checked-mode.md; the simulator always checks): True, or 2 to wait for each
-            launch too. Default: ``DITRON_CHECK``, else off.
+        sanitize: checked mode on GPUs (docs/checked-mode.md; the simulator always checks): True, or 2 to wait for each
+            launch too. Default: ``DITRON_SANITIZE``, else off.
         max_nodes: how many nodes the script is for: 1 when it stores by ``symm_at`` to every rank. ``ditron check``
             looks at no more.
 
@@ -360,7 +360,11 @@ def init(
         return group
     if _under_torchrun():
         return _init_gpu(
-            transport, heap_bytes, ranks_per_node, int(knobs.check.get() if check is None else check), max_nodes
+            transport,
+            heap_bytes,
+            ranks_per_node,
+            int(knobs.sanitize.get() if sanitize is None else sanitize),
+            max_nodes,
         )
     if sim is not None:
         script = getattr(sys.modules["__main__"], "__file__", None)
@@ -396,7 +400,7 @@ def _check_nodes(ranks: int, ranks_per_node: int, max_nodes: int | None) -> None
 
 
 def _init_gpu(
-    transport: str | None, heap_bytes: int | None, ranks_per_node: int | None, check: int, max_nodes: int | None
+    transport: str | None, heap_bytes: int | None, ranks_per_node: int | None, sanitize: int, max_nodes: int | None
 ) -> GpuGroup:
     import torch
     import torch.distributed as dist
@@ -437,7 +441,7 @@ def _init_gpu(
     else:
         NvshmemHeap.initialize(device, world_rank, world_size)
         heap = NvshmemHeap(nbytes, device, ranks)
-    _gpu_world = GpuGroup(ranks, world_rank, transport, device, dist.group.WORLD, heap, ranks_per_node, check)
+    _gpu_world = GpuGroup(ranks, world_rank, transport, device, dist.group.WORLD, heap, ranks_per_node, sanitize)
     return _gpu_world
 
 

@@ -98,15 +98,15 @@ def _scenarios(
 def check_program(
     program: Any, groups: Iterable[tuple[int, int | None]] = GROUPS, *, calls: int = CALLS, resident: int = 132
 ) -> Report:
-    """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``check=`` says.
+    """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``sample_args=`` says.
 
     Between calls the caller is taken to read and to write all its tensors. Groups on more nodes than its ``max_nodes=``
-    are left out. Raises DitronError without ``check=``.
+    are left out. Raises DitronError without ``sample_args=``.
     """
-    if program.check is None:
+    if program.sample_args is None:
         raise DitronError(
             f"program {program.__name__!r} does not say what it is checked with: give its decorator "
-            "check=lambda ranks: {...}, small arguments by name as for example="
+            "sample_args=lambda ranks: {...}, small arguments by name as for example="
         )
 
     def run() -> None:
@@ -115,7 +115,7 @@ def check_program(
 
         ditron.init()
         view = current_world()
-        tensors, constants = program.arguments(program.check(ditron.num_ranks()))
+        tensors, constants = program.arguments(program.sample_args(ditron.num_ranks()))
         line = f"{program.fn.__code__.co_filename}:{program.fn.__code__.co_firstlineno}"
         for view.call in range(1, calls + 1):
             _by_caller(view, program, tensors, line, writes=True)
@@ -170,13 +170,14 @@ _looked_at: set[str] = set()
 def at_compile_time(program: Any, module: Any) -> None:
     """Check a program that has just become ``module``, once, and warn of (or raise) what is found: ``DITRON_PROTOCOL``.
 
-    Nothing is done for a program without ``check=``. The verdict is kept on disk, by the module and our own sources.
+    Nothing is done for a program without ``sample_args=``. The verdict is cached on disk, keyed by the module and our
+    own sources.
     """
     from ditron.sim.rank import current_world
     from ditron_compiler import knobs
 
     how, world = knobs.protocol.get(), current_world()
-    if how == "off" or program.check is None or (world is not None and world.recording == CHECKED):
+    if how == "off" or program.sample_args is None or (world is not None and world.recording == CHECKED):
         return
     code = program.fn.__code__
     place = dict(category=ProtocolWarning, filename=code.co_filename, lineno=code.co_firstlineno)
@@ -193,7 +194,7 @@ def at_compile_time(program: Any, module: Any) -> None:
     if given_up:
         warnings.warn_explicit(
             f"program {program.__name__!r} was not checked to the end on {', '.join(given_up)}, "
-            "where it has too many operations: let check= give smaller tensors",
+            "where it has too many operations: let sample_args= give smaller tensors",
             **place,
         )
     if not findings:
@@ -235,5 +236,5 @@ def _key(program: Any, module: Any) -> str:
     from ditron_compiler.frontend.targets import NEUTRAL
 
     text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-    parts = (compiler_key(NEUTRAL), program.__name__, repr(program.check(2)), str(program.max_nodes), text)
+    parts = (compiler_key(NEUTRAL), program.__name__, repr(program.sample_args(2)), str(program.max_nodes), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ditron_compiler.errors import CheckError, WaitTimeout
+from ditron_compiler.errors import SanitizerError, WaitTimeout
 from ditron_compiler.lowering.gpu.sanitizer import places
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = [
     "Monitor",
     "Report",
     "before_launch",
-    "check",
+    "synchronize",
     "error_of",
     "meet",
     "remember_kernel",
@@ -213,7 +213,7 @@ class Monitor:
         )
 
 
-def error_of(reports: Iterable[Report]) -> CheckError:
+def error_of(reports: Iterable[Report]) -> SanitizerError:
     """The error to raise for reports of one or more ranks."""
     reports = sorted(reports, key=lambda report: report.kind == Kind.WAITING)
     first = reports[0]
@@ -224,11 +224,11 @@ def error_of(reports: Iterable[Report]) -> CheckError:
         else:
             head = f"checked mode: a wait of kernel {first.kernel!r} was ended, because rank {first.first} gave up"
         hint = (
-            "look for what should have written the signal; if it only takes long, set DITRON_CHECK_SECONDS to more "
+            "look for what should have written the signal; if it only takes long, set DITRON_SANITIZE_SECONDS to more "
             "than the time above"
         )
     else:
-        cls, head = CheckError, f"checked mode: kernel {first.kernel!r} was stopped before a wrong access"
+        cls, head = SanitizerError, f"checked mode: kernel {first.kernel!r} was stopped before a wrong access"
         hint = "correct the rank or the pointer on that line"
     lines = [head, f"  {first}"]
     lines += _waiting(reports[1:])
@@ -266,10 +266,10 @@ def _local() -> list[Report]:
     return found
 
 
-def check(group: Any = None) -> None:
+def synchronize(group: Any = None) -> None:
     """Wait for this rank's GPU and raise what its kernels reported in checked mode; without it, only wait.
 
-    Not collective. Raises :class:`ditron.WaitTimeout` or :class:`ditron.CheckError`.
+    Not collective. Raises :class:`ditron.WaitTimeout` or :class:`ditron.SanitizerError`.
     """
     from ditron.distributed.group import current_group
 
@@ -312,7 +312,7 @@ def meet(group: Any) -> None:
 def before_launch(group: Any) -> None:
     """Raise when an earlier kernel has reported: what comes after it would compute with what never arrived."""
     if group.monitor.reported:
-        check(group)
+        synchronize(group)
 
 
 @atexit.register

@@ -18,7 +18,9 @@ def device_libraries(target: Target, *, shmem: bool = True) -> dict[str, str]:
     """
     if target.is_sim:
         return {}
-    return gpu_libraries.extern_libs(target.machine, target.transport, target.arch, bitcode=shmem, check=target.check)
+    return gpu_libraries.extern_libs(
+        target.machine, target.transport, target.arch, bitcode=shmem, sanitize=target.sanitize
+    )
 
 
 def missing_libraries(target: Target) -> str | None:
@@ -66,7 +68,7 @@ def settle_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
     if target.transport == "nvshmem" and any(symbol.startswith("nvshmem") for symbol in foreign):
         shmem = gpu_libraries.nvshmem_bitcode() is not None and _links_shmem(libraries, target)
         libraries |= gpu_libraries.extern_libs(
-            target.machine, target.transport, target.arch, bitcode=shmem, whole=True, check=target.check
+            target.machine, target.transport, target.arch, bitcode=shmem, whole=True, sanitize=target.sanitize
         )
     # By the symbol's name: AMD's backend links a library if a function's name contains its name.
     libraries |= {symbol: path for symbol, path in foreign.items() if path}

@@ -158,7 +158,7 @@ def lower_to_triton(
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        passes = pipelines.lowering(target.machine, target.transport, target.arch, target.check)
+        passes = pipelines.lowering(target.machine, target.transport, target.arch, target.sanitize)
         pipelines.run(mixed, passes, watch)
         settle_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
@@ -186,7 +186,7 @@ def compiler_key(target: Target, passes: pipelines.Pipeline = pipelines.FRONT) -
     It holds the text of our Python files and of those with other packages' passes, so that whoever edits a pass does
     not get a cached kernel; of the native module, which is large, size and time stand for the text.
     """
-    passes += pipelines.lowering(target.machine, target.transport, target.arch, target.check)
+    passes += pipelines.lowering(target.machine, target.transport, target.arch, target.sanitize)
     digest = hashlib.sha256(repr((target, passes)).encode())
     for entry in passes:
         digest.update(registry.source(entry.partition("{")[0]))

@@ -39,7 +39,7 @@ ARCHITECTURES: dict[str, tuple[int | str, ...]] = {
 class Target:
     """A machine (``cuda``, ``hip`` or ``sim``), its architecture (``90``, ``"gfx942"``, ``""``) and transport.
 
-    ``check``: compile in checked mode (docs/checked-mode.md); the simulator always checks.
+    ``sanitize``: compile in checked mode (docs/checked-mode.md); the simulator always checks.
 
     >>> parse_target("cuda:90")
     Target(machine='cuda', arch=90, transport='p2p')
@@ -50,7 +50,7 @@ class Target:
     machine: str
     arch: int | str
     transport: str
-    check: bool = field(default=False, repr=False)
+    sanitize: bool = field(default=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.machine}:{self.arch}" if self.arch else self.machine
@@ -68,7 +68,7 @@ class Target:
         return GPUTarget("cuda", knobs.sim_capability.get() if self.is_sim else self.arch, 32)
 
 
-def parse_target(text: str, transport: str | None = None, check: bool = False) -> Target:
+def parse_target(text: str, transport: str | None = None, sanitize: bool = False) -> Target:
     """Read ``"cuda:90"``, ``"hip:gfx942"`` or ``"sim"``; the transport defaults to the machine's first.
 
     Raises ValueError, listing what there is, for a target or a transport that is not known.
@@ -96,7 +96,7 @@ def parse_target(text: str, transport: str | None = None, check: bool = False) -
         raise ValueError(
             f"unknown transport {transport!r} for target {text!r}: expected one of {', '.join(map(repr, known))}"
         )
-    return Target(machine, parsed, transport, check)
+    return Target(machine, parsed, transport, sanitize)
 
 
 # What the simulator's kernels are parsed as; needs no driver.

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 RANKS = 2
 
 # Program -> (error, what the report says of the rank that gave up or erred, as a regular expression).
-WAIT, ACCESS = "WaitTimeout", "CheckError"
+WAIT, ACCESS = "WaitTimeout", "SanitizerError"
 PROGRAMS = {
     "missing_notify": (WAIT, r"rank 0, program \(0, 0, 0\), thread 0: wait on signals\[1\]: expected >= 1, actual 0"),
     "wrong_rank": (
@@ -116,7 +116,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="append the table to this file")
     parser.add_argument("--only", default="", help="programs whose name contains this word")
     parser.add_argument("--transport", default="p2p")
-    parser.add_argument("--seconds", default="2", help="DITRON_CHECK_SECONDS")
+    parser.add_argument("--seconds", default="2", help="DITRON_SANITIZE_SECONDS")
     parser.add_argument("--limit", type=float, default=60, help="seconds a job may take")
     args = parser.parse_args()
     failed, rows = (
@@ -137,8 +137,8 @@ def main() -> int:
                 "--transport",
                 args.transport,
                 limit=args.limit,
-                DITRON_CHECK="1",
-                DITRON_CHECK_SECONDS=args.seconds,
+                DITRON_SANITIZE="1",
+                DITRON_SANITIZE_SECONDS=args.seconds,
             )
             wrong, text = judge(program, code, Path(folder))
         ring, ring_output, _ = torchrun(

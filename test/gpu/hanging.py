@@ -1,6 +1,6 @@
 """Programs that hang, or go where they must not: what checked mode has to end and explain (see check_hangs.py).
 
-    DITRON_CHECK=1 torchrun --nproc-per-node 2 test/gpu/hanging.py missing_notify --out DIR
+    DITRON_SANITIZE=1 torchrun --nproc-per-node 2 test/gpu/hanging.py missing_notify --out DIR
 
 Each rank writes what it raised to DIR/rankR.txt and exits with an error. A line that must be reported ends in ``# <-``.
 """
@@ -125,7 +125,7 @@ def main() -> None:
     try:
         run()
         ditron.barrier()
-    except ditron.CheckError as error:
+    except ditron.SanitizerError as error:
         (args.out / f"rank{ditron.rank()}.txt").write_text(f"{type(error).__name__}: {error}\n")
         # The process itself can go on: its GPU still computes.
         assert torch.ones(1000, device=ditron.device()).sum().item() == 1000

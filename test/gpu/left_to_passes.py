@@ -108,7 +108,7 @@ def _program(body, passes, rows):
             for name in body.__code__.co_varnames[:3]
         } | {"block": (16, 16, 16)}
 
-    return ditron.program(body, passes=passes, check=check, max_nodes=1)
+    return ditron.program(body, passes=passes, sample_args=check, max_nodes=1)
 
 
 #: Name -> program; the first two as they are written.

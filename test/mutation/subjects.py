@@ -92,7 +92,7 @@ def _after_passes() -> list[Subject]:
 
     def program(name: str, variant: str) -> Subject:
         made = tests.PROGRAMS[name, variant]
-        made.check = lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"}
+        made.sample_args = lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"}
 
         def run() -> float:
             return 0.0 if all(tests.run_rank(name, variant)) else 1.0

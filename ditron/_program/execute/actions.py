@@ -144,7 +144,7 @@ class Planner:
 
     def _signal_wait(self, step: Any, stream: int) -> Action:
         flags = WAIT_FLAGS.get(step.cmp)
-        if flags is None or self.group.check:  # the driver's wait has neither the comparison nor a limit
+        if flags is None or self.group.sanitize:  # the driver's wait has neither the comparison nor a limit
             kernel = self.runner.added("wait_value", step.loc, CMP=step.cmp)
             return self._small(kernel, stream, [self._place(step.signal)[1], step.value])
         address, wait, value = self._place(step.signal)[1], self.driver.wait_value, step.value

@@ -86,7 +86,7 @@ class Runner:
                 f"for {gpu.backend} their kernels compile, and can be launched one by one"
             )
         self.executable, self.group = executable, group
-        self.target = Target(gpu.backend, gpu.arch, group.transport, bool(group.check))
+        self.target = Target(gpu.backend, gpu.arch, group.transport, bool(group.sanitize))
         self.period = period_of(executable.program)
         self.index = group.device.index
         self._shapes: dict[Any, Shape] = {}
@@ -96,7 +96,7 @@ class Runner:
         self.driver = driver()
 
     def __call__(self, args: tuple, key: Any) -> None:
-        if self.group.check:
+        if self.group.sanitize:
             checked.before_launch(self.group)
         shape = self._shapes.get(key) or self._make_shape(key, args)
         stream = _current_stream(self.index)
@@ -111,8 +111,8 @@ class Runner:
                 actions = self._plan(shape, args, stream, epoch)
         for action in actions:
             action(bases, epoch)
-        if self.group.check > 1:
-            checked.check(self.group)
+        if self.group.sanitize > 1:
+            checked.synchronize(self.group)
 
     def memories(self) -> list[Memory]:
         """What is kept between calls."""

@@ -50,14 +50,14 @@ class LowerToAMD(Pass):
 
     Multicast (``multicast_ptr`` and ``multimem_*``) is an error: the links of AMD's GPUs have none.
 
-    With ``check``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
+    With ``sanitize``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
     """
 
     name: ClassVar[str] = "lower-to-amd"
     anchor: ClassVar[str] = "builtin.module"
     transport: str = option("p2p", "how ranks reach each other", one_of=("p2p", "rocshmem"))
     arch: str = option("gfx942", "processor")
-    check: bool = option(False, "checked mode")
+    sanitize: bool = option(False, "checked mode")
 
     def run(self, op: ir.Operation) -> None:
         if not self.arch.startswith("gfx"):
@@ -68,7 +68,7 @@ class LowerToAMD(Pass):
         lower_module(
             op,
             GPU(
-                checked=self.check,
+                checked=self.sanitize,
                 maps_all=self.transport == "p2p",
                 name=f"hip:{self.arch}",
                 has_tma=False,

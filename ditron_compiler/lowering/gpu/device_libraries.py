@@ -36,7 +36,7 @@ def extern_libs(
     *,
     bitcode: bool = True,
     whole: bool = False,
-    check: bool = False,
+    sanitize: bool = False,
 ) -> dict[str, str]:
     """What Triton's option ``extern_libs`` must hold for a kernel lowered for ``machine`` and ``transport``.
 
@@ -47,7 +47,7 @@ def extern_libs(
             undefined: LLVM IR and PTX are made, a cubin is not.
         whole: link all of NVSHMEM, not only what our transport calls: for kernels that call its other functions
             themselves (``dl.extern_call``). They take seconds to compile.
-        check: for a kernel lowered in checked mode.
+        sanitize: for a kernel lowered in checked mode.
 
     Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links
     a library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence
@@ -59,11 +59,11 @@ def extern_libs(
     if transport not in transports:
         raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {machine}, got {transport!r}")
     provider = RUNTIME / "gpu/p2p.ll" if transport == "p2p" else RUNTIME / vendor / f"{transport}.ll"
-    files = [RUNTIME / "gpu/checked.ll"] if check else []
+    files = [RUNTIME / "gpu/checked.ll"] if sanitize else []
     files += [RUNTIME / "gpu/packets.ll", provider, RUNTIME / "gpu/core.ll"]
     if machine == "cuda":
         files.append(RUNTIME / "nvidia/multimem.ll")
-    if check:
+    if sanitize:
         files.append(RUNTIME / vendor / "checked.ll")
     files.append(RUNTIME / vendor / "common.ll")
     shmem = None

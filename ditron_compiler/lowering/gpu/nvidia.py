@@ -48,14 +48,14 @@ class LowerToNvidia(Pass):
     On sm_90 and later, where descriptor accesses go through TMA, the pass also puts the proxy fence after each wait
     that TMA loads follow, and waits for TMA stores to complete before what publishes them.
 
-    With ``check``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
+    With ``sanitize``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
     """
 
     name: ClassVar[str] = "lower-to-nvidia"
     anchor: ClassVar[str] = "builtin.module"
     transport: str = option("p2p", "how ranks reach each other", one_of=("p2p", "nvshmem"))
     arch: int = option(90, "compute capability; Volta's, 70, is the first with acquire and release", least=70)
-    check: bool = option(False, "checked mode")
+    sanitize: bool = option(False, "checked mode")
 
     def run(self, op: ir.Operation) -> None:
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
@@ -63,7 +63,7 @@ class LowerToNvidia(Pass):
         lower_module(
             op,
             GPU(
-                checked=self.check,
+                checked=self.sanitize,
                 maps_all=self.transport == "p2p",
                 name=f"cuda:{self.arch}",
                 has_tma=self.arch >= 90,

@@ -1,6 +1,6 @@
-// RUN: ditron-opt %S/Inputs/gpu-ops.mlir --pass-pipeline='builtin.module(lower-to-nvidia{transport=p2p check=true},canonicalize,cse)' | filecheck %s --check-prefixes=CHECK,P2P
-// RUN: ditron-opt %S/Inputs/gpu-ops.mlir --pass-pipeline='builtin.module(lower-to-nvidia{transport=nvshmem check=true},canonicalize,cse)' | filecheck %s --check-prefixes=CHECK,SHMEM
-// RUN: ditron-opt %S/Inputs/gpu-ops.mlir --pass-pipeline='builtin.module(lower-to-amd{transport=p2p check=true},canonicalize,cse)' | filecheck %s --check-prefixes=CHECK,P2P
+// RUN: ditron-opt %S/Inputs/gpu-ops.mlir --pass-pipeline='builtin.module(lower-to-nvidia{transport=p2p sanitize=true},canonicalize,cse)' | filecheck %s --check-prefixes=CHECK,P2P
+// RUN: ditron-opt %S/Inputs/gpu-ops.mlir --pass-pipeline='builtin.module(lower-to-nvidia{transport=nvshmem sanitize=true},canonicalize,cse)' | filecheck %s --check-prefixes=CHECK,SHMEM
+// RUN: ditron-opt %S/Inputs/gpu-ops.mlir --pass-pipeline='builtin.module(lower-to-amd{transport=p2p sanitize=true},canonicalize,cse)' | filecheck %s --check-prefixes=CHECK,P2P
 // RUN: ditron-opt %S/Inputs/gpu-ops.mlir --pass-pipeline='builtin.module(lower-to-nvidia{transport=p2p},canonicalize,cse)' | filecheck %s --check-prefix=OFF
 
 // Checked mode: waits take the context and a number for their place, whose text is the call's libpath; accesses to another rank are

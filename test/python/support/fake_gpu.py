@@ -52,7 +52,7 @@ class FakeGroup:
     """A GPU group of one rank."""
 
     is_sim = False
-    check = 0
+    sanitize = 0
     num_ranks = 1
 
     def __init__(self, transport: str = "p2p"):

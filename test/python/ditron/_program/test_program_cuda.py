@@ -465,7 +465,7 @@ def test_kernels_for_what_the_driver_has_not(machine):
 
 
 def test_checked_waits_are_kernels_at_the_programs_line(machine):
-    machine.group.check = 1
+    machine.group.sanitize = 1
     unusual(torch.zeros(4))
     assert [name for name, _ in launched(machine)].count("unusual_wait_value") == 2
     assert not any(entry[0] == "wait" for entry in machine.library.log)
@@ -495,7 +495,7 @@ def test_simulated_ranks_beside_a_gpu_group(machine, monkeypatch):
     assert ditron.current_group() is machine.group
 
 
-@ditron.program(check=lambda ranks: {"x": "f32[4, 8]", "out": "f32[4, 8]"})
+@ditron.program(sample_args=lambda ranks: {"x": "f32[4, 8]", "out": "f32[4, 8]"})
 def pushed(x, out):
     box = dh.symm_empty(*x.shape, dtype=x.dtype, name="box")
     dh.copy(x, box)

@@ -35,7 +35,7 @@ def test_what_it_is_checked_with_is_an_example_too(dump, tmp_path):
     file = tmp_path / "checked.py"
     file.write_text(
         "import ditron\nimport ditron.host as dh\n\n\n"
-        "@ditron.program(check=lambda ranks: {'x': 'f16[8]'})\ndef clear(x):\n    dh.fill(x, 0.0)\n"
+        "@ditron.program(sample_args=lambda ranks: {'x': 'f16[8]'})\ndef clear(x):\n    dh.fill(x, 0.0)\n"
     )
     code, out, err = dump(f"{file}:clear", "--stage", "program")
     assert code == 0 and "ditron.program @clear(%x: !ditron.buffer<?xf16>)" in out, err

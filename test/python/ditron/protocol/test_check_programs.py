@@ -38,7 +38,7 @@ def test_what_passes_make_is_clean(name, variant):
     """Streams that are assigned, copies that are eliminated, rings: one tells the other's mistakes."""
     program = ditron.program(
         passes=test_pass_assign_streams.VARIANTS[variant],
-        check=lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"},
+        sample_args=lambda ranks: {"a": "f32[5]", "out": f"f32[{5 * ranks}]"},
     )(test_pass_assign_streams.BODIES[name])
     report = checking.check_program(program, [(3, None)])
     assert not report.findings and not report.notes, str(report)
@@ -51,7 +51,7 @@ def test_programs_without_copies_are_clean(name):
         names = ("a", "b", "c" if name == "ag_gemm" else "out")
         return {key: f"f32[{rows}, {columns}]" for key, (rows, columns) in zip(names, shapes, strict=True)}
 
-    program = ditron.program(passes=test_pass_eliminate_copies.ELIMINATE, check=check)(
+    program = ditron.program(passes=test_pass_eliminate_copies.ELIMINATE, sample_args=check)(
         test_pass_eliminate_copies.BODIES[name]
     )
     report = checking.check_program(program, [(3, None)])
@@ -59,7 +59,7 @@ def test_programs_without_copies_are_clean(name):
 
 
 def shift(*, credit: bool = True, join: bool = True, value: int = 0, own: bool = False, max_nodes: int | None = 1):
-    @ditron.program(check=lambda ranks: {"x": "f32[64]", "out": "f32[64]"}, max_nodes=max_nodes)
+    @ditron.program(sample_args=lambda ranks: {"x": "f32[64]", "out": "f32[64]"}, max_nodes=max_nodes)
     def shift(x, out):
         rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
         inbox = dh.symm_empty(*x.shape, dtype=x.dtype, name="inbox")
@@ -156,7 +156,7 @@ def test_program_without_check():
     def nothing(x):
         pass
 
-    with pytest.raises(ditron.DitronError, match="give its decorator check=lambda ranks"):
+    with pytest.raises(ditron.DitronError, match="give its decorator sample_args=lambda ranks"):
         checking.check_program(nothing)
 
 

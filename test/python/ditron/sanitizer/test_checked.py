@@ -30,22 +30,22 @@ def test_the_mode_is_in_the_code_only_when_it_is_on(transport, monkeypatch):
     def ptx(**how):
         return ditron.compile(kernels.exchange, *EXCHANGE, transport=transport, stop_after="ptx", **how).asm["ptx"]
 
-    off, on = ptx(check=False), ptx(check=True)
+    off, on = ptx(sanitize=False), ptx(sanitize=True)
     for trace in ("globaltimer", "bar.red", "exit;", ".sys.global.cas"):
         assert trace in on and trace not in off, trace
     # One limit per wait (a look at the clock before it, one in its loop), and the remote accesses that are looked at.
     assert on.count("globaltimer") == 2 and on.count("bar.red.or.pred") == 1
     assert len(re.findall(r"ld\.global\.v4\.b32", on)) == 2 == len(re.findall(r"st\.global\.v4\.b32", on))
     assert ptx() == off
-    monkeypatch.setenv("DITRON_CHECK", "1")
+    monkeypatch.setenv("DITRON_SANITIZE", "1")
     assert ptx() == on
 
 
 def test_amd_compiles_it_to_machine_code():
-    program = ditron.compile(kernels.exchange, *EXCHANGE, target="hip:gfx942", check=True)
+    program = ditron.compile(kernels.exchange, *EXCHANGE, target="hip:gfx942", sanitize=True)
     assert program.asm["hsaco"], program.missing
     assert "s_memrealtime" in program.asm["amdgcn"] and "s_endpgm" in program.asm["amdgcn"]
-    plain = ditron.compile(kernels.exchange, *EXCHANGE, target="hip:gfx942", check=False, stop_after="amdgcn")
+    plain = ditron.compile(kernels.exchange, *EXCHANGE, target="hip:gfx942", sanitize=False, stop_after="amdgcn")
     assert "s_memrealtime" not in plain.asm["amdgcn"]
 
 
@@ -60,25 +60,25 @@ def test_every_checked_operation_is_complete(target, transport):
     assert kernels_of_operations == changed
     for name in sorted(changed):
         program = ditron.compile(
-            f"{OPERATIONS}:{name}", target=target, transport=transport, check=True, stop_after=last
+            f"{OPERATIONS}:{name}", target=target, transport=transport, sanitize=True, stop_after=last
         )
         assert program.asm[last], (name, program.missing)
         assert not re.findall(r"^declare .*@ditron_\w+", program.asm["llir"], re.MULTILINE), name
 
 
 def test_the_mode_decides_about_the_cache():
-    keys = {compiler_key(parse_target("cuda:90", "p2p", check)) for check in (False, True)}
+    keys = {compiler_key(parse_target("cuda:90", "p2p", sanitize)) for sanitize in (False, True)}
     assert len(keys) == 2
-    assert "check" not in pipeline.pipeline("cuda", "p2p") and "check=true" in str(
-        pipeline.lowering("cuda", "p2p", check=True)
+    assert "sanitize" not in pipeline.pipeline("cuda", "p2p") and "sanitize=true" in str(
+        pipeline.lowering("cuda", "p2p", sanitize=True)
     )
 
 
 def test_knobs(monkeypatch):
-    assert (knobs.check.get(), knobs.check_seconds.get()) == (0, 10)
-    monkeypatch.setenv("DITRON_CHECK_SECONDS", "soon")
-    with pytest.raises(ValueError, match="DITRON_CHECK_SECONDS='soon' cannot be read"):
-        knobs.check_seconds.get()
+    assert (knobs.sanitize.get(), knobs.sanitize_seconds.get()) == (0, 10)
+    monkeypatch.setenv("DITRON_SANITIZE_SECONDS", "soon")
+    with pytest.raises(ValueError, match="DITRON_SANITIZE_SECONDS='soon' cannot be read"):
+        knobs.sanitize_seconds.get()
 
 
 BASE, NBYTES = 1 << 30, 1 << 20
@@ -112,7 +112,7 @@ def test_addresses_have_names():
 @pytest.fixture
 def exchange_ttir(monkeypatch):
     """The checked exchange kernel, as if it had been loaded; the number of its wait and of its notify."""
-    ttir = ditron.compile(kernels.exchange, *EXCHANGE, stop_after="lowered", check=True).asm["lowered"]
+    ttir = ditron.compile(kernels.exchange, *EXCHANGE, stop_after="lowered", sanitize=True).asm["lowered"]
     monkeypatch.setattr(checked, "_ttir", [])
     checked.remember_kernel(ttir)
     return {text.split()[0]: number for number, text in places(ttir).items()}
@@ -132,7 +132,7 @@ def test_an_expired_wait_names_everything(exchange_ttir):
         record(monitor, index, 2, place, 3, index, 0, 0, BASE + 256 + 24, 3, 7, 5, -1, 0, 2_400_000_000, 2)
     assert monitor.reported
     error = error_of(monitor.reports())
-    assert isinstance(error, ditron.WaitTimeout) and isinstance(error, ditron.CheckError)
+    assert isinstance(error, ditron.WaitTimeout) and isinstance(error, ditron.SanitizerError)
     line = line_of("token = dl.wait(sig, 1, 1)")
     assert str(error).splitlines()[:6] == [
         "checked mode: a wait of kernel 'exchange' was given up",
@@ -143,7 +143,7 @@ def test_an_expired_wait_names_everything(exchange_ttir):
         "  rank 5, program (3, 1, 0), thread 0 (and 7 more programs or threads that reported): wait on signals[3]: "
         "expected >= 7, actual 5, after 2.4 s",
     ]
-    assert "DITRON_CHECK_SECONDS" in str(error) and len(error.reports) == 9
+    assert "DITRON_SANITIZE_SECONDS" in str(error) and len(error.reports) == 9
 
 
 def test_a_wait_that_another_rank_ended_says_so(exchange_ttir):
@@ -165,7 +165,7 @@ def test_a_wrong_access_is_explained(exchange_ttir, kind, peer, expected):
     monitor = monitor_with()
     record(monitor, 0, kind, exchange_ttir["notify"], 0, 0, 0, 5, 100, 0, 0, 0, peer, 8, 0, 2)
     error = error_of(monitor.reports())
-    assert type(error) is ditron.CheckError and expected in str(error)
+    assert type(error) is ditron.SanitizerError and expected in str(error)
     assert f"{kernels.__file__}:{line_of('dl.notify(sig, peer, 1)')}" in str(error)
 
 
@@ -186,7 +186,7 @@ def test_launch_in_a_checked_group(tmp_path, monkeypatch):
     with fake_gpu() as gpu:
         for _ in range(2):  # compiled, then from the disk
             group, function = FakeGroup(), ditron.jit(shift.fn)
-            group.check, group.monitor = 1, monitor_with()
+            group.sanitize, group.monitor = 1, monitor_with()
             kernel = function[(1,)](x, x, x, signals, 50, 1, group=group)
             assert "globaltimer" in kernel.asm["ptx"]
         assert len(checked._ttir) == 2
@@ -208,11 +208,11 @@ def test_launch_in_a_checked_group(tmp_path, monkeypatch):
         with pytest.raises(ditron.WaitTimeout):
             checked.meet(group)
         with pytest.raises(ditron.WaitTimeout):
-            checked.check(group)
+            checked.synchronize(group)
 
 
-@pytest.mark.parametrize("check, waits", [(1, 0), (2, 1)])
-def test_the_host_waits_for_each_launch_when_asked_to(monkeypatch, check, waits):
+@pytest.mark.parametrize("sanitize, waits", [(1, 0), (2, 1)])
+def test_the_host_waits_for_each_launch_when_asked_to(monkeypatch, sanitize, waits):
     from test_jit import shift
 
     waited = []
@@ -220,7 +220,7 @@ def test_the_host_waits_for_each_launch_when_asked_to(monkeypatch, check, waits)
     x, signals = torch.zeros(64), torch.zeros(1, dtype=torch.int64)
     with fake_gpu():
         group = FakeGroup()
-        group.check, group.monitor, group.device = check, monitor_with(), "cuda:1"
+        group.sanitize, group.monitor, group.device = sanitize, monitor_with(), "cuda:1"
         ditron.jit(shift.fn)[(1,)](x, x, x, signals, 50, 1, group=group)
     assert waited == ["cuda:1"] * waits
 
@@ -238,9 +238,9 @@ def test_report_of_a_failed_gpu_and_of_a_lost_peer(monkeypatch):
     with pytest.raises(RuntimeError, match="CUDA error"):
         checked.meet(group)
     with pytest.raises(RuntimeError, match="CUDA error"):
-        checked.check(group)
+        checked.synchronize(group)
     record(group.monitor, 0, 1, 0, 0, 0, 0, 0, BASE, 3, 2, 1, -1, 0, 10, 2)
-    for call in (checked.meet, checked.check):
+    for call in (checked.meet, checked.synchronize):
         with pytest.raises(ditron.WaitTimeout) as raised:
             call(group)
         assert isinstance(raised.value.__cause__, RuntimeError)

@@ -220,9 +220,9 @@ def test_extern_libs_names_files_in_the_order_of_linking(monkeypatch, tmp_path):
     ]
     assert str(bitcode) not in gpu_libraries.extern_libs("cuda", "nvshmem", bitcode=False).values()
     # AMD's backend asks whether an undefined function's name contains the library's.
-    assert all(name in "ditron_wait" for name in gpu_libraries.extern_libs("hip", "p2p", check=True))
+    assert all(name in "ditron_wait" for name in gpu_libraries.extern_libs("hip", "p2p", sanitize=True))
     # Each has a name of its own, however many there are.
-    assert len(gpu_libraries.extern_libs("cuda", "nvshmem", check=True)) == len(files) + 2
+    assert len(gpu_libraries.extern_libs("cuda", "nvshmem", sanitize=True)) == len(files) + 2
     monkeypatch.setenv("DITRON_NVSHMEM_BITCODE", str(tmp_path / "none.bc"))
     with pytest.raises(FileNotFoundError, match="DITRON_NVSHMEM_BITCODE"):
         gpu_libraries.extern_libs("cuda", "nvshmem")

@@ -82,6 +82,23 @@ class Records:
         found = [self.resolve(case) for case in enum["enumerants"]]
         return [(case["str"], case["value"]) for case in found]
 
+    def interfaces(self) -> list[dict]:
+        """The op interfaces, in the order they were written."""
+        return self.named("Ditron_OpInterface")
+
+    def traits(self) -> list[dict]:
+        return self.named("Ditron_OpTrait")
+
+    def has(self, op: dict, asked: dict) -> bool:
+        """Whether an operation has an interface or a trait, itself or by an interface that inherits it."""
+        found = [trait["def"] for trait in op["traits"]]
+        while found:
+            name = found.pop()
+            if name == asked["!name"]:
+                return True
+            found += [base["def"] for base in self.all[name].get("baseInterfaces", [])]
+        return False
+
     def mnemonic(self, enum: dict) -> str:
         """``scope`` of ``#ditron.scope<node>``."""
         attrs = (self.all[name] for name in self.all["!instanceof"]["EnumAttr"])
@@ -194,12 +211,40 @@ def op_section(records: Records, op: dict) -> str:
     lines = [f"### `ditron.{op['opName']}`", "", f"*{op['summary']}*", ""]
     lines += ["```text", syntax(op), "```", "", prose(op["description"]), ""]
     lines += [f"Memory effects: {effects(records, op)}.", ""]
+    if has := [name_of(asked) for asked in (*records.interfaces(), *records.traits()) if records.has(op, asked)]:
+        lines += ["Interfaces and traits: " + ", ".join(f"[{name}](#{name.lower()})" for name in has) + ".", ""]
     arguments, results = op["arguments"]["args"], op["results"]["args"]
     if arguments or results:
         lines += ["| name | what | meaning |", "| --- | --- | --- |"]
         lines += [row(records, reference, name) for reference, name in arguments]
         lines += [row(records, reference, name).replace("| `%", "| result `%", 1) for reference, name in results]
         lines.append("")
+    return "\n".join(lines)
+
+
+def name_of(record: dict) -> str:
+    """The name of an interface or a trait, in C++ and in Python."""
+    return record.get("cppInterfaceName") or record["trait"]
+
+
+def accessor(method: str) -> str:
+    """``signal_op`` of ``getSignalOp``: the attribute in Python."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", re.sub(r"^get", "", method)).lower()
+
+
+def interface_section(records: Records, record: dict) -> str:
+    """What an interface or a trait says, what it is asked, and which operations have it."""
+    methods = [records.resolve(method) for method in record.get("methods", [])]
+    text = " ".join(prose(record.get("description") or record["summary"]).split())
+    lines = [f"### {name_of(record)}", "", f"{text[0].upper()}{text[1:].rstrip('.')}.", ""]
+    if bases := [name_of(records.resolve(base)) for base in record.get("baseInterfaces", [])]:
+        lines += ["Also: " + ", ".join(f"[{base}](#{base.lower()})" for base in bases) + ".", ""]
+    if methods:
+        lines += ["| C++ | Python | meaning |", "| --- | --- | --- |"]
+        lines += [f"| `{m['name']}()` | `{accessor(m['name'])}` | {m['description'].rstrip('.')} |" for m in methods]
+        lines.append("")
+    ops = [op["opName"] for op in records.ops() if records.has(op, record)]
+    lines.append("Operations: " + ", ".join(f"[{n}](#ditron{n})" for n in ops) + ".")
     return "\n".join(lines)
 
 
@@ -243,6 +288,12 @@ def page() -> str:
     for number, heading in enumerate(GROUPS.values()):
         parts.append(f"## {heading}")
         parts += [op_section(records, op).strip() for op in ops if place(op)[0] == number]
+    parts.append(
+        "## Interfaces and traits\n\nWhat passes ask of an operation, whichever it is: in C++ by "
+        "`dyn_cast<SignalUpdateOpInterface>(op)` and `op->hasTrait<ProgramWide>()`, in Python by "
+        "`isinstance(op, ditron.SignalUpdateOpInterface)` and `isinstance(op, ditron.ProgramWide)`."
+    )
+    parts += [interface_section(records, record) for record in (*records.interfaces(), *records.traits())]
     parts.append("## Enumerations\n\nThe values are what device libraries and the simulator take; they never change.")
     parts += [enum_section(records, enum).strip() for enum in records.enums()]
     return "\n\n".join(parts) + "\n"

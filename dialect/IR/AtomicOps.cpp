@@ -10,7 +10,7 @@ using namespace mlir::ditron;
 using Effects = SmallVectorImpl<MemoryEffects::EffectInstance>;
 
 void LdOp::getEffects(Effects &effects) {
-  effects.emplace_back(MemoryEffects::Read::get());
+  effects.emplace_back(MemoryEffects::Read::get(), &getPtrMutable());
   // As good as a write: what comes after an acquire must not move above it, and
   // a loop that only polls, however relaxed, must not go as dead.
   effects.emplace_back(MemoryEffects::Write::get());

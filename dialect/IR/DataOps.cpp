@@ -38,7 +38,7 @@ LogicalResult PutmemSignalOp::verify() {
       failed(verifyOwnAddress(*this, getDst(), "dst"))) {
     return failure();
   }
-  return verifyOwnAddress(*this, getSig(), "sig");
+  return verifyOwnAddress(*this, getSignal(), "signal");
 }
 
 LogicalResult FenceOp::canonicalize(FenceOp op, PatternRewriter &rewriter) {

@@ -97,6 +97,8 @@ static void printEnds(OpAsmPrinter &printer, Operation *, Value src, Value dst,
 #define GET_TYPEDEF_CLASSES
 #include "dialect/IR/DitronTypes.cpp.inc"
 
+#include "dialect/IR/DitronInterfaces.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "dialect/IR/DitronOps.cpp.inc"
 

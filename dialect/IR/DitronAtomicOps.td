@@ -7,7 +7,8 @@ include "DitronEnums.td"
 include "DitronTypes.td"
 
 def Ditron_LdOp : Ditron_Op<"ld", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, PointedToBy<"result", "ptr">]> {
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, Ditron_AtomicOpInterface,
+    PointedToBy<"result", "ptr">]> {
   let summary = "atomic load";
   let description = [{
     Loads one value per pointer, whole, and never from a stale cache. With
@@ -26,9 +27,14 @@ def Ditron_LdOp : Ditron_Op<"ld", [
     $ptr (`scope` custom<Keyword>($scope)^)? (`semantic` custom<Keyword>($semantic)^)?
     attr-dict `:` type($ptr)
   }];
+  let extraClassDeclaration = [{
+    bool writesMemory() { return false; }
+    bool isReadModifyWrite() { return false; }
+  }];
 }
 
-def Ditron_StOp : Ditron_Op<"st", [MemoryEffects<[MemWrite]>, PointedToBy<"value", "ptr">]> {
+def Ditron_StOp : Ditron_Op<"st", [
+    MemoryEffects<[MemWrite]>, Ditron_AtomicOpInterface, PointedToBy<"value", "ptr">]> {
   let summary = "atomic store";
   let description = [{
     Stores one value per pointer, whole. With `semantic release` what this
@@ -41,17 +47,20 @@ def Ditron_StOp : Ditron_Op<"st", [MemoryEffects<[MemWrite]>, PointedToBy<"value
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_CellPtr, "address, on this rank or from `symm_at`">:$ptr,
+    Arg<Ditron_CellPtr, "address, on this rank or from `symm_at`", [MemWrite]>:$ptr,
     Arg<Ditron_Cell, "value to store">:$value,
     Ditron_Scope_GPU:$scope, Ditron_Store_Relaxed:$semantic);
   let assemblyFormat = [{
     $ptr `,` $value (`scope` custom<Keyword>($scope)^)? (`semantic` custom<Keyword>($semantic)^)?
     attr-dict `:` type($ptr)
   }];
+  let extraClassDeclaration = [{
+    bool isReadModifyWrite() { return false; }
+  }];
 }
 
 def Ditron_AtomicAddOp : Ditron_Op<"atomic_add", [
-    Ditron_Ordered, PointedToBy<"value", "ptr">, PointedToBy<"old", "ptr">]> {
+    Ditron_Ordered, Ditron_AtomicOpInterface, PointedToBy<"value", "ptr">, PointedToBy<"old", "ptr">]> {
   let summary = "atomic add that returns the old value";
   let description = [{
     `shmem_atomic_fetch_add`. Integers wrap around.
@@ -62,7 +71,7 @@ def Ditron_AtomicAddOp : Ditron_Op<"atomic_add", [
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_SumPtr, "address, on this rank or from `symm_at`">:$ptr,
+    Arg<Ditron_SumPtr, "address, on this rank or from `symm_at`", [MemRead, MemWrite]>:$ptr,
     Arg<Ditron_Cell, "value to add">:$value,
     Ditron_Scope_GPU:$scope, Ditron_Relaxed:$semantic);
   let results = (outs Res<Ditron_Cell, "value before the addition">:$old);
@@ -73,7 +82,7 @@ def Ditron_AtomicAddOp : Ditron_Op<"atomic_add", [
 }
 
 def Ditron_AtomicCasOp : Ditron_Op<"atomic_cas", [
-    Ditron_Ordered, PointedToBy<"cmp", "ptr">, PointedToBy<"value", "ptr">,
+    Ditron_Ordered, Ditron_AtomicOpInterface, PointedToBy<"cmp", "ptr">, PointedToBy<"value", "ptr">,
     PointedToBy<"old", "ptr">]> {
   let summary = "atomic compare and swap that returns the old value";
   let description = [{
@@ -85,7 +94,7 @@ def Ditron_AtomicCasOp : Ditron_Op<"atomic_cas", [
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_CasPtr, "address, on this rank or from `symm_at`">:$ptr,
+    Arg<Ditron_CasPtr, "address, on this rank or from `symm_at`", [MemRead, MemWrite]>:$ptr,
     Arg<Ditron_Cell, "value that memory must hold">:$cmp,
     Arg<Ditron_Cell, "value to store then">:$value,
     Ditron_Scope_GPU:$scope, Ditron_Relaxed:$semantic);
@@ -96,7 +105,8 @@ def Ditron_AtomicCasOp : Ditron_Op<"atomic_cas", [
   }];
 }
 
-def Ditron_RedOp : Ditron_Op<"red", [Ditron_Ordered, PointedToBy<"value", "ptr">]> {
+def Ditron_RedOp : Ditron_Op<"red", [
+    Ditron_Ordered, Ditron_AtomicOpInterface, PointedToBy<"value", "ptr">]> {
   let summary = "atomic update that returns nothing";
   let description = [{
     Combines `value` with memory. `min` and `max` take integers, signed.
@@ -107,7 +117,7 @@ def Ditron_RedOp : Ditron_Op<"red", [Ditron_Ordered, PointedToBy<"value", "ptr">
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_SumPtr, "address, on this rank or from `symm_at`">:$ptr,
+    Arg<Ditron_SumPtr, "address, on this rank or from `symm_at`", [MemRead, MemWrite]>:$ptr,
     Arg<Ditron_Cell, "value to combine with memory">:$value,
     Ditron_Sum:$op, Ditron_Scope_GPU:$scope, Ditron_Store_Relaxed:$semantic);
   let assemblyFormat = [{
@@ -118,7 +128,7 @@ def Ditron_RedOp : Ditron_Op<"red", [Ditron_Ordered, PointedToBy<"value", "ptr">
 }
 
 def Ditron_MultimemLdReduceOp : Ditron_Op<"multimem_ld_reduce", [
-    MemoryEffects<[MemRead]>, PointedToBy<"result", "ptr">]> {
+    MemoryEffects<[MemRead]>, Ditron_RequiresMulticast, PointedToBy<"result", "ptr">]> {
   let summary = "load from all ranks through the switch, combined on the way";
   let description = [{
     PTX `multimem.ld_reduce`: the combination of what the object holds on every
@@ -131,14 +141,14 @@ def Ditron_MultimemLdReduceOp : Ditron_Op<"multimem_ld_reduce", [
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_MultimemPtr, "from `ditron.multicast_ptr`">:$ptr, Ditron_Sum:$op);
+    Arg<Ditron_MultimemPtr, "from `ditron.multicast_ptr`", [MemRead]>:$ptr, Ditron_Sum:$op);
   let results = (outs Res<Ditron_Cell, "combined value">:$result);
   let assemblyFormat = "custom<Keyword>($op) $ptr attr-dict `:` type($ptr)";
   let hasVerifier = 1;
 }
 
 def Ditron_MultimemStOp : Ditron_Op<"multimem_st", [
-    MemoryEffects<[MemWrite]>, PointedToBy<"value", "ptr">]> {
+    MemoryEffects<[MemWrite]>, Ditron_RequiresMulticast, PointedToBy<"value", "ptr">]> {
   let summary = "store the same value on all ranks through the switch";
   let description = [{
     PTX `multimem.st`: every rank of the multicast team receives `value`.
@@ -148,14 +158,14 @@ def Ditron_MultimemStOp : Ditron_Op<"multimem_st", [
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_MultimemPtr, "from `ditron.multicast_ptr`">:$ptr,
+    Arg<Ditron_MultimemPtr, "from `ditron.multicast_ptr`", [MemWrite]>:$ptr,
     Arg<Ditron_Cell, "value to store">:$value);
   let assemblyFormat = "$ptr `,` $value attr-dict `:` type($ptr)";
   let hasVerifier = 1;
 }
 
 def Ditron_MultimemRedOp : Ditron_Op<"multimem_red", [
-    Ditron_Ordered, PointedToBy<"value", "ptr">]> {
+    Ditron_Ordered, Ditron_RequiresMulticast, PointedToBy<"value", "ptr">]> {
   let summary = "combine a value with memory on all ranks through the switch";
   let description = [{
     PTX `multimem.red`: atomic on each rank of the multicast team. Types as for
@@ -166,7 +176,7 @@ def Ditron_MultimemRedOp : Ditron_Op<"multimem_red", [
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_MultimemPtr, "from `ditron.multicast_ptr`">:$ptr,
+    Arg<Ditron_MultimemPtr, "from `ditron.multicast_ptr`", [MemRead, MemWrite]>:$ptr,
     Arg<Ditron_Cell, "value to combine with memory">:$value, Ditron_Sum:$op);
   let assemblyFormat = "$ptr custom<Keyword>($op) $value attr-dict `:` type($ptr)";
   let hasVerifier = 1;

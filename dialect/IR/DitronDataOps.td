@@ -6,10 +6,11 @@
 include "DitronEnums.td"
 include "DitronTypes.td"
 
-class Ditron_Transfer<string mnemonic> : Ditron_Op<mnemonic, [Ditron_Ordered]> {
+class Ditron_Transfer<string mnemonic>
+    : Ditron_Op<mnemonic, [Ditron_Ordered, Ditron_ProgramWide, Ditron_MemoryTransferOpInterface]> {
   let arguments = (ins
-    Arg<Ditron_Ptr, "first byte written">:$dst,
-    Arg<Ditron_Ptr, "first byte read">:$src,
+    Arg<Ditron_Ptr, "first byte written", [MemWrite]>:$dst,
+    Arg<Ditron_Ptr, "first byte read", [MemRead]>:$src,
     Arg<I64, "number of bytes, a multiple of the element size">:$nbytes,
     Arg<I32, "rank of the group at the other end">:$rank,
     Arg<UnitAttr, "return before the transfer is complete">:$nbi,
@@ -36,6 +37,9 @@ def Ditron_PutmemOp : Ditron_Transfer<"putmem"> {
     $dst `,` $src `,` $nbytes `on` $rank (`nbi` $nbi^)?
     (`granularity` custom<Keyword>($granularity)^)? attr-dict `:` type($dst) `,` type($src)
   }];
+  let extraClassDeclaration = [{
+    SmallVector<RemoteAccess> getRemoteAccesses() { return {{getDst(), getNbytes()}}; }
+  }];
 }
 
 def Ditron_GetmemOp : Ditron_Transfer<"getmem"> {
@@ -54,13 +58,18 @@ def Ditron_GetmemOp : Ditron_Transfer<"getmem"> {
     $dst `,` $src `,` $nbytes `on` $rank (`nbi` $nbi^)?
     (`granularity` custom<Keyword>($granularity)^)? attr-dict `:` type($dst) `,` type($src)
   }];
+  let extraClassDeclaration = [{
+    bool isPut() { return false; }
+    SmallVector<RemoteAccess> getRemoteAccesses() { return {{getSrc(), getNbytes()}}; }
+  }];
 }
 
-def Ditron_PutmemSignalOp : Ditron_Op<"putmem_signal", [Ditron_Ordered]> {
+def Ditron_PutmemSignalOp : Ditron_Op<"putmem_signal", [
+    Ditron_Ordered, Ditron_ProgramWide, Ditron_MemoryTransferOpInterface, Ditron_SignalUpdateOpInterface]> {
   let summary = "copy bytes to another rank, then update a signal there";
   let description = [{
     `shmem_putmem_signal`: as `ditron.putmem`, and when the data is visible at
-    `rank` the signal `sig` there is updated. Whoever sees the signal sees the
+    `rank` the signal `signal` there is updated. Whoever sees the signal sees the
     data of this transfer; earlier puts are *not* ordered by it. With `nbi`
     (`shmem_putmem_signal_nbi`) `src` must not change before `ditron.quiet`.
 
@@ -70,32 +79,37 @@ def Ditron_PutmemSignalOp : Ditron_Op<"putmem_signal", [Ditron_Ordered]> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_Ptr, "symmetric address, first byte written at `rank`">:$dst,
-    Arg<Ditron_Ptr, "first byte read here">:$src,
+    Arg<Ditron_Ptr, "symmetric address, first byte written at `rank`", [MemWrite]>:$dst,
+    Arg<Ditron_Ptr, "first byte read here", [MemRead]>:$src,
     Arg<I64, "number of bytes, a multiple of the element size">:$nbytes,
-    Arg<Ditron_SignalPtr, "symmetric address of the signal">:$sig,
+    Arg<Ditron_SignalPtr, "symmetric address of the signal", [MemWrite]>:$signal,
     Arg<I64, "value to store or add">:$value,
     Arg<I32, "rank of the group that receives">:$rank,
     Ditron_Set:$op,
     Arg<UnitAttr, "return before the transfer is complete">:$nbi,
     Ditron_Block:$granularity);
   let assemblyFormat = [{
-    $dst `,` $src `,` $nbytes `,` $sig custom<Keyword>($op) $value `on` $rank (`nbi` $nbi^)?
+    $dst `,` $src `,` $nbytes `,` $signal custom<Keyword>($op) $value `on` $rank (`nbi` $nbi^)?
     (`granularity` custom<Keyword>($granularity)^)? attr-dict
-    `:` type($dst) `,` type($src) `,` type($sig)
+    `:` type($dst) `,` type($src) `,` type($signal)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    SmallVector<RemoteAccess> getRemoteAccesses() { return {{getDst(), getNbytes()}, {getSignal(), {}}}; }
+  }];
 }
 
-class Ditron_Sync<string mnemonic> : Ditron_Op<mnemonic, [Ditron_Ordered]> {
+class Ditron_Sync<string mnemonic, list<Trait> traits>
+    : Ditron_Op<mnemonic, !listconcat([Ditron_Ordered, Ditron_ProgramWide], traits)> {
   let assemblyFormat = "attr-dict";
 }
-class Ditron_TeamSync<string mnemonic> : Ditron_Op<mnemonic, [Ditron_Ordered]> {
+class Ditron_TeamSync<string mnemonic, list<Trait> traits>
+    : Ditron_Op<mnemonic, !listconcat([Ditron_Ordered, Ditron_ProgramWide, Ditron_Spins], traits)> {
   let arguments = (ins Ditron_Team_Group:$team);
   let assemblyFormat = "(`team` custom<Keyword>($team)^)? attr-dict";
 }
 
-def Ditron_FenceOp : Ditron_Sync<"fence"> {
+def Ditron_FenceOp : Ditron_Sync<"fence", [Ditron_OrdersMemory]> {
   let summary = "deliver earlier puts and stores to each rank before later ones";
   let description = [{
     `shmem_fence`: orders, for each rank separately, what the program has put and
@@ -109,7 +123,7 @@ def Ditron_FenceOp : Ditron_Sync<"fence"> {
   let hasCanonicalizeMethod = 1;
 }
 
-def Ditron_QuietOp : Ditron_Sync<"quiet"> {
+def Ditron_QuietOp : Ditron_Sync<"quiet", [Ditron_OrdersMemory, Ditron_CompletesTransfers]> {
   let summary = "wait until all puts, gets and stores of the program are complete";
   let description = [{
     `shmem_quiet`: on return everything that the program has sent is visible at
@@ -124,7 +138,8 @@ def Ditron_QuietOp : Ditron_Sync<"quiet"> {
   let hasCanonicalizeMethod = 1;
 }
 
-def Ditron_BarrierAllOp : Ditron_Sync<"barrier_all"> {
+def Ditron_BarrierAllOp : Ditron_Sync<"barrier_all", [
+    Ditron_Spins, Ditron_OrdersMemory, Ditron_CompletesTransfers]> {
   let summary = "complete everything, and wait for every rank of the group";
   let description = [{
     `shmem_barrier_all` on the group: a `ditron.quiet`, then no rank goes on
@@ -137,7 +152,7 @@ def Ditron_BarrierAllOp : Ditron_Sync<"barrier_all"> {
   }];
 }
 
-def Ditron_BarrierOp : Ditron_TeamSync<"barrier"> {
+def Ditron_BarrierOp : Ditron_TeamSync<"barrier", [Ditron_OrdersMemory, Ditron_CompletesTransfers]> {
   let summary = "complete everything, and wait for every rank of a team";
   let description = [{
     As `ditron.barrier_all`, among the ranks of `team`.
@@ -148,7 +163,7 @@ def Ditron_BarrierOp : Ditron_TeamSync<"barrier"> {
   }];
 }
 
-def Ditron_SyncAllOp : Ditron_TeamSync<"sync_all"> {
+def Ditron_SyncAllOp : Ditron_TeamSync<"sync_all", []> {
   let summary = "wait for every rank of a team, completing nothing";
   let description = [{
     `shmem_sync`: no rank goes on before all ranks of the team have come. Stores

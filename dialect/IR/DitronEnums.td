@@ -97,31 +97,32 @@ def Ditron_ReduceOpAttr : Ditron_EnumAttr<Ditron_ReduceOp, "reduce_op">;
 def Ditron_ShflModeAttr : Ditron_EnumAttr<Ditron_ShflMode, "shfl_mode">;
 def Ditron_MemorySpaceAttr : Ditron_EnumAttr<Ditron_MemorySpace, "memory_space">;
 
-// Attributes with their defaults, as operations take them.
+// Attributes with their defaults, as operations take them. They have no names of their own, so that Python builds them
+// by the names of the enumerations' attributes.
 class WithDefault<Attr attr, string value> : DefaultValuedAttr<attr, "::mlir::ditron::" # value>;
 
 class SemanticIn<string values, string cases, string why> : ConfinedAttr<Ditron_SemanticAttr, [
     AttrConstraint<CPred<"::llvm::is_contained({" # cases # "}, "
       "::llvm::cast<::mlir::ditron::SemanticAttr>($_self).getValue())">,
       "that is " # values # ", because " # why>]>;
-def Ditron_LoadSemantic : SemanticIn<"relaxed or acquire",
+defvar Ditron_LoadSemantic = SemanticIn<"relaxed or acquire",
   "::mlir::ditron::Semantic::Relaxed, ::mlir::ditron::Semantic::Acquire",
   "this operation only reads; release belongs to the store or notify that publishes">;
-def Ditron_StoreSemantic : SemanticIn<"relaxed or release",
+defvar Ditron_StoreSemantic = SemanticIn<"relaxed or release",
   "::mlir::ditron::Semantic::Relaxed, ::mlir::ditron::Semantic::Release",
   "this operation returns nothing that was read; acquire belongs to the load or wait">;
 
-def Ditron_Team_Group : WithDefault<Ditron_TeamAttr, "Team::Group">;
-def Ditron_Scope_GPU : WithDefault<Ditron_ScopeAttr, "Scope::GPU">;
-def Ditron_Scope_Node : WithDefault<Ditron_ScopeAttr, "Scope::Node">;
-def Ditron_Load_Relaxed : WithDefault<Ditron_LoadSemantic, "Semantic::Relaxed">;
-def Ditron_Load_Acquire : WithDefault<Ditron_LoadSemantic, "Semantic::Acquire">;
-def Ditron_Store_Relaxed : WithDefault<Ditron_StoreSemantic, "Semantic::Relaxed">;
-def Ditron_Relaxed : WithDefault<Ditron_SemanticAttr, "Semantic::Relaxed">;
-def Ditron_Set : WithDefault<Ditron_SignalOpAttr, "SignalOp::Set">;
-def Ditron_GE : WithDefault<Ditron_CmpAttr, "Cmp::GE">;
-def Ditron_Block : WithDefault<Ditron_GranularityAttr, "Granularity::Block">;
-def Ditron_Sum : WithDefault<Ditron_ReduceOpAttr, "ReduceOp::Add">;
-def Ditron_Shfl_Idx : WithDefault<Ditron_ShflModeAttr, "ShflMode::Idx">;
+defvar Ditron_Team_Group = WithDefault<Ditron_TeamAttr, "Team::Group">;
+defvar Ditron_Scope_GPU = WithDefault<Ditron_ScopeAttr, "Scope::GPU">;
+defvar Ditron_Scope_Node = WithDefault<Ditron_ScopeAttr, "Scope::Node">;
+defvar Ditron_Load_Relaxed = WithDefault<Ditron_LoadSemantic, "Semantic::Relaxed">;
+defvar Ditron_Load_Acquire = WithDefault<Ditron_LoadSemantic, "Semantic::Acquire">;
+defvar Ditron_Store_Relaxed = WithDefault<Ditron_StoreSemantic, "Semantic::Relaxed">;
+defvar Ditron_Relaxed = WithDefault<Ditron_SemanticAttr, "Semantic::Relaxed">;
+defvar Ditron_Set = WithDefault<Ditron_SignalOpAttr, "SignalOp::Set">;
+defvar Ditron_GE = WithDefault<Ditron_CmpAttr, "Cmp::GE">;
+defvar Ditron_Block = WithDefault<Ditron_GranularityAttr, "Granularity::Block">;
+defvar Ditron_Sum = WithDefault<Ditron_ReduceOpAttr, "ReduceOp::Add">;
+defvar Ditron_Shfl_Idx = WithDefault<Ditron_ShflModeAttr, "ShflMode::Idx">;
 
 #endif // DITRON_ENUMS_TD

@@ -9,10 +9,6 @@ include "DitronTypes.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 
-// An operation that stands in a ditron.program and nowhere else.
-def Ditron_InProgram : NativeOpTrait<"InProgram"> {
-  let cppNamespace = "::mlir::ditron";
-}
 class Ditron_HostOp<string mnemonic, string name, list<Trait> traits = []>
     : Ditron_NamedOp<mnemonic, name, !listconcat([Ditron_InProgram], traits)>;
 

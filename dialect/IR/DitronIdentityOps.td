@@ -106,7 +106,8 @@ def Ditron_SymmAtOp : Ditron_NamedOp<"symm_at", "peer", [Pure, AllTypesMatch<["p
   let hasVerifier = 1;
 }
 
-def Ditron_MulticastPtrOp : Ditron_NamedOp<"multicast_ptr", "mc", [Pure, AllTypesMatch<["ptr", "result"]>]> {
+def Ditron_MulticastPtrOp : Ditron_NamedOp<"multicast_ptr", "mc", [
+    Pure, Ditron_RequiresMulticast, AllTypesMatch<["ptr", "result"]>]> {
   let summary = "the multicast address of a symmetric object";
   let description = [{
     The address through which `ditron.multimem_*` operations reach the object on

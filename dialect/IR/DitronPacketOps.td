@@ -8,9 +8,10 @@ include "DitronTypes.td"
 
 def Ditron_PacketPtr : PtrTo<I64.predicate,
   "packet pointer, !tt.ptr<i64> (packets are made of 8-byte words)">;
-def Ditron_LL : WithDefault<Ditron_ProtocolAttr, "Protocol::LL">;
+defvar Ditron_LL = WithDefault<Ditron_ProtocolAttr, "Protocol::LL">;
 
-def Ditron_LLPutOp : Ditron_Op<"ll_put", [Ditron_Ordered]> {
+def Ditron_LLPutOp : Ditron_Op<"ll_put", [
+    Ditron_Ordered, Ditron_ProgramWide, Ditron_PacketOpInterface, Ditron_RemoteAccessOpInterface]> {
   let summary = "send bytes as packets that carry their own flag";
   let description = [{
     Packs `nbytes` bytes from `src` and stores them into the packet memory that
@@ -40,8 +41,8 @@ def Ditron_LLPutOp : Ditron_Op<"ll_put", [Ditron_Ordered]> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_PacketPtr, "symmetric address, where the packets begin at `rank`; a multiple of 128">:$packets,
-    Arg<Ditron_Ptr, "first byte sent">:$src,
+    Arg<Ditron_PacketPtr, "symmetric address, where the packets begin at `rank`; a multiple of 128", [MemWrite]>:$packets,
+    Arg<Ditron_Ptr, "first byte sent", [MemRead]>:$src,
     Arg<I64, "number of bytes, a multiple of the element size">:$nbytes,
     Arg<I64, "flag of each packet, 1 or more">:$epoch,
     Arg<I32, "rank of the group that receives">:$rank,
@@ -51,9 +52,13 @@ def Ditron_LLPutOp : Ditron_Op<"ll_put", [Ditron_Ordered]> {
     attr-dict `:` type($packets) `,` type($src)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    SmallVector<RemoteAccess> getRemoteAccesses() { return {{getPackets(), getNbytes()}}; }
+  }];
 }
 
-def Ditron_LLGetOp : Ditron_NamedOp<"ll_get", "token", [Ditron_Ordered]> {
+def Ditron_LLGetOp : Ditron_NamedOp<"ll_get", "token", [
+    Ditron_Ordered, Ditron_ProgramWide, Ditron_Spins, Ditron_PacketOpInterface]> {
   let summary = "wait for a message of packets and unpack it";
   let description = [{
     Waits until all packets of a message of `nbytes` bytes at `packets`, in this
@@ -69,8 +74,8 @@ def Ditron_LLGetOp : Ditron_NamedOp<"ll_get", "token", [Ditron_Ordered]> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_Ptr, "first byte written">:$dst,
-    Arg<Ditron_PacketPtr, "where the packets begin, on this rank; a multiple of 128">:$packets,
+    Arg<Ditron_Ptr, "first byte written", [MemWrite]>:$dst,
+    Arg<Ditron_PacketPtr, "where the packets begin, on this rank; a multiple of 128", [MemRead]>:$packets,
     Arg<I64, "number of bytes, a multiple of the element size">:$nbytes,
     Arg<I64, "flag that each packet must carry, 1 or more">:$epoch,
     Ditron_LL:$protocol);

@@ -6,10 +6,11 @@
 include "DitronEnums.td"
 include "DitronTypes.td"
 
-def Ditron_WaitOp : Ditron_NamedOp<"wait", "token", [Ditron_Ordered]> {
+def Ditron_WaitOp : Ditron_NamedOp<"wait", "token", [
+    Ditron_Ordered, Ditron_ProgramWide, Ditron_Spins, Ditron_SignalWaitOpInterface]> {
   let summary = "wait until each of n signals satisfies a comparison";
   let description = [{
-    Returns once every one of `ptr[0]` to `ptr[count - 1]` has satisfied the
+    Returns once every one of `signal[0]` to `signal[count - 1]` has satisfied the
     comparison with `value`; with `count` 0 it returns at once. When it returns,
     every thread of the program may read what the notifiers wrote before their
     notify, also through the async proxy (TMA). Memory accesses do not move
@@ -27,14 +28,14 @@ def Ditron_WaitOp : Ditron_NamedOp<"wait", "token", [Ditron_Ordered]> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_SignalPtr, "first signal, on this rank">:$ptr,
+    Arg<Ditron_SignalPtr, "first signal, on this rank", [MemRead]>:$signal,
     Arg<I32, "number of consecutive signals">:$count,
     Arg<I64, "value that each signal is compared with">:$value,
     Ditron_GE:$cmp, Ditron_Scope_Node:$scope, Ditron_Load_Acquire:$semantic);
   let results = (outs Res<Ditron_Token, "proof that the wait has returned">:$token);
   let assemblyFormat = [{
-    $ptr `[` $count `]` custom<Keyword>($cmp) $value (`scope` custom<Keyword>($scope)^)?
-    (`semantic` custom<Keyword>($semantic)^)? attr-dict `:` type($ptr)
+    $signal `[` $count `]` custom<Keyword>($cmp) $value (`scope` custom<Keyword>($scope)^)?
+    (`semantic` custom<Keyword>($semantic)^)? attr-dict `:` type($signal)
   }];
   let hasVerifier = 1;
 }
@@ -60,7 +61,8 @@ def Ditron_ConsumeTokenOp : Ditron_Op<"consume_token", [Pure, AllTypesMatch<["va
   let hasFolder = 1;
 }
 
-def Ditron_NotifyOp : Ditron_Op<"notify", [Ditron_Ordered]> {
+def Ditron_NotifyOp : Ditron_Op<"notify", [
+    Ditron_Ordered, Ditron_ProgramWide, Ditron_SignalUpdateOpInterface, Ditron_MemoryOrderOpInterface]> {
   let summary = "publish all earlier writes of the program, then update a signal";
   let description = [{
     Everything that any thread of the program did before it towards `rank`
@@ -69,7 +71,7 @@ def Ditron_NotifyOp : Ditron_Op<"notify", [Ditron_Ordered]> {
     implies the program-wide barrier and the release fence; the signal is
     written once, not once per thread.
 
-    `ptr` is this rank's own symmetric address; the signal of that name on `rank`
+    `signal` is this rank's own symmetric address; the signal of that name on `rank`
     is updated. `op set` stores `value`, `op add` adds it atomically. `scope` is
     that of the release: `gpu` only when `rank` is this rank, `world` when it may
     be on another node.
@@ -80,18 +82,22 @@ def Ditron_NotifyOp : Ditron_Op<"notify", [Ditron_Ordered]> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_SignalPtr, "symmetric address of the signal">:$ptr,
+    Arg<Ditron_SignalPtr, "symmetric address of the signal", [MemWrite]>:$signal,
     Arg<I64, "value to store or add">:$value,
     Arg<I32, "rank of the group whose signal is updated">:$rank,
     Ditron_Set:$op, Ditron_Scope_Node:$scope);
   let assemblyFormat = [{
-    $ptr custom<Keyword>($op) $value `on` $rank (`scope` custom<Keyword>($scope)^)?
-    attr-dict `:` type($ptr)
+    $signal custom<Keyword>($op) $value `on` $rank (`scope` custom<Keyword>($scope)^)?
+    attr-dict `:` type($signal)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    Semantic getSemantic() { return Semantic::Release; }
+    SmallVector<RemoteAccess> getRemoteAccesses() { return {{getSignal(), {}}}; }
+  }];
 }
 
-def Ditron_SignalOpOp : Ditron_Op<"signal_op", [Ditron_Ordered]> {
+def Ditron_SignalOpOp : Ditron_Op<"signal_op", [Ditron_Ordered, Ditron_SignalUpdateOpInterface]> {
   let summary = "update a signal on another rank, and nothing else";
   let description = [{
     `shmem_signal_set` or `shmem_signal_add`: one atomic update of the signal. It
@@ -105,17 +111,21 @@ def Ditron_SignalOpOp : Ditron_Op<"signal_op", [Ditron_Ordered]> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_SignalPtr, "symmetric address of the signal">:$ptr,
+    Arg<Ditron_SignalPtr, "symmetric address of the signal", [MemWrite]>:$signal,
     Arg<I64, "value to store or add">:$value,
     Arg<I32, "rank of the group whose signal is updated">:$rank,
     Ditron_Set:$op);
   let assemblyFormat = [{
-    $ptr custom<Keyword>($op) $value `on` $rank attr-dict `:` type($ptr)
+    $signal custom<Keyword>($op) $value `on` $rank attr-dict `:` type($signal)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    SmallVector<RemoteAccess> getRemoteAccesses() { return {{getSignal(), {}}}; }
+  }];
 }
 
-def Ditron_SignalWaitUntilOp : Ditron_Op<"signal_wait_until", [Ditron_Ordered]> {
+def Ditron_SignalWaitUntilOp : Ditron_Op<"signal_wait_until", [
+    Ditron_Ordered, Ditron_ProgramWide, Ditron_Spins, Ditron_SignalWaitOpInterface]> {
   let summary = "wait for one signal and return the value that ended the wait";
   let description = [{
     `shmem_signal_wait_until`: returns once the signal, on this rank, satisfies
@@ -128,11 +138,14 @@ def Ditron_SignalWaitUntilOp : Ditron_Op<"signal_wait_until", [Ditron_Ordered]> 
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_SignalPtr, "signal on this rank">:$ptr,
+    Arg<Ditron_SignalPtr, "signal on this rank", [MemRead]>:$signal,
     Arg<I64, "value that the signal is compared with">:$value,
     Ditron_GE:$cmp);
   let results = (outs Res<I64, "value of the signal that satisfied the comparison">:$result);
-  let assemblyFormat = "$ptr custom<Keyword>($cmp) $value attr-dict `:` type($ptr)";
+  let assemblyFormat = "$signal custom<Keyword>($cmp) $value attr-dict `:` type($signal)";
+  let extraClassDeclaration = [{
+    Semantic getSemantic() { return Semantic::Acquire; }
+  }];
 }
 
 #endif // DITRON_SIGNAL_OPS_TD

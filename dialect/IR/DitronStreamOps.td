@@ -61,8 +61,8 @@ def Ditron_RankCopyOp : Ditron_Queued<"rank_copy"> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_Buffer, "what is read">:$src,
-    Arg<Ditron_Buffer, "what is written">:$dst,
+    Arg<Ditron_Buffer, "what is read", [MemRead]>:$src,
+    Arg<Ditron_Buffer, "what is written", [MemWrite]>:$dst,
     Arg<I64, "rank of the group at the other end">:$peer,
     Ditron_OnStream:$stream,
     Arg<UnitAttr, "read at the peer, instead of writing there">:$pull);
@@ -84,8 +84,8 @@ def Ditron_CopyOp : Ditron_Queued<"copy"> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_Buffer, "what is read">:$src,
-    Arg<Ditron_Buffer, "what is written">:$dst,
+    Arg<Ditron_Buffer, "what is read", [MemRead]>:$src,
+    Arg<Ditron_Buffer, "what is written", [MemWrite]>:$dst,
     Ditron_OnStream:$stream);
   let assemblyFormat = "$src `to` $dst (`stream` $stream^)? attr-dict `:` type($src) `to` type($dst)";
   let hasVerifier = 1;
@@ -103,7 +103,7 @@ def Ditron_FillOp : Ditron_Queued<"fill", [TypesMatchWith<
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_Buffer, "what is written">:$dst,
+    Arg<Ditron_Buffer, "what is written", [MemWrite]>:$dst,
     Arg<Ditron_Number, "value of each element">:$value,
     Ditron_OnStream:$stream);
   let assemblyFormat = "$dst `,` $value (`stream` $stream^)? attr-dict `:` type($dst)";
@@ -222,8 +222,8 @@ def Ditron_AllGatherOp : Ditron_Queued<"all_gather"> {
     ```
   }];
   let arguments = (ins
-    Arg<Ditron_Buffer, "shard of this rank">:$src,
-    Arg<Ditron_Buffer, "shards of all ranks, symmetric">:$dst,
+    Arg<Ditron_Buffer, "shard of this rank", [MemRead]>:$src,
+    Arg<Ditron_Buffer, "shards of all ranks, symmetric", [MemWrite]>:$dst,
     Arg<Ditron_SignalBuffer, "one signal for each rank">:$signal,
     Arg<I64, "value that arrived shards' signals are set to">:$epoch,
     Ditron_OnStream:$stream);

@@ -7,7 +7,8 @@
 include "DitronEnums.td"
 include "DitronTypes.td"
 
-class Ditron_ThreadQuery<string mnemonic> : Ditron_NamedOp<mnemonic, mnemonic, [Pure]> {
+class Ditron_ThreadQuery<string mnemonic, list<Trait> traits = [Ditron_ThreadDependent]>
+    : Ditron_NamedOp<mnemonic, mnemonic, !listconcat([Pure], traits)> {
   let assemblyFormat = "attr-dict";
 }
 
@@ -23,7 +24,7 @@ def Ditron_ThreadIdOp : Ditron_ThreadQuery<"thread_id"> {
   let results = (outs Res<I32, "number of the thread">:$result);
 }
 
-def Ditron_NumThreadsOp : Ditron_ThreadQuery<"num_threads"> {
+def Ditron_NumThreadsOp : Ditron_ThreadQuery<"num_threads", []> {
   let summary = "how many threads a program has";
   let description = [{
     Warps times threads per warp; 1 in the simulator.
@@ -59,7 +60,7 @@ def Ditron_WarpIdOp : Ditron_ThreadQuery<"warp_id"> {
   let results = (outs Res<I32, "warp of the thread">:$result);
 }
 
-def Ditron_SyncThreadsOp : Ditron_Op<"sync_threads", [Ditron_Ordered]> {
+def Ditron_SyncThreadsOp : Ditron_Op<"sync_threads", [Ditron_Ordered, Ditron_ProgramWide]> {
   let summary = "barrier of all threads of a program";
   let description = [{
     No thread goes on before all have come; their earlier stores are visible to
@@ -73,7 +74,8 @@ def Ditron_SyncThreadsOp : Ditron_Op<"sync_threads", [Ditron_Ordered]> {
   let hasCanonicalizeMethod = 1;
 }
 
-def Ditron_ShflOp : Ditron_Op<"shfl", [Ditron_Ordered, AllTypesMatch<["value", "result"]>]> {
+def Ditron_ShflOp : Ditron_Op<"shfl", [
+    Ditron_Ordered, Ditron_ThreadDependent, AllTypesMatch<["value", "result"]>]> {
   let summary = "read a value from another lane of the warp";
   let description = [{
     Every lane of the warp must execute it together, which is why it counts as

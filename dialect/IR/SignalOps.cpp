@@ -28,7 +28,7 @@ OpFoldResult ConsumeTokenOp::fold(FoldAdaptor) {
 
 LogicalResult NotifyOp::verify() {
   if (failed(verifyRank(*this, getRank())) ||
-      failed(verifyOwnAddress(*this, getPtr(), "ptr"))) {
+      failed(verifyOwnAddress(*this, getSignal(), "signal"))) {
     return failure();
   }
   std::optional<int64_t> rank = getConstant(getRank());
@@ -45,5 +45,5 @@ LogicalResult SignalOpOp::verify() {
   if (failed(verifyRank(*this, getRank()))) {
     return failure();
   }
-  return verifyOwnAddress(*this, getPtr(), "ptr");
+  return verifyOwnAddress(*this, getSignal(), "signal");
 }

@@ -241,6 +241,7 @@ void bindLocations(nb::module_ &m);
 void bindOperations(nb::module_ &m);
 void bindCreation(nb::module_ &m);
 void bindBlocks(nb::module_ &m);
+void bindInterfaces(nb::module_ &m);
 void bindValues(nb::module_ &m);
 void bindTypes(nb::module_ &m);
 void bindAttributes(nb::module_ &m);

@@ -20,6 +20,7 @@ NB_MODULE(_core, m) {
   bindCreation(m);
   bindValues(m);
   bindBlocks(m);
+  bindInterfaces(m);
   bindPassManager(m);
   bindOpt(m);
   bindLsp(m);

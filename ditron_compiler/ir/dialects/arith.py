@@ -1,11 +1,17 @@
-"""Typed classes of the arith dialect; `constant` and `ConstantOp` also take Python numbers."""
+"""Typed classes of the arith dialect; `constant` and `ConstantOp` also take Python numbers.
+
+The predicate of a comparison is a member of its enumeration.
+"""
 
 from __future__ import annotations
 
 from ... import ir
 from .._registry import register_operation
 from ._arith_enum_gen import *  # noqa: F403
+from ._arith_enum_gen import CmpFPredicate, CmpIPredicate
 from ._arith_ops_gen import *  # noqa: F403
+from ._arith_ops_gen import CmpFOp as _CmpFOp
+from ._arith_ops_gen import CmpIOp as _CmpIOp
 from ._arith_ops_gen import ConstantOp as _ConstantOp
 from ._arith_ops_gen import _Dialect
 
@@ -27,6 +33,20 @@ class ConstantOp(_ConstantOp):
         if not isinstance(self.value, (ir.IntegerAttr, ir.FloatAttr)):
             raise ValueError(f"only integer and float constants have a literal value, got {self.value}")
         return self.value.value
+
+
+@register_operation(_Dialect, replace=True)
+class CmpIOp(_CmpIOp):
+    @property
+    def predicate(self) -> CmpIPredicate:
+        return CmpIPredicate(self.attributes["predicate"].value)
+
+
+@register_operation(_Dialect, replace=True)
+class CmpFOp(_CmpFOp):
+    @property
+    def predicate(self) -> CmpFPredicate:
+        return CmpFPredicate(self.attributes["predicate"].value)
 
 
 def _attribute(result: ir.Type, value) -> ir.Attribute:

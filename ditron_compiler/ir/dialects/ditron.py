@@ -5,8 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ... import ir
-from ..._core import BufferType
-from .._registry import register_attribute_builder, register_operation
+from ..._core import (  # noqa: F401 - interfaces and traits: the typed classes of the ops that have them derive from them
+    AtomicOpInterface,
+    BufferType,
+    CompletesTransfers,
+    EnumAttr,
+    InProgram,
+    MemoryOrderOpInterface,
+    MemoryTransferOpInterface,
+    OrdersMemory,
+    PacketOpInterface,
+    ProgramWide,
+    RemoteAccessOpInterface,
+    RequiresMulticast,
+    SignalOpInterface,
+    SignalUpdateOpInterface,
+    SignalWaitOpInterface,
+    Spins,
+    ThreadDependent,
+)
+from .._registry import register_operation
 from ._ditron_enum_gen import *  # noqa: F403
 from ._ditron_ops_gen import *  # noqa: F403
 from ._ditron_ops_gen import AllocOp as _AllocOp
@@ -34,16 +52,6 @@ def stream_type(context=None) -> ir.Type:
 def event_type(context=None) -> ir.Type:
     """``!ditron.event``."""
     return ir.Type.parse("!ditron.event", context)
-
-
-@register_attribute_builder("Ditron_Set")
-def _signal_op(keyword: str, context) -> ir.Attribute:
-    return ir.Attribute.parse(f"#ditron.signal_op<{keyword}>", context)
-
-
-@register_attribute_builder("Ditron_GE")
-def _cmp(keyword: str, context) -> ir.Attribute:
-    return ir.Attribute.parse(f"#ditron.cmp<{keyword}>", context)
 
 
 def _split(numbers: Iterable[Int]) -> tuple[list[ir.Value], list[int]]:

@@ -1,36 +1,30 @@
-"""Enumerations: the dialect's, as keywords and as the integers that the device libraries take, and arith's."""
+"""Enumerations: the dialect's, as keywords and as the integers that the device libraries take, and arith's.
+
+A typed op gives members: ``op.scope`` is ``ditron.Scope.Node``; its ``str`` is the keyword, its ``int`` the integer.
+The functions here are for attributes that are not an op's of ours.
+"""
 
 from __future__ import annotations
 
-import re
-
 from ditron_compiler import ir
-from ditron_compiler.ir.dialects import _ditron_enum_gen as ods
+from ditron_compiler.ir.dialects import arith
 
 __all__ = ["PREDICATES", "keyword", "number", "predicate"]
 
 #: What ``arith.cmpi`` compares by, as it numbers them.
-PREDICATES = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
-_NAMES = {number: name for name, number in PREDICATES.items()}
-
-
-def _parts(attribute: ir.Attribute) -> tuple[str, str]:
-    """``("signal_op", "add")`` of ``#ditron.signal_op<add>`` or ``#ditron<signal_op<add>>``."""
-    return re.match(r"#ditron[.<](\w+)\s*<(\w+)>", str(attribute)).groups()
+PREDICATES = {str(member): int(member) for member in arith.CmpIPredicate}
 
 
 def keyword(attribute: ir.Attribute) -> str:
     """``"node"`` of ``#ditron.scope<node>``."""
-    return _parts(attribute)[1]
+    return str(attribute.value)
 
 
 def number(attribute: ir.Attribute) -> int:
     """The value in the ODS of ``#ditron.scope<node>``: 1."""
-    mnemonic, case = _parts(attribute)
-    enum = getattr(ods, "".join(word.capitalize() for word in mnemonic.split("_")))
-    return next(int(member) for member in enum if str(member) == case)
+    return int(attribute.value)
 
 
 def predicate(op: ir.Operation) -> str:
     """``"slt"`` of an ``arith.cmpi slt``."""
-    return _NAMES[ir.IntegerAttr(op.attributes["predicate"]).value]
+    return str(op.predicate)

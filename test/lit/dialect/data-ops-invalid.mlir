@@ -119,7 +119,7 @@ func.func @put_with_signal_translates_dst(%d: !tt.ptr<f32>, %n: i64, %sig: !tt.p
 func.func @put_with_signal_translates_sig(%d: !tt.ptr<f32>, %n: i64, %sig: !tt.ptr<i64>, %r: i32) {
   // expected-note@+1 {{translated here}}
   %peer = ditron.symm_at %sig on %r : !tt.ptr<i64>
-  // expected-error@+1 {{expected sig to be this rank's own symmetric address}}
+  // expected-error@+1 {{expected signal to be this rank's own symmetric address}}
   ditron.putmem_signal %d, %d, %n, %peer set %n on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   return
 }

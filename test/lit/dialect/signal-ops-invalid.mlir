@@ -86,7 +86,7 @@ func.func @notify_another_gpu_at_gpu_scope(%sig: !tt.ptr<i64>, %v: i64) {
 func.func @notify_translates_itself(%sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-note@+1 {{translated here}}
   %peer = ditron.symm_at %sig on %r : !tt.ptr<i64>
-  // expected-error@+1 {{'ditron.notify' op expected ptr to be this rank's own symmetric address, which the operation translates itself, got the result of 'ditron.symm_at'; pass its operand}}
+  // expected-error@+1 {{'ditron.notify' op expected signal to be this rank's own symmetric address, which the operation translates itself, got the result of 'ditron.symm_at'; pass its operand}}
   ditron.notify %peer set %v on %r : !tt.ptr<i64>
   return
 }
@@ -115,7 +115,7 @@ func.func @signal_nobody(%sig: !tt.ptr<i64>, %v: i64) {
 func.func @signal_op_translates_itself(%sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-note@+1 {{translated here}}
   %peer = ditron.symm_at %sig on %r : !tt.ptr<i64>
-  // expected-error@+1 {{'ditron.signal_op' op expected ptr to be this rank's own symmetric address}}
+  // expected-error@+1 {{'ditron.signal_op' op expected signal to be this rank's own symmetric address}}
   ditron.signal_op %peer add %v on %r : !tt.ptr<i64>
   return
 }

@@ -80,7 +80,7 @@ def _told_apart(terms: Sequence[ir.Value], several: bool, axes: frozenset[int]) 
                     | _told_apart(rest, several, axes - inner)
                 )
     raise NoMatch(
-        "several programs may wait for it, and one takes a message; give each program signals of its own: "
+        "several programs may wait for it, but a message has one consumer; give each program its own signals: "
         "sig + program_id * num_ranks + rank"
     )
 

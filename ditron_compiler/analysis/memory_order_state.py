@@ -41,7 +41,7 @@ _WORDS = {
     LOCAL_STORE: "a store",
     LOAD: "a load after a wait",
     UPDATE: "an earlier update of this signal",
-    SIGNAL: "a signal on its way",
+    SIGNAL: "a signal in flight",
     SOURCE: "a non-blocking put",
     DESTINATION: "a non-blocking get",
 }
@@ -66,7 +66,7 @@ class Pending:
 
     @property
     def what(self) -> str:
-        return "what a function has begun" if self.op.name == "tt.call" else _WORDS[self.kind]
+        return "an operation of the called function" if self.op.name == "tt.call" else _WORDS[self.kind]
 
 
 def first(operations: Iterable[ir.Operation]) -> ir.Operation:

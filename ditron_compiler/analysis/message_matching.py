@@ -117,19 +117,21 @@ def sender(sent: Index, waited: Index, several: bool) -> ir.Value | None:
         if not varies(term):
             index = next((i for i, other in enumerate(others) if same(term, other)), None)
             if index is None:
-                raise NoMatch("it waits for another signal than the put sets")
+                raise NoMatch("it waits for a different signal than the put sets")
             del others[index]
     if sent.offset != waited.offset:
-        raise NoMatch("it waits for another signal than the put sets")
+        raise NoMatch("it waits for a different signal than the put sets")
     if several:
         if others or len(own) != 1 or not _is_rank(own[0]):
-            raise NoMatch("a wait for several signals needs them one behind the other by the sender's rank: sig + rank")
+            raise NoMatch(
+                "a wait for several signals needs them contiguous and indexed by the sender's rank: sig + rank"
+            )
         return None
     if not own and not others:
         return None
     found = _solve(own[0], others[0]) if len(own) == len(others) == 1 else None
     if found is None:
-        raise NoMatch("the signal does not tell who sends; index signals by the sender's rank")
+        raise NoMatch("the signal does not identify its sender; index signals by the sender's rank")
     return found
 
 
@@ -144,8 +146,8 @@ def at_sender(value: ir.Value, rank: ir.Value | None, at: ir.Operation, make: Ma
     if op is not None and op.name == "ditron.rank" and is_query(value, "rank"):
         if rank is None:
             raise NoMatch(
-                "where the data goes, or how much it is, depends on the sender, which the signal does not "
-                "name; index signals by the sender's rank"
+                "the destination or the size depends on the sender, which the signal does not identify; index "
+                "signals by the sender's rank"
             )
         return (
             rank
@@ -154,7 +156,7 @@ def at_sender(value: ir.Value, rank: ir.Value | None, at: ir.Operation, make: Ma
         )
     if op is None or not op.is_memory_effect_free or op.name in ELSEWHERE or len(op.regions) or len(op.results) != 1:
         what = f"'{op.name}'" if op is not None else "a loop around the put"
-        raise NoMatch(f"where the data goes, or how much it is, comes from {what}, which the receiver does not know")
+        raise NoMatch(f"the destination or the size depends on {what}, which the receiver cannot rematerialize")
     operands = [at_sender(operand, rank, at, make) for operand in op.operands]
     return make(op.name, operands, value.type, {name: op.attributes[name] for name in op.attributes.keys()})
 

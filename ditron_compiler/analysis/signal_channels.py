@@ -70,7 +70,7 @@ class Channel:
         for put in puts:
             takers = [wait for wait, its, _ in matched if its is put]
             if len(takers) != 1:
-                raise Refusal(put.op, "several waits are for it" if takers else "nothing in this kernel waits for it")
+                raise Refusal(put.op, "several waits match it" if takers else "no wait of this kernel matches it")
         for wait, put, _ in matched:
             _check_all_taken(wait, put)
             _check_reads(wait, put, {other.op for other in puts}, function)
@@ -80,7 +80,7 @@ class Channel:
             if bound is None:
                 raise Refusal(
                     put.op,
-                    "the number of bytes has no bound that is known at compile time; put tl.minimum(n, BOUND) of them",
+                    "the number of bytes has no upper bound at compile time; send tl.minimum(n, BOUND) bytes",
                 )
         return Channel(root, puts, matched, max(bounds.values()), tuple(sorted(by_rank)))
 
@@ -88,12 +88,12 @@ class Channel:
 def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait]]:
     puts, waits, worklist = [], [], [root]
     if isinstance(root, ir.OpResult) or root.owner.owner != function:
-        raise Refusal(function, "the signal is no argument of the kernel")
+        raise Refusal(function, "the signal is not an argument of the kernel")
     visibility = function.attributes.get("sym_visibility")
     if visibility is not None and ir.StringAttr(visibility).value == "private":
         raise Refusal(
             function,
-            "it is sent in a function that is not inlined, and only arguments of the kernel itself can be packets",
+            "it is sent in a function that is not inlined; only arguments of the kernel itself can be packets",
         )
     while worklist:
         for use in worklist.pop().uses:
@@ -101,19 +101,19 @@ def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait
             if op.name == "tt.addptr" and use.operand_number == 0 and str(op.results[0].type) == str(root.type):
                 worklist.append(op.results[0])
             elif _USES.get(op.name) != use.operand_number:
-                raise Refusal(op, f"'{op.name}' uses its memory otherwise")
+                raise Refusal(op, f"'{op.name}' uses the signal's memory in another way")
             elif op.name in _WAITS:
                 if keyword(op.attributes["cmp"]) not in ("ge", "eq"):
                     raise Refusal(
                         op,
-                        "it is waited for by a comparison other than ge and eq; a packet's flag is the "
-                        "epoch or it is not",
+                        "a wait compares it by other than ge and eq, but the flag of a packet is either equal to "
+                        "the epoch or not",
                     )
                 waits.append(Wait(op))
             else:
                 put = Put.of(op)
                 if put is None:
-                    raise Refusal(op, "no put stands before it to bring data with it")
+                    raise Refusal(op, "no put precedes it whose data it signals")
                 _check_epoch(put)
                 puts.append(put)
     return puts, waits
@@ -122,11 +122,11 @@ def _users(root: ir.Value, function: ir.Operation) -> tuple[list[Put], list[Wait
 def _check_epoch(put: Put) -> None:
     known = constant_int(put.epoch)
     if not put.sets:
-        raise Refusal(put.op, "it is added to; set it to the epoch, one signal for each sender")
+        raise Refusal(put.op, "it is updated by add; set it to the epoch, with one signal for each sender")
     if known is not None or varies(put.epoch):
         raise Refusal(
             put.op,
-            "its value must be an epoch that grows with each call, the same on all ranks: an argument of the kernel",
+            "its value must be an epoch that increases with each call and is the same on all ranks: a kernel argument",
         )
 
 
@@ -136,18 +136,18 @@ def _check_traffic(function: ir.Operation) -> None:
     for op in every:
         if op.name in _OTHER_TRAFFIC or op.name == "ditron.putmem" and op not in paired:
             raise Refusal(
-                op, f"'{op.name}' looks at other ranks' memory, which the signal may order and a packet does not"
+                op, f"'{op.name}' accesses other ranks' memory, which the signal may order and a packet does not"
             )
 
 
 def _put_of(wait: Wait, puts: list[Put]) -> tuple[Put, ir.Value | None]:
     """The one put that a wait is for, and who sends."""
     found: list[tuple[Put, ir.Value | None]] = []
-    why = "no put of this kernel sets it"
+    why = "no put of this kernel matches it"
     for put in puts:
         try:
             if not same(put.epoch, wait.epoch):
-                raise NoMatch("it waits for another value than the put sets")
+                raise NoMatch("it waits for a different value than the put sets")
             several = wait.count is not None
             rank = sender(Index.of(put.signal), Index.of(wait.signal), several)
             # As it will be done: a stand-in for the sender that a loop will count.
@@ -159,7 +159,7 @@ def _put_of(wait: Wait, puts: list[Put]) -> tuple[Put, ir.Value | None]:
             continue
         found.append((put, rank))
     if len(found) != 1:
-        raise Refusal(wait.op, why if not found else "more than one put may be what it waits for")
+        raise Refusal(wait.op, why if not found else "more than one put may match it")
     return found[0]
 
 
@@ -170,22 +170,22 @@ def _check_all_taken(wait: Wait, put: Put) -> None:
         if outer not in around_put and (outer.name == "scf.while" or any(varies(v) for v in list(outer.operands)[:3])):
             raise Refusal(
                 wait.op,
-                "not every rank comes to this wait, and what is sent to the others would stay in "
-                "its packets; wait on all ranks",
+                "not every rank reaches this wait, and messages to the others would not be consumed; wait on all "
+                "ranks",
             )
     loops, turns = (
         [o for o in one if o.name in ("scf.for", "scf.while") and o not in other]
         for one, other in ((around_put, around_wait), (around_wait, around_put))
     )
     if loops and not turns and wait.count is None:
-        raise Refusal(wait.op, "the put is in a loop, and this wait takes one message; wait for each in a loop, too")
+        raise Refusal(wait.op, "the put is in a loop, and this wait consumes one message; wait for each message in a loop, too")
     awaited = set(backward_slice(wait.signal))
     for loop in turns:
         if not any(argument in awaited for region in loop.regions for argument in region.blocks[0].arguments):
             raise Refusal(
                 wait.op,
-                "it is waited for at every turn of a loop, and taken once: the next message may "
-                "have come by the second turn; wait before the loop",
+                "it is waited for in every iteration of a loop, but consumed once: the next message may have "
+                "arrived by the second iteration; wait before the loop",
             )
 
 
@@ -212,11 +212,11 @@ def _check_reads(wait: Wait, put: Put, senders: set[ir.Operation], function: ir.
     """
     homes = underlying_objects(put.dst)
     if len(homes) != 1 or isinstance((home := next(iter(homes))).root, ir.OpResult) or home.rank is not None:
-        raise Refusal(put.op, "it does not go to one tensor that the kernel was given")
+        raise Refusal(put.op, "its destination is not one tensor argument of the kernel")
     for op in _before(wait.op, function):
         for pointer in () if op in senders else _reads(op):
             if any(origin.root == home.root for origin in underlying_objects(pointer)):
-                raise Refusal(op, "it reads where the put goes, before the wait")
+                raise Refusal(op, "it may read the destination of the put before the wait")
 
 
 def _before(wait: ir.Operation, function: ir.Operation) -> list[ir.Operation]:

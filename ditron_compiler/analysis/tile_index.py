@@ -40,10 +40,10 @@ def line_of(shards: Shards) -> Line:
     if first and not any(
         c.operands[0] == pid and constant_int(c.operands[1]) == first for c in conditions(at, NOT_BELOW, BELOW)
     ):
-        raise NotFound(f"programs before number {first} are not told apart from those that have a tile", at)
+        raise NotFound(f"no condition separates the programs below {first} from those that have a tile", at)
     guards = [c.operands[1] for c in conditions(at, BELOW, NOT_BELOW) if c.operands[0] == index]
     if len(guards) > 1:
-        raise NotFound("the tile stands under more than one condition on its place in the line", at)
+        raise NotFound("more than one condition guards the linearized tile index", at)
     _check_conditions(at, {index, pid} if first else {index})
     _check_uses(index, shards, at)
     if pid != index:
@@ -68,7 +68,7 @@ def _loop(shards: Shards, at: ir.Operation) -> Line:
     pid, end, step = list(loop.operands)[:3]
     if len(loop.operands) > 3:
         raise NotFound(
-            "the loop over tiles carries values from one tile to the next, which another order would change", loop
+            "the loop over tiles has loop-carried values, which another order would change", loop
         )
     axis = defining_op(pid).attributes["axis"]
     all_programs, steps = defining_op(step), constant_int(step)
@@ -76,10 +76,10 @@ def _loop(shards: Shards, at: ir.Operation) -> Line:
         if steps < 1 or not any(
             c.operands[0] == pid and constant_int(c.operands[1]) == steps for c in conditions(loop, BELOW, NOT_BELOW)
         ):
-            raise NotFound(f"the loop over tiles steps by {steps}, and is not run by the first {steps} programs", loop)
+            raise NotFound(f"the loop over tiles steps by {steps}, but is not run by the first {steps} programs", loop)
     elif all_programs is None or all_programs.name != "tt.get_num_programs" or all_programs.attributes["axis"] != axis:
         raise NotFound(
-            "the loop over tiles does not step by the number of programs along the axis that it begins on", loop
+            "the loop over tiles does not step by the number of programs along the axis of its lower bound", loop
         )
     _check_conditions(at, set() if steps is None else {pid})
     _check_uses(index, shards, at)
@@ -102,7 +102,7 @@ def _check_conditions(at: ir.Operation, understood: set[ir.Value]) -> None:
             and predicate(test) in BELOW + NOT_BELOW
         )
         if not known and any(step.name == "tt.get_program_id" for step in computed_by(op.operands[0])):
-            raise NotFound("which programs come to the tile depends on a condition other than 'index < tiles'", op)
+            raise NotFound("which programs reach the tile depends on a condition other than 'index < tiles'", op)
 
 
 def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.Operation | None = None) -> None:
@@ -121,8 +121,8 @@ def _check_uses(index: ir.Value, shards: Shards, at: ir.Operation, allowed: ir.O
         reached = index == shards.tile and op.name != "arith.cmpi" and shards.reaches(use)
         if not (divided or condition or reached or op == allowed or exclusive(op, at, loop)):
             raise NotFound(
-                f"the place in the line of tiles is also used by this '{op.name}', where another order "
-                "would not reach it: compute it from the quotient and the remainder",
+                f"the linearized tile index is also used by this '{op.name}', which would not be reordered: "
+                "compute it from the quotient and the remainder",
                 op,
             )
 
@@ -136,8 +136,8 @@ def _check_programs(pid: ir.Value, at: ir.Operation) -> None:
     for op in _asking(function, axis):
         if op.name == "tt.call" and not exclusive(op, at):
             raise NotFound(
-                "this call of a function may depend on the program's number, which another order would not "
-                "reach: give the function what it needs of the tile",
+                "this call may depend on the program id, which would not be reordered: pass the tile index to "
+                "the function",
                 op,
             )
         if (
@@ -146,8 +146,8 @@ def _check_programs(pid: ir.Value, at: ir.Operation) -> None:
             and not all(exclusive(use.owner, at) for use in op.results[0].uses)
         ):
             raise NotFound(
-                "the program's number is asked for once more, where another order would not reach it: "
-                "compute from the tile's quotient and remainder",
+                "the program id is also read here, where it would not be reordered: compute from the tile's "
+                "quotient and remainder",
                 op,
             )
 

@@ -1,4 +1,4 @@
-"""Give synchronising operations the scope that their rank or pointer calls for."""
+"""Infer the scope of notifies, waits and atomics from their rank or pointer."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _ATOMICS = ("ditron.ld", "ditron.st", "ditron.red", "ditron.atomic_add", "ditron
 
 @dataclass(frozen=True)
 class InferScope(Pass):
-    """Give each notify, wait and atomic the scope that it needs.
+    """Infer the scope of each notify, wait and atomic.
 
-    A ``notify`` gets that of the rank it goes to: ``gpu`` for this rank; ``node`` for ranks on this node, which are
-    ``node * num_local_ranks + x`` with x a local rank, and those that a condition ``rank / num_local_ranks == node``
-    lets through; ``world`` for all others. ``gpu`` is the author's word where nothing speaks against it, and a notify
-    is narrowed to it only when this kernel waits for the signal: a stream that waits is outside of what ``gpu`` orders.
-    Nor is it narrowed when the kernel looks at that signal of other ranks through ``symm_at``, which then look at this
-    rank's, hands it to a function that it calls, or waits through a pointer of unknown origin; when it waits through
-    ``symm_at``, it needs ``node``.
+    A ``notify`` gets the scope of its target rank: ``gpu`` for this rank; ``node`` for ranks on this node, which are
+    ``node * num_local_ranks + x`` with x a local rank, and those under a condition ``rank / num_local_ranks == node``;
+    ``world`` for all others. An explicit ``gpu`` is kept unless the rank is known to be another one. A notify is
+    narrowed to ``gpu`` only if this kernel waits for the signal, since a wait by a stream is outside of that scope, and
+    not if the signal may be accessed elsewhere: on other ranks through ``symm_at`` (which then access this rank's), in
+    a function that the kernel calls, or by a wait through a pointer to an unknown object. If the kernel waits for the
+    signal through ``symm_at``, the notify needs ``node``.
 
-    A ``wait`` is widened to what the kernel's own updates of the same signals have, and never narrowed: other kernels
-    may update them too. A wait and an atomic access through ``symm_at`` to another rank are widened from ``gpu`` to
-    ``node``, since ``symm_at`` reaches just that.
+    A ``wait`` is widened to the scope of the kernel's own updates of the same signals, and never narrowed: other
+    kernels may update them too. A wait or atomic through ``symm_at`` to another rank is widened from ``gpu`` to
+    ``node``, which is as far as ``symm_at`` reaches.
 
-    Where ``gpu`` is widened the author's scope was too weak to work, and a warning says so.
+    Widening an explicit ``gpu`` emits a warning, since that scope was too narrow.
 
     Before::
 
@@ -72,7 +72,7 @@ class InferScope(Pass):
                 if o.name in ("ditron.wait", *_ATOMICS) and any(
                     _is_far(it, o) for it in underlying_objects(o.operands[0])
                 ):
-                    self._widen(o, Place.NODE, "the pointer is another rank's")
+                    self._widen(o, Place.NODE, "the pointer is to another rank's memory")
 
     def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], looked: _Looked) -> None:
         """Set the scope of a notify; note in ``updates`` how far updates of its signals come from."""
@@ -87,9 +87,9 @@ class InferScope(Pass):
                 self._widen(op, far, "other ranks wait for the signal")
             elif _scope(op) == Place.SELF != far:
                 if certain:
-                    self._widen(op, far, "the signal is another rank's")
+                    self._widen(op, far, "the signal is on another rank")
                 else:
-                    far = Place.SELF  # the author knows better
+                    far = Place.SELF  # an explicit annotation
             else:
                 if far == Place.SELF and not (roots & looked.here and not _may_meet(roots, looked.elsewhere)):
                     far = min(_scope(op), Place.NODE)
@@ -100,7 +100,7 @@ class InferScope(Pass):
     def _wait(self, op: ir.Operation, updates: set[_Update]) -> None:
         wanted = max((far for far, _ in updates), default=Place.SELF)
         if _scope(op) > Place.SELF or any(certain for _, certain in updates):
-            self._widen(op, wanted, "other ranks update these signals in this very kernel")
+            self._widen(op, wanted, "other ranks update these signals in this kernel")
 
     def _widen(self, op: ir.Operation, wanted: int, why: str) -> None:
         given = _scope(op)
@@ -108,8 +108,8 @@ class InferScope(Pass):
             return
         if given == Place.SELF:
             op.emit_warning(
-                f"scope 'gpu' of '{op.name}' is too weak, because {why}: made it '{_SCOPES[wanted]}'; say "
-                f'scope="{_SCOPES[wanted]}"'
+                f"scope 'gpu' of '{op.name}' is too narrow, because {why}: widened to '{_SCOPES[wanted]}'; "
+                f'write scope="{_SCOPES[wanted]}"'
             )
         self._set(op, wanted)
 

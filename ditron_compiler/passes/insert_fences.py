@@ -1,4 +1,4 @@
-"""Put in the fences and quiets that the operations' descriptions call for and the author left out."""
+"""Insert the fences and quiets that a kernel needs and does not have."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ __all__ = ["InsertFences"]
 
 @dataclass(frozen=True)
 class InsertFences(Pass):
-    """Order what a kernel publishes before the signal that says it is there.
+    """Order memory accesses before the signals that publish them, and complete non-blocking transfers.
 
-    Looks along every path for what nothing has ordered yet when something publishes it, and puts the weakest sufficient
-    operation there, which is never one that is there already:
+    A forward memory-order analysis finds, on every path, which accesses may be unordered or incomplete where a later
+    operation relies on them. The pass inserts the weakest operation that suffices, only where none is there:
 
-    | before | missing | when these are pending |
+    | before | missing | if one of these may be pending |
     |---|---|---|
-    | `signal_op` | `fence` | puts, stores; loads of what a wait has given |
-    | `st`, `red`, `atomic_*` of a flag, relaxed | `fence` | stores; loads of what a wait has given |
-    | an update of a signal | `fence` | another that may be of that signal at that rank, if one of them sets it |
-    | `putmem_signal` | `fence` | earlier puts, and stores to another rank: its signal speaks for its own data |
-    | `st`, `red`, `atomic_*` of a flag; `sync_all` | `quiet` | puts: only puts and signals stay behind them |
-    | a store to the source of a put | `quiet` | that put, when it is `nbi` |
-    | a load from, a store to, a put from the destination of a get | `quiet` | that get, when it is `nbi` |
+    | `signal_op` | `fence` | puts, stores; loads that follow a wait |
+    | a relaxed `st`, `red`, `atomic_*` of a flag | `fence` | stores; loads that follow a wait |
+    | an update of a signal | `fence` | another update of what may be the same signal, if either is a `set` |
+    | `putmem_signal` | `fence` | earlier puts, and stores to other ranks: its signal covers its own data only |
+    | `st`, `red`, `atomic_*` of a flag; `sync_all` | `quiet` | puts: a fence orders only puts and signals after them |
+    | a store to the source of a put | `quiet` | that put, if it is `nbi` |
+    | a load from, store to or put from the destination of a get | `quiet` | that get, if it is `nbi` |
     | a call of a function that communicates, or has no body here | `quiet` | anything |
-    | the end of the kernel | `quiet` | `nbi` transfers, and signals on their way |
+    | the end of the kernel | `quiet` | `nbi` transfers, and signals in flight |
 
-    The source or destination is all that is computed from the same argument: a store to another part of it waits too,
-    and one through a pointer of unknown origin. Updates may be of one signal unless their argument, a constant, or the
-    turn of a loop tells their signals or ranks apart; two that set the same value need nothing. A barrier and an
-    acquiring load give as a wait does. A function that is called, and not inlined, counts as doing all that it does
-    with every pointer it gets, and one that touches no memory needs nothing.
+    Sources and destinations are whole underlying objects: a store to another part of one counts, and so does a store
+    through a pointer to an unknown object. Two updates may be of the same signal unless the kernel arguments, constant
+    offsets or loop iterations of their signals or ranks differ; two that set the same value need no order. A barrier
+    and an acquire load count as a wait. A call of a function that is not inlined is assumed to access every pointer
+    operand in each way in which the function accesses memory.
 
-    A fence counts for the whole program, so it needs no barrier of the threads beside it. A flag is a cell of the
-    signals that the kernel also waits for or updates as such, or an i64 on another rank. What a loop would order anew
-    at each turn, though it comes from before, is ordered in front of it.
+    A fence covers the whole program, so no thread barrier is needed with it. A flag is a cell of the signals that the
+    kernel also waits for or updates, or an i64 on another rank. Accesses that are pending before a loop are ordered
+    once, in front of it, not in every iteration.
 
     Before::
 
@@ -59,7 +59,7 @@ class InsertFences(Pass):
 
     name: ClassVar[str] = "insert-fences"
 
-    at_end: bool = option(True, "a quiet at the end of kernels that need one")
+    at_end: bool = option(True, "insert a quiet at the end of kernels that need one")
 
     def run(self, op: ir.Operation) -> None:
         for function in functions(op):
@@ -69,17 +69,17 @@ class InsertFences(Pass):
     def _insert(self, finding: Finding) -> None:
         what, pending, needed_by = finding.what, finding.pending, finding.needed_by
         why = (
-            f"{_NAMES.get(needed_by.name, 'this')}: {pending.what} would not be "
-            f"{'ordered' if what == 'fence' else 'complete'} by then"
+            f"{_NAMES.get(needed_by.name, 'this operation')}: {pending.what} may still be "
+            f"{'unordered' if what == 'fence' else 'incomplete'}"
         )
         notes = [(pending.op, pending.what)]
         if finding.place is None:
             needed_by.emit_warning(
                 f"'ditron.{what}' is missing before {why}; it cannot be inserted, because not all "
-                "threads of the program come here",
+                "threads of the program reach this point",
                 notes,
             )
-            self.count("missing, and not inserted")
+            self.count("missing and not inserted")
             return
         ir.Operation.create(f"ditron.{what}", loc=needed_by.location, ip=ir.InsertionPoint(finding.place))
         needed_by.emit_remark(f"inserted 'ditron.{what}' before {why}", notes)

@@ -1,4 +1,4 @@
-"""Put a kernel's tiles into the order in which their data arrives, or is waited for."""
+"""Reorder a kernel's tiles by when their data arrives, or when others wait for it."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ _SENDS = {
 
 @dataclass(frozen=True)
 class InsertSwizzle(Pass):
-    """Reorder the tiles of kernels whose author did not.
+    """Insert a swizzle of the tile index in kernels that have none.
 
-    In a kernel without `ditron.swizzle`, the pass looks for the division that makes a tile index of the program's
-    number (or of the counter of a loop over tiles), and for who depends on the owner of the tile: a wait, by the
-    signals it waits for, makes the order *gather*; a send (`notify`, `putmem`, `putmem_signal`, `symm_at`,
-    `signal_op`), by its rank or its signal, makes it *scatter*. The owner shows the sharded dimension: of
-    `tile * block / shard` it is `shard * num_ranks` rows in tiles of `block`, of `tile / shard` as many tiles, and a
-    tile that is itself the rank of a send is one of `num_ranks`.
+    In a kernel without `ditron.swizzle`, the pass finds the division that computes a tile index from the linearized
+    tile index (the program id, or the induction variable of a loop over tiles), and the operations that depend on the
+    rank that owns the tile: a wait, by its signals, makes the order *gather*; a send (`notify`, `putmem`,
+    `putmem_signal`, `symm_at`, `signal_op`), by its rank or signal, makes it *scatter*. The sharded dimension follows
+    from how the owner is computed: by `tile * block / shard` it has `shard * num_ranks` rows in tiles of `block`, by
+    `tile / shard` as many tiles, and if the tile is itself the rank of a send, `num_ranks` tiles.
 
-    The author's word goes first: `mode` of the pass (pipelines `swizzled-gather` and `swizzled-scatter`), or
-    `ditron.swizzle_mode = #ditron.swizzle_mode<gather>` on the kernel, says which of the two is wanted where both are
-    found; `dl.swizzle` in the kernel says everything.
+    An explicit annotation overrides: `mode` of the pass (pipelines `swizzled-gather` and `swizzled-scatter`), or
+    `ditron.swizzle_mode = #ditron.swizzle_mode<gather>` on the kernel, chooses where both orders are found; a kernel
+    with `dl.swizzle` is not changed.
 
-    What the pass cannot prove it leaves alone, and a remark says why: when a program's work depends on its number
-    otherwise than by the tile, when the order depends on the own rank already, when there are two sharded dimensions,
-    when a tile index is made otherwise than by that division: mirrored, ``tiles - 1 - tile``, or as a remainder.
-    How many programs are launched is known at run time only, so the kernel looks whether they take all tiles, and
-    keeps its own order if not.
+    A kernel is left unchanged, with a remark that gives the reason, if the work of a program depends on its id in
+    another way than by the tile, if the order depends on this rank already, if there are two sharded dimensions, or if
+    a tile index is computed in another way, such as ``tiles - 1 - tile`` or a remainder. The number of programs is
+    known at run time only, so the kernel compares it, and keeps its order if the programs do not cover all tiles.
 
     Before::
 
@@ -61,19 +60,19 @@ class InsertSwizzle(Pass):
         %plain = arith.divsi %pid, %tiles_n
         %size = arith.muli %rows_per_rank, %num_ranks
         %there = ditron.swizzle gather %plain of %size by %c128
-        %m = arith.select %all_tiles_are_taken, %there, %plain
+        %m = arith.select %covers_all_tiles, %there, %plain
     """
 
     name: ClassVar[str] = "insert-swizzle"
-    mode: str = option("auto", "gather, scatter, or auto: the one that is found", one_of=("auto", "gather", "scatter"))
+    mode: str = option("auto", "gather, scatter, or auto: whichever is found", one_of=("auto", "gather", "scatter"))
 
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in functions(op) if "ditron.kernel" in f.attributes]:
             try:
                 self._reorder(function)
             except NotFound as why:
-                (why.at or function).emit_remark(f"tiles keep their order: {why}")
-                self.count("kernels left alone")
+                (why.at or function).emit_remark(f"tile order unchanged: {why}")
+                self.count("kernels not reordered")
 
     def _reorder(self, function: ir.Operation) -> None:
         ours = [op for op in operations(function) if op.name.startswith("ditron.")]
@@ -91,7 +90,7 @@ class InsertSwizzle(Pass):
             raise _nothing(ours)
         shards, user = _agree(found[wanted])
         _insert(wanted, shards, line_of(shards))
-        user.emit_remark(f"tiles come in {wanted} order, because their owners are what this operation depends on")
+        user.emit_remark(f"tiles reordered for {wanted}: this operation depends on their owners")
         self.count("kernels reordered")
 
 
@@ -125,8 +124,8 @@ def _decide(found: dict[str, dict[Shards, ir.Operation]]) -> str:
     """The mode that waits or sends ask for."""
     if found["gather"] and found["scatter"]:
         raise NotFound(
-            "this send and a wait depend on the owner of a tile, and ask for different orders; say which "
-            "by mode=gather or mode=scatter",
+            "this send and a wait both depend on the owner of a tile, and want different orders; choose by "
+            "mode=gather or mode=scatter",
             next(iter(found["scatter"].values())),
         )
     return "gather" if found["gather"] else "scatter"
@@ -138,7 +137,7 @@ def _agree(found: dict[Shards, ir.Operation]) -> tuple[Shards, ir.Operation]:
     for other, at in others:
         if other != first:
             raise NotFound(
-                "this operation and another one depend on different tile indices, or on differently sharded ones", at
+                "this operation and another one depend on different tile indices, or on different shardings", at
             )
     return first, user
 
@@ -152,14 +151,14 @@ def _has_order(op: ir.Operation) -> bool:
 def _nothing(ours: list[ir.Operation]) -> NotFound:
     by_hand = next(filter(_has_order, ours), None)
     if by_hand is not None:
-        return NotFound("the order depends on the own rank already", by_hand)
+        return NotFound("the tile order already depends on this rank", by_hand)
     for op in ours:
         for value, is_rank in (*_waited(op), *_sent(op)):
             if (made_by := other_index(value, is_rank)) is not None:
                 return NotFound(
-                    f"the owner of a tile is computed from this '{made_by.name}', and only the place in "
-                    "the line of tiles and its quotient are taken for a tile index: make it by "
-                    "program_id // others, or call dl.swizzle",
+                    f"the owner of a tile is computed from this '{made_by.name}', but only the linearized tile "
+                    "index and its quotients are known as tile indices: compute it by program_id // tiles of "
+                    "the other dimensions, or call dl.swizzle",
                     made_by,
                 )
     return NotFound("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
@@ -171,7 +170,7 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
     i32 = ir.IntegerType.get_signless(32, context=tile.context)
     block = 1 if shards.block is None else constant_int(shards.block)
     if tile.type != i32:
-        raise NotFound(f"the tile index is an {tile.type}, and orders are computed in i32", shards.origin)
+        raise NotFound(f"the tile index is an {tile.type}, but swizzles are computed in i32", shards.origin)
     if block is None or block < 1:
         raise NotFound("the rows of a tile are not a positive constant", shards.origin)
     # Of a place in the line, the branch that computes with it is reordered.
@@ -180,8 +179,7 @@ def _insert(mode: str, shards: Shards, line: Line) -> None:
     for value in (shards.shard, line.end):
         if value is not None and (value.type != i32 or not available(value, place.ref_operation)):
             raise NotFound(
-                "the rows of a rank, or the number of tiles, are computed behind the tile index: compute "
-                "them before it",
+                "the rows of a rank, or the number of tiles, are computed after the tile index: compute them before it",
                 shards.origin,
             )
 

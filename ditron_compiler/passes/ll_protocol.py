@@ -1,4 +1,4 @@
-"""Turn puts with a signal, and the waits for them, into packets that carry their own flag."""
+"""Convert puts with a signal, and the waits for them, into packets with embedded flags."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ _SENDS = {
 
 @dataclass(frozen=True)
 class LLProtocol(Pass):
-    """Turn small puts with a signal, and the waits for them, into packets that carry their own flag.
+    """Convert small puts with a signal, and the waits for them, into packets with embedded flags (NCCL's LL protocols).
 
-    A put with a signal is two trips of memory order: data, fence, signal, and at the receiver signal, acquire, data. A
-    packet holds data and flag together, so one trip is enough, for twice the bytes. The signal's memory becomes that of
-    the packets: each signal is a place of ``2 * packet_bytes(bound)`` bytes, for a message of an even epoch and one of
-    an odd one, where ``bound`` is what a message never exceeds (a constant, or ``tl.minimum`` with one). The host
-    allocates it by ``ditron.symm_packets(signals, nbytes=bound)``, which serves a put with a signal as well. The
-    kernel's attribute ``ditron.packets`` says so of the argument, and launches refuse other memory there.
+    A put with a signal costs two ordered transfers: data, fence, signal, and at the receiver signal, acquire, data. A
+    packet holds data and flag together, so one transfer is enough, of twice the bytes. The signal's memory becomes the
+    packet buffer: each signal is a slot of ``2 * packet_bytes(bound)`` bytes, for a message of an even epoch and one of
+    an odd epoch, where ``bound`` is an upper bound of the message size (a constant, or ``tl.minimum`` with one). The
+    host allocates it by ``ditron.symm_packets(signals, nbytes=bound)``, which also serves a put with a signal. The
+    kernel's attribute ``ditron.packets`` describes the argument, and launches reject other memory.
 
-    The signal's index says which wait takes which put's message: the put has the sender's rank in it (``sig + rank``),
-    and the wait names that rank (``sig + peer``, or a range). The receiver unpacks to where the put goes, so that what
-    comes after the wait stays as it is; a ``quiet`` that has nothing left to complete goes. A signal becomes packets as
-    a whole or, with a remark that says why, not at all: every use of it is a put that sets it to the epoch or a wait
-    for ``ge`` or ``eq`` of that epoch, one program takes a message, once, its size has a bound, and nothing else in the
-    kernel looks at other ranks' memory. Programs have messages of their own by ``sig + program_id * num_ranks + rank``,
-    or by ``(rank + program_id) % num_ranks``: then a launch of more programs than ranks is refused, unless they wait
-    under ``if program_id < num_ranks``. What the pass cannot see, and the author answers for: scalar arguments are the
-    same on all ranks, the epoch grows with each call, every message is waited for by its receiver in the call that
-    sends it, and a rank sends in epoch ``e + 2`` only when its message of ``e`` has been taken, as two buffers by
-    parity need anyway.
+    The signal's index matches waits with puts: the put indexes by the sender's rank (``sig + rank``), and the wait
+    names that rank (``sig + peer``, or a range). The receiver unpacks to the destination of the put, so that the code
+    after the wait stays as it is; a ``quiet`` with nothing left to complete is removed. A signal is converted as a
+    whole or, with a remark that gives the reason, not at all: every use of it is a put that sets it to the epoch or a
+    wait for ``ge`` or ``eq`` of that epoch, each message has one consumer and is consumed once, its size is bounded,
+    and nothing else in the kernel accesses other ranks' memory. Programs have messages of their own by
+    ``sig + program_id * num_ranks + rank``, or by ``(rank + program_id) % num_ranks``: then a launch of more programs
+    than ranks is rejected, unless they wait under ``if program_id < num_ranks``. The pass assumes, without a check:
+    scalar arguments are the same on all ranks, the epoch increases with each call, every message is waited for by its
+    receiver in the call that sends it, and a rank sends in epoch ``e + 2`` only when its message of ``e`` has been
+    consumed, as two buffers by parity need anyway.
 
-    ``auto`` takes ``ll`` for messages of at most ``ll-bytes``, ``ll128`` up to ``max-bytes`` and leaves larger ones
-    alone; it goes by the bound, so the choice is made when the kernel is compiled. ``ll128`` needs NVLink.
+    ``auto`` takes ``ll`` for messages of at most ``ll-bytes``, ``ll128`` up to ``max-bytes`` and keeps the signal for
+    larger ones; it decides by the bound, at compile time. ``ll128`` needs NVLink.
 
     Before::
 
-        ditron.putmem_signal %dst, %src, %bytes, %place set %epoch on %peer : !tt.ptr<bf16>, !tt.ptr<bf16>, !tt.ptr<i64>
+        ditron.putmem_signal %dst, %src, %bytes, %own set %epoch on %peer : !tt.ptr<bf16>, !tt.ptr<bf16>, !tt.ptr<i64>
         %theirs = "tt.addptr"(%sig, %peer) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
         %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
 
@@ -78,10 +78,10 @@ class LLProtocol(Pass):
 
     name: ClassVar[str] = "ll-protocol"
     protocol: str = option(
-        "auto", "ll, ll128, simple (do nothing), or auto: by size", one_of=("auto", "ll", "ll128", "simple")
+        "auto", "ll, ll128, simple (do nothing), or auto: by message size", one_of=("auto", "ll", "ll128", "simple")
     )
-    ll_bytes: int = option(2048, "largest message that auto sends by ll", least=0)
-    max_bytes: int = option(65536, "largest message that auto sends as packets", least=0)
+    ll_bytes: int = option(2048, "largest message, in bytes, that auto sends by ll", least=0)
+    max_bytes: int = option(65536, "largest message, in bytes, that auto sends as packets", least=0)
 
     def run(self, op: ir.Operation) -> None:
         if self.protocol == "simple":
@@ -100,21 +100,21 @@ class LLProtocol(Pass):
             channel = Channel.of(root, function)
             protocol = self._choose(channel)
         except Refusal as refusal:
-            refusal.op.emit_remark(f"stays a signal: {refusal}")
-            self.count("signals of puts that stay")
+            refusal.op.emit_remark(f"not converted to packets: {refusal}")
+            self.count("signals not converted")
             return None
         argument = _argument(channel)
         channel.puts[0].op.emit_remark(
-            f"sent as packets, protocol {protocol}: {place_bytes(channel.bound)} bytes for each signal, as "
-            f"ditron.symm_packets(..., nbytes={channel.bound}) allocates"
-            + "".join(f"; for no more programs than ranks along axis {axis}" for axis in channel.by_rank)
+            f"sent as packets by protocol {protocol}: {place_bytes(channel.bound)} bytes per signal, as allocated by "
+            f"ditron.symm_packets(..., nbytes={channel.bound})"
+            + "".join(f"; requires at most num_ranks programs along axis {axis}" for axis in channel.by_rank)
         )
         for wait, put, rank in channel.waits:
             _Rewriter(channel, protocol, wait.op).take(wait, put, rank)
-            self.count("waits that unpack")
+            self.count("waits converted")
         for put in channel.puts:
             _Rewriter(channel, protocol, put.notify or put.op).send(put)
-            self.count("puts by packets")
+            self.count("puts converted")
         return argument
 
     def _choose(self, channel: Channel) -> str:
@@ -122,7 +122,7 @@ class LLProtocol(Pass):
             return self.protocol
         if channel.bound > self.max_bytes:
             raise Refusal(
-                channel.puts[0].op, f"a message has up to {channel.bound} bytes, and max-bytes is {self.max_bytes}"
+                channel.puts[0].op, f"a message may have {channel.bound} bytes, more than max-bytes={self.max_bytes}"
             )
         return "ll" if channel.bound <= self.ll_bytes else "ll128"
 
@@ -133,7 +133,7 @@ class LLProtocol(Pass):
         for op in every:
             if op.name in ("ditron.quiet", "ditron.fence"):
                 op.erase()
-                self.count("quiets and fences dropped")
+                self.count("quiets and fences removed")
 
 
 def _argument(channel: Channel) -> PacketArgument:

@@ -1,4 +1,4 @@
-"""Synchronise without read-modify-writes on other GPUs, for links such as PCIe that have none."""
+"""Lower synchronization to loads, stores and fences, for links without remote atomics such as PCIe."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _ATOMICS = ("ditron.atomic_add", "ditron.red", "ditron.atomic_cas", *_TRITON_ATO
 
 @dataclass(frozen=True)
 class LowerNonatomicSync(Pass):
-    """Reduce synchronisation between GPUs to plain 64-bit loads, stores and fences.
+    """Lower synchronization between GPUs to 64-bit loads, stores and fences.
 
-    PCIe carries no atomic operations from GPU to GPU and promises little about order. What is left: a ``notify`` is a
-    fence and one store of the signal (``signal_op set``, which is a relaxed store of scope world, in PTX what a
-    volatile store is); a ``wait`` is a loop of relaxed loads of this rank's own memory, and a fence behind it; a
-    ``putmem_signal`` is the put, a fence, and the store. Each signal has one writer, so nothing is lost.
+    PCIe has no atomics between GPUs and guarantees little order. A ``notify`` becomes a fence and one store of the
+    signal (``signal_op set``, a relaxed store of scope world, in PTX the same as a volatile store); a ``wait`` becomes
+    a loop of relaxed loads of this rank's memory, followed by a fence; a ``putmem_signal`` becomes the put, a fence and
+    the store. Each signal has one writer, so no update is lost.
 
-    Whatever would be a read-modify-write on another GPU is an error: counting (``add``), atomics through ``symm_at`` or
-    of scope node or world, also in a function that is called, and NVLink multicast. Within the GPU (scope gpu)
-    everything stays as it is.
+    Whatever needs a read-modify-write on another GPU is an error: ``add``, atomics through ``symm_at`` or of scope node
+    or world, also in functions that are called, and NVLink multicast. Synchronization within the GPU (scope gpu) is not
+    changed.
 
     Before::
 
@@ -56,7 +56,7 @@ class LowerNonatomicSync(Pass):
                 self.count(f"{name.removeprefix('ditron.')} lowered")
 
     def _check(self, op: ir.Operation) -> bool:
-        """Report what needs a read-modify-write on another GPU."""
+        """Emit an error if ``op`` needs a read-modify-write on another GPU."""
         why = _why_not(op)
         if why is not None:
             op.emit_error(why)
@@ -68,28 +68,28 @@ def _why_not(op: ir.Operation) -> str | None:
     if name in ("notify", "signal_op", "putmem_signal") and keyword(op.attributes["op"]) == "add" and not _is_here(op):
         return (
             f"'{op.name} add' needs a read-modify-write on another GPU, which the links of this pipeline do not "
-            "have: give each writer a signal of its own (ptr + rank, times the programs that write), let it set "
-            "the epoch, and wait for all of them by the count of dl.wait"
+            "support: give each writer its own signal (ptr + rank, or one per writing program), let it set the "
+            "epoch, and wait for all of them by the count of dl.wait"
         )
     if op.name in _ATOMICS and not _is_here(op):
         return (
             f"'{op.name}' is a read-modify-write that may be on another GPU, which the links of this pipeline do "
-            "not have: write a cell of your own there with dl.st or dl.notify and combine where they arrive; for "
-            'one of this GPU say scope="gpu"'
+            "not support: write to a separate cell for each rank with dl.st or dl.notify and combine them at the "
+            'receiver; for memory of this GPU write scope="gpu"'
         )
     if name == "tt.call" and (atomic := _atomic_there(op)) is not None:
         return (
-            f"the function that is called here has a '{atomic}', a read-modify-write, and gets another GPU's "
-            "memory, where the links of this pipeline do not have that: write a cell of your own there with dl.st "
-            "or dl.notify and combine where they arrive"
+            f"the callee has a '{atomic}', a read-modify-write, and is passed a pointer to another GPU's memory, "
+            "where the links of this pipeline do not support it: write to a separate cell for each rank with "
+            "dl.st or dl.notify and combine them at the receiver"
         )
     if name.startswith("multimem") or name == "multicast_ptr":
-        return f"'{op.name}' needs NVLink, which this pipeline does without: use dl.putmem, or another pipeline"
+        return f"'{op.name}' needs NVLink, which this pipeline does not assume: use dl.putmem, or another pipeline"
     return None
 
 
 def _atomic_there(call: ir.Operation) -> str | None:
-    """What may be a read-modify-write on another GPU in a function that is called."""
+    """The name of an operation of the callee that may be a read-modify-write on another GPU."""
     if all(origin.rank is None for pointer in pointers(call) for origin in underlying_objects(pointer)):
         return None
     return next((op.name for op in reached(call) if op.name in (*_TRITON_ATOMICS, "tt.call")), None)
@@ -132,7 +132,7 @@ def _wait(op: ir.Operation) -> bool:
 
 
 def _signal_wait_until(op: ir.Operation) -> bool:
-    """One whose result is used stays: the lowering reads it by a compare-and-swap, but of this rank's own memory."""
+    """Not lowered if its result is used: the lowering reads that by a compare-and-swap, but of this rank's memory."""
     if op.results[0].has_uses:
         return False
     signal, value = op.operands
@@ -180,7 +180,7 @@ def _make(
     operands: list[ir.Value] | None = None,
     attributes: dict[str, ir.Attribute] | None = None,
 ) -> None:
-    """An operation without results, in front of ``op``."""
+    """Create an operation without results before ``op``."""
     ir.Operation.create(
         f"ditron.{name}",
         operands=operands or [],

@@ -1,4 +1,4 @@
-"""Drop waits that an earlier one implies."""
+"""Remove waits that an earlier wait implies."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["MergeWaits"]
 
 @dataclass(frozen=True)
 class MergeWaits(Pass):
-    """Drop a wait that an earlier wait implies.
+    """Remove a wait that an earlier wait implies.
 
-    Signals only grow, so what has been waited for stays true. A wait goes away when one that comes before it on every
-    path has waited for all of its signals, for at least its value, with at least its scope and memory order; its token
-    becomes the earlier one's. Only ``ge`` and ``gt`` can be implied; ``eq``, ``ne``, ``lt`` and ``le`` never are. Nor
-    is a wait for signals that the kernel sets back (stores of its own, waits for ``lt`` or ``le``, ``set`` of what may
-    be less than the value waited for: another constant, or a number of which nothing says how they compare), or may
-    set back where this pass does not look: in a function that it calls, in assembly, through a pointer of unknown
-    origin. Two arguments are taken for two memories, and no other kernel for one that sets back in the meantime.
+    Signals increase monotonically, so a condition that has held keeps holding. A wait is removed if a wait that
+    dominates it covers all of its signals, with at least its value, scope and memory order; uses of its token get the
+    earlier one. Only ``ge`` and ``gt`` can be implied, never ``eq``, ``ne``, ``lt`` or ``le``. A wait is kept if the
+    kernel may reset its signals: by stores, by waits for ``lt`` or ``le``, by a ``set`` to a value that may be less
+    than the one waited for (another constant, or a value that cannot be compared), or out of sight of this pass, in a
+    function that it calls, in inline assembly, or through a pointer to an unknown object. Assumes that different
+    arguments do not alias, and that no other kernel resets the signals concurrently.
 
     Before::
 
@@ -62,10 +62,10 @@ class MergeWaits(Pass):
             earlier = wait.implied_by(known)
             if earlier is not None and (undone := next((by for by in set_back if by.may_undo(wait)), None)) is not None:
                 op.emit_remark(
-                    "this wait stays, though an earlier one has waited for as much: its signals may be set back",
-                    [(earlier.op, "the earlier one"), (undone.op, "may set signals back")],
+                    "kept, although an earlier wait implies it: its signals may be reset",
+                    [(earlier.op, "the earlier wait"), (undone.op, "may reset the signals")],
                 )
-                self.count("waits that stay, for signals that are set back")
+                self.count("waits kept because signals may be reset")
             elif earlier is None or not self._replace(op, earlier.op):
                 wait.note(known)
 
@@ -75,9 +75,9 @@ class MergeWaits(Pass):
             if op.name != earlier.name or op.name != "ditron.wait":
                 return False
             op.results[0].replace_all_uses_with(earlier.results[0])
-        op.emit_remark("this wait is over when an earlier one is, and was dropped", [(earlier, "the earlier one")])
+        op.emit_remark("removed: an earlier wait implies it", [(earlier, "the earlier wait")])
         op.erase()
-        self.count("waits dropped")
+        self.count("waits removed")
         return True
 
 

@@ -1,4 +1,4 @@
-"""Turn the placeholders that the frontend emits for ``dl.*`` calls into ``ditron`` operations."""
+"""Raise the placeholders that the frontend emits for ``dl.*`` calls to ``ditron`` operations."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TOKENS = ("ditron.wait", "ditron.ll_get")  # what returns one
 
 @dataclass(frozen=True)
 class RaisePrimitives(Pass):
-    """Turn the placeholders of ``dl`` calls into ``ditron`` operations.
+    """Raise the placeholders of ``dl`` calls to ``ditron`` operations.
 
-    Stock Triton carries a primitive as a call: the symbol names the operation, the library path holds its attribute
-    dictionary, and the attribute ``void`` in it says that the result stands for none. A token is an i32 until here;
-    it becomes ``!ditron.token`` wherever it flows. Each public ``tt.func`` is marked as a kernel.
+    Stock Triton carries a primitive as an extern call: the symbol names the operation, the library path holds its
+    attribute dictionary, and the attribute ``void`` in that marks an operation without a result. A token is an i32 in
+    Triton's IR; its type becomes ``!ditron.token`` wherever it flows. Each public ``tt.func`` is marked as a kernel.
 
     Before::
 
@@ -74,15 +74,14 @@ def _string(op: ir.Operation, name: str) -> str:
 
 
 def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> ir.Operation | None:
-    """Replace one placeholder; None, after a diagnostic, when it is malformed."""
+    """Replace one placeholder; None, after a diagnostic, if it is malformed."""
     symbol, text = _string(placeholder, "symbol"), _string(placeholder, "libpath")
     if not symbol.startswith(_PREFIX):
         placeholder.emit_error(f"expected the symbol of a primitive to be '{_PREFIX}<operation>', got '{symbol}'")
         return None
     if not _in_kernel(placeholder):
         placeholder.emit_error(
-            f"'{symbol}' in a function that is called, not inlined, and so knows no group; take "
-            "noinline=True away from the helper"
+            f"'{symbol}' in a function that is not inlined, which has no group; remove noinline=True from the helper"
         )
         return None
     if text not in dictionaries:
@@ -112,12 +111,12 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
             ip=ir.InsertionPoint(placeholder),
         )
     except ir.MLIRError as error:
-        placeholder.emit_error(f"'{symbol}' cannot be made of this placeholder: {error.message}")
+        placeholder.emit_error(f"'{symbol}' cannot be created from this placeholder: {error.message}")
         return None
     if not raised.is_registered:
         raised.erase()
         placeholder.emit_error(
-            f"'{symbol}' is no operation of the dialect; the frontend and the compiler differ in version"
+            f"'{symbol}' is not an operation of the dialect; the frontend and the compiler differ in version"
         )
         return None
     if results:
@@ -133,7 +132,7 @@ def _in_kernel(op: ir.Operation) -> bool:
 
 
 def _check_tokens(root: ir.Operation, tokens: list[ir.Value]) -> bool:
-    """Type what the tokens become, and check that all they do is being consumed, and that nothing else is."""
+    """Change the type of all that the tokens flow to; check that tokens are only consumed, and only tokens are."""
     ok = True
     token_type = ir.Type.parse("!ditron.token", root.context)
     for use in retype(tokens, token_type):

@@ -15,20 +15,20 @@
   %sum = arith.addi %rank, %n : i32
   %before = arith.subi %sum, %c1 : i32
   %left = arith.remsi %before, %n : i32
-  // expected-warning@+1 {{scope 'gpu' of 'ditron.notify' is too weak, because the signal is another rank's: made it 'world'; say scope="world"}}
+  // expected-warning@+1 {{scope 'gpu' of 'ditron.notify' is too narrow, because the signal is on another rank: widened to 'world'; write scope="world"}}
   ditron.notify %sig set %v on %left scope gpu : !tt.ptr<i64>
   scf.for %step = %c1 to %n step %c1 : i32 {
     %ahead = arith.addi %rank, %step : i32
     %peer = arith.remsi %ahead, %n : i32
-    // expected-warning@+1 {{'ditron.notify' is too weak}}
+    // expected-warning@+1 {{'ditron.notify' is too narrow}}
     ditron.notify %sig set %v on %peer scope gpu : !tt.ptr<i64>
   }
-  // expected-warning@+1 {{'ditron.wait' is too weak, because other ranks update these signals in this very kernel}}
+  // expected-warning@+1 {{'ditron.wait' is too narrow, because other ranks update these signals in this kernel}}
   %t = ditron.wait %sig[%c1] ge %v scope gpu : !tt.ptr<i64>
   %there = ditron.symm_at %sig on %left : !tt.ptr<i64>
-  // expected-warning@+1 {{'ditron.st' is too weak, because the pointer is another rank's: made it 'node'}}
+  // expected-warning@+1 {{'ditron.st' is too narrow, because the pointer is to another rank's memory: widened to 'node'}}
   ditron.st %there, %v : !tt.ptr<i64>
-  // expected-warning@+1 {{'ditron.ld' is too weak}}
+  // expected-warning@+1 {{'ditron.ld' is too narrow}}
   %x = ditron.ld %there semantic acquire : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()

@@ -38,14 +38,14 @@
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "published"}> ({
 ^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
   %there = ditron.symm_at %p on %r : !tt.ptr<f32>
-  // expected-note@+1 {{what a function has begun}}
+  // expected-note@+1 {{an operation of the called function}}
   "tt.call"(%p, %x) <{callee = @stores_in_another}> : (!tt.ptr<f32>, f32) -> ()
-  // expected-remark@+2 {{what a function has begun would not be ordered by then}}
-  // expected-note@+1 {{a signal on its way}}
+  // expected-remark@+2 {{an operation of the called function may still be unordered}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  // expected-note@+1 {{what a function has begun}}
+  // expected-note@+1 {{an operation of the called function}}
   "tt.call"(%there, %x) <{callee = @stores}> : (!tt.ptr<f32>, f32) -> ()
-  // expected-remark@+1 {{what a function has begun would not be ordered by then}}
+  // expected-remark@+1 {{an operation of the called function may still be unordered}}
   ditron.putmem_signal %p, %q, %v, %sig set %v on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
@@ -68,12 +68,12 @@
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   %a = "tt.call"(%p) <{callee = @loads}> : (!tt.ptr<f32>) -> f32
-  // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+  // expected-remark@+1 {{a non-blocking put may still be incomplete}}
   "tt.call"(%p, %x) <{callee = @stores}> : (!tt.ptr<f32>, f32) -> ()
   // expected-note@+1 {{a non-blocking get}}
   ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   %b = "tt.call"(%q) <{callee = @loads}> : (!tt.ptr<f32>) -> f32
-  // expected-remark@+1 {{a non-blocking get would not be complete by then}}
+  // expected-remark@+1 {{a non-blocking get may still be incomplete}}
   %c = "tt.call"(%p) <{callee = @loads}> : (!tt.ptr<f32>) -> f32
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -93,14 +93,14 @@
 ^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
   %c1 = arith.constant 1 : i32
   %a = "tt.call"(%x) <{callee = @computes}> : (f32) -> f32
-  // expected-note@+1 {{a signal on its way}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   %b = "tt.call"(%x) <{callee = @computes}> : (f32) -> f32
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  // expected-note@+1 {{what a function has begun}}
+  // expected-note@+1 {{an operation of the called function}}
   %c = "tt.call"(%p) <{callee = @loads}> : (!tt.ptr<f32>) -> f32
-  // expected-remark@+1 {{what a function has begun would not be ordered by then}}
+  // expected-remark@+1 {{an operation of the called function may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
@@ -120,13 +120,13 @@
 ^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
   // expected-note@+1 {{a store}}
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
-  // expected-remark@+2 {{inserted 'ditron.quiet' before this: a store would not be complete by then}}
-  // expected-note@+1 {{what a function has begun}}
+  // expected-remark@+2 {{inserted 'ditron.quiet' before this operation: a store may still be incomplete}}
+  // expected-note@+1 {{an operation of the called function}}
   "tt.call"(%p, %v, %r) <{callee = @sends}> : (!tt.ptr<f32>, i64, i32) -> ()
-  // expected-remark@+2 {{what a function has begun would not be complete by then}}
-  // expected-note@+1 {{what a function has begun}}
+  // expected-remark@+2 {{an operation of the called function may still be incomplete}}
+  // expected-note@+1 {{an operation of the called function}}
   "tt.call"(%p) <{callee = @elsewhere}> : (!tt.ptr<f32>) -> ()
-  // expected-remark@+1 {{what a function has begun would not be ordered by then}}
+  // expected-remark@+1 {{an operation of the called function may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
@@ -143,11 +143,11 @@
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "other_code"}> ({
 ^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
   %a = "tt.elementwise_inline_asm"(%p) <{asm_string = "a", constraints = "", packed_element = 1 : i32, pure = true}> : (!tt.ptr<f32>) -> f32
-  // expected-note@+1 {{a signal on its way}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-note@+1 {{a store}}
   %b = "tt.elementwise_inline_asm"(%p) <{asm_string = "b", constraints = "", packed_element = 1 : i32, pure = false}> : (!tt.ptr<f32>) -> f32
-  // expected-remark@+1 {{a store would not be ordered by then}}
+  // expected-remark@+1 {{a store may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()

@@ -16,7 +16,7 @@
   %first = arith.cmpi eq, %t, %c0 : i32
   scf.if %first {
     // expected-remark@+2 {{inserted 'ditron.fence'}}
-    // expected-note@+1 {{a signal on its way}}
+    // expected-note@+1 {{a signal in flight}}
     ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   }
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
@@ -33,7 +33,7 @@
   scf.if %first {
     // expected-note@+1 {{a store}}
     "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
-    // expected-warning@+1 {{'ditron.fence' is missing before this: a store would not be ordered by then; it cannot be inserted, because not all threads of the program come here}}
+    // expected-warning@+1 {{'ditron.fence' is missing before this operation: a store may still be unordered; it cannot be inserted, because not all threads of the program reach this point}}
     ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   }
   ditron.quiet

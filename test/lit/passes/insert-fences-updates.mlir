@@ -27,25 +27,25 @@
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   // expected-note@+2 {{an earlier update of this signal}}
-  // expected-note@+1 {{a signal on its way}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
-  // expected-remark@+1 {{inserted 'ditron.fence' before this: an earlier update of this signal would not be ordered by then}}
+  // expected-remark@+1 {{inserted 'ditron.fence' before this operation: an earlier update of this signal may still be unordered}}
   ditron.signal_op %sig set %w on %a : !tt.ptr<i64>
   // expected-note@+1 {{an earlier update of this signal}}
   ditron.notify %sig set %v on %a : !tt.ptr<i64>
   ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
-  // expected-remark@+2 {{an earlier update of this signal would not be ordered by then}}
+  // expected-remark@+2 {{an earlier update of this signal may still be unordered}}
   // expected-note@+1 {{an earlier update of this signal}}
   ditron.signal_op %sig add %v on %b : !tt.ptr<i64>
   ditron.signal_op %sig add %v on %b : !tt.ptr<i64>
   scf.for %i = %c0 to %b step %c1 : i32 {
-    // expected-remark@+2 {{an earlier update of this signal would not be ordered by then}}
+    // expected-remark@+2 {{an earlier update of this signal may still be unordered}}
     // expected-note@+1 {{an earlier update of this signal}}
     ditron.signal_op %sig set %v on %a : !tt.ptr<i64>
   }
   scf.for %i = %c0 to %b step %c1 : i32 {
     %next = arith.extsi %i : i32 to i64
-    // expected-remark@+1 {{an earlier update of this signal would not be ordered by then}}
+    // expected-remark@+1 {{an earlier update of this signal may still be unordered}}
     ditron.signal_op %sig set %next on %a : !tt.ptr<i64>
   }
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
@@ -99,16 +99,16 @@
     %e = arith.extsi %i : i32 to i64
     %quarter = arith.divsi %i, %c4 : i32
     %its = "tt.addptr"(%sig, %quarter) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-    // expected-remark@+3 {{an earlier update of this signal would not be ordered by then}}
+    // expected-remark@+3 {{an earlier update of this signal may still be unordered}}
     // expected-note@+2 {{an earlier update of this signal}}
-    // expected-note@+1 {{a signal on its way}}
+    // expected-note@+1 {{a signal in flight}}
     ditron.signal_op %its set %e on %r : !tt.ptr<i64>
   }
-  // expected-remark@+2 {{an earlier update of this signal would not be ordered by then}}
+  // expected-remark@+2 {{an earlier update of this signal may still be unordered}}
   // expected-note@+1 {{an earlier update of this signal}}
   ditron.signal_op %second set %w on %r : !tt.ptr<i64>
   %some = "tt.addptr"(%sig, %n) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{an earlier update of this signal would not be ordered by then}}
+  // expected-remark@+1 {{an earlier update of this signal may still be unordered}}
   ditron.signal_op %some set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
@@ -125,9 +125,9 @@
   cf.br ^bb1
 ^bb1:
   %v = "tt.load"(%values) <{isVolatile = true}> : (!tt.ptr<i64>) -> i64
-  // expected-remark@+3 {{an earlier update of this signal would not be ordered by then}}
+  // expected-remark@+3 {{an earlier update of this signal may still be unordered}}
   // expected-note@+2 {{an earlier update of this signal}}
-  // expected-note@+1 {{a signal on its way}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   cf.cond_br %again, ^bb1, ^bb2
 ^bb2:

@@ -21,7 +21,7 @@
   // expected-note@+2 {{a put}}
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %dst, %src, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{inserted 'ditron.fence' before this: a put would not be ordered by then}}
+  // expected-remark@+1 {{inserted 'ditron.fence' before this operation: a put may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
   "tt.return"() : () -> ()
@@ -41,13 +41,13 @@
 ^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
   // expected-note@+1 {{a store}}
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
-  // expected-remark@+2 {{a store would not be ordered by then}}
-  // expected-note@+1 {{a signal on its way}}
+  // expected-remark@+2 {{a store may still be unordered}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   %q = ditron.symm_at %p on %r : !tt.ptr<f32>
   // expected-note@+1 {{a store to another rank}}
   "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> ()
-  // expected-remark@+1 {{a store to another rank would not be ordered by then}}
+  // expected-remark@+1 {{a store to another rank may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
   "tt.return"() : () -> ()
@@ -82,7 +82,7 @@
   ditron.red %sig add %v : !tt.ptr<i64>
   // expected-note@+1 {{a put}}
   ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a put would not be complete by then}}
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a put may still be incomplete}}
   %old = ditron.atomic_add %there, %v scope node semantic acq_rel : !tt.ptr<i64>
   ditron.st %data, %c1 : !tt.ptr<i32>
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
@@ -100,7 +100,7 @@
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "put_with_signal"}> ({
 ^bb0(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
   "tt.store"(%src, %x) : (!tt.ptr<f32>, f32) -> ()
-  // expected-note@+1 {{a signal on its way}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.putmem_signal %dst, %src, %v, %sig set %v on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // expected-note@+1 {{a put}}
   ditron.putmem %dst, %src, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
@@ -124,8 +124,8 @@
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   // expected-note@+1 {{a load after a wait}}
   %x = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
-  // expected-remark@+2 {{a load after a wait would not be ordered by then}}
-  // expected-note@+1 {{a signal on its way}}
+  // expected-remark@+2 {{a load after a wait may still be unordered}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"(%x) : (f32) -> ()
@@ -149,19 +149,19 @@
 ^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a non-blocking put would not be complete by then}}
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
   // expected-note@+1 {{a non-blocking get}}
   ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{a non-blocking get would not be complete by then}}
+  // expected-remark@+1 {{a non-blocking get may still be incomplete}}
   %y = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
   // expected-note@+1 {{a non-blocking get}}
   ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-note@+2 {{a put}}
-  // expected-remark@+1 {{a non-blocking get would not be complete by then}}
+  // expected-remark@+1 {{a non-blocking get may still be incomplete}}
   ditron.putmem %q, %p, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
-  // expected-remark@+1 {{a put would not be complete by then}}
+  // expected-remark@+1 {{a put may still be incomplete}}
   ditron.sync_all
   "tt.return"(%y) : (f32) -> ()
 }) : () -> ()
@@ -196,11 +196,11 @@
   %right = arith.remsi %next, %ranks : i32
   %there = ditron.symm_at %p on %right : !tt.ptr<f32>
   "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
-  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a non-blocking put would not be complete by then}}
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
   scf.for %i = %c0 to %r step %c1 : i32 {
     %at = "tt.addptr"(%p, %i) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
-    // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+    // expected-remark@+1 {{a non-blocking put may still be incomplete}}
     "tt.store"(%at, %x) : (!tt.ptr<f32>, f32) -> ()
     // expected-note@+1 {{a non-blocking put}}
     ditron.putmem %q, %at, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
@@ -230,7 +230,7 @@
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
   scf.for %r = %c0 to %n step %c1 : i32 {
     // expected-remark@+2 {{inserted 'ditron.fence'}}
-    // expected-note@+1 {{a signal on its way}}
+    // expected-note@+1 {{a signal in flight}}
     ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   }
   scf.for %r = %c0 to %n step %c1 : i32 {
@@ -264,7 +264,7 @@
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   ditron.putmem %p, %p, %v on %a : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-note@+1 {{a signal on its way}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.notify %sig set %v on %a : !tt.ptr<i64>
   ditron.signal_op %other set %v on %a : !tt.ptr<i64>
   // expected-note@+1 {{a put}}
@@ -296,7 +296,7 @@
 ^bb0(%sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32):
   // expected-remark@+1 {{before the end of this branch, and so of the kernel}}
   scf.if %yes {
-    // expected-note@+1 {{a signal on its way}}
+    // expected-note@+1 {{a signal in flight}}
     ditron.notify %sig set %v on %r : !tt.ptr<i64>
   } else {
     %t = ditron.wait %sig[%r] ge %v : !tt.ptr<i64>
@@ -322,7 +322,7 @@
   cf.br ^bb2
 ^bb2:
   // expected-remark@+2 {{inserted 'ditron.fence'}}
-  // expected-note@+1 {{a signal on its way}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
@@ -371,16 +371,16 @@
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   %there = ditron.symm_at %p on %r : !tt.ptr<f32>
-  // expected-remark@+1 {{inserted 'ditron.quiet' before this: a non-blocking put would not be complete by then}}
+  // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
   "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   %any = "tt.int_to_ptr"(%n) : (i64) -> !tt.ptr<f32>
-  // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+  // expected-remark@+1 {{a non-blocking put may still be incomplete}}
   "tt.store"(%any, %x) : (!tt.ptr<f32>, f32) -> ()
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+  // expected-remark@+1 {{a non-blocking put may still be incomplete}}
   ditron.getmem %p, %q, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -407,18 +407,18 @@
   // expected-note@+1 {{a store}}
   "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
   ditron.notify %flag set %v on %rank : !tt.ptr<i64>
-  // expected-remark@+1 {{a store would not be ordered by then}}
+  // expected-remark@+1 {{a store may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   %seen = ditron.ld %flag scope node semantic acquire : !tt.ptr<i64>
   // expected-note@+1 {{a load after a wait}}
   %y = "tt.load"(%p) <{isVolatile = true}> : (!tt.ptr<f32>) -> f32
-  // expected-remark@+1 {{a load after a wait would not be ordered by then}}
+  // expected-remark@+1 {{a load after a wait may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   ditron.barrier_all
   // expected-note@+1 {{a load after a wait}}
   %z = "tt.load"(%p) <{isVolatile = true}> : (!tt.ptr<f32>) -> f32
-  // expected-remark@+2 {{a load after a wait would not be ordered by then}}
-  // expected-note@+1 {{a signal on its way}}
+  // expected-remark@+2 {{a load after a wait may still be unordered}}
+  // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
   "tt.return"() : () -> ()
@@ -436,7 +436,7 @@
   %c1 = arith.constant 1 : i32
   scf.for %i = %c0 to %r step %c1 : i32 {
     %p = "tt.int_to_ptr"(%n) : (i64) -> !tt.ptr<f32>
-    // expected-remark@+1 {{a non-blocking put would not be complete by then}}
+    // expected-remark@+1 {{a non-blocking put may still be incomplete}}
     "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
     // expected-note@+1 {{a non-blocking put}}
     ditron.putmem %q, %p, %n on %i nbi : !tt.ptr<f32>, !tt.ptr<f32>

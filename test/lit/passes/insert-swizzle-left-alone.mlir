@@ -37,7 +37,7 @@
   %m = arith.divsi %pid, %tiles_n : i32
   %sum = arith.addi %rank, %m : i32
   %owner = arith.remsi %sum, %n : i32
-  // expected-remark@+1 {{tiles keep their order: the order depends on the own rank already}}
+  // expected-remark@+1 {{tile order unchanged: the tile order already depends on this rank}}
   ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -45,7 +45,7 @@
 // -----
 
 // Nothing depends on a tile's owner.
-// expected-remark@+1 {{tiles keep their order: no wait and no send depends on the owner of a tile}}
+// expected-remark@+1 {{tile order unchanged: no wait and no send depends on the owner of a tile}}
 "tt.func"() <{function_type = (!tt.ptr<i64>, i32, i32, i64) -> (), sym_name = "no_tiles"}> ({
 ^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
   %c0 = arith.constant 0 : i32
@@ -72,7 +72,7 @@
   %owner = arith.divsi %row, %rpr : i32
   %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
-  // expected-remark@+1 {{the place in the line of tiles is also used by this 'tt.addptr'}}
+  // expected-remark@+1 {{the linearized tile index is also used by this 'tt.addptr'}}
   %mine = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   "tt.store"(%mine, %epoch) : (!tt.ptr<i64>, i64) -> ()
   "tt.return"() : () -> ()
@@ -89,7 +89,7 @@
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %tile = arith.subi %pid, %c8 : i32
-  // expected-remark@+1 {{programs before number 8 are not told apart from those that have a tile}}
+  // expected-remark@+1 {{no condition separates the programs below 8 from those that have a tile}}
   %m = arith.divsi %tile, %tiles_n : i32
   %row = arith.muli %m, %c128 : i32
   %owner = arith.divsi %row, %rpr : i32
@@ -112,7 +112,7 @@
   %owner = arith.divsi %row, %rpr : i32
   %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
-  // expected-remark@+1 {{this send and a wait depend on the owner of a tile, and ask for different orders}}
+  // expected-remark@+1 {{this send and a wait both depend on the owner of a tile, and want different orders}}
   ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -134,7 +134,7 @@
   %other = arith.divsi %row, %tiles_n : i32
   %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
   %others = "tt.addptr"(%sig, %other) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{depend on different tile indices, or on differently sharded ones}}
+  // expected-remark@+1 {{depend on different tile indices, or on different shardings}}
   %again = ditron.wait %others[%c1] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -167,7 +167,7 @@
   %c8 = arith.constant 8 : i32
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
-  // expected-remark@+1 {{the rows of a rank, or the number of tiles, are computed behind the tile index}}
+  // expected-remark@+1 {{the rows of a rank, or the number of tiles, are computed after the tile index}}
   %m = arith.divsi %pid, %tiles_n : i32
   %row = arith.muli %m, %c128 : i32
   %shard = arith.muli %rpr, %rpr : i32
@@ -188,7 +188,7 @@
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
   %zero = arith.constant 0.0 : f32
-  // expected-remark@+1 {{the loop over tiles carries values from one tile to the next}}
+  // expected-remark@+1 {{the loop over tiles has loop-carried values}}
   %sum = scf.for %tile = %pid to %rpr step %programs iter_args(%s = %zero) -> (f32) : i32 {
     %m = arith.divsi %tile, %tiles_n : i32
     %row = arith.muli %m, %c128 : i32
@@ -212,7 +212,7 @@
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %programs = "tt.get_num_programs"() <{axis = 1 : i32}> : () -> i32
-  // expected-remark@+1 {{does not step by the number of programs along the axis that it begins on}}
+  // expected-remark@+1 {{does not step by the number of programs along the axis of its lower bound}}
   scf.for %tile = %pid to %rpr step %programs : i32 {
     %m = arith.divsi %tile, %tiles_n : i32
     ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
@@ -245,7 +245,7 @@
 ^bb0(%sig: !tt.ptr<i64>, %rpr: i32, %tiles_n: i32, %epoch: i64):
   %c8 = arith.constant 8 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
-  // expected-remark@+1 {{the loop over tiles steps by 8, and is not run by the first 8 programs}}
+  // expected-remark@+1 {{the loop over tiles steps by 8, but is not run by the first 8 programs}}
   scf.for %tile = %pid to %rpr step %c8 : i32 {
     %m = arith.divsi %tile, %tiles_n : i32
     ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
@@ -263,7 +263,7 @@
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %half = arith.remsi %pid, %c2 : i32
   %even = arith.cmpi eq, %half, %c0 : i32
-  // expected-remark@+1 {{which programs come to the tile depends on a condition other than 'index < tiles'}}
+  // expected-remark@+1 {{which programs reach the tile depends on a condition other than 'index < tiles'}}
   scf.if %even {
     %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
     scf.for %tile = %pid to %rpr step %programs : i32 {
@@ -282,7 +282,7 @@
   %c0 = arith.constant 0 : i32
   %c2 = arith.constant 2 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
-  // expected-remark@+1 {{the place in the line of tiles is also used by this 'arith.cmpi'}}
+  // expected-remark@+1 {{the linearized tile index is also used by this 'arith.cmpi'}}
   %is_first = arith.cmpi eq, %pid, %c0 : i32
   %m = arith.divsi %pid, %tiles_n : i32
   scf.if %is_first {
@@ -301,7 +301,7 @@
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %row = arith.muli %pid, %c8 : i32
   %owner = arith.divsi %row, %rpr : i32
-  // expected-remark@+1 {{the place in the line of tiles is also used by this 'arith.cmpi'}}
+  // expected-remark@+1 {{the linearized tile index is also used by this 'arith.cmpi'}}
   %sends = arith.cmpi slt, %pid, %c8 : i32
   scf.if %sends {
     ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
@@ -325,7 +325,7 @@
     %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
     %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
   }
-  // expected-remark@+1 {{tiles keep their order: the program's number is asked for once more}}
+  // expected-remark@+1 {{tile order unchanged: the program id is also read here}}
   %again = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %place = "tt.addptr"(%sig, %again) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
@@ -348,7 +348,7 @@
     %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
     %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
   }
-  // expected-remark@+1 {{the place in the line of tiles is also used by this 'arith.divsi'}}
+  // expected-remark@+1 {{the linearized tile index is also used by this 'arith.divsi'}}
   %again = arith.divsi %pid, %c8 : i32
   %place = "tt.addptr"(%sig, %again) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
@@ -378,7 +378,7 @@
   %owner = arith.divsi %m, %rpr : i32
   %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
-  // expected-remark@+1 {{tiles keep their order: this call of a function may depend on the program's number}}
+  // expected-remark@+1 {{tile order unchanged: this call may depend on the program id}}
   "tt.call"(%sig, %epoch) <{callee = @calls}> : (!tt.ptr<i64>, i64) -> ()
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -399,7 +399,7 @@
       %owner = arith.divsi %m, %rpr : i32
       ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
     } else {
-      // expected-remark@+1 {{the place in the line of tiles is also used by this 'tt.addptr'}}
+      // expected-remark@+1 {{the linearized tile index is also used by this 'tt.addptr'}}
       %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
       "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
     }
@@ -418,7 +418,7 @@
     %m = arith.divsi %tile, %tiles_n : i32
     ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
   }
-  // expected-remark@+1 {{the place in the line of tiles is also used by this 'tt.addptr'}}
+  // expected-remark@+1 {{the linearized tile index is also used by this 'tt.addptr'}}
   %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
   "tt.return"() : () -> ()
@@ -433,7 +433,7 @@
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %q = arith.divsi %pid, %tiles_n : i32
-  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.subi'}}
+  // expected-remark@+1 {{tile order unchanged: the owner of a tile is computed from this 'arith.subi'}}
   %m = arith.subi %last, %q : i32
   %row = arith.muli %m, %c128 : i32
   %owner = arith.divsi %row, %rpr : i32
@@ -449,7 +449,7 @@
 ^bb0(%sig: !tt.ptr<i64>, %last: i32, %tiles_n: i32, %epoch: i64):
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %m = arith.divsi %pid, %tiles_n : i32
-  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.subi'}}
+  // expected-remark@+1 {{tile order unchanged: the owner of a tile is computed from this 'arith.subi'}}
   %owner = arith.subi %last, %m : i32
   ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -465,7 +465,7 @@
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %row = arith.muli %pid, %c128 : i32
   %owner = arith.divsi %row, %rpr : i32
-  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.subi'}}
+  // expected-remark@+1 {{tile order unchanged: the owner of a tile is computed from this 'arith.subi'}}
   %place = arith.subi %last, %owner : i32
   %theirs = "tt.addptr"(%sig, %place) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
@@ -480,7 +480,7 @@
   %c1 = arith.constant 1 : i32
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
-  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.remsi'}}
+  // expected-remark@+1 {{tile order unchanged: the owner of a tile is computed from this 'arith.remsi'}}
   %m = arith.remsi %pid, %tiles_m : i32
   %row = arith.muli %m, %c128 : i32
   %owner = arith.divsi %row, %rpr : i32
@@ -497,7 +497,7 @@
   %c1 = arith.constant 1 : i32
   %c128 = arith.constant 128 : i32
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
-  // expected-remark@+1 {{tiles keep their order: the owner of a tile is computed from this 'arith.remsi'}}
+  // expected-remark@+1 {{tile order unchanged: the owner of a tile is computed from this 'arith.remsi'}}
   %rest = arith.remsi %pid, %tiles : i32
   %m = arith.divsi %rest, %tiles_n : i32
   %row = arith.muli %m, %c128 : i32

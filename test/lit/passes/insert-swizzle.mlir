@@ -35,7 +35,7 @@
     %row = arith.muli %m, %c128 : i32
     %owner = arith.divsi %row, %rpr : i32
     %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-    // expected-remark@+1 {{tiles come in gather order, because their owners are what this operation depends on}}
+    // expected-remark@+1 {{tiles reordered for gather: this operation depends on their owners}}
     %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
     %ready = ditron.consume_token %out, %token : !tt.ptr<i32>
     %place = "tt.addptr"(%ready, %row) : (!tt.ptr<i32>, i32) -> !tt.ptr<i32>
@@ -65,7 +65,7 @@
     %owner = arith.divsi %pid, %per : i32
     %owned = arith.remsi %pid, %per : i32
     %flag = "tt.addptr"(%sig, %owned) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-    // expected-remark@+1 {{tiles come in scatter order}}
+    // expected-remark@+1 {{tiles reordered for scatter}}
     ditron.notify %flag set %epoch on %owner : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
@@ -95,7 +95,7 @@
     %last = arith.divsi %last_row, %rpr : i32
     %end = arith.addi %last, %c1 : i32
     scf.for %owner = %first to %end step %c1 : i32 {
-      // expected-remark@+1 {{tiles come in scatter order}}
+      // expected-remark@+1 {{tiles reordered for scatter}}
       ditron.notify %sig add %epoch on %owner : !tt.ptr<i64>
     }
   }
@@ -114,7 +114,7 @@
   %m = arith.divsi %pid, %per : i32
   %owner = arith.divsi %m, %per : i32
   %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{tiles come in gather order}}
+  // expected-remark@+1 {{tiles reordered for gather}}
   %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
   ditron.notify %sig set %epoch on %owner : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -137,7 +137,7 @@
   scf.if %produces {
     scf.for %tile = %pid to %tiles step %c8 : i32 {
       %m = arith.divsi %tile, %per : i32
-      // expected-remark@+1 {{tiles come in scatter order}}
+      // expected-remark@+1 {{tiles reordered for scatter}}
       ditron.notify %sig set %epoch on %m : !tt.ptr<i64>
     }
   }
@@ -167,7 +167,7 @@
     %row = arith.muli %pid, %c128 : i32
     %owner = arith.divsi %row, %rpr : i32
     %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-    // expected-remark@+1 {{tiles come in gather order}}
+    // expected-remark@+1 {{tiles reordered for gather}}
     %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
     %place = "tt.addptr"(%sig, %pid) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
     "tt.store"(%place, %epoch) : (!tt.ptr<i64>, i64) -> ()
@@ -192,7 +192,7 @@
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
   scf.for %tile = %pid to %tiles step %programs : i32 {
-    // expected-remark@+1 {{tiles come in scatter order}}
+    // expected-remark@+1 {{tiles reordered for scatter}}
     ditron.notify %sig set %epoch on %tile : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
@@ -219,7 +219,7 @@
     %m = arith.divsi %pid, %per : i32
     %owner = arith.divsi %m, %per : i32
     %theirs = "tt.addptr"(%sig, %owner) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-    // expected-remark@+1 {{tiles come in gather order}}
+    // expected-remark@+1 {{tiles reordered for gather}}
     %token = ditron.wait %theirs[%c1] ge %epoch : !tt.ptr<i64>
     "tt.call"(%sig, %epoch) <{callee = @stores}> : (!tt.ptr<i64>, i64) -> ()
   } else {

@@ -8,7 +8,7 @@
 ^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
   %bytes = arith.constant 64 : i64
   %one = arith.constant 1 : i32
-  // expected-remark@+1 {{stays a signal: it is added to; set it to the epoch, one signal for each sender}}
+  // expected-remark@+1 {{not converted to packets: it is updated by add; set it to the epoch, with one signal for each sender}}
   ditron.putmem_signal %box, %box, %bytes, %sig add %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -20,7 +20,7 @@
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32, !tt.ptr<i64>) -> (), sym_name = "nobody_waits", sym_visibility = "public"}> ({
 ^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
   %bytes = arith.constant 64 : i64
-  // expected-remark@+1 {{stays a signal: nothing in this kernel waits for it}}
+  // expected-remark@+1 {{not converted to packets: no wait of this kernel matches it}}
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // CHECK: ditron.quiet
   ditron.quiet
@@ -35,7 +35,7 @@
   %bytes = arith.constant 64 : i64
   %one = arith.constant 1 : i32
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: it waits for another value than the put sets}}
+  // expected-remark@+1 {{not converted to packets: it waits for a different value than the put sets}}
   %token = ditron.wait %sig[%one] ge %other : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -48,7 +48,7 @@
   %bytes = arith.constant 64 : i64
   %one = arith.constant 1 : i32
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: it is waited for by a comparison other than ge and eq}}
+  // expected-remark@+1 {{not converted to packets: a wait compares it by other than ge and eq}}
   %token = ditron.wait %sig[%one] gt %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -61,7 +61,7 @@
   %bytes = arith.constant 64 : i64
   %epoch = arith.constant 1 : i64
   %one = arith.constant 1 : i32
-  // expected-remark@+1 {{stays a signal: its value must be an epoch that grows with each call}}
+  // expected-remark@+1 {{not converted to packets: its value must be an epoch that increases with each call}}
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -73,7 +73,7 @@
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i64, i32, !tt.ptr<i64>) -> (), sym_name = "no_bound", sym_visibility = "public"}> ({
 ^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %bytes: i64, %peer: i32, %ctx: !tt.ptr<i64>):
   %one = arith.constant 1 : i32
-  // expected-remark@+1 {{stays a signal: the number of bytes has no bound that is known at compile time; put tl.minimum(n, BOUND) of them}}
+  // expected-remark@+1 {{not converted to packets: the number of bytes has no upper bound at compile time; send tl.minimum(n, BOUND) bytes}}
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -89,7 +89,7 @@
   %most = arith.constant 64 : i32
   %some = arith.minsi %left, %most : i32
   %bytes = arith.extui %some : i32 to i64
-  // expected-remark@+1 {{stays a signal: the number of bytes has no bound that is known at compile time}}
+  // expected-remark@+1 {{not converted to packets: the number of bytes has no upper bound at compile time}}
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -102,7 +102,7 @@
 ^bb0(%box: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %epoch: i64, %peer: i32, %ctx: !tt.ptr<i64>):
   %bytes = arith.constant 1048576 : i64
   %one = arith.constant 1 : i32
-  // expected-remark@+1 {{stays a signal: a message has up to 1048576 bytes, and max-bytes is 65536}}
+  // expected-remark@+1 {{not converted to packets: a message may have 1048576 bytes, more than max-bytes=65536}}
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -121,7 +121,7 @@
   %pair = arith.divsi %pid, %two : i32
   %place = "tt.addptr"(%sig, %pair) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: several programs may wait for it, and one takes a message}}
+  // expected-remark@+1 {{not converted to packets: several programs may wait for it, but a message has one consumer}}
   %token = ditron.wait %place[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -136,7 +136,7 @@
   %rank = ditron.rank
   %mine = "tt.addptr"(%box, %rank) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
   ditron.putmem_signal %mine, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: where the data goes, or how much it is, depends on the sender, which the signal does not name; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the destination or the size depends on the sender, which the signal does not identify; index signals by the sender's rank}}
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -151,7 +151,7 @@
   %row = "tt.load"(%table) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i32>) -> i32
   %mine = "tt.addptr"(%box, %row) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
   ditron.putmem_signal %mine, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: where the data goes, or how much it is, comes from 'tt.load', which the receiver does not know}}
+  // expected-remark@+1 {{not converted to packets: the destination or the size depends on 'tt.load', which the receiver cannot rematerialize}}
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -165,7 +165,7 @@
   %bytes = arith.constant 64 : i64
   %one = arith.constant 1 : i32
   %x = arith.constant 1.0 : f32
-  // expected-remark@+1 {{stays a signal: 'ditron.symm_at' looks at other ranks' memory, which the signal may order and a packet does not}}
+  // expected-remark@+1 {{not converted to packets: 'ditron.symm_at' accesses other ranks' memory, which the signal may order and a packet does not}}
   %there = ditron.symm_at %box on %peer : !tt.ptr<f32>
   "tt.store"(%there, %x) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (!tt.ptr<f32>, f32) -> ()
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
@@ -182,7 +182,7 @@
   %one = arith.constant 1 : i32
   ditron.putmem_signal %box, %x, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   ditron.barrier_all
-  // expected-remark@+1 {{stays a signal: it reads where the put goes, before the wait}}
+  // expected-remark@+1 {{not converted to packets: it may read the destination of the put before the wait}}
   %v = "tt.load"(%box) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -197,7 +197,7 @@
   %one = arith.constant 1 : i32
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: 'ditron.ld' uses its memory otherwise}}
+  // expected-remark@+1 {{not converted to packets: 'ditron.ld' uses the signal's memory in another way}}
   %seen = ditron.ld %sig : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -230,7 +230,7 @@
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the signal does not identify its sender; index signals by the sender's rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -251,7 +251,7 @@
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the signal does not identify its sender; index signals by the sender's rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -271,7 +271,7 @@
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the signal does not identify its sender; index signals by the sender's rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -291,7 +291,7 @@
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the signal does not identify its sender; index signals by the sender's rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -312,7 +312,7 @@
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the signal does not identify its sender; index signals by the sender's rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -335,7 +335,7 @@
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the signal does not identify its sender; index signals by the sender's rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -359,7 +359,7 @@
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %theirs = "tt.addptr"(%sig, %awaited) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the signal does not tell who sends; index signals by the sender's rank}}
+  // expected-remark@+1 {{not converted to packets: the signal does not identify its sender; index signals by the sender's rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -382,7 +382,7 @@
   ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %to : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %first = arith.cmpi eq, %rank, %zero : i32
   scf.if %first {
-    // expected-remark@+1 {{stays a signal: not every rank comes to this wait}}
+    // expected-remark@+1 {{not converted to packets: not every rank reaches this wait}}
     %token = ditron.wait %sig[%n] ge %epoch : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
@@ -409,7 +409,7 @@
     ditron.putmem_signal %mine, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   }
   %theirs = "tt.addptr"(%sig, %to) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: the put is in a loop, and this wait takes one message}}
+  // expected-remark@+1 {{not converted to packets: the put is in a loop, and this wait consumes one message}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -425,7 +425,7 @@
   %one = arith.constant 1 : i32
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   scf.for %turn = %zero to %peer step %one : i32 {
-    // expected-remark@+1 {{stays a signal: it is waited for at every turn of a loop, and taken once}}
+    // expected-remark@+1 {{not converted to packets: it is waited for in every iteration of a loop, but consumed once}}
     %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
@@ -446,7 +446,7 @@
   } else {
     scf.yield %other : i64
   }
-  // expected-remark@+1 {{stays a signal: its value must be an epoch that grows with each call, the same on all ranks}}
+  // expected-remark@+1 {{not converted to packets: its value must be an epoch that increases with each call and is the same on all ranks}}
   ditron.putmem_signal %box, %box, %bytes, %sig set %value on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %value : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -464,7 +464,7 @@
   %first = arith.cmpi slt, %rank, %one : i32
   cf.cond_br %first, ^bb1(%epoch : i64), ^bb1(%other : i64)
 ^bb1(%value: i64):
-  // expected-remark@+1 {{stays a signal: its value must be an epoch that grows with each call, the same on all ranks}}
+  // expected-remark@+1 {{not converted to packets: its value must be an epoch that increases with each call and is the same on all ranks}}
   ditron.putmem_signal %box, %box, %bytes, %sig set %value on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %token = ditron.wait %sig[%one] ge %value : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -484,7 +484,7 @@
   %one = arith.constant 1 : i32
   %pid = "tt.call"() <{callee = @who}> : () -> i32
   ditron.putmem_signal %box, %box, %bytes, %sig set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
-  // expected-remark@+1 {{stays a signal: several programs may wait for it}}
+  // expected-remark@+1 {{not converted to packets: several programs may wait for it}}
   %token = ditron.wait %sig[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()

@@ -15,7 +15,7 @@
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %sent = arith.addi %rank, %n : i32
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{ditron.symm_packets(..., nbytes=64) allocates; for no more programs than ranks along axis 0}}
+  // expected-remark@+1 {{ditron.symm_packets(..., nbytes=64); requires at most num_ranks programs along axis 0}}
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %around = arith.addi %rank, %ranks : i32
   %back = arith.subi %around, %pid : i32
@@ -43,7 +43,7 @@
   %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
   %sent = arith.addi %rank, %zero : i32
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{sent as packets, protocol ll: 256 bytes for each signal}}
+  // expected-remark@+1 {{sent as packets by protocol ll: 256 bytes per signal}}
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %around = arith.addi %rank, %ranks : i32
   %back = arith.subi %around, %pid : i32
@@ -74,7 +74,7 @@
   %first = arith.muli %pid, %ranks : i32
   %sent = arith.addi %first, %rank : i32
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{sent as packets, protocol ll: 256 bytes for each signal}}
+  // expected-remark@+1 {{sent as packets by protocol ll: 256 bytes per signal}}
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   scf.for %p = %zero to %ranks step %one : i32 {
   %taken = arith.addi %first, %p : i32
@@ -106,7 +106,7 @@
   %first = arith.muli %number, %ranks : i32
   %sent = arith.addi %first, %rank : i32
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{sent as packets, protocol ll: 256 bytes for each signal}}
+  // expected-remark@+1 {{sent as packets by protocol ll: 256 bytes per signal}}
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %taken = arith.addi %first, %peer : i32
   %theirs = "tt.addptr"(%sig, %taken) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
@@ -135,7 +135,7 @@
   %place = "tt.addptr"(%sig, %at) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // CHECK: ditron.wait
-  // expected-remark@+1 {{stays a signal: several programs may wait for it, and one takes a message; give each program signals of its own: sig + program_id * num_ranks + rank}}
+  // expected-remark@+1 {{not converted to packets: several programs may wait for it, but a message has one consumer; give each program its own signals: sig + program_id * num_ranks + rank}}
   %token = ditron.wait %place[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -160,7 +160,7 @@
   %taken = arith.remsi %twice, %ranks : i32
   %theirs = "tt.addptr"(%sig, %taken) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   // CHECK: ditron.wait
-  // expected-remark@+1 {{stays a signal: several programs may wait for it, and one takes a message; give each program signals of its own: sig + program_id * num_ranks + rank}}
+  // expected-remark@+1 {{not converted to packets: several programs may wait for it, but a message has one consumer; give each program its own signals: sig + program_id * num_ranks + rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -185,7 +185,7 @@
   %taken = arith.addi %pid, %p : i32
   %theirs = "tt.addptr"(%sig, %taken) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   // CHECK: ditron.wait
-  // expected-remark@+1 {{stays a signal: several programs may wait for it, and one takes a message; give each program signals of its own: sig + program_id * num_ranks + rank}}
+  // expected-remark@+1 {{not converted to packets: several programs may wait for it, but a message has one consumer; give each program its own signals: sig + program_id * num_ranks + rank}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
@@ -208,7 +208,7 @@
   %place = "tt.addptr"(%sig, %at) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // CHECK: ditron.wait
-  // expected-remark@+1 {{stays a signal: several programs may wait for it, and one takes a message; give each program signals of its own: sig + program_id * num_ranks + rank}}
+  // expected-remark@+1 {{not converted to packets: several programs may wait for it, but a message has one consumer; give each program its own signals: sig + program_id * num_ranks + rank}}
   %token = ditron.wait %place[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -228,7 +228,7 @@
   %first = arith.muli %chunk, %ranks : i32
   %sent = arith.addi %first, %rank : i32
   %place = "tt.addptr"(%sig, %sent) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{allocates; for no more programs than ranks along axis 1}}
+  // expected-remark@+1 {{; requires at most num_ranks programs along axis 1}}
   ditron.putmem_signal %box, %box, %bytes, %place set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   %around = arith.addi %rank, %ranks : i32
   %back = arith.subi %around, %distance : i32
@@ -260,7 +260,7 @@
   %theirs = "tt.addptr"(%sig, %taken) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
   ditron.putmem_signal %box, %box, %bytes, %theirs set %epoch on %peer : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // CHECK: ditron.wait
-  // expected-remark@+1 {{stays a signal: several programs may wait for it}}
+  // expected-remark@+1 {{not converted to packets: several programs may wait for it}}
   %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()

@@ -3,7 +3,7 @@
 
 "tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "counts"}> ({
 ^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
-  // expected-error@+1 {{'ditron.notify add' needs a read-modify-write on another GPU, which the links of this pipeline do not have: give each writer a signal of its own}}
+  // expected-error@+1 {{'ditron.notify add' needs a read-modify-write on another GPU, which the links of this pipeline do not support: give each writer its own signal}}
   ditron.notify %sig add %v on %r : !tt.ptr<i64>
   // expected-error@+1 {{'ditron.signal_op add' needs a read-modify-write}}
   ditron.signal_op %sig add %v on %r : !tt.ptr<i64>
@@ -42,7 +42,7 @@
   %there = ditron.symm_at %p on %r : !tt.ptr<i64>
   "tt.call"(%p, %v) <{callee = @adds}> : (!tt.ptr<i64>, i64) -> ()
   "tt.call"(%there, %v) <{callee = @stores}> : (!tt.ptr<i64>, i64) -> ()
-  // expected-error@+1 {{the function that is called here has a 'tt.atomic_rmw', a read-modify-write, and gets another GPU's memory}}
+  // expected-error@+1 {{the callee has a 'tt.atomic_rmw', a read-modify-write, and is passed a pointer to another GPU's memory}}
   "tt.call"(%there, %v) <{callee = @adds}> : (!tt.ptr<i64>, i64) -> ()
   %desc = "tt.make_tensor_descriptor"(%there, %r, %v) : (!tt.ptr<i64>, i32, i64) -> !tt.tensordesc<tensor<8xi64>>
   // expected-error@+1 {{'tt.descriptor_reduce' is a read-modify-write that may be on another GPU}}

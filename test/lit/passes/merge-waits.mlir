@@ -1,7 +1,7 @@
 // RUN: ditron-opt %s --merge-waits --verify-diagnostics | filecheck %s
 // RUN: ditron-opt %s --merge-waits --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 
-// COUNT: 13  merge-waits: waits dropped
+// COUNT: 13  merge-waits: waits removed
 
 // The same wait twice; the token of the second becomes the first's.
 // CHECK-LABEL: sym_name = "the_same_again"
@@ -10,9 +10,9 @@
 // CHECK: ditron.consume_token %arg1, %[[TOKEN]]
 "tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<f32>, i32, i64) -> (), sym_name = "the_same_again"}> ({
 ^bb0(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %n: i32, %v: i64):
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  // expected-remark@+1 {{this wait is over when an earlier one is, and was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   %q = ditron.consume_token %p, %b : !tt.ptr<f32>
   %x = "tt.load"(%q) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
@@ -32,21 +32,21 @@
   %one = arith.constant 1 : i64
   %four = arith.constant 4 : i64
   %five = arith.constant 5 : i64
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%c4] ge %five scope world : !tt.ptr<i64>
   %two = "tt.addptr"(%sig, %c2) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %b = ditron.wait %two[%c1] gt %four scope gpu semantic relaxed : !tt.ptr<i64>
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %c = ditron.wait %two[%c2] ge %four : !tt.ptr<i64>
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %seen = ditron.signal_wait_until %two ge %five : !tt.ptr<i64>
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %d = ditron.wait %other[%c1] eq %v : !tt.ptr<i64>
   %less = arith.subi %v, %one : i64
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %e = ditron.wait %other[%c1] ge %less : !tt.ptr<i64>
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %f = ditron.wait %other[%c1] gt %less : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -62,20 +62,20 @@
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
   %n = ditron.num_ranks
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   %mine = "tt.addptr"(%sig, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %b = ditron.wait %mine[%c1] ge %v : !tt.ptr<i64>
   scf.for %step = %c0 to %n step %c1 : i32 {
     %sum = arith.addi %rank, %n : i32
     %before = arith.subi %sum, %step : i32
     %peer = arith.remsi %before, %n : i32
     %its = "tt.addptr"(%sig, %peer) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-    // expected-remark@+1 {{was dropped}}
+    // expected-remark@+1 {{removed: an earlier wait implies it}}
     %c = ditron.wait %its[%c1] ge %v : !tt.ptr<i64>
     %at = "tt.addptr"(%sig, %step) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-    // expected-remark@+1 {{was dropped}}
+    // expected-remark@+1 {{removed: an earlier wait implies it}}
     %d = ditron.wait %at[%c1] ge %v : !tt.ptr<i64>
     %q = ditron.consume_token %p, %d : !tt.ptr<f32>
     %x = "tt.load"(%q) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
@@ -93,10 +93,10 @@
 ^bb0(%sig: !tt.ptr<i64>, %n: i32, %v: i64):
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   scf.for %i = %c0 to %n step %c1 : i32 {
-    // expected-remark@+1 {{was dropped}}
+    // expected-remark@+1 {{removed: an earlier wait implies it}}
     %b = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
@@ -175,14 +175,14 @@
 // CHECK: tt.return
 "tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i1, i32, i64) -> (), sym_name = "blocks"}> ({
 ^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %yes: i1, %n: i32, %v: i64):
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   cf.cond_br %yes, ^bb1, ^bb2
 ^bb1:
   %b = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   cf.br ^bb2
 ^bb2:
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %c = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
@@ -195,17 +195,17 @@
 ^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64):
   %rank = ditron.rank
   %zero = arith.constant 0 : i64
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  // expected-note@+1 {{may set signals back}}
+  // expected-note@+1 {{may reset the signals}}
   ditron.notify %sig set %zero on %rank : !tt.ptr<i64>
-  // expected-remark@+1 {{this wait stays, though an earlier one has waited for as much: its signals may be set back}}
+  // expected-remark@+1 {{kept, although an earlier wait implies it: its signals may be reset}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
-  // expected-note@+1 {{may set signals back}}
+  // expected-note@+1 {{may reset the signals}}
   "tt.store"(%other, %zero) : (!tt.ptr<i64>, i64) -> ()
-  // expected-remark@+1 {{this wait stays}}
+  // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -222,22 +222,22 @@
   %rank = ditron.rank
   %one = arith.constant 1 : i64
   %two = arith.constant 2 : i64
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %two : !tt.ptr<i64>
-  // expected-note@+1 {{may set signals back}}
+  // expected-note@+1 {{may reset the signals}}
   ditron.notify %sig set %one on %rank : !tt.ptr<i64>
-  // expected-remark@+1 {{this wait stays}}
+  // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %b = ditron.wait %sig[%n] ge %two : !tt.ptr<i64>
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %c = ditron.wait %sig[%n] ge %v scope world : !tt.ptr<i64>
-  // expected-remark@+1 {{this wait stays}}
+  // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %d = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %e = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   ditron.notify %other set %v on %rank : !tt.ptr<i64>
   %more = arith.addi %v, %one : i64
   ditron.notify %other set %more on %rank : !tt.ptr<i64>
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %f = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -255,15 +255,15 @@
 }) : () -> ()
 "tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "called"}> ({
 ^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64):
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  // expected-note@+1 {{may set signals back}}
+  // expected-note@+1 {{may reset the signals}}
   "tt.call"(%sig) <{callee = @reset}> : (!tt.ptr<i64>) -> ()
-  // expected-remark@+1 {{this wait stays}}
+  // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
-  // expected-remark@+1 {{was dropped}}
+  // expected-remark@+1 {{removed: an earlier wait implies it}}
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -275,11 +275,11 @@
 ^bb0(%sig: !tt.ptr<i64>, %n: i32, %v: i64):
   %zero = arith.constant 0 : i64
   %table = "tt.int_to_ptr"(%v) : (i64) -> !tt.ptr<i64>
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  // expected-note@+1 {{may set signals back}}
+  // expected-note@+1 {{may reset the signals}}
   "tt.store"(%table, %zero) : (!tt.ptr<i64>, i64) -> ()
-  // expected-remark@+1 {{this wait stays}}
+  // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -293,19 +293,19 @@
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
   %own = arith.extsi %rank : i32 to i64
-  // expected-note@+1 {{the earlier one}}
+  // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%c1] ge %own : !tt.ptr<i64>
-  // expected-note@+1 {{may set signals back}}
+  // expected-note@+1 {{may reset the signals}}
   ditron.notify %sig set %own on %n : !tt.ptr<i64>
-  // expected-remark@+1 {{this wait stays}}
+  // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %b = ditron.wait %sig[%c1] ge %own : !tt.ptr<i64>
   scf.for %i = %c0 to %n step %c1 : i32 {
     %turn = arith.extsi %i : i32 to i64
-    // expected-note@+1 {{may set signals back}}
+    // expected-note@+1 {{may reset the signals}}
     ditron.notify %other set %turn on %n : !tt.ptr<i64>
-    // expected-note@+1 {{the earlier one}}
+    // expected-note@+1 {{the earlier wait}}
     %c = ditron.wait %other[%c1] ge %turn : !tt.ptr<i64>
-    // expected-remark@+1 {{this wait stays}}
+    // expected-remark@+1 {{kept, although an earlier wait implies it}}
     %d = ditron.wait %other[%c1] ge %turn : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()

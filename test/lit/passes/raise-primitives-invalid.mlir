@@ -9,7 +9,7 @@
 // -----
 
 "tt.func"() <{function_type = () -> (), sym_name = "unknown_operation", sym_visibility = "public"}> ({
-  // expected-error@+1 {{'ditron.teleport' is no operation of the dialect}}
+  // expected-error@+1 {{'ditron.teleport' is not an operation of the dialect}}
   %rank = "tt.extern_elementwise"() <{libname = "ditron", libpath = "", pure = true, symbol = "ditron.teleport"}> : () -> i32
   "tt.return"() : () -> ()
 }) : () -> ()
@@ -60,7 +60,7 @@
 // -----
 
 "tt.func"() <{function_type = () -> (), sym_name = "called", sym_visibility = "private"}> ({
-  // expected-error@+1 {{'ditron.fence' in a function that is called, not inlined, and so knows no group}}
+  // expected-error@+1 {{'ditron.fence' in a function that is not inlined, which has no group}}
   %f = "tt.extern_elementwise"() <{libname = "ditron", libpath = "{void}", pure = false, symbol = "ditron.fence"}> : () -> i32
   "tt.return"() : () -> ()
 }) {noinline = true} : () -> ()

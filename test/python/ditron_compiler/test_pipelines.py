@@ -127,7 +127,7 @@ def test_the_command_line_shows_remarks(capsys, tmp_path):
     assert cli(["dump", f"{file}:send", "--signature", "*fp32,*i64,i32", "--remarks"]) == 0
     said = capsys.readouterr().err
     assert re.search(
-        rf"{file}:8:\d+: remark: inserted 'ditron.fence' before this: a put would not be ordered by then\n"
+        rf"{file}:8:\d+: remark: inserted 'ditron.fence' before this operation: a put may still be unordered\n"
         rf"{file}:7:\d+: note: a put\n",
         said,
     ), said

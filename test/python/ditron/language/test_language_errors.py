@@ -287,5 +287,5 @@ def calls_not_inlined(sig):
 
 
 def test_primitive_in_a_function_that_is_called():
-    with pytest.raises(ditron.CompileError, match="take noinline=True away from the helper"):
+    with pytest.raises(ditron.CompileError, match="remove noinline=True from the helper"):
         ditron.compile(calls_not_inlined, stop_after="ditron")

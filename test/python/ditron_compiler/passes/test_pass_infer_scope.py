@@ -54,7 +54,7 @@ def test_too_weak_a_scope_is_widened():
 
 
 def test_the_user_is_warned_at_the_line():
-    with pytest.warns(UserWarning, match="scope 'gpu' of 'ditron.notify' is too weak") as caught:
+    with pytest.warns(UserWarning, match="scope 'gpu' of 'ditron.notify' is too narrow") as caught:
         ditron.compile(tell_right, signature=SIGNATURE, constexprs={"N": N}, stop_after="ditron", pipeline="default")
     warning = next(w for w in caught if "notify" in str(w.message))
     assert warning.filename == __file__

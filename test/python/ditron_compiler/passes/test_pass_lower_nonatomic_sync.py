@@ -54,7 +54,7 @@ def test_no_read_modify_write_is_left(name, kernel):
 
 
 def test_counting_is_an_error_at_its_line():
-    with pytest.raises(ditron.CompileError, match="give each writer a signal of its own") as caught:
+    with pytest.raises(ditron.CompileError, match="give each writer its own signal") as caught:
         ditron.compile(
             load_kernel(f"{EXAMPLES / 'all_gather'}.py:all_gather_kernel"), target="cuda:90", pipeline="pcie"
         )

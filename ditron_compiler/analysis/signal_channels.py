@@ -170,15 +170,16 @@ def _check_all_taken(wait: Wait, put: Put) -> None:
         if outer not in around_put and (outer.name == "scf.while" or any(varies(v) for v in list(outer.operands)[:3])):
             raise Refusal(
                 wait.op,
-                "not every rank reaches this wait, and messages to the others would not be consumed; wait on all "
-                "ranks",
+                "not every rank reaches this wait, and messages to the others would not be consumed; wait on all ranks",
             )
     loops, turns = (
         [o for o in one if o.name in ("scf.for", "scf.while") and o not in other]
         for one, other in ((around_put, around_wait), (around_wait, around_put))
     )
     if loops and not turns and wait.count is None:
-        raise Refusal(wait.op, "the put is in a loop, and this wait consumes one message; wait for each message in a loop, too")
+        raise Refusal(
+            wait.op, "the put is in a loop, and this wait consumes one message; wait for each message in a loop, too"
+        )
     awaited = set(backward_slice(wait.signal))
     for loop in turns:
         if not any(argument in awaited for region in loop.regions for argument in region.blocks[0].arguments):

@@ -67,9 +67,7 @@ def _loop(shards: Shards, at: ir.Operation) -> Line:
     loop = index.owner.owner
     pid, end, step = list(loop.operands)[:3]
     if len(loop.operands) > 3:
-        raise NotFound(
-            "the loop over tiles has loop-carried values, which another order would change", loop
-        )
+        raise NotFound("the loop over tiles has loop-carried values, which another order would change", loop)
     axis = defining_op(pid).attributes["axis"]
     all_programs, steps = defining_op(step), constant_int(step)
     if steps is not None:

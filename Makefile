@@ -20,7 +20,7 @@ demo: build  ## compile AG+GEMM for all targets, run it on 4 simulated ranks (an
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: build  ## lit, then pytest
+test: build  ## lit, then pytest (DITRON_SIM_CPU=x86-64-v3: the simulator's kernels compiled for that CPU)
 	@echo "== lit" && $(BIN)/lit -sv -j$$(nproc) test/lit
 	@echo "== pytest" && $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python
 

@@ -30,6 +30,7 @@ __all__ = [
     "reproducer",
     "rocshmem_bitcode",
     "sim_capability",
+    "sim_cpu",
     "sim_looks",
     "sim_races",
     "sim_threads",
@@ -114,6 +115,12 @@ sim_capability = Knob(
     90,
     "compute capability that packages are told of on the simulator, as 80 or 90 (default 90), for "
     "those that know the bugs of one",
+)
+sim_cpu = Knob(
+    "DITRON_SIM_CPU",
+    str,
+    "host",
+    "CPU that the simulator's kernels are compiled for, by LLVM's name, as x86-64-v3 (default host: this one)",
 )
 sim_threads = Knob(
     "DITRON_SIM_THREADS",

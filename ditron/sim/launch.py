@@ -58,7 +58,12 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
     state = fn.simulated = fn.simulated or _State(fn)
     bound, specialization, options = state.binder(*args, **kwargs)
     races = group.world.recording
-    key = (compute_cache_key(state.keys, specialization, options), races, fn.pipeline or ditron_knobs.pipeline.get())
+    key = (
+        compute_cache_key(state.keys, specialization, options),
+        races,
+        fn.pipeline or ditron_knobs.pipeline.get(),
+        ditron_knobs.sim_cpu.get(),
+    )
     kernel = state.kernels.get(key)
     if kernel is None:
         options, signature, constexprs, attrs = fn._pack_args(state.backend, kwargs, bound, specialization, options)
@@ -89,7 +94,7 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
 
 def _compile(fn: Any, state: _State, signature: dict, constexprs: dict, attrs: dict, options: Any, view: Any) -> Any:
     source = DitronSource(fn, signature, constexprs, attrs, target=NEUTRAL)
-    key = f"{source.hash()}-{options.hash()}-{view.recording}"
+    key = f"{source.hash()}-{options.hash()}-{view.recording}-{ditron_knobs.sim_cpu.get()}"
     with _compiling:
         if key not in _kernels:
             context = triton_ir.context()
@@ -217,7 +222,7 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
         )
         text = mixed.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
         races = compiles_for_races()
-        key = hashlib.sha256(f"{races} {text}".encode()).hexdigest()
+        key = hashlib.sha256(f"{races} {ditron_knobs.sim_cpu.get()} {text}".encode()).hexdigest()
         if key not in _kernels:
             from ditron_compiler.lowering.sim import compile_module
 

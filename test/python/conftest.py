@@ -1,8 +1,15 @@
 """Fixtures of several files."""
 
 import pytest
+import torch
 
 import ditron
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Every test draws the same random numbers whenever and wherever it runs."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,8 +51,10 @@ class _Device(int):
         return self is not other
 
 
-# One per way of compiling, with and without the search for races: Triton keeps kernels by device.
-_DEVICES = {False: _Device(0), True: _Device(0)}
+@cache
+def _device(races: bool, cpu: str) -> _Device:
+    """One per way of compiling, with and without race detection, and per CPU: Triton keeps kernels by device."""
+    return _Device(0)
 
 
 class Event:
@@ -99,7 +102,7 @@ class SimDriver(DriverBase):
         return NEUTRAL.gpu_target()
 
     def get_current_device(self) -> int:
-        return _DEVICES[compiles_for_races()]
+        return _device(compiles_for_races(), knobs.sim_cpu.get())
 
     def set_current_device(self, device: int) -> None:
         pass

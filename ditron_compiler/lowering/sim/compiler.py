@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from ditron_compiler import ir, pipeline
+from ditron_compiler import ir, knobs, pipeline
 from ditron_compiler.analysis.packet_layout import PacketArgument
 
 from . import jit
@@ -43,7 +43,7 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
     with the user's line, for what the simulator does not have.
     """
     if isinstance(module, str):
-        key = hashlib.sha256(f"{name}\0{races}\0{module}".encode()).hexdigest()
+        key = hashlib.sha256(f"{name}\0{races}\0{knobs.sim_cpu.get()}\0{module}".encode()).hexdigest()
         if key not in _kernels:
             with ir.Context(), ir.Location.unknown():
                 _kernels[key] = compile_module(ir.Module.parse(module), name, races)

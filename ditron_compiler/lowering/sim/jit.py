@@ -9,7 +9,10 @@ from __future__ import annotations
 import ctypes.util
 import hashlib
 import os
+import re
 import struct
+import subprocess
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -29,21 +32,49 @@ class UnresolvedSymbol(RuntimeError):
     """Code calls a function that this process does not have."""
 
 
-@cache
 def _target() -> llvm.TargetMachine:
+    """LLVM's target machine for the CPU that DITRON_SIM_CPU names.
+
+    Raises ValueError for a CPU that LLVM does not know.
+    """
+    return _target_for(knobs.sim_cpu.get())
+
+
+@cache
+def _target_for(cpu: str) -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     library = ctypes.util.find_library("m")
     if library:  # expf and its like; an interpreter may not have loaded it
         llvm.load_library_permanently(library)
+    if cpu != "host" and cpu not in known_cpus():
+        raise ValueError(
+            f"environment variable {knobs.sim_cpu.name}={cpu!r} names no CPU that LLVM knows: "
+            f"expected host, {', '.join(known_cpus())}"
+        )
+    name, features = _name_and_features(cpu)
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=SPEED,
-        reloc="static",
-        codemodel=CODE_MODEL,
-        jit=True,
+        cpu=name, features=features, opt=SPEED, reloc="static", codemodel=CODE_MODEL, jit=True
     )
+
+
+def _name_and_features(cpu: str) -> tuple[str, str]:
+    if cpu == "host":
+        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return cpu, ""  # the features that LLVM knows the CPU to have
+
+
+@cache
+def known_cpus() -> tuple[str, ...]:
+    """The CPUs of this machine's architecture that LLVM compiles for, by name."""
+    # LLVM prints them to standard error, in C++: only another process can read that without taking it from others.
+    script = (
+        "import llvmlite.binding as llvm; llvm.initialize_native_target(); "
+        "llvm.Target.from_default_triple().create_target_machine(cpu='help')"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
+    names, _, _ = printed.partition("Available features")
+    return tuple(re.findall(r"^\s+(\S+)\s+- Select", names, re.MULTILINE))
 
 
 @cache
@@ -57,13 +88,13 @@ def _machine_symbols() -> None:
 
 def _key(text: str) -> str:
     target = _target()
-    parts = (text, target.triple, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(),
+    parts = (text, target.triple, *_name_and_features(knobs.sim_cpu.get()),
              llvmlite.__version__, str(llvm.llvm_version_info), str(SPEED), CODE_MODEL, FORMAT)  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def optimise(text: str) -> llvm.ModuleRef:
-    """Parse LLVM IR and run LLVM's pipeline for this CPU on it."""
+    """Parse LLVM IR and run LLVM's pipeline for the chosen CPU on it."""
     module = llvm.parse_assembly(text)
     target = _target()
     module.triple = target.triple

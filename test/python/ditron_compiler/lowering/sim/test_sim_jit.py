@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from pathlib import Path
 
 import pytest
 import torch
 import triton
 import triton.language as tl
+from numerics import assert_error_within, gamma
 from sim_programs import compile_kernel, run
 
+import ditron
 from ditron_compiler.lowering.sim import compile_module, jit
 
 ADD = "define i32 @{name}(i32 %x) {{\n  %y = add i32 %x, {number}\n  ret i32 %y\n}}\n"
@@ -92,3 +95,42 @@ def test_module_with_two_kernels_needs_a_name() -> None:
     with pytest.raises(ValueError, match=r"\['one', 'two'\]"):
         compile_module(text)
     assert compile_module(text, "two").name == "two"
+
+
+needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="names CPUs of x86-64")
+
+
+@triton.jit
+def _scaled_sum(x, y, o, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, tl.load(x + i) * 3.3 + tl.load(y + i))
+
+
+@needs_x86
+def test_cpu_is_chosen_by_the_knob(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code is its own, in this process and in the cache; the results agree."""
+    code = {}
+    for cpu in ("host", "x86-64", "x86-64-v2"):
+        monkeypatch.setenv("DITRON_SIM_CPU", cpu)
+        x, y, o = torch.randn(64), torch.randn(64), torch.zeros(64)
+        kernel = run(_scaled_sum, (2,), x, y, o, B=32)
+        code[cpu] = jit.object_code(kernel.llvm_ir)
+        assert_error_within(o, x.double() * 3.3 + y.double(), gamma(3) * (x.abs() * 3.3 + y.abs()).double())
+    assert len(list(cache.iterdir())) == 3
+    assert code["x86-64"] != code["host"]  # every CPU this was run on has more than SSE2
+
+
+@needs_x86
+def test_plain_kernels_are_compiled_for_the_cpu_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, o = torch.randn(64), torch.zeros(64)
+    with ditron.sim.triton():
+        on_host = _scaled_sum[(2,)](x, x, o, B=32)
+        monkeypatch.setenv("DITRON_SIM_CPU", "x86-64")
+        on_other = _scaled_sum[(2,)](x, x, o, B=32)
+    assert on_host.code.address != on_other.code.address
+
+
+def test_unknown_cpu_lists_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DITRON_SIM_CPU", "no-such-cpu")
+    with pytest.raises(ValueError, match=r"DITRON_SIM_CPU='no-such-cpu' names no CPU that LLVM knows.*\bgeneric\b"):
+        jit.load(ADD.format(name="f", number=3), "f")

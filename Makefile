@@ -24,6 +24,21 @@ test: build  ## lit, then pytest (DITRON_SIM_CPU=x86-64-v3: the simulator's kern
 	@echo "== lit" && $(BIN)/lit -sv -j$$(nproc) test/lit
 	@echo "== pytest" && $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python
 
+CXX_FILES = $(shell git ls-files 'dialect/*.cpp' 'dialect/*.h' 'runtime/*.cpp' 'runtime/*.h')
+
+.PHONY: lint
+lint: build $(VENV)/.lint  ## formatters, linters, types of the public API; `make format` mends what it can
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check -q . || { echo "make format mends formatting"; exit 1; }
+	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+	@$(BIN)/mypy && echo "== lint: clean"
+
+.PHONY: format
+format: $(VENV)/.lint  ## ruff format, sorted imports, clang-format
+	@$(BIN)/ruff check -q --fix . && $(BIN)/ruff format -q . && $(BIN)/clang-format -i $(CXX_FILES)
+
+$(VENV)/.lint: $(VENV)/.ready
+	@$(BIN)/pip install -q $$($(BIN)/python cmake/develop.py requirements lint) && touch $@
+
 .PHONY: test-matrix
 test-matrix: build  ## compile all examples for both vendors under the oldest and the newest Triton
 	@test/matrix.sh 3.6.0 3.9.0

@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 from triton.runtime.jit import JITFunction
 
-from ditron.language._core import CODEGEN_MARK
+from ditron.language._core import CODEGEN_MARK  # noqa: TID251
 from ditron_compiler import ir, knobs
 from ditron_compiler import passes as registry
 from ditron_compiler import pipeline as pipelines

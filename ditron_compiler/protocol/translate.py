@@ -77,7 +77,7 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
 def translate_module(module: ir.Module | str) -> Kernel:
     """Translate the only kernel of a mixed module, which may be text. Changes the module: it has no swizzles then."""
     from ditron_compiler import pipeline
-    from ditron_compiler.frontend.modules import kernels_of
+    from ditron_compiler.frontend.modules import kernels_of  # noqa: TID251
 
     if isinstance(module, str):
         if module not in _translated:

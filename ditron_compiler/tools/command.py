@@ -16,7 +16,7 @@ def main() -> int:
     from ditron_compiler.versions import VersionError
 
     try:
-        from ditron.cli import main as command
+        from ditron.cli import main as command  # noqa: TID251
     except VersionError as error:
         print(f"ditron: {error}\nditron: 'ditron doctor' tells more", file=sys.stderr)
         return 1

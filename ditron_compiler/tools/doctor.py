@@ -57,7 +57,7 @@ def _simulator() -> Finding:
 
 
 def _gpus() -> Finding:
-    import torch
+    import torch  # noqa: TID251
 
     if not torch.cuda.is_available():
         why = "this torch is a CPU build" if torch.version.cuda is None and torch.version.hip is None else "no device"
@@ -68,7 +68,7 @@ def _gpus() -> Finding:
 
 
 def _links() -> Finding:
-    import torch
+    import torch  # noqa: TID251
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count < 2:

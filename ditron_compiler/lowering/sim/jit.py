@@ -80,7 +80,7 @@ def known_cpus() -> tuple[str, ...]:
 @cache
 def _machine_symbols() -> None:
     """Make the simulated machine's functions known to the linker."""
-    from ditron import sim
+    from ditron import sim  # noqa: TID251
 
     for name, address in sim.symbols().items():
         llvm.add_symbol(name, address)

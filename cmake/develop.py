@@ -1,6 +1,7 @@
 """What `make build` needs to know from pyproject.toml, so that it is written there only.
 
     develop.py requirements    print what development needs: to build, to run, to test
+    develop.py requirements X  print what the extra X of pyproject.toml needs
     develop.py link            let this interpreter's environment import the source tree and run its console scripts
 
 `pip install -e .` would do the same, but runs CMake's configure step on each change; here ninja alone is asked.
@@ -22,8 +23,11 @@ sys.exit({function}())
 """
 
 
-def requirements() -> None:
+def requirements(extra: str = "") -> None:
     project = PYPROJECT["project"]
+    if extra:
+        print(*project["optional-dependencies"][extra], sep="\n")
+        return
     print(
         *PYPROJECT["build-system"]["requires"],
         *project["dependencies"],
@@ -42,4 +46,4 @@ def link() -> None:
 
 
 if __name__ == "__main__":
-    {"requirements": requirements, "link": link}[sys.argv[1]]()
+    {"requirements": requirements, "link": link}[sys.argv[1]](*sys.argv[2:])

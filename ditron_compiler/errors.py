@@ -40,7 +40,7 @@ class CompileError(DitronError):
     ):
         self.message, self.file, self.line, self.column, self.notes = message, file, line, column, notes
         parts = [_at(file, line, column, "error", message)]
-        parts += [_at(*place, "note", text) for *place, text in notes]
+        parts += [_at(file, line, column, "note", text) for file, line, column, text in notes]
         super().__init__("\n".join(parts))
 
 

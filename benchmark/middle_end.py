@@ -18,7 +18,7 @@ from pathlib import Path
 
 import ditron
 from ditron.cli.kernels import load_kernel
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.passmanager import timing_table
 from ditron_compiler.pipeline import PIPELINES
 
@@ -34,11 +34,13 @@ def measure(example: str, target: str, pipeline: str, runs: int = 10) -> list[tu
     kernel = load_kernel(str(EXAMPLES / example))
     best: list[tuple[str, float]] = []
     for _ in range(runs + 1):  # the first loads what the others have
-        watch = Watch(measure=True)
-        ditron.compile(kernel, target=target, pipeline=pipeline, stop_after="lowered", watch=watch)
+        instrumentation = Instrumentation(measure=True)
+        ditron.compile(kernel, target=target, pipeline=pipeline, stop_after="lowered", instrumentation=instrumentation)
         best = [
             (name, min(seconds, before))
-            for (name, seconds), (_, before) in zip(watch.timings, best or watch.timings, strict=True)
+            for (name, seconds), (_, before) in zip(
+                instrumentation.timings, best or instrumentation.timings, strict=True
+            )
         ]
     return best
 

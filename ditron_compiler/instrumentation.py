@@ -1,4 +1,4 @@
-"""What to see of pipelines while they run: the IR after each pass, times, statistics, a reproducer of a failure."""
+"""Observe pipelines while they run: the IR after each pass, times, statistics, a reproducer of a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ditron_compiler import knobs
 
-__all__ = ["Remark", "Snapshot", "Statistic", "Watch"]
+__all__ = ["Instrumentation", "Remark", "Snapshot", "Statistic"]
 
 # MLIR's own header of a dump; what lies between two of them is a module.
 _HEADER = re.compile(r"^// -----// IR Dump After \S+ \((?P<entry>.*?)\).*? //----- //$")
@@ -27,7 +27,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A count that a pass kept: how often it did ``what``, such as "waits merged"."""
+    """A pass's statistic: how often it did ``what``, such as "waits merged"."""
 
     name: str
     what: str
@@ -36,7 +36,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Remark:
-    """What a pass says of the user's code: ``severity`` is "remark" or "warning"; ``notes`` belong to it."""
+    """A diagnostic of a pass about the user's code: ``severity`` is "remark" or "warning"; ``notes`` belong to it."""
 
     severity: str
     file: str
@@ -51,14 +51,14 @@ class Remark:
 
 
 @dataclass
-class Watch:
-    """What to see of every pipeline that is run with it; filled while they run.
+class Instrumentation:
+    """What to observe of every pipeline that is run with it, as MLIR's PassInstrumentation; filled while they run.
 
     Attributes:
         print_after: names of passes after which the module is printed to ``file`` (stderr); "all" is every pass.
-        snapshots: keep the module after every pass in ``seen``, a list per pipeline.
+        snapshots: keep the module after every pass in ``pipelines``, a list per pipeline.
         measure: keep ``timings``, (pass, seconds) in the order they ran, and ``statistics``.
-        remarks: filled with what the passes remark on and warn of; each warning is also a Python warning at the user's
+        remarks: filled with the remarks and warnings of the passes; each warning is also a Python warning at the user's
             line.
         reproducer: where a pass that fails leaves the module it was given, with the pipeline; "" for nowhere. Default:
             the environment variable ``DITRON_REPRODUCER``.
@@ -69,49 +69,47 @@ class Watch:
     measure: bool = False
     reproducer: str = field(default_factory=knobs.reproducer.get)
     file: Any = None
-    seen: list[list[Snapshot]] = field(default_factory=list)
+    pipelines: list[list[Snapshot]] = field(default_factory=list)
     timings: list[tuple[str, float]] = field(default_factory=list)
     statistics: list[Statistic] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
 
-    def hear(self, diagnostic: Any) -> bool:
-        """Keep a diagnostic unless it is an error; False, since others may want to hear it too."""
+    def handle_diagnostic(self, diagnostic: Any) -> bool:
+        """Keep a diagnostic unless it is an error; False, so that handlers attached before see it too."""
         if (severity := str(diagnostic.severity).rpartition(".")[2].lower()) != "error":
             self.remarks.append(_remark(diagnostic, severity))
         return False
 
-    def begin(self, manager: Any, module: Any) -> _Printer | None:
-        """Make ``manager`` tell what is watched, before it runs over ``module``; the result goes to :meth:`end`."""
-        printer = None
+    def before_pipeline(self, manager: Any, module: Any) -> _SnapshotStream | None:
+        """Enable in ``manager`` what is asked for, before it runs; the result is for `after_pipeline`."""
+        stream = None
         if self.print_after or self.snapshots:
             everything = self.snapshots or "all" in self.print_after
-            printer = _Printer(self.print_after, self.file) if self.snapshots else None
-            if printer is not None:
-                printer.seen.append(Snapshot("", str(module)))
+            stream = _SnapshotStream(self.print_after, self.file, str(module)) if self.snapshots else None
             manager.enable_ir_printing(
                 print_after_all=everything,
                 print_after=list(self.print_after),
                 print_module_scope=True,
-                file=printer or self.file,
+                file=stream or self.file,
             )
         if self.measure:
             manager.enable_timing()
         if self.reproducer:
             manager.enable_reproducer(self.reproducer)
-        return printer
+        return stream
 
-    def end(self, manager: Any, printer: _Printer | None) -> None:
-        """Keep what a run has told, also of one that failed."""
-        if printer is not None:
-            self.seen.append([*printer.seen, *printer.finished()])
+    def after_pipeline(self, manager: Any, stream: _SnapshotStream | None) -> None:
+        """Collect what ``manager`` has recorded, also of a run that failed."""
+        if stream is not None:
+            self.pipelines.append(stream.snapshots())
         if self.measure:
             self.timings.extend(manager.timings)
             self.statistics.extend(Statistic(*entry) for entry in manager.statistics)
 
     def pairs(self) -> Iterator[tuple[str, str, str]]:
-        """(pass, IR before, IR after) of every pass that was seen, in the order they ran."""
-        for seen in self.seen:
-            for before, after in zip(seen, seen[1:], strict=False):
+        """(pass, IR before, IR after) of every pass with a snapshot, in the order they ran."""
+        for snapshots in self.pipelines:
+            for before, after in zip(snapshots, snapshots[1:], strict=False):
                 yield after.name, before.text, after.text
 
 
@@ -120,19 +118,18 @@ def _remark(diagnostic: Any, severity: str) -> Remark:
     return Remark(severity, *place, diagnostic.message, tuple(_remark(note, "note") for note in diagnostic.notes))
 
 
-class _Printer:
-    """A file that MLIR prints to: cuts what it is given into snapshots, and prints those that are wanted."""
+class _SnapshotStream:
+    """A file that MLIR prints dumps to: splits them into snapshots, and prints those of the passes ``print_after``."""
 
-    def __init__(self, wanted: Iterable[str], file: Any):
-        self.wanted, self.file = frozenset(wanted), file
-        self.seen: list[Snapshot] = []
+    def __init__(self, print_after: Iterable[str], file: Any, initial: str):
+        self.print_after, self.file, self.initial = frozenset(print_after), file, initial
         self._text: list[str] = []
 
     def write(self, text: str) -> None:
         self._text.append(text)
 
-    def finished(self) -> list[Snapshot]:
-        """The snapshots in what was written."""
+    def snapshots(self) -> list[Snapshot]:
+        """The module that the pipeline was given, and after each pass."""
         found: list[tuple[str, list[str]]] = []
         for line in "".join(self._text).splitlines(keepends=True):
             if header := _HEADER.match(line.rstrip("\n")):
@@ -140,6 +137,7 @@ class _Printer:
             if found:
                 found[-1][1].append(line)
         for name, lines in found:
-            if name in self.wanted or "all" in self.wanted:
+            if name in self.print_after or "all" in self.print_after:
                 print("".join(lines), end="", file=self.file or sys.stderr)
-        return [Snapshot(name, "".join(lines[1:]).strip("\n") + "\n") for name, lines in found]
+        after = [Snapshot(name, "".join(lines[1:]).strip("\n") + "\n") for name, lines in found]
+        return [Snapshot("", self.initial), *after]

@@ -9,10 +9,9 @@ import re
 import warnings
 from collections.abc import Iterable
 
-from ditron_compiler.instrumentation import Watch
-
 from . import _core, ir
 from . import passes as registry
+from .instrumentation import Instrumentation
 from .ir.passmanager import PassManager
 
 Pipeline = tuple[str, ...]
@@ -195,26 +194,26 @@ def _unknown(entries: Iterable[str]) -> str:
 _NAME = r"[\w.-]+"
 
 
-def run(module: ir.Module, passes: Iterable[str], watch: Watch | None = None) -> None:
-    """Run passes over ``module``, in place; ``watch`` says what to see of it.
+def run(module: ir.Module, passes: Iterable[str], instrumentation: Instrumentation | None = None) -> None:
+    """Run passes over ``module``, in place; ``instrumentation`` observes them.
 
-    What passes warn of becomes a Python warning at the user's line. Raises MLIRError, or the exception of a Python pass
+    A pass's warning becomes a Python warning at the user's line. Raises MLIRError, or the exception of a Python pass
     that has a bug; ValueError for passes that cannot be parsed, with the names that there are none of.
     """
-    watch = watch or Watch()
+    instrumentation = instrumentation or Instrumentation()
     passes = list(passes)
     try:
         manager = PassManager.parse(text(passes), module.context)
     except ValueError as error:
         unknown = _unknown(passes)
         raise ValueError(f"cannot parse the pipeline '{text(passes)}': {unknown}" if unknown else error) from None
-    printer = watch.begin(manager, module)
-    heard = len(watch.remarks)
+    stream = instrumentation.before_pipeline(manager, module)
+    earlier = len(instrumentation.remarks)
     try:
-        with module.context.attach_diagnostic_handler(watch.hear):
+        with module.context.attach_diagnostic_handler(instrumentation.handle_diagnostic):
             manager.run(module)
     finally:
-        watch.end(manager, printer)
-    for remark in watch.remarks[heard:]:
+        instrumentation.after_pipeline(manager, stream)
+    for remark in instrumentation.remarks[earlier:]:
         if remark.severity == "warning":
             warnings.warn_explicit(remark.message, UserWarning, remark.file, remark.line)

@@ -19,7 +19,7 @@ from typing import Any
 from ditron_compiler import knobs
 from ditron_compiler.errors import CompileError
 from ditron_compiler.frontend.targets import Target, parse_target
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 
 __all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
 
@@ -98,7 +98,7 @@ def compile(
     *,
     pipeline: str | Iterable[str] | None = None,
     stop_after: str | None = None,
-    watch: Watch | None = None,
+    instrumentation: Instrumentation | None = None,
     locations: bool = False,
     sanitize: bool | None = None,
 ) -> CompiledProgram:
@@ -118,7 +118,7 @@ def compile(
             decorated with, or else the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
         stop_after: the last stage wanted, see :data:`STAGES`. When that is not the machine code, SHMEM's own device
             library is not linked, and its calls are seen in ``llir`` and ``ptx``.
-        watch: what to see of our passes: the module after them, their times, their statistics.
+        instrumentation: observes our passes: the module after each, their times, their statistics.
         locations: keep source locations in the text of the stages.
         sanitize: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_SANITIZE``.
 
@@ -130,10 +130,10 @@ def compile(
     if stop_after is not None and stop_after not in stages:
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
     wanted = stages[: stages.index(stop_after) + 1] if stop_after else stages
-    watch = watch or Watch()
+    instrumentation = instrumentation or Instrumentation()
     pipeline = pipeline or _pipeline_of(fn)
-    check_passes(machine, watch.print_after, pipeline)
-    run = _Compilation(machine, pipeline, wanted, watch, locations)
+    check_passes(machine, instrumentation.print_after, pipeline)
+    run = _Compilation(machine, pipeline, wanted, instrumentation, locations)
     if isinstance(fn, (str, Path)):
         return run.file(str(fn), dict(options or {}))
     return run.function(fn, signature, constexprs, options)
@@ -163,9 +163,11 @@ def check_passes(target: Target, names: Iterable[str], pipeline: str = "default"
 class _Compilation:
     """One call of :func:`compile`: collects the stages in ``program``."""
 
-    def __init__(self, target: Target, pipeline: str, wanted: tuple[str, ...], watch: Watch, locations: bool):
+    def __init__(
+        self, target: Target, pipeline: str, wanted: tuple[str, ...], instrumentation: Instrumentation, locations: bool
+    ):
         self.target, self.pipeline, self.wanted = target, pipeline, wanted
-        self.watch, self.locations = watch, locations
+        self.instrumentation, self.locations = instrumentation, locations
         self.program = CompiledProgram("", target)
 
     def function(self, fn: Any, signature: Any, constexprs: Any, options: Any) -> CompiledProgram:
@@ -183,7 +185,7 @@ class _Compilation:
             target=self.target,
             pipeline=self.pipeline,
             observer=self.observe,
-            watch=self.watch,
+            instrumentation=self.instrumentation,
         )
         codegen, modules = self.backend.get_codegen_implementation(self.options), self.backend.get_module_map()
         mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
@@ -208,7 +210,7 @@ class _Compilation:
                     f"expected one kernel for stage {self.wanted[-1]!r}, got {len(kernels)} in {path}: "
                     f"give {path}:KERNEL, one of {', '.join(kernels)}"
                 )
-            pipeline.run(mixed, pipeline.front(self.pipeline), self.watch)
+            pipeline.run(mixed, pipeline.front(self.pipeline), self.instrumentation)
         self.observe("ditron", mixed, time.perf_counter() - start)
         return self.rest(mixed)
 
@@ -255,7 +257,7 @@ class _Compilation:
     def _to_simulator(self, mixed: Any) -> None:
         from ditron_compiler.frontend.source import lower_to_llvm
 
-        lower_to_llvm(mixed, self.observe, self.watch)
+        lower_to_llvm(mixed, self.observe, self.instrumentation)
 
     def _to_gpu(self, mixed: Any) -> None:
         from triton.backends.compiler import Language
@@ -263,7 +265,7 @@ class _Compilation:
         from ditron_compiler.frontend.libraries import missing_libraries
         from ditron_compiler.frontend.source import lower_to_triton
 
-        module = lower_to_triton(mixed, self.target, self.options, self.context, self.observe, self.watch)
+        module = lower_to_triton(mixed, self.target, self.options, self.context, self.observe, self.instrumentation)
         metadata: dict[str, Any] = {"target": self.gpu, **self.options.__dict__}
         stages: dict[str, Callable] = {}
         self.backend.add_stages(stages, self.options, Language.TRITON)

@@ -21,7 +21,7 @@ from ditron_compiler.analysis.argument_assumptions import FACTS
 from ditron_compiler.errors import DitronError, NodesError
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.passes import similar
 
@@ -166,14 +166,14 @@ class Program:
         ), kwargs
 
     def executable_and_arguments(
-        self, given: Mapping[str, Any], target: str = "sim", watch: Watch | None = None
+        self, given: Mapping[str, Any], target: str = "sim", instrumentation: Instrumentation | None = None
     ) -> tuple[Executable, list]:
         """The program for arguments by name, as :meth:`module` takes them, and its positional ones.
 
-        ``watch``: what to see of the passes, those of the kernels and those of the program.
+        ``instrumentation`` observes the passes, those over kernels and those over the program.
         """
         args, kwargs = self._example((), dict(given))
-        module = self._trace(args, kwargs, NEUTRAL if target == "sim" else parse_target(target), watch)
+        module = self._trace(args, kwargs, NEUTRAL if target == "sim" else parse_target(target), instrumentation)
         return Executable(module), list(args)
 
     def __repr__(self) -> str:
@@ -248,14 +248,16 @@ class Program:
                 )
         raise AssertionError("an argument was refused and is not found")
 
-    def _trace(self, args: tuple, constants: dict, target: Target, watch: Watch | None = None) -> ir.Module:
+    def _trace(
+        self, args: tuple, constants: dict, target: Target, instrumentation: Instrumentation | None = None
+    ) -> ir.Module:
         """Trace the function into a module and run the passes over it."""
         place, name = self._place, self.fn.__name__
         with ir.Context() as context, raise_compile_errors():
             context.allow_unregistered_dialects = True  # Triton's modules hold operations that we have no use for
             with ir.Location.file(place.file, place.line, place.column):
                 module = ir.Module.create()
-                tracer = Tracer(name, target, module, watch)
+                tracer = Tracer(name, target, module, instrumentation)
                 types = [_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
@@ -274,7 +276,7 @@ class Program:
                 )
             module.operation.verify()
             try:
-                pipeline.run(module, self.passes, watch)
+                pipeline.run(module, self.passes, instrumentation)
             except ValueError as error:
                 if not str(error).startswith("cannot parse the pipeline"):
                     raise

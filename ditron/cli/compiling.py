@@ -9,9 +9,9 @@ from typing import Any
 
 from ditron.cli.kernels import UsageError, load_kernel, parse_assignments, parse_signature
 from ditron_compiler import knobs
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 
-__all__ = ["compile_command", "dump_command", "show_diff", "tell", "watch_of"]
+__all__ = ["compile_command", "dump_command", "show_diff", "tell", "instrumentation_of"]
 
 _MLIR_SUFFIXES = (".mlir", ".ttir")
 # Stages that only one machine has say which is meant.
@@ -20,7 +20,7 @@ _TARGET_OF_STAGE = {"sim-llvm": "sim", "amdgcn": "hip:gfx942", "hsaco": "hip:gfx
 
 def compile_command(args: argparse.Namespace) -> int:
     """Compile, save, and print a line per stage."""
-    program = _compile(args, args.target or "cuda:90", None, watch := watch_of(args))
+    program = _compile(args, args.target or "cuda:90", None, instrumentation := instrumentation_of(args))
     try:
         program.save(args.directory)
     except OSError as error:
@@ -30,7 +30,7 @@ def compile_command(args: argparse.Namespace) -> int:
         print(
             "\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()), file=sys.stderr
         )
-    tell(args, watch)
+    tell(args, instrumentation)
     return 0
 
 
@@ -53,11 +53,11 @@ def dump_command(args: argparse.Namespace) -> int:
         args,
         target,
         "lowered" if diffed and args.stage == "ditron" else args.stage,
-        watch := watch_of(args, snapshots=diffed),
+        instrumentation := instrumentation_of(args, snapshots=diffed),
     )
     if diffed:
-        show_diff(args, f"{program.name} for {target}", watch)
-        tell(args, watch)
+        show_diff(args, f"{program.name} for {target}", instrumentation)
+        tell(args, instrumentation)
         return 0
     if args.stage not in program.asm:
         reason = program.missing.get(args.stage) or "an MLIR file begins at stage 'ditron'"
@@ -73,49 +73,54 @@ def dump_command(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(code)
     else:
         print(code, end="" if code.endswith("\n") else "\n")
-    tell(args, watch)
+    tell(args, instrumentation)
     return 0
 
 
-def watch_of(args: argparse.Namespace, snapshots: bool = False) -> Watch:
+def instrumentation_of(args: argparse.Namespace, snapshots: bool = False) -> Instrumentation:
     """What the command line asks to see of our passes."""
-    watch = Watch(tuple(args.print_after), snapshots, measure=args.pass_statistics or args.pass_timing)
+    instrumentation = Instrumentation(
+        tuple(args.print_after), snapshots, measure=args.pass_statistics or args.pass_timing
+    )
     if args.reproducer:
-        watch.reproducer = args.reproducer
-    return watch
+        instrumentation.reproducer = args.reproducer
+    return instrumentation
 
 
-def tell(args: argparse.Namespace, watch: Watch) -> None:
+def tell(args: argparse.Namespace, instrumentation: Instrumentation) -> None:
     """Remarks, statistics and times of our passes, after what was asked for, on standard error."""
     from ditron_compiler.ir.passmanager import statistics_table, timing_table
 
     if args.remarks:
-        for remark in watch.remarks:
+        for remark in instrumentation.remarks:
             if remark.severity == "remark":
                 print(remark, file=sys.stderr)
     if args.pass_statistics:
-        print(statistics_table([(entry.name, entry.what, entry.count) for entry in watch.statistics]), file=sys.stderr)
+        print(
+            statistics_table([(entry.name, entry.what, entry.count) for entry in instrumentation.statistics]),
+            file=sys.stderr,
+        )
     if args.pass_timing:
-        print(timing_table(watch.timings), file=sys.stderr)
+        print(timing_table(instrumentation.timings), file=sys.stderr)
 
 
-def show_diff(args: argparse.Namespace, title: str, watch: Watch) -> None:
+def show_diff(args: argparse.Namespace, title: str, instrumentation: Instrumentation) -> None:
     """What each pass changed: to the terminal, or as a page to a file."""
     from ditron_compiler.tools import pass_diff as passdiff
 
     if args.html is None:
         color = args.color == "always" or args.color == "auto" and sys.stdout.isatty() and not knobs.no_color.get()
-        for line in passdiff.terminal(watch.pairs(), color):
+        for line in passdiff.terminal(instrumentation.pairs(), color):
             print(line)
         return
     try:
-        Path(args.html).write_text(passdiff.page(title, watch.pairs()))
+        Path(args.html).write_text(passdiff.page(title, instrumentation.pairs()))
     except OSError as error:
         raise UsageError(f"cannot write to {args.html}: {error}") from error
     print(args.html)
 
 
-def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watch: Watch) -> Any:
+def _compile(args: argparse.Namespace, target: str, stop_after: str | None, instrumentation: Instrumentation) -> Any:
     from ditron._jit import compile as compiler
     from ditron_compiler.errors import CompileError, DitronError
     from ditron_compiler.frontend.targets import parse_target
@@ -146,7 +151,7 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None, watc
             options,
             pipeline=args.pipeline,
             stop_after=stop_after,
-            watch=watch,
+            instrumentation=instrumentation,
             locations=getattr(args, "locations", False),
         )
     except FileNotFoundError as error:

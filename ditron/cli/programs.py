@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ditron.cli.compiling import show_diff, tell, watch_of
+from ditron.cli.compiling import instrumentation_of, show_diff, tell
 from ditron.cli.kernels import UsageError, import_file, parse_assignments
 
 __all__ = ["dump_program"]
@@ -30,8 +30,8 @@ def dump_program(args: argparse.Namespace) -> int:
                 f"{','.join(f'{name}=bf16[64,128]' for name in program.names)}"
             )
         diffed = args.pass_diff or args.html is not None
-        watch = watch_of(args, snapshots=diffed)
-        executable, values = program.executable_and_arguments(given, args.target or "sim", watch)
+        instrumentation = instrumentation_of(args, snapshots=diffed)
+        executable, values = program.executable_and_arguments(given, args.target or "sim", instrumentation)
         if args.graph:
             from ditron._program.graph import draw
 
@@ -43,8 +43,8 @@ def dump_program(args: argparse.Namespace) -> int:
     except (DitronError, ValueError, ImportError, OSError) as error:
         raise UsageError(str(error)) from error
     if diffed:
-        show_diff(args, f"program {executable.name}", watch)
-        tell(args, watch)
+        show_diff(args, f"program {executable.name}", instrumentation)
+        tell(args, instrumentation)
         return 0
     text = executable.module.operation.get_asm(enable_debug_info=args.locations) + "\n"
     if args.output:
@@ -54,7 +54,7 @@ def dump_program(args: argparse.Namespace) -> int:
             raise UsageError(f"cannot write to {args.output}: {error}") from error
     else:
         sys.stdout.write(text)
-    tell(args, watch)
+    tell(args, instrumentation)
     return 0
 
 

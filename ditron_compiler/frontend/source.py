@@ -27,7 +27,7 @@ from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
 from ditron_compiler.frontend.targets import Target
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 
 __all__ = ["CONTEXT_ARGUMENT", "CONTEXT_TYPE", "DitronSource", "lower_to_llvm", "lower_to_triton", "make_mixed"]
 
@@ -72,7 +72,7 @@ class DitronSource(ASTSource):
         target: the machine and transport that the primitives are lowered to.
         pipeline: the name of the passes before that; default: the function's, or else that of ``DITRON_PIPELINE``.
         observer: called after each of our stages; None in the launch path.
-        watch: what to see of our passes.
+        instrumentation: observes our passes.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class DitronSource(ASTSource):
         target: Target,
         pipeline: str | None = None,
         observer: Observer | None = None,
-        watch: Watch | None = None,
+        instrumentation: Instrumentation | None = None,
     ):
         super().__init__(kernel_view(fn), signature, constexprs, attrs)
         self.target = target
         self.passes = pipelines.front(pipeline or getattr(fn, "pipeline", None) or knobs.pipeline.get())
         self.observer = observer or (lambda *_: None)
-        self.watch = watch
+        self.instrumentation = instrumentation
 
     def hash(self) -> str:
         """Triton's hash, and what else decides about the result: our version, passes, transport and libraries."""
@@ -110,13 +110,13 @@ class DitronSource(ASTSource):
             module_map,
             context,
             self.observer,
-            self.watch,
+            self.instrumentation,
             self.passes,
         )
 
     def make_ir(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> Any:
         mixed = self.make_mixed(target, options, codegen_fns, module_map, context)
-        return lower_to_triton(mixed, self.target, options, context, self.observer, self.watch)
+        return lower_to_triton(mixed, self.target, options, context, self.observer, self.instrumentation)
 
 
 def make_mixed(
@@ -128,7 +128,7 @@ def make_mixed(
     module_map: dict,
     context: Any,
     observer: Observer = lambda *_: None,
-    watch: Watch | None = None,
+    instrumentation: Instrumentation | None = None,
     passes: pipelines.Pipeline = pipelines.FRONT,
 ) -> ir.Module:
     """Run ``make_ir`` of a Triton source and Triton's TTIR passes, hand the module over to our MLIR, run ``passes``."""
@@ -140,7 +140,7 @@ def make_mixed(
     start = time.perf_counter()
     with ir.Context() as our_context, raise_compile_errors():
         mixed = handover.from_triton(module, our_context)
-        pipelines.run(mixed, passes, watch)
+        pipelines.run(mixed, passes, instrumentation)
     observer("ditron", mixed, time.perf_counter() - start)
     return mixed
 
@@ -153,24 +153,29 @@ def _triton_passes(module: Any, target: Any, options: Any, language: Any) -> Any
 
 
 def lower_to_triton(
-    mixed: ir.Module, target: Target, options: Any, context: Any, observer: Observer, watch: Watch | None = None
+    mixed: ir.Module,
+    target: Target,
+    options: Any,
+    context: Any,
+    observer: Observer,
+    instrumentation: Instrumentation | None = None,
 ) -> Any:
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
         passes = pipelines.lowering(target.machine, target.transport, target.arch, target.sanitize)
-        pipelines.run(mixed, passes, watch)
+        pipelines.run(mixed, passes, instrumentation)
         settle_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
     return lowered
 
 
-def lower_to_llvm(mixed: ir.Module, observer: Observer, watch: Watch | None = None) -> str:
+def lower_to_llvm(mixed: ir.Module, observer: Observer, instrumentation: Instrumentation | None = None) -> str:
     """Lower a mixed module for the simulator, to LLVM IR as text."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        pipelines.run(mixed, pipelines.lowering("sim", "sim"), watch)
+        pipelines.run(mixed, pipelines.lowering("sim", "sim"), instrumentation)
         observer("lowered", mixed, time.perf_counter() - start)
         start = time.perf_counter()
         text = ir.translate_module_to_llvmir(mixed)

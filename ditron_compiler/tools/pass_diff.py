@@ -49,7 +49,7 @@ def _lines(number: int) -> str:
 
 
 def terminal(pairs: Iterable[tuple[str, str, str]], color: bool = True) -> Iterator[str]:
-    """Lines of a diff per pass; ``pairs`` are (pass, IR before, IR after), as ``Watch.pairs`` gives them."""
+    """Lines of a diff per pass; ``pairs`` are (pass, IR before, IR after), as ``Instrumentation.pairs`` gives them."""
 
     def paint(style: str, line: str) -> str:
         return f"{style}{line}{_PLAIN}" if color else line

@@ -176,9 +176,11 @@ def _mixed_text(
     tracer: Tracer, fn: Any, signature: dict, constexprs: dict, attrs: dict, backend: Any, options: Any
 ) -> str:
     """The kernel in tt and ditron operations, in generic form and with its locations."""
-    source = DitronSource(fn, signature, constexprs, attrs, target=tracer.target, watch=tracer.watch)
+    source = DitronSource(
+        fn, signature, constexprs, attrs, target=tracer.target, instrumentation=tracer.instrumentation
+    )
     key = f"{source.hash()}-{options.hash()}"
-    if key not in _texts or tracer.watch is not None:
+    if key not in _texts or tracer.instrumentation is not None:
         context = triton_ir.context()
         triton_ir.load_dialects(context)
         backend.load_dialects(context)

@@ -122,7 +122,7 @@ class Tracer:
 
     Attributes:
         name: of the program. target: the machine its kernels are parsed for. module: program and kernels.
-        watch: what to see of the passes over kernels, or None.
+        instrumentation: observes the passes over kernels, or None.
         streams: the stream on which what names none is put, innermost last.
         kernels: symbol of each kernel in the module, by its text.
         entry: values that are made once, at the beginning: rank, epoch, dimensions.
@@ -131,7 +131,7 @@ class Tracer:
     name: str
     target: Any
     module: ir.Module
-    watch: Any = None
+    instrumentation: Any = None
     streams: list[Any] = field(default_factory=list)
     kernels: dict[str, str] = field(default_factory=dict)
     entry: dict[Any, Any] = field(default_factory=dict)

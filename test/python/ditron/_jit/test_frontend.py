@@ -16,7 +16,7 @@ from ditron_compiler import ir
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.signature import specialise
 from ditron_compiler.frontend.targets import parse_target
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 
 
 @triton.jit
@@ -161,7 +161,10 @@ def test_constants_may_replace_arguments():
             "unknown stage 'hsaco' for target 'cuda:90': expected one of ttir",
         ),
         (dict(target="gpu"), "unknown target 'gpu'"),
-        (dict(watch=Watch(print_after=("no-pass",))), "no pass 'no-pass' on the way to target 'cuda:90'"),
+        (
+            dict(instrumentation=Instrumentation(print_after=("no-pass",))),
+            "no pass 'no-pass' on the way to target 'cuda:90'",
+        ),
     ],
 )
 def test_wrong_arguments(arguments, message):

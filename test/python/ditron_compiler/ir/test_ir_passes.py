@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from ditron_compiler import ir, passes, pipeline
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.pass_base import Pass, PassFailure
 from ditron_compiler.ir.passmanager import PassManager
@@ -240,20 +240,22 @@ def test_passes_refuse_detached_users(module):
 
 def test_printing(module):
     out = io.StringIO()
-    pipeline.run(module, ["test-probe{action=double}", "canonicalize"], Watch(print_after=("test-probe",), file=out))
+    pipeline.run(
+        module, ["test-probe{action=double}", "canonicalize"], Instrumentation(print_after=("test-probe",), file=out)
+    )
     assert out.getvalue().count("IR Dump After") == 1
     assert "IR Dump After Probe (test-probe)" in out.getvalue() and "arith.muli" in out.getvalue()
     out = io.StringIO()
-    pipeline.run(module, ["cse", "canonicalize"], Watch(print_after=("all",), file=out))
+    pipeline.run(module, ["cse", "canonicalize"], Instrumentation(print_after=("all",), file=out))
     assert "After CSEPass (cse)" in out.getvalue() or "(cse)" in out.getvalue()
     assert "(canonicalize)" in out.getvalue()
 
 
 def test_timing(module):
-    watch = Watch(measure=True)
-    pipeline.run(module, ["test-probe", "canonicalize", "func.func(cse)"], watch)
-    assert [name for name, _ in watch.timings] == ["test-probe", "canonicalize", "cse"]
-    assert all(0 <= seconds < 10 for _, seconds in watch.timings)
+    instrumentation = Instrumentation(measure=True)
+    pipeline.run(module, ["test-probe", "canonicalize", "func.func(cse)"], instrumentation)
+    assert [name for name, _ in instrumentation.timings] == ["test-probe", "canonicalize", "cse"]
+    assert all(0 <= seconds < 10 for _, seconds in instrumentation.timings)
     manager = PassManager.parse("builtin.module(cse)")
     manager.enable_timing()
     manager.run(module)

@@ -14,7 +14,7 @@ import pytest
 
 from ditron.cli import main
 from ditron_compiler import ir, passes, pipeline
-from ditron_compiler.instrumentation import Watch
+from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.pass_base import InvalidOption, Pass, option
 from ditron_compiler.ir.passmanager import PassManager
 from ditron_compiler.tools import pass_diff as passdiff
@@ -79,9 +79,9 @@ def test_a_diff_shows_the_lines_around_a_change():
 def test_snapshots_chain_and_the_last_is_the_result():
     with ir.Context():
         module = ir.Module.parse(TEXT)
-        watch = Watch(snapshots=True)
-        pipeline.run(module, ["canonicalize", "func.func(cse)"], watch)
-        pairs = list(watch.pairs())
+        instrumentation = Instrumentation(snapshots=True)
+        pipeline.run(module, ["canonicalize", "func.func(cse)"], instrumentation)
+        pairs = list(instrumentation.pairs())
         assert [name for name, _, _ in pairs] == ["canonicalize", "cse"]
         assert pairs[0][2] == pairs[1][1] and pairs[1][2].strip() == str(module).strip()
         assert pairs[0][1].count("arith.addi") == 2 and pairs[1][2].count("arith.addi") == 1
@@ -139,7 +139,7 @@ def test_a_failing_pass_leaves_a_reproducer(tmp_path):
     with ir.Context():
         module = ir.Module.parse(TEXT)
         with pytest.raises(ir.MLIRError, match="not today"):
-            pipeline.run(module, ["cse", "test-refuse{why='not today'}"], Watch(reproducer=str(file)))
+            pipeline.run(module, ["cse", "test-refuse{why='not today'}"], Instrumentation(reproducer=str(file)))
     text = file.read_text()
     assert "test-refuse{why=" in text and text.count("arith.addi") == 1, "after cse, before the pass"
     again = subprocess.run(
@@ -168,7 +168,7 @@ def test_a_bug_in_a_pass_leaves_one_too(tmp_path, monkeypatch):
 
 def test_no_reproducer_when_all_is_well(tmp_path):
     with ir.Context():
-        pipeline.run(ir.Module.parse(TEXT), ["cse"], Watch(reproducer=str(tmp_path / "no.mlir")))
+        pipeline.run(ir.Module.parse(TEXT), ["cse"], Instrumentation(reproducer=str(tmp_path / "no.mlir")))
     assert not (tmp_path / "no.mlir").exists()
 
 

@@ -82,7 +82,7 @@ def test_only_the_passes_that_are_named_are_imported():
     """What makes the tool start fast; benchmark/middle_end.py says how fast."""
     program = """
 import sys
-from ditron_compiler import opt
+from ditron_compiler.tools import opt
 assert opt.main(["ditron-opt", "--pass-pipeline=builtin.module(merge-waits)"]) == 0
 loaded = {name.removeprefix("ditron_compiler.passes.") for name in sys.modules if "ditron_compiler.passes." in name}
 others = {name for name in loaded if not name.startswith("_")} - {"base", "merge_waits"}

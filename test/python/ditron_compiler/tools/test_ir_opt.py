@@ -29,7 +29,8 @@ def test_neither_torch_nor_triton_is_imported():
     program = """
 import sys
 import ditron_compiler
-from ditron_compiler import ir, opt, passes, pipeline, versions
+from ditron_compiler import ir, passes, pipeline, versions
+from ditron_compiler.tools import opt
 passes.register_all()
 heavy = {"torch", "triton", "numpy", "llvmlite"} & set(sys.modules)
 assert not heavy, heavy

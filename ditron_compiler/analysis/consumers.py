@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import OPAQUE, operations, reached
-from ditron_compiler.analysis.message_matching import Index, NoMatch, Wait
+from ditron_compiler.analysis.linear import address, index_sum
+from ditron_compiler.analysis.message_matching import NoMatch, Wait
 from ditron_compiler.analysis.path_conditions import BELOW, NOT_BELOW, conditions
 from ditron_compiler.analysis.rank_variance import is_query, is_within
 from ditron_compiler.analysis.slicing import backward_slice
@@ -30,7 +31,7 @@ def axes_by_rank(wait: Wait, function: ir.Operation) -> frozenset[int]:
     Raises NoMatch when more than the number of programs is needed for each to take its own.
     """
     axes = _axes_asked(function)
-    terms = [term for term in Index.of(wait.signal).terms if not _is_uniform(term)]
+    terms = [term for term in address(wait.signal, index_sum).offset.summands if not _is_uniform(term)]
     by_rank = _told_apart(terms, wait.count is not None, axes)
     return frozenset(
         axis
@@ -63,8 +64,8 @@ def _told_apart(terms: Sequence[ir.Value], several: bool, axes: frozenset[int]) 
         by_rank = _tells(terms[0], *axes)
         if by_rank is not None:
             return axes if by_rank else frozenset()
-    for term in terms:
-        rest = [other for other in terms if other is not term]
+    for number, term in enumerate(terms):
+        rest = [*terms[:number], *terms[number + 1 :]]
         head, strides = _product(term)
         inner = axes & {_axis(program.owner) for program in _programs_in(head)}
         if not inner or not all(map(_is_positive, strides)):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from ditron_compiler import ir
 from ditron_compiler.analysis.rank_variance import is_query
 from ditron_compiler.analysis.slicing import backward_slice
-from ditron_compiler.ir.matchers import INTEGER_CASTS, constant_int, defining_op, is_function_argument
+from ditron_compiler.ir.matchers import constant_int, defining_op, is_function_argument, strip_index_casts
 
-__all__ = ["ELSEWHERE", "alike", "bits", "plain_index", "same", "tells_apart", "upper_bound", "varies"]
+__all__ = ["ELSEWHERE", "alike", "bits", "same", "tells_apart", "upper_bound", "varies"]
 
-_INDEX_BITS = 32
 _COUNTS = ("num_ranks", "num_local_ranks")
 #: Operations whose results differ between ranks in a way that no wait can name.
 ELSEWHERE = {"ditron.local_rank", "ditron.node", "tt.ptr_to_int"}
@@ -17,7 +16,7 @@ ELSEWHERE = {"ditron.local_rank", "ditron.node", "tt.ptr_to_int"}
 
 def same(a: ir.Value, b: ir.Value) -> bool:
     """Whether two values are computed alike, by pure operations of the same values."""
-    a, b = plain_index(a), plain_index(b)
+    a, b = strip_index_casts(a), strip_index_casts(b)
     if a == b:
         return True
     one, other = defining_op(a), defining_op(b)
@@ -100,17 +99,6 @@ def alike(one: ir.Operation, other: ir.Operation) -> bool:
         and {n: one.attributes[n] for n in one.attributes.keys()}
         == {n: other.attributes[n] for n in other.attributes.keys()}
     )
-
-
-def plain_index(value: ir.Value) -> ir.Value:
-    """``value`` without conversions of width, which indices survive: those between widths that hold any index."""
-    while (
-        (op := defining_op(value)) is not None
-        and op.name in INTEGER_CASTS
-        and all(ir.IntegerType.isinstance(v.type) and bits(v) >= _INDEX_BITS for v in (value, op.operands[0]))
-    ):
-        value = op.operands[0]
-    return value
 
 
 def bits(value: ir.Value) -> int:

@@ -7,16 +7,17 @@ is ``sig + peer`` at the wait, when ``peer`` has sent. Setting the two equal giv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.equivalence import ELSEWHERE, alike, bits, plain_index, same, tells_apart, varies
+from ditron_compiler.analysis.equivalence import ELSEWHERE, alike, bits, same, tells_apart, varies
+from ditron_compiler.analysis.linear import Address
 from ditron_compiler.analysis.rank_variance import is_query, is_within
 from ditron_compiler.ir.dialects.enums import keyword
-from ditron_compiler.ir.matchers import constant_int, defining_op
+from ditron_compiler.ir.matchers import constant_int, defining_op, strip_index_casts
 
-__all__ = ["Index", "Make", "NoMatch", "Put", "Wait", "at_sender", "sender"]
+__all__ = ["Make", "NoMatch", "Put", "Wait", "at_sender", "sender"]
 
 
 # make(name, operands, result type, attributes): the result of a new operation.
@@ -82,44 +83,21 @@ class Wait:
         return self.op.operands[2 if self.op.name == "ditron.wait" else 1]
 
 
-@dataclass(frozen=True)
-class Index:
-    """Which element a pointer points to, as a sum: of values, and a constant."""
-
-    root: ir.Value
-    terms: tuple[ir.Value, ...]
-    offset: int
-
-    @staticmethod
-    def of(pointer: ir.Value) -> Index:
-        terms: list[ir.Value] = []
-        offset = 0
-        while (op := defining_op(pointer)) is not None and op.name == "tt.addptr":
-            for term in _summands(op.operands[1]):
-                known = constant_int(term)
-                if known is None:
-                    terms.append(term)
-                else:
-                    offset += known
-            pointer = op.operands[0]
-        return Index(pointer, tuple(terms), offset)
-
-
-def sender(sent: Index, waited: Index, several: bool) -> ir.Value | None:
+def sender(sent: Address, waited: Address, several: bool) -> ir.Value | None:
     """The rank that sends what is waited for at ``waited``; None when the place is the same for every sender.
 
     With ``several``, ``waited`` is the first of several signals, and those must be by rank: the result is None too.
     Raises NoMatch when the two name different signals.
     """
-    own = [term for term in sent.terms if varies(term)]
-    others = list(waited.terms)
-    for term in sent.terms:
+    own = [term for term in sent.offset.summands if varies(term)]
+    others = list(waited.offset.summands)
+    for term in sent.offset.summands:
         if not varies(term):
             index = next((i for i, other in enumerate(others) if same(term, other)), None)
             if index is None:
                 raise NoMatch("it waits for a different signal than the put sets")
             del others[index]
-    if sent.offset != waited.offset:
+    if sent.offset.constant_term != waited.offset.constant_term:
         raise NoMatch("it waits for a different signal than the put sets")
     if several:
         if others or len(own) != 1 or not _is_rank(own[0]):
@@ -167,23 +145,13 @@ def _is_rank(value: ir.Value) -> bool:
     return op is not None and op.name == "ditron.rank" and is_query(value, "rank")
 
 
-def _summands(value: ir.Value) -> Iterator[ir.Value]:
-    value = plain_index(value)
-    op = defining_op(value)
-    if op is not None and op.name == "arith.addi":
-        for operand in op.operands:
-            yield from _summands(operand)
-    else:
-        yield value
-
-
 def _solve(sent: ir.Value, waited: ir.Value, modulo: bool = False) -> ir.Value | None:
     """What ``ditron.rank`` in ``sent`` must be for it to equal ``waited``; None when that is not seen.
 
     Only operations are looked through that give different results for different ranks. With ``modulo``, the two are
     equal but for a multiple of the number of ranks.
     """
-    sent, waited = plain_index(sent), plain_index(waited)
+    sent, waited = strip_index_casts(sent), strip_index_casts(waited)
     if _is_rank(sent):
         return waited if not modulo or is_within(waited, "num_ranks") else None
     one, other = defining_op(sent), defining_op(waited)

@@ -9,7 +9,8 @@ from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.call_graph import operations
 from ditron_compiler.analysis.consumers import axes_by_rank
 from ditron_compiler.analysis.equivalence import same, upper_bound, varies
-from ditron_compiler.analysis.message_matching import Index, NoMatch, Put, Wait, at_sender, sender
+from ditron_compiler.analysis.linear import address, index_sum
+from ditron_compiler.analysis.message_matching import NoMatch, Put, Wait, at_sender, sender
 from ditron_compiler.analysis.slicing import backward_slice
 from ditron_compiler.ir.dialects.enums import keyword
 from ditron_compiler.ir.matchers import constant_int
@@ -149,7 +150,7 @@ def _put_of(wait: Wait, puts: list[Put]) -> tuple[Put, ir.Value | None]:
             if not same(put.epoch, wait.epoch):
                 raise NoMatch("it waits for a different value than the put sets")
             several = wait.count is not None
-            rank = sender(Index.of(put.signal), Index.of(wait.signal), several)
+            rank = sender(address(put.signal, index_sum), address(wait.signal, index_sum), several)
             # As it will be done: a stand-in for the sender that a loop will count.
             known = put.rank if several else rank
             for value in (put.dst, put.nbytes):

@@ -9,7 +9,7 @@ from typing import Any
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import may_alias, underlying_objects
 from ditron_compiler.analysis.equivalence import tells_apart
-from ditron_compiler.analysis.linear import Sum
+from ditron_compiler.analysis.linear import never_equal
 from ditron_compiler.analysis.rank_variance import is_query
 from ditron_compiler.analysis.slicing import is_defined_in
 from ditron_compiler.ir.dialects.enums import keyword
@@ -81,7 +81,7 @@ def _differ(earlier: ir.Value | Earlier | None, later: ir.Value, same_operation:
     """Whether two pointers or ranks are certainly not the same."""
     if isinstance(earlier, Earlier):
         return same_operation and _changes(earlier.value, earlier.loop)
-    return earlier is not None and Sum.of(earlier).differs(Sum.of(later))
+    return earlier is not None and never_equal(earlier, later)
 
 
 def _changes(value: ir.Value, loop: ir.Operation) -> bool:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from ditron_compiler import ir
 
-__all__ = ["INTEGER_CASTS", "constant_int", "defining_op", "is_function_argument", "strip_integer_casts"]
+__all__ = [
+    "INTEGER_CASTS",
+    "constant_int",
+    "defining_op",
+    "is_function_argument",
+    "strip_index_casts",
+    "strip_integer_casts",
+]
 
 #: Operations that give an integer another width.
 INTEGER_CASTS = ("arith.extsi", "arith.extui", "arith.trunci")
+_INDEX_BITS = 32
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
@@ -30,6 +38,22 @@ def constant_int(value: ir.Value) -> int | None:
 def strip_integer_casts(value: ir.Value) -> ir.Value:
     """``value`` before casts between integer widths. Only for numbers that fit in any: of ranks and of programs."""
     while (op := defining_op(value)) is not None and op.name in INTEGER_CASTS:
+        value = op.operands[0]
+    return value
+
+
+def strip_index_casts(value: ir.Value) -> ir.Value:
+    """``value`` before casts that no index is changed by: those between widths of 32 bits or more."""
+
+    def holds_indices(integer: ir.Value) -> bool:
+        return ir.IntegerType.isinstance(integer.type) and ir.IntegerType(integer.type).width >= _INDEX_BITS
+
+    while (
+        (op := defining_op(value)) is not None
+        and op.name in INTEGER_CASTS
+        and holds_indices(value)
+        and holds_indices(op.operands[0])
+    ):
         value = op.operands[0]
     return value
 

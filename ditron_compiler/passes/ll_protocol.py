@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions, operations
-from ditron_compiler.analysis.message_matching import Index, Put, Wait, at_sender
+from ditron_compiler.analysis.linear import Address, address, index_sum
+from ditron_compiler.analysis.message_matching import Put, Wait, at_sender
 from ditron_compiler.analysis.packet_layout import MARK, PacketArgument, packet_bytes, place_bytes
 from ditron_compiler.analysis.signal_channels import Channel, Refusal, signal_arguments
 from ditron_compiler.ir.pass_base import Pass, option
@@ -182,18 +183,18 @@ class _Rewriter:
     def arith(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
         return self.make(f"arith.{name}", [a, self.constant(b, a.type) if isinstance(b, int) else b], a.type)
 
-    def place(self, index: Index, epoch: ir.Value, also: ir.Value | None = None) -> ir.Value:
+    def place(self, index: Address, epoch: ir.Value, also: ir.Value | None = None) -> ir.Value:
         """The packets of the message that ``index`` (plus ``also``) names, of the epoch's parity."""
         at = self.arith("muli", self.arith("andi", epoch, 1), self.words)
-        for term in [*index.terms, *([] if also is None else [also])]:
+        for term in [*index.offset.summands, *([] if also is None else [also])]:
             wide = term if term.type == self.i64 else self.make("arith.extsi", [term], self.i64)
             at = self.arith("addi", at, self.arith("muli", wide, 2 * self.words))
-        if index.offset:
-            at = self.arith("addi", at, index.offset * 2 * self.words)
-        return self.make("tt.addptr", [index.root, at], index.root.type)
+        if constant := index.offset.constant_term:
+            at = self.arith("addi", at, constant * 2 * self.words)
+        return self.make("tt.addptr", [index.base, at], index.base.type)
 
     def send(self, put: Put) -> None:
-        packets = self.place(Index.of(put.signal), put.epoch)
+        packets = self.place(address(put.signal, index_sum), put.epoch)
         self.make("ditron.ll_put", [packets, put.src, put.nbytes, put.epoch, put.rank], None, self.protocol)
         if put.notify is not None:
             put.notify.erase()
@@ -211,7 +212,7 @@ class _Rewriter:
     def _get(self, wait: Wait, put: Put, rank: ir.Value | None, also: ir.Value | None = None) -> ir.Value:
         dst = at_sender(put.dst, rank, wait.op, self.make)
         nbytes = at_sender(put.nbytes, rank, wait.op, self.make)
-        packets = self.place(Index.of(wait.signal), wait.epoch, also)
+        packets = self.place(address(wait.signal, index_sum), wait.epoch, also)
         return self.make("ditron.ll_get", [dst, packets, nbytes, wait.epoch], self.token, self.protocol)
 
     def _get_each(self, wait: Wait, put: Put) -> ir.Value:

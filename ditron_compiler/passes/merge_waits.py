@@ -10,7 +10,7 @@ from ditron_compiler import ir
 from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations, pointers
 from ditron_compiler.analysis.equivalence import varies
-from ditron_compiler.analysis.linear import Sum, plus_constant
+from ditron_compiler.analysis.linear import Polynomial, address, split_constant
 from ditron_compiler.analysis.rank_variance import is_query, is_within
 from ditron_compiler.analysis.slicing import Known, backward_slice, in_dominance_order
 from ditron_compiler.ir.dialects.enums import keyword, number
@@ -83,7 +83,6 @@ class MergeWaits(Pass):
 
 _WAITS = ("ditron.wait", "ditron.signal_wait_until")
 
-_Symbols = frozenset[tuple[ir.Value, int]]
 _Count = ir.Value | int | str  # of signals; the ranks of the group or node by the name of the query
 _COUNTS = ("num_ranks", "num_local_ranks")
 _RELAXED, _WORLD = -1, 2  # the ends of `_Wait.order`
@@ -98,7 +97,7 @@ class _Wait:
 
     op: ir.Operation
     base: ir.Value
-    symbols: _Symbols
+    symbols: Polynomial
     first: int
     count: _Count
     value: tuple[ir.Value | None, int]
@@ -112,9 +111,16 @@ class _Wait:
             count, value = _count(op.operands[1]), op.operands[2]
             acquires = keyword(op.attributes["semantic"]) == "acquire"
             order = number(op.attributes["scope"]) if acquires else _RELAXED
-        at = Sum.of(op.operands[0])
+        base, offset = address(op.operands[0])
         return _Wait(
-            op, at.base, at.symbols, at.number, count, plus_constant(value), keyword(op.attributes["cmp"]), order
+            op,
+            base,
+            offset.without_constant,
+            offset.constant_term,
+            count,
+            split_constant(value),
+            keyword(op.attributes["cmp"]),
+            order,
         )
 
     @property
@@ -137,9 +143,8 @@ class _Wait:
         if self.cmp not in ("ge", "gt"):
             return None
         exact = [(self.symbols, (self.first, self.count))]
-        if self.count == 1 and self.first == 0 and len(self.symbols) == 1:
-            ((index, times),) = self.symbols
-            exact += [(frozenset(), (0, count)) for count in _COUNTS if times == 1 and is_within(index, count)]
+        if self.count == 1 and self.first == 0 and len(index := self.symbols.summands) == 1:
+            exact += [(Polynomial.constant(0), (0, count)) for count in _COUNTS if is_within(index[0], count)]
         for order in range(self.order, _WORLD + 1):
             # Of those that are alike but for the value the last has waited for the most, or it would not be there.
             alike = [
@@ -166,7 +171,7 @@ class _Wait:
 
 # Whose signals, by which symbols, from which on and how many (or any range), on top of what, in which order.
 _RANGE = "a range"
-_Waits = Known[tuple[ir.Value, _Symbols, "tuple[int, _Count] | str", "ir.Value | None", int], _Wait]
+_Waits = Known[tuple[ir.Value, Polynomial, "tuple[int, _Count] | str", "ir.Value | None", int], _Wait]
 
 
 def _count(value: ir.Value) -> _Count:
@@ -218,7 +223,7 @@ def _set_back(every: list[ir.Operation]) -> list[_SetBack]:
             found.setdefault(roots, _SetBack(op, roots))
         if op.name in _SETS and keyword(op.attributes["op"]) == "set":
             signal, value = _signal_and_value(op)
-            roots, (symbol, offset) = _roots(signal), plus_constant(value)
+            roots, (symbol, offset) = _roots(signal), split_constant(value)
             by = _SetBack(op, roots, (_narrow(symbol), offset))
             known = found.setdefault((roots, by.value[0]), by)
             if offset < known.value[1]:

@@ -194,7 +194,7 @@ class _Compilation:
     def file(self, spelled: str, options: dict) -> CompiledProgram:
         from ditron_compiler import ir, pipeline
         from ditron_compiler.frontend.diagnostics import raise_compile_errors
-        from ditron_compiler.frontend.modules import keep_kernel, kernels_of
+        from ditron_compiler.ir.kernels import keep_kernel, kernels_of
 
         file, _, kernel = spelled.rpartition(":") if not Path(spelled).is_file() else (spelled, "", "")
         path = Path(file or spelled)

@@ -25,7 +25,7 @@ from typing import Any
 
 from ditron.protocol.capture import CHECKED, record
 from ditron_compiler.errors import DitronError, NodesError
-from ditron_compiler.protocol import Report, check_scenarios
+from ditron_compiler.protocol import CheckReport, check_scenarios
 from ditron_compiler.protocol.scenario import Scenario
 
 __all__ = [
@@ -62,7 +62,7 @@ def check_function(
     *,
     subject: str = "",
     resident: int = 132,
-) -> Report:
+) -> CheckReport:
     """Check what ``function`` launches when each rank of a group calls it; it calls ``ditron.init()`` first.
 
     Args:
@@ -97,7 +97,7 @@ def _scenarios(
 
 def check_program(
     program: Any, groups: Iterable[tuple[int, int | None]] = GROUPS, *, calls: int = CALLS, resident: int = 132
-) -> Report:
+) -> CheckReport:
     """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``sample_args=`` says.
 
     Between calls the caller is taken to read and to write all its tensors. Groups on more nodes than its ``max_nodes=``
@@ -137,7 +137,7 @@ def check_script(
     groups: Iterable[tuple[int, int | None]] = GROUPS,
     *,
     resident: int = 132,
-) -> Report:
+) -> CheckReport:
     """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``."""
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec", optimize=1)  # no assert of its results ends it

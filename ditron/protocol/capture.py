@@ -22,17 +22,17 @@ from ditron.sim import world
 from ditron.sim.host_accesses import _ranges as ranges_of
 from ditron_compiler.protocol import memory
 from ditron_compiler.protocol.scenario import (
-    Await,
-    Free,
+    HostAccess,
+    HostAwait,
+    HostBarrier,
+    HostFree,
+    HostLaunch,
     HostOp,
-    Launch,
-    Meet,
-    Move,
-    Record,
+    HostRecord,
+    HostSignalWait,
+    HostSignalWrite,
     Scenario,
-    SignalWait,
-    SignalWrite,
-    Unseen,
+    UntrackedLaunch,
 )
 from ditron_compiler.protocol.translate import Kernel
 from ditron_compiler.protocol.values import UNKNOWN
@@ -106,7 +106,7 @@ class _Recorder(world.World):
     def __init__(self, ranks: int, ranks_per_node: int | None, **facts: Any):
         super().__init__(ranks, ranks_per_node, 0, **facts)
         self.resident = facts.get("resident", 132)
-        self.roots: dict[int, memory.Root] = {}
+        self.roots: dict[int, memory.HeapBuffer] = {}
         self.steps: list[list[HostOp]] = [[] for _ in range(ranks)]
         self.kept: list[Any] = []  # tensors: an address is used once
         self.known: dict[int, Any] = {}  # by offset in the heap: the allocation, and its buffer's number
@@ -128,7 +128,9 @@ class _Recorder(world.World):
 
     def new_root(self, name: str, tensor: Any, **facts: Any) -> int:
         number = len(self.roots) + 1
-        self.roots[number] = memory.Root(number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), **facts)
+        self.roots[number] = memory.HeapBuffer(
+            number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), **facts
+        )
         return number
 
     def scenario(self, strict: bool) -> Scenario:
@@ -165,7 +167,7 @@ class RecordedView(view.RankView):
         steps = self._world.steps[self.rank]
         if step.stream and self._awaited.get(step.stream, 0) < self._over:
             self._awaited[step.stream] = self._over
-            steps.append(Await(step.stream, step.loc, step.call, self._over))
+            steps.append(HostAwait(step.stream, step.loc, step.call, self._over))
         steps.append(step)
         if waits and not self.call and any(key != ("", 0) for key in self._streams):
             self._host_waits(step.loc)
@@ -174,7 +176,7 @@ class RecordedView(view.RankView):
         """The host knows that its main stream has come here."""
         self.events += 1
         self._over = self.events
-        self._world.steps[self.rank].append(Record("", loc, self.call_number(), self._over))
+        self._world.steps[self.rank].append(HostRecord("", loc, self.call_number(), self._over))
 
     def stream(self, name: str = "", index: int = 0) -> RecordedStream:
         """As :meth:`RankView.stream`."""
@@ -218,7 +220,7 @@ class RecordedView(view.RankView):
         root = self._world.at_offset.get(self._offset(tensor.data_ptr()))
         super().free(tensor)
         if root is not None:
-            self.add(Free("", user_line(), self.call_number(), root))
+            self.add(HostFree("", user_line(), self.call_number(), root))
 
     def _offset(self, address: int) -> int:
         return address - self._world.heap_bases[self.rank]
@@ -229,7 +231,7 @@ class RecordedView(view.RankView):
             span = np.array([[pointer, pointer + nbytes]], dtype=np.int64)
             reads, written = (None, span) if writes else (span, None)
             name = "a write by the script" if writes else "a read by the script"
-            self.add(Move("", line, self.call_number(), name, reads, written), waits=True)
+            self.add(HostAccess("", line, self.call_number(), name, reads, written), waits=True)
         return []
 
     def may_race(self, tensor: Any) -> bool:
@@ -260,7 +262,7 @@ class RecordedView(view.RankView):
     def barrier(self, group: Any = None) -> None:
         if group is None or len(group.ranks) == self.world_size:
             self._join(self._streams.values())
-            self.add(Meet("", user_line(), self.call_number(), "ditron.barrier()"), waits=True)
+            self.add(HostBarrier("", user_line(), self.call_number(), "ditron.barrier()"), waits=True)
         super().barrier(group)
 
     def launch(
@@ -277,11 +279,11 @@ class RecordedView(view.RankView):
         line = line or user_line()
         if not isinstance(kernel, Kernel):
             self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
-            self.add(Unseen(stream or self.current or "", line, self.call_number()))
+            self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
             return
         if group is not None and len(group.ranks) != self.world_size:
             self._world.unseen.append(f"{line}: a launch in a group of some ranks is not followed")
-            self.add(Unseen(stream or self.current or "", line, self.call_number()))
+            self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
             return
         self._world.calls[self.rank][kernel.name] += 1
         pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
@@ -289,12 +291,12 @@ class RecordedView(view.RankView):
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
         where = self.current if stream is None else stream
-        self.add(Launch(where or "", line, call, kernel, extents, tuple(values)), waits=where is None)
+        self.add(HostLaunch(where or "", line, call, kernel, extents, tuple(values)), waits=where is None)
 
     def allocated(self, name: str, tensor: Any, zeroed: bool) -> None:
         """Memory of a program, of this rank alone: nothing is in it but zeros, if those."""
         number = len(self._world.roots) + 1
-        self._world.roots[number] = memory.Root(
+        self._world.roots[number] = memory.HeapBuffer(
             number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), zeroed=zeroed, given=False
         )
         self._world.own[self.rank, tensor.untyped_storage().data_ptr()] = number
@@ -304,7 +306,7 @@ class RecordedView(view.RankView):
         """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""
         span = self.span(name, tensor)
         self.add(
-            Move(
+            HostAccess(
                 "",
                 line or user_line(),
                 self.call_number(),
@@ -333,7 +335,7 @@ class RecordedView(view.RankView):
             self._world.kept.append(tensor)
             number = len(self._world.roots) + 1
             nbytes = tensor.untyped_storage().nbytes()
-            self._world.roots[number] = memory.Root(
+            self._world.roots[number] = memory.HeapBuffer(
                 number, name, nbytes, tensor.itemsize, tuple(tensor.shape) if tensor.nbytes == nbytes else ()
             )
             self._world.own[key] = number
@@ -391,12 +393,12 @@ class RecordedStream:
         # To the own rank it is a copy within the GPU, which is a kernel.
         own = peer == view.rank
         name = "a rank_copy to this rank itself" if own else "a rank_copy"
-        view.add(Move(*self._facts(line), name, reads, writes, own, _in_order(src, dst)))
+        view.add(HostAccess(*self._facts(line), name, reads, writes, own, _in_order(src, dst)))
 
     def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
         view = self._view
         view.add(
-            Move(
+            HostAccess(
                 *self._facts(line),
                 "a copy",
                 view.span(names[0], src),
@@ -407,16 +409,16 @@ class RecordedStream:
         )
 
     def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
-        self._view.add(Move(*self._facts(line), "a fill", None, self._view.span(name, dst), needs_sm=True))
+        self._view.add(HostAccess(*self._facts(line), "a fill", None, self._view.span(name, dst), needs_sm=True))
 
     def signal_write(
         self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None, line: str = ""
     ) -> None:
         cells = memory.with_rank(self._cells(signal), self._view.rank if peer is None else peer)
-        self._view.add(SignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
+        self._view.add(HostSignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
 
     def signal_wait(self, signal: Any, value: int, *, cmp: str = "ge", line: str = "") -> None:
-        self._view.add(SignalWait(*self._facts(line), tuple(self._cells(signal).tolist()), cmp, int(value)))
+        self._view.add(HostSignalWait(*self._facts(line), tuple(self._cells(signal).tolist()), cmp, int(value)))
 
     def _cells(self, signal: Any) -> np.ndarray:
         return self._view.pointer("signal", signal) + 8 * np.arange(signal.numel())
@@ -424,14 +426,14 @@ class RecordedStream:
     def record(self, *, line: str = "") -> int:
         view = self._view
         view.events += 1
-        view.add(Record(*self._facts(line), view.events))
+        view.add(HostRecord(*self._facts(line), view.events))
         return view.events
 
     def wait_event(self, event: int, *, line: str = "") -> None:
-        self._view.add(Await(*self._facts(line), event))
+        self._view.add(HostAwait(*self._facts(line), event))
 
     def barrier(self, group: Any = None, *, line: str = "") -> None:
-        self._view.add(Meet(*self._facts(line), f"the barrier of stream {self.key!r}"))
+        self._view.add(HostBarrier(*self._facts(line), f"the barrier of stream {self.key!r}"))
 
     def synchronize(self) -> None:
         self._view.synchronize(self)

@@ -1,4 +1,4 @@
-"""Atomics: integers that programs of any rank tell each other things by, without signals."""
+"""Atomic accesses: integers by which programs of any rank synchronize without signals."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ditron_compiler.protocol.effects import Site
-from ditron_compiler.protocol.machine import Cell, Keys, Machine, Task, Wait, Writer
+from ditron_compiler.protocol.machine import Cell, Keys, Machine, SignalUpdate, Task, WaitEvent
 from ditron_compiler.protocol.memory import parts
+from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN
 
 __all__ = ["Atomics", "reaches"]
 
 
 class Atomics:
-    """What of a :class:`.program.Program` are atomics. Their order is that in which the machine's run makes them."""
+    """The atomic accesses of a :class:`.program.AbstractProgram`, ordered as in the machine's run."""
 
     machine: Machine
     task: Task
@@ -24,35 +24,35 @@ class Atomics:
     sites: tuple[Site, ...]
     _begin: int
     _fence: int
-    _looked: dict[tuple[int, int], int]
-    _loose: list[Any]
+    _observed_versions: dict[tuple[int, int], int]
+    _relaxed_reads: list[Any]
 
-    def _touch(self, number: int, pointer: Any, mask: Any, write: bool, how: str, atomic: bool = False) -> None:
+    def _access(self, number: int, pointer: Any, mask: Any, write: bool, how: str, atomic: bool = False) -> None:
         raise NotImplementedError
 
     def ld(self, number: int, pointer: Any) -> Generator[Keys, None, Any]:
-        yield from self._turn()
-        self._touch(number, pointer, True, False, "an atomic load", atomic=True)
+        yield from self._yield()
+        self._access(number, pointer, True, False, "an atomic load", atomic=True)
         if not self._is_cell(pointer):
             return UNKNOWN
-        yield from self._look(number, pointer)
+        yield from self._wait_for_change(number, pointer)
         self._observe(number, pointer)
         return self.machine.cell(pointer).value
 
     def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> Generator[Keys, None, None]:
-        yield from self._turn()
-        self._touch(number, pointer, True, True, "an atomic store", atomic=True)
+        yield from self._yield()
+        self._access(number, pointer, True, True, "an atomic store", atomic=True)
         if isinstance(pointer, (int, np.integer)) and value is not UNKNOWN:
             self._update(number, pointer, "set", value, "st")
 
     def atomic(self, number: int, pointer: Any, value: Any = UNKNOWN, mask: Any = True) -> Generator[Keys, None, Any]:
-        yield from self._turn()
-        self._touch(number, pointer, mask, True, "an atomic update", atomic=True)
+        yield from self._yield()
+        self._access(number, pointer, mask, True, "an atomic update", atomic=True)
         if not isinstance(pointer, (int, np.integer)) or value is UNKNOWN or not self._is_cell(pointer):
             return UNKNOWN
         site = self.sites[number]
         self._observe(number, pointer)
-        old, op = self.machine.cell(pointer).value, site.fact("op", "add")
+        old, op = self.machine.cell(pointer).value, site.get("op", "add")
         new = {
             "add": old + value,
             "min": min(old, value),
@@ -66,20 +66,20 @@ class Atomics:
         return old
 
     def cas(self, number: int, pointer: Any, expected: Any, value: Any) -> Generator[Keys, None, Any]:
-        yield from self._turn()
-        self._touch(number, pointer, True, True, "an atomic update", atomic=True)
+        yield from self._yield()
+        self._access(number, pointer, True, True, "an atomic update", atomic=True)
         if not self._is_cell(pointer) or expected is UNKNOWN:
             return UNKNOWN
-        yield from self._look(number, pointer)
+        yield from self._wait_for_change(number, pointer)
         self._observe(number, pointer)
         old = self.machine.cell(pointer).value
         if old == expected and value is not UNKNOWN:
             self._update(number, pointer, "set", value, "atomic_cas", value)
         return old
 
-    def _turn(self) -> Generator[Keys, None, None]:
-        """Let the others go on first, when the machine takes turns."""
-        if self.machine.turns:
+    def _yield(self) -> Generator[Keys, None, None]:
+        """Let other programs run first, where the machine varies the order."""
+        if self.machine.order_seed:
             self.machine.again(self.task)
             yield ()
 
@@ -92,11 +92,11 @@ class Atomics:
             return False
         return root.zeroed or not root.given or bool(self.machine.cells.get(int(pointer), Cell(0)).writers)
 
-    def _look(self, number: int, pointer: int) -> Generator[Keys, None, None]:
-        """Before a second look at a cell that has not changed: wait until it does."""
+    def _wait_for_change(self, number: int, pointer: int) -> Generator[Keys, None, None]:
+        """Before a second load of a cell whose value has not changed since: block until it does."""
         key, cell = (number, int(pointer)), self.machine.cell(pointer)
-        while self._looked.get(key) == cell.version:
-            self.task.blocked = Wait(
+        while self._observed_versions.get(key) == cell.version:
+            self.task.blocked = WaitEvent(
                 self.task,
                 self.task.node,
                 -1,
@@ -109,16 +109,16 @@ class Atomics:
             )
             yield (("cell", int(pointer)),)
         self.task.blocked = None
-        self._looked[key] = cell.version
+        self._observed_versions[key] = cell.version
 
     def _observe(self, number: int, pointer: int) -> None:
-        """Be after the writes that are read: visibly, if both sides ask for it."""
+        """Synchronize with the writes that are read, if both sides have the semantics for it."""
         site, cell = self.sites[number], self.machine.cell(pointer)
-        acquire = site.fact("semantic", "relaxed") in ("acquire", "acq_rel")
-        visible = [w.node for w in cell.releases if reaches(self.machine, w, self.rank, site.fact("scope", "gpu"))]
+        acquire = site.get("semantic", "relaxed") in ("acquire", "acq_rel")
+        visible = [w.node for w in cell.releases if reaches(self.machine, w, self.rank, site.get("scope", "gpu"))]
         if not acquire:
-            self._loose += visible
-        self.machine.cut(self.task, visible if acquire else (), [w.node for w in cell.writers[-1:]])
+            self._relaxed_reads += visible
+        self.machine.end_segment(self.task, visible if acquire else (), [w.node for w in cell.writers[-1:]])
 
     def _update(
         self,
@@ -130,15 +130,15 @@ class Atomics:
         new: int | None = None,
         release: bool | None = None,
     ) -> None:
-        """A write by the program itself: there when it is made."""
+        """A write by the program itself, which takes effect at once."""
         site, task, cell = self.sites[number], self.task, self.machine.cell(pointer)
         if release is None:
-            release = site.fact("semantic", "relaxed") in ("release", "acq_rel")
+            release = site.get("semantic", "relaxed") in ("release", "acq_rel")
         issued = task.node
         # As in C++, a relaxed write publishes what came before the latest fence.
-        node = self.machine.cut(task) if release else self.machine.graph.add([self._fence], [issued])
+        node = self.machine.end_segment(task) if release else self.machine.graph.add([self._fence], [issued])
         release = release or self._fence != self._begin
-        writer = Writer(
+        writer = SignalUpdate(
             int(pointer),
             node,
             issued,
@@ -148,19 +148,19 @@ class Atomics:
             site.loc,
             how,
             task.call,
-            site.fact("scope", "gpu"),
+            site.get("scope", "gpu"),
             release,
         )
-        if new is None:  # a store ends the release sequence; an update goes on with it
+        if new is None:  # a store ends the release sequence; a read-modify-write continues it
             cell.releases = []
         if release:
             cell.releases = [*cell.releases, writer]
         self.machine.write_cell(writer, new)
-        self.machine.cut(task)
+        self.machine.end_segment(task)
 
 
-def reaches(machine: Machine, writer: Writer, rank: int, scope: str) -> bool:
-    """Whether the scopes of a write and of a read by ``rank`` let it see what came before the write."""
+def reaches(machine: Machine, writer: SignalUpdate, rank: int, scope: str) -> bool:
+    """Whether the scopes of a write and of a read by ``rank`` include each other."""
     if writer.task.rank == rank:
         return True
     per_node = machine.scenario.ranks_per_node

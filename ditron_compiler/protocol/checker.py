@@ -1,63 +1,58 @@
-"""Check scenarios: run each on the abstract machine, and say what is wrong."""
+"""Run scenarios on the abstract machine and report what is wrong."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 
+from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.protocol.explain import findings
-from ditron_compiler.protocol.finding import Finding, Report
+from ditron_compiler.protocol.finding import CheckReport, Finding
 from ditron_compiler.protocol.hangs import starvation
-from ditron_compiler.protocol.machine import Machine
-from ditron_compiler.protocol.scenario import Launch, Scenario
+from ditron_compiler.protocol.scenario import HostLaunch, Scenario
+from ditron_compiler.protocol.streams import execute
 
 __all__ = ["check_scenario", "check_scenarios"]
 
 
-def check_scenario(scenario: Scenario, tight: bool = True) -> tuple[list[Finding], list[str]]:
-    """What is wrong with a scenario, and notes. ``tight``: also look for programs that keep producers off the GPU."""
-    found, notes, _ = _look(scenario, tight)
+def check_scenario(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list[str]]:
+    """Findings and notes of a scenario. ``one_sm``: also look for programs that spin while producers have no SM."""
+    found, notes, _ = _check(scenario, one_sm)
     return found, notes
 
 
-def _look(scenario: Scenario, tight: bool = True) -> tuple[list[Finding], list[str], bool]:
-    """Findings, notes, and whether all was looked at: what has too many operations is given up."""
-    machine = Machine(scenario).run()
+def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list[str], bool]:
+    """Findings, notes, and whether the run was complete: one with too many operations is given up."""
+    machine = execute(scenario)
     found = {finding.key: finding for finding in findings(machine)}
-    for turns in range(1, 1 + _ORDERS if _has_atomics(scenario) else 1):
+    for order_seed in range(1, 1 + _ORDERS if _has_atomics(scenario) else 1):
         if not found:
-            found = {finding.key: finding for finding in findings(Machine(scenario, turns=turns).run())}
+            found = {finding.key: finding for finding in findings(execute(scenario, order_seed=order_seed))}
     notes = list(machine.notes)
-    if tight and not machine.stuck:
-        more, advice = starvation(Machine(scenario, tight=True).run())
+    if one_sm and not machine.stuck:
+        more, advice = starvation(execute(scenario, one_sm=True))
         found |= {finding.key: finding for finding in more}
         notes += advice
     return list(found.values()), notes, machine.complete
 
 
 def _has_atomics(scenario: Scenario) -> bool:
-    """Whether some kernel orders things by atomics of its own, which are seen in the order of one run."""
-    kernels = {id(step.kernel): step.kernel for steps in scenario.steps for step in steps if isinstance(step, Launch)}
-    return any(site.name in _ATOMICS for kernel in kernels.values() for site in kernel.sites)
+    """Whether some kernel orders things by atomics of its own, whose order is that of one run."""
+    kernels = {
+        id(step.kernel): step.kernel for steps in scenario.steps for step in steps if isinstance(step, HostLaunch)
+    }
+    return any(site.isa(*_ATOMICS) for kernel in kernels.values() for site in kernel.sites)
 
 
 _ORDERS = 6
-_ATOMICS = (
-    "ditron.ld",
-    "ditron.st",
-    "ditron.red",
-    "ditron.atomic_add",
-    "ditron.atomic_cas",
-    "tt.atomic_rmw",
-    "tt.atomic_cas",
-)
+_ATOMICS = (ditron.AtomicOpInterface, tt.AtomicRMWOp, tt.AtomicCASOp)
 
 
-def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> Report:
+def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> CheckReport:
     """Check one subject in several groups."""
-    report, start = Report(subject), time.perf_counter()
+    report, start = CheckReport(subject), time.perf_counter()
     for scenario in scenarios:
-        found, notes, complete = _look(scenario)
+        found, notes, complete = _check(scenario)
         report.add(found, notes)
         (report.checked if complete else report.given_up).append(scenario.title)
     report.seconds = time.perf_counter() - start

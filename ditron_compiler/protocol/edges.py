@@ -1,9 +1,9 @@
-"""Which signals a wait is after in *every* execution, and what may overtake what.
+"""Which signals a wait is ordered after in *every* execution, and which updates may be reordered.
 
-The machine's run shows one execution. Here each wait is asked, signal by signal: could it have returned without this
-one? It could not when all the others that may land before the wait returns, without being themselves after the signal
-in question, do not get the cell to where the wait wants it. Then there is an edge. New edges say more about what may
-land before, so this is repeated until nothing changes. Counts and epochs need no rules of their own.
+The machine's run shows one execution. Here, for each wait and each signal: could the wait have returned without
+it? It could not when all other updates that may arrive before the wait returns, and are not themselves ordered after
+that signal, do not satisfy the comparison. Then there is an edge. New edges restrict what may arrive before, so this is
+repeated to a fixpoint. Counts and epochs need no rules of their own.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ditron_compiler.protocol.atomics import reaches
-from ditron_compiler.protocol.machine import Cell, Machine, Wait, Writer, satisfies
+from ditron_compiler.protocol.machine import Cell, Machine, SignalUpdate, WaitEvent, satisfies
 
-__all__ = ["Passing", "attainable", "overtaking", "required", "settle"]
+__all__ = ["Reordering", "attainable", "overtaking", "required", "add_wait_edges"]
 
-#: Two updates of a cell of which the later may land first: how that harms, the first, the second, a wait for the first.
-Passing = tuple[str, Writer, Writer, Wait | None]
+#: The consequence, two updates of a cell of which the later may arrive first, and a wait for the first.
+Reordering = tuple[str, SignalUpdate, SignalUpdate, WaitEvent | None]
 
 
-def settle(machine: Machine) -> None:
+def add_wait_edges(machine: Machine) -> None:
     """Add the edges from signals to waits, and close the graph."""
     changed = True
     while changed:
@@ -34,17 +34,17 @@ def settle(machine: Machine) -> None:
                     changed |= _after_one_of(machine, wait, machine.cell(cell))
 
 
-def _after(machine: Machine, wait: Wait, node: int, writers: list[Writer]) -> bool:
-    """Let the wait be after a node, visibly if all these signals say so; whether that is new."""
-    seen = all(w.release and reaches(machine, w, wait.task.rank, wait.scope) for w in writers)
-    changed = machine.graph.order(node, wait.after, seen and wait.acquire)
-    if seen and wait.fenced >= 0:
+def _after(machine: Machine, wait: WaitEvent, node: int, writers: list[SignalUpdate]) -> bool:
+    """Order a wait after a node, with visibility if all these signals release it; whether the edge is new."""
+    visible = all(w.release and reaches(machine, w, wait.task.rank, wait.scope) for w in writers)
+    changed = machine.graph.order(node, wait.after, visible and wait.acquire)
+    if visible and wait.fenced >= 0:
         changed |= machine.graph.order(node, wait.fenced, True)
     return changed
 
 
-def _after_one_of(machine: Machine, wait: Wait, cell: Cell) -> bool:
-    """Several signals would do, each alone: the wait is after what all of them are after."""
+def _after_one_of(machine: Machine, wait: WaitEvent, cell: Cell) -> bool:
+    """Each of several signals satisfies the wait: it is ordered after what all of them are ordered after."""
     graph = machine.graph
     if attainable((), wait) or any(w.op != "set" for w in cell.writers):
         return False
@@ -53,19 +53,19 @@ def _after_one_of(machine: Machine, wait: Wait, cell: Cell) -> bool:
         for w in cell.writers
         if satisfies(w.value, wait.cmp, wait.value) and not graph.before[w.node] >> wait.after & 1
     ]
-    common = (1 << wait.after) - 1 & ~graph.seen[wait.after]
+    common = (1 << wait.after) - 1 & ~graph.visible[wait.after]
     for writer in enough:
-        common &= graph.seen[writer.node]
+        common &= graph.visible[writer.node]
     changed = False
     while common and enough:
         node = common.bit_length() - 1
         changed |= _after(machine, wait, node, enough)
-        common &= ~(graph.seen[node] | 1 << node)
+        common &= ~(graph.visible[node] | 1 << node)
     return changed
 
 
-def required(machine: Machine, wait: Wait, cell: Cell) -> list[Writer]:
-    """The signals without which the wait does not return."""
+def required(machine: Machine, wait: WaitEvent, cell: Cell) -> list[SignalUpdate]:
+    """The signals without which the wait cannot return."""
     before = machine.graph.before
     possible = [w for w in cell.writers if not before[w.node] >> wait.after & 1]
     if attainable((), wait):
@@ -80,8 +80,8 @@ def required(machine: Machine, wait: Wait, cell: Cell) -> list[Writer]:
     ]
 
 
-def attainable(writers: Iterable[Writer], wait: Wait) -> bool:
-    """Whether these updates, in some order, satisfy a wait for a cell that begins as 0."""
+def attainable(writers: Iterable[SignalUpdate], wait: WaitEvent) -> bool:
+    """Whether these updates, in some order, satisfy a wait for a cell that is 0 at first."""
     writers = list(writers)
     sets = [0, *(w.value for w in writers if w.op == "set")]
     adds = sum(w.value for w in writers if w.op == "add" and w.value > 0)
@@ -92,8 +92,8 @@ def attainable(writers: Iterable[Writer], wait: Wait) -> bool:
     return any(satisfies(value, wait.cmp, wait.value) for value in sets)
 
 
-def overtaking(machine: Machine) -> Iterable[Passing]:
-    """Pairs of updates of one cell of which the later may land first, to harm.
+def overtaking(machine: Machine) -> Iterable[Reordering]:
+    """Pairs of updates of one cell of which the later may arrive first, with a consequence.
 
     ``backwards``: the cell then holds less than it did. ``mixed``: one sets and one adds. ``passed``: a wait for one
     exact value may find the next one. ``wraps``: the sum is more than 64 bits hold. ``untaken``: packets are
@@ -113,7 +113,7 @@ def overtaking(machine: Machine) -> Iterable[Passing]:
                     and not machine.graph.precedes(higher.node, lower.node)
                 ):
                     yield "backwards", lower, higher, None
-        yield from _untaken(machine, cell)
+        yield from _unreceived(machine, cell)
         adds = [w for w in signals if w.op == "add"]
         for first in sets[:1]:
             for second in adds[:1]:
@@ -123,16 +123,16 @@ def overtaking(machine: Machine) -> Iterable[Passing]:
             continue
         for pointer in wait.cells:
             cell = machine.cell(pointer)
-            good = [w for w in cell.writers if satisfies(_held(cell, w), wait.cmp, wait.value)]
+            good = [w for w in cell.writers if satisfies(_value_after(cell, w), wait.cmp, wait.value)]
             for writer in cell.writers:
-                if satisfies(_held(cell, writer), wait.cmp, wait.value) or not good:
+                if satisfies(_value_after(cell, writer), wait.cmp, wait.value) or not good:
                     continue
                 ends = machine.graph.precedes(wait.after, writer.node)
                 if not ends and not any(machine.graph.precedes(writer.node, w.node) for w in good):
                     yield "passed", good[0], writer, wait
 
 
-def _untaken(machine: Machine, cell: Cell) -> Iterable[Passing]:
+def _unreceived(machine: Machine, cell: Cell) -> Iterable[Reordering]:
     messages = sorted((w for w in cell.writers if w.how == "ll_put"), key=lambda w: w.value)
     taken = {wait.value for wait in machine.waits for c in wait.cells if machine.cells[c] is cell}
     for first, second in zip(messages, messages[1:], strict=False):
@@ -140,8 +140,8 @@ def _untaken(machine: Machine, cell: Cell) -> Iterable[Passing]:
             yield "untaken", first, second, None
 
 
-def _held(cell: Cell, writer: Writer) -> int:
-    """What the cell holds once the writer's update has landed, in the order of the run."""
+def _value_after(cell: Cell, writer: SignalUpdate) -> int:
+    """The cell's value after the update, in the order of the run."""
     value = 0
     for other in cell.writers:
         value = other.value if other.op == "set" else value + other.value

@@ -1,27 +1,27 @@
-"""Findings of what the run left behind: each race, with the wait or the signal that should have ordered it."""
+"""Findings of a run: each race, with the wait or the signal that should have ordered it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ditron_compiler.protocol.atomics import reaches
-from ditron_compiler.protocol.edges import Passing, overtaking, settle
+from ditron_compiler.protocol.edges import Reordering, add_wait_edges, overtaking
 from ditron_compiler.protocol.finding import Finding
 from ditron_compiler.protocol.hangs import cell_name, hangs
 from ditron_compiler.protocol.induction import prove
-from ditron_compiler.protocol.machine import Access, Machine, Task, Wait, Writer
+from ditron_compiler.protocol.machine import AccessRecord, Machine, SignalUpdate, Task, WaitEvent
 from ditron_compiler.protocol.memory import describe, parts
-from ditron_compiler.protocol.races import Conflict, Pair, conflicts, unordered, untied
+from ditron_compiler.protocol.races import Conflict, Pair, conflicts, missing_token_dependences, unordered
 from ditron_compiler.protocol.unwritten import unwritten
 
 __all__ = ["findings"]
 
 
 def findings(machine: Machine) -> Iterator[Finding]:
-    """All that is wrong with a machine that has run."""
+    """All findings of a machine that has run."""
     for problem in machine.problems:
         yield Finding(problem.kind, problem.text, problem.loc, _where(machine, problem.task), problem.hint)
-    pairs, passing = _settled(machine)
+    pairs, passing = _ordered(machine)
     if machine.complete:
         yield from hangs(machine)
     yield from _signals(machine, passing)
@@ -37,7 +37,7 @@ def findings(machine: Machine) -> Iterator[Finding]:
             "write it before, or mask the padding",
             ((copy.how, copy.loc),) if copy else (),
         )
-    for wait, read, write in untied(machine):
+    for wait, read, write in missing_token_dependences(machine):
         yield Finding(
             "token",
             "this load reads what a wait is for, and does not depend on the wait's token: Triton may fetch it before",
@@ -48,10 +48,10 @@ def findings(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def _settled(machine: Machine) -> tuple[list[Pair], list[Passing]]:
-    """What is in no order once all is proven: accesses, and updates of signals."""
+def _ordered(machine: Machine) -> tuple[list[Pair], list[Reordering]]:
+    """Accesses and updates of signals that remain unordered after all proofs."""
     while True:
-        settle(machine)
+        add_wait_edges(machine)
         pairs, passing = list(unordered(machine)), list(overtaking(machine))
         doubted = {pair.first.node for pair in pairs} | {first.node for _, first, _, _ in passing}
         doubted |= {wait.after for *_, wait in passing if wait is not None}
@@ -60,7 +60,7 @@ def _settled(machine: Machine) -> tuple[list[Pair], list[Passing]]:
 
 
 def _races(machine: Machine, pairs: list[Pair]) -> list[Finding]:
-    """One finding per pair of lines: what is read too early is, seen from the other side, overwritten too early."""
+    """One finding per pair of lines: a read too early is, from the other side, an overwrite too early."""
     found: dict[frozenset, Finding] = {}
     for conflict in conflicts(machine, pairs):
         finding = _Race(machine, conflict).finding()
@@ -70,15 +70,15 @@ def _races(machine: Machine, pairs: list[Pair]) -> list[Finding]:
     return sorted(found.values(), key=lambda finding: _RANK.get(finding.kind, 0))
 
 
-_RANK = {"unordered": 1, "reuse": 2, "writers": 3}  # what names a wait or a signal comes first
+_RANK = {"unordered": 1, "reuse": 2, "writers": 3}  # lower: more specific
 
 
-def _where(machine: Machine, *events: Access | Writer | Wait | Task) -> str:
+def _where(machine: Machine, *events: AccessRecord | SignalUpdate | WaitEvent | Task) -> str:
     who = "; ".join(dict.fromkeys(f"{getattr(event, 'task', event)}, call {event.call}" for event in events))
     return f"with {machine.scenario.title}: {who}"
 
 
-def _signals(machine: Machine, passing: list[Passing]) -> Iterator[Finding]:
+def _signals(machine: Machine, passing: list[Reordering]) -> Iterator[Finding]:
     for kind, first, second, wait in passing:
         name = f"{cell_name(machine, first.cell)} of rank {parts(first.cell)[0]}"
         where = _where(machine, first, second)
@@ -133,7 +133,7 @@ def _signals(machine: Machine, passing: list[Passing]) -> Iterator[Finding]:
 
 
 class _Race:
-    """A conflict, and what was meant to order it."""
+    """A conflict, and the synchronization that was meant to order it."""
 
     def __init__(self, machine: Machine, conflict: Conflict):
         self.machine, self.graph, self.conflict = machine, machine.graph, conflict
@@ -142,7 +142,7 @@ class _Race:
 
     def finding(self) -> Finding:
         first, second = self.first, self.second
-        if first.task.rank == second.task.rank and first.step > second.step:  # the host's order, not the run's
+        if first.task.rank == second.task.rank and first.step > second.step:  # by the host's program order
             self.first, self.second = first, second = second, first
         if first.write and second.write:
             return self._say(
@@ -157,12 +157,12 @@ class _Race:
             return (
                 self._overwrites(first, second) if self._has_its_data(first, second) else self._unordered(first, second)
             )
-        if first.write:  # a later call's, which came first
+        if first.write:  # of a later call, which the run executed first
             self.first, self.second = first, second = second, first
         if first.task is second.task or first.how.startswith("the source"):
             return self._reuse()
         answered = any(
-            w.write and w.call == first.call and w is not second and self.graph.sees(w.node, first.node)
+            w.write and w.call == first.call and w is not second and self.graph.happens_before(w.node, first.node)
             for w in self.conflict.together
         )
         queued = first.task.rank == second.task.rank and first.step < second.step
@@ -170,19 +170,19 @@ class _Race:
             return self._unordered(second, first)
         return self._reuse()
 
-    def _has_its_data(self, write: Access, read: Access) -> bool:
-        """Whether the reader has been told of an earlier write of this call, so that this one comes too soon."""
+    def _has_its_data(self, write: AccessRecord, read: AccessRecord) -> bool:
+        """Whether an earlier write of this call was published to the reader, so that this one overwrites its data."""
         return any(
             w.write
             and w is not write
             and w.call == read.call
             and w.task is write.task
             and self.graph.precedes(w.node, write.node)
-            and self.graph.sees(w.node, read.node)
+            and self.graph.happens_before(w.node, read.node)
             for w in self.conflict.together
         )
 
-    def _overwrites(self, write: Access, read: Access) -> Finding:
+    def _overwrites(self, write: AccessRecord, read: AccessRecord) -> Finding:
         self.first, self.second = read, write
         return self._reuse()
 
@@ -204,8 +204,8 @@ class _Race:
             "by the parity of the call, or put a barrier between",
         )
 
-    def _unordered(self, write: Access, read: Access) -> Finding:
-        """The reader should have been told of the write."""
+    def _unordered(self, write: AccessRecord, read: AccessRecord) -> Finding:
+        """The write should have been published to the reader."""
         waits = [w for w in self.machine.waits if w.task.rank == read.task.rank]
         before = [w for w in waits if self.graph.precedes(w.after, read.node)]
         signals = [w for cell in self.machine.cells.values() for w in cell.writers if w.task is write.task]
@@ -215,21 +215,21 @@ class _Race:
             for signal in signals
             if signal.cell in wait.cells and signal.call == write.call <= wait.call
         ]
-        told = [
+        published = [
             s
             for s in signals
             if s.release
             and parts(s.cell)[0] == read.task.rank
             and s.call == write.call
-            and self.graph.sees(write.node, s.node)
+            and self.graph.happens_before(write.node, s.node)
         ]
-        if told:  # a signal that the writer sends behind the write, but before such a one, was meant to say it
-            told = [min(told, key=lambda signal: signal.issued)]
-            pairs = [pair for pair in pairs if write.node <= pair[1].issued < told[0].issued] or [
-                pair for pair in pairs if pair[1] is told[0]
+        if published:  # prefer the signals that the writer sends between the write and the first that publishes it
+            published = [min(published, key=lambda signal: signal.issued)]
+            pairs = [pair for pair in pairs if write.node <= pair[1].issued < published[0].issued] or [
+                pair for pair in pairs if pair[1] is published[0]
             ]
         for wait, signal in reversed(pairs):
-            if self.graph.sees(signal.node, wait.after):
+            if self.graph.happens_before(signal.node, wait.after):
                 return self._unpublished(write, read, wait, signal)
         for wait, signal in reversed(pairs):
             if self.graph.precedes(signal.node, wait.after):
@@ -241,7 +241,7 @@ class _Race:
             for w in waits
             if self.graph.precedes(read.node, w.before)
             and w.call == read.call
-            and any(s.cell in w.cells for s in told or signals)
+            and any(s.cell in w.cells for s in published or signals)
         ]
         text = f"{read.how} of {self.place}, and nothing says that {write.how} to it is done"
         if late:
@@ -255,19 +255,19 @@ class _Race:
             )
         own = [w for w in before if w.task is read.task] or before
         extra = [("waits, but for other signals", own[-1].loc)] if own else []
-        extra += [("a signal of the writer", (told or signals[-1:])[0].loc)] if signals else []
+        extra += [("a signal of the writer", (published or signals[-1:])[0].loc)] if signals else []
         return self._say(
             "unordered",
             text,
             read,
             write,
             "wait for that signal before"
-            if told
+            if published
             else "let the writer send a signal behind it (dl.notify, dl.putmem_signal) and wait for that",
             *extra,
         )
 
-    def _unpublished(self, write: Access, read: Access, wait: Wait, signal: Writer) -> Finding:
+    def _unpublished(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: SignalUpdate) -> Finding:
         text = f"{read.how} of {self.place}: the signal that is waited for does not say that {write.how} is done"
         hint = (
             "send the signal after it"
@@ -276,7 +276,7 @@ class _Race:
         )
         return self._say("unpublished", text, read, write, hint, ("the signal", signal.loc), ("the wait", wait.loc))
 
-    def _weak(self, write: Access, read: Access, wait: Wait, signal: Writer) -> Finding:
+    def _weak(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: SignalUpdate) -> Finding:
         others = (("the signal", signal.loc), ("the wait", wait.loc))
         if not reaches(self.machine, signal, wait.task.rank, wait.scope):
             low = (
@@ -303,7 +303,7 @@ class _Race:
             *others,
         )
 
-    def _too_early(self, write: Access, read: Access, wait: Wait, signal: Writer) -> Finding:
+    def _too_early(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: SignalUpdate) -> Finding:
         cell = self.machine.cell(signal.cell)
         instead = [
             w
@@ -348,5 +348,7 @@ class _Race:
             *others,
         )
 
-    def _say(self, kind: str, message: str, at: Access, other: Access, hint: str, *others: tuple[str, str]) -> Finding:
+    def _say(
+        self, kind: str, message: str, at: AccessRecord, other: AccessRecord, hint: str, *others: tuple[str, str]
+    ) -> Finding:
         return Finding(kind, message, at.loc, _where(self.machine, at, other), hint, ((other.how, other.loc), *others))

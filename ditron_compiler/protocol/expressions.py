@@ -1,17 +1,26 @@
-"""Operations that only compute, as Python expressions over :mod:`.values`; what is not listed is not known."""
+"""Operations that only compute, as Python expressions over :mod:`.values`; results of others are UNKNOWN."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import arith, ditron, tt
 
 __all__ = ["EXPRESSIONS", "bits_of", "constant", "itemsize", "shape_of"]
 
-#: Name -> the expression of an operation, given the names of its operands.
-EXPRESSIONS: dict[str, Callable[[ir.Operation, list[str]], str]] = {}
+#: Class -> the expression of an operation, given the names of its operands.
+EXPRESSIONS: dict[type, Callable[[ir.Operation, list[str]], str]] = {}
 
-_SIGNED = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
+_Predicate = arith.CmpIPredicate
+_SIGNED = {
+    _Predicate.eq: "==",
+    _Predicate.ne: "!=",
+    _Predicate.slt: "<",
+    _Predicate.sle: "<=",
+    _Predicate.sgt: ">",
+    _Predicate.sge: ">=",
+}
 
 
 def shape_of(kind: ir.Type) -> tuple[int, ...]:
@@ -66,129 +75,134 @@ def _plain(value: object, bits: int) -> object:
     return bool(value) if bits == 1 else int(value)
 
 
-def _expression(*names: str) -> Callable:
+def _expression(*classes: type) -> Callable:
     def register(make: Callable[[ir.Operation, list[str]], str]) -> Callable:
-        EXPRESSIONS.update(dict.fromkeys(names, make))
+        EXPRESSIONS.update(dict.fromkeys(classes, make))
         return make
 
     return register
 
 
-for _name, _sign in {
-    "addi": "+",
-    "subi": "-",
-    "muli": "*",
-    "andi": "&",
-    "ori": "|",
-    "xori": "^",
-    "shli": "<<",
-    "shrsi": ">>",
+for _class, _sign in {
+    arith.AddIOp: "+",
+    arith.SubIOp: "-",
+    arith.MulIOp: "*",
+    arith.AndIOp: "&",
+    arith.OrIOp: "|",
+    arith.XOrIOp: "^",
+    arith.ShLIOp: "<<",
+    arith.ShRSIOp: ">>",
 }.items():
-    EXPRESSIONS[f"arith.{_name}"] = lambda op, a, sign=_sign: f"{a[0]} {sign} {a[1]}"
-for _name, _function in {
-    "divsi": "sdiv",
-    "remsi": "srem",
-    "minsi": "smin",
-    "maxsi": "smax",
-    "select": "select",
+    EXPRESSIONS[_class] = lambda op, a, sign=_sign: f"{a[0]} {sign} {a[1]}"
+for _class, _function in {
+    arith.DivSIOp: "sdiv",
+    arith.RemSIOp: "srem",
+    arith.MinSIOp: "smin",
+    arith.MaxSIOp: "smax",
+    arith.SelectOp: "select",
 }.items():
-    EXPRESSIONS[f"arith.{_name}"] = lambda op, a, f=_function: f"{f}({', '.join(a)})"
-for _name, _function in {"divui": "udiv", "remui": "urem", "shrui": "shrui", "minui": "umin", "maxui": "umax"}.items():
-    EXPRESSIONS[f"arith.{_name}"] = lambda op, a, f=_function: f"{f}({a[0]}, {a[1]}, {bits_of(op.operands[0].type)})"
+    EXPRESSIONS[_class] = lambda op, a, f=_function: f"{f}({', '.join(a)})"
+for _class, _function in {
+    arith.DivUIOp: "udiv",
+    arith.RemUIOp: "urem",
+    arith.ShRUIOp: "shrui",
+    arith.MinUIOp: "umin",
+    arith.MaxUIOp: "umax",
+}.items():
+    EXPRESSIONS[_class] = lambda op, a, f=_function: f"{f}({a[0]}, {a[1]}, {bits_of(op.lhs.type)})"
 
 
-@_expression("arith.ceildivsi")
+@_expression(arith.CeilDivSIOp)
 def _ceildiv(op: ir.Operation, a: list[str]) -> str:
     return f"-(-{a[0]} // {a[1]})"
 
 
-@_expression("arith.floordivsi")
+@_expression(arith.FloorDivSIOp)
 def _floordiv(op: ir.Operation, a: list[str]) -> str:
     return f"{a[0]} // {a[1]}"
 
 
-@_expression("arith.cmpi")
-def _cmpi(op: ir.Operation, a: list[str]) -> str:
-    predicate = integer(op, "predicate")
-    if predicate < 6:
+@_expression(arith.CmpIOp)
+def _cmpi(op: arith.CmpIOp, a: list[str]) -> str:
+    predicate = op.predicate
+    if predicate in _SIGNED:
         return f"{a[0]} {_SIGNED[predicate]} {a[1]}"
-    bits = bits_of(op.operands[0].type)
-    less = f"ult({a[0]}, {a[1]}, {bits})" if predicate in (6, 9) else f"ult({a[1]}, {a[0]}, {bits})"
-    return less if predicate in (6, 8) else f"({less}) ^ True"
+    bits, swapped = bits_of(op.lhs.type), predicate in (_Predicate.ule, _Predicate.ugt)
+    less = f"ult({a[1]}, {a[0]}, {bits})" if swapped else f"ult({a[0]}, {a[1]}, {bits})"
+    return less if predicate in (_Predicate.ult, _Predicate.ugt) else f"({less}) ^ True"
 
 
-@_expression("arith.extsi")
+@_expression(arith.ExtSIOp)
 def _extsi(op: ir.Operation, a: list[str]) -> str:
-    return f"-({a[0]} * 1)" if bits_of(op.operands[0].type) == 1 else a[0]
+    return f"-({a[0]} * 1)" if bits_of(op.in_.type) == 1 else a[0]
 
 
-@_expression("arith.extui")
+@_expression(arith.ExtUIOp)
 def _extui(op: ir.Operation, a: list[str]) -> str:
-    return f"extui({a[0]}, {bits_of(op.operands[0].type)})"
+    return f"extui({a[0]}, {bits_of(op.in_.type)})"
 
 
-@_expression("arith.trunci")
+@_expression(arith.TruncIOp)
 def _trunci(op: ir.Operation, a: list[str]) -> str:
     return f"trunc({a[0]}, {bits_of(op.results[0].type)})"
 
 
 @_expression(
-    "arith.index_cast",
-    "arith.index_castui",
-    "tt.splat",
-    "tt.broadcast",
-    "tt.unsplat",
-    "tt.bitcast",
-    "tt.ptr_to_int",
-    "tt.int_to_ptr",
-    "ditron.consume_token",
-    "ditron.shfl",
-    "builtin.unrealized_conversion_cast",
+    arith.IndexCastOp,
+    arith.IndexCastUIOp,
+    tt.SplatOp,
+    tt.BroadcastOp,
+    tt.UnsplatOp,
+    tt.BitcastOp,
+    tt.PtrToIntOp,
+    tt.IntToPtrOp,
+    ditron.ConsumeTokenOp,
+    ditron.ShflOp,
 )
 def _same(op: ir.Operation, a: list[str]) -> str:
     return a[0]
 
 
-@_expression("tt.addptr")
+@_expression(tt.AddPtrOp)
 def _addptr(op: ir.Operation, a: list[str]) -> str:
-    return f"{a[0]} + {a[1]} * {itemsize(op.operands[0].type)}"
+    return f"{a[0]} + {a[1]} * {itemsize(op.ptr.type)}"
 
 
-@_expression("tt.get_program_id")
+@_expression(tt.GetProgramIdOp)
 def _program_id(op: ir.Operation, a: list[str]) -> str:
     return f"P.pid[{integer(op, 'axis')}]"
 
 
-@_expression("tt.get_num_programs")
+@_expression(tt.GetNumProgramsOp)
 def _num_programs(op: ir.Operation, a: list[str]) -> str:
     return f"P.grid[{integer(op, 'axis')}]"
 
 
-@_expression("tt.make_range")
+@_expression(tt.MakeRangeOp)
 def _make_range(op: ir.Operation, a: list[str]) -> str:
     return f"arange({integer(op, 'start')}, {integer(op, 'end')})"
 
 
-@_expression("tt.expand_dims")
+@_expression(tt.ExpandDimsOp)
 def _expand_dims(op: ir.Operation, a: list[str]) -> str:
     return f"expand({a[0]}, {integer(op, 'axis')})"
 
 
-@_expression("tt.reshape")
+@_expression(tt.ReshapeOp)
 def _reshape(op: ir.Operation, a: list[str]) -> str:
-    return f"reshaped({a[0]}, {shape_of(op.operands[0].type)}, {shape_of(op.results[0].type)})"
+    return f"reshaped({a[0]}, {shape_of(op.src.type)}, {shape_of(op.result.type)})"
 
 
-@_expression("tt.trans")
+@_expression(tt.TransOp)
 def _trans(op: ir.Operation, a: list[str]) -> str:
-    return f"transposed({a[0]}, {tuple(ir.DenseI32ArrayAttr(op.attributes['order']))})"
+    return f"transposed({a[0]}, {tuple(op.order)})"
 
 
-@_expression("tt.make_tensor_descriptor")
+@_expression(tt.MakeTensorDescOp)
 def _descriptor(op: ir.Operation, a: list[str]) -> str:
-    rank = (len(a) - 1) // 2
-    block, size = descriptor_block(op.results[0].type)
-    return f"Descriptor({a[0]}, ({', '.join(a[1 : 1 + rank])},), ({', '.join(a[1 + rank :])},), {block}, {size})"
+    rank = len(op.shape)
+    block, size = descriptor_block(op.result.type)
+    return f"BlockDescriptor({a[0]}, ({', '.join(a[1 : 1 + rank])},), ({', '.join(a[1 + rank :])},), {block}, {size})"
 
 
 def descriptor_block(kind: ir.Type) -> tuple[tuple[int, ...], int]:
@@ -198,31 +212,27 @@ def descriptor_block(kind: ir.Type) -> tuple[tuple[int, ...], int]:
     return tuple(int(extent) for extent in extents), max(int("".join(c for c in element if c.isdigit()) or 8) // 8, 1)
 
 
-@_expression("ditron.rank", "ditron.num_ranks")
-def _team_query(op: ir.Operation, a: list[str]) -> str:
-    node = "node" in str(op.attributes["team"]) if "team" in op.attributes else False
-    return (
-        f"P.{'local_rank' if node else 'rank'}"
-        if op.name == "ditron.rank"
-        else f"P.{'num_local_ranks' if node else 'num_ranks'}"
-    )
+@_expression(ditron.RankOp, ditron.NumRanksOp)
+def _team_query(op: ditron.RankOp | ditron.NumRanksOp, a: list[str]) -> str:
+    local = "local_" if op.team is ditron.Team.Node else ""
+    return f"P.num_{local}ranks" if isinstance(op, ditron.NumRanksOp) else f"P.{local}rank"
 
 
-@_expression("ditron.local_rank", "ditron.num_local_ranks", "ditron.node")
+@_expression(ditron.LocalRankOp, ditron.NumLocalRanksOp, ditron.NodeOp)
 def _query(op: ir.Operation, a: list[str]) -> str:
-    return f"P.{op.name[7:]}"
+    return f"P.{op.name.removeprefix('ditron.')}"
 
 
-@_expression("ditron.thread_id", "ditron.lane_id", "ditron.warp_id")
+@_expression(ditron.ThreadIdOp, ditron.LaneIdOp, ditron.WarpIdOp)
 def _first_thread(op: ir.Operation, a: list[str]) -> str:
     return "0"
 
 
-@_expression("ditron.num_threads")
+@_expression(ditron.NumThreadsOp)
 def _num_threads(op: ir.Operation, a: list[str]) -> str:
     return "1"
 
 
-@_expression("ditron.ballot")
+@_expression(ditron.BallotOp)
 def _ballot(op: ir.Operation, a: list[str]) -> str:
     return f"{a[0]} * 1"

@@ -1,10 +1,10 @@
-"""What the checker says."""
+"""What the checker reports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["KINDS", "Finding", "Report"]
+__all__ = ["KINDS", "Finding", "CheckReport"]
 
 #: Kind -> what it is, in a line; docs/checker.md has an example of each.
 KINDS = {
@@ -55,17 +55,17 @@ class Finding:
 
     @property
     def key(self) -> tuple:
-        """Findings of which this is the same are one mistake."""
+        """Findings with the same key are one mistake."""
         return self.kind, self.loc, tuple(loc for _, loc in self.others)
 
 
 @dataclass
-class Report:
-    """What a check came to.
+class CheckReport:
+    """The result of a check.
 
     Attributes:
         subject: what was checked. findings: mistakes. notes: what could not be followed, or is worth knowing.
-        checked: the groups, as "4 ranks". given_up: those that were too large to be looked at to the end. seconds: that
+        checked: the groups, as "4 ranks". given_up: those given up for their size. seconds: that
         it took.
     """
 
@@ -77,7 +77,7 @@ class Report:
     seconds: float = 0.0
 
     def add(self, findings: list[Finding], notes: list[str]) -> None:
-        """What one group came to; what is known already is left out."""
+        """Add the findings of one group that are not known from another."""
         known = {finding.key for finding in self.findings}
         for finding in findings:
             if finding.key not in known:

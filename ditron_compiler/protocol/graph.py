@@ -1,12 +1,12 @@
-"""What happens before what: in time, and visibly.
+"""The order of a scenario's segments, in every execution: precedence, and happens-before.
 
-A node is a stretch of a program or stream between two operations that order, or the landing of something that was sent.
-Two relations hold between nodes. *In time*: the one is over before the other begins, in every execution. *Visibly*:
-moreover what the one wrote is seen by the other, and what it read is not overwritten by it. The second is part of the
-first: a relaxed wait orders in time only.
+A node is a segment of a program or stream between two operations that order, or the completion of a transfer or signal
+at its target. *Precedes*: one node ends before the other begins. *Happens before* (visible): moreover what the first
+wrote is visible to the second, and what it read is not overwritten by it. Happens-before implies precedence; a relaxed
+wait gives precedence only.
 
-Nodes are numbered in the order of the run that made them, so every edge points upwards. A set of nodes is a Python
-integer, one bit per node.
+Nodes are numbered in the order of the run that made them, so every edge leads to a higher number. A set of nodes is a
+Python integer, one bit per node.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["Graph"]
 
 @dataclass
 class Graph:
-    """Nodes, edges, and after :meth:`close` who is before whom."""
+    """Nodes, edges, and after :meth:`close` their transitive closure."""
 
     in_time: list[list[int]] = field(default_factory=list)
     visibly: list[list[int]] = field(default_factory=list)
-    before: list[int] = field(default_factory=list)  # per node: all that are before it in time
-    seen: list[int] = field(default_factory=list)  # per node: all that are visibly before it
+    before: list[int] = field(default_factory=list)  # per node: all that precede it
+    visible: list[int] = field(default_factory=list)  # per node: all that happen before it
 
-    def add(self, visible: Iterable[int] = (), late: Iterable[int] = ()) -> int:
-        """A new node after ``visible`` (visibly) and ``late`` (in time only)."""
+    def add(self, visible: Iterable[int] = (), ordered: Iterable[int] = ()) -> int:
+        """A new node; the nodes of ``visible`` happen before it, those of ``ordered`` only precede it."""
         visible = list(visible)
         self.visibly.append(visible)
-        self.in_time.append([*visible, *late])
+        self.in_time.append([*visible, *ordered])
         return len(self.visibly) - 1
 
     def order(self, first: int, then: int, visible: bool) -> bool:
         """Add an edge; whether it is new."""
-        assert first < then, "edges point upwards"
+        assert first < then, "edges lead to higher numbers"
         if first in self.in_time[then] and (not visible or first in self.visibly[then]):
             return False
         if first not in self.in_time[then]:
@@ -45,17 +45,17 @@ class Graph:
         return True
 
     def close(self) -> None:
-        """Work out :attr:`before` and :attr:`seen` from the edges."""
+        """Compute :attr:`before` and :attr:`visible` from the edges."""
         self.before = _closure(self.in_time)
-        self.seen = _closure(self.visibly)
+        self.visible = _closure(self.visibly)
 
     def precedes(self, first: int, then: int) -> bool:
-        """In time; a node precedes itself."""
+        """Whether ``first`` ends before ``then`` begins; a node precedes itself."""
         return first == then or bool(self.before[then] >> first & 1)
 
-    def sees(self, first: int, then: int) -> bool:
-        """Visibly; a node sees itself."""
-        return first == then or bool(self.seen[then] >> first & 1)
+    def happens_before(self, first: int, then: int) -> bool:
+        """Whether ``first`` happens before ``then``; a node does so before itself."""
+        return first == then or bool(self.visible[then] >> first & 1)
 
 
 def _closure(edges: list[list[int]]) -> list[int]:

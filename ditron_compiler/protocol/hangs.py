@@ -1,23 +1,25 @@
-"""Why the machine's run got stuck."""
+"""Why the machine's run made no progress."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol import scenario as host
 from ditron_compiler.protocol.finding import Finding
-from ditron_compiler.protocol.machine import Blocked, Machine, Task, Wait, satisfies
+from ditron_compiler.protocol.machine import Blocked, Machine, Task, WaitEvent, satisfies
 from ditron_compiler.protocol.memory import describe, parts
 
 __all__ = ["cell_name", "hangs", "starvation"]
 
-_SIGNALS = ("ditron.ll_put", "ditron.notify", "ditron.signal_op", "ditron.putmem_signal")
+_SIGNALS = (ditron.SignalUpdateOpInterface, ditron.LLPutOp)
 
 
 def hangs(machine: Machine) -> Iterator[Finding]:
-    """One finding per line that waits in vain, the causes first."""
+    """One finding per line whose wait is never satisfied; causes only, where they are known."""
     waiting = sorted(
-        (task for task in machine.stuck if isinstance(task.blocked, Wait)), key=lambda task: (task.rank, task.pid or ())
+        (task for task in machine.stuck if isinstance(task.blocked, WaitEvent)),
+        key=lambda task: (task.rank, task.pid or ()),
     )
     barriers = [task for task in machine.stuck if isinstance(task.blocked, Blocked) and task.blocked.kind == "barrier"]
     if machine.queued and waiting:
@@ -27,17 +29,17 @@ def hangs(machine: Machine) -> Iterator[Finding]:
     for task in waiting:
         lines.setdefault(task.blocked.loc, []).append(task)
     behind = list(_unsent(machine))
-    found = [_vain(machine, tasks, behind) for tasks in lines.values()]
-    # A wait for a signal that is sent behind another wait in vain is no mistake of its own.
+    found = [_unsatisfied(machine, tasks, behind) for tasks in lines.values()]
+    # A wait for a signal that comes after another unsatisfied wait is a consequence, not a cause.
     causes = [finding for finding in found if finding.kind != "cycle"]
     yield from causes or found
     if not waiting and barriers:
         yield _barrier(machine, barriers[0])
 
 
-def _vain(machine: Machine, tasks: list[Task], behind: list[tuple[str, str]]) -> Finding:
+def _unsatisfied(machine: Machine, tasks: list[Task], behind: list[tuple[str, str]]) -> Finding:
     task = tasks[0]
-    wait: Wait = task.blocked
+    wait: WaitEvent = task.blocked
     pointer = next(c for c in wait.cells if not satisfies(machine.cell(c).value, wait.cmp, wait.value))
     cell, name = machine.cell(pointer), cell_name(machine, pointer)
     wants = f"{name} of rank {parts(pointer)[0]} {_SIGN[wait.cmp]} {wait.value}"
@@ -46,11 +48,11 @@ def _vain(machine: Machine, tasks: list[Task], behind: list[tuple[str, str]]) ->
         waits = tuple(
             ("also waits", other.blocked.loc)
             for other in machine.stuck
-            if isinstance(other.blocked, Wait) and other.blocked.loc != wait.loc
+            if isinstance(other.blocked, WaitEvent) and other.blocked.loc != wait.loc
         )
         return Finding(
             "cycle",
-            f"waits for {wants}, and what would signal it is behind a wait in vain itself",
+            f"waits for {wants}, and what would signal it comes after a wait that is not satisfied either",
             wait.loc,
             _where(machine, tasks),
             "let each rank send before it waits, or begin with one that need not wait",
@@ -96,23 +98,23 @@ _SIGN = {"eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
 def _unsent(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Signals that stuck programs and streams have not come to send."""
+    """Signals that blocked programs and streams have not reached."""
     for task in machine.stuck:
         if task.kernel is not None:
             for site in task.kernel.sites:
-                if site.name in _SIGNALS and (task.name, site.number) not in machine.sent:
+                if site.isa(*_SIGNALS) and (task.name, site.number) not in machine.sent:
                     yield "a signal that is not reached", site.loc
         else:
             for number, step in enumerate(machine.scenario.steps[task.rank]):
                 if (
                     step.stream == task.stream
-                    and isinstance(step, host.SignalWrite)
+                    and isinstance(step, host.HostSignalWrite)
                     and (task.rank, number) not in machine.steps_done
                 ):
                     yield "a signal that is not reached", step.loc
-                if step.stream == task.stream and isinstance(step, host.Launch) and step.call >= task.call:
+                if step.stream == task.stream and isinstance(step, host.HostLaunch) and step.call >= task.call:
                     for site in step.kernel.sites:
-                        if site.name in _SIGNALS and (step.kernel.name, site.number) not in machine.sent:
+                        if site.isa(*_SIGNALS) and (step.kernel.name, site.number) not in machine.sent:
                             yield "a signal that is not reached", site.loc
 
 
@@ -123,7 +125,7 @@ def _starved(machine: Machine, waiting: list[Task]) -> Finding:
 
 
 def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: int, places: str) -> Finding:
-    if isinstance(op, host.Launch):
+    if isinstance(op, host.HostLaunch):
         same = op.kernel is task.kernel
         what = f"{left} program{'s' * (left > 1)} of {'this launch' if same else 'kernel ' + op.kernel.name}"
     else:
@@ -132,7 +134,7 @@ def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: 
         "give the producers the lowest program ids, or launch no more programs than fit on the GPU"
         if same
         else "put it before the launch on the same stream"
-        + (", or let a copy engine do it: between ranks, that is" if not isinstance(op, host.Launch) else "")
+        + (", or let a copy engine do it: between ranks, that is" if not isinstance(op, host.HostLaunch) else "")
     )
     return Finding(
         "starved",
@@ -144,26 +146,26 @@ def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: 
     )
 
 
-def starvation(tight: Machine) -> tuple[list[Finding], list[str]]:
-    """What a run with a single SM per rank says: findings, and notes about launches that must fit as a whole.
+def starvation(one_sm: Machine) -> tuple[list[Finding], list[str]]:
+    """Findings of a run with a single SM per rank, and notes about launches that must be resident as a whole.
 
     On a real GPU a launch that spins takes every SM once its grid is large enough, so what it waits for must come from
     programs before it, from other ranks, or from a copy engine.
     """
     findings, notes = [], []
-    waiting = [task for task in tight.stuck if isinstance(task.blocked, Wait) and task.kernel is not None]
-    for rank, op, left in tight.queued:
+    waiting = [task for task in one_sm.stuck if isinstance(task.blocked, WaitEvent) and task.kernel is not None]
+    for rank, op, left in one_sm.queued:
         spinning = [task for task in waiting if task.rank == rank]
         if not spinning:
             continue
         task = spinning[0]
-        if isinstance(op, host.Launch) and op.kernel is task.kernel:
+        if isinstance(op, host.HostLaunch) and op.kernel is task.kernel:
             notes.append(
                 f"{task.blocked.loc}: programs of {task.name} wait here for others of the same launch that "
                 "have higher numbers: its grid must not exceed what the GPU runs at a time"
             )
         else:
-            findings.append(_starvation(tight, task, rank, op, left, "every place"))
+            findings.append(_starvation(one_sm, task, rank, op, left, "every place"))
     return findings[:1], list(dict.fromkeys(notes))
 
 

@@ -1,8 +1,8 @@
-"""Waits that are after something because of each other.
+"""Waits that are ordered after a node because of each other.
 
 :mod:`.edges` proves one edge at a time: a signal that another rank sends behind its own wait may end this wait early as
 long as that one is not proven, and that one waits for us. When every rank adds to everybody's counter and waits for all
-of them, a barrier by hand, no edge can be the first. Here a whole set of waits is proven at once, to be after one node:
+of them, a barrier by hand, no edge can be the first. Here a set of waits is proven at once to be after one node:
 were there executions in which some of them return without it, look at the first that does. None of the others has
 returned before without it, so nothing that they send behind has landed without it either. If what is left does not
 satisfy that wait, for any of the set, there is no first one.
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ditron_compiler.protocol.atomics import reaches
 from ditron_compiler.protocol.edges import attainable
-from ditron_compiler.protocol.machine import Machine, Wait, Writer
+from ditron_compiler.protocol.machine import Machine, SignalUpdate, WaitEvent
 
 __all__ = ["prove"]
 
@@ -22,22 +22,22 @@ __all__ = ["prove"]
 def prove(machine: Machine, nodes: Iterable[int]) -> bool:
     """Add the edges from each of ``nodes`` to the waits that are visibly after it; whether any is new.
 
-    The graph is closed, and has the edges of :func:`.edges.settle`.
+    The graph is closed, and has the edges of :func:`.edges.add_wait_edges`.
     """
     graph, new = machine.graph, False
     for node in sorted(nodes):
         mine = 0
         for end in sorted(_after(machine, node)):
-            if not graph.seen[end] & mine:  # else it is after one that has its edge
+            if not graph.visible[end] & mine:  # else it is after one that has its edge
                 new |= graph.order(node, end, True)
             mine |= 1 << end
     return new
 
 
 def _after(machine: Machine, node: int) -> list[int]:
-    """Where the largest set of waits ends of which none returns before ``node``, as far as that is not known."""
-    before, seen = machine.graph.before, machine.graph.seen
-    asked = {_end(wait): wait for wait in machine.waits if _end(wait) > node and not seen[_end(wait)] >> node & 1}
+    """Nodes after the largest set of waits of which none can return before ``node``, but those known already."""
+    before, visible = machine.graph.before, machine.graph.visible
+    asked = {_end(wait): wait for wait in machine.waits if _end(wait) > node and not visible[_end(wait)] >> node & 1}
     possible = {
         end: [[w for w in machine.cell(cell).writers if not before[w.node] >> wait.after & 1] for cell in wait.cells]
         for end, wait in asked.items()
@@ -45,10 +45,10 @@ def _after(machine: Machine, node: int) -> list[int]:
     while True:
         known = sum(1 << end for end in asked) | 1 << node
 
-        def tells(writer: Writer, wait: Wait, known: int = known) -> bool:
-            """Whether whoever sees this update also sees the node."""
+        def publishes(writer: SignalUpdate, wait: WaitEvent, known: int = known) -> bool:
+            """Whether the node happens before any wait that observes this update."""
             return (
-                bool((seen[writer.node] | 1 << writer.node) & known)
+                bool((visible[writer.node] | 1 << writer.node) & known)
                 and writer.release
                 and reaches(machine, writer, wait.task.rank, wait.scope)
             )
@@ -56,13 +56,13 @@ def _after(machine: Machine, node: int) -> list[int]:
         kept = {
             end: wait
             for end, wait in asked.items()
-            if any(not attainable((w for w in writers if not tells(w, wait)), wait) for writers in possible[end])
+            if any(not attainable((w for w in writers if not publishes(w, wait)), wait) for writers in possible[end])
         }
         if len(kept) == len(asked):
             return list(kept)
         asked = kept
 
 
-def _end(wait: Wait) -> int:
-    """From where on what the wait has seen counts: of a relaxed one, the fence behind it, or -1."""
+def _end(wait: WaitEvent) -> int:
+    """The node that is ordered by what the wait has observed: for a relaxed wait, the fence after it, or -1."""
     return wait.after if wait.acquire else wait.fenced

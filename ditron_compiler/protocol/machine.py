@@ -1,9 +1,9 @@
-"""The abstract machine: runs a scenario once, each program as far as it can, and writes down what orders what.
+"""The abstract machine: runs a scenario once, each program as far as it can, and records what orders what.
 
-The run is greedy: whatever is sent lands at once. So if it gets stuck, nothing could have gone on: the scenario hangs
-whatever the schedule, unless a wait asks for what another signal has overtaken, and that may happen too. That the run
-ends says little; what it leaves behind, the graph, the accesses, the waits and the writes to signals, is looked at by
-:mod:`.edges` and :mod:`.races` for what holds in every execution.
+The run is greedy: whatever is sent arrives at once. So if it makes no progress, the scenario deadlocks under every
+schedule, unless a wait asks for a value that another signal has overwritten, which may happen too. That the run ends
+says little; from what it records (graph, accesses, waits, updates of signals) :mod:`.edges` and :mod:`.races` derive
+what holds in every execution.
 """
 
 from __future__ import annotations
@@ -21,17 +21,29 @@ from ditron_compiler.protocol.graph import Graph
 from ditron_compiler.protocol.memory import Span, describe, merged, overlap, parts
 from ditron_compiler.protocol.scenario import Scenario
 
-__all__ = ["Access", "Blocked", "Cell", "Keys", "Machine", "Problem", "Running", "Task", "Wait", "Writer", "satisfies"]
+__all__ = [
+    "AccessRecord",
+    "Blocked",
+    "Cell",
+    "Keys",
+    "Machine",
+    "Problem",
+    "PendingLaunch",
+    "Task",
+    "WaitEvent",
+    "SignalUpdate",
+    "satisfies",
+]
 
-#: What a generator yields: it goes on when one of these changes.
+#: What a generator yields: it is resumed when one of these changes.
 Keys = tuple[Hashable, ...]
 #: Beyond these a scenario is given up: iterations of a program, and nodes of the graph (memory is their square).
 MAX_STEPS, MAX_NODES = 20_000, 30_000
 
 
 @dataclass
-class Writer:
-    """An update of a signal: ``set`` or ``add``. ``node`` is its landing, ``issued`` where it was sent."""
+class SignalUpdate:
+    """An update of a signal: ``set`` or ``add``. ``node`` is its arrival, ``issued`` the segment that sent it."""
 
     cell: int
     node: int
@@ -47,7 +59,7 @@ class Writer:
 
 
 @dataclass
-class Wait:
+class WaitEvent:
     """A wait that has returned (or not: ``after`` is -1)."""
 
     task: Task
@@ -61,12 +73,12 @@ class Wait:
     site: int | None = None
     scope: str = "world"
     acquire: bool = True
-    fenced: int = -1  # a fence after a relaxed wait, which makes of the two an acquire
+    fenced: int = -1  # a fence after a relaxed wait: both together are an acquire
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """Why a task does not go on, when it is no signal. ``kind``: barrier, event, launch or sm."""
+    """Why a task is blocked, when it is not by a signal. ``kind``: barrier, event, launch or sm."""
 
     text: str
     loc: str
@@ -75,17 +87,17 @@ class Blocked:
 
 @dataclass
 class Cell:
-    """A signal, or another integer that programs tell each other things by."""
+    """A signal, or another integer in memory that programs synchronize by."""
 
     value: Any
     version: int = 0
-    writers: list[Writer] = field(default_factory=list)
-    releases: list[Writer] = field(default_factory=list)  # whom an acquire reads from
+    writers: list[SignalUpdate] = field(default_factory=list)
+    releases: list[SignalUpdate] = field(default_factory=list)  # what an acquire load synchronizes with
 
 
 @dataclass
-class Access:
-    """What a node touches. ``atomic``: may meet other atomic ones. ``how``: in words. ``site``: in the kernel."""
+class AccessRecord:
+    """An access by a node. ``atomic``: does not race with atomic ones. ``how``: in words. ``site``: in the kernel."""
 
     node: int
     task: Task
@@ -96,8 +108,8 @@ class Access:
     site: int | None
     span: Span
     call: int
-    step: int  # of the host: which one it is part of
-    copy: int | None = None  # the number of the copy, put or get that it is a half of
+    step: int  # of the host code, that it belongs to
+    copy: int | None = None  # number of the copy, put or get whose source or destination it is
 
 
 @dataclass(frozen=True)
@@ -124,10 +136,10 @@ class Task:
     step: int = 0
     kernel: Any = None
     body: Generator[Keys, None, None] | None = None
-    blocked: Wait | Blocked | None = None
-    pending: dict[int, set[int]] = field(default_factory=dict)  # target rank -> landings that no fence has covered
+    blocked: WaitEvent | Blocked | None = None
+    pending: dict[int, set[int]] = field(default_factory=dict)  # target rank -> arrivals that no fence has ordered
     done: bool = False
-    _touched: dict = field(default_factory=dict)
+    _accesses: dict = field(default_factory=dict)
 
     def __str__(self) -> str:
         if self.pid is None:
@@ -136,8 +148,8 @@ class Task:
 
 
 @dataclass(eq=False)
-class Running:
-    """A launch: its programs wait for a place on the SMs, in order."""
+class PendingLaunch:
+    """A launch whose programs wait for SMs, in order."""
 
     op: host.HostOp
     task: Task
@@ -145,23 +157,23 @@ class Running:
     spins: bool
     ends: list[int] = field(default_factory=list)
     base: dict[int, set[int]] = field(default_factory=dict)
-    leftover: list[dict[int, set[int]]] = field(default_factory=list)
+    unfenced_at_end: list[dict[int, set[int]]] = field(default_factory=list)
 
 
 class Machine:
-    """Runs a scenario. ``tight``: with one SM per rank, and whoever may spin goes first. ``turns``: the
-    others may go on at each atomic, in an order that this number chooses: what atomics order is seen of one run only.
+    """Runs a scenario. ``one_sm``: with one SM per rank, on which programs that may spin run first. ``order_seed``:
+    other programs may run before each atomic, in an order that this number chooses; 0: none do.
 
     Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck:
-    the tasks that cannot go on; queued: (rank, what) that found no SM; copies: from where to where, by number; astray:
-    nodes that may have written what is not known, anywhere.
+    the tasks that are blocked at the end; queued: (rank, what) that found no SM; copies: source and destination, by
+    number; unknown_writes: nodes that may have written to unknown addresses.
     """
 
-    def __init__(self, scenario: Scenario, tight: bool = False, turns: int = 0):
-        self.scenario, self.tight, self.turns = scenario, tight, turns
+    def __init__(self, scenario: Scenario, one_sm: bool = False, order_seed: int = 0):
+        self.scenario, self.one_sm, self.order_seed = scenario, one_sm, order_seed
         self.graph = Graph()
-        self.accesses: dict[tuple[int, int], list[Access]] = {}
-        self.waits: list[Wait] = []
+        self.accesses: dict[tuple[int, int], list[AccessRecord]] = {}
+        self.waits: list[WaitEvent] = []
         self.cells: dict[int, Cell] = {}
         self.problems: list[Problem] = []
         self.notes: dict[str, None] = dict.fromkeys(scenario.notes)
@@ -169,38 +181,31 @@ class Machine:
         self.queued: list[tuple[int, host.HostOp, int]] = []
         self.tasks: list[Task] = []
         self._ready: deque[Task] = deque()
-        self._random = random.Random(turns)
+        self._random = random.Random(order_seed)
         self._waiting: dict[Hashable, list[Task]] = {}
         self._queues: list[deque] = [deque() for _ in range(scenario.ranks)]
-        self._free = [1 if tight else scenario.resident] * scenario.ranks
-        self._meetings: dict[Hashable, dict] = {}
+        self._free = [1 if one_sm else scenario.resident] * scenario.ranks
+        self._barriers: dict[Hashable, dict] = {}
         self.recorded: dict[tuple[int, int], int] = {}  # by (rank, step of its host): the node of an event
         self._freed: set[tuple[int, int]] = set()
-        self.filled: set[tuple[int, int]] = set()  # (rank, buffer) that tiles or puts write: what it holds is not known
-        self.complete = True  # nothing was given up
+        self.filled: set[tuple[int, int]] = set()  # (rank, buffer) that tiles or puts write: its contents are unknown
+        self.complete = True  # no task was given up
         self.sent: set[tuple[str, int]] = set()  # (kernel, site) of the signals that were sent
         self.steps_done: set[tuple[int, int]] = set()  # (rank, number) of the signals that streams wrote
         self.copies: list[tuple[Span, Span]] = []
-        self.astray: list[int] = []
+        self.unknown_writes: list[int] = []
         self.in_flight: list[dict[int, set[int]]] = [{} for _ in range(scenario.ranks)]
 
     # --- running -------------------------------------------------------------------------------------------------
 
     def run(self) -> Machine:
-        """Run every rank's host to its end, or until nothing goes on."""
-        from ditron_compiler.protocol.streams import stream_task
-
-        for rank, steps in enumerate(self.scenario.steps):
-            for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
-                task = Task(rank, "", stream, 1, None, self.graph.add())
-                task.body = stream_task(self, task, steps)
-                self.start(task)
+        """Run the tasks that were started to their end, or until none makes progress."""
         while True:
             while self._ready:
-                if self.turns:
+                if self.order_seed:
                     self._ready.rotate(self._random.randrange(len(self._ready)))
                 self._resume(self._ready.popleft())
-                if not self.tight:
+                if not self.one_sm:
                     self._fill()
             if not self._fill():
                 break
@@ -208,11 +213,11 @@ class Machine:
         for rank, queue in enumerate(self._queues):
             self.queued += [(rank, running.op, running.left) for running in {id(r): r for r, _ in queue}.values()]
         for task in self.stuck:
-            self.cut(task)
+            self.end_segment(task)
         return self
 
     def start(self, task: Task) -> None:
-        """A program, or a stream, begins."""
+        """Add a program or a stream."""
         self.tasks.append(task)
         self._ready.append(task)
 
@@ -223,7 +228,7 @@ class Machine:
             keys = next(task.body)
         except StopIteration:
             task.done, task.blocked = True, None
-            self.cut(task)
+            self.end_segment(task)
             return
         except TimeoutError as error:
             self.note(f"{error}: it is not checked to its end")
@@ -236,21 +241,21 @@ class Machine:
             self._waiting.setdefault(key, []).append(task)
 
     def again(self, task: Task) -> None:
-        """Let a task go on later."""
+        """Run a task again, after those that are ready."""
         self._ready.append(task)
 
     def wake(self, key: Hashable) -> None:
-        """Let those go on that wait for ``key``."""
+        """Make the tasks ready that wait for ``key``."""
         for task in self._waiting.pop(key, ()):
             self._ready.append(task)
 
     # --- SMs -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, running: Running, bodies: Iterable[Callable[[], None]]) -> None:
-        """Let programs start in order as places get free."""
+    def enqueue(self, running: PendingLaunch, bodies: Iterable[Callable[[], None]]) -> None:
+        """Queue programs; they start in order as SMs become free."""
         queue = self._queues[running.task.rank]
         queue.extend((running, body) for body in bodies)
-        if self.tight and running.spins:
+        if self.one_sm and running.spins:
             spinning = [entry for entry in queue if entry[0].spins]
             others = [entry for entry in queue if not entry[0].spins]
             queue.clear()
@@ -266,25 +271,25 @@ class Machine:
         return started
 
     def leave(self, rank: int) -> None:
-        """A program, or a copy that is a kernel, has ended."""
+        """A program, or a copy that is a kernel, has ended and frees its SM."""
         self._free[rank] += 1
 
     # --- nodes and accesses --------------------------------------------------------------------------------------
 
-    def cut(self, task: Task, visible: Iterable[int] = (), late: Iterable[int] = ()) -> int:
-        """End the task's stretch and begin the next one, which is also after the nodes given."""
+    def end_segment(self, task: Task, visible: Iterable[int] = (), ordered: Iterable[int] = ()) -> int:
+        """End the task's segment; ``visible`` nodes happen before the next one, ``ordered`` ones precede it."""
         if len(self.graph.visibly) > MAX_NODES and self.complete:
             raise TimeoutError(
                 f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
                 "tensors or larger tiles"
             )
-        for (write, atomic, how, loc, site, copy), spans in task._touched.items():
-            self._keep(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy)
-        task._touched.clear()
-        task.node = self.graph.add([task.node, *visible], late)
+        for (write, atomic, how, loc, site, copy), spans in task._accesses.items():
+            self._record(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy)
+        task._accesses.clear()
+        task.node = self.graph.add([task.node, *visible], ordered)
         return task.node
 
-    def touch(
+    def access(
         self,
         task: Task,
         span: Span,
@@ -297,24 +302,24 @@ class Machine:
         node: int | None = None,
         copy: int | None = None,
     ) -> None:
-        """The task, or a node that is not its own, reads or writes."""
+        """Record a read or write, by the task or by ``node``."""
         if not len(span):
             return
         if not self.check_bounds(task, span, write, loc):
             if write:
-                self.astray.append(task.node)
+                self.unknown_writes.append(task.node)
         elif node is not None:
-            self._keep(task, node, write, atomic, how, loc, site, span, copy)
+            self._record(task, node, write, atomic, how, loc, site, span, copy)
         else:
-            task._touched.setdefault((write, atomic, how, loc, site, copy), []).append(span)
+            task._accesses.setdefault((write, atomic, how, loc, site, copy), []).append(span)
 
     def copied(self, source: Span, target: Span, in_order: bool = True) -> int:
-        """The number of a copy. Where its bytes go is known if it takes them ``in_order``, and as many as it writes."""
+        """The number of a copy; its bytes are followed if it copies them ``in_order`` and writes all that it reads."""
         known = in_order and np.diff(source).sum() == np.diff(target).sum()
         self.copies.append((source, target) if known else (source[:0], target[:0]))
         return len(self.copies) - 1
 
-    def _keep(
+    def _record(
         self,
         task: Task,
         node: int,
@@ -331,11 +336,11 @@ class Machine:
             rank, root, _ = parts(int(buffer) << 36)
             here = span[buffers == buffer] if buffers[0] != buffers[-1] else span
             self.accesses.setdefault((rank, root), []).append(
-                Access(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy)
+                AccessRecord(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy)
             )
 
     def check_bounds(self, task: Task, span: Span, write: bool, loc: str) -> bool:
-        """Whether an access lies within its buffer; report it if not."""
+        """Whether an access is within the bounds of its buffer; report it if not."""
         for pointer, end in ((int(span[0, 0]), int(span[0, 1])), (int(span[-1, 0]), int(span[-1, 1]))):
             rank, number, offset = parts(pointer)
             root = self.scenario.roots.get(number)
@@ -372,7 +377,7 @@ class Machine:
         return True
 
     def check_copy(self, task: Task, source: Span, target: Span, what: str, loc: str, in_order: bool = True) -> None:
-        """Report a copy onto what it has yet to read. In order, onto the very same bytes, it is none."""
+        """Report a copy whose source and destination overlap, unless they are the same bytes in the same order."""
         if len(source) and len(target) and overlap(source, target, but_same=in_order):
             rank, number, offset = parts(int(target[0, 0]))
             name = f"{describe(self.scenario.roots[number], offset)} of " if number in self.scenario.roots else ""
@@ -388,7 +393,7 @@ class Machine:
         self.problems.append(Problem(kind, text, task, loc, hint))
 
     def note(self, text: str) -> None:
-        """Say that something is not followed."""
+        """Note what was not followed."""
         self.notes[text] = None
 
     def free(self, rank: int, root: int) -> None:
@@ -397,11 +402,11 @@ class Machine:
     # --- signals -------------------------------------------------------------------------------------------------
 
     def cell(self, pointer: int) -> Cell:
-        """The integer at ``pointer``; what nobody has zeroed or written is taken to be 0."""
+        """The integer at ``pointer``; 0 where nothing was written."""
         return self.cells.setdefault(int(pointer), Cell(0))
 
-    def write_cell(self, writer: Writer, value: Any = None) -> None:
-        """An update lands. ``value``: what the cell holds then, when ``op`` does not say."""
+    def write_cell(self, writer: SignalUpdate, value: Any = None) -> None:
+        """An update arrives. ``value``: of the cell afterwards, where ``op`` does not determine it."""
         cell = self.cell(writer.cell)
         cell.writers.append(writer)
         if value is None:
@@ -410,15 +415,15 @@ class Machine:
         cell.version += 1
         self.wake(("cell", writer.cell))
 
-    def send(self, task: Task, target: int, *, visible: Iterable[int] = (), late: Iterable[int] = ()) -> int:
-        """A node for what lands at ``target`` later."""
-        node = self.graph.add(visible, late)
+    def send(self, task: Task, target: int, *, visible: Iterable[int] = (), ordered: Iterable[int] = ()) -> int:
+        """A node for what arrives at ``target`` later."""
+        node = self.graph.add(visible, ordered)
         task.pending.setdefault(target, set()).add(node)
         self.in_flight[task.rank].setdefault(target, set()).add(node)
         return node
 
-    def wait(self, task: Task, wait: Wait) -> Generator[Keys, None, int]:
-        """Until every cell satisfies the comparison, though not all at the same time. The value that ended the wait."""
+    def wait(self, task: Task, wait: WaitEvent) -> Generator[Keys, None, int]:
+        """Wait until each cell has satisfied the comparison, not all at once; returns the last value observed."""
         left, value = list(wait.cells), 0
         while left:
             value = self.cell(left[0]).value
@@ -428,39 +433,41 @@ class Machine:
             task.blocked = wait
             yield (("cell", left[0]),)
         task.blocked = None
-        wait.after = self.cut(task)
+        wait.after = self.end_segment(task)
         self.waits.append(wait)
         return value
 
-    # --- meetings ------------------------------------------------------------------------------------------------
+    # --- barriers ------------------------------------------------------------------------------------------------
 
-    def meet(self, task: Task, key: Hashable, ranks: Iterable[int], name: str, loc: str) -> Generator[Keys, None, None]:
-        """Wait until one task of each rank has come."""
-        before = self.cut(task)
+    def barrier(
+        self, task: Task, key: Hashable, ranks: Iterable[int], name: str, loc: str
+    ) -> Generator[Keys, None, None]:
+        """Wait until one task of each rank has arrived."""
+        before = self.end_segment(task)
         ranks = list(ranks)
-        while task.rank in self._meetings.setdefault(key, {"here": {}, "joint": -1, "number": 0})["here"]:
+        while task.rank in self._barriers.setdefault(key, {"arrived": {}, "release": -1, "epoch": 0})["arrived"]:
             task.blocked = Blocked(f"waits in {name} for the one before to end", loc, "barrier")
             yield (key,)
-        meeting = self._meetings[key]
-        meeting["here"][task.rank] = before
-        number = meeting["number"]
-        if len(meeting["here"]) == len(ranks):
-            joint = self.graph.add(meeting["here"].values())
-            self._meetings[key] = {"here": {}, "joint": joint, "number": number + 1}
+        state = self._barriers[key]
+        state["arrived"][task.rank] = before
+        epoch = state["epoch"]
+        if len(state["arrived"]) == len(ranks):
+            release = self.graph.add(state["arrived"].values())
+            self._barriers[key] = {"arrived": {}, "release": release, "epoch": epoch + 1}
             self.wake(key)
-        while self._meetings[key]["number"] == number:
-            missing = sorted(set(ranks) - set(meeting["here"]))
+        while self._barriers[key]["epoch"] == epoch:
+            missing = sorted(set(ranks) - set(state["arrived"]))
             who = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
             task.blocked = Blocked(f"waits in {name} for {who}", loc, "barrier")
             yield (key,)
         task.blocked = None
-        self.cut(task, [self._meetings[key]["joint"]])
+        self.end_segment(task, [self._barriers[key]["release"]])
 
     def quiet(self, task: Task) -> None:
-        """All that the task knows to have been sent has arrived."""
+        """All that the task has sent, or is ordered after the sending of, has arrived."""
         landed = [node for nodes in task.pending.values() for node in nodes]
         task.pending.clear()
-        self.cut(task, landed)
+        self.end_segment(task, landed)
 
 
 def satisfies(value: int, cmp: str, other: int) -> bool:

@@ -1,8 +1,8 @@
-"""Memory without contents: where a pointer points, and which bytes an access touches.
+"""Abstract memory, without contents: pointers, and the bytes of an access.
 
 A pointer is an integer: which rank's memory, which buffer, and how many bytes from its beginning. Pointer arithmetic is
 integer arithmetic, for single pointers and for tiles of them. The offset is counted from the middle of a buffer's
-range, so that an index below zero is seen as one.
+range, so that a negative index is recognised.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 __all__ = [
     "NULL",
-    "Root",
+    "HeapBuffer",
     "Span",
     "address",
-    "carried",
+    "copied_to",
     "common",
     "describe",
     "merged",
@@ -37,7 +37,7 @@ Span = np.ndarray
 
 
 @dataclass(frozen=True)
-class Root:
+class HeapBuffer:
     """A buffer: one per rank, at the same place on each when it is symmetric.
 
     Attributes:
@@ -73,7 +73,7 @@ def with_rank(pointer: Any, rank: int) -> Any:
 
 
 def runs(pointers: Any, mask: Any, itemsize: int) -> Span:
-    """The bytes that ``pointers`` (one or a tile) touch where ``mask`` allows it."""
+    """The bytes that ``pointers`` (one or a tile) access where ``mask`` allows it."""
     if isinstance(pointers, (int, np.integer)):
         kept = [[pointers, pointers + itemsize]] if np.any(mask) else []
         return np.array(kept, dtype=np.int64).reshape(-1, 2)
@@ -112,12 +112,12 @@ def common(a: Span, b: Span) -> Span:
     return np.array(kept, dtype=np.int64).reshape(-1, 2)
 
 
-def carried(source: Span, target: Span, part: Span) -> Span:
-    """Where a copy brings ``part`` of its source; it takes bytes from ``source`` to ``target`` in the order of both."""
+def copied_to(source: Span, target: Span, part: Span) -> Span:
+    """The bytes of ``target`` that a copy writes from ``part`` of ``source``, byte by byte in the order of both."""
     found = []
     for low, high in common(source, part).tolist():
         run = int(np.searchsorted(source[:, 0], low, side="right")) - 1
-        at = int(np.diff(source[:run]).sum()) + low - int(source[run, 0])  # bytes of the copy before this
+        at = int(np.diff(source[:run]).sum()) + low - int(source[run, 0])  # bytes copied before this run
         before = 0
         for first, last in target.tolist():
             begin, end = max(at, before), min(at + high - low, before + last - first)
@@ -133,7 +133,7 @@ def overlap(a: Span, b: Span, but_same: bool = True) -> bool:
     return not (but_same and np.array_equal(a, b)) and bool(np.diff(union).sum() < np.diff(a).sum() + np.diff(b).sum())
 
 
-def describe(root: Root, offset: int) -> str:
+def describe(root: HeapBuffer, offset: int) -> str:
     """``data[1, 31]`` of a byte offset."""
     index, at = [], offset // max(root.itemsize, 1)
     for extent in reversed(root.shape or (root.nbytes // max(root.itemsize, 1),)):

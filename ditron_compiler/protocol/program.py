@@ -1,4 +1,4 @@
-"""What the operations of a kernel do on the abstract machine; the translated kernel names its site."""
+"""The operations of a kernel on the abstract machine; the translated kernel passes the number of its site."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from ditron_compiler.analysis.packet_layout import packet_bytes
+from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol.atomics import Atomics
-from ditron_compiler.protocol.effects import Site
-from ditron_compiler.protocol.machine import MAX_STEPS, Keys, Machine, Task, Wait, Writer
+from ditron_compiler.protocol.machine import MAX_STEPS, Keys, Machine, SignalUpdate, Task, WaitEvent
 from ditron_compiler.protocol.memory import NULL, parts, runs, with_rank
-from ditron_compiler.protocol.values import UNKNOWN, Descriptor, lacking
+from ditron_compiler.protocol.sites import Site
+from ditron_compiler.protocol.values import UNKNOWN, BlockDescriptor, any_unknown
 
-__all__ = ["Program"]
+__all__ = ["AbstractProgram"]
 
 
-class Program(Atomics):
+class AbstractProgram(Atomics):
     """One program of a launch. A method that may have to wait is a generator."""
 
     def __init__(self, machine: Machine, task: Task, grid: tuple[int, int, int]):
@@ -29,16 +30,16 @@ class Program(Atomics):
         self.local_rank, self.node = task.rank % scenario.ranks_per_node, task.rank // scenario.ranks_per_node
         self._steps = 0
         self._begin = task.node
-        self._fence = task.node  # the stretch that the latest fence has ended
+        self._fence = task.node  # the segment that the latest fence has ended
         self._fenced: dict[int, set[int]] = {}
         self._gets: set[int] = set()
-        self._looked: dict[tuple[int, int], int] = {}
-        self._loose: list[Any] = []  # what was read without acquire: waits, and nodes of writes
+        self._observed_versions: dict[tuple[int, int], int] = {}
+        self._relaxed_reads: list[Any] = []  # read without acquire since the latest fence: waits, and nodes of writes
 
     # --- control -------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Count iterations, so that no loop is for ever."""
+        """Count iterations: a loop that does not terminate is given up."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise TimeoutError(f"{self.task.name} makes more than {MAX_STEPS} steps")
@@ -54,12 +55,12 @@ class Program(Atomics):
 
     def unknown(self, number: int) -> bool:
         self._note(number, "a branch depends on data: only the side where the condition is false is checked")
-        self.machine.astray.append(self.task.node)
+        self.machine.unknown_writes.append(self.task.node)
         return False
 
     def not_followed(self, number: int, *_: Any) -> Any:
         self._note(number, f"{self.sites[number].name} is not followed")
-        self.machine.astray.append(self.task.node)
+        self.machine.unknown_writes.append(self.task.node)
         return UNKNOWN
 
     def _note(self, number: int, text: str) -> None:
@@ -68,16 +69,16 @@ class Program(Atomics):
     # --- plain accesses ------------------------------------------------------------------------------------------
 
     def read(self, number: int, pointer: Any, mask: Any = True) -> Any:
-        self._touch(number, pointer, mask, False, "a load")
+        self._access(number, pointer, mask, False, "a load")
         return UNKNOWN
 
     def write(self, number: int, pointer: Any, mask: Any = True, value: Any = None) -> None:
-        self._touch(number, pointer, mask, True, "a store")
+        self._access(number, pointer, mask, True, "a store")
         if value is not None and value is not UNKNOWN and np.all(mask) and self._is_flag(pointer):
             self._update(number, pointer, "set", value, "a plain store", release=False)
 
     def _is_flag(self, pointer: Any) -> bool:
-        """Whether an integer there may be what others look at: in symmetric memory, or looked at by atomics before."""
+        """Whether an integer there may be a flag: it is in symmetric memory, or was accessed by atomics before."""
         if not isinstance(pointer, (int, np.integer)) or parts(int(pointer))[0] < 0:
             return False
         root = self.machine.scenario.roots.get(parts(int(pointer))[1])
@@ -90,27 +91,27 @@ class Program(Atomics):
         self.write(number, *self._box(descriptor, coordinates))
 
     def _box(self, descriptor: Any, coordinates: tuple[Any, ...]) -> tuple[Any, Any]:
-        return descriptor.box(coordinates) if isinstance(descriptor, Descriptor) else (UNKNOWN, True)
+        return descriptor.box(coordinates) if isinstance(descriptor, BlockDescriptor) else (UNKNOWN, True)
 
     def multimem_read(self, number: int, pointer: Any) -> Any:
         for rank in range(self.num_ranks):
-            self._touch(number, self._moved(pointer, rank), True, False, "a multimem load")
+            self._access(number, self._moved(pointer, rank), True, False, "a multimem load")
         return UNKNOWN
 
     def multimem_write(self, number: int, pointer: Any) -> None:
         for rank in range(self.num_ranks):
-            self._touch(number, self._moved(pointer, rank), True, True, "a multimem store", atomic=True)
+            self._access(number, self._moved(pointer, rank), True, True, "a multimem store", atomic=True)
 
     def load(self, number: int, pointer: Any, mask: Any = True) -> Generator[Keys, None, Any]:
-        """A load whose value matters: of a flag, as far as it can be known."""
+        """A load whose value is needed: known if it is of a flag or counter."""
         site = self.sites[number]
-        self._touch(number, pointer, mask, False, "a load")
-        if not site.fact("cell", "") or not self._is_cell(pointer):
+        self._access(number, pointer, mask, False, "a load")
+        if not site.get("flag", "") or not self._is_cell(pointer):
             return UNKNOWN
-        yield from self._look(number, pointer)
+        yield from self._wait_for_change(number, pointer)
         return self.machine.cell(pointer).value
 
-    def _touch(
+    def _access(
         self, number: int, pointer: Any, mask: Any, write: bool, how: str, atomic: bool = False, size: int = 0
     ) -> None:
         site = self.sites[number]
@@ -122,14 +123,14 @@ class Program(Atomics):
                 else f"the mask of {how} depends on data: it is taken to be true",
             )
             if pointer is UNKNOWN and write:
-                self.machine.astray.append(self.task.node)
+                self.machine.unknown_writes.append(self.task.node)
             if pointer is UNKNOWN:
                 return
             mask = True
         span = runs(pointer, mask, size or site.itemsize)
         if write and len(span) and isinstance(pointer, np.ndarray):
             self.machine.filled.add(parts(int(span[0, 0]))[:2])
-        self.machine.touch(self.task, span, write, how, site.loc, site=number, atomic=atomic)
+        self.machine.access(self.task, span, write, how, site.loc, site=number, atomic=atomic)
 
     # --- pointers ------------------------------------------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class Program(Atomics):
     # --- signals -------------------------------------------------------------------------------------------------
 
     def wait(self, number: int, pointer: Any, count: Any, value: Any) -> Generator[Keys, None, Any]:
-        if lacking(pointer, count, value):
+        if any_unknown(pointer, count, value):
             return self.not_followed(number)
         cells = tuple(int(pointer) + 8 * i for i in range(int(count)))
         return (yield from self._wait(number, cells, value))
@@ -174,33 +175,33 @@ class Program(Atomics):
 
     def _wait(self, number: int, cells: tuple[int, ...], value: int) -> Generator[Keys, None, int]:
         site, task = self.sites[number], self.task
-        signals = site.name == "ditron.wait"
-        wait = Wait(
+        signals = site.isa(ditron.WaitOp)
+        wait = WaitEvent(
             task,
             task.node,
             -1,
             cells,
-            site.fact("cmp", "ge"),
+            site.get("cmp", "ge"),
             int(value),
             site.loc,
             task.call,
             number,
-            site.fact("scope", "node") if signals else "world",
-            site.fact("semantic", "acquire") == "acquire",
+            site.get("scope", "node") if signals else "world",
+            site.get("semantic", "acquire") == "acquire",
         )
         if cells:
             span = np.array([[cells[0], cells[-1] + 8]], dtype=np.int64)
             if not self.machine.check_bounds(task, span, False, site.loc):
                 return UNKNOWN
-            seen = yield from self.machine.wait(task, wait)
+            value = yield from self.machine.wait(task, wait)
             if not wait.acquire:
-                self._loose.append(wait)
-            self.machine.touch(task, span, False, "a wait", site.loc, site=number, atomic=True)
-            return seen
+                self._relaxed_reads.append(wait)
+            self.machine.access(task, span, False, "a wait", site.loc, site=number, atomic=True)
+            return value
         return 0
 
     def notify(self, number: int, pointer: Any, value: Any, rank: Any) -> None:
-        if lacking(pointer, value, rank):
+        if any_unknown(pointer, value, rank):
             self.not_followed(number)
         elif self._rank_exists(number, rank):
             self._send(number, int(rank), None, (pointer, value))
@@ -212,28 +213,28 @@ class Program(Atomics):
         self._transfer(number, to, source, nbytes, rank, (pointer, value))
 
     def _transfer(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any, signal: tuple | None) -> None:
-        if lacking(to, source, nbytes, rank, *(signal or ())):
+        if any_unknown(to, source, nbytes, rank, *(signal or ())):
             self.not_followed(number)
         elif self._rank_exists(number, rank):
             self._send(number, int(rank), (int(to), int(source), int(nbytes)), signal)
 
     def _send(self, number: int, rank: int, data: tuple[int, int, int] | None, signal: tuple[int, int] | None) -> None:
-        """Data, a signal, or both on their way to a rank."""
+        """Send data, a signal, or both to a rank."""
         machine, task, site = self.machine, self.task, self.sites[number]
-        notify, issued = site.name == "ditron.notify", task.node
+        notify, issued = site.isa(ditron.NotifyOp), task.node
         if data is not None and data[2] > 0:
             to, source, nbytes = data
             lands = machine.send(task, rank, visible=[issued, *self._fenced.get(rank, ())])
             here = np.array([[source, source + nbytes]], dtype=np.int64)
-            nbi = site.fact("nbi", "")
+            nbi = site.get("nbi", "")
             there = with_rank(np.array([[to, to + nbytes]], dtype=np.int64), rank)
             copy = machine.copied(here, there)
-            machine.touch(
+            machine.access(
                 task, here, False, "the source of a put", site.loc, site=number, node=lands if nbi else None, copy=copy
             )
             machine.check_copy(task, here, there, "a put", site.loc)
             machine.filled.add(parts(int(there[0, 0]))[:2])
-            machine.touch(task, there, True, "a put", site.loc, site=number, node=lands, copy=copy)
+            machine.access(task, there, True, "a put", site.loc, site=number, node=lands, copy=copy)
         if signal is not None:
             machine.sent.add((task.name, number))
             pointer, value = with_rank(int(signal[0]), rank), int(signal[1])
@@ -244,74 +245,78 @@ class Program(Atomics):
                 node = machine.send(task, rank, visible=[issued, *covered])
                 task.pending[rank] = {node}
             else:
-                node = machine.send(task, rank, visible=[self._fence, *covered], late=[issued])
+                node = machine.send(task, rank, visible=[self._fence, *covered], ordered=[issued])
             span = np.array([[pointer, pointer + 8]], dtype=np.int64)
             if machine.check_bounds(task, span, True, site.loc):
-                machine.touch(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
-                scope = site.fact("scope", "node") if notify else "world"
+                machine.access(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
+                scope = site.get("scope", "node") if notify else "world"
                 machine.write_cell(
-                    Writer(
+                    SignalUpdate(
                         pointer,
                         node,
                         issued,
                         task,
-                        site.fact("op", "set"),
+                        site.get("op", "set"),
                         value,
                         site.loc,
-                        site.name[7:],
+                        site.mnemonic,
                         task.call,
                         scope,
                     )
                 )
-        machine.cut(task)
+        machine.end_segment(task)
 
     def get(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any) -> None:
-        if lacking(to, source, nbytes, rank):
+        if any_unknown(to, source, nbytes, rank):
             self.not_followed(number)
             return
         if not self._rank_exists(number, rank) or nbytes <= 0:
             return
         machine, task, site = self.machine, self.task, self.sites[number]
         node = None
-        if site.fact("nbi", ""):
+        if site.get("nbi", ""):
             node = machine.graph.add([task.node])
             self._gets.add(node)
         there = with_rank(np.array([[source, source + nbytes]], dtype=np.int64), int(rank))
         here = np.array([[to, to + nbytes]], dtype=np.int64)
         copy = machine.copied(there, here)
-        machine.touch(task, there, False, "the source of a get", site.loc, site=number, node=node, copy=copy)
+        machine.access(task, there, False, "the source of a get", site.loc, site=number, node=node, copy=copy)
         machine.check_copy(task, there, here, "a get", site.loc)
-        machine.touch(task, here, True, "a get", site.loc, site=number, node=node, copy=copy)
-        machine.cut(task)
+        machine.access(task, here, True, "a get", site.loc, site=number, node=node, copy=copy)
+        machine.end_segment(task)
 
     # --- packets -------------------------------------------------------------------------------------------------
 
     def ll_put(self, number: int, packets: Any, source: Any, nbytes: Any, epoch: Any, rank: Any) -> None:
-        """A message that is its own signal, and orders nothing else: what it says of other memory is when, not what."""
-        if lacking(packets, source, nbytes, epoch, rank):
+        """A message that carries its own flag: it orders no other memory."""
+        if any_unknown(packets, source, nbytes, epoch, rank):
             self.not_followed(number)
         elif self._rank_exists(number, rank):
             machine, task, site = self.machine, self.task, self.sites[number]
             machine.sent.add((task.name, number))
-            machine.touch(
+            machine.access(
                 task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc, site=number
             )
             issued, there = task.node, with_rank(int(packets), int(rank))
             node = machine.graph.add([issued])
-            machine.touch(task, _packets(there, nbytes), True, "packets", site.loc, site=number, node=node, atomic=True)
-            machine.write_cell(
-                Writer(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call, release=False)
+            machine.access(
+                task, _packets(there, nbytes), True, "packets", site.loc, site=number, node=node, atomic=True
             )
-            machine.cut(task)
+            machine.write_cell(
+                SignalUpdate(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call, release=False)
+            )
+            machine.end_segment(task)
 
     def ll_get(self, number: int, to: Any, packets: Any, nbytes: Any, epoch: Any) -> Generator[Keys, None, Any]:
-        if lacking(to, packets, nbytes, epoch):
+        if any_unknown(to, packets, nbytes, epoch):
             return self.not_followed(number)
         machine, task, site = self.machine, self.task, self.sites[number]
-        wait = Wait(task, task.node, -1, (int(packets),), "eq", int(epoch), site.loc, task.call, number, acquire=False)
+        wait = WaitEvent(
+            task, task.node, -1, (int(packets),), "eq", int(epoch), site.loc, task.call, number, acquire=False
+        )
         yield from machine.wait(task, wait)
-        machine.touch(task, _packets(packets, nbytes), False, "packets", site.loc, site=number, atomic=True)
-        machine.touch(task, np.array([[to, to + nbytes]]), True, "unpacked data", site.loc, site=number)
+        machine.access(task, _packets(packets, nbytes), False, "packets", site.loc, site=number, atomic=True)
+        machine.access(task, np.array([[to, to + nbytes]]), True, "unpacked data", site.loc, site=number)
         return UNKNOWN
 
     # --- order ---------------------------------------------------------------------------------------------------
@@ -322,33 +327,33 @@ class Program(Atomics):
         self._acquire()
 
     def quiet(self, number: int) -> None:
-        self.machine.cut(self.task, self._gets)
+        self.machine.end_segment(self.task, self._gets)
         self._gets = set()
         self.machine.quiet(self.task)
         self._fenced, self._fence = {}, self.task.node
         self._acquire()
 
     def _acquire(self) -> None:
-        """As in C++, a fence makes acquires of the relaxed reads before it."""
-        self.machine.cut(self.task, [node for node in self._loose if isinstance(node, int)])
-        for wait in self._loose:
-            if isinstance(wait, Wait):
+        """As in C++, a fence turns the relaxed reads before it into acquires."""
+        self.machine.end_segment(self.task, [node for node in self._relaxed_reads if isinstance(node, int)])
+        for wait in self._relaxed_reads:
+            if isinstance(wait, WaitEvent):
                 wait.fenced = self.task.node
-        self._loose = []
+        self._relaxed_reads = []
 
     def barrier(self, number: int) -> Generator[Keys, None, None]:
         site = self.sites[number]
-        if site.name != "ditron.sync_all":
+        if not site.isa(ditron.SyncAllOp):
             self.quiet(number)
         first, count = 0, self.num_ranks
-        if site.fact("team", "group") == "node":
+        if site.get("team", "group") == "node":
             first, count = self.node * self.num_local_ranks, self.num_local_ranks
-        yield from self.machine.meet(
-            self.task, ("team", first, count), range(first, first + count), site.name[7:], site.loc
+        yield from self.machine.barrier(
+            self.task, ("team", first, count), range(first, first + count), site.mnemonic, site.loc
         )
         self._fence = self.task.node
 
 
 def _packets(pointer: int, nbytes: int) -> np.ndarray:
-    """The memory of a message, which is a line at least."""
+    """The memory of a message: at least one line of packets."""
     return np.array([[pointer, pointer + packet_bytes(int(nbytes))]], dtype=np.int64)

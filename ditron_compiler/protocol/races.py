@@ -1,4 +1,4 @@
-"""Accesses to the same bytes, of which one writes, that are not in a visible order."""
+"""Accesses to the same bytes, of which one writes, and are not ordered by happens-before."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ditron_compiler.protocol.machine import Access, Machine, Wait
-from ditron_compiler.protocol.memory import Root, Span, parts
+from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.protocol.machine import AccessRecord, Machine, WaitEvent
+from ditron_compiler.protocol.memory import HeapBuffer, Span, parts
 
-__all__ = ["Conflict", "Pair", "conflicts", "stretches", "unordered", "untied"]
+__all__ = ["Conflict", "Pair", "conflicts", "ranges", "unordered", "missing_token_dependences"]
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """``first`` came first in the machine's run. ``offset``: a byte of ``root`` on ``rank`` that both touch."""
+    """``first`` was first in the machine's run. ``offset``: a byte of ``root`` on ``rank`` that both access."""
 
-    first: Access
-    second: Access
+    first: AccessRecord
+    second: AccessRecord
     rank: int
-    root: Root
+    root: HeapBuffer
     offset: int
-    together: tuple[Access, ...]  # all that touch that byte
+    together: tuple[AccessRecord, ...]  # all that access that byte
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two accesses in no visible order, the earlier of the run first. ``start``: of what all of ``together`` touch."""
+    """Two unordered accesses, the earlier of the run first. ``start``: first byte that all of ``together`` access."""
 
-    first: Access
-    second: Access
+    first: AccessRecord
+    second: AccessRecord
     start: int
-    together: tuple[Access, ...]
+    together: tuple[AccessRecord, ...]
 
 
 def unordered(machine: Machine) -> Iterator[Pair]:
@@ -42,17 +43,17 @@ def unordered(machine: Machine) -> Iterator[Pair]:
             any(a.write for a in accesses) and not all(a.atomic for a in accesses)
         ):
             continue
-        looked: set[tuple[int, int]] = set()
+        compared: set[tuple[int, int]] = set()
         for start, active in _places(accesses):
-            for i, j in _pairs(active, accesses, looked):
-                looked.add((i, j))
+            for i, j in _pairs(active, accesses, compared):
+                compared.add((i, j))
                 first, second = sorted((accesses[i], accesses[j]), key=lambda a: a.node)
-                if not machine.graph.sees(first.node, second.node):
+                if not machine.graph.happens_before(first.node, second.node):
                     yield Pair(first, second, start, tuple(accesses[k] for k in active))
 
 
 def conflicts(machine: Machine, pairs: Iterable[Pair]) -> Iterator[Conflict]:
-    """What is unordered, each pair of operations once."""
+    """The unordered pairs, each pair of operations once."""
     seen: set[tuple] = set()
     for pair in pairs:
         first, second = pair.first, pair.second
@@ -63,28 +64,28 @@ def conflicts(machine: Machine, pairs: Iterable[Pair]) -> Iterator[Conflict]:
             yield Conflict(first, second, rank, machine.scenario.roots[number], offset, pair.together)
 
 
-def _pairs(active: tuple[int, ...], accesses: list[Access], looked: set) -> Iterator[tuple[int, int]]:
+def _pairs(active: tuple[int, ...], accesses: list[AccessRecord], compared: set) -> Iterator[tuple[int, int]]:
     plain = [i for i in active if not accesses[i].atomic]
     for i in active if plain else ():
         if not accesses[i].write:
             continue
         for j in plain if accesses[i].atomic else active:
             pair = (i, j) if i < j else (j, i)
-            if i != j and pair not in looked:
+            if i != j and pair not in compared:
                 yield pair
 
 
-def _places(accesses: list[Access]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Stretches of memory that the same accesses touch, each set of accesses once: its first byte, and the set."""
+def _places(accesses: list[AccessRecord]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Ranges of memory that the same accesses overlap in, each set of accesses once: its first byte, and the set."""
     known: set[tuple[int, ...]] = set()
-    for start, _, group in stretches([a.span for a in accesses]):
+    for start, _, group in ranges([a.span for a in accesses]):
         if group not in known:
             known.add(group)
             yield start, group
 
 
-def stretches(spans: Sequence[Span]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Stretches of memory that are in the same spans, and in two at least: from, to, and the numbers of the spans."""
+def ranges(spans: Sequence[Span]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Ranges of memory that are in the same spans, two at least: begin, end, and the numbers of the spans."""
     starts = np.concatenate([span[:, 0] for span in spans])
     ends = np.concatenate([span[:, 1] for span in spans])
     owners = np.repeat(np.arange(len(spans)), [len(span) for span in spans])
@@ -105,13 +106,13 @@ def stretches(spans: Sequence[Span]) -> Iterator[tuple[int, int, tuple[int, ...]
             yield point, points[at + 1], tuple(sorted(active))
 
 
-def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
-    """Loads that share a loop with the wait they rely on, and do not depend on its token: wait, load, what is read.
+def missing_token_dependences(machine: Machine) -> Iterator[tuple[WaitEvent, AccessRecord, AccessRecord]]:
+    """Loads in one loop with the wait they rely on that do not depend on its token: wait, load, write.
 
-    The token of a later wait does as well. A wait before the loop is not passed: loads are fetched ahead from right
-    before their loop on, not earlier.
+    The token of a later wait does as well. A wait before the loop is safe: the pipeliner hoists loads no further than
+    to the loop's preheader.
     """
-    waits: dict[int, list[Wait]] = {}
+    waits: dict[int, list[WaitEvent]] = {}
     for wait in machine.waits:
         if wait.site is not None:
             waits.setdefault(id(wait.task), []).append(wait)
@@ -123,11 +124,11 @@ def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
                 continue
             sites = read.task.kernel.sites
             site = sites[read.site]
-            tied = max(
+            token_node = max(
                 (
                     wait.after
                     for wait in waits[id(read.task)]
-                    if sites[wait.site].op in site.ties and wait.after <= read.node
+                    if sites[wait.site].ordinal in site.tokens and wait.after <= read.node
                 ),
                 default=-1,
             )
@@ -136,8 +137,8 @@ def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
                 key = (read.task.kernel.name, waited.number, site.number)
                 if (
                     key in seen
-                    or waited.name != "ditron.wait"
-                    or not tied < wait.after <= read.node
+                    or not waited.isa(ditron.WaitOp)
+                    or not token_node < wait.after <= read.node
                     or not set(waited.loops) & set(site.loops)
                 ):
                     continue
@@ -145,8 +146,8 @@ def untied(machine: Machine) -> Iterator[tuple[Wait, Access, Access]]:
                 for write in writes:
                     if (
                         write.task is not read.task
-                        and machine.graph.sees(write.node, wait.after)
-                        and not machine.graph.sees(write.node, wait.before)
+                        and machine.graph.happens_before(write.node, wait.after)
+                        and not machine.graph.happens_before(write.node, wait.before)
                         and write.span[0, 0] < high
                         and low < write.span[-1, 1]
                     ):

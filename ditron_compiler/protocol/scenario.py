@@ -1,4 +1,4 @@
-"""What is checked: ranks, their buffers, and what the host does on each, with every number known.
+"""The checker's input: ranks, their buffers, and what the host code of each does, with concrete numbers.
 
 A scenario is recorded from a script, or from calls of a host program, by :mod:`ditron.protocol.capture`.
 """
@@ -9,27 +9,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ditron_compiler.protocol.memory import Root, Span
+from ditron_compiler.protocol.memory import HeapBuffer, Span
 from ditron_compiler.protocol.translate import Kernel
 
 __all__ = [
-    "Await",
-    "Free",
+    "HostAwait",
+    "HostFree",
     "HostOp",
-    "Launch",
-    "Meet",
-    "Move",
-    "Record",
+    "HostLaunch",
+    "HostBarrier",
+    "HostAccess",
+    "HostRecord",
     "Scenario",
-    "SignalWait",
-    "SignalWrite",
-    "Unseen",
+    "HostSignalWait",
+    "HostSignalWrite",
+    "UntrackedLaunch",
 ]
 
 
 @dataclass(frozen=True)
 class HostOp:
-    """Something the host enqueues on a stream (``""`` is the main one), in call number ``call``, at a Python line."""
+    """An operation on a stream (``""``: the main one), of call number ``call``, enqueued at a Python line."""
 
     stream: str
     loc: str
@@ -37,7 +37,7 @@ class HostOp:
 
 
 @dataclass(frozen=True)
-class Launch(HostOp):
+class HostLaunch(HostOp):
     """A kernel. ``args``: integers, pointers (:mod:`.memory`), UNKNOWN for floats; one per argument of the function."""
 
     kernel: Kernel
@@ -46,10 +46,10 @@ class Launch(HostOp):
 
 
 @dataclass(frozen=True)
-class Move(HostOp):
-    """Reads and writes by the host, a copy engine, or, with ``needs_sm``, a kernel of no interest. ``name`` it.
+class HostAccess(HostOp):
+    """Reads and writes by the host, a copy engine, or, with ``needs_sm``, a kernel that is not followed.
 
-    ``in_order``: what it copies goes, in the order of addresses, to what it writes; it does not transpose.
+    ``in_order``: what it copies goes, in the order of addresses, to what it writes; not transposed.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Move(HostOp):
 
 
 @dataclass(frozen=True)
-class SignalWrite(HostOp):
-    """A stream writes signals, after all that it did before. ``cells``: pointers, which say on which rank."""
+class HostSignalWrite(HostOp):
+    """A stream writes signals, ordered after what it did before. ``cells``: pointers, which contain the rank."""
 
     cells: tuple[int, ...]
     op: str
@@ -69,39 +69,39 @@ class SignalWrite(HostOp):
 
 
 @dataclass(frozen=True)
-class SignalWait(HostOp):
+class HostSignalWait(HostOp):
     cells: tuple[int, ...]
     cmp: str
     value: int
 
 
 @dataclass(frozen=True)
-class Record(HostOp):
+class HostRecord(HostOp):
     event: int
 
 
 @dataclass(frozen=True)
-class Await(HostOp):
+class HostAwait(HostOp):
     event: int
 
 
 @dataclass(frozen=True)
-class Meet(HostOp):
-    """All ranks meet. ``quiet``: what they have sent has arrived."""
+class HostBarrier(HostOp):
+    """A barrier of all ranks. ``quiet``: completes what they have sent, too."""
 
     name: str
     quiet: bool = True
 
 
 @dataclass(frozen=True)
-class Free(HostOp):
-    """A buffer is given back."""
+class HostFree(HostOp):
+    """A buffer is freed."""
 
     root: int
 
 
 @dataclass(frozen=True)
-class Unseen(HostOp):
+class UntrackedLaunch(HostOp):
     """A launch that is not followed: it may write anything."""
 
 
@@ -116,7 +116,7 @@ class Scenario:
 
     ranks: int
     ranks_per_node: int
-    roots: dict[int, Root]
+    roots: dict[int, HeapBuffer]
     steps: Sequence[Sequence[HostOp]]
     resident: int = 132
     calls: int = 1

@@ -1,168 +1,159 @@
-"""Which values matter to the order of things, and which wait's token each of them hangs on."""
+"""The backward slice of what a kernel accesses and orders: which values matter, and whose tokens they depend on."""
 
 from __future__ import annotations
 
 from ditron_compiler import ir
-from ditron_compiler.protocol.effects import EFFECTS
+from ditron_compiler.ir.dialects import cf, ditron, scf, tt
+from ditron_compiler.protocol.effects import effect_of
 
-__all__ = ["Slices"]
+__all__ = ["BackwardSlice"]
+
+_NO_TOKENS: frozenset[int] = frozenset()
 
 
-class Slices:
-    """Facts about one function.
+class BackwardSlice:
+    """Of one function.
 
     A value is needed when an address, a mask, an operand of an operation that orders, or a branch depends on it. An
-    operation is live when it has an effect, or makes what is needed.
+    operation is live when it has an effect, or defines a value that is needed.
     """
 
     def __init__(self, function: ir.Operation):
         self._live: set[ir.Operation] = set()
         self._needed: set[ir.Value] = set()
-        self._numbers: dict[ir.Operation, int] = {}
-        self._sources: dict[ir.Value, list[ir.Value]] = {}  # block arguments and results of regions: what they may be
+        self._ordinals: dict[ir.Operation, int] = {}
+        self._incoming: dict[ir.Value, list[ir.Value]] = {}  # of block arguments and results of regions
         self._operations: list[ir.Operation] = []
-        self._owner: dict[ir.Value, ir.Operation] = {}
+        self._definition: dict[ir.Value, ir.Operation] = {}
         for block in function.regions[0].blocks:
-            self._scan(block, None)
-        self._mark()
-        self._ties: dict[ir.Value, frozenset[int]] = {}
-        self._tie()
+            self._collect(block)
+        self._mark_live()
+        self._tokens: dict[ir.Value, frozenset[int]] = {}
+        self._propagate_tokens()
 
     def is_live(self, op: ir.Operation) -> bool:
-        """Whether the operation has to be carried out."""
+        """Whether the operation has to be executed."""
         return op in self._live
 
     def is_needed(self, value: ir.Value) -> bool:
+        """Whether anything live depends on the value."""
         return value in self._needed
 
-    def number(self, op: ir.Operation) -> int:
-        """The operation's place in the function."""
-        return self._numbers[op]
+    def ordinal(self, op: ir.Operation) -> int:
+        """The operation's position in the function."""
+        return self._ordinals[op]
 
-    def ties(self, op: ir.Operation) -> frozenset[int]:
-        """Numbers of the waits whose tokens the operands of ``op`` depend on."""
-        return frozenset().union(*(self._ties.get(v, frozenset()) for v in op.operands))
+    def tokens(self, op: ir.Operation) -> frozenset[int]:
+        """Ordinals of the waits whose tokens the operands of ``op`` depend on."""
+        return _NO_TOKENS.union(*(self._tokens.get(v, _NO_TOKENS) for v in op.operands))
 
     def consumed(self) -> frozenset[int]:
-        """Numbers of the waits whose token somebody consumes."""
-        return frozenset().union(
-            *(
-                self._ties.get(op.operands[1], frozenset())
-                for op in self._operations
-                if op.name == "ditron.consume_token"
-            )
-        )
+        """Ordinals of the waits whose token a consume_token takes."""
+        consumers = (op for op in self._operations if isinstance(op, ditron.ConsumeTokenOp))
+        return _NO_TOKENS.union(*(self._tokens.get(op.token, _NO_TOKENS) for op in consumers))
 
-    # --- what is there -------------------------------------------------------------------------------------------
+    # --- operations and the edges of regions ---------------------------------------------------------------------
 
-    def _scan(self, block: ir.Block, parent: ir.Operation | None) -> None:
-        for view in block.operations:
-            op = view.operation if isinstance(view, ir.OpView) else view
-            self._numbers[op] = len(self._operations)
+    def _collect(self, block: ir.Block) -> None:
+        for op in block.operations:
+            self._ordinals[op] = len(self._operations)
             self._operations.append(op)
             for result in op.results:
-                self._owner[result] = op
+                self._definition[result] = op
             for region in op.regions:
                 for inner in region.blocks:
-                    self._scan(inner, op)
-            self._flow(op)
+                    self._collect(inner)
+            self._add_incoming(op)
 
-    def _flow(self, op: ir.Operation) -> None:
-        """Note where values cross the edge of a region or a block."""
-        operands = list(op.operands)
-        if op.name == "scf.for":
-            block = op.regions[0].blocks[0]
-            yielded = list(block.operations[len(block.operations) - 1].operands)
-            for argument, start, again, result in zip(
-                list(block.arguments)[1:], operands[3:], yielded, op.results, strict=True
-            ):
-                self._sources[argument] = self._sources[result] = [start, again]
-        elif op.name == "scf.if":
+    def _add_incoming(self, op: ir.Operation) -> None:
+        """Note which values pass into a region, out of it, or to another block."""
+        if isinstance(op, scf.ForOp):
+            yielded = op.body.terminator.operands
+            for argument, init, again, result in zip(op.inner_iter_args, op.initArgs, yielded, op.results, strict=True):
+                self._incoming[argument] = self._incoming[result] = [init, again]
+        elif isinstance(op, scf.IfOp):
             for region in op.regions:
                 for block in region.blocks:
-                    terminator = block.operations[len(block.operations) - 1]
-                    for result, value in zip(op.results, terminator.operands, strict=False):
-                        self._sources.setdefault(result, []).append(value)
-        elif op.name == "scf.while":
-            before, after = op.regions[0].blocks[0], op.regions[1].blocks[0]
-            passed = list(before.operations[len(before.operations) - 1].operands)[1:]
-            again = list(after.operations[len(after.operations) - 1].operands)
-            for argument, start, next_ in zip(before.arguments, operands, again, strict=True):
-                self._sources[argument] = [start, next_]
+                    for result, value in zip(op.results, block.terminator.operands, strict=False):
+                        self._incoming.setdefault(result, []).append(value)
+        elif isinstance(op, scf.WhileOp):
+            before, after = (region.blocks[0] for region in op.regions)
+            passed, again = list(before.terminator.operands)[1:], list(after.terminator.operands)
+            for argument, init, following in zip(before.arguments, op.operands, again, strict=True):
+                self._incoming[argument] = [init, following]
             for argument, result, value in zip(after.arguments, op.results, passed, strict=True):
-                self._sources[argument] = self._sources[result] = [value]
-        elif op.name in ("cf.br", "cf.cond_br"):
-            at = 0 if op.name == "cf.br" else 1
+                self._incoming[argument] = self._incoming[result] = [value]
+        elif isinstance(op, (cf.BranchOp, cf.CondBranchOp)):
+            passed = iter(list(op.operands)[isinstance(op, cf.CondBranchOp) :])
             for successor in op.successors:
                 for argument in successor.arguments:
-                    self._sources.setdefault(argument, []).append(operands[at])
-                    at += 1
+                    self._incoming.setdefault(argument, []).append(next(passed))
 
-    # --- what matters --------------------------------------------------------------------------------------------
+    # --- liveness ------------------------------------------------------------------------------------------------
 
-    def _mark(self) -> None:
+    def _mark_live(self) -> None:
         for op in self._operations:
-            if op.name in EFFECTS or op.name in ("tt.call", "tt.return", "cf.br", "cf.cond_br"):
-                self._enliven(op)
+            if effect_of(op) or isinstance(op, (tt.CallOp, tt.ReturnOp, cf.BranchOp, cf.CondBranchOp)):
+                self._make_live(op)
 
-    def _enliven(self, op: ir.Operation) -> None:
+    def _make_live(self, op: ir.Operation) -> None:
         if op in self._live:
             return
         self._live.add(op)
-        operands = list(op.operands)
-        if op.name in EFFECTS:
-            wanted = [operands[i] for i in EFFECTS[op.name].operands(op) if i < len(operands)]
-        elif op.name == "scf.for":
-            wanted = operands[:3]
-        elif op.name in ("scf.if", "cf.cond_br"):
-            wanted = operands[:1]
-        elif op.name == "scf.while":
-            block = op.regions[0].blocks[0]
-            wanted = [block.operations[len(block.operations) - 1].operands[0]]
-        elif op.name in ("scf.yield", "scf.condition", "cf.br"):
-            wanted = []
-        else:
-            wanted = operands
-        for value in wanted:
+        for value in self._decisive_operands(op):
             self._need(value)
         parent = op.parent
-        if parent is not None and parent.name != "tt.func":
-            self._enliven(parent)
+        if parent is not None and not isinstance(parent, tt.FuncOp):
+            self._make_live(parent)
+
+    def _decisive_operands(self, op: ir.Operation) -> list[ir.Value]:
+        """The operands that decide what ``op`` accesses, orders or branches to."""
+        if (effect := effect_of(op)) is not None:
+            return [value for value in effect.operands(op) if value is not None]
+        if isinstance(op, scf.ForOp):
+            return [op.lowerBound, op.upperBound, op.step]
+        if isinstance(op, (scf.IfOp, cf.CondBranchOp)):
+            return [op.condition]
+        if isinstance(op, scf.WhileOp):
+            return [op.regions[0].blocks[0].terminator.condition]
+        if isinstance(op, (scf.YieldOp, scf.ConditionOp, cf.BranchOp)):
+            return []
+        return list(op.operands)
 
     def _need(self, value: ir.Value) -> None:
-        work = [value]
-        while work:
-            value = work.pop()
+        worklist = [value]
+        while worklist:
+            value = worklist.pop()
             if value in self._needed:
                 continue
             self._needed.add(value)
-            work.extend(self._sources.get(value, ()))
-            op = self._owner.get(value)
+            worklist.extend(self._incoming.get(value, ()))
+            op = self._definition.get(value)
             if op is not None:
-                self._enliven(op)
+                self._make_live(op)
 
     # --- tokens --------------------------------------------------------------------------------------------------
 
-    def _tie(self) -> None:
-        """Which waits each value depends on, until nothing changes: loops carry values round."""
+    def _propagate_tokens(self) -> None:
+        """Which waits each value depends on, to a fixpoint: loops carry values round."""
         changed = True
         while changed:
             changed = False
             for op in self._operations:
-                if op.name in ("ditron.wait", "ditron.ll_get"):
-                    found = frozenset((self._numbers[op],))
+                if isinstance(op, (ditron.WaitOp, ditron.LLGetOp)):
+                    found = frozenset((self._ordinals[op],))
                 else:
-                    found = frozenset().union(*(self._ties.get(v, frozenset()) for v in op.operands))
+                    found = self.tokens(op)
                 for result in op.results:
-                    if result not in self._sources:
-                        changed |= self._add(result, found)
-            for value, sources in self._sources.items():
-                for source in sources:
-                    changed |= self._add(value, self._ties.get(source, frozenset()))
+                    if result not in self._incoming:
+                        changed |= self._add_tokens(result, found)
+            for value, incoming in self._incoming.items():
+                for source in incoming:
+                    changed |= self._add_tokens(value, self._tokens.get(source, _NO_TOKENS))
 
-    def _add(self, value: ir.Value, found: frozenset[int]) -> bool:
-        before = self._ties.get(value, frozenset())
+    def _add_tokens(self, value: ir.Value, found: frozenset[int]) -> bool:
+        before = self._tokens.get(value, _NO_TOKENS)
         if found <= before:
             return False
-        self._ties[value] = before | found
+        self._tokens[value] = before | found
         return True

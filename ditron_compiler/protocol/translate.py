@@ -1,7 +1,7 @@
-"""A kernel of a mixed module as a Python generator, of which only what accesses, order and control depend on is left.
+"""A kernel of a mixed module becomes a Python generator of its backward slice: accesses, order and control flow.
 
-Tile arithmetic that ends in data is dropped: a matrix product is a loop of two reads. What has an effect is a call of
-:class:`.program.Program`; what may have to wait is a ``yield from``.
+Tile arithmetic that only computes data is dropped: a matrix product is a loop of two reads. What has an effect is a
+call of a method of :class:`.program.Program`; what may have to wait is a ``yield from``.
 """
 
 from __future__ import annotations
@@ -14,34 +14,37 @@ import numpy as np
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.packet_layout import PacketArgument
+from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
+from ditron_compiler.ir.kernels import kernels_of
+from ditron_compiler.ir.passmanager import PassManager
 from ditron_compiler.protocol import values
-from ditron_compiler.protocol.effects import EFFECTS, Site, make_site
+from ditron_compiler.protocol.effects import effect_of
 from ditron_compiler.protocol.expressions import EXPRESSIONS, constant, descriptor_block
-from ditron_compiler.protocol.slices import Slices
+from ditron_compiler.protocol.sites import Site, make_site
+from ditron_compiler.protocol.slices import BackwardSlice
 
 __all__ = ["Kernel", "translate", "translate_module"]
 
-_WAITS = (
-    "ditron.wait",
-    "ditron.ll_get",
-    "ditron.signal_wait_until",
-    "ditron.ld",
-    "ditron.atomic_cas",
-    "ditron.barrier_all",
-    "ditron.barrier",
-    "ditron.sync_all",
-    "tt.atomic_cas",
+_MAY_WAIT = (
+    ditron.SignalWaitOpInterface,
+    ditron.LLGetOp,
+    ditron.LdOp,
+    ditron.AtomicCasOp,
+    ditron.BarrierAllOp,
+    ditron.BarrierOp,
+    ditron.SyncAllOp,
+    tt.AtomicCASOp,
 )
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that can be run abstractly.
+    """A kernel that the abstract machine runs.
 
     Attributes:
         run: generator function of a :class:`.program.Program` and the arguments.
-        sites: its operations with an effect, by number. arg_types: as in the IR. spins: whether it waits.
-        source: the Python text, for those who look for a mistake here. packets: as of a kernel of the simulator's.
+        sites: its operations with an effect, by number. arg_types: as in the IR. spins: whether it may wait.
+        source: the Python text, for debugging this module. packets: the packet memory that it needs.
     """
 
     name: str
@@ -55,14 +58,14 @@ class Kernel:
 
 def translate(function: ir.Operation, module: ir.Module) -> Kernel:
     """Translate a ``tt.func`` and what it calls."""
-    writer = _Writer(module)
+    writer = _PythonWriter(module)
     writer.function(function)
-    name = _symbol(function)
+    name = function.sym_name.value
     names = {key: getattr(values, key) for key in values.__all__} | {"arange": np.arange, "array": np.array}
     source = "\n".join(writer.lines)
-    exec(compile(source, f"<{name} as checked>", "exec"), names)
-    kinds = tuple(str(kind) for kind in ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
-    spins = any(site.name in _WAITS for site in writer.sites)
+    exec(compile(source, f"<{name} as translated>", "exec"), names)
+    kinds = tuple(str(kind) for kind in function.function_type.value.inputs)
+    spins = any(site.isa(*_MAY_WAIT) for site in writer.sites)
     return Kernel(
         name,
         names[writer.functions[name]],
@@ -75,10 +78,7 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
 
 
 def translate_module(module: ir.Module | str) -> Kernel:
-    """Translate the only kernel of a mixed module, which may be text. Changes the module: it has no swizzles then."""
-    from ditron_compiler import pipeline
-    from ditron_compiler.frontend.modules import kernels_of  # noqa: TID251
-
+    """Translate the only kernel of a mixed module, which may be text; swizzles in the module are lowered in place."""
     if isinstance(module, str):
         if module not in _translated:
             with ir.Context() as context:
@@ -86,7 +86,7 @@ def translate_module(module: ir.Module | str) -> Kernel:
                 _translated[module] = translate_module(ir.Module.parse(module))
         return _translated[module]
     with module.context:
-        pipeline.run(module, ["lower-swizzle"])
+        PassManager.parse("builtin.module(lower-swizzle)", module.context).run(module)
         (kernel,) = kernels_of(module).values()
         return translate(kernel, module)
 
@@ -94,11 +94,7 @@ def translate_module(module: ir.Module | str) -> Kernel:
 _translated: dict[str, Kernel] = {}
 
 
-def _symbol(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["sym_name"]).value
-
-
-class _Writer:
+class _PythonWriter:
     """Collects the Python text."""
 
     def __init__(self, module: ir.Module):
@@ -112,13 +108,13 @@ class _Writer:
 
     def function(self, function: ir.Operation) -> None:
         self._pending = [function]
-        self.functions[_symbol(function)] = "f0"
+        self.functions[function.sym_name.value] = "f0"
         while self._pending:
             self._one_function(self._pending.pop())
 
     def _one_function(self, function: ir.Operation) -> None:
-        name = _symbol(function)
-        self.slices = Slices(function)
+        name = function.sym_name.value
+        self.slices = BackwardSlice(function)
         region = function.regions[0]
         blocks = list(region.blocks)
         arguments = [self._name(argument) for argument in blocks[0].arguments]
@@ -133,7 +129,7 @@ class _Writer:
         self._depth -= 1
 
     def _descriptors(self, block: ir.Block) -> None:
-        """A host descriptor comes as an address, extents and strides."""
+        """A host-made descriptor arrives as an address, extents and strides."""
         arguments = list(block.arguments)
         for at, argument in enumerate(arguments):
             if str(argument.type).startswith("!tt.tensordesc"):
@@ -141,7 +137,7 @@ class _Writer:
                 rest = [self._name(a) for a in arguments[at + 1 : at + 1 + 2 * len(extents)]]
                 name, n = self._name(argument), len(extents)
                 self._line(
-                    f"{name} = Descriptor({name}, ({', '.join(rest[:n])},), ({', '.join(rest[n:])},), "
+                    f"{name} = BlockDescriptor({name}, ({', '.join(rest[:n])},), ({', '.join(rest[n:])},), "
                     f"{extents}, {size})"
                 )
 
@@ -163,18 +159,16 @@ class _Writer:
         self._depth -= 1
 
     def _branch(self, op: ir.Operation, numbers: dict[ir.Block, int]) -> None:
-        if op.name not in ("cf.br", "cf.cond_br"):
+        if not isinstance(op, (cf.BranchOp, cf.CondBranchOp)):
             self._operation(op)
             return
-        successors, operands = list(op.successors), list(op.operands)
-        if op.name == "cf.br":
-            self._jump(successors[0], operands, numbers)
+        if isinstance(op, cf.BranchOp):
+            self._jump(op.successors[0], list(op.destOperands), numbers)
             return
-        split = 1 + len(list(successors[0].arguments))
-        self._line(f"if {self._truth(operands[0], op)}:")
-        self._nested(lambda: self._jump(successors[0], operands[1:split], numbers))
+        self._line(f"if {self._truth(op.condition, op)}:")
+        self._nested(lambda: self._jump(op.successors[0], list(op.trueDestOperands), numbers))
         self._line("else:")
-        self._nested(lambda: self._jump(successors[1], operands[split:], numbers))
+        self._nested(lambda: self._jump(op.successors[1], list(op.falseDestOperands), numbers))
 
     def _jump(self, block: ir.Block, operands: list[ir.Value], numbers: dict[ir.Block, int]) -> None:
         self._assign(list(block.arguments), operands)
@@ -201,32 +195,31 @@ class _Writer:
         if not self.slices.is_live(op):
             return
         control = {
-            "scf.for": self._for,
-            "scf.if": self._if,
-            "scf.while": self._while,
-            "tt.call": self._call,
-            "tt.return": self._return,
-        }.get(op.name)
+            scf.ForOp: self._for,
+            scf.IfOp: self._if,
+            scf.WhileOp: self._while,
+            tt.CallOp: self._call,
+            tt.ReturnOp: self._return,
+        }.get(type(op))
         if control is not None:
             control(op)
-        elif op.name in EFFECTS:
+        elif effect_of(op) is not None:
             self._effect(op)
-        elif op.name == "arith.constant":
+        elif isinstance(op, arith.ConstantOp):
             value = constant(op)
             text = "UNKNOWN" if value is None else f"array({value})" if isinstance(value, list) else repr(value)
             self._line(f"{self._name(op.results[0])} = {text}")
         elif op.results:
-            make = EXPRESSIONS.get(op.name)
+            make = EXPRESSIONS.get(type(op))
             text = make(op, [self._use(v) for v in op.operands]) if make else "UNKNOWN"
             for result in op.results:
                 self._line(f"{self._name(result)} = {text}")
 
     def _effect(self, op: ir.Operation) -> None:
-        effect = EFFECTS[op.name]
+        effect = effect_of(op)
         site = make_site(len(self.sites), op, tuple(self._loops), self.slices)
         self.sites.append(site)
-        operands = list(op.operands)
-        arguments = [self._use(operands[i]) if i < len(operands) else "True" for i in effect.operands(op)]
+        arguments = ["True" if value is None else self._use(value) for value in effect.operands(op)]
         call = f"{'yield from ' if effect.waits else ''}P.{effect.method}({', '.join([str(site.number), *arguments])})"
         needed = bool(op.results) and self.slices.is_needed(op.results[0])
         if effect.value_method and needed:
@@ -234,14 +227,12 @@ class _Writer:
         self._line(f"{self._name(op.results[0])} = {call}" if needed else call)
 
     def _for(self, op: ir.Operation) -> None:
-        low, high, step, *inits = op.operands
-        block = op.regions[0].blocks[0]
-        index, *arguments = block.arguments
-        *body, terminator = list(block.operations)
-        self._assign(arguments, inits)
-        bounds = ", ".join(self._use(v) for v in (low, high, step))
-        self._loops.append(self.slices.number(op))
-        self._line(f"for {self._name(index)} in P.range({self._note(op)}, {bounds}):")
+        arguments = list(op.inner_iter_args)
+        *body, terminator = list(op.body.operations)
+        self._assign(arguments, list(op.initArgs))
+        bounds = ", ".join(self._use(v) for v in (op.lowerBound, op.upperBound, op.step))
+        self._loops.append(self.slices.ordinal(op))
+        self._line(f"for {self._name(op.induction_variable)} in P.range({self._note(op)}, {bounds}):")
 
         def inside() -> None:
             for inner in body:
@@ -262,7 +253,7 @@ class _Writer:
 
             return write
 
-        self._line(f"if {self._truth(op.operands[0], op)}:")
+        self._line(f"if {self._truth(op.condition, op)}:")
         self._nested(branch(op.regions[0]))
         if len(op.regions) > 1 and list(op.regions[1].blocks):
             self._line("else:")
@@ -271,7 +262,7 @@ class _Writer:
     def _while(self, op: ir.Operation) -> None:
         before, after = op.regions[0].blocks[0], op.regions[1].blocks[0]
         self._assign(list(before.arguments), list(op.operands))
-        self._loops.append(self.slices.number(op))
+        self._loops.append(self.slices.ordinal(op))
         self._line("while True:")
 
         def inside() -> None:
@@ -279,8 +270,8 @@ class _Writer:
             *body, condition = list(before.operations)
             for inner in body:
                 self._operation(inner)
-            flag, *passed = condition.operands
-            self._line(f"if not {self._truth(flag, op)}:")
+            passed = list(condition.args)
+            self._line(f"if not {self._truth(condition.condition, op)}:")
 
             def leave() -> None:
                 self._assign(list(op.results), passed)
@@ -297,10 +288,8 @@ class _Writer:
         self._loops.pop()
 
     def _call(self, op: ir.Operation) -> None:
-        callee = str(op.attributes["callee"]).strip('@"')
-        target = next(
-            f for f in self.module.body.operations if f.operation.name == "tt.func" and _symbol(f.operation) == callee
-        ).operation
+        callee = op.callee.value
+        target = next(f for f in self.module.body.operations if isinstance(f, tt.FuncOp) and f.sym_name.value == callee)
         if callee not in self.functions:
             self.functions[callee] = f"f{len(self.functions)}"
             self._pending.append(target)
@@ -320,7 +309,7 @@ class _Writer:
         return self._name(value) if self.slices.is_needed(value) else "UNKNOWN"
 
     def _assign(self, targets: list[ir.Value], sources: list[ir.Value]) -> None:
-        """All at once, those that matter."""
+        """Assign the values that are needed, in parallel."""
         pairs = [(t, s) for t, s in zip(targets, sources, strict=False) if self.slices.is_needed(t)]
         if pairs:
             self._line(f"{', '.join(self._name(t) for t, _ in pairs)} = {', '.join(self._use(s) for _, s in pairs)}")

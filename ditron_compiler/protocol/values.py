@@ -1,4 +1,4 @@
-"""The values that a checked program computes with: integers, arrays of them, and what is not known.
+"""The values of the abstract machine: integers, arrays of them, and UNKNOWN.
 
 A tile of integers is an array whose extents may be 1 where they would repeat, or a plain integer where all elements are
 the same: splat and broadcast cost nothing. Floats, and whatever was loaded, are :data:`UNKNOWN`; so is all that is made
@@ -14,10 +14,10 @@ import numpy as np
 
 __all__ = [
     "UNKNOWN",
-    "Descriptor",
+    "BlockDescriptor",
     "expand",
     "extui",
-    "lacking",
+    "any_unknown",
     "reshaped",
     "sdiv",
     "select",
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class _Unknown:
-    """Swallows every operator."""
+    """The result of every operator on it is itself."""
 
     __array_ufunc__ = None  # numpy leaves the operators to us
 
@@ -50,7 +50,7 @@ class _Unknown:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise TypeError("a value that is not known has no truth")
+        raise TypeError("an unknown value has no truth value")
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -63,14 +63,14 @@ def _scalar(*values: Any) -> bool:
     return all(isinstance(value, (int, np.integer)) for value in values)
 
 
-def lacking(*values: Any) -> bool:
-    """Whether one of them is not known."""
+def any_unknown(*values: Any) -> bool:
+    """Whether any of them is UNKNOWN."""
     return any(value is UNKNOWN for value in values)
 
 
 def sdiv(a: Any, b: Any) -> Any:
     """Division as C's: towards zero. By zero: unknown."""
-    if lacking(a, b) or not np.all(b):
+    if any_unknown(a, b) or not np.all(b):
         return UNKNOWN
     if _scalar(a, b):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -89,29 +89,29 @@ def _unsigned(a: Any, bits: int) -> Any:
 
 
 def udiv(a: Any, b: Any, bits: int) -> Any:
-    return UNKNOWN if lacking(a, b) or not np.all(b) else _unsigned(a, bits) // _unsigned(b, bits)
+    return UNKNOWN if any_unknown(a, b) or not np.all(b) else _unsigned(a, bits) // _unsigned(b, bits)
 
 
 def urem(a: Any, b: Any, bits: int) -> Any:
-    return UNKNOWN if lacking(a, b) or not np.all(b) else _unsigned(a, bits) % _unsigned(b, bits)
+    return UNKNOWN if any_unknown(a, b) or not np.all(b) else _unsigned(a, bits) % _unsigned(b, bits)
 
 
 def ult(a: Any, b: Any, bits: int) -> Any:
-    return UNKNOWN if lacking(a, b) else _unsigned(a, bits) < _unsigned(b, bits)
+    return UNKNOWN if any_unknown(a, b) else _unsigned(a, bits) < _unsigned(b, bits)
 
 
 def shrui(a: Any, b: Any, bits: int) -> Any:
-    return UNKNOWN if lacking(a, b) else _unsigned(a, bits) >> b
+    return UNKNOWN if any_unknown(a, b) else _unsigned(a, bits) >> b
 
 
 def smin(a: Any, b: Any) -> Any:
-    if lacking(a, b):
+    if any_unknown(a, b):
         return UNKNOWN
     return min(a, b) if _scalar(a, b) else np.minimum(a, b)
 
 
 def smax(a: Any, b: Any) -> Any:
-    if lacking(a, b):
+    if any_unknown(a, b):
         return UNKNOWN
     return max(a, b) if _scalar(a, b) else np.maximum(a, b)
 
@@ -129,7 +129,7 @@ def select(condition: Any, a: Any, b: Any) -> Any:
         return a if a is b or (_scalar(a, b) and a == b) else UNKNOWN
     if isinstance(condition, (bool, np.bool_, int)):
         return a if condition else b
-    return UNKNOWN if lacking(a, b) else np.where(condition, a, b)
+    return UNKNOWN if any_unknown(a, b) else np.where(condition, a, b)
 
 
 def trunc(a: Any, bits: int) -> Any:
@@ -159,7 +159,7 @@ def transposed(a: Any, order: tuple[int, ...]) -> Any:
 
 
 @dataclass(frozen=True)
-class Descriptor:
+class BlockDescriptor:
     """A tensor descriptor: accesses to a block at some coordinates are clipped at the tensor's bounds."""
 
     base: Any
@@ -170,7 +170,7 @@ class Descriptor:
 
     def box(self, coordinates: tuple[Any, ...]) -> tuple[Any, Any]:
         """Addresses of the block at ``coordinates``, and which of them are inside the tensor."""
-        if lacking(self.base, *self.shape, *self.strides, *coordinates):
+        if any_unknown(self.base, *self.shape, *self.strides, *coordinates):
             return UNKNOWN, True
         address, inside = self.base, True
         for axis, (start, extent, size, stride) in enumerate(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects.enums import keyword
-from ditron_compiler.lowering.sim.locations import user_line
+from ditron_compiler.ir.locations import user_line
 
 __all__ = ["Mutation", "apply", "mutations"]
 

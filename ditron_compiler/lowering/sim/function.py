@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ditron_compiler import ir
+from ditron_compiler.ir.locations import LocationTable
 from ditron_compiler.lowering.sim.non_terminating import may_repeat
 
 from .abi import MAY_REPEAT
@@ -17,7 +18,6 @@ from .analysis import Analysis
 from .builder import Builder
 from .elementwise import ELEMENTWISE, Row, emit_row
 from .independence import is_private
-from .locations import LocationTable
 from .nest import Nest
 from .tiles import MAX_DEPTH, Buffer, Descriptor, Mapped, Splat, Tile
 from .types import Elem, Shaped, UnsupportedType, parse_type

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 from ditron_compiler import ir
+from ditron_compiler.ir.locations import user_text
 
 from . import device_functions, inline_ptx
 from .builder import Builder
 from .elementwise import ELEMENTWISE, device_math, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .locations import user_text
 from .memory import guarded, zero
 from .nest import Nest
 from .rounding import UNO, to_bits

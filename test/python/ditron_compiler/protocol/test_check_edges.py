@@ -8,14 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from ditron_compiler.protocol.edges import overtaking, settle
+from ditron_compiler.protocol.edges import overtaking, add_wait_edges
 from ditron_compiler.protocol.induction import prove
-from ditron_compiler.protocol.machine import Machine, satisfies
-from ditron_compiler.protocol.memory import Root, address
-from ditron_compiler.protocol.scenario import Scenario, SignalWait, SignalWrite
+from ditron_compiler.protocol.machine import satisfies
+from ditron_compiler.protocol.memory import HeapBuffer, address
+from ditron_compiler.protocol.scenario import HostSignalWait, HostSignalWrite, Scenario
+from ditron_compiler.protocol.streams import execute
 
 CELLS = 2
-ROOT = Root(1, "flags", 8 * CELLS, 8, (CELLS,), symmetric=True, zeroed=True, given=False)
+ROOT = HeapBuffer(1, "flags", 8 * CELLS, 8, (CELLS,), symmetric=True, zeroed=True, given=False)
 
 
 def scenario(streams: list[list[tuple]]) -> Scenario:
@@ -26,7 +27,9 @@ def scenario(streams: list[list[tuple]]) -> Scenario:
             facts = (f"s{number}", f"p.py:{10 * number + at}:1", 1)
             cells = (address(0, 1, 8 * cell),)
             steps.append(
-                SignalWait(*facts, cells, "ge", value) if kind == "wait" else SignalWrite(*facts, cells, kind, value)
+                HostSignalWait(*facts, cells, "ge", value)
+                if kind == "wait"
+                else HostSignalWrite(*facts, cells, kind, value)
             )
     return Scenario(1, 1, {1: ROOT}, [steps])
 
@@ -77,8 +80,8 @@ def test_every_edge_holds_in_every_execution_and_most_that_hold_are_found():
     claimed = true = 0
     for seed in range(400):
         streams = random_streams(seed)
-        machine = Machine(scenario(streams)).run()
-        settle(machine)
+        machine = execute(scenario(streams))
+        add_wait_edges(machine)
         found = {
             (place(writer.loc), place(wait.loc))
             for wait in machine.waits
@@ -147,11 +150,11 @@ def test_what_is_proven_of_several_waits_at_once_holds_in_every_execution(make, 
     more = 0
     for seed in range(seeds):
         streams = make(seed)
-        machine = Machine(scenario(streams)).run()
-        settle(machine)
+        machine = execute(scenario(streams))
+        add_wait_edges(machine)
         while prove(machine, range(len(machine.graph.before))):
             more += 1
-            settle(machine)
+            add_wait_edges(machine)
         nodes = {place(w.loc): w.node for cell in machine.cells.values() for w in cell.writers}
         nodes |= {place(wait.loc): wait.after for wait in machine.waits}
         claimed = [
@@ -174,7 +177,7 @@ def test_a_run_that_gets_stuck_does_so_in_every_execution():
             [(kind if kind == "wait" else "add", cell, value) for kind, cell, value in stream]
             for stream in random_streams(seed)
         ]
-        machine = Machine(scenario(streams)).run()
+        machine = execute(scenario(streams))
         assert {complete for _, complete in executions(streams)} == {not machine.stuck}, seed
         stuck += bool(machine.stuck)
     assert 50 < stuck < 350
@@ -188,8 +191,8 @@ def test_a_run_that_gets_stuck_does_so_in_every_execution():
     ([[("set", 0, 1), ("add", 0, 2)]], ["mixed"]),
 ])  # fmt: skip
 def test_overtaking(streams, kinds):
-    machine = Machine(scenario(streams)).run()
-    settle(machine)
+    machine = execute(scenario(streams))
+    add_wait_edges(machine)
     assert [kind for kind, *_ in overtaking(machine)] == kinds
 
 

@@ -13,7 +13,7 @@ import ditron
 import ditron.language as dl
 from ditron import sim
 from ditron.protocol.api import check_function
-from ditron_compiler.protocol.memory import carried
+from ditron_compiler.protocol.memory import copied_to
 
 N = test_unwritten.N
 marked = test_unwritten.marked
@@ -146,8 +146,8 @@ def test_a_write_that_goes_astray_is_said_once():
 
 def test_where_bytes_go():
     source, target = np.array([[0, 4], [10, 14], [20, 28]]), np.array([[100, 106], [200, 210]])
-    whole = carried(source, target, np.array([[0, 30]]))
+    whole = copied_to(source, target, np.array([[0, 30]]))
     assert whole.tolist() == [[100, 106], [200, 210]]
-    assert carried(source, target, np.array([[12, 22]])).tolist() == [[200, 204]]
-    assert carried(source, target, np.array([[3, 11]])).tolist() == [[103, 105]]
-    assert carried(source, target, np.array([[4, 10], [28, 40]])).tolist() == []
+    assert copied_to(source, target, np.array([[12, 22]])).tolist() == [[200, 204]]
+    assert copied_to(source, target, np.array([[3, 11]])).tolist() == [[103, 105]]
+    assert copied_to(source, target, np.array([[4, 10], [28, 40]])).tolist() == []

@@ -13,7 +13,7 @@ from sim_programs import compile_kernel, run
 from ditron import sim
 from ditron_compiler import ir
 from ditron_compiler.errors import SimulationError
-from ditron_compiler.lowering.sim.locations import user_line
+from ditron_compiler.ir.locations import user_line
 
 
 def _line(fn: triton.JITFunction, text: str) -> int:

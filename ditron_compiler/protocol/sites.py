@@ -1,0 +1,109 @@
+"""An operation of a kernel, as the checker speaks of it once the IR is gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ditron_compiler import ir
+from ditron_compiler.ir.dialects import tt
+from ditron_compiler.ir.locations import user_line
+from ditron_compiler.protocol.effects import effect_of, is_flag_type
+from ditron_compiler.protocol.expressions import bits_of, itemsize, shape_of
+from ditron_compiler.protocol.slices import BackwardSlice
+
+__all__ = ["Site", "make_site"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """An operation that accesses or orders memory, or decides about control flow.
+
+    Attributes:
+        number: among the kernel's sites. ordinal: position in the function. op_class: its typed class. loc:
+        ``file:line:col``. itemsize: bytes of an element it accesses. attributes: its enumerations (scope, semantic, op,
+        cmp, team) as keywords, and flags. loops: ordinals of the loops around it. tokens: ordinals of the waits whose
+        tokens its operands depend on. consumed: of a wait, whether any operation consumes its token.
+    """
+
+    number: int
+    ordinal: int
+    op_class: type
+    loc: str
+    itemsize: int
+    attributes: dict[str, str]
+    loops: tuple[int, ...]
+    tokens: frozenset[int]
+    consumed: bool
+
+    @property
+    def name(self) -> str:
+        """The operation's name, as ``ditron.notify``."""
+        return self.op_class.OPERATION_NAME
+
+    @property
+    def mnemonic(self) -> str:
+        """The same without the dialect: ``notify``."""
+        return self.name.partition(".")[2]
+
+    def isa(self, *classes: type) -> bool:
+        """Whether the operation is of one of these classes, or has one of these interfaces."""
+        return issubclass(self.op_class, classes)
+
+    def get(self, name: str, default: str) -> str:
+        """An attribute, or ``default`` where the operation has none of that name."""
+        return self.attributes.get(name, default)
+
+
+_ENUMERATIONS = ("scope", "semantic", "op", "cmp", "team")
+_SCOPE = {tt.MemSyncScope.GPU: "gpu", tt.MemSyncScope.CTA: "gpu", tt.MemSyncScope.SYSTEM: "node"}
+_SEMANTIC = {
+    tt.MemSemantic.RELAXED: "relaxed",
+    tt.MemSemantic.ACQUIRE: "acquire",
+    tt.MemSemantic.RELEASE: "release",
+    tt.MemSemantic.ACQUIRE_RELEASE: "acq_rel",
+}
+_RMW = {
+    tt.RMWOp.FADD: "add",
+    tt.RMWOp.UMAX: "max",
+    tt.RMWOp.UMIN: "min",
+    tt.RMWOp.XCHG: "set",
+}
+
+
+def _attributes(op: ir.Operation) -> dict[str, str]:
+    if op.name.startswith("ditron."):
+        found = {name: str(op.attributes[name].value) for name in _ENUMERATIONS if name in op.attributes}
+        return found | ({"nbi": "nbi"} if "nbi" in op.attributes else {})
+    if isinstance(op, (tt.AtomicRMWOp, tt.AtomicCASOp)):
+        kind = op.atomic_rmw_op if isinstance(op, tt.AtomicRMWOp) else tt.RMWOp.ADD
+        return {
+            "scope": _SCOPE[op.scope or tt.MemSyncScope.GPU],
+            "semantic": _SEMANTIC[op.sem or tt.MemSemantic.ACQUIRE_RELEASE],
+            "op": _RMW.get(kind, kind.name.lower()),
+        }
+    if isinstance(op, tt.LoadOp):
+        return {"flag": "flag"} if is_flag_type(op.result.type) and not shape_of(op.result.type) else {}
+    return {}
+
+
+def make_site(number: int, op: ir.Operation, loops: tuple[int, ...], slices: BackwardSlice) -> Site:
+    """The site of ``op``, the kernel's ``number``-th."""
+    operands, size = list(op.operands), 0
+    if isinstance(op, (tt.DescriptorLoadOp, tt.DescriptorGatherOp)):
+        size = max(bits_of(op.result.type) // 8, 1)
+    elif isinstance(op, (tt.DescriptorStoreOp, tt.DescriptorReduceOp, tt.DescriptorScatterOp)):
+        size = max(bits_of(op.src.type) // 8, 1)
+    elif operands and effect_of(op) is not None:
+        size = itemsize(operands[0].type)
+    ordinal = slices.ordinal(op)
+    return Site(
+        number,
+        ordinal,
+        type(op),
+        user_line(op.location),
+        size,
+        _attributes(op),
+        loops,
+        slices.tokens(op),
+        ordinal in slices.consumed(),
+    )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ditron_compiler.protocol.edges import overtaking, add_wait_edges
+from ditron_compiler.protocol.edges import add_wait_edges, overtaking
 from ditron_compiler.protocol.induction import prove
 from ditron_compiler.protocol.machine import satisfies
 from ditron_compiler.protocol.memory import HeapBuffer, address

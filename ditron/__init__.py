@@ -10,6 +10,7 @@ triton.
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 from ditron_compiler.errors import (
@@ -27,8 +28,7 @@ from ditron_compiler.versions import check_versions
 _HOMES = {
     "CompiledProgram": "ditron._jit.compile",
     "compile": "ditron._jit.compile",
-    "synchronize": "ditron.sanitizer.report",
-    "autotune": "ditron._jit.decorator",
+    "autotune": "ditron._jit.autotune",
     "jit": "ditron._jit.decorator",
     "host": "ditron.host",
     "program": "ditron._program.program",
@@ -52,9 +52,10 @@ _HOMES = {
             "symm_free",
             "symm_packets",
             "symm_zeros",
+            "synchronize",
             "world",
         ),
-        "ditron.distributed.group",
+        "ditron.distributed",
     ),
 }
 
@@ -72,13 +73,14 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-check_versions()
+_check_versions = cache(check_versions)  # when a name is first used: "ditron doctor" answers where it fails
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'ditron' has no attribute {name!r}")
+    _check_versions()
     module = importlib.import_module(home)
     value = module if home == f"ditron.{name}" else getattr(module, name)
     globals()[name] = value

@@ -7,25 +7,10 @@ torch nor triton; kernel authors import ``ditron`` instead.
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
+
+from ditron_compiler.runtime_files import runtime_library
 
 __all__ = ["ir", "passes", "pipeline", "runtime_library", "versions"]
-
-
-def runtime_library(name: str) -> Path:
-    """The path of a device library, such as "nvidia/nvshmem.ll"; FileNotFoundError lists what there is.
-
-    In a wheel they are in ``ditron_compiler/runtime``, in a source tree in ``runtime`` beside the package.
-    """
-    package = Path(__file__).resolve().parent
-    root = next((r for r in (package / "runtime", package.parent / "runtime") if r.is_dir()), None)
-    if root is None:
-        raise FileNotFoundError(f"no device libraries at {package / 'runtime'}: the installation is incomplete")
-    path = root / name
-    if not path.is_file():
-        known = ", ".join(sorted(str(p.relative_to(root)) for p in root.rglob("*.ll")))
-        raise FileNotFoundError(f"no device library '{name}'; there are {known or 'none'}")
-    return path
 
 
 def __getattr__(name: str):

@@ -27,10 +27,9 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction, KernelParam, create_function_from_signature
 
-from ditron._program.trace.tracer import active
-from ditron.distributed.group import current_group
+from ditron._jit.tracing import active
+from ditron.distributed.group import require_group
 from ditron.distributed.packets import guarded
-from ditron.sanitizer import report as checked
 from ditron_compiler.analysis.packet_layout import PacketArgument
 from ditron_compiler.errors import CompileError, DitronError
 from ditron_compiler.frontend.libraries import device_libraries
@@ -38,7 +37,7 @@ from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, Ditr
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.pipeline import front
 
-__all__ = ["DitronJITFunction", "autotune", "jit", "load_in"]
+__all__ = ["DitronJITFunction", "jit", "load_in"]
 
 
 class DitronJITFunction(JITFunction):
@@ -70,7 +69,7 @@ class DitronJITFunction(JITFunction):
         self.params.append(KernelParam(len(self.params), hidden, True, True))
         self.launch_signature = self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
         self._transport = ""
-        self._checked = False
+        self._sanitize = False
         # The group of the latest launch (not kept alive by it) and where its context lies.
         self._latest_group: Callable[[], Any] = lambda: None
         self._context = 0
@@ -81,61 +80,47 @@ class DitronJITFunction(JITFunction):
         """Refused: a kernel is launched on a grid. (In a kernel it is the compiler that calls a helper.)"""
         name = self.__name__
         message = f"kernel {name!r} is called without a grid: write {name}[grid](...), where grid is 1 to 3 numbers"
-        if (tracer := active()) is not None:
-            tracer.fail(message)
+        if (trace := active()) is not None:
+            trace.fail(message)
         raise DitronError(message)
 
     def run(self, *args: Any, grid: Any, warmup: bool, group: Any = None, **kwargs: Any) -> Any:
         """Launch in ``group``, or the current one; the other arguments are the kernel's and Triton's options.
 
-        In the trace of a program the launch is written down instead.
+        While a program is traced, the launch becomes an operation of the program instead.
         """
-        if (tracer := active()) is not None:
-            from ditron._program.trace.launching import launch
+        if (trace := active()) is not None:
+            return trace.record_launch(self, grid, args, kwargs)
+        group = group or require_group(None, f"kernel {self.__name__!r} was launched")
+        return group.launch(self, grid, args, kwargs, warmup)
 
-            return launch(tracer, self, grid, args, kwargs)
-        group = group or current_group()
-        if group is None:
-            raise DitronError(
-                f"kernel {self.__name__!r} was launched before ditron.init(): call ditron.init() first, "
-                "under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on the "
-                "simulator"
-            )
-        if group.is_sim:
-            from ditron.sim import launch as simulate
-
-            return simulate.launch(self, group, grid, args, kwargs, warmup)
+    def launch_on_gpu(self, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bool) -> CompiledKernel:
+        """Launch on this rank's GPU in ``group``, by Triton's own launcher."""
         if group is not self._latest_group():
             self._enter(group)
         kwargs[CONTEXT_ARGUMENT] = self._context
-        if not group.sanitize:
-            return super().run(*args, grid=grid, warmup=warmup, **kwargs)
-        checked.before_launch(group)
-        kernel = super().run(*args, grid=grid, warmup=warmup, **kwargs)
-        if group.sanitize > 1 and not warmup:
-            checked.synchronize(group)
-        return kernel
+        return super().run(*args, grid=grid, warmup=warmup, **kwargs)
 
     def _enter(self, group: Any) -> None:
-        """What changes when the group does: seldom, so that a launch pays for a comparison only."""
-        if (group.transport, bool(group.sanitize)) != (self._transport, self._checked):
+        """Switch to another group: seldom, so that a launch costs one comparison."""
+        if (group.transport, bool(group.sanitize)) != (self._transport, self._sanitize):
             self._use_transport(group.transport, bool(group.sanitize))
         # An address is quicker to pass than a tensor, which the driver would be asked about.
         self._context = group.context.data_ptr()
         self._latest_group = weakref.ref(group)
 
     def _use_transport(self, transport: str, sanitize: bool = False) -> None:
-        """Kernels are compiled for a transport, checked or not; each has caches of its own."""
+        """Kernels are compiled for a transport, with the sanitizer or without; each has caches of its own."""
         if self._transport:
-            self._caches_by_mode[self._transport, self._checked] = self.device_caches
+            self._caches_by_mode[self._transport, self._sanitize] = self.device_caches
         fresh = type(self.device_caches)(self.create_binder)
         self.device_caches = self._caches_by_mode.get((transport, sanitize), fresh)
-        self._transport, self._checked = transport, sanitize
+        self._transport, self._sanitize = transport, sanitize
 
     def create_binder(self) -> tuple:
         gpu = driver.active.get_current_target()
         backend = make_backend(gpu)
-        target = Target(gpu.backend, gpu.arch, self._transport, self._checked)
+        target = Target(gpu.backend, gpu.arch, self._transport, self._sanitize)
         self.CompiledKernel = CompiledKernel
         self.compile = partial(self._compile_for, target)
         self.ASTSource = partial(DitronSource, target=target)
@@ -163,8 +148,6 @@ class _LoadedKernel(CompiledKernel):
         if self.module is None:
             super()._init_handles()
             group = self.group()
-            if group.sanitize:
-                checked.remember_kernel(self.asm.get("ttir"))
             group.on_module_loaded(self)
             if packets := PacketArgument.all_in(self.asm["source"]):
                 self._run = guarded(self._run, packets, self.group, self.name, self.src)
@@ -234,42 +217,3 @@ def jit(
         )
 
     return decorate if fn is None else decorate(fn)
-
-
-def autotune(configs: list, key: list[str], **kwargs: Any) -> Callable:
-    """``triton.autotune`` for kernels that communicate, with its arguments.
-
-    Every rank of the current group tries each configuration the same number of times, together, and all take the one
-    whose slowest rank is fastest: Triton's own benchmark lets each rank decide how often to call, so that ranks would
-    wait for each other for ever. On the simulator the first configuration is taken.
-    """
-    return triton.autotune(configs, key, do_bench=_bench_together, **kwargs)
-
-
-def _bench_together(
-    call: Callable[[], Any], quantiles: Iterable[float] = (0.5,), warmup: int = 3, repeat: int = 20
-) -> list[float]:
-    """Milliseconds of ``call`` on the slowest rank, per quantile."""
-    quantiles = list(quantiles)
-    if (tracer := active()) is not None:
-        tracer.fail(
-            "an autotuned kernel cannot be launched in a program, whose trace measures nothing: launch one "
-            "configuration of it"
-        )
-    group = current_group()
-    if group is None or group.is_sim:
-        return [0.0] * len(quantiles)
-    import torch
-
-    for _ in range(warmup):
-        call()
-    group.barrier()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeat + 1)]
-    events[0].record()
-    for event in events[1:]:
-        call()
-        event.record()
-    events[-1].synchronize()
-    times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:], strict=False)])
-    slowest = group.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist())
-    return [max(ranks) for ranks in zip(*slowest, strict=True)]

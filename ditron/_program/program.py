@@ -10,12 +10,14 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ditron._program.execute.executable import Executable, argument_key, nodes_of
+from ditron._program.execute.executable import Executable, argument_key
 from ditron._program.trace.buffers import Buffer, element_type
 from ditron._program.trace.dtypes import dtypes, from_mlir, names_of
-from ditron._program.trace.tracer import Place, Tracer, active
+from ditron._program.trace.launching import launch
+from ditron._program.trace.tracer import Tracer, active
 from ditron._program.trace.values import Int
-from ditron.distributed.group import current_group
+from ditron.distributed.group import require_group
+from ditron.distributed.state import current_group
 from ditron_compiler import ir, pipeline
 from ditron_compiler.analysis.argument_assumptions import FACTS
 from ditron_compiler.errors import DitronError, NodesError
@@ -24,6 +26,7 @@ from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
 from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.passes import similar
+from ditron_compiler.source_location import SourceLocation
 
 __all__ = ["Program", "program"]
 
@@ -80,7 +83,7 @@ class Program:
     ):
         functools.update_wrapper(self, fn)
         self.fn, self.example, self.sample_args, self.max_nodes = fn, example, sample_args, max_nodes
-        self._place = Place(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+        self._place = SourceLocation.of_function(fn.__code__)
         try:
             self.passes = _passes(passes)
         except ValueError as error:
@@ -110,13 +113,7 @@ class Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
-        group = current_group()
-        if group is None:
-            raise DitronError(
-                f"program {self.fn.__name__!r} was called before ditron.init(): call ditron.init() "
-                "first, under torchrun on GPUs, or as ditron.init(sim=4) / ditron run --sim 4 SCRIPT on "
-                "the simulator"
-            )
+        group = require_group(None, f"program {self.fn.__name__!r} was called")
         if (tracer := active()) is not None:
             tracer.fail(
                 f"program {self.fn.__name__!r} is called in the trace of program {tracer.name!r}: a program "
@@ -130,8 +127,8 @@ class Program:
         except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which is looked at below
             runner = None
         if runner is None:
-            self._check_nodes(len(nodes_of(group)))
-            runner = self._executable(args, kwargs, _target_of(group)).runner(group)
+            self._check_nodes(len(group.nodes))
+            runner = self._executable(args, kwargs, group.target()).runner(group)
             key = argument_key(args)
             self._runners.setdefault(group, {})[key, tuple(kwargs.items())] = runner
         runner(args, key)
@@ -257,7 +254,7 @@ class Program:
             context.allow_unregistered_dialects = True  # Triton's modules hold operations that we have no use for
             with ir.Location.file(place.file, place.line, place.column):
                 module = ir.Module.create()
-                tracer = Tracer(name, target, module, instrumentation)
+                tracer = Tracer(name, target, module, launch, instrumentation)
                 types = [_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
@@ -309,15 +306,6 @@ def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
             f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes{near}"
         )
     return tuple(given)
-
-
-def _target_of(group: Any) -> Target:
-    if group.is_sim:
-        return NEUTRAL
-    from triton.runtime.driver import driver
-
-    gpu = driver.active.get_current_target()
-    return Target(gpu.backend, gpu.arch, group.transport, bool(group.sanitize))
 
 
 class _Spec:

@@ -7,13 +7,12 @@ interrupted.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import traceback
 from collections.abc import Sequence
-from types import TracebackType
 
 from ditron.cli.kernels import UsageError
+from ditron.script_errors import reported
+from ditron_compiler.versions import VersionError, check_versions
 
 __all__ = ["main"]
 
@@ -25,37 +24,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    from ditron_compiler.errors import DitronError
 
-    try:
-        return args.command(args)
-    except UsageError as error:
-        print(f"ditron: {error}", file=sys.stderr)
-        return 2
-    except DitronError as error:
-        if getattr(args, "traceback", False):
-            raise
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        if getattr(args, "traceback", False):
-            raise
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # ditron dump ... | head
-        sys.stderr.close()
-        return 1
-    except Exception as error:
-        if getattr(args, "traceback", False):
-            raise
-        if _is_compiler_error(error):
-            print(_compiler_error(error), file=sys.stderr)
+    def run() -> int:
+        try:
+            if args.command is not _doctor:
+                check_versions()
+            return args.command(args)
+        except VersionError as error:
+            print(f"ditron: {error}\nditron: 'ditron doctor' tells more", file=sys.stderr)
             return 1
-        frames = _of_file(error, args)
-        if frames is None:
-            raise
-        traceback.print_exception(type(error), error, frames)
-        return 1
+        except UsageError as error:
+            print(f"ditron: {error}", file=sys.stderr)
+            return 2
+        except BrokenPipeError:  # ditron dump ... | head
+            sys.stderr.close()
+            return 1
+
+    return reported(run, _files(args), raises=getattr(args, "traceback", False))
 
 
 class _Version(argparse.Action):
@@ -72,27 +57,10 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
-def _of_file(error: Exception, args: argparse.Namespace) -> TracebackType | None:
-    """The traceback from the first line of the user's file on: what of ours ran or imported it is of no interest."""
+def _files(args: argparse.Namespace) -> list[str]:
+    """The user's file, as the command line names it: FILE or FILE:NAME."""
     text = next((getattr(args, name) for name in ("script", "subject", "kernel") if hasattr(args, name)), "")
-    files = {os.path.abspath(file) for file in (text, text.rpartition(":")[0]) if file}
-    frames = error.__traceback__
-    while frames is not None and os.path.abspath(frames.tb_frame.f_code.co_filename) not in files:
-        frames = frames.tb_next
-    return frames
-
-
-def _is_compiler_error(error: Exception) -> bool:
-    """Errors of Triton's compiler and of MLIR, whose Python traceback tells a kernel's author nothing."""
-    names = {kind.__module__.split(".")[0] + "." + kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"triton.TritonError", "ditron_compiler.MLIRError", "ditron_compiler.UnresolvedSymbol"})
-
-
-def _compiler_error(error: Exception) -> str:
-    from ditron_compiler.frontend.diagnostics import explained
-
-    explanation = explained(error)
-    return str(explanation) if explanation is not None else f"error: {error}"
+    return [file for file in (text, text.rpartition(":")[0]) if file]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -161,9 +129,9 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="print the module to standard error after one of our passes; may be repeated",
     )
-    parser.add_argument("--remarks", action="store_true", help="tell what our passes remark on, at the kernel's lines")
-    parser.add_argument("--pass-statistics", action="store_true", help="tell what our passes did, and how often")
-    parser.add_argument("--pass-timing", action="store_true", help="tell how long each of our passes took")
+    parser.add_argument("--remarks", action="store_true", help="print the remarks of our passes, at the kernel's lines")
+    parser.add_argument("--pass-statistics", action="store_true", help="print what our passes did, and how often")
+    parser.add_argument("--pass-timing", action="store_true", help="print how long each of our passes took")
     parser.add_argument(
         "--reproducer",
         metavar="FILE.mlir",

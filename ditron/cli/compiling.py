@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ditron.cli.kernels import UsageError, load_kernel, parse_assignments, parse_signature
-from ditron_compiler import knobs
+from ditron.cli.pass_output import instrumentation_of, print_remarks_and_statistics, show_diff
 from ditron_compiler.instrumentation import Instrumentation
 
-__all__ = ["compile_command", "dump_command", "show_diff", "tell", "instrumentation_of"]
+__all__ = ["compile_command", "dump_command"]
 
 _MLIR_SUFFIXES = (".mlir", ".ttir")
 # Stages that only one machine has say which is meant.
@@ -30,7 +30,7 @@ def compile_command(args: argparse.Namespace) -> int:
         print(
             "\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()), file=sys.stderr
         )
-    tell(args, instrumentation)
+    print_remarks_and_statistics(args, instrumentation)
     return 0
 
 
@@ -57,7 +57,7 @@ def dump_command(args: argparse.Namespace) -> int:
     )
     if diffed:
         show_diff(args, f"{program.name} for {target}", instrumentation)
-        tell(args, instrumentation)
+        print_remarks_and_statistics(args, instrumentation)
         return 0
     if args.stage not in program.asm:
         reason = program.missing.get(args.stage) or "an MLIR file begins at stage 'ditron'"
@@ -73,51 +73,8 @@ def dump_command(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(code)
     else:
         print(code, end="" if code.endswith("\n") else "\n")
-    tell(args, instrumentation)
+    print_remarks_and_statistics(args, instrumentation)
     return 0
-
-
-def instrumentation_of(args: argparse.Namespace, snapshots: bool = False) -> Instrumentation:
-    """What the command line asks to see of our passes."""
-    instrumentation = Instrumentation(
-        tuple(args.print_after), snapshots, measure=args.pass_statistics or args.pass_timing
-    )
-    if args.reproducer:
-        instrumentation.reproducer = args.reproducer
-    return instrumentation
-
-
-def tell(args: argparse.Namespace, instrumentation: Instrumentation) -> None:
-    """Remarks, statistics and times of our passes, after what was asked for, on standard error."""
-    from ditron_compiler.ir.passmanager import statistics_table, timing_table
-
-    if args.remarks:
-        for remark in instrumentation.remarks:
-            if remark.severity == "remark":
-                print(remark, file=sys.stderr)
-    if args.pass_statistics:
-        print(
-            statistics_table([(entry.name, entry.what, entry.count) for entry in instrumentation.statistics]),
-            file=sys.stderr,
-        )
-    if args.pass_timing:
-        print(timing_table(instrumentation.timings), file=sys.stderr)
-
-
-def show_diff(args: argparse.Namespace, title: str, instrumentation: Instrumentation) -> None:
-    """What each pass changed: to the terminal, or as a page to a file."""
-    from ditron_compiler.tools import pass_diff as passdiff
-
-    if args.html is None:
-        color = args.color == "always" or args.color == "auto" and sys.stdout.isatty() and not knobs.no_color.get()
-        for line in passdiff.terminal(instrumentation.pairs(), color):
-            print(line)
-        return
-    try:
-        Path(args.html).write_text(passdiff.page(title, instrumentation.pairs()))
-    except OSError as error:
-        raise UsageError(f"cannot write to {args.html}: {error}") from error
-    print(args.html)
 
 
 def _compile(args: argparse.Namespace, target: str, stop_after: str | None, instrumentation: Instrumentation) -> Any:

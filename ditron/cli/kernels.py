@@ -47,7 +47,8 @@ def import_file(path: Path, asserts: bool = True) -> Any:
     """
     import importlib.util
 
-    from ditron.distributed.group import ImportedScriptError, importing
+    from ditron.distributed.initialization import ImportedScriptError
+    from ditron.distributed.state import importing
 
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)

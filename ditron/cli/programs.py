@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ditron.cli.compiling import instrumentation_of, show_diff, tell
 from ditron.cli.kernels import UsageError, import_file, parse_assignments
+from ditron.cli.pass_output import instrumentation_of, print_remarks_and_statistics, show_diff
 
 __all__ = ["dump_program"]
 
@@ -44,7 +44,7 @@ def dump_program(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if diffed:
         show_diff(args, f"program {executable.name}", instrumentation)
-        tell(args, instrumentation)
+        print_remarks_and_statistics(args, instrumentation)
         return 0
     text = executable.module.operation.get_asm(enable_debug_info=args.locations) + "\n"
     if args.output:
@@ -54,7 +54,7 @@ def dump_program(args: argparse.Namespace) -> int:
             raise UsageError(f"cannot write to {args.output}: {error}") from error
     else:
         sys.stdout.write(text)
-    tell(args, instrumentation)
+    print_remarks_and_statistics(args, instrumentation)
     return 0
 
 

@@ -16,7 +16,7 @@ from ditron_compiler.errors import DitronError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ALIGNMENT", "NvshmemHeap", "P2PHeap", "RangeAllocator"]
+__all__ = ["ALIGNMENT", "Heap", "NvshmemHeap", "P2PHeap", "RangeAllocator"]
 
 # What cudaMalloc gives, and more than any vector access or TMA descriptor asks for.
 ALIGNMENT = 256
@@ -70,7 +70,7 @@ class RangeAllocator:
         self._free.insert(at, (start, end))
 
 
-class _Heap:
+class Heap:
     """What the heaps of all providers share: ``buffer`` (uint8), ``peer_bases`` and the ranges in use."""
 
     buffer: torch.Tensor
@@ -108,7 +108,7 @@ class _Heap:
             ) from None
 
 
-class P2PHeap(_Heap):
+class P2PHeap(Heap):
     """Peers' memory mapped into this process by torch symmetric memory: one node, nothing extra to install."""
 
     team = 0
@@ -128,7 +128,7 @@ class P2PHeap(_Heap):
         self._handle = None
 
 
-class NvshmemHeap(_Heap):
+class NvshmemHeap(Heap):
     """Memory of NVSHMEM through nvshmem4py: scale-out, and one node too.
 
     Collective over the world, as nvshmem_malloc is: every rank makes every group's heap, whether it is a member or not.

@@ -15,10 +15,10 @@ from typing import Any
 
 from triton.language import core as tl
 
+from ditron_compiler.frontend.codegen import CODEGEN_MARK
 from ditron_compiler.ir.dialects import ditron as dialect
 
 __all__ = [
-    "CODEGEN_MARK",
     "attributes",
     "emit",
     "emit_void",
@@ -31,9 +31,6 @@ __all__ = [
     "token",
     "token_type",
 ]
-
-# Key in the code generator's dictionary of backend functions by which a primitive knows that our compiler is at work.
-CODEGEN_MARK = "ditron"
 
 
 def primitive(fn):

@@ -36,6 +36,7 @@ from ditron_compiler.protocol.scenario import (
 )
 from ditron_compiler.protocol.translate import Kernel
 from ditron_compiler.protocol.values import UNKNOWN
+from ditron_compiler.source_location import caller_line as user_line
 
 __all__ = ["CHECKED", "RecordedView", "record"]
 
@@ -50,14 +51,6 @@ _PACKAGES = ("ditron", "torch", "triton")
 def _foreign() -> tuple[str, ...]:
     """Where files are that are not the user's."""
     return ("<", *(str(Path(sys.modules[name].__file__).parent) for name in _PACKAGES if name in sys.modules))
-
-
-def user_line() -> str:
-    """``file:line`` of the innermost caller outside of ditron, torch and triton."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_foreign()):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"
 
 
 def record(

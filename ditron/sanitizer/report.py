@@ -30,7 +30,6 @@ __all__ = [
     "Kind",
     "Monitor",
     "Report",
-    "before_launch",
     "synchronize",
     "error_of",
     "meet",
@@ -266,16 +265,8 @@ def _local() -> list[Report]:
     return found
 
 
-def synchronize(group: Any = None) -> None:
-    """Wait for this rank's GPU and raise what its kernels reported in checked mode; without it, only wait.
-
-    Not collective. Raises :class:`ditron.WaitTimeout` or :class:`ditron.SanitizerError`.
-    """
-    from ditron.distributed.group import current_group
-
-    group = group or current_group()
-    if group is None or group.is_sim:
-        return
+def synchronize(group: Any) -> None:
+    """Wait for this rank's GPU and raise what its kernels reported. Not collective."""
     import torch
 
     failure = None
@@ -307,12 +298,6 @@ def meet(group: Any) -> None:
         raise error_of(found) from failure
     if failure:
         raise failure
-
-
-def before_launch(group: Any) -> None:
-    """Raise when an earlier kernel has reported: what comes after it would compute with what never arrived."""
-    if group.monitor.reported:
-        synchronize(group)
 
 
 @atexit.register

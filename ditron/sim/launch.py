@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
@@ -19,16 +18,14 @@ from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import TensorWrapper, compute_cache_key, create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ditron.distributed.packets import require
 from ditron_compiler import knobs as ditron_knobs
 from ditron_compiler.errors import DitronError
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import DitronSource, make_mixed
 from ditron_compiler.frontend.targets import NEUTRAL
+from ditron_compiler.lowering.sim.arguments import FLOATS, float_bits
 
-__all__ = ["SimulatedKernel", "bf16_bits", "compile_plain", "launch", "plain"]
-
-_FLOAT_FORMATS = {"fp16": "e", "fp32": "f", "fp64": "d"}
+__all__ = ["SimulatedKernel", "compile_plain", "launch", "plain"]
 
 # Ranks that run the same script define the same kernels: one compilation serves them all.
 _kernels: dict[str, Any] = {}
@@ -80,14 +77,8 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
         slots = _all_slots((name, kind, value) for (name, value), kind in zip(bound.items(), types, strict=True))
         tensors = list(_tensors(bound.items()))
         if kernel.packets:
-            require(
-                kernel.packets,
-                [slots[argument.index] for argument in kernel.packets],
-                extents,
-                group,
-                fn.__name__,
-                fn.pipeline,
-            )
+            addresses = [slots[argument.index] for argument in kernel.packets]
+            group.require_packets(kernel.packets, addresses, extents, fn.__name__, fn.pipeline)
         group.world.launch(kernel, tuple(extents), slots, group=group.handle, tensors=tensors)
     return kernel
 
@@ -275,10 +266,8 @@ def _slots(name: str, kind: Any, value: Any, pads: list[int]) -> Iterator[int]:
         yield _address(name, value.base)
         yield from (int(extent) for extent in value.shape)
         yield from (int(stride) for stride in value.strides)
-    elif kind == "bf16":
-        yield bf16_bits(value)
-    elif kind in _FLOAT_FORMATS:
-        yield int.from_bytes(struct.pack("<" + _FLOAT_FORMATS[kind], value), "little")
+    elif kind in FLOATS:
+        yield float_bits(value, kind)
     elif kind[0] in "iu":
         yield int(value)
     else:
@@ -323,11 +312,3 @@ def _posed(value: Any) -> bool:
     from ditron.sim.fake_cuda.mode import is_posing
 
     return is_posing() and not isinstance(value, torch.Tensor)
-
-
-def bf16_bits(value: float) -> int:
-    """The nearest bfloat16, ties to even."""
-    bits = struct.unpack("<I", struct.pack("<f", float(value)))[0]
-    if bits & 0x7FFFFFFF <= 0x7F800000:  # not NaN
-        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFFFFFF
-    return bits >> 16

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ditron_compiler import knobs
 from ditron_compiler.errors import DeadlockError, RaceError, SimulationError
+from ditron_compiler.source_location import caller_line as script_line
 
 if TYPE_CHECKING:
     from ditron._sim import ProgramReport
@@ -17,19 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["deadlock", "failure", "script_line", "warn"]
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
 _MAX_LINES = 40
-
-
-def script_line() -> str:
-    """``file:line`` of the innermost caller outside of ditron and torch: the user's."""
-    frame = sys._getframe(1)
-    skipped = (_PACKAGE, "<")
-    if "torch" in sys.modules:
-        skipped += (str(Path(sys.modules["torch"].__file__).parent),)
-    while frame is not None and frame.f_code.co_filename.startswith(skipped):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown line"
 
 
 def _who(report: ProgramReport) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ditron import _sim
 from ditron.sim.report import failure, script_line
 from ditron_compiler.errors import SimulationError
+from ditron_compiler.host.rows import pitched_rows
 
 if TYPE_CHECKING:
     import torch
@@ -311,26 +312,12 @@ def _transfer(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _si
 
 def _rows(what: str, dst: torch.Tensor, src: torch.Tensor, line: str) -> tuple[int, int, int, int]:
     """How many rows, bytes in a row, and the pitches of both sides in bytes."""
-    size = dst.itemsize
-    if dst.numel() == 0:
-        return 0, 0, 0, 0
-    # Dimensions as (extent, stride at dst, stride at src), the inner ones last, taken together where there is no gap.
-    merged: list[tuple[int, int, int]] = []
-    for extent, to, source in zip(dst.shape, dst.stride(), src.stride(), strict=True):
-        if extent == 1:
-            continue
-        if merged and merged[-1][1:] == (to * extent, source * extent):
-            merged[-1] = (merged[-1][0] * extent, to, source)
-        else:
-            merged.append((extent, to, source))
-    if not merged or merged[-1][1:] != (1, 1):
-        merged.append((1, 1, 1))
-    if len(merged) > 2 or any(stride < 0 for dim in merged for stride in dim):
+    rows = pitched_rows(dst.shape, src.stride(), dst.stride(), dst.itemsize)
+    if rows is None:
         raise _error(
             f"{what}: expected rows, each without a gap, at one distance from each other; got shape "
             f"{list(dst.shape)} with strides {list(src.stride())} and {list(dst.stride())}: enqueue a copy "
             "for each part, or make one side contiguous",
             line,
         )
-    rows = merged[0] if len(merged) == 2 else (1, 0, 0)
-    return rows[0], merged[-1][0] * size, rows[1] * size, rows[2] * size
+    return rows.height, rows.width, rows.dst_pitch, rows.src_pitch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ditron_compiler import ir
+from ditron_compiler.frontend import device_libraries as gpu_libraries
 from ditron_compiler.frontend.targets import Target
-from ditron_compiler.lowering.gpu import device_libraries as gpu_libraries
 
 __all__ = ["device_libraries", "missing_libraries", "settle_libraries"]
 

@@ -19,11 +19,11 @@ from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 from triton.runtime.jit import JITFunction
 
-from ditron.language._core import CODEGEN_MARK  # noqa: TID251
 from ditron_compiler import ir, knobs
 from ditron_compiler import passes as registry
 from ditron_compiler import pipeline as pipelines
 from ditron_compiler.frontend import handover
+from ditron_compiler.frontend.codegen import CODEGEN_MARK
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
 from ditron_compiler.frontend.targets import Target

@@ -95,7 +95,7 @@ def _nvshmem_host() -> Finding:
 
 
 def _nvshmem_device() -> Finding:
-    from ditron_compiler.lowering.gpu.device_libraries import nvshmem_bitcode
+    from ditron_compiler.frontend.device_libraries import nvshmem_bitcode
 
     path = nvshmem_bitcode()
     if path is None:
@@ -109,7 +109,7 @@ def _nvshmem_device() -> Finding:
 
 
 def _rocshmem_device() -> Finding:
-    from ditron_compiler.lowering.gpu.device_libraries import rocshmem_bitcode
+    from ditron_compiler.frontend.device_libraries import rocshmem_bitcode
 
     path = rocshmem_bitcode("gfx942")
     if path is None:

@@ -17,7 +17,7 @@ export PYTHONPATH=$site
 run() { timeout "$1" python3 -m torch.distributed.run --nproc-per-node "$2" "${@:3}"; }
 gpus=$(nvidia-smi -L | wc -l)
 status=0
-cd /tmp && python3 -m ditron_compiler.tools.command doctor; cd - >/dev/null
+cd /tmp && python3 -m ditron.cli doctor; cd - >/dev/null
 for part in $parts; do
   echo "== $part on $gpus GPUs, $(date +%T)"
   case $part in

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ditron._program.execute.driver import WAIT_FLAGS
 from ditron._program.execute.epochs import Affine, affines
 from ditron._program.trace.dtypes import from_mlir
 from ditron_compiler import host
 from ditron_compiler.errors import DitronError
+from ditron_compiler.host.rows import PitchedRows, pitched_rows
 
 if TYPE_CHECKING:
-    from ditron._program.execute.cuda import Runner, Shape
+    from ditron._program.execute.driver import Driver
     from ditron._program.execute.kernels import DeviceKernel
+    from ditron._program.execute.loaded import LoadedProgram
+    from ditron._program.execute.memory import Memory
+    from ditron.distributed.gpu_group import GpuGroup
 
 __all__ = ["CELLS", "Action", "CapturedPlanner", "Planner"]
 
@@ -24,12 +28,32 @@ Action = Callable[[list[int], int], None]
 CELLS = 64
 
 
+class Resources(Protocol):
+    """What loads kernels and creates streams and events for a program on one GPU."""
+
+    executable: LoadedProgram
+    group: GpuGroup
+    driver: Driver
+
+    def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel: ...
+    def added(self, kind: str, place: str, **constants: Any) -> DeviceKernel: ...
+    def event(self, event: Any, captures: bool) -> int: ...
+    def side_stream(self, name: str, index: int) -> int: ...
+
+
+class ShapeMemory(Protocol):
+    """The memory of a program for one set of argument shapes."""
+
+    memory: Memory
+    device: Any
+
+
 class Planner:
     """Makes the actions of steps, for calls whose number the host knows."""
 
     captures = False
 
-    def __init__(self, runner: Runner, shape: Shape, main: int):
+    def __init__(self, runner: Resources, shape: ShapeMemory, main: int):
         self.runner, self.shape, self.main, self.driver = runner, shape, main, runner.driver
         self.group = runner.group
 
@@ -264,26 +288,13 @@ def _bits(value: Any, buffer: Any) -> int:
     return int.from_bytes(bytes(one.view(torch.uint8).tolist()), "little")
 
 
-def _rows(step: Any, src: str = "src", dst: str = "dst") -> tuple[int, int, int, int]:
-    """A transfer as rows: bytes of a row, rows, and the bytes from one row to the next in the source and the target."""
+def _rows(step: Any, src: str = "src", dst: str = "dst") -> PitchedRows:
+    """A transfer as rows, in bytes."""
     source, target = getattr(step, src), getattr(step, dst)
-    size = _itemsize(source)
-    merged: list[list[int]] = []  # extent, stride in the source, stride in the target; innermost first
-    for extent, *strides in zip(source.shape, source.strides, target.strides, strict=True):
-        merged = [[extent, *strides], *merged] if extent != 1 else merged
-    if any(extent == 0 for extent, *_ in merged):
-        return 0, 0, 0, 0
-    dims: list[list[int]] = []
-    for extent, a, b in merged:
-        if dims and a == dims[-1][0] * dims[-1][1] and b == dims[-1][0] * dims[-1][2]:
-            dims[-1][0] *= extent
-        else:
-            dims.append([extent, a, b])
-    dims = [[1, 1, 1], *dims] if not dims or dims[0][1:] != [1, 1] else dims
-    if len(dims) > 2:
+    rows = pitched_rows(source.shape, source.strides, target.strides, _itemsize(source))
+    if rows is None:
         raise DitronError(
-            f"{step.loc}: a copy moves elements that lie together, or rows of them; {source.shape} with "
+            f"{step.loc}: a copy moves contiguous elements, or rows of them; {source.shape} with "
             f"strides {source.strides} and {target.strides} is neither"
         )
-    (width, *_), (height, a, b) = dims[0], dims[1] if len(dims) > 1 else (1, 0, 0)
-    return width * size, height, a * size, b * size
+    return rows

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 from ditron._program.execute.actions import CELLS, Action, CapturedPlanner, Planner
 from ditron._program.execute.driver import driver
 from ditron._program.execute.epochs import affine_steps, period_of
-from ditron._program.execute.executable import Memory
 from ditron._program.execute.kernels import DeviceKernel, added_kernel, by_pointer
-from ditron.sanitizer import report as checked
+from ditron._program.execute.loaded import LoadedProgram
+from ditron._program.execute.memory import Memory
 from ditron_compiler.errors import DitronError
-from ditron_compiler.frontend.targets import Target
 
 if TYPE_CHECKING:
     import torch
 
-    from ditron._program.execute.executable import Executable
     from ditron._program.execute.overlaps import Apart
 
-__all__ = ["Runner"]
+__all__ = ["CudaRunner"]
 
 _streams: dict[tuple[int, str, int], torch.cuda.Stream] = {}
 
@@ -73,20 +71,16 @@ class _DeviceEpoch:
     before: int = -1  # calls that the host had counted; -1: it still counts
 
 
-class Runner:
+class CudaRunner:
     """One program on one rank's GPU."""
 
-    def __init__(self, executable: Executable, group: Any):
-        from triton.runtime.driver import driver as triton_driver
-
-        gpu = triton_driver.active.get_current_target()
-        if gpu.backend != "cuda":
+    def __init__(self, executable: LoadedProgram, group: Any):
+        self.executable, self.group, self.target = executable, group, group.target()
+        if self.target.machine != "cuda":
             raise DitronError(
                 f"program {executable.name!r}: host programs run on NVIDIA's GPUs and on the simulator; "
-                f"for {gpu.backend} their kernels compile, and can be launched one by one"
+                f"for {self.target.machine} their kernels compile, and can be launched one by one"
             )
-        self.executable, self.group = executable, group
-        self.target = Target(gpu.backend, gpu.arch, group.transport, bool(group.sanitize))
         self.period = period_of(executable.program)
         self.index = group.device.index
         self._shapes: dict[Any, Shape] = {}
@@ -96,8 +90,7 @@ class Runner:
         self.driver = driver()
 
     def __call__(self, args: tuple, key: Any) -> None:
-        if self.group.sanitize:
-            checked.before_launch(self.group)
+        self.group.before_launch()
         shape = self._shapes.get(key) or self._make_shape(key, args)
         stream = _current_stream(self.index)
         bases = [0 if type(value) is int else value.data_ptr() for value in args]
@@ -111,8 +104,7 @@ class Runner:
                 actions = self._plan(shape, args, stream, epoch)
         for action in actions:
             action(bases, epoch)
-        if self.group.sanitize > 1:
-            checked.synchronize(self.group)
+        self.group.after_launch()
 
     def memories(self) -> list[Memory]:
         """What is kept between calls."""

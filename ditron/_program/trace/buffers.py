@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ditron._program.trace.dtypes import dtypes, names_of, to_mlir
-from ditron._program.trace.tracer import Tracer, place_of_caller
+from ditron._program.trace.tracer import Tracer
 from ditron._program.trace.values import Int, Symbol, _python_int, as_int, describe, divisor_of
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron as dialect
+from ditron_compiler.source_location import caller
 
 if TYPE_CHECKING:
     import torch
@@ -213,7 +214,7 @@ def allocate(
     label = name or f"{'symmetric' if symmetric else 'local'}{len(tracer.labels)}"
     if label in tracer.labels:
         tracer.fail(f"dh.{kind}: the name {label!r} is taken", (tracer.labels[label], "by this one"))
-    tracer.labels[label] = place_of_caller()
+    tracer.labels[label] = caller()
     value = tracer.emit(
         dialect.AllocOp,
         label,

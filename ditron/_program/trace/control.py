@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ditron._program.trace.tracer import Tracer, _user_frame, place_of_caller, require
+from ditron._program.trace.tracer import Tracer, require
 from ditron._program.trace.values import (
     Cond,
     Int,
@@ -19,6 +19,7 @@ from ditron._program.trace.values import (
     divisor_of,
 )
 from ditron_compiler.ir.dialects import scf
+from ditron_compiler.source_location import caller, caller_frame
 
 __all__ = ["loop", "when"]
 
@@ -45,7 +46,7 @@ class loop:
     def __iter__(self) -> Iterator[Int]:
         tracer = require("range()")
         tracer.entered(self._pending)
-        place, frame, texts = place_of_caller(), _user_frame(), []
+        place, frame, texts = caller(), caller_frame(), []
         bounds = [as_int(tracer, bound, "a bound") for bound in (self.start, self.stop, self.step)]
         before = _Names(frame)
         for turn in ("first", "second"):
@@ -97,7 +98,7 @@ class when:
     def __enter__(self) -> None:
         tracer = self.tracer
         tracer.entered(self._pending)
-        self._place, self._before = place_of_caller(), _Names(_user_frame())
+        self._place, self._before = caller(), _Names(caller_frame())
         op = tracer.emit(scf.IfOp, condition(tracer, self.condition))
         self._scope = tracer.scope("the branch", op.then_block, self._place)
         self._scope.__enter__()

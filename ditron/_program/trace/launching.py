@@ -18,7 +18,7 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.jit import create_function_from_signature
 
 from ditron._program.trace.buffers import Buffer, as_buffer, mixed
-from ditron._program.trace.tracer import Tracer, place_of_caller
+from ditron._program.trace.tracer import Tracer
 from ditron._program.trace.values import Cond, Int, Symbol, _python_int, as_int, condition, describe
 from ditron_compiler import ir
 from ditron_compiler.errors import CompileError
@@ -26,6 +26,7 @@ from ditron_compiler.frontend.diagnostics import explained
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, DitronSource
 from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.dialects import ditron as dialect
+from ditron_compiler.source_location import caller
 
 __all__ = ["launch"]
 
@@ -124,7 +125,7 @@ def _launched_here(tracer: Tracer, name: str) -> Iterator[None]:
         known = error if isinstance(error, CompileError) else explained(error)
         if known is None:
             tracer.fail(f"kernel {name!r} does not compile: {error}")
-        here = place_of_caller()
+        here = caller()
         note = (here.file, here.line, here.column, f"kernel {name!r} is launched here")
         raise CompileError(known.message, known.file, known.line, known.column, (*known.notes, note)) from error
 

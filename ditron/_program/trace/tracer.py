@@ -7,69 +7,17 @@ left behind, which the loop in the IR would not have.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import islice
-from pathlib import Path
 from typing import Any, NoReturn
 
+from ditron._jit.tracing import active, tracing
 from ditron_compiler import ir
 from ditron_compiler.errors import CompileError
+from ditron_compiler.source_location import SourceLocation, caller
 
-__all__ = ["Place", "Scope", "Tracer", "active", "place_of_caller", "require"]
-
-_PACKAGE = str(Path(__file__).resolve().parents[2]) + "/"
-_CONTEXTLIB = sys.modules["contextlib"].__file__
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line of the user's: file, line and column, both from 1."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-    def error(self, message: str, *notes: tuple[Place, str]) -> CompileError:
-        """The error to raise for what stands here."""
-        return CompileError(
-            message, self.file, self.line, self.column, tuple((p.file, p.line, p.column, text) for p, text in notes)
-        )
-
-
-def _user_frame() -> Any:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_machinery(frame.f_code):
-        frame = frame.f_back
-    return frame
-
-
-def _is_machinery(code: Any) -> bool:
-    """Whether it is ours, or of what stands between us and the user."""
-    file = code.co_filename
-    return (
-        file.startswith(_PACKAGE) or file == _CONTEXTLIB or "/triton/runtime/" in file or code.co_name == "dynamic_func"
-    )  # Triton's, made at run time
-
-
-def place_of_caller() -> Place:
-    """The innermost line that is not ours."""
-    frame = _user_frame()
-    line, column = _position(frame.f_code, frame.f_lasti // 2)
-    return Place(frame.f_code.co_filename, line or frame.f_lineno, column + 1)
-
-
-@lru_cache(maxsize=4096)  # Python goes through all positions up to the one asked for, at every operation of a program
-def _position(code: Any, instruction: int) -> tuple[int | None, int]:
-    line, _, column, _ = next(islice(code.co_positions(), instruction, None))
-    return line, column or 0
+__all__ = ["Scope", "Tracer", "active", "require"]
 
 
 @dataclass(eq=False)
@@ -77,7 +25,7 @@ class Scope:
     """The body of the program, of a loop or of a branch: values made in it may be used in it only."""
 
     what: str
-    place: Place
+    place: SourceLocation
     block: ir.Block
     closed: str = ""  # why its values cannot be used any more
 
@@ -90,27 +38,15 @@ class _Pending:
     """A ``dh.when`` or ``dh.range`` that was made and not yet entered."""
 
     what: str
-    place: Place
+    place: SourceLocation
     advice: str
-
-
-class _Active(threading.local):
-    tracer: Tracer | None = None
-
-
-_active = _Active()
-
-
-def active() -> Tracer | None:
-    """The trace that this thread is in, if any."""
-    return _active.tracer
 
 
 def require(what: str) -> Tracer:
     """The trace that this thread is in; the error for ``dh.<what>`` outside of one."""
-    tracer = _active.tracer
+    tracer = active()
     if tracer is None:
-        raise place_of_caller().error(
+        raise caller().error(
             f"dh.{what} was called outside of a program: call it in a function decorated by @ditron.program"
         )
     return tracer
@@ -124,6 +60,7 @@ class Tracer:
         name: of the program. target: the machine its kernels are parsed for. module: program and kernels.
         instrumentation: observes the passes over kernels, or None.
         streams: the stream on which what names none is put, innermost last.
+        launcher: records a launch, ``launcher(tracer, kernel, grid, args, kwargs)``.
         kernels: symbol of each kernel in the module, by its text.
         entry: values that are made once, at the beginning: rank, epoch, dimensions.
     """
@@ -131,34 +68,31 @@ class Tracer:
     name: str
     target: Any
     module: ir.Module
+    launcher: Callable[..., None]
     instrumentation: Any = None
     streams: list[Any] = field(default_factory=list)
     kernels: dict[str, str] = field(default_factory=dict)
     entry: dict[Any, Any] = field(default_factory=dict)
-    labels: dict[str, Place] = field(default_factory=dict)
+    labels: dict[str, SourceLocation] = field(default_factory=dict)
     _scopes: list[Scope] = field(default_factory=list)
     _pending: list[_Pending] = field(default_factory=list)
     _failure: CompileError | None = None
     _point: ir.InsertionPoint | None = None  # in place of the end of the current scope
 
     @contextmanager
-    def tracing(self, body: ir.Block, place: Place) -> Iterator[None]:
+    def tracing(self, body: ir.Block, place: SourceLocation) -> Iterator[None]:
         """Within it, this is the trace that operations are written to."""
-        if _active.tracer is not None:
+        if (outer := active()) is not None:
             self.fail(
-                f"program {self.name!r} was called in the trace of program {_active.tracer.name!r}: a program "
+                f"program {self.name!r} was called in the trace of program {outer.name!r}: a program "
                 "cannot call another one; share a plain Python function that both call"
             )
-        _active.tracer = self
-        try:
-            with self.scope("the program", body, place):
-                yield
-                self.settle()
-        finally:
-            _active.tracer = None
+        with tracing(self), self.scope("the program", body, place):
+            yield
+            self.settle()
 
     @contextmanager
-    def scope(self, what: str, block: ir.Block, place: Place, left: str = "") -> Iterator[Scope]:
+    def scope(self, what: str, block: ir.Block, place: SourceLocation, left: str = "") -> Iterator[Scope]:
         """Within it, operations go to the end of ``block``."""
         scope = Scope(what, place, block)
         self._scopes.append(scope)
@@ -178,9 +112,13 @@ class Tracer:
         """Whether what is traced stands in a loop or a branch."""
         return len(self._scopes) > 1
 
-    def fail(self, message: str, *notes: tuple[Place, str]) -> NoReturn:
+    def record_launch(self, kernel: Any, grid: Any, args: tuple, kwargs: dict) -> None:
+        """Add the launch of a kernel to the program."""
+        self.launcher(self, kernel, grid, args, kwargs)
+
+    def fail(self, message: str, *notes: tuple[SourceLocation, str]) -> NoReturn:
         """Raise for the user's current line."""
-        raise place_of_caller().error(message, *notes)
+        raise caller().error(message, *notes)
 
     def check(self, thing: Any, what: str) -> None:
         """Raise unless a value may be used here."""
@@ -193,7 +131,7 @@ class Tracer:
     def expect_entered(self, what: str, advice: str) -> _Pending:
         """Remember that what the user's line made has to be entered."""
         self.settle()
-        pending = _Pending(what, place_of_caller(), advice)
+        pending = _Pending(what, caller(), advice)
         self._pending.append(pending)
         return pending
 
@@ -215,7 +153,7 @@ class Tracer:
     def emit(self, build: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Make an operation at the user's line: ``build(*args, **kwargs)`` is one of the dialects' classes."""
         self.settle()
-        place = place_of_caller()
+        place = caller()
         point = self._point or ir.InsertionPoint(self.current.block)
         with point, ir.Location.file(place.file, place.line, place.column, context=self.module.context):
             return build(*args, **kwargs)

@@ -238,7 +238,7 @@ def test_allocations_that_make_no_sense(shape, dtype, words):
 
 
 def test_doctor_answers_where_ditron_cannot_be_imported(tmp_path):
-    """With a Triton out of range, `import ditron` fails; the doctor says so."""
+    """With a Triton out of range ditron's names cannot be used; the doctor says so."""
     fake = tmp_path / "triton-3.5.0.dist-info"
     fake.mkdir()
     (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 3.5.0\n")

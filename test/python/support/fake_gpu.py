@@ -12,6 +12,9 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
+from ditron.distributed.gpu_group import GpuGroup
+from ditron.distributed.group import Group
+
 _loaded: list = []
 
 
@@ -48,20 +51,17 @@ class FakeDriver:
         return 0
 
 
-class FakeGroup:
+class FakeGroup(GpuGroup):
     """A GPU group of one rank."""
 
-    is_sim = False
-    sanitize = 0
-    num_ranks = 1
-
     def __init__(self, transport: str = "p2p"):
-        self.transport = transport
+        Group.__init__(self, [0], 0, transport, torch.device("cpu"), 1)
+        self.heap = SimpleNamespace(on_module_loaded=lambda module: None)
         self.context = torch.zeros(18, dtype=torch.int64)
         self.loaded: list = []
-        self.packets: dict[int, tuple[int, int]] = {}
 
     def on_module_loaded(self, kernel) -> None:
+        super().on_module_loaded(kernel)
         self.loaded.append(kernel)
         _loaded.append(kernel)
 

@@ -13,8 +13,8 @@ import sys
 import tempfile
 
 from ditron_compiler import ir
+from ditron_compiler.frontend.device_libraries import extern_libs
 from ditron_compiler.lowering.gpu.amd import LowerToAMD
-from ditron_compiler.lowering.gpu.device_libraries import extern_libs
 from ditron_compiler.lowering.gpu.nvidia import LowerToNvidia
 from ditron_compiler.lowering.swizzle import LowerSwizzle
 

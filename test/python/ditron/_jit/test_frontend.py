@@ -113,7 +113,7 @@ def test_primitives_are_gone_after_lowering():
 
 
 def test_nvshmem_without_bitcode_says_why(monkeypatch):
-    from ditron_compiler.lowering.gpu import device_libraries as gpu_libraries
+    from ditron_compiler.frontend import device_libraries as gpu_libraries
 
     monkeypatch.setattr(gpu_libraries, "nvshmem_bitcode", lambda: None)
     program = ditron.compile(good, **EXAMPLE, transport="nvshmem")

@@ -14,7 +14,7 @@ from jit_helpers import add_scaled, tell_right
 import ditron
 import ditron.language as dl
 from ditron import sim
-from ditron._jit.decorator import autotune
+from ditron._jit.autotune import autotune
 
 
 @ditron.jit(do_not_specialize=["epoch"])

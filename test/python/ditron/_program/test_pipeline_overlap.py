@@ -98,7 +98,7 @@ def test_what_is_left_to_passes_is_right(name, place, shape):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_left_to_passes_is_clean(name):
-    text = str(PROGRAMS[name].module(**PROGRAMS[name].check(3)))
+    text = str(PROGRAMS[name].module(**PROGRAMS[name].sample_args(3)))
     assert ("ditron.copy" in text, "ditron.stream %" in text or "ditron.record" in text) == (
         ("overlap" not in name, "overlap" in name)
     )

@@ -18,6 +18,8 @@ import ditron.language as dl
 from ditron import DitronError
 from ditron._program.execute import cuda, epochs
 from ditron._program.execute import driver as cuda_driver
+from ditron.distributed.gpu_group import GpuGroup
+from ditron.distributed.group import Group
 from ditron.distributed.packets import PacketMemory
 
 RANKS = 3
@@ -92,19 +94,15 @@ class FakeHeap:
         self.used = 0
 
 
-class FakeGroup:
+class FakeGroup(GpuGroup):
     """Rank 0 of ``RANKS``."""
 
-    is_sim, check, transport, rank, num_ranks, ranks_per_node = False, 0, "p2p", 0, RANKS, RANKS
-
     def __init__(self):
-        self.ranks = list(range(RANKS))
-        self.device = torch.device("cpu")
+        Group.__init__(self, range(RANKS), 0, "p2p", torch.device("cpu"), RANKS)
         self.context = torch.zeros(32, dtype=torch.int64)
         self.heap = FakeHeap()
         self.tensors: dict[str, torch.Tensor] = {}
         self.loaded: list = []
-        self.packets: dict[int, tuple[int, int]] = {}
         self.monitor = SimpleNamespace(reported=False)
 
     def allocate(self, shape, dtype, name):
@@ -139,8 +137,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(cuda, "_current_stream", lambda device: state.stream)
     monkeypatch.setattr(cuda, "_is_capturing", lambda: state.capturing)
     monkeypatch.setattr(cuda, "_side_stream", lambda device, name, index: 1000 + sum(map(ord, name)) + index)
-    monkeypatch.setattr("ditron.distributed.group.current_group", lambda: group)
-    monkeypatch.setattr("ditron._program.program.current_group", lambda: group)
+    monkeypatch.setattr("ditron.distributed.state._process_world", group)
     with fake_gpu() as triton_driver:
         state.triton = triton_driver
         yield state
@@ -231,8 +228,8 @@ def test_work_is_on_its_stream_between_fork_and_join(machine):
 
 def test_plans_are_made_once(machine, monkeypatch):
     made = []
-    plan = cuda.Runner._plan
-    monkeypatch.setattr(cuda.Runner, "_plan", lambda *args: made.append(args[-1]) or plan(*args))
+    plan = cuda.CudaRunner._plan
+    monkeypatch.setattr(cuda.CudaRunner, "_plan", lambda *args: made.append(args[-1]) or plan(*args))
     for rows in (4, 4, 4, 8, 4, 8):
         send(torch.randn(rows, 8), torch.empty(rows, 8))
     assert len(made) == 2
@@ -285,8 +282,8 @@ def by_parity(x, out):
 
 def test_parity_is_planned_twice_and_not_captured(machine, monkeypatch):
     made = []
-    plan = cuda.Runner._plan
-    monkeypatch.setattr(cuda.Runner, "_plan", lambda *args: made.append(args[-1]) or plan(*args))
+    plan = cuda.CudaRunner._plan
+    monkeypatch.setattr(cuda.CudaRunner, "_plan", lambda *args: made.append(args[-1]) or plan(*args))
     for call in range(5):
         x, out = torch.randn(4, 8), torch.zeros(4, 8)
         by_parity(x, out)
@@ -478,7 +475,7 @@ def test_checked_waits_are_kernels_at_the_programs_line(machine):
 def test_simulated_ranks_beside_a_gpu_group(machine, monkeypatch):
     """The checker records a program on simulated ranks, in threads of a process that has a GPU group."""
     monkeypatch.undo()
-    monkeypatch.setattr("ditron.distributed.group._gpu_world", machine.group)
+    monkeypatch.setattr("ditron.distributed.state._process_world", machine.group)
     assert ditron.current_group() is machine.group
     seen = []
 

@@ -101,7 +101,7 @@ def test_print_after(capfd):
     ],
 )
 def test_compile(target, transport, stages, missing, tmp_path, capsys, monkeypatch):
-    from ditron_compiler.lowering.gpu import device_libraries as gpu_libraries
+    from ditron_compiler.frontend import device_libraries as gpu_libraries
 
     monkeypatch.setattr(gpu_libraries, "rocshmem_bitcode", lambda arch: None)
     arguments = ["compile", f"{KERNELS}:good", "--target", target, "-o", str(tmp_path)]

@@ -250,7 +250,7 @@ def test_script_that_never_asks_ends_with_the_report():
     script = textwrap.dedent("""
         import torch
         torch.cuda.synchronize = lambda *_: None
-        from ditron.checked import Monitor
+        from ditron.sanitizer.report import Monitor
         monitor = Monitor(torch.zeros(512, dtype=torch.int64), [0], 0, 4096, 4096, 64)
         monitor.buffer[:14] = torch.tensor([1, 0, 0, 0, 0, 0, 4200, 3, 2, 1, -1, 0, 10, 1])
         print("the end")
@@ -261,9 +261,9 @@ def test_script_that_never_asks_ends_with_the_report():
 
 
 def test_slots_are_those_of_the_library():
-    from ditron_compiler.lowering.gpu.device_libraries import RUNTIME
+    from ditron_compiler.runtime_files import runtime_directory
 
-    text = (RUNTIME / "gpu/checked.ll").read_text()
+    text = (runtime_directory() / "gpu/checked.ll").read_text()
     for slot in (Slot.REPORT, Slot.LIMIT_NS):
         assert f"@ditron_slot(ptr addrspace(1) %ctx, i64 {int(slot)})" in text
     assert f"icmp ult i64 %free, {RECORDS}" in text and f"shl i64 %slot, {WORDS.bit_length() - 1}" in text

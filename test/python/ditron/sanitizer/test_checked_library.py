@@ -12,7 +12,7 @@ from test_lowering_gpu_library import CPU, DATA, HEAP, SIGNALS, Ranks
 
 from ditron.distributed.context import Slot, barrier_area_bytes
 from ditron.sanitizer.report import RECORDS, WORDS, Kind, Monitor
-from ditron_compiler.lowering.gpu.device_libraries import RUNTIME
+from ditron_compiler.runtime_files import runtime_directory
 
 # What a vendor's checked.ll provides. Leaving the kernel is counted, and is a return here.
 VENDOR = "\n".join(
@@ -49,7 +49,7 @@ def library():
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(CPU + VENDOR)
     for name in ("core", "p2p", "packets", "checked"):
-        text = (RUNTIME / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
+        text = (runtime_directory() / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
         text = text.replace("call void @ditron_exit()\n  unreachable", "call void @ditron_exit()\n  ret void")
         module.link_in(llvm.parse_assembly(text))
     module.verify()

@@ -11,8 +11,8 @@ from gpu_stages import lower, stages
 
 from ditron._jit.compile import compile
 from ditron_compiler import ir
+from ditron_compiler.frontend import device_libraries as gpu_libraries
 from ditron_compiler.ir.pass_base import PassFailure
-from ditron_compiler.lowering.gpu import device_libraries as gpu_libraries
 from ditron_compiler.lowering.gpu.amd import ROCSHMEM, LowerToAMD
 from ditron_compiler.lowering.gpu.nvidia import NVSHMEM, LowerToNvidia
 from ditron_compiler.lowering.gpu.table import TABLE

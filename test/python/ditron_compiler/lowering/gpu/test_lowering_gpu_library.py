@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ditron.distributed.context import Slot, barrier_area_bytes, pack
 from ditron_compiler.analysis.packet_layout import packet_bytes
 from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
-from ditron_compiler.lowering.gpu.device_libraries import RUNTIME
+from ditron_compiler.runtime_files import runtime_directory
 
 # What a vendor's common.ll provides, for a program of one thread on the CPU.
 CPU = "\n".join(
@@ -82,7 +82,7 @@ def library():
     module = llvm.parse_assembly(CPU)
     for name in ("core", "p2p", "packets"):
         # Found by name only when they are ordinary functions.
-        text = (RUNTIME / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
+        text = (runtime_directory() / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
         module.link_in(llvm.parse_assembly(text))
     module.verify()
     engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine(opt=2))
@@ -312,7 +312,7 @@ def test_messages_by_packets_arrive_in_time(library, n):
 
 def test_every_function_is_one_of_a_known_kind():
     """All are inlined and dropped when unused; those that may hold a barrier are convergent."""
-    for file in RUNTIME.glob("[gna]*/*.ll"):
+    for file in runtime_directory().glob("[gna]*/*.ll"):
         text = file.read_text()
         definitions = re.findall(r"^define (.*)\{", text, re.MULTILINE)
         assert definitions, file

@@ -7,26 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from ditron_compiler import knobs
-from ditron_compiler.lowering.gpu.nvshmem_bitcode import cut_down
+from ditron_compiler.frontend.nvshmem_bitcode import cut_down
+from ditron_compiler.runtime_files import runtime_library
 
-__all__ = ["RUNTIME", "VENDORS", "extern_libs", "nvshmem_bitcode", "rocshmem_bitcode"]
+__all__ = ["VENDORS", "extern_libs", "nvshmem_bitcode", "rocshmem_bitcode"]
 
 # Triton's name of a machine -> the folder of its libraries and the transports it has.
 VENDORS = {"cuda": ("nvidia", ("p2p", "nvshmem")), "hip": ("amd", ("p2p", "rocshmem"))}
-
-
-def _runtime() -> Path:
-    """The folder ``runtime``: inside the package in a wheel, beside it in a source tree."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "runtime", package.parent / "runtime"):
-        if (folder / "gpu" / "core.ll").is_file():
-            return folder
-    raise FileNotFoundError(
-        f"the device libraries are missing: expected gpu/core.ll in {package / 'runtime'}; reinstall ditron"
-    )
-
-
-RUNTIME = _runtime()
 
 
 def extern_libs(
@@ -58,14 +45,14 @@ def extern_libs(
     vendor, transports = VENDORS[machine]
     if transport not in transports:
         raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {machine}, got {transport!r}")
-    provider = RUNTIME / "gpu/p2p.ll" if transport == "p2p" else RUNTIME / vendor / f"{transport}.ll"
-    files = [RUNTIME / "gpu/checked.ll"] if sanitize else []
-    files += [RUNTIME / "gpu/packets.ll", provider, RUNTIME / "gpu/core.ll"]
+    provider = runtime_library("gpu/p2p.ll" if transport == "p2p" else f"{vendor}/{transport}.ll")
+    files = [runtime_library("gpu/checked.ll")] if sanitize else []
+    files += [runtime_library("gpu/packets.ll"), provider, runtime_library("gpu/core.ll")]
     if machine == "cuda":
-        files.append(RUNTIME / "nvidia/multimem.ll")
+        files.append(runtime_library("nvidia/multimem.ll"))
     if sanitize:
-        files.append(RUNTIME / vendor / "checked.ll")
-    files.append(RUNTIME / vendor / "common.ll")
+        files.append(runtime_library(f"{vendor}/checked.ll"))
+    files.append(runtime_library(f"{vendor}/common.ll"))
     shmem = None
     if bitcode and transport == "nvshmem":
         shmem = nvshmem_bitcode()

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
-from ditron._program.execute.executable import Memory
+from ditron._program.execute.loaded import LoadedProgram
+from ditron._program.execute.memory import Memory
 from ditron._program.trace.dtypes import as_allocated
-from ditron.distributed.packets import require
-from ditron.sim.launch import bf16_bits
 from ditron_compiler import host
 from ditron_compiler.errors import DitronError
+from ditron_compiler.lowering.sim.arguments import FLOATS, float_bits
 
 if TYPE_CHECKING:
     import torch
 
-    from ditron._program.execute.executable import Executable
     from ditron._program.execute.overlaps import Apart
 
-__all__ = ["Runner"]
-
-_FLOATS = {"f16": "e", "f32": "f", "f64": "d"}
+__all__ = ["SimRunner"]
 
 
-class Runner:
+class SimRunner:
     """One program on one simulated rank."""
 
-    def __init__(self, executable: Executable, group: Any):
+    def __init__(self, executable: LoadedProgram, group: Any):
         self.executable, self.group, self.view = executable, group, group.world
         self._memories: dict[Any, Memory] = {}
         self._apart: dict[Any, Apart] = {}
@@ -69,15 +65,13 @@ class Runner:
                 given = tensor(value)
                 slots.append(given.data_ptr())
                 tensors.append((value.root.name, given))
-            elif kind in _FLOATS:
-                slots.append(int.from_bytes(struct.pack("<" + _FLOATS[kind], value), "little"))
-            elif kind == "bf16":
-                slots.append(bf16_bits(value))
+            elif kind in FLOATS:
+                slots.append(float_bits(value, kind))
             else:
                 slots.append(int(value))
         if kernel.packets:
             given = [slots[argument.index] for argument in kernel.packets]
-            require(kernel.packets, given, step.grid, self.group, step.kernel, None)
+            self.group.require_packets(kernel.packets, given, step.grid, step.kernel, None)
         slots += [0] * (len(kernel.arg_types) - len(slots))  # the context: the machine knows its groups
         stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
 
@@ -117,13 +111,13 @@ class Runner:
 
 
 _STEPS = {
-    host.Launch: Runner._launch,
-    host.RankCopy: Runner._rank_copy,
-    host.Copy: Runner._copy,
-    host.Fill: Runner._fill,
-    host.SignalWrite: Runner._signal_write,
-    host.SignalWait: Runner._signal_wait,
-    host.Record: Runner._record,
-    host.Await: Runner._await,
-    host.StreamBarrier: Runner._barrier,
+    host.Launch: SimRunner._launch,
+    host.RankCopy: SimRunner._rank_copy,
+    host.Copy: SimRunner._copy,
+    host.Fill: SimRunner._fill,
+    host.SignalWrite: SimRunner._signal_write,
+    host.SignalWait: SimRunner._signal_wait,
+    host.Record: SimRunner._record,
+    host.Await: SimRunner._await,
+    host.StreamBarrier: SimRunner._barrier,
 }

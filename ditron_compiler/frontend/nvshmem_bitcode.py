@@ -26,7 +26,7 @@ def cut_down(bitcode: Path, transport: Path) -> Path:
 
     Returns ``bitcode`` itself when the cache directory cannot be written.
     """
-    import triton  # noqa: TID251
+    import triton
 
     declarations = transport.read_text()
     stat = bitcode.stat()
@@ -47,7 +47,7 @@ def cut_down(bitcode: Path, transport: Path) -> Path:
 
 def _linked(bitcode: Path, declarations: str) -> str:
     """LLVM IR of the declared SHMEM functions, linked out of ``bitcode`` with all that they call."""
-    from triton._C.libtriton import ir, llvm  # noqa: TID251
+    from triton._C.libtriton import ir, llvm
 
     functions = re.findall(r"^declare (\w+) @(nvshmem\w+)\((.*)\)$", declarations, re.MULTILINE)
     lines = [

@@ -1,0 +1,109 @@
+"""A ``ditron.program`` in a module, and what it comes to on a rank: its steps, its kernels, its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ditron._program.execute.overlaps import Apart, written
+from ditron._program.trace.dtypes import to_mlir
+from ditron.distributed.group import Group
+from ditron_compiler import host, ir
+from ditron_compiler.errors import DitronError
+
+__all__ = ["LoadedProgram"]
+
+
+class LoadedProgram:
+    """A program, evaluated for arguments on a rank.
+
+    Args:
+        module: with the program and the kernels it launches; its text will do, and it is not changed. name: of the
+            program, when there are several.
+
+    Raises ValueError when there is no such program, DitronError for operations that cannot be executed, ir.MLIRError
+    for text that is no module.
+    """
+
+    def __init__(self, module: ir.Module | str, name: str | None = None):
+        text = (
+            module
+            if isinstance(module, str)
+            else module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+        )
+        with ir.Context() as context:
+            context.allow_unregistered_dialects = True
+            self.module = ir.Module.parse(text)
+        programs = {
+            ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
+            for op in self.module.body.operations
+            if op.operation.name == "ditron.program"
+        }
+        if name is None and len(programs) != 1 or name is not None and name not in programs:
+            raise ValueError(
+                f"expected a module with one ditron.program{f' named {name!r}' if name else ''}, got "
+                f"{', '.join(programs) or 'none'}"
+            )
+        self.name, self.program = next(iter(programs.items())) if name is None else (name, programs[name])
+        self.parameters = [ir.StringAttr(a).value for a in ir.ArrayAttr(self.program.attributes["arg_names"])]
+        try:
+            self._evaluator = host.Evaluator(self.program)
+        except host.EvaluationError as error:
+            raise DitronError(str(error)) from error
+        self._kernels: dict[str, str] = {}
+        self._written: frozenset[int] | None = None
+
+    def apart(self, args: tuple) -> Apart:
+        """What checks that tensors of such arguments do not overlap where they must not."""
+        if self._written is None:
+            self._written = written(self.program)
+        return Apart(self.name, self.parameters, self._written, args)
+
+    def roots(self, args: tuple, group: Group) -> tuple:
+        """What the program allocates for such arguments, in order."""
+        return tuple(self._evaluate(args, place_in(group), 1).roots)
+
+    def evaluate(self, args: tuple, group: Group, epoch: int) -> list:
+        """The steps of this rank in call ``epoch``."""
+        return self._evaluate(args, place_in(group), epoch).steps
+
+    def steps(self, args: Sequence[Any], rank: int, num_ranks: int, epoch: int) -> list:
+        """The steps of a rank of one node of ``num_ranks``."""
+        return self._evaluate(args, host.Place(rank, num_ranks, rank, num_ranks, 0), epoch).steps
+
+    def _evaluate(self, args: Sequence[Any], place: host.Place, epoch: int) -> host.Evaluation:
+        try:
+            return self._evaluator(place, [_describe(value) for value in args], epoch)
+        except host.EvaluationError as error:
+            raise DitronError(str(error)) from error
+
+    def kernel(self, symbol: str) -> str:
+        """The text of a module that holds one kernel of the program."""
+        if symbol not in self._kernels:
+            function = next(
+                op.operation
+                for op in self.module.body.operations
+                if op.operation.name == "tt.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == symbol
+            )
+            body = function.get_asm(enable_debug_info=True, print_generic_op_form=True)
+            self._kernels[symbol] = body
+        return self._kernels[symbol]
+
+
+def place_in(group: Group) -> host.Place:
+    """Where this rank is among the ranks of a group."""
+    size = group.ranks_per_node
+    mine = group.ranks[group.rank]
+    local = [rank for rank in group.ranks if rank // size == mine // size]
+    nodes = group.nodes
+    near = None if len(nodes) == 1 or group.is_captured else frozenset(map(group.ranks.index, local))
+    return host.Place(
+        group.rank, group.num_ranks, local.index(mine), len(local), nodes.index(mine // size), mine, near=near
+    )
+
+
+def _describe(value: Any) -> Any:
+    """An argument as the evaluator takes it: a number, or shape, strides and element type."""
+    if isinstance(value, int):
+        return value
+    return tuple(value.shape), tuple(value.stride()), to_mlir(value.dtype)

@@ -1,0 +1,192 @@
+"""A group of processes with a GPU each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ditron.distributed.context import Slot, barrier_area_bytes, pack
+from ditron.distributed.group import Group
+from ditron.distributed.heap import Heap, NvshmemHeap, P2PHeap
+from ditron.sanitizer import report as sanitizer
+from ditron_compiler import knobs
+from ditron_compiler.errors import DitronError
+
+if TYPE_CHECKING:
+    import torch
+
+    from ditron_compiler.frontend.targets import Target
+
+__all__ = ["GpuGroup"]
+
+_nonmember_heaps: list[Heap] = []  # of groups that this rank is no member of: NVSHMEM allocates on every rank
+
+
+class GpuGroup(Group):
+    """Processes with a GPU each.
+
+    Attributes:
+        process_group: torch's. heap: the symmetric heap.
+        context: int64 tensor that kernels find their peers by (:mod:`ditron.distributed.context`).
+        monitor: reads the sanitizer's reports, where ``sanitize`` is not 0.
+    """
+
+    backend = "cuda"
+
+    def __init__(
+        self,
+        ranks: Sequence[int],
+        world_rank: int,
+        transport: str,
+        device: torch.device,
+        process_group: Any,
+        heap: Heap,
+        ranks_per_node: int,
+        sanitize: int = 0,
+    ):
+        import torch
+        import torch.distributed as dist
+
+        super().__init__(ranks, world_rank, transport, device, ranks_per_node)
+        self.process_group, self.heap, self.sanitize = process_group, heap, sanitize
+        node = world_rank // ranks_per_node
+        local = [r for r in self.ranks if r // ranks_per_node == node]
+        fixed = {
+            Slot.RANK: self.rank,
+            Slot.NUM_RANKS: self.num_ranks,
+            Slot.LOCAL_RANK: local.index(world_rank),
+            Slot.NUM_LOCAL_RANKS: len(local),
+            Slot.NODE: self.nodes.index(node),
+            Slot.WORLD_RANK: world_rank,
+            Slot.WORLD_SIZE: dist.get_world_size(),
+            Slot.TEAM: heap.team,
+            Slot.HEAP_BASE: heap.base,
+            Slot.HEAP_BYTES: heap.buffer.numel(),
+            Slot.BARRIER_OFFSET: 0,
+        }
+        if sanitize:
+            reports = torch.zeros(sanitizer.RECORDS * sanitizer.WORDS, dtype=torch.int64, pin_memory=True)
+            self.monitor = sanitizer.Monitor(
+                reports, self.ranks, self.rank, heap.base, heap.buffer.numel(), barrier_area_bytes(self.num_ranks)
+            )
+            fixed |= {Slot.REPORT: reports.data_ptr(), Slot.LIMIT_NS: int(knobs.sanitize_seconds.get() * 1e9)}
+        self.context = torch.tensor(pack(fixed, heap.peer_bases, self.ranks), dtype=torch.int64, device=device)
+        self.barrier()
+
+    @property
+    def local_rank(self) -> int:
+        return self.device.index
+
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
+        asked = self.all_gather_object((tuple(shape), dtype))
+        if any(other != asked[self.rank] for other in asked):
+            lines = [f"rank {r} asked for {tuple(s)} {d}" for r, (s, d) in enumerate(asked)]
+            raise DitronError(
+                f"symm_empty: expected every rank of the group to ask for the same tensor: "
+                f"{'; '.join(lines)}: symmetric memory is symmetric, allocate the largest on all ranks"
+            )
+        tensor = self.heap.allocate(shape, dtype)
+        if self.sanitize:
+            self.monitor.remember(tensor, name)
+        return tensor
+
+    def free(self, tensor: torch.Tensor) -> None:
+        self.heap.free(tensor)
+        if self.sanitize:
+            self.monitor.forget(tensor)
+
+    def barrier(self) -> None:
+        import torch
+        import torch.distributed as dist
+
+        if self.sanitize:
+            return sanitizer.meet(self)
+        torch.cuda.synchronize(self.device)
+        dist.barrier(self.process_group, device_ids=[self.device.index])
+        torch.cuda.synchronize(self.device)
+
+    def synchronize(self) -> None:
+        sanitizer.synchronize(self)
+
+    def all_gather_object(self, value: Any) -> list:
+        import torch.distributed as dist
+
+        gathered = [None] * self.num_ranks
+        dist.all_gather_object(gathered, value, group=self.process_group)
+        return gathered
+
+    def subgroup(self, ranks: Sequence[int]) -> Group | None:
+        import torch.distributed as dist
+
+        process_group = dist.new_group(list(ranks))
+        world_rank = self.ranks[self.rank]
+        member = world_rank in ranks
+        if self.transport == "p2p":
+            if not member:
+                return None
+            heap: Heap = P2PHeap(self.heap.buffer.numel(), self.device, process_group, list(ranks))
+        else:
+            heap = NvshmemHeap(self.heap.buffer.numel(), self.device, list(ranks))
+            if not member:
+                _nonmember_heaps.append(heap)
+                return None
+        return GpuGroup(
+            ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node, self.sanitize
+        )
+
+    def finalize(self) -> None:
+        import torch.distributed as dist
+
+        self.barrier()
+        self.heap.finalize()
+        if self.transport == "nvshmem":
+            NvshmemHeap.shut_down()
+        dist.destroy_process_group()
+
+    def target(self) -> Target:
+        from triton.runtime.driver import driver
+
+        from ditron_compiler.frontend.targets import Target
+
+        gpu = driver.active.get_current_target()
+        return Target(gpu.backend, gpu.arch, self.transport, bool(self.sanitize))
+
+    def launch(self, kernel: Any, grid: Any, args: tuple, kwargs: dict, warmup: bool) -> Any:
+        if not self.sanitize:
+            return kernel.launch_on_gpu(self, grid, args, kwargs, warmup)
+        self.before_launch()
+        compiled = kernel.launch_on_gpu(self, grid, args, kwargs, warmup)
+        if not warmup:
+            self.after_launch()
+        return compiled
+
+    def before_launch(self) -> None:
+        if self.sanitize and self.monitor.reported:
+            self.synchronize()
+
+    def after_launch(self) -> None:
+        if self.sanitize > 1:
+            self.synchronize()
+
+    def on_module_loaded(self, kernel: Any) -> None:
+        """Called once per kernel after its code was loaded; ``kernel.module`` is the driver's module handle."""
+        if self.sanitize:
+            sanitizer.remember_kernel(kernel.asm.get("ttir"))
+        self.heap.on_module_loaded(kernel.module)
+
+    def benchmark(self, call: Callable[[], Any], quantiles: Sequence[float], warmup: int, repeat: int) -> list[float]:
+        import torch
+
+        for _ in range(warmup):
+            call()
+        self.barrier()
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(repeat + 1)]
+        events[0].record()
+        for event in events[1:]:
+            call()
+            event.record()
+        events[-1].synchronize()
+        times = torch.tensor([start.elapsed_time(end) for start, end in pairwise(events)])
+        slowest = self.all_gather_object(times.quantile(torch.tensor(quantiles)).tolist())
+        return [max(ranks) for ranks in zip(*slowest, strict=True)]

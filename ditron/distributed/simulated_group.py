@@ -1,0 +1,65 @@
+"""A group of simulated ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ditron.distributed.group import Group
+
+if TYPE_CHECKING:
+    import torch
+
+    from ditron_compiler.frontend.targets import Target
+
+__all__ = ["SimulatedGroup"]
+
+
+class SimulatedGroup(Group):
+    """Simulated ranks; ``world`` is this rank's view of the simulator, ``handle`` the simulator's own group."""
+
+    is_sim = True
+    backend = "sim"
+
+    def __init__(self, ranks: Sequence[int], world: Any, handle: Any):
+        import torch
+
+        super().__init__(ranks, world.rank, "sim", torch.device("cpu"), world.ranks_per_node)
+        self.world, self.handle = world, handle
+        self.is_captured = hasattr(world, "allocated")
+
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
+        return self.world.alloc(shape, dtype, name=name, group=self.handle, undefined=True)
+
+    def free(self, tensor: torch.Tensor) -> None:
+        self.world.free(tensor)
+
+    def barrier(self) -> None:
+        self.world.barrier(group=self.handle)
+
+    def synchronize(self) -> None:
+        pass  # a launch returns when it is over
+
+    def all_gather_object(self, value: Any) -> list:
+        return self.world.all_gather_object(value, group=self.handle)
+
+    def subgroup(self, ranks: Sequence[int]) -> Group | None:
+        handle = self.world.new_group(list(ranks))
+        return SimulatedGroup(ranks, self.world, handle) if self.ranks[self.rank] in ranks else None
+
+    def target(self) -> Target:
+        from ditron_compiler.frontend.targets import NEUTRAL
+
+        return NEUTRAL
+
+    def launch(self, kernel: Any, grid: Any, args: tuple, kwargs: dict, warmup: bool) -> Any:
+        from ditron.sim.launch import launch
+
+        return launch(kernel, self, grid, args, kwargs, warmup)
+
+    def benchmark(self, call: Callable[[], Any], quantiles: Sequence[float], warmup: int, repeat: int) -> list[float]:
+        return [0.0] * len(quantiles)  # time on the simulator says nothing about a GPU
+
+    def record_allocation(self, name: str, tensor: torch.Tensor, zeroed: bool) -> None:
+        if self.is_captured:
+            self.world.allocated(name, tensor, zeroed)

@@ -1,0 +1,84 @@
+"""A script on simulated ranks, as ``ditron run`` and ``ditron.init(sim=N)`` run it; errors say how to replay it."""
+
+from __future__ import annotations
+
+import faulthandler
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ditron.sim.runner import run_script
+from ditron_compiler.errors import CompileError, DitronError, SimulationError
+from ditron_compiler.source_location import raised_at
+
+__all__ = ["ScriptRun"]
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """One run: the script, its arguments and the options of ``ditron run``; call it with a seed."""
+
+    script: str
+    args: Sequence[str] = ()
+    ranks: int = 1
+    ranks_per_node: int | None = None
+    trace: str | None = None
+    timeline: str | None = None
+    races: bool | None = None
+    weak: bool | None = None
+    as_cuda: bool = False
+    traceback: bool = False
+
+    def __call__(self, seed: int | None) -> int:
+        """The script's exit code. An error of the run says which command runs it again, with the same seed."""
+        if not faulthandler.is_enabled():
+            faulthandler.enable(sys.__stderr__)  # an extension that crashes says at which line of the script
+        try:
+            return run_script(
+                self.script,
+                self.args,
+                ranks=self.ranks,
+                ranks_per_node=self.ranks_per_node,
+                seed=seed,
+                trace=self.trace,
+                timeline=self.timeline,
+                races=self.races,
+                weak=self.weak,
+                as_cuda=self.as_cuda,
+            )
+        except Exception as error:
+            self._fail(error, seed or 0)
+
+    def _fail(self, error: Exception, seed: int) -> NoReturn:
+        """Raise an error of a run with the command that replays it; a wrong call says its line, too."""
+        again = f"seed {seed}; again: {self.replay(seed)}"
+        if isinstance(error, CompileError):  # which is the same with every seed
+            raise error
+        if isinstance(error, SimulationError):
+            error.args = (f"{error}\n{again}",)
+        elif isinstance(error, DitronError):
+            line = raised_at(error)
+            error.args = (f"{error}\n" + ("" if line in str(error) else f"  at {line}\n") + again,)
+        else:
+            error.add_note(again)
+        raise error
+
+    def replay(self, seed: int) -> str:
+        """The command that runs the same again."""
+        return shlex.join(["ditron", *self.command("--replay", str(seed))])
+
+    def command(self, *seeds: str) -> list[str]:
+        """The words after ``ditron`` that run the same with the options ``seeds``."""
+        words = ["run", "--sim", str(self.ranks)]
+        if self.ranks_per_node is not None:
+            words += ["--ranks-per-node", str(self.ranks_per_node)]
+        if self.as_cuda:
+            words.append("--as-cuda")
+        for name, value in (("races", self.races), ("weak", self.weak)):
+            if value is not None:
+                words.append(f"--{name}" if value else f"--no-{name}")
+        if self.traceback:
+            words.append("--traceback")
+        return [*words, *seeds, self.script, *self.args]

@@ -34,7 +34,7 @@ def Ditron_ProgramOp : Ditron_Op<"program", [
     What stands on no stream is on the stream that the program is called on.
     Arguments do not overlap where one of them is written. What else is known of
     them, alignment and that they are contiguous, the module's attribute
-    `ditron.facts` says.
+    `ditron.assumptions` says.
 
     ```mlir
     ditron.program @double(%x: !ditron.buffer<?xf32>) {

@@ -19,7 +19,7 @@ from ditron._program.trace.values import Int
 from ditron.distributed.group import require_group
 from ditron.distributed.state import current_group
 from ditron_compiler import ir, pipeline
-from ditron_compiler.analysis.argument_assumptions import FACTS
+from ditron_compiler.analysis.argument_assumptions import ASSUMPTIONS
 from ditron_compiler.errors import DitronError, NodesError
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
@@ -258,8 +258,8 @@ class Program:
                 types = [_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
-                module.operation.attributes[FACTS] = ir.DictAttr.get(
-                    {name: _facts(dict(zip(self.names, args, strict=True)))}
+                module.operation.attributes[ASSUMPTIONS] = ir.DictAttr.get(
+                    {name: _assumptions(dict(zip(self.names, args, strict=True)))}
                 )
             with tracer.tracing(op.block, place):
                 values = [
@@ -281,9 +281,9 @@ class Program:
         return module
 
 
-def _facts(args: dict[str, Any]) -> ir.DictAttr:
+def _assumptions(args: dict[str, Any]) -> ir.DictAttr:
     """What passes may assume about the tensors of a trace (ditron_compiler/analysis/argument_assumptions.py)."""
-    facts = {}
+    found = {}
     for name, value in args.items():
         if type(value) is int:
             continue
@@ -291,8 +291,8 @@ def _facts(args: dict[str, Any]) -> ir.DictAttr:
             "dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),
             "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1),
         }
-        facts[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))
-    return ir.DictAttr.get(facts)
+        found[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))
+    return ir.DictAttr.get(found)
 
 
 def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:

@@ -1,4 +1,4 @@
-"""Which parts of which memory the operations of a host program read and write, here and at peers."""
+"""Which parts of which buffers the operations of a host program read and write, on this rank and on peers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from functools import cached_property
 from typing import Literal
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.kernel_effects import ArgumentUse, argument_uses
-from ditron_compiler.analysis.polynomial import (
+from ditron_compiler.analysis.host_expressions import (
     NUM_RANKS,
     RANK,
-    Poly,
     Remainder,
     at_least,
     dimension,
@@ -20,125 +18,120 @@ from ditron_compiler.analysis.polynomial import (
     never_equal,
     remainder,
 )
-from ditron_compiler.ir.dialects import ditron  # noqa: F401 - the typed classes
+from ditron_compiler.analysis.kernel_effects import ArgumentUse, argument_uses
+from ditron_compiler.analysis.linear import Polynomial, Substitution
+from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.ir.matchers import defining_op
 
-__all__ = ["Access", "Accesses", "Region", "Rename", "kernel_of", "region"]
-
-
-Rename = Callable[[Hashable], Poly | None]
+__all__ = ["BufferAccess", "BufferRegion", "ProgramAccesses", "buffer_region", "kernel_of"]
 
 
 @dataclass(frozen=True)
-class Region:
+class BufferRegion:
     """A rectangular part of a root, an argument or an allocation: offset and size along each of its dimensions."""
 
     root: ir.Value
-    offsets: tuple[Poly, ...]
-    sizes: tuple[Poly, ...]
+    offsets: tuple[Polynomial, ...]
+    sizes: tuple[Polynomial, ...]
 
-    def is_disjoint(self, other: Region) -> bool:
-        """Whether the two have nothing in common, on any rank; False when that is not known."""
-        return self.root != other.root or any(_apart(*self._along(i), *other._along(i)) for i in range(len(self.sizes)))
+    def is_disjoint(self, other: BufferRegion) -> bool:
+        """Whether the two do not overlap, on any rank; False when that is not known."""
+        if self.root != other.root:
+            return True
+        dimensions = zip(self.offsets, self.sizes, other.offsets, other.sizes, strict=True)
+        return any(_intervals_disjoint(*dimension) for dimension in dimensions)
 
-    def _along(self, i: int) -> tuple[Poly, Poly]:
-        return self.offsets[i], self.sizes[i]
-
-    def contains(self, other: Region) -> bool:
-        """Whether all of ``other`` is in this; False when that is not known."""
+    def contains(self, other: BufferRegion) -> bool:
+        """Whether ``other`` lies within this; False when that is not known."""
         return self.root == other.root and all(
             a == b and m == n or at_least(b - a, 0) and at_least(a + m - b - n, 0)
             for a, m, b, n in zip(self.offsets, self.sizes, other.offsets, other.sizes, strict=True)
         )
 
-    def replace(self, atom: Hashable, new: Poly) -> Region:
-        """This for another value of an atom."""
-        return self.renamed(lambda a: new if a == atom else None)
+    def replace(self, symbol: Hashable, new: Polynomial) -> BufferRegion:
+        """This for another value of a symbol."""
+        return self.substitute(lambda other: new if other == symbol else None)
 
-    def renamed(self, new: Rename) -> Region:
-        """This with other atoms, of which ``new`` knows."""
+    def substitute(self, substitution: Substitution) -> BufferRegion:
         return replace(
             self,
-            offsets=tuple(offset.replace(new) for offset in self.offsets),
-            sizes=tuple(size.replace(new) for size in self.sizes),
+            offsets=tuple(offset.substitute(substitution) for offset in self.offsets),
+            sizes=tuple(size.substitute(substitution) for size in self.sizes),
         )
 
 
-def _apart(a: Poly, m: Poly, b: Poly, n: Poly) -> bool:
-    """Whether ``[a, a + m)`` and ``[b, b + n)`` have nothing in common."""
+def _intervals_disjoint(a: Polynomial, m: Polynomial, b: Polynomial, n: Polynomial) -> bool:
+    """Whether ``[a, a + m)`` and ``[b, b + n)`` do not overlap."""
     if at_least(b - a - m, 0) or at_least(a - b - n, 0):
         return True
     if m != n:
         return False
-    chunks = a.divided_by(m), b.divided_by(m)  # numbers of chunks of this size
+    chunks = a.divided_by(m), b.divided_by(m)  # the numbers of chunks of this size
     return None not in chunks and never_equal(*chunks)
 
 
-def region(buffer: ir.Value) -> Region:
-    """The part of memory that a buffer is."""
+def buffer_region(buffer: ir.Value) -> BufferRegion:
+    """The part of its root that a buffer is."""
     op = defining_op(buffer)
-    if op is None or op.name != "ditron.slice":
+    if not isinstance(op, ditron.SliceOp):
         sizes = tuple(dimension(buffer, i) for i in range(buffer.type.rank))
-        return Region(buffer, (Poly.number(0),) * len(sizes), sizes)
-    source = region(op.source)
+        return BufferRegion(buffer, (Polynomial.constant(0),) * len(sizes), sizes)
+    source = buffer_region(op.source)
     dropped = len(source.sizes) - op.source.type.rank  # by slices before: of size 1
     offsets = [expression(offset) for offset in op.mixed_offsets]
     sizes = tuple(expression(size) for size in op.mixed_sizes)
     begin = tuple(a + b for a, b in zip(source.offsets[dropped:], offsets, strict=True))
-    return Region(source.root, source.offsets[:dropped] + begin, source.sizes[:dropped] + sizes)
+    return BufferRegion(source.root, source.offsets[:dropped] + begin, source.sizes[:dropped] + sizes)
 
 
 @dataclass(frozen=True)
-class Access:
-    """What an operation does to a part of memory.
+class BufferAccess:
+    """A read or write of a part of a buffer by an operation.
 
     Attributes:
-        op, operand: who, and which of its operands. peer: the rank whose memory it is, None for this rank's, "any"
+        operand: the number of the operation's operand. peer: the rank whose memory it is, None for this rank's, "any"
             when that is not known.
     """
 
     op: ir.Operation
     operand: int
-    region: Region
+    region: BufferRegion
     reads: bool
     writes: bool
-    peer: Poly | Literal["any"] | None = None
+    peer: Polynomial | Literal["any"] | None = None
 
-    def renamed(self, new: Rename) -> Access:
-        """This with other atoms, of which ``new`` knows."""
-        peer = self.peer.replace(new) if isinstance(self.peer, Poly) else self.peer
-        return replace(self, region=self.region.renamed(new), peer=peer)
+    def substitute(self, substitution: Substitution) -> BufferAccess:
+        peer = self.peer.substitute(substitution) if isinstance(self.peer, Polynomial) else self.peer
+        return replace(self, region=self.region.substitute(substitution), peer=peer)
 
-    def from_peers(self) -> Region | None:
-        """The part of *this* rank's memory that peers touch when they execute this; None when that is not known.
+    def by_peers(self) -> BufferRegion | None:
+        """The part of *this* rank's memory that peers access when they execute this; None when that is not known.
 
         A peer that names rank ``(peer + distance) % num_ranks`` is, seen from that rank, ``(rank - distance) %
         num_ranks``.
         """
         target = self.peer
-        if not isinstance(target, Poly):
+        if not isinstance(target, Polynomial):
             return None
-        products = [product for product, _ in target.terms]
-        if target == Poly.atom(RANK):
+        if target == Polynomial.symbol(RANK):
             return self.region
-        if len(products) != 1 or len(products[0]) != 1 or not isinstance(products[0][0], Remainder):
+        modulo = next(target.symbols, None)
+        if not isinstance(modulo, Remainder) or target != Polynomial.symbol(modulo):
             return None
-        modulo = products[0][0]
-        distance = modulo.dividend - Poly.atom(RANK)
-        if modulo.divisor != Poly.atom(NUM_RANKS) or _mentions_rank(distance) or target != Poly.atom(modulo):
+        distance = modulo.dividend - Polynomial.symbol(RANK)
+        if modulo.divisor != Polynomial.symbol(NUM_RANKS) or _depends_on_rank(distance):
             return None
-        return self.region.replace(RANK, remainder(Poly.atom(RANK) - distance, modulo.divisor))
+        return self.region.replace(RANK, remainder(Polynomial.symbol(RANK) - distance, modulo.divisor))
 
 
-def _mentions_rank(poly: Poly) -> bool:
+def _depends_on_rank(polynomial: Polynomial) -> bool:
     return any(
-        atom == RANK or isinstance(atom, Remainder) and _mentions_rank(atom.dividend)
-        for product, _ in poly.terms
-        for atom in product
+        symbol == RANK or isinstance(symbol, Remainder) and _depends_on_rank(symbol.dividend)
+        for symbol in polynomial.symbols
     )
 
 
-def kernel_of(launch: ir.Operation) -> ir.Operation:
+def kernel_of(launch: ditron.LaunchOp) -> tt.FuncOp:
     """The ``tt.func`` that an operation launches."""
     module = launch
     while module.parent is not None:
@@ -146,60 +139,61 @@ def kernel_of(launch: ir.Operation) -> ir.Operation:
     return next(
         op
         for op in module.regions[0].blocks[0].operations
-        if op.name == "tt.func" and ir.StringAttr(op.attributes["sym_name"]).value == launch.kernel.value
+        if isinstance(op, tt.FuncOp) and ir.StringAttr(op.sym_name).value == launch.kernel.value
     )
 
 
-class Accesses:
-    """All accesses of a program, in the order of the text."""
+class ProgramAccesses:
+    """All accesses of a host program, in program order."""
 
     def __init__(self, program: ir.Operation):
         self.program = program
         self._uses: dict[str, tuple[ArgumentUse, ...]] = {}
 
     @cached_property
-    def all(self) -> list[Access]:
-        found: list[Access] = []
+    def all(self) -> list[BufferAccess]:
+        found: list[BufferAccess] = []
         self.program.walk(lambda op: found.extend(self.of(op)), ir.WalkOrder.PRE_ORDER)
         return found
 
     @cached_property
     def order(self) -> dict[ir.Operation, int]:
-        """Where in the text an operation stands."""
+        """The number of each operation in program order."""
         operations: list[ir.Operation] = []
         self.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
         return {op: number for number, op in enumerate(operations)}
 
-    def of(self, op: ir.Operation) -> list[Access]:
+    def of(self, op: ir.Operation) -> list[BufferAccess]:
         """The accesses of one operation."""
-        return list(_ACCESSES[op.name](self, op)) if op.name in _ACCESSES else []
+        accesses = _ACCESSES.get(type(op))
+        return list(accesses(self, op)) if accesses is not None else []
 
-    def _copy(self, op: ir.Operation) -> Iterator[Access]:
-        yield Access(op, 0, region(op.src), True, False)
-        yield Access(op, 1, region(op.dst), False, True)
+    def _copy(self, op: ditron.CopyOp) -> Iterator[BufferAccess]:
+        yield BufferAccess(op, 0, buffer_region(op.src), True, False)
+        yield BufferAccess(op, 1, buffer_region(op.dst), False, True)
 
-    def _rank_copy(self, op: ir.Operation) -> Iterator[Access]:
+    def _rank_copy(self, op: ditron.RankCopyOp) -> Iterator[BufferAccess]:
         peer = expression(op.peer)
-        yield Access(op, 0, region(op.src), True, False, peer if op.pull else None)
-        yield Access(op, 1, region(op.dst), False, True, None if op.pull else peer)
+        yield BufferAccess(op, 0, buffer_region(op.src), True, False, peer if op.pull else None)
+        yield BufferAccess(op, 1, buffer_region(op.dst), False, True, None if op.pull else peer)
 
-    def _fill(self, op: ir.Operation) -> Iterator[Access]:
-        yield Access(op, 0, region(op.dst), False, True)
+    def _fill(self, op: ditron.FillOp) -> Iterator[BufferAccess]:
+        yield BufferAccess(op, 0, buffer_region(op.dst), False, True)
 
-    def _all_gather(self, op: ir.Operation) -> Iterator[Access]:
-        yield Access(op, 0, region(op.src), True, False)
-        yield Access(op, 1, region(op.dst), True, True)
-        yield Access(op, 1, region(op.dst), True, True, "any")
+    def _all_gather(self, op: ditron.AllGatherOp) -> Iterator[BufferAccess]:
+        yield BufferAccess(op, 0, buffer_region(op.src), True, False)
+        yield BufferAccess(op, 1, buffer_region(op.dst), True, True)
+        yield BufferAccess(op, 1, buffer_region(op.dst), True, True, "any")
 
-    def _launch(self, op: ir.Operation) -> Iterator[Access]:
+    def _launch(self, op: ditron.LaunchOp) -> Iterator[BufferAccess]:
         first = len(op.grid)
-        for index, (argument, use) in enumerate(zip(op.args, self.kernel(op), strict=True)):
+        for index, (argument, use) in enumerate(zip(op.args, self.argument_uses(op), strict=True)):
             if isinstance(argument.type, ditron.BufferType):
-                yield Access(op, first + index, region(argument), use.reads, use.writes)
+                yield BufferAccess(op, first + index, buffer_region(argument), use.reads, use.writes)
                 if use.remote:
-                    yield Access(op, first + index, region(argument), True, True, "any")
+                    yield BufferAccess(op, first + index, buffer_region(argument), True, True, "any")
 
-    def kernel(self, launch: ir.Operation) -> tuple[ArgumentUse, ...]:
+    def argument_uses(self, launch: ditron.LaunchOp) -> tuple[ArgumentUse, ...]:
         """What the kernel of a launch does with each argument."""
         symbol = launch.kernel.value
         if symbol not in self._uses:
@@ -207,10 +201,10 @@ class Accesses:
         return self._uses[symbol][: len(launch.args)]
 
 
-_ACCESSES = {
-    "ditron.copy": Accesses._copy,
-    "ditron.rank_copy": Accesses._rank_copy,
-    "ditron.fill": Accesses._fill,
-    "ditron.all_gather": Accesses._all_gather,
-    "ditron.launch": Accesses._launch,
+_ACCESSES: dict[type, Callable[[ProgramAccesses, ir.Operation], Iterator[BufferAccess]]] = {
+    ditron.CopyOp: ProgramAccesses._copy,
+    ditron.RankCopyOp: ProgramAccesses._rank_copy,
+    ditron.FillOp: ProgramAccesses._fill,
+    ditron.AllGatherOp: ProgramAccesses._all_gather,
+    ditron.LaunchOp: ProgramAccesses._launch,
 }

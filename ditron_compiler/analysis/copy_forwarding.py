@@ -1,4 +1,4 @@
-"""When the source of a copy can stand for its destination, or its destination for what was written to the source."""
+"""Whether the source of a copy can replace its destination, or the destination what was written to the source."""
 
 from __future__ import annotations
 
@@ -6,168 +6,164 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.buffer_effects import Access, Accesses, Region, region
-from ditron_compiler.analysis.polynomial import Index, Poly, at_least, expression
+from ditron_compiler.analysis.buffer_effects import BufferAccess, BufferRegion, ProgramAccesses, buffer_region
+from ditron_compiler.analysis.dependence import enclosing_loops
+from ditron_compiler.analysis.host_expressions import Interval, at_least, expression
+from ditron_compiler.analysis.linear import Polynomial
+from ditron_compiler.analysis.match_failure import MatchFailure
+from ditron_compiler.ir.dialects import ditron, scf
 from ditron_compiler.ir.matchers import constant_int, defining_op
 
-__all__ = ["Kept", "Turn", "destination_for_writer", "loops_around", "source_for_readers"]
-
-
-class Kept(Exception):
-    """Why a copy stays, and the operation that is the reason, if it is one."""
-
-    def __init__(self, why: str, op: ir.Operation | None = None):
-        super().__init__(why)
-        self.why, self.op = why, op
+__all__ = ["NeedsPeeling", "destination_for_writer", "source_for_readers"]
 
 
 @dataclass
-class Turn(Exception):
-    """Only the first turn of ``loop`` reads what was copied: it has to be taken out of the loop."""
+class NeedsPeeling(Exception):
+    """Only the first iteration of ``loop`` reads what was copied: it has to be peeled."""
 
-    loop: ir.Operation
+    loop: scf.ForOp
 
 
-def source_for_readers(accesses: Accesses, copy: ir.Operation) -> list[Access]:
-    """The reads of what ``copy`` wrote, which may all read its source instead. Raises Kept, or Turn."""
-    source, target = region(copy.src), region(copy.dst)
-    what = _name(target.root)
+def source_for_readers(accesses: ProgramAccesses, copy: ditron.CopyOp) -> list[BufferAccess]:
+    """The reads of the destination of ``copy``, if all may read its source instead.
+
+    Raises MatchFailure, or NeedsPeeling.
+    """
+    source, target = buffer_region(copy.src), buffer_region(copy.dst)
+    name = _name(target.root)
     if not isinstance(target.root, ir.OpResult):
-        raise Kept(f"'{what}' is the caller's, who reads it after the program", None)
-    readers: list[Access] = []
-    for access in _others(accesses, copy, target):
+        raise MatchFailure(f"'{name}' is an argument, which the caller reads after the program")
+    readers: list[BufferAccess] = []
+    for access in _other_accesses(accesses, copy, target):
         if access.peer is not None:
-            raise Kept(f"peers {'write' if access.writes else 'read'} '{what}' there, too", access.op)
+            raise MatchFailure(f"peers {'write' if access.writes else 'read'} the destination in '{name}'", access.op)
         if access.writes:
-            raise Kept(f"'{what}' is written there by something else, too", access.op)
-        if not _after(copy, access.op):
-            raise Kept(f"'{what}' is also read where the copy has not been made", access.op)
+            raise MatchFailure(f"another operation writes the destination in '{name}'", access.op)
+        if not _is_after(copy, access.op):
+            raise MatchFailure(f"'{name}' is read where the copy does not dominate", access.op)
         if not target.contains(access.region):
-            if loop := _first_turn(access, copy, target):
-                raise Turn(loop)
-            raise Kept(f"'{what}' is read together with what did not come by this copy", access.op)
+            if loop := _reading_in_first_iteration(access, copy, target):
+                raise NeedsPeeling(loop)
+            raise MatchFailure(f"a read of '{name}' covers more than the copy wrote", access.op)
         readers.append(access)
-    _check_steady(accesses, copy, source, readers)
+    _check_source_unchanged(accesses, copy, source, readers)
     return readers
 
 
-def destination_for_writer(accesses: Accesses, copy: ir.Operation) -> Access:
-    """The one write of what ``copy`` reads, which may write to its destination instead. Raises Kept."""
-    source, target = region(copy.src), region(copy.dst)
-    what, where = _name(source.root), _name(target.root)
+def destination_for_writer(accesses: ProgramAccesses, copy: ditron.CopyOp) -> BufferAccess:
+    """The one write of the source of ``copy``, if it may write to the destination instead. Raises MatchFailure."""
+    source, target = buffer_region(copy.src), buffer_region(copy.dst)
+    name, target_name = _name(source.root), _name(target.root)
     if not isinstance(source.root, ir.OpResult):
-        raise Kept(f"'{what}' is the caller's and was not written by the program")
+        raise MatchFailure(f"'{name}' is an argument, which the program has not written")
     writers = []
-    for access in _others(accesses, copy, source):
+    for access in _other_accesses(accesses, copy, source):
         if access.peer is not None:
-            raise Kept(f"peers {'write' if access.writes else 'read'} '{what}'", access.op)
+            raise MatchFailure(f"peers {'write' if access.writes else 'read'} '{name}'", access.op)
         if access.reads:
-            raise Kept(f"'{what}' is read by something else, too", access.op)
+            raise MatchFailure(f"another operation reads '{name}'", access.op)
         writers.append(access)
     if len(writers) != 1:
-        raise Kept(f"'{what}' is written by {len(writers)} operations", writers[0].op if writers else None)
+        raise MatchFailure(f"{len(writers)} operations write '{name}'", writers[0].op if writers else None)
     (writer,) = writers
     if writer.op.block != copy.block or not writer.op.is_before_in_block(copy):
-        raise Kept(f"'{what}' is not written just before the copy, in the same turn of the same loop", writer.op)
+        raise MatchFailure(f"'{name}' is not written before the copy in the same block", writer.op)
     if writer.region != source:
-        raise Kept(f"another part of '{what}' is written than is copied", writer.op)
+        raise MatchFailure(f"the part of '{name}' that is written is not the part that is copied", writer.op)
     if writer.op.stream != copy.stream:
-        raise Kept(f"'{what}' is written on another stream", writer.op)
-    if writer.op.name == "ditron.launch" and "zeroed" in source.root.owner.attributes:
-        raise Kept(f"'{what}' begins as zeros, and the kernel need not overwrite all of them", writer.op)
+        raise MatchFailure(f"'{name}' is written on another stream", writer.op)
+    if isinstance(writer.op, ditron.LaunchOp) and source.root.owner.zeroed:
+        raise MatchFailure(f"'{name}' is zero-initialized, and the kernel may not overwrite all of it", writer.op)
     order = accesses.order
-    for access in _others(accesses, copy, target):
+    for access in _other_accesses(accesses, copy, target):
         between = order[writer.op] <= order[access.op] < order[copy]
         if between or access.peer is not None:
-            raise Kept(f"'{where}' is used there before the copy", access.op)
-        if access.op.stream != copy.stream and (sync := _awaits(writer.op, copy)) is not None:
-            raise Kept(f"'{where}' is used there on another stream, which is awaited before the copy only", sync)
+            raise MatchFailure(f"the destination in '{target_name}' is accessed before the copy", access.op)
+        if access.op.stream != copy.stream and (sync := _synchronization(writer.op, copy)) is not None:
+            raise MatchFailure(
+                f"the destination in '{target_name}' is accessed on another stream, which is awaited only right before "
+                "the copy",
+                sync,
+            )
     return writer
 
 
-def _awaits(first: ir.Operation, last: ir.Operation) -> ir.Operation | None:
-    """What waits for another stream or a peer, between two operations of a block."""
+def _synchronization(first: ir.Operation, last: ir.Operation) -> ir.Operation | None:
+    """An operation that waits for another stream or a peer, between two operations of a block."""
     op = first.next_op
     while op != last:
-        if op.regions or op.name in ("ditron.await", "ditron.signal_wait", "ditron.stream_barrier"):
+        if op.regions or isinstance(op, ditron.AwaitOp | ditron.SignalWaitOp | ditron.StreamBarrierOp):
             return op
         op = op.next_op
     return None
 
 
-def _others(accesses: Accesses, copy: ir.Operation, part: Region) -> Iterator[Access]:
-    """What touches ``part`` of this rank's memory beside ``copy``, here or from peers."""
-    in_loop = bool(loops_around(copy))
+def _other_accesses(accesses: ProgramAccesses, copy: ir.Operation, part: BufferRegion) -> Iterator[BufferAccess]:
+    """The accesses of ``part`` of this rank's memory by other operations than ``copy``, on this rank or by peers."""
+    in_loop = bool(enclosing_loops(copy))
     for access in accesses.all:
         if access.op == copy or access.region.root != part.root:
             continue
-        touched = access.region if access.peer is None else access.from_peers()
-        # In a loop, what is apart in one turn may meet in two.
-        if touched is None or in_loop or not touched.is_disjoint(part):
+        accessed = access.region if access.peer is None else access.by_peers()
+        # Regions that are disjoint in one iteration may overlap across two.
+        if accessed is None or in_loop or not accessed.is_disjoint(part):
             yield access
 
 
-def _check_steady(accesses: Accesses, copy: ir.Operation, source: Region, readers: list[Access]) -> None:
-    """Nothing may overwrite the source before the readers have read."""
-    order, what = accesses.order, _name(source.root)
+def _check_source_unchanged(
+    accesses: ProgramAccesses, copy: ir.Operation, source: BufferRegion, readers: list[BufferAccess]
+) -> None:
+    """The source must not be overwritten before the readers have read it. Raises MatchFailure."""
+    order, name = accesses.order, _name(source.root)
     last = max((order[reader.op] for reader in readers), default=order[copy])
-    for access in _others(accesses, copy, source):
+    for access in _other_accesses(accesses, copy, source):
         if not access.writes:
             continue
         if access.peer is not None:
-            if (told := _tells_peers(accesses, order[copy], last)) is not None:
-                raise Kept(f"peers write '{what}', and are told before the last read that they may", told)
+            if (signal := _signal_to_peers(accesses, order[copy], last)) is not None:
+                raise MatchFailure(f"peers write '{name}', and may be signaled before its last read", signal)
             continue
         at = order[access.op]
-        again = any(loop.is_ancestor(access.op) for loop in loops_around(copy))
-        if order[copy] < at <= last or again and at > order[copy]:
-            raise Kept(f"'{what}' is overwritten before the last read", access.op)
-        if (at > last or again) and any(reader.op.stream != access.op.stream for reader in readers):
-            raise Kept(f"'{what}' is overwritten on another stream, which waits for the copy only", access.op)
+        in_same_loop = any(loop.is_ancestor(access.op) for loop in enclosing_loops(copy))
+        if order[copy] < at <= last or in_same_loop and at > order[copy]:
+            raise MatchFailure(f"'{name}' is overwritten before its last read", access.op)
+        if (at > last or in_same_loop) and any(reader.op.stream != access.op.stream for reader in readers):
+            raise MatchFailure(f"'{name}' is overwritten on another stream, which waits for the copy only", access.op)
 
 
-def _tells_peers(accesses: Accesses, first: int, last: int) -> ir.Operation | None:
-    """What lets peers go on, between two places of the program."""
+def _signal_to_peers(accesses: ProgramAccesses, first: int, last: int) -> ir.Operation | None:
+    """An operation that may let peers proceed, between two points of the program."""
     for op, at in accesses.order.items():
         if first < at < last:
-            remote = op.name == "ditron.launch" and any(use.remote for use in accesses.kernel(op))
-            if remote or op.name in ("ditron.signal_write", "ditron.stream_barrier"):
+            remote = isinstance(op, ditron.LaunchOp) and any(use.remote for use in accesses.argument_uses(op))
+            if remote or isinstance(op, ditron.SignalWriteOp | ditron.StreamBarrierOp):
                 return op
     return None
 
 
-def _first_turn(access: Access, copy: ir.Operation, target: Region) -> ir.Operation | None:
-    """The loop after ``copy`` of which the first turn reads the target, and no other turn any of it."""
-    for loop in loops_around(access.op):
-        if loop.block != copy.block or len(loop.operands) != 3 or constant_int(loop.operands[2]) != 1:
+def _reading_in_first_iteration(access: BufferAccess, copy: ir.Operation, target: BufferRegion) -> scf.ForOp | None:
+    """The loop after ``copy`` whose first iteration reads within the target, and whose others read none of it."""
+    for loop in enclosing_loops(access.op):
+        if loop.block != copy.block or len(loop.initArgs) or constant_int(loop.step) != 1:
             continue
-        index, (low, high) = loop.regions[0].blocks[0].arguments[0], map(expression, loop.operands[:2])
+        index, low, high = loop.induction_variable, expression(loop.lowerBound), expression(loop.upperBound)
         first = access.region.replace(index, low)
-        rest = access.region.replace(index, Poly.atom(Index(low + 1, high - 1)))
+        rest = access.region.replace(index, Polynomial.symbol(Interval(low + 1, high - 1)))
         if at_least(high - low, 1) and target.contains(first) and rest.is_disjoint(target):
             return loop
     return None
 
 
-def _after(copy: ir.Operation, op: ir.Operation) -> bool:
-    """Whether ``op`` comes after ``copy``, in its block or in something there."""
+def _is_after(copy: ir.Operation, op: ir.Operation) -> bool:
+    """Whether ``op`` follows ``copy`` in its block, or is nested in an operation that does."""
     while op is not None and op.block != copy.block:
         op = op.parent
     return op is not None and copy.is_before_in_block(op)
 
 
-def loops_around(op: ir.Operation) -> list[ir.Operation]:
-    """The loops that ``op`` is in, the innermost first."""
-    found = []
-    while (op := op.parent) is not None and op.name != "ditron.program":
-        if op.name == "scf.for":
-            found.append(op)
-    return found
-
-
 def _name(root: ir.Value) -> str:
-    """What the program calls an argument or an allocation."""
+    """The name that the program gives an argument or an allocation."""
     op = defining_op(root)
     if op is not None:
-        return ir.StringAttr(op.attributes["label"]).value
-    return ir.StringAttr(list(root.owner.owner.attributes["arg_names"])[root.arg_number]).value
+        return ir.StringAttr(op.label).value
+    return ir.StringAttr(list(root.owner.owner.arg_names)[root.arg_number]).value

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,7 +34,8 @@ __all__ = [
 ]
 
 
-class NamedSymbol(NamedTuple):
+@dataclass(frozen=True)
+class NamedSymbol:
     """A symbol that is no SSA value, such as the rank."""
 
     name: str
@@ -110,6 +112,14 @@ class Polynomial:
     def value(self) -> int | None:
         """The integer that this is, if it has no symbols."""
         return self.constant_term if self._terms.keys() <= {_ONE} else None
+
+    @property
+    def as_symbol(self) -> Hashable | None:
+        """The symbol that this is, if it is a symbol and nothing else."""
+        symbols = list(self._terms.items())
+        if len(symbols) == 1 and len(symbols[0][0]) == symbols[0][1] == 1:
+            return symbols[0][0][0]
+        return None
 
     @property
     def constant_term(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.argument_assumptions import ASSUMPTIONS
 from ditron_compiler.host.numbers import BINARY, CASTS, compare, width_of, wrap
 from ditron_compiler.host.queued import Queued
 from ditron_compiler.host.slots import Action, State, location
@@ -43,9 +44,9 @@ class Evaluator(Queued):
             (ir.StringAttr(name).value, self._new(value), value.type)
             for name, value in zip(program.attributes["arg_names"], block.arguments, strict=True)
         ]
-        facts = program.parent.attributes.get("ditron.facts") if program.parent is not None else None
-        mine = dict(facts.items()).get(self.name) if facts is not None else None
-        self._facts = {name: dict(known.items()) for name, known in mine.items()} if mine is not None else {}
+        assumptions = program.parent.attributes.get(ASSUMPTIONS) if program.parent is not None else None
+        mine = dict(assumptions.items()).get(self.name) if assumptions is not None else None
+        self._assumptions = {name: dict(known.items()) for name, known in mine.items()} if mine is not None else {}
         self._allocations = 0
         self._body = self._block(block)
 
@@ -102,7 +103,7 @@ class Evaluator(Queued):
         fits = len(shape) == len(kind.shape) and all(d in (dynamic, s) for d, s in zip(kind.shape, shape, strict=True))
         if not fits or dtype != str(kind.element_type):
             raise EvaluationError(f"{wrong}, got shape {list(shape)} of {dtype}")
-        known = self._facts.get(name, {})
+        known = self._assumptions.get(name, {})
         if (
             "dense" in known
             and 0 not in shape

@@ -1,4 +1,4 @@
-"""Make an all-gather of pushes: every rank sends its shard to each of the others."""
+"""Decompose an all-gather into pushes: every rank sends its shard to each of the others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.all_gather import Gather, all_gathers
-from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.ir.host_builders import AllGatherBuilder, all_gathers
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["DecomposeAllAtOnce"]
@@ -15,12 +14,12 @@ __all__ = ["DecomposeAllAtOnce"]
 
 @dataclass(frozen=True)
 class DecomposeAllAtOnce(Pass):
-    """Make an all-gather of pushes: every rank sends its shard to each of the others.
+    """Decompose an all-gather into pushes: every rank sends its shard to each of the others.
 
-    The own shard is copied to its place; then it is pushed to every peer, the one first that needs it first: consumers
-    begin with their own shard and go up (``ditron.swizzle gather``), so that is the left neighbour. Each push is
-    followed by the signal of this rank's shard at the peer. Every link between ranks is used, which suits ranks that
-    are all connected to each other.
+    A rank copies its own shard to its slice of the destination, then pushes it to every peer, beginning with the left
+    neighbor: consumers begin with their own shard and go up (``ditron.swizzle gather``), so that the left neighbor
+    needs it first. Each push is followed by the signal of this rank's shard at the peer. All links between ranks are
+    used, which suits fully connected ranks.
 
     Before::
 
@@ -43,14 +42,12 @@ class DecomposeAllAtOnce(Pass):
     def run(self, op: ir.Operation) -> None:
         for gather in all_gathers(op):
             self.count("all-gathers decomposed")
-            _decompose(Gather(gather))
+            _decompose(AllGatherBuilder(gather))
             gather.erase()
 
 
-def _decompose(gather: Gather) -> None:
-    b, own = gather.builder, gather.own
-    gather.keep_own()
-    with b.loop(b.number(1), gather.num_ranks) as step:
-        peer = b.remainder(b.add(b.subtract(gather.rank, step), gather.num_ranks), gather.num_ranks)
-        b.queue(ditron.RankCopyOp, gather.src, own, peer)
-        gather.announce(gather.rank, peer)
+def _decompose(b: AllGatherBuilder) -> None:
+    b.copy_own_shard()
+    with b.loop(b.number(1), b.group_size) as step:
+        peer = b.remainder(b.add(b.subtract(b.own_rank, step), b.group_size), b.group_size)
+        b.push(b.src, b.own_shard, b.own_rank, peer)

@@ -1,4 +1,4 @@
-"""Make an all-gather a ring: every rank hands to its left neighbour what it got from the right."""
+"""Decompose an all-gather into a ring: every rank forwards to its left neighbor what arrived from the right."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.all_gather import Gather, all_gathers
-from ditron_compiler.ir.dialects import arith, ditron
-from ditron_compiler.ir.dialects.enums import PREDICATES
+from ditron_compiler.ir.dialects import arith
+from ditron_compiler.ir.host_builders import AllGatherBuilder, all_gathers
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["DecomposeRing"]
@@ -16,12 +15,12 @@ __all__ = ["DecomposeRing"]
 
 @dataclass(frozen=True)
 class DecomposeRing(Pass):
-    """Make an all-gather a ring: every rank hands to its left neighbour what it got from the right.
+    """Decompose an all-gather into a ring: every rank forwards to its left neighbor what arrived from the right.
 
-    A rank pushes its own shard to the left, then forwards each shard that arrives, ``(rank + step) % num_ranks`` in
-    step ``step``; it waits for the signal of the shard first. Shards so arrive in the order in which consumers want
-    them: the own one, the next rank's, and so on up. One peer is spoken to, which suits ranks that are connected in a
-    line. The signals are those of ``decompose-all-at-once``: a consumer cannot tell the two apart.
+    A rank pushes its own shard to the left, then waits for and forwards each shard that arrives: that of rank
+    ``(rank + step) % num_ranks`` in step ``step``. Shards thus arrive in the order in which consumers need them: the
+    own one, the next rank's, and so on up. Each rank sends to one peer, which suits ranks that are connected in a line.
+    The signals are those of ``decompose-all-at-once``, so that consumers work with either.
 
     Before::
 
@@ -48,22 +47,19 @@ class DecomposeRing(Pass):
     def run(self, op: ir.Operation) -> None:
         for gather in all_gathers(op):
             self.count("all-gathers decomposed")
-            _decompose(Gather(gather))
+            _decompose(AllGatherBuilder(gather))
             gather.erase()
 
 
-def _decompose(gather: Gather) -> None:
-    b, own, rank, num_ranks = gather.builder, gather.own, gather.rank, gather.num_ranks
+def _decompose(b: AllGatherBuilder) -> None:
     one = b.number(1)
-    last = b.subtract(num_ranks, one)
-    left = b.remainder(b.add(rank, last), num_ranks)
-    gather.keep_own()
-    with b.branch(b.make(arith.CmpIOp, PREDICATES["sgt"], num_ranks, one).result):
-        b.queue(ditron.RankCopyOp, gather.src, own, left)
-        gather.announce(rank, left)
+    last = b.subtract(b.group_size, one)
+    left = b.remainder(b.add(b.own_rank, last), b.group_size)
+    b.copy_own_shard()
+    with b.branch(b.make(arith.CmpIOp, arith.CmpIPredicate.sgt, b.group_size, one).result):
+        b.push(b.src, b.own_shard, b.own_rank, left)
     with b.loop(one, last) as step:
-        source = b.remainder(b.add(rank, step), num_ranks)
-        shard = gather.shard(source)
-        gather.wait(source)
-        b.queue(ditron.RankCopyOp, shard, shard, left)
-        gather.announce(source, left)
+        source = b.remainder(b.add(b.own_rank, step), b.group_size)
+        shard = b.shard(source)
+        b.wait_for_shard(source)
+        b.push(shard, shard, source, left)

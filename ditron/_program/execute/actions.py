@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ditron._program.execute.driver import WAIT_FLAGS
-from ditron._program.execute.epochs import Affine, affines
+from ditron._program.execute.epochs import EPOCH, linear_numbers
 from ditron._program.trace.dtypes import from_mlir
 from ditron_compiler import host
+from ditron_compiler.analysis.linear import Polynomial
 from ditron_compiler.errors import DitronError
 from ditron_compiler.host.rows import PitchedRows, pitched_rows
 
@@ -93,7 +94,7 @@ class Planner:
                 argument, value = self._place(value)
                 if argument >= 0:
                     pointers.append((position, argument, value))
-            elif isinstance(value, Affine):
+            elif isinstance(value, Polynomial):
                 value = self._number_of(position, value, numbers)
             template.append(value)
         template += [self.group.context.data_ptr()] * (len(kernel.parameters) - len(template))
@@ -112,8 +113,8 @@ class Planner:
     def _kernel_of(self, step: Any) -> DeviceKernel:
         return self.runner.kernel(step.kernel, _options(step))
 
-    def _number_of(self, position: int, value: Affine, numbers: list) -> int:
-        numbers.append((position, value.slope, value.offset))
+    def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
+        numbers.append((position, *_slope_and_offset(value)))
         return 0
 
     def _rank_copy(self, step: Any, stream: int) -> Action | None:
@@ -157,9 +158,9 @@ class Planner:
         if step.op == "add":
             return self._add(step, stream)
         address, write, value = self._at(step.signal, step.peer), self.driver.write_value, step.value
-        if not isinstance(value, Affine):
+        if not isinstance(value, Polynomial):
             return lambda bases, epoch: write(address, value, stream)
-        slope, offset = value.slope, value.offset
+        slope, offset = _slope_and_offset(value)
         return lambda bases, epoch: write(address, slope * epoch + offset, stream)
 
     def _add(self, step: Any, stream: int) -> Action:
@@ -172,15 +173,15 @@ class Planner:
             kernel = self.runner.added("wait_value", step.loc, CMP=step.cmp)
             return self._small(kernel, stream, [self._place(step.signal)[1], step.value])
         address, wait, value = self._place(step.signal)[1], self.driver.wait_value, step.value
-        if not isinstance(value, Affine):
+        if not isinstance(value, Polynomial):
             return lambda bases, epoch: wait(address, value, flags, stream)
-        slope, offset = value.slope, value.offset
+        slope, offset = _slope_and_offset(value)
         return lambda bases, epoch: wait(address, slope * epoch + offset, flags, stream)
 
     def _small(self, kernel: DeviceKernel, stream: int, values: list) -> Action:
         """A launch of one program of an added kernel."""
         template = [*values, *[self.group.context.data_ptr()] * (len(kernel.parameters) - len(values))]
-        numbers = [(i, v.slope, v.offset) for i, v in enumerate(values) if isinstance(v, Affine)]
+        numbers = [(i, *_slope_and_offset(v)) for i, v in enumerate(values) if isinstance(v, Polynomial)]
 
         def action(bases: list[int], epoch: int) -> None:
             arguments = template.copy()
@@ -208,11 +209,11 @@ class CapturedPlanner(Planner):
     captures = True
 
     def actions(self, steps: list) -> list[Action]:
-        needed = [(number.slope, number.offset) for number in affines(steps)]
+        needed = [_slope_and_offset(number) for number in linear_numbers(steps)]
         needed += [
             (0, step.value)
             for step in steps
-            if isinstance(step, host.SignalWrite) and not isinstance(step.value, Affine)
+            if isinstance(step, host.SignalWrite) and not isinstance(step.value, Polynomial)
         ]
         self.cells = {pair: index for index, pair in enumerate(dict.fromkeys(needed))}
         if len(self.cells) >= CELLS:
@@ -231,16 +232,16 @@ class CapturedPlanner(Planner):
         first = self._small(advance, self.main, [count, count + 8, epoch.before])
         return [first, *super().actions(steps)]
 
-    def _cell(self, value: int) -> int:
+    def _cell(self, value: int | Polynomial) -> int:
         """The address of a number."""
-        pair = (value.slope, value.offset) if isinstance(value, Affine) else (0, value)
+        pair = _slope_and_offset(value) if isinstance(value, Polynomial) else (0, value)
         return self.shape.device.cells.data_ptr() + 8 * (1 + self.cells[pair])
 
     def _kernel_of(self, step: Any) -> DeviceKernel:
-        pointers = tuple(index for index, value in enumerate(step.args) if isinstance(value, Affine))
+        pointers = tuple(index for index, value in enumerate(step.args) if isinstance(value, Polynomial))
         return self.runner.kernel(step.kernel, _options(step), pointers)
 
-    def _number_of(self, position: int, value: Affine, numbers: list) -> int:
+    def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
         return self._cell(value)
 
     def _signal_write(self, step: Any, stream: int) -> Action:
@@ -252,7 +253,7 @@ class CapturedPlanner(Planner):
         return lambda bases, epoch: copy(address, cell, 8, stream)
 
     def _signal_wait(self, step: Any, stream: int) -> Action:
-        if not isinstance(step.value, Affine):
+        if not isinstance(step.value, Polynomial):
             kernel, value = self.runner.added("wait_value", step.loc, CMP=step.cmp), step.value
         else:
             kernel, value = self.runner.added("wait_cell", step.loc, CMP=step.cmp), self._cell(step.value)
@@ -270,6 +271,11 @@ _STEPS = {
     host.Await: "_await",
     host.StreamBarrier: "_barrier",
 }
+
+
+def _slope_and_offset(value: Polynomial) -> tuple[int, int]:
+    """Of a linear form in the epoch."""
+    return value.coefficient(EPOCH), value.constant_term
 
 
 def _options(step: Any) -> tuple:

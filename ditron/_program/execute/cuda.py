@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ditron._program.execute.actions import CELLS, Action, CapturedPlanner, Planner
 from ditron._program.execute.driver import driver
-from ditron._program.execute.epochs import affine_steps, period_of
+from ditron._program.execute.epochs import linear_steps, period_of
 from ditron._program.execute.kernels import DeviceKernel, added_kernel, by_pointer
 from ditron._program.execute.loaded import LoadedProgram
 from ditron._program.execute.memory import Memory
@@ -141,7 +141,7 @@ class CudaRunner:
         steps = self.executable.evaluate(args, self.group, epoch)
         if self.period:
             later = epoch + self.period
-            alike = affine_steps(epoch, steps, later, self.executable.evaluate(args, self.group, later))
+            alike = linear_steps(epoch, steps, later, self.executable.evaluate(args, self.group, later))
             if alike is None:
                 self.period = None  # nothing repeats after all
             else:
@@ -158,7 +158,7 @@ class CudaRunner:
             return shape.plans[key]
         epoch = max(shape.memory.epoch, 1) + 4
         places = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(4)]
-        steps = affine_steps(epoch, places[0], epoch + 1, places[1]) if self.period == 1 else None
+        steps = linear_steps(epoch, places[0], epoch + 1, places[1]) if self.period == 1 else None
         if steps is None:
             raise DitronError(
                 f"program {self.executable.name!r} cannot be captured in a graph: which memory it uses depends on the "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.buffer_effects import Accesses
+from ditron_compiler.analysis.buffer_effects import ProgramAccesses
 from ditron_compiler.errors import DitronError
 from ditron_compiler.host.overlap import overlap, span
 
@@ -19,7 +19,7 @@ __all__ = ["Apart", "written"]
 def written(program: ir.Operation) -> frozenset[int]:
     """Which arguments of a ``ditron.program`` it may write: passes assume that those alias no other argument."""
     block = program.regions[0].blocks[0]
-    roots = {access.region.root for access in Accesses(program).all if access.writes and access.peer is None}
+    roots = {access.region.root for access in ProgramAccesses(program).all if access.writes and access.peer is None}
     return frozenset(index for index, argument in enumerate(block.arguments) if argument in roots)
 
 

@@ -7,15 +7,13 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from ditron._program.trace.tracer import Tracer, active
+from ditron_compiler.analysis.linear import Polynomial
 from ditron_compiler.ir.dialects import arith
 
 if TYPE_CHECKING:
     from ditron_compiler import ir
 
 __all__ = ["Cond", "Event", "Int", "Stream", "as_int", "binary", "describe", "divisor_of", "element_constant", "select"]
-
-# A sum of products: the factors, in order of their creation, and how often. () is the constant term.
-Terms = dict[tuple["Int", ...], int]
 
 # Nothing asks for more than 16 bytes of alignment; a bound keeps numbers small.
 _MOST = 1 << 20
@@ -76,7 +74,7 @@ class Int(Symbol):
     Attributes:
         divisor: a number that divides it for certain. natural: it is never negative.
         wide: kernels get it as 64 bits (what is made of the epoch); the others as 32.
-        terms: it as a sum of products of values, by which ``(r + 1) * n - r * n`` is seen to be ``n``.
+        polynomial: it as a polynomial over symbolic integers, by which ``(r + 1) * n - r * n`` is seen to be ``n``.
     """
 
     what = "a symbolic integer"
@@ -88,11 +86,11 @@ class Int(Symbol):
         divisor: int = 1,
         natural: bool = False,
         wide: bool = False,
-        terms: Terms | None = None,
+        polynomial: Polynomial | None = None,
     ):
         super().__init__(tracer, value)
         self.divisor, self.natural, self.wide = math.gcd(divisor, _MOST), natural, wide
-        self.terms: Terms = {(self,): 1} if terms is None else terms
+        self.polynomial = Polynomial.symbol(self) if polynomial is None else polynomial
 
     __hash__ = object.__hash__
 
@@ -349,9 +347,9 @@ def binary(kind: str, a: Any, b: Any) -> Any:
         return binary("*" if kind == "<<" else "//", a, 1 << known[1])
     if kind in ("//", "%", "cdiv") and known[1] == 0:
         tracer.fail("division by zero")
-    terms = _combine(kind, a, b) if kind in "+-*" else None
-    if terms is not None and (simple := _simple(terms)) is not None:
-        return simple
+    polynomial = _combine(kind, a, b) if kind in "+-*" else None
+    if polynomial is not None and (existing := _existing(polynomial)) is not None:
+        return existing
     x, y = (as_int(tracer, value, "an operand") for value in (a, b))
     common, natural = math.gcd(divisor_of(a), divisor_of(b)), _natural(a) and _natural(b)
     wide = any(isinstance(value, Int) and value.wide for value in (a, b))
@@ -375,37 +373,22 @@ def binary(kind: str, a: Any, b: Any) -> Any:
         whole = tracer.emit(arith.MulIOp, tracer.emit(arith.FloorDivSIOp, x, y).result, y).result
         return Int(tracer, tracer.emit(arith.SubIOp, x, whole).result, common, _natural(b), wide)
     op = arith.FloorDivSIOp if kind == "//" and not natural else _OPS[kind]
-    return Int(tracer, tracer.emit(op, x, y).result, common, natural, wide, terms)
+    return Int(tracer, tracer.emit(op, x, y).result, common, natural, wide, polynomial)
 
 
-def _terms_of(value: Any) -> Terms:
-    return value.terms if isinstance(value, Int) else {(): _python_int(value) or 0}
+_MAX_TERMS = 8
 
 
-def _combine(kind: str, a: Any, b: Any) -> Terms | None:
-    """The sum, difference or product as terms; None when there are many."""
-    result: Terms = {}
-    if kind == "*":
-        for left, i in _terms_of(a).items():
-            for right, j in _terms_of(b).items():
-                factors = tuple(sorted(left + right, key=id))
-                result[factors] = result.get(factors, 0) + i * j
-    else:
-        result = dict(_terms_of(a))
-        for factors, i in _terms_of(b).items():
-            result[factors] = result.get(factors, 0) + (i if kind == "+" else -i)
-    result = {factors: i for factors, i in result.items() if i}
-    return result if len(result) <= 8 else None
+def _combine(kind: str, a: Any, b: Any) -> Polynomial | None:
+    """The sum, difference or product; None when it has many terms."""
+    x, y = (v.polynomial if isinstance(v, Int) else Polynomial.constant(_python_int(v) or 0) for v in (a, b))
+    result = _PYTHON[kind](x, y)
+    return result if len(result.terms) <= _MAX_TERMS else None
 
 
-def _simple(terms: Terms) -> Any:
-    """The value that terms stand for when it exists already: a Python integer or one symbolic one."""
-    if not terms:
-        return 0
-    (factors, count), *others = terms.items()
-    if others:
-        return None
-    return count if not factors else factors[0] if len(factors) == count == 1 else None
+def _existing(polynomial: Polynomial) -> Any:
+    """The value that a polynomial stands for when it exists already: a Python integer or one symbolic one."""
+    return polynomial.value if polynomial.value is not None else polynomial.as_symbol
 
 
 def compare(predicate: str, a: Int, b: Any) -> Any:

@@ -12,7 +12,7 @@
 // CHECK: ditron.copy
 ditron.program @the_source_changes_before_it_is_read(%new: !ditron.buffer<4xf32>, %state: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
   %old = ditron.alloc "old" [4] : <4xf32>
-  // expected-remark@+1 {{this copy stays: 'state' is overwritten before the last read; 'state' is the caller's and was not written by the program}}
+  // expected-remark@+1 {{copy kept: 'state' is overwritten before its last read; 'state' is an argument, which the program has not written}}
   ditron.copy %state to %old : <4xf32> to <4xf32>
   // expected-note@+1 {{here}}
   ditron.launch @update grid(1) (%new, %state) : (!ditron.buffer<4xf32>, !ditron.buffer<4xf32>)
@@ -46,7 +46,7 @@ ditron.program @peers_are_told_that_the_inbox_is_free(%a: !ditron.buffer<4xf32>,
   ditron.rank_copy %a to %inbox on %right : <4xf32> to <4xf32, symmetric>
   ditron.signal_write %full[0] set %epoch on %right : <1xi64, symmetric>
   ditron.signal_wait %full[0] ge %epoch : <1xi64, symmetric>
-  // expected-remark@+1 {{this copy stays: peers write 'inbox', and are told before the last read that they may; peers write 'inbox'}}
+  // expected-remark@+1 {{copy kept: peers write 'inbox', and may be signaled before its last read; peers write 'inbox'}}
   ditron.copy %inbox to %mine : <4xf32, symmetric> to <4xf32>
   // expected-note@+1 {{here}}
   ditron.signal_write %free[0] set %epoch on %right : <1xi64, symmetric>
@@ -73,7 +73,7 @@ ditron.program @one_kernel_reads_all_shards(%a: !ditron.buffer<4xf32>, %out: !di
   %all = ditron.alloc "all" [%m] : <?xf32, symmetric>
   %first = arith.muli %rank, %four : i64
   %own = ditron.slice %all[%first] [4] : <?xf32, symmetric> to <4xf32, symmetric>
-  // expected-remark@+1 {{this copy stays: 'all' is read together with what did not come by this copy; 'a' is the caller's and was not written by the program}}
+  // expected-remark@+1 {{copy kept: a read of 'all' covers more than the copy wrote; 'a' is an argument, which the program has not written}}
   ditron.copy %a to %own : <4xf32> to <4xf32, symmetric>
   // expected-note@+1 {{here}}
   ditron.launch @sum grid(1) (%all, %out) : (!ditron.buffer<?xf32, symmetric>, !ditron.buffer<4xf32>)
@@ -85,11 +85,11 @@ ditron.program @one_kernel_reads_all_shards(%a: !ditron.buffer<4xf32>, %out: !di
 // CHECK: ditron.copy
 ditron.program @a_peer_writes_there_too(%a: !ditron.buffer<4xf32>, %b: !ditron.buffer<4xf32>, %peer: i64, %out: !ditron.buffer<4xf32>) {
   %box = ditron.alloc "box" [4] : <4xf32, symmetric>
-  // expected-remark@+1 {{this copy stays: peers write 'box' there, too; 'a' is the caller's and was not written by the program}}
+  // expected-remark@+1 {{copy kept: peers write the destination in 'box'; 'a' is an argument, which the program has not written}}
   ditron.copy %a to %box : <4xf32> to <4xf32, symmetric>
   // expected-note@+1 {{here}}
   ditron.rank_copy %b to %box on %peer : <4xf32> to <4xf32, symmetric>
-  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; peers write 'box'}}
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; peers write 'box'}}
   ditron.copy %box to %out : <4xf32, symmetric> to <4xf32>
 }
 
@@ -101,10 +101,10 @@ ditron.program @a_peer_writes_there_too(%a: !ditron.buffer<4xf32>, %b: !ditron.b
 ditron.program @read_before_it_is_written(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
   %last = ditron.alloc "last" [4] : <4xf32>
   // expected-note@+2 {{here}}
-  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'last' is not written just before the copy, in the same turn of the same loop}}
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; 'last' is not written before the copy in the same block}}
   ditron.copy %last to %out : <4xf32> to <4xf32>
   // expected-note@+2 {{here}}
-  // expected-remark@+1 {{this copy stays: 'last' is also read where the copy has not been made; 'a' is the caller's and was not written by the program}}
+  // expected-remark@+1 {{copy kept: 'last' is read where the copy does not dominate; 'a' is an argument, which the program has not written}}
   ditron.copy %a to %last : <4xf32> to <4xf32>
 }
 
@@ -116,9 +116,9 @@ ditron.program @filled_by_two(%a: !ditron.buffer<4xf32>, %z: f32, %out: !ditron.
   %x = ditron.alloc "x" [4] : <4xf32>
   // expected-note@+1 {{here}}
   ditron.fill %x, %z : <4xf32>
-  // expected-remark@+1 {{this copy stays: 'x' is written there by something else, too; 'a' is the caller's and was not written by the program}}
+  // expected-remark@+1 {{copy kept: another operation writes the destination in 'x'; 'a' is an argument, which the program has not written}}
   ditron.copy %a to %x : <4xf32> to <4xf32>
-  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'x' is written by 2 operations}}
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; 2 operations write 'x'}}
   ditron.copy %x to %out : <4xf32> to <4xf32>
 }
 
@@ -137,7 +137,7 @@ ditron.program @a_kernel_may_read_what_it_writes(%a: !ditron.buffer<4xf32>, %out
   %sum = ditron.alloc "sum" [4] : <4xf32>
   // expected-note@+1 {{here}}
   ditron.launch @accumulate grid(1) (%a, %sum) : (!ditron.buffer<4xf32>, !ditron.buffer<4xf32>)
-  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'sum' is read by something else, too}}
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; another operation reads 'sum'}}
   ditron.copy %sum to %out : <4xf32> to <4xf32>
 }
 
@@ -155,7 +155,7 @@ ditron.program @zeros_between(%out: !ditron.buffer<4xf32>) {
   %x = ditron.alloc "x" [4] zeroed : <4xf32>
   // expected-note@+1 {{here}}
   ditron.launch @some grid(1) (%x) : (!ditron.buffer<4xf32>)
-  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'x' begins as zeros, and the kernel need not overwrite all of them}}
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; 'x' is zero-initialized, and the kernel may not overwrite all of it}}
   ditron.copy %x to %out : <4xf32> to <4xf32>
 }
 
@@ -169,7 +169,7 @@ ditron.program @the_destination_is_read_in_between(%z: f32, %peer: i64, %out: !d
   ditron.fill %x, %z : <4xf32>
   // expected-note@+1 {{here}}
   ditron.rank_copy %out to %box on %peer : <4xf32> to <4xf32, symmetric>
-  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'out' is used there before the copy}}
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; the destination in 'out' is accessed before the copy}}
   ditron.copy %x to %out : <4xf32> to <4xf32>
 }
 
@@ -186,7 +186,7 @@ ditron.program @the_destination_is_awaited_in_between(%z: f32, %peer: i64, %out:
   ditron.fill %x, %z : <4xf32>
   // expected-note@+1 {{here}}
   ditron.await %sent
-  // expected-remark@+1 {{this copy stays: 'out' is the caller's, who reads it after the program; 'out' is used there on another stream, which is awaited before the copy only}}
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; the destination in 'out' is accessed on another stream, which is awaited only right before the copy}}
   ditron.copy %x to %out : <4xf32> to <4xf32>
 }
 
@@ -201,7 +201,7 @@ ditron.program @the_destination_is_awaited_in_between(%z: f32, %peer: i64, %out:
 // CHECK: ditron.copy
 ditron.program @a_kernel_of_a_peer_writes(%a: !ditron.buffer<4xf32>, %bytes: i64, %to: i32) {
   %box = ditron.alloc "box" [4] : <4xf32, symmetric>
-  // expected-remark@+1 {{this copy stays: 'box' is written there by something else, too; 'a' is the caller's and was not written by the program}}
+  // expected-remark@+1 {{copy kept: another operation writes the destination in 'box'; 'a' is an argument, which the program has not written}}
   ditron.copy %a to %box : <4xf32> to <4xf32, symmetric>
   // expected-note@+1 {{here}}
   ditron.launch @put grid(1) (%box, %bytes, %to) : (!ditron.buffer<4xf32, symmetric>, i64, i32)
@@ -211,7 +211,7 @@ ditron.program @a_kernel_of_a_peer_writes(%a: !ditron.buffer<4xf32>, %bytes: i64
 
 // Specialised for addresses that are divisible by 16: the second half of %a is, if its rows are even. That is known of
 // @aligned, and not of @perhaps_not.
-module attributes {ditron.facts = {
+module attributes {ditron.assumptions = {
     perhaps_not = {a = {align = 16 : i64, dense}},
     aligned = {a = {align = 16 : i64, dims = array<i64: 1, 16>, dense}}}} {
 "tt.func"() <{sym_name = "read", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (),
@@ -227,7 +227,7 @@ ditron.program @perhaps_not(%a: !ditron.buffer<2x?xf32>, %out: !ditron.buffer<4x
   %n = ditron.dim %a[1] : <2x?xf32>
   %x = ditron.alloc "x" [%n] : <?xf32>
   %half = ditron.slice %a[1, 0] [1, %n] : <2x?xf32> to <?xf32>
-  // expected-remark@+1 {{this copy stays: the kernel takes the address to be divisible by 16; 'a' is the caller's and was not written by the program}}
+  // expected-remark@+1 {{copy kept: the kernel assumes that the address is divisible by 16; 'a' is an argument, which the program has not written}}
   ditron.copy %half to %x : <?xf32> to <?xf32>
   // expected-note@+1 {{here}}
   ditron.launch @read grid(1) (%x, %out) : (!ditron.buffer<?xf32>, !ditron.buffer<4xf32>)

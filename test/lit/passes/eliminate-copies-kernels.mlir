@@ -49,7 +49,7 @@ ditron.program @p(%x: !ditron.buffer<16xf32>, %n: i32, %peer: i32) {
 ditron.program @p(%x: !ditron.buffer<16xf32>, %n: i64, %peer: i32) {
   %staging = ditron.alloc "staging" [16] : <16xf32>
   %inbox = ditron.alloc "inbox" [16] : <16xf32, symmetric>
-  // expected-remark@+1 {{a kernel's copy to staging memory stays: more may be put than is stored}}
+  // expected-remark@+1 {{a kernel's copy to a staging buffer kept: the put may send more than was stored}}
   ditron.launch @more_than_stored grid(1) (%x, %staging, %inbox, %n, %peer) : (!ditron.buffer<16xf32>, !ditron.buffer<16xf32>, !ditron.buffer<16xf32, symmetric>, i64, i32)
 }
 
@@ -72,7 +72,7 @@ ditron.program @p(%x: !ditron.buffer<16xf32>, %n: i64, %peer: i32) {
 }) {ditron.kernel} : () -> ()
 ditron.program @p(%x: !ditron.buffer<16xf32>, %staging: !ditron.buffer<16xf32>, %peer: i32) {
   %inbox = ditron.alloc "inbox" [16] : <16xf32, symmetric>
-  // expected-remark@+2 {{a kernel's copy to staging memory stays: the staging memory is the caller's, who may read it}}
+  // expected-remark@+2 {{a kernel's copy to a staging buffer kept: the staging buffer is an argument, which the caller may read}}
   // expected-note@+1 {{here}}
   ditron.launch @the_callers grid(1) (%x, %staging, %inbox, %peer) : (!ditron.buffer<16xf32>, !ditron.buffer<16xf32>, !ditron.buffer<16xf32, symmetric>, i32)
 }
@@ -99,6 +99,6 @@ ditron.program @p(%x: !ditron.buffer<16xf32>, %staging: !ditron.buffer<16xf32>, 
 ditron.program @p(%x: !ditron.buffer<16xf32>, %peer: i32) {
   %staging = ditron.alloc "staging" [16] : <16xf32>
   %inbox = ditron.alloc "inbox" [16] : <16xf32, symmetric>
-  // expected-remark@+1 {{a kernel's copy to staging memory stays: peers may be told in between that they may overwrite the tile}}
+  // expected-remark@+1 {{a kernel's copy to a staging buffer kept: peers may be signaled in between that they may overwrite the tile}}
   ditron.launch @told_in_between grid(1) (%x, %staging, %inbox, %peer) : (!ditron.buffer<16xf32>, !ditron.buffer<16xf32>, !ditron.buffer<16xf32, symmetric>, i32)
 }

@@ -2,8 +2,8 @@
 // RUN: ditron-opt %s --canonicalize --cse --eliminate-copies --mlir-pass-statistics 2>&1 | filecheck %s --check-prefix=COUNT
 
 // COUNT-DAG: 5{{.*}}copies whose source is read in place
-// COUNT-DAG: 5{{.*}}copies whose destination is written at once
-// COUNT-DAG: 1{{.*}}first turns taken out of their loop
+// COUNT-DAG: 5{{.*}}copies whose destination is written directly
+// COUNT-DAG: 1{{.*}}first iterations peeled
 
 "tt.func"() <{sym_name = "gemm", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
 ^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):

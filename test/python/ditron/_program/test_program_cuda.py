@@ -21,6 +21,7 @@ from ditron._program.execute import driver as cuda_driver
 from ditron.distributed.gpu_group import GpuGroup
 from ditron.distributed.group import Group
 from ditron.distributed.packets import PacketMemory
+from ditron_compiler.analysis.linear import Polynomial
 
 RANKS = 3
 
@@ -421,11 +422,11 @@ def _loop(bound, body):
         body(i)
 
 
-def test_affine_numbers():
-    value = epochs.Affine.through(3, 7, 5, 11)
-    assert (value.slope, value.offset) == (2, 1)
-    with pytest.raises(ValueError, match="not on a line"):
-        epochs.Affine.through(3, 7, 5, 10)
+def test_linear_numbers():
+    value = Polynomial.through(epochs.EPOCH, (3, 7), (5, 11))
+    assert (value.coefficient(epochs.EPOCH), value.constant_term) == (2, 1)
+    with pytest.raises(ValueError, match="no linear form with integer coefficients"):
+        Polynomial.through(epochs.EPOCH, (3, 7), (5, 10))
 
 
 @ditron.program

@@ -6,19 +6,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ditron_compiler import host, ir
-from ditron_compiler.analysis.buffer_effects import region
-from ditron_compiler.analysis.polynomial import (
+from ditron_compiler.analysis.buffer_effects import buffer_region
+from ditron_compiler.analysis.host_expressions import (
     NUM_RANKS,
     RANK,
-    Index,
-    Poly,
+    Interval,
     at_least,
     expression,
     never_equal,
     remainder,
 )
+from ditron_compiler.analysis.linear import Polynomial
 
-RANK_, RANKS = Poly.atom(RANK), Poly.atom(NUM_RANKS)
+RANK_, RANKS = Polynomial.symbol(RANK), Polynomial.symbol(NUM_RANKS)
 LEAVES = ("%rank", "%ranks", "%i", "%c1", "%c2", "%rows")
 HEADER = """
 "tt.func"() <{sym_name = "k", function_type = (i64, i64) -> ()}> ({
@@ -109,7 +109,7 @@ def test_parts_of_buffers(a, b, whole_a, whole_b, first):
     trees = [("muli", tree, ("%rows",)) if whole else tree for tree, whole in ((a, whole_a), (b, whole_b))]
     with ir.Context():
         module = ir.Module.parse(program(first, SLICES, *trees))
-        s, t = (region(op.results[0]) for op in found(module, "ditron.slice"))
+        s, t = (buffer_region(op.results[0]) for op in found(module, "ditron.slice"))
         apart, within = s.is_disjoint(t), s.contains(t)
         try:
             copies = list(steps(module))
@@ -123,13 +123,13 @@ def test_parts_of_buffers(a, b, whole_a, whole_b, first):
 
 def test_what_has_to_be_known():
     """The facts that the passes live on."""
-    step = Poly.atom(Index(Poly.number(1), RANKS - 1))
+    step = Polynomial.symbol(Interval(Polynomial.constant(1), RANKS - 1))
     left, peer = remainder(RANK_ + RANKS - 1, RANKS), remainder(RANK_ - step + RANKS, RANKS)
     assert remainder(RANK_, RANKS) == RANK_
     assert remainder(remainder(RANK_ + step, RANKS) - step, RANKS) == RANK_
     assert never_equal(RANK_, left) and never_equal(RANK_, peer)
     assert not never_equal(left, peer)
-    earlier = Poly.atom(Index(Poly.number(0), Poly.atom("turn") - 1))
-    assert never_equal(earlier, Poly.atom("turn"))
+    earlier = Polynomial.symbol(Interval(Polynomial.constant(0), Polynomial.symbol("iteration") - 1))
+    assert never_equal(earlier, Polynomial.symbol("iteration"))
     assert at_least(peer, 0) and at_least(RANKS - 1 - peer, 0) and not at_least(peer, 1)
     assert not at_least(RANKS, 2)

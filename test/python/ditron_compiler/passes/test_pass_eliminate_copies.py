@@ -208,7 +208,7 @@ def test_a_kernel_puts_from_where_it_loads():
 def test_a_tensor_with_gaps_is_copied_when_it_has_them():
     """A program that knows nothing of its arguments decides in the call."""
     module = module_of(ditron.program(passes=())(ag_gemm), "ag_gemm", 4)
-    del module.operation.attributes["ditron.facts"]
+    del module.operation.attributes["ditron.assumptions"]
     pipeline.run(module, ELIMINATE)
     assert copies_of(module, "ag_gemm", 4, K) == []
     assert copies_of(module, "ag_gemm", 4, 2 * K) == ["both"]

@@ -1,4 +1,4 @@
-"""Translate addresses once: on the scalar base, outside of loops, and not twice."""
+"""Translate addresses once: on the scalar base, outside of loops, and without duplicates."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ditron_compiler.analysis.match_failure import MatchFailure
 from ditron_compiler.analysis.rank_variance import Place, is_query, is_within, place
 from ditron_compiler.analysis.rebasing import rebase
 from ditron_compiler.analysis.slicing import Known, in_dominance_order, is_defined_in
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.ir.matchers import constant_int, defining_op, is_function_argument
 from ditron_compiler.ir.pass_base import Pass
 
@@ -20,18 +21,18 @@ __all__ = ["HoistSymmAt"]
 
 @dataclass(frozen=True)
 class HoistSymmAt(Pass):
-    """Apply ``symm_at`` to the scalar base of its pointers, move it out of loops, and drop what is left of doubles.
+    """Apply ``symm_at`` to the scalar base of its pointers, hoist it out of loops, and eliminate common subexpressions.
 
-    A peer's heap is this rank's moved as a whole, so ``symm_at(base + offsets) = symm_at(base) + offsets``. On the base
-    it is one call and not one per element, its result has the alignment that is known of the base, mostly a kernel's
-    argument, and it is the same for all pointers computed from that base.
+    A peer's heap is this rank's at another address, so ``symm_at(base + offsets) = symm_at(base) + offsets``. On the
+    base it is one call and not one per element, its result has the alignment that is known of the base, mostly a
+    kernel's argument, and it is the same for all pointers computed from that base.
 
-    Across nodes ``symm_at`` is null, which that of the base plus offsets is not: what a kernel makes an integer of, to
-    compare it with null, or hands to a function or assembly, stays where it is computed.
+    Across nodes ``symm_at`` is null, which ``symm_at(base) + offsets`` is not: a pointer whose address is observed,
+    converted to an integer to compare it with null, or passed to a function or assembly, stays where it is computed.
 
-    It leaves a loop when the base and the rank are the same at every turn, and either the loop runs at least once or
-    the rank is one by construction (``(rank + 1) % num_ranks``): that of a loop without a turn need not exist. It never
-    leaves an ``if``, whose condition may be what keeps the rank in range.
+    It leaves a loop when the base and the rank are loop-invariant, and either the loop has at least one iteration or
+    the rank is in range by construction (``(rank + 1) % num_ranks``). It never leaves an ``if``, whose condition may be
+    what keeps the rank in range.
 
     Before::
 
@@ -54,27 +55,25 @@ class HoistSymmAt(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions(op):
-            found = [o for o in operations(function) if o.name == "ditron.symm_at"]
-            looked_at = _looked_at(function) if found else set()
-            for translated in found:
-                pointer, rank = translated.operands
-                mine = {UnderlyingObject(origin.root, rank) for origin in underlying_objects(pointer)}
-                if mine & looked_at or any(_may_be_any(origin.root) for origin in looked_at):
-                    translated.emit_remark(
-                        "this symm_at was not moved to a scalar base, because what the address is, "
-                        "null or not, may matter"
+            found = [o for o in operations(function) if isinstance(o, ditron.SymmAtOp)]
+            observed = _observed(function) if found else set()
+            for translation in found:
+                objects = {UnderlyingObject(o.root, translation.rank) for o in underlying_objects(translation.ptr)}
+                if objects & observed or any(_may_be_any(o.root) for o in observed):
+                    translation.emit_remark(
+                        "this symm_at was not moved to a scalar base, because its address, null or not, may be observed"
                     )
-                    self.count("left where the address matters")
+                    self.count("left because the address may be observed")
                     continue
-                for moved in self._to_base(translated):
+                for moved in self._to_base(translation):
                     self._out_of_loops(moved)
             if found:
-                self._drop_doubles(function)
+                self._eliminate_common_subexpressions(function)
 
-    def _to_base(self, op: ir.Operation) -> list[ir.Operation]:
-        """What translates in place of ``op``: on scalar bases where they are found."""
-        pointer, rank = op.operands
-        made: list[ir.Operation] = []
+    def _to_base(self, op: ditron.SymmAtOp) -> list[ditron.SymmAtOp]:
+        """The translations that replace ``op``: on scalar bases where they are found."""
+        pointer, rank = op.ptr, op.rank
+        made: list[ditron.SymmAtOp] = []
 
         def make(name: str, operands: list[ir.Value], type_: ir.Type, attributes: dict) -> ir.Value:
             return ir.Operation.create(
@@ -89,27 +88,25 @@ class HoistSymmAt(Pass):
         def translate(base: ir.Value) -> ir.Value:
             if base == pointer:
                 made.append(op)
-                return op.results[0]
-            result = make("ditron.symm_at", [base, rank], base.type, {})
-            made.append(result.owner)
-            return result
+                return op.result
+            made.append(ditron.SymmAtOp(base, rank, loc=op.location, ip=ir.InsertionPoint(op)))
+            return made[-1].result
 
         try:
             result = rebase(pointer, translate, make, stop=_is_select)
         except MatchFailure:
-            return []  # the lowering says what to do
-        if result != op.results[0]:
-            op.results[0].replace_all_uses_with(result)
+            return []  # the lowering reports it
+        if result != op.result:
+            op.result.replace_all_uses_with(result)
             op.erase()
             self.count("moved to a scalar base")
         return made
 
-    def _out_of_loops(self, op: ir.Operation) -> None:
+    def _out_of_loops(self, op: ditron.SymmAtOp) -> None:
         loop = op.parent
-        while loop.name in ("scf.for", "scf.while"):
-            runs = _runs(loop) or loop.name == "scf.while" and op.block.region == loop.regions[0]
-            rank = op.operands[1]
-            if not (runs or is_within(rank, "num_ranks") or place(rank, loop) != Place.ANYWHERE):
+        while isinstance(loop, scf.ForOp | scf.WhileOp):
+            runs = _has_iterations(loop) or isinstance(loop, scf.WhileOp) and op.block.region == loop.regions[0]
+            if not (runs or is_within(op.rank, "num_ranks") or place(op.rank, loop) != Place.ANYWHERE):
                 return
             moving: list[ir.Operation] = []
             if not all(_can_leave(operand, loop, moving) for operand in op.operands):
@@ -119,53 +116,49 @@ class HoistSymmAt(Pass):
             self.count("moved out of a loop")
             loop = op.parent
 
-    def _drop_doubles(self, function: ir.Operation) -> None:
+    def _eliminate_common_subexpressions(self, function: ir.Operation) -> None:
         known: Known[tuple[ir.Value, ir.Value], ir.Value] = Known()
         for op in in_dominance_order(function.regions[0], known):
-            if op.name != "ditron.symm_at":
+            if not isinstance(op, ditron.SymmAtOp):
                 continue
-            pointer_and_rank = tuple(op.operands)
-            same = next(iter(known.about(pointer_and_rank)), None)
+            key = op.ptr, op.rank
+            same = next(iter(known.about(key)), None)
             if same is None:
-                known.add(pointer_and_rank, op.results[0])
+                known.add(key, op.result)
             else:
-                op.results[0].replace_all_uses_with(same)
+                op.result.replace_all_uses_with(same)
                 op.erase()
-                self.count("doubles dropped")
+                self.count("common subexpressions eliminated")
 
 
-def _looked_at(function: ir.Operation) -> set[UnderlyingObject]:
-    """Where the pointers come from whose address itself is used, perhaps to see whether it is null."""
+def _observed(function: ir.Operation) -> set[UnderlyingObject]:
+    """The objects of the pointers whose address itself is used, perhaps to compare it with null."""
     return {
-        origin
+        found
         for op in operations(function)
-        if op.name in _LOOK_AT
+        if op.name in OPAQUE or isinstance(op, tt.PtrToIntOp | tt.ReturnOp)
         for operand in op.operands
         if "!tt.ptr" in str(operand.type)
-        for origin in underlying_objects(operand)
+        for found in underlying_objects(operand)
     }
 
 
 def _may_be_any(root: ir.Value) -> bool:
-    """Whether ``root`` is what a branch brings, and so perhaps any pointer of the kernel."""
+    """Whether ``root`` is a block argument inside the function, and so perhaps any pointer of the kernel."""
     return defining_op(root) is None and not is_function_argument(root)
-
-
-_LOOK_AT = (*OPAQUE, "tt.ptr_to_int", "tt.return")
 
 
 def _is_select(pointer: ir.Value) -> bool:
     """Two bases would be two calls."""
-    op = defining_op(pointer)
-    return op is not None and op.name == "arith.select"
+    return isinstance(defining_op(pointer), arith.SelectOp)
 
 
 def _can_leave(value: ir.Value, loop: ir.Operation, moving: list[ir.Operation]) -> bool:
-    """Whether ``value`` can be made before ``loop``; ``moving`` then has, in order, what is to be moved for that."""
+    """Whether ``value`` can be computed before ``loop``; adds to ``moving``, in order, the operations to move."""
     if not is_defined_in(value, loop):
         return True
     op = defining_op(value)
-    if op is None or len(op.regions) or not (op.is_pure or _divides_safely(op)):
+    if op is None or len(op.regions) or not (op.is_pure or _divides_by_count(op)):
         return False
     if op in moving:
         return True
@@ -175,20 +168,24 @@ def _can_leave(value: ir.Value, loop: ir.Operation, moving: list[ir.Operation]) 
     return True
 
 
-def _divides_safely(op: ir.Operation) -> bool:
-    """A division by a number of ranks, which is not 0."""
-    return op.name in ("arith.remsi", "arith.remui", "arith.divsi", "arith.divui") and any(
-        is_query(op.operands[1], count) for count in ("num_ranks", "num_local_ranks")
-    )
+def _is_count(value: ir.Value) -> bool:
+    """Whether ``value`` is a number of ranks, of which there is at least one."""
+    return is_query(value, "num_ranks") or is_query(value, "num_local_ranks")
 
 
-def _runs(loop: ir.Operation) -> bool:
-    """Whether a loop is known to run at least once."""
-    if loop.name != "scf.for":
+def _divides_by_count(op: ir.Operation) -> bool:
+    """Whether ``op`` is a division that is pure, since its divisor is not 0."""
+    divisions = arith.RemSIOp | arith.RemUIOp | arith.DivSIOp | arith.DivUIOp
+    return isinstance(op, divisions) and _is_count(op.rhs)
+
+
+def _has_iterations(loop: ir.Operation) -> bool:
+    """Whether a loop is known to have at least one iteration."""
+    if not isinstance(loop, scf.ForOp):
         return False
-    first, last = (constant_int(bound) for bound in list(loop.operands)[:2])
+    first, last = constant_int(loop.lowerBound), constant_int(loop.upperBound)
     if first is None:
         return False
     if last is not None:
         return first < last
-    return first <= 0 and any(is_query(loop.operands[1], count) for count in ("num_ranks", "num_local_ranks"))
+    return first <= 0 and _is_count(loop.upperBound)

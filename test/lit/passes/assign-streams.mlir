@@ -14,7 +14,7 @@
   "tt.return"() : () -> ()
 }) : () -> ()
 
-// A decomposed all-gather beside its consumer: nothing is needed across, so no event is made.
+// A decomposed all-gather and its consumer: no dependence crosses streams, so that there is no event.
 // CHECK-LABEL: ditron.program @all_at_once(
 // CHECK: %copy = ditron.stream "copy"
 // CHECK-NOT: ditron.record
@@ -27,13 +27,13 @@
 // CHECK:   ditron.signal_wait %arrived[%{{.*}}] ge %epoch : <?xi64, symmetric>
 // CHECK:   ditron.launch @read grid(1) (%{{.*}}) : (!ditron.buffer<8xf32, symmetric>)
 // CHECK-NOT: ditron.record
-// Each turn pushes to another peer: they are dealt out.
+// Each iteration pushes to another peer: iterations are distributed over the streams.
 // TWO-LABEL: ditron.program @all_at_once(
 // TWO: scf.for %[[I:.*]] = %c1_i64
 // TWO:   %[[NUMBER:.*]] = arith.remsi %[[I]], %c2_i64
-// TWO:   %[[LANE:.*]] = ditron.stream "copy"[%[[NUMBER]]]
-// TWO:   ditron.rank_copy %a to %{{.*}} on %{{.*}} stream %[[LANE]]
-// TWO:   ditron.signal_write %{{.*}} stream %[[LANE]]
+// TWO:   %[[STREAM:.*]] = ditron.stream "copy"[%[[NUMBER]]]
+// TWO:   ditron.rank_copy %a to %{{.*}} on %{{.*}} stream %[[STREAM]]
+// TWO:   ditron.signal_write %{{.*}} stream %[[STREAM]]
 ditron.program @all_at_once(%a: !ditron.buffer<8xf32>) {
   %zero = arith.constant 0 : i64
   %one = arith.constant 1 : i64
@@ -67,8 +67,8 @@ ditron.program @all_at_once(%a: !ditron.buffer<8xf32>) {
   }
 }
 
-// What is pushed was written before: the copy stream awaits that. What is overwritten was pushed before: the program's
-// stream awaits that. One event each, although there are two copies.
+// The copy stream awaits the write of what it pushes; the program's stream awaits the push before it overwrites that.
+// One event each, although there are two copies.
 // CHECK-LABEL: ditron.program @both_directions(
 // CHECK:      ditron.launch @write grid(1) (%x)
 // CHECK-NEXT: %[[WRITTEN:.*]] = ditron.record{{$}}
@@ -89,7 +89,7 @@ ditron.program @both_directions(%peer: i64) {
   ditron.launch @write grid(1) (%x) : (!ditron.buffer<8xf32>)
 }
 
-// Parts that are apart, and two readers, need nothing.
+// Disjoint parts, and two readers, have no dependence.
 // CHECK-LABEL: ditron.program @independent(
 // CHECK-NOT: ditron.record
 // CHECK: }
@@ -103,8 +103,8 @@ ditron.program @independent(%peer: i64) {
   ditron.launch @read grid(1) (%high) : (!ditron.buffer<8xf32>)
 }
 
-// A turn overwrites what the one before pushes: the copies of earlier turns are awaited before it.
-// CHECK-LABEL: ditron.program @next_turn(
+// An iteration overwrites what the one before pushes: it awaits the copies of earlier iterations.
+// CHECK-LABEL: ditron.program @next_iteration(
 // CHECK:      scf.for
 // CHECK-NEXT:   %[[PUSHED:.*]] = ditron.record stream %copy
 // CHECK-NEXT:   ditron.await %[[PUSHED]]{{$}}
@@ -113,7 +113,7 @@ ditron.program @independent(%peer: i64) {
 // CHECK-NEXT:   ditron.await %[[WRITTEN]] stream %copy
 // CHECK-NEXT:   ditron.rank_copy %x to %s on %{{.*}} stream %copy
 // CHECK-NEXT: }
-ditron.program @next_turn(%n: i64) {
+ditron.program @next_iteration(%n: i64) {
   %zero = arith.constant 0 : i64
   %one = arith.constant 1 : i64
   %x = ditron.alloc "x" [8] : <8xf32>
@@ -124,8 +124,8 @@ ditron.program @next_turn(%n: i64) {
   }
 }
 
-// A buffer for each turn: only the same turn's is needed.
-// CHECK-LABEL: ditron.program @a_buffer_for_each_turn(
+// A buffer for each iteration: the dependence is within an iteration.
+// CHECK-LABEL: ditron.program @a_buffer_for_each_iteration(
 // CHECK:      scf.for
 // CHECK-NEXT:   ditron.slice
 // CHECK-NEXT:   ditron.launch @write
@@ -133,7 +133,7 @@ ditron.program @next_turn(%n: i64) {
 // CHECK-NEXT:   ditron.await %[[WRITTEN]] stream %copy
 // CHECK-NEXT:   ditron.rank_copy
 // CHECK-NEXT: }
-ditron.program @a_buffer_for_each_turn(%n: i64) {
+ditron.program @a_buffer_for_each_iteration(%n: i64) {
   %zero = arith.constant 0 : i64
   %one = arith.constant 1 : i64
   %x = ditron.alloc "x" [%n, 8] : <?x8xf32>
@@ -145,7 +145,7 @@ ditron.program @a_buffer_for_each_turn(%n: i64) {
   }
 }
 
-// A signal that may publish anything comes after everything; a wait comes before what may touch symmetric memory.
+// A signal may publish anything and comes after everything; a wait comes before all accesses of symmetric memory.
 // CHECK-LABEL: ditron.program @signals_of_the_author(
 // CHECK:      ditron.signal_wait %sig[0] ge %epoch :
 // CHECK-NEXT: %[[WAITED:.*]] = ditron.record{{$}}
@@ -169,7 +169,7 @@ ditron.program @signals_of_the_author(%peer: i64) {
   ditron.signal_write %sig[0] set %epoch on %peer : <1xi64, symmetric>
 }
 
-// What the author has put on a stream stays there, and is ordered with everything.
+// An operation for which the author chose a stream keeps it, and is ordered with everything.
 // CHECK-LABEL: ditron.program @the_authors_streams(
 // CHECK: ditron.rank_copy %x to %s on %peer stream %side
 // CHECK-NOT: stream %copy
@@ -182,7 +182,7 @@ ditron.program @the_authors_streams(%peer: i64) {
   ditron.rank_copy %x to %s on %peer stream %side : <8xf32> to <8xf32, symmetric>
 }
 
-// With `adjacent`, a signal right after a copy is about that copy, and does not come after the launch of a turn before.
+// With `adjacent`, a signal right after a copy orders that copy only, and not the launch of an earlier iteration.
 // CHECK-LABEL: ditron.program @adjacent(
 // CHECK:      scf.for
 // CHECK:        ditron.record{{$}}
@@ -207,14 +207,14 @@ ditron.program @adjacent(%y: !ditron.buffer<8xf32>, %n: i64) {
   }
 }
 
-// What turn i // 2 is about changes from turn to turn, though it has one name: the copy waits for the reads before.
-// CHECK-LABEL: ditron.program @every_second_turn(
+// The slice at i // 2 differs between iterations, though it is one SSA value: the copy awaits the earlier reads.
+// CHECK-LABEL: ditron.program @every_second_iteration(
 // CHECK: scf.for
 // CHECK:   %[[READ:.*]] = ditron.record{{$}}
 // CHECK:   ditron.await %[[READ]] stream %copy
 // CHECK:   ditron.rank_copy %a on %{{.*}} to %{{.*}} stream %copy
 // CHECK:   ditron.launch @read
-ditron.program @every_second_turn(%a: !ditron.buffer<8xf32, symmetric>, %n: i64) {
+ditron.program @every_second_iteration(%a: !ditron.buffer<8xf32, symmetric>, %n: i64) {
   %zero = arith.constant 0 : i64
   %one = arith.constant 1 : i64
   %two = arith.constant 2 : i64

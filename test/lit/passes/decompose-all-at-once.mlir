@@ -23,7 +23,7 @@ ditron.program @gather(%a: !ditron.buffer<?x?xbf16>, %all: !ditron.buffer<?x?xbf
   ditron.all_gather %a into %all signal %arrived at %epoch : <?x?xbf16>, <?x?xbf16, symmetric>, <?xi64, symmetric>
 }
 
-// Sizes that are known are known after.
+// Static sizes stay static.
 // CHECK-LABEL: ditron.program @known_sizes(
 // CHECK: ditron.slice %all[%{{.*}}, 0] [8, 64] : <32x64xbf16, symmetric> to <8x64xbf16, symmetric>
 // CHECK: ditron.rank_copy %a to %{{.*}} : <8x64xbf16> to <8x64xbf16, symmetric>
@@ -32,7 +32,7 @@ ditron.program @known_sizes(%a: !ditron.buffer<8x64xbf16>, %all: !ditron.buffer<
   ditron.all_gather %a into %all signal %arrived at %epoch : <8x64xbf16>, <32x64xbf16, symmetric>, <4xi64, symmetric>
 }
 
-// What it was put on, all parts are put on; one in a loop stays there.
+// All operations are put on the stream of the all-gather; one in a loop stays in it.
 // CHECK-LABEL: ditron.program @stream(
 // CHECK: scf.for
 // CHECK:   ditron.copy {{.*}} stream %side

@@ -30,7 +30,7 @@ ditron.program @gather(%a: !ditron.buffer<?x?xbf16>, %all: !ditron.buffer<?x?xbf
   ditron.all_gather %a into %all signal %arrived at %epoch : <?x?xbf16>, <?x?xbf16, symmetric>, <?xi64, symmetric>
 }
 
-// What it was put on, all parts are put on.
+// All operations are put on the stream of the all-gather.
 // CHECK-LABEL: ditron.program @stream(
 // CHECK-COUNT-7: stream %side{{ (:|{)}}
 ditron.program @stream(%a: !ditron.buffer<?xf32>, %all: !ditron.buffer<?xf32, symmetric>, %arrived: !ditron.buffer<?xi64, symmetric>) {

@@ -1,6 +1,6 @@
 // RUN: ditron-opt %s --eliminate-copies --verify-diagnostics --split-input-file | filecheck %s
 
-// Copies that have to stay, each with the reason.
+// Copies that have to be kept, each with the reason.
 
 "tt.func"() <{sym_name = "update", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
 ^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
@@ -95,7 +95,7 @@ ditron.program @a_peer_writes_there_too(%a: !ditron.buffer<4xf32>, %b: !ditron.b
 
 // -----
 
-// Memory lives across calls: what is read before the copy is what the call before left there.
+// Memory lives across calls: a read before the copy sees what the previous call left there.
 // CHECK-LABEL: @read_before_it_is_written
 // CHECK-COUNT-2: ditron.copy
 ditron.program @read_before_it_is_written(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
@@ -130,7 +130,7 @@ ditron.program @filled_by_two(%a: !ditron.buffer<4xf32>, %z: f32, %out: !ditron.
   "tt.unheard_of"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
   "tt.return"() : () -> ()
 }) : () -> ()
-// What a kernel does with a pointer may be anything.
+// A kernel may do anything with a pointer.
 // CHECK-LABEL: @a_kernel_may_read_what_it_writes
 // CHECK: ditron.copy
 ditron.program @a_kernel_may_read_what_it_writes(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
@@ -209,8 +209,8 @@ ditron.program @a_kernel_of_a_peer_writes(%a: !ditron.buffer<4xf32>, %bytes: i64
 
 // -----
 
-// Specialised for addresses that are divisible by 16: the second half of %a is, if its rows are even. That is known of
-// @aligned, and not of @perhaps_not.
+// A kernel specialised for addresses divisible by 16: that of the second half of %a is, if its rows are even, which is
+// assumed in @aligned, and not in @perhaps_not.
 module attributes {ditron.assumptions = {
     perhaps_not = {a = {align = 16 : i64, dense}},
     aligned = {a = {align = 16 : i64, dims = array<i64: 1, 16>, dense}}}} {

@@ -1,6 +1,6 @@
 // RUN: ditron-opt %s --eliminate-copies --canonicalize --split-input-file --verify-diagnostics | filecheck %s
 
-// The tile goes to the peer from where it was loaded; load and store are gone.
+// The tile is put from where it was loaded; the load and the store are removed.
 // CHECK-LABEL: sym_name = "send"
 // CHECK:      ^bb0(%[[X:.*]]: !tt.ptr<f32>, %[[STAGING:.*]]: !tt.ptr<f32>, %[[INBOX:.*]]: !tt.ptr<f32>, %[[N:.*]]: i32
 // CHECK-NOT:  tt.store

@@ -12,8 +12,8 @@
   "tt.return"() : () -> ()
 }) : () -> ()
 
-// AG+GEMM by chunks. What a reviewer would strike out: %a made row-major by hand, and the own shard put among the
-// others. The first turn of the loop, which reads the own shard, is taken out and reads %a, if that is row-major.
+// AG+GEMM by chunks. Redundant: the copy that makes %a row-major, and that of the own shard to the others. The first
+// iteration of the loop, which reads the own shard, is peeled and reads %a, if that is row-major.
 // CHECK-LABEL: ditron.program @ag_gemm(
 // CHECK-NOT:  ditron.copy
 // CHECK:      %[[OWN:.*]] = ditron.slice %all
@@ -71,8 +71,8 @@ ditron.program @ag_gemm(%a: !ditron.buffer<8x4xf32>, %c: !ditron.buffer<8x4xf32>
   }
 }
 
-// GEMM+RS by chunks. To strike out: the staging buffer before each push, the own chunk put into the inbox, and the
-// result copied out of scratch memory.
+// GEMM+RS by chunks. Redundant: the staging buffer before each push, the copy of the own chunk to the inbox, and the
+// copy of the result out of scratch memory.
 // CHECK-LABEL: ditron.program @gemm_rs(
 // CHECK-NOT:  ditron.copy
 // CHECK:      %[[PART:.*]] = ditron.alloc "part"
@@ -119,7 +119,7 @@ ditron.program @gemm_rs(%a: !ditron.buffer<8x4xf32>, %out: !ditron.buffer<8x4xf3
   ditron.copy %sum to %out : <8x4xf32> to <8x4xf32>
 }
 
-// On two streams, the next turn would overwrite what is being pushed: the product is written to the staging buffer.
+// On two streams, the next iteration would overwrite what is being pushed: the product is written to the staging buffer.
 // CHECK-LABEL: ditron.program @pushed_from_another_stream(
 // CHECK-NOT: ditron.copy
 // CHECK: ditron.launch @gemm grid(8) (%a, %staging)
@@ -139,7 +139,7 @@ ditron.program @pushed_from_another_stream(%a: !ditron.buffer<8x4xf32>, %n: i64)
   }
 }
 
-// A part of what was copied is that part of the source.
+// A part of the destination is that part of the source.
 // CHECK-LABEL: ditron.program @parts(
 // CHECK-NOT: ditron.copy %a
 // CHECK: %[[HALF:.*]] = ditron.slice %a[4, 0] [4, 4]
@@ -159,7 +159,7 @@ ditron.program @nobody_reads(%a: !ditron.buffer<4xf32>) {
   ditron.copy %a to %x : <4xf32> to <4xf32>
 }
 
-// What is pulled or filled goes to its place at once.
+// A pull or a fill writes to the destination directly.
 // CHECK-LABEL: ditron.program @writers(
 // CHECK: ditron.rank_copy %s on %peer to %c
 // CHECK: ditron.fill %d, %z

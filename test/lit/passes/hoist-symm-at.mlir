@@ -4,9 +4,9 @@
 
 // COUNT-DAG: 5  hoist-symm-at: moved to a scalar base
 // COUNT-DAG: 5  hoist-symm-at: moved out of a loop
-// COUNT-DAG: 4  hoist-symm-at: doubles dropped
+// COUNT-DAG: 4  hoist-symm-at: common subexpressions eliminated
 
-// Elementwise no more, and as aligned as the argument.
+// One scalar call instead of one per element, with the alignment of the argument.
 // CHECK-LABEL: sym_name = "tensor_of_pointers"
 // CHECK: %[[PEER:.*]] = ditron.symm_at %arg0 on %arg1 : !tt.ptr<bf16>
 // CHECK-NEXT: %[[BASES:.*]] = "tt.splat"(%[[PEER]])
@@ -23,7 +23,7 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
-// One translation for all chunks of a loop, and what the rank is computed from goes with it: out of both loops.
+// One translation for all chunks of a loop; it and the computation of the rank are hoisted out of both loops.
 // CHECK-LABEL: sym_name = "chunks"
 // CHECK: %[[RIGHT:.*]] = arith.remsi
 // CHECK-NEXT: %[[PEER:.*]] = ditron.symm_at %arg0 on %[[RIGHT]] : !tt.ptr<f32>
@@ -49,7 +49,7 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
-// A loop that runs: over the ranks, or a constant number of times.
+// A loop with at least one iteration: over the ranks, or a constant number of times.
 // CHECK-LABEL: sym_name = "loops_that_run"
 // CHECK: ditron.symm_at %arg0 on %arg2
 // CHECK: scf.for
@@ -80,7 +80,7 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
-// It stays: a loop that may not run, of a rank that may not be one; a rank of each turn; a condition.
+// Not hoisted: a loop that may not run, of a rank that may be out of range; a rank that varies by iteration; a condition.
 // CHECK-LABEL: sym_name = "stays"
 // CHECK: scf.for
 // CHECK-NEXT: ditron.symm_at
@@ -111,7 +111,7 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
-// Nor is what code in another language gets, or what a branch brings to one that looks.
+// Not moved: pointers passed to opaque code, or merged by a branch with one whose address is observed.
 // CHECK-LABEL: sym_name = "shown_to_others"
 // CHECK: %[[AT:.*]] = "tt.addptr"(%arg0, %arg2)
 // CHECK-NEXT: ditron.symm_at %[[AT]] on %arg2
@@ -136,7 +136,7 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
-// Null, across nodes, is seen at the address that was asked for: it is not put together from that of the base.
+// Across nodes the result is null, which base + offset is not: where the address is observed, nothing is moved.
 // CHECK-LABEL: sym_name = "is_it_null"
 // CHECK: %[[AT:.*]] = "tt.addptr"(%arg0, %arg1)
 // CHECK-NEXT: ditron.symm_at %[[AT]] on %arg1
@@ -149,12 +149,12 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
-// Doubles: of one base, also in a branch behind; not those of two branches, nor of two ranks.
-// CHECK-LABEL: sym_name = "doubles"
+// Common subexpressions: of one base, also in a dominated branch; not those of two branches, nor of two ranks.
+// CHECK-LABEL: sym_name = "common_subexpressions"
 // CHECK-COUNT-4: ditron.symm_at
 // CHECK-NOT: ditron.symm_at
 // CHECK: tt.return
-"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i32, i32, i1, !tt.ptr<i64>) -> (), sym_name = "doubles"}> ({
+"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i32, i32, i1, !tt.ptr<i64>) -> (), sym_name = "common_subexpressions"}> ({
 ^bb0(%p: !tt.ptr<f32>, %x: f32, %r: i32, %s: i32, %yes: i1, %ctx: !tt.ptr<i64>):
   %q = "tt.addptr"(%p, %r) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
   %a = ditron.symm_at %p on %r : !tt.ptr<f32>
@@ -176,7 +176,7 @@
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 
-// Alignment through a choice, a loop, and offsets that keep it; half of it where the offset is 4 elements of 2 bytes.
+// Alignment through a select, a loop, and offsets that keep it; half of it where the offset is 4 elements of 2 bytes.
 // ALIGNED-LABEL: sym_name = "alignment"
 // ALIGNED: symbol = "ditron_symm_at", tt.divisibility = dense<8> : tensor<1xi32>
 "tt.func"() <{function_type = (!tt.ptr<bf16>, !tt.ptr<bf16>, bf16, i32, i1, !tt.ptr<i64>) -> (), sym_name = "alignment", arg_attrs = [{tt.divisibility = 16 : i32}, {tt.divisibility = 16 : i32}, {}, {}, {}, {}]}> ({

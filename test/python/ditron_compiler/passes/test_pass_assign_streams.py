@@ -134,7 +134,7 @@ def test_the_simulator_sees_an_event_that_is_missing(monkeypatch):
     """The results above depend on the events: without them a launch overwrites what is being pushed."""
     from ditron_compiler.passes import assign_streams
 
-    monkeypatch.setattr(assign_streams._Assignment, "_order", lambda self, block: None)
+    monkeypatch.setattr(assign_streams._Assignment, "_find_events", lambda self, block: None)
     PROGRAMS["scale_and_send", "broken"] = ditron.program(passes=(*pipeline.HOST, str(AssignStreams(adjacent=True))))(
         scale_and_send
     )
@@ -149,21 +149,21 @@ def test_the_simulator_sees_an_event_that_is_missing(monkeypatch):
 
 
 @ditron.program(passes=VARIANTS["one"])
-def two_turns_ahead(a, out):
-    """A turn reads the part that the turn after the next one overwrites, both by ``turn // 2``."""
+def two_iterations_ahead(a, out):
+    """An iteration reads the part that the one after the next overwrites, both by ``i // 2``."""
     rank, size = dh.rank(), a.shape[1]
     window = dh.symm_empty(8, size, dtype=a.dtype, name="window")
     dh.fill(window, 1)
-    for turn in dh.range(6):
-        dh.rank_copy(a[turn], window[turn // 2], rank)
-        scale[(1,)](window[turn // 2 + 1], out[turn], 5, size, BLOCK=SIZE)
+    for i in dh.range(6):
+        dh.rank_copy(a[i], window[i // 2], rank)
+        scale[(1,)](window[i // 2 + 1], out[i], 5, size, BLOCK=SIZE)
 
 
-def test_what_a_turn_computes_was_something_else_in_the_turn_before():
+def test_a_value_of_an_earlier_iteration_is_another():
     def main():
         ditron.init()
         out = torch.zeros(6, SIZE)
-        two_turns_ahead(torch.full((6, SIZE), 3.0), out)
+        two_iterations_ahead(torch.full((6, SIZE), 3.0), out)
         return out
 
     for seed in range(20):

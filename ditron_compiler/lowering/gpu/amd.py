@@ -1,4 +1,4 @@
-"""AMD: what is special about it, and which rocSHMEM functions its operations end in."""
+"""AMD: its target description, and the rocSHMEM functions that its operations call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.ir.pass_base import Pass, PassFailure, option
-from ditron_compiler.lowering.gpu.lowering import GPU, lower_module
+from ditron_compiler.lowering.gpu.builder import GPU
+from ditron_compiler.lowering.gpu.lowering import lower_module
 
 __all__ = ["ROCSHMEM", "LowerToAMD"]
 
@@ -50,30 +51,29 @@ class LowerToAMD(Pass):
 
     Multicast (``multicast_ptr`` and ``multimem_*``) is an error: the links of AMD's GPUs have none.
 
-    With ``sanitize``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
+    With ``sanitize``, waits have a time limit and remote addresses are checked first (runtime/gpu/checked.ll).
     """
 
     name: ClassVar[str] = "lower-to-amd"
     anchor: ClassVar[str] = "builtin.module"
     transport: str = option("p2p", "how ranks reach each other", one_of=("p2p", "rocshmem"))
     arch: str = option("gfx942", "processor")
-    sanitize: bool = option(False, "checked mode")
+    sanitize: bool = option(False, "give waits a time limit and check remote addresses")
 
     def run(self, op: ir.Operation) -> None:
         if not self.arch.startswith("gfx"):
             op.emit_error(f"expected an architecture such as gfx942, got '{self.arch}'")
             raise PassFailure
         why = "the links of AMD's GPUs have no multicast; use symm_at and a loop over the ranks"
-        multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
         lower_module(
             op,
             GPU(
-                checked=self.sanitize,
+                sanitize=self.sanitize,
                 maps_all=self.transport == "p2p",
                 name=f"hip:{self.arch}",
                 has_tma=False,
                 has_system_cas=False,
                 whole_lines=False,
-                unsupported=dict.fromkeys(multimem, why),
+                no_multicast=why,
             ),
         )

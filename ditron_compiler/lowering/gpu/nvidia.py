@@ -1,4 +1,4 @@
-"""NVIDIA: what is special about it, and which NVSHMEM functions its operations end in."""
+"""NVIDIA: its target description, and the NVSHMEM functions that its operations call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.ir.pass_base import Pass, option
-from ditron_compiler.lowering.gpu.lowering import GPU, lower_module
+from ditron_compiler.lowering.gpu.builder import GPU
+from ditron_compiler.lowering.gpu.lowering import lower_module
 
 __all__ = ["NVSHMEM", "LowerToNvidia"]
 
@@ -48,27 +49,26 @@ class LowerToNvidia(Pass):
     On sm_90 and later, where descriptor accesses go through TMA, the pass also puts the proxy fence after each wait
     that TMA loads follow, and waits for TMA stores to complete before what publishes them.
 
-    With ``sanitize``, waits have a time limit and remote accesses are looked at first (runtime/gpu/checked.ll).
+    With ``sanitize``, waits have a time limit and remote addresses are checked first (runtime/gpu/checked.ll).
     """
 
     name: ClassVar[str] = "lower-to-nvidia"
     anchor: ClassVar[str] = "builtin.module"
     transport: str = option("p2p", "how ranks reach each other", one_of=("p2p", "nvshmem"))
     arch: int = option(90, "compute capability; Volta's, 70, is the first with acquire and release", least=70)
-    sanitize: bool = option(False, "checked mode")
+    sanitize: bool = option(False, "give waits a time limit and check remote addresses")
 
     def run(self, op: ir.Operation) -> None:
         why = "NVLink multicast needs compute capability 90 (Hopper) or later"
-        multimem = ("multicast_ptr", "multimem_ld_reduce", "multimem_st", "multimem_red")
         lower_module(
             op,
             GPU(
-                checked=self.sanitize,
+                sanitize=self.sanitize,
                 maps_all=self.transport == "p2p",
                 name=f"cuda:{self.arch}",
                 has_tma=self.arch >= 90,
                 has_system_cas=True,
                 whole_lines=True,
-                unsupported={} if self.arch >= 90 else dict.fromkeys(multimem, why),
+                no_multicast="" if self.arch >= 90 else why,
             ),
         )

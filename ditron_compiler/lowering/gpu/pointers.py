@@ -1,4 +1,4 @@
-"""Addresses of the GPU lowering: a change of heap goes to the scalar base, with the alignment written on it.
+"""Addresses of the GPU lowering: translation to another heap, on the scalar base, with its alignment as an attribute.
 
 An opaque call makes Triton's axis analysis forget how pointers are aligned and contiguous; on the scalar base, where an
 attribute restores the alignment, nothing is lost.
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from ditron_compiler import ir
 from ditron_compiler.analysis import divisibility as _divisibility
 from ditron_compiler.analysis import rebasing
-from ditron_compiler.lowering.gpu.lowering import Lowering
+from ditron_compiler.lowering.gpu.builder import Lowering
 
 __all__ = ["divisibility", "rebase"]
 
 
 def rebase(lowering: Lowering, pointer: ir.Value, change: Callable[[ir.Value], ir.Value]) -> ir.Value:
-    """``pointer`` with ``change`` applied to its scalar base, at the place of the current operation."""
+    """``pointer`` with ``change`` applied to its scalar base, at the current operation."""
     return rebasing.rebase(pointer, change, lowering.make)
 
 

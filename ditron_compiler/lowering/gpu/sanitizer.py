@@ -1,9 +1,9 @@
-"""Checked mode: the rows of the GPU lowering that differ, so that no wait hangs in silence (runtime/gpu/checked.ll).
+"""The sanitizer's rows of the GPU lowering: no wait hangs in silence (runtime/gpu/checked.ll).
 
-A wait becomes the wait with a time limit; an access to another rank is looked at before it happens. Each such call says
-which Python line it stands for: by a number, which the device writes into its report, and by a text in the attribute
-``libpath`` of the call. Triton has no use for that attribute here, and keeps it in the kernel's ``ttir``, also in its
-disk cache: that is how the host finds the text of a number again (:func:`places`).
+A wait gets a time limit; the address of a remote access is checked before the access. Each such call carries its Python
+line: as a number, which the device writes into its report, and as text in the attribute ``libpath`` of the call. Triton
+does not use that attribute here, and keeps it in the kernel's ``ttir``, also in its disk cache, where the host looks
+the text of a number up (:func:`places`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ import hashlib
 import re
 
 from ditron_compiler import ir
-from ditron_compiler.ir.dialects.enums import number
-from ditron_compiler.lowering.gpu.lowering import Lowering
-from ditron_compiler.lowering.gpu.table import TABLE, WAIT_ENUMS, Row, protocol, signal_wait_until, translate, wait
+from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.lowering.gpu.builder import Lowering
+from ditron_compiler.lowering.gpu.table import (
+    GET_ARGUMENTS,
+    TABLE,
+    WAIT_ARGUMENTS,
+    Row,
+    protocol,
+    signal_wait_until,
+    translate,
+    wait,
+)
 
-__all__ = ["CHECKED_TABLE", "place_number", "places"]
+__all__ = ["SANITIZER_TABLE", "place_number", "places"]
 
 _PLACE = re.compile(r'libpath = "(\w+ in \S+ at [^"]*)"')
 
@@ -34,7 +43,7 @@ def places(ttir: str) -> dict[int, str]:
 def _place(lowering: Lowering, op: ir.Operation) -> tuple[ir.Value, str]:
     """Where ``op`` stands, as the constant for the device and as text."""
     position = op.location.file_line_col
-    kernel = ir.StringAttr(lowering.function.attributes["sym_name"]).value
+    kernel = lowering.function.sym_name.value
     where = f"{position[0]}:{position[1]}" if position else "an unknown line"
     text = f"{op.name.removeprefix('ditron.')} in {kernel} at {where}"
     return lowering.constant(place_number(text), lowering.i64), text
@@ -45,7 +54,7 @@ def _wait(lowering: Lowering, op: ir.Operation) -> None:
     wait(
         lowering,
         op,
-        WAIT_ENUMS,
+        WAIT_ARGUMENTS,
         lambda operands: lowering.call(
             "ditron_checked_wait",
             [lowering.ctx, *operands, place],
@@ -62,7 +71,7 @@ def _ll_get(lowering: Lowering, op: ir.Operation) -> None:
     wait(
         lowering,
         op,
-        (),
+        GET_ARGUMENTS,
         lambda operands: lowering.call(
             symbol, [lowering.ctx, *operands, place], lowering.i32, divisibility=lowering.aligned, libpath=text
         ),
@@ -81,8 +90,8 @@ def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
 
 
 def _barrier(lowering: Lowering, op: ir.Operation) -> None:
-    """All three of OpenSHMEM's: each waits until the puts before it have arrived, which sync_all need not."""
-    team = number(op.attributes["team"]) if "team" in op.attributes else 0
+    """barrier_all, barrier and sync_all; each completes the puts before it, which sync_all need not."""
+    team = 0 if isinstance(op, ditron.BarrierAllOp) else int(op.team)
     place, text = _place(lowering, op)
     lowering.call(
         "ditron_checked_barrier",
@@ -106,7 +115,7 @@ def _symm_at(lowering: Lowering, op: ir.Operation) -> None:
         op,
         lambda base, divisibility: lowering.call(
             "ditron_checked_symm_at",
-            [lowering.ctx, base, op.operands[1], place],
+            [lowering.ctx, base, op.rank, place],
             base.type,
             divisibility=divisibility,
             libpath=text,
@@ -114,43 +123,32 @@ def _symm_at(lowering: Lowering, op: ir.Operation) -> None:
     )
 
 
-def _remote(rank: int, *accesses: tuple[int, int | None]):
-    """The unchecked row, after a look at its remote addresses.
+def _check_remote(op_class: type) -> Row:
+    """The row without the sanitizer, after a check of the operation's remote addresses."""
+    row = TABLE[op_class]
 
-    ``rank`` is the operand that names the peer; an access is (operand of the address, operand of its bytes or None
-    for one signal).
-    """
+    def lower(lowering: Lowering, op: ditron.RemoteAccessOpInterface) -> None:
+        place, text = _place(lowering, op)
+        for pointer, nbytes in op.remote_accesses:
+            size = lowering.constant(8, lowering.i64) if nbytes is None else nbytes  # of a signal
+            lowering.call(
+                "ditron_check_remote",
+                [lowering.ctx, pointer, size, op.rank, _direct(lowering), place],
+                lowering.i32,
+                libpath=text,
+            )
+        row.lower(lowering, op)
 
-    def row(mnemonic: str) -> Row:
-        unchecked = TABLE[mnemonic]
-
-        def lower(lowering: Lowering, op: ir.Operation) -> None:
-            place, text = _place(lowering, op)
-            for pointer, size in accesses:
-                nbytes = lowering.constant(8, lowering.i64) if size is None else op.operands[size]
-                lowering.call(
-                    "ditron_check_remote",
-                    [lowering.ctx, op.operands[pointer], nbytes, op.operands[rank], _direct(lowering), place],
-                    lowering.i32,
-                    libpath=text,
-                )
-            unchecked.lower(lowering, op)
-
-        return Row(lower, unchecked.publishes)
-
-    return row
+    return Row(lower, row.publishes)
 
 
-CHECKED_TABLE: dict[str, Row] = TABLE | {
-    "wait": Row(_wait),
-    "signal_wait_until": Row(_signal_wait_until),
-    **{name: Row(_barrier, TABLE[name].publishes) for name in ("barrier_all", "barrier", "sync_all")},
-    "symm_at": Row(_symm_at),
-    "notify": _remote(2, (0, None))("notify"),
-    "signal_op": _remote(2, (0, None))("signal_op"),
-    "putmem": _remote(3, (0, 2))("putmem"),
-    "getmem": _remote(3, (1, 2))("getmem"),
-    "ll_put": _remote(4, (0, 2))("ll_put"),
-    "ll_get": Row(_ll_get),
-    "putmem_signal": _remote(5, (0, 2), (3, None))("putmem_signal"),
+_BARRIERS = (ditron.BarrierAllOp, ditron.BarrierOp, ditron.SyncAllOp)
+
+SANITIZER_TABLE: dict[type, Row] = TABLE | {
+    ditron.WaitOp: Row(_wait),
+    ditron.SignalWaitUntilOp: Row(_signal_wait_until),
+    **{op_class: Row(_barrier, TABLE[op_class].publishes) for op_class in _BARRIERS},
+    ditron.SymmAtOp: Row(_symm_at),
+    ditron.LLGetOp: Row(_ll_get),
+    **{op_class: _check_remote(op_class) for op_class in TABLE if issubclass(op_class, ditron.RemoteAccessOpInterface)},
 }

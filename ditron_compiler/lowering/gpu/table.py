@@ -1,4 +1,4 @@
-"""The table of the GPU lowering: which operation becomes which call, on both vendors alike."""
+"""The table of the GPU lowering: the call that each operation becomes, on both vendors alike."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis import divergence as gpu_checks
 from ditron_compiler.analysis.match_failure import MatchFailure
 from ditron_compiler.analysis.slicing import retype
-from ditron_compiler.ir.dialects.enums import keyword, number
+from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.lowering.gpu import atomics
-from ditron_compiler.lowering.gpu.lowering import Lowering, LoweringError, element_of, is_tensor
+from ditron_compiler.lowering.gpu.builder import Lowering, LoweringError, element_of, is_tensor
 from ditron_compiler.lowering.gpu.pointers import divisibility, rebase
 
-__all__ = ["TABLE", "WAIT_ENUMS", "Row", "protocol", "signal_wait_until", "translate", "wait"]
+__all__ = ["TABLE", "WAIT_ARGUMENTS", "Row", "protocol", "signal_wait_until", "translate", "wait"]
 
 Lower = Callable[[Lowering, ir.Operation], None]
-WAIT_ENUMS = ("cmp", "scope", "semantic")
+#: The arguments of the packet functions.
+PUT_ARGUMENTS = ("packets", "src", "nbytes", "epoch", "rank")
+GET_ARGUMENTS = ("dst", "packets", "nbytes", "epoch")
+#: The arguments of the device library's wait functions.
+WAIT_ARGUMENTS = ("signal", "count", "value", "cmp", "scope", "semantic")
 
 
 @dataclass(frozen=True)
 class Row:
-    """How one operation is lowered, and whether it publishes what TMA has stored (asked of the operation)."""
+    """How one operation is lowered, and whether it publishes what TMA has stored (a predicate on the operation)."""
 
     lower: Lower
     publishes: Callable[[ir.Operation], bool] = lambda op: False
@@ -31,51 +34,50 @@ class Row:
 def call(symbol: str, *arguments: str, pure: bool = False, acquires: bool = False) -> Lower:
     """A call of ``symbol``.
 
-    Each argument is ``"ctx"``; ``"#n"``, the n-th operand; or the name of an attribute, passed as its integer value.
+    Each argument is ``"ctx"``, or the ODS name of an operand or of an attribute, passed as its integer value.
     """
 
     def lower(lowering: Lowering, op: ir.Operation) -> None:
-        operands = [_argument(lowering, op, argument) for argument in arguments]
-        result = op.results[0].type if len(op.results) else lowering.i32
+        operands = [argument(lowering, op, name) for name in arguments]
+        result = op.result.type if op.results else lowering.i32
         value = lowering.call(symbol, operands, result, pure=pure)
         if acquires:
             lowering.acquired()
-        lowering.replace(*([value] if len(op.results) else []))
+        lowering.replace(*([value] if op.results else []))
 
     return lower
 
 
-def _argument(lowering: Lowering, op: ir.Operation, name: str) -> ir.Value:
+def argument(lowering: Lowering, op: ir.Operation, name: str) -> ir.Value:
+    """An argument of a call: see :func:`call`."""
     if name == "ctx":
         return lowering.ctx
-    if name.startswith("#"):
-        return op.operands[int(name[1:])]
-    value = name in op.attributes if name == "nbi" else number(op.attributes[name])
-    return lowering.constant(value, lowering.i32)
+    value = getattr(op, name)
+    return value if isinstance(value, ir.Value) else lowering.constant(int(value), lowering.i32)
 
 
 def wait(
-    lowering: Lowering, op: ir.Operation, enums: Iterable[str], build: Callable[[list[ir.Value]], ir.Value]
+    lowering: Lowering, op: ir.Operation, arguments: Iterable[str], build: Callable[[list[ir.Value]], ir.Value]
 ) -> None:
-    """``build`` makes the call that waits, of the operands and of ``enums``; its result is the token."""
-    token = build([*op.operands, *(_argument(lowering, op, enum) for enum in enums)])
+    """``build`` makes the call that waits, of ``arguments``; its result is the token."""
+    token = build([argument(lowering, op, name) for name in arguments])
     token = lowering.acquired(token)
     lowering.replace(token)
-    retype([token], lowering.i32)  # wherever control flow carries it
+    retype([token], lowering.i32)  # also where control flow carries it
 
 
 def _wait(lowering: Lowering, op: ir.Operation) -> None:
     wait(
         lowering,
         op,
-        WAIT_ENUMS,
+        WAIT_ARGUMENTS,
         lambda operands: lowering.call("ditron_wait", operands, lowering.i32, divisibility=lowering.aligned),
     )
 
 
 def protocol(lowering: Lowering, op: ir.Operation) -> str:
-    """``"ll"`` or ``"ll128"``; a message takes the same memory by both, so both ends may change over."""
-    name = keyword(op.attributes["protocol"])
+    """``"ll"`` or ``"ll128"``; a message takes the same memory in both, so both ends may fall back to ll."""
+    name = str(op.protocol)
     if name == "ll128" and not lowering.gpu.whole_lines:
         op.emit_remark(f"protocol ll is used on {lowering.gpu.name}: only NVLink keeps ll128's 128-byte stores whole")
         return "ll"
@@ -83,23 +85,26 @@ def protocol(lowering: Lowering, op: ir.Operation) -> str:
 
 
 def _ll_put(lowering: Lowering, op: ir.Operation) -> None:
-    call(f"ditron_{protocol(lowering, op)}_put", "ctx", *(f"#{i}" for i in range(5)))(lowering, op)
+    call(f"ditron_{protocol(lowering, op)}_put", "ctx", *PUT_ARGUMENTS)(lowering, op)
 
 
 def _ll_get(lowering: Lowering, op: ir.Operation) -> None:
     symbol = f"ditron_{protocol(lowering, op)}_get"
     wait(
-        lowering, op, (), lambda operands: lowering.call(symbol, operands, lowering.i32, divisibility=lowering.aligned)
+        lowering,
+        op,
+        GET_ARGUMENTS,
+        lambda operands: lowering.call(symbol, operands, lowering.i32, divisibility=lowering.aligned),
     )
 
 
 def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
-    """The token is 0 and divisible by 16: adding it ties a pointer or an index to the wait and keeps its alignment."""
-    value, token = op.operands
+    """The token is 0 and divisible by 16: adding it makes a value depend on the wait and keeps its alignment."""
+    value, token = op.value, op.token
     element = element_of(value.type)
 
     def add(base: ir.Value) -> ir.Value:
-        return lowering.make("tt.addptr", [base, lowering.splat(token, base.type)], base.type)
+        return lowering.make(tt.AddPtrOp.OPERATION_NAME, [base, lowering.splat(token, base.type)], base.type)
 
     if str(element).startswith("!tt.ptr"):
         try:
@@ -108,22 +113,23 @@ def _consume_token(lowering: Lowering, op: ir.Operation) -> None:
             lowering.replace(add(value))
     elif ir.IntegerType.isinstance(element):
         width = ir.IntegerType(element).width
-        resize = "arith.extsi" if width > 32 else "arith.trunci"
-        zero = token if width == 32 else lowering.make(resize, [token], element)
-        lowering.replace(lowering.make("arith.addi", [value, lowering.splat(zero, value.type)], value.type))
+        resize = arith.ExtSIOp if width > 32 else arith.TruncIOp
+        offset = token if width == 32 else lowering.make(resize.OPERATION_NAME, [token], element)
+        lowering.replace(
+            lowering.make(arith.AddIOp.OPERATION_NAME, [value, lowering.splat(offset, value.type)], value.type)
+        )
     elif str(element).startswith("!tt.tensordesc"):
         raise LoweringError(
             "expected a pointer or an integer, got a tensor descriptor; consume the token on a coordinate of the access"
         )
     else:
-        lowering.replace(value)  # a float was loaded already: nothing of it can move
+        lowering.replace(value)  # a float is loaded data already
 
 
 def translate(lowering: Lowering, op: ir.Operation, build: Callable[[ir.Value, ir.Attribute | None], ir.Value]) -> None:
-    """``build`` makes the address in another heap, of the scalar base so that Triton still sees how pointers are
-    aligned, and of the attribute that says it."""
+    """``build`` translates the scalar base, given its alignment attribute, so that Triton still sees the alignment."""
     try:
-        lowering.replace(rebase(lowering, op.operands[0], lambda base: build(base, divisibility(base))))
+        lowering.replace(rebase(lowering, op.ptr, lambda base: build(base, divisibility(base))))
     except MatchFailure:
         name = op.name.removeprefix("ditron.")
         raise LoweringError(
@@ -134,10 +140,10 @@ def translate(lowering: Lowering, op: ir.Operation, build: Callable[[ir.Value, i
 
 
 def _translate(symbol: str, *arguments: str) -> Lower:
-    """An address in another heap, by a call of ``symbol``."""
+    """Translation to another heap, by a call of ``symbol``."""
 
     def lower(lowering: Lowering, op: ir.Operation) -> None:
-        rest = [_argument(lowering, op, argument) for argument in arguments]
+        rest = [argument(lowering, op, name) for name in arguments]
         translate(
             lowering,
             op,
@@ -151,17 +157,19 @@ def _translate(symbol: str, *arguments: str) -> Lower:
 
 def signal_wait_until(lowering: Lowering, op: ir.Operation, build: Callable[[list[ir.Value]], ir.Value]) -> None:
     """``build`` makes the call that waits, of the signal, the value and the comparison."""
-    pointer, value = op.operands
-    compare = _argument(lowering, op, "cmp")
-    build([pointer, value, compare])
+    build([argument(lowering, op, name) for name in ("signal", "value", "cmp")])
     lowering.acquired()
-    if not op.results[0].has_uses:
+    if not op.result.has_uses:
         lowering.op.erase()
         return
     # Threads that read a growing signal one after the other see different values. One read by Triton's scalar
     # atomic is the same for all; a swap of -1 by -1 changes nothing.
     none = lowering.constant(-1, lowering.i64)
-    lowering.replace(atomics.compare_and_swap(lowering, pointer, none, none, scope="world", semantic="relaxed"))
+    lowering.replace(
+        atomics.compare_and_swap(
+            lowering, op.signal, none, none, scope=ditron.Scope.World, semantic=ditron.Semantic.Relaxed
+        )
+    )
 
 
 def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
@@ -169,14 +177,14 @@ def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
 
 
 def _shfl(lowering: Lowering, op: ir.Operation) -> None:
-    value, lane = op.operands
+    value = op.value
     as_int = lowering.bitcast(value, lowering.i32) if str(value.type) == "f32" else value
-    result = lowering.call(f"ditron_shfl_{as_int.type}", [as_int, lane, _argument(lowering, op, "mode")], as_int.type)
+    result = lowering.call(f"ditron_shfl_{as_int.type}", [as_int, op.lane, argument(lowering, op, "mode")], as_int.type)
     lowering.replace(lowering.bitcast(result, value.type))
 
 
 def _ballot(lowering: Lowering, op: ir.Operation) -> None:
-    predicate = lowering.make("arith.extui", [op.operands[0]], lowering.i32)
+    predicate = lowering.make(arith.ExtUIOp.OPERATION_NAME, list(op.operands), lowering.i32)
     lowering.replace(lowering.call("ditron_ballot", [predicate], lowering.i64))
 
 
@@ -193,7 +201,10 @@ def _extern_call(lowering: Lowering, op: ir.Operation) -> None:
     operands = [lowering.splat(operand, types[0]) if types else operand for operand in op.operands]
     library = {name: op.attributes.get(name) or ir.StringAttr.get("") for name in ("symbol", "libname", "libpath")}
     value = lowering.make(
-        "tt.extern_elementwise", operands, result, library | {"pure": ir.BoolAttr.get("pure" in op.attributes)}
+        tt.ExternElementwiseOp.OPERATION_NAME,
+        operands,
+        result,
+        library | {"pure": ir.BoolAttr.get("pure" in op.attributes)},
     )
     lowering.replace(*([value] if len(op.results) else []))
 
@@ -202,57 +213,64 @@ def _always(op: ir.Operation) -> bool:
     return True
 
 
-TABLE: dict[str, Row] = {
+def _releases(op: ditron.MemoryOrderOpInterface) -> bool:
+    return op.releases
+
+
+TABLE: dict[type, Row] = {
     # who am I: reads of the context, which may be merged and hoisted
-    "rank": Row(call("ditron_rank", "ctx", "team", pure=True)),
-    "num_ranks": Row(call("ditron_num_ranks", "ctx", "team", pure=True)),
-    "local_rank": Row(lambda low, op: _node_query(low, "ditron_rank")),
-    "num_local_ranks": Row(lambda low, op: _node_query(low, "ditron_num_ranks")),
-    "node": Row(call("ditron_node", "ctx", pure=True)),
+    ditron.RankOp: Row(call("ditron_rank", "ctx", "team", pure=True)),
+    ditron.NumRanksOp: Row(call("ditron_num_ranks", "ctx", "team", pure=True)),
+    ditron.LocalRankOp: Row(lambda low, op: _node_query(low, "ditron_rank")),
+    ditron.NumLocalRanksOp: Row(lambda low, op: _node_query(low, "ditron_num_ranks")),
+    ditron.NodeOp: Row(call("ditron_node", "ctx", pure=True)),
     # symmetric pointers
-    "symm_at": Row(_translate("ditron_symm_at", "#1")),
-    "multicast_ptr": Row(_translate("ditron_multicast_ptr", "team")),
+    ditron.SymmAtOp: Row(_translate("ditron_symm_at", "rank")),
+    ditron.MulticastPtrOp: Row(_translate("ditron_multicast_ptr", "team")),
     # signals
-    "wait": Row(_wait),
-    "consume_token": Row(_consume_token),
-    "notify": Row(call("ditron_notify", "ctx", "#0", "#1", "#2", "op", "scope"), _always),
-    "signal_op": Row(call("ditron_signal_op", "ctx", "#0", "#1", "#2", "op"), _always),
-    "signal_wait_until": Row(_signal_wait_until),
+    ditron.WaitOp: Row(_wait),
+    ditron.ConsumeTokenOp: Row(_consume_token),
+    ditron.NotifyOp: Row(call("ditron_notify", "ctx", "signal", "value", "rank", "op", "scope"), _always),
+    ditron.SignalOpOp: Row(call("ditron_signal_op", "ctx", "signal", "value", "rank", "op"), _always),
+    ditron.SignalWaitUntilOp: Row(_signal_wait_until),
     # data
-    "putmem": Row(call("ditron_putmem", "ctx", "#0", "#1", "#2", "#3", "nbi", "granularity"), _always),
-    "getmem": Row(call("ditron_getmem", "ctx", "#0", "#1", "#2", "#3", "nbi", "granularity"), _always),
-    "putmem_signal": Row(
-        call("ditron_putmem_signal", "ctx", "#0", "#1", "#2", "#3", "#4", "#5", "op", "nbi", "granularity"), _always
+    ditron.PutmemOp: Row(call("ditron_putmem", "ctx", "dst", "src", "nbytes", "rank", "nbi", "granularity"), _always),
+    ditron.GetmemOp: Row(call("ditron_getmem", "ctx", "dst", "src", "nbytes", "rank", "nbi", "granularity"), _always),
+    ditron.PutmemSignalOp: Row(
+        call(
+            "ditron_putmem_signal", "ctx", "dst", "src", "nbytes", "signal", "value", "rank", "op", "nbi", "granularity"
+        ),
+        _always,
     ),
-    "ll_put": Row(_ll_put, _always),
-    "ll_get": Row(_ll_get),
-    "fence": Row(call("ditron_fence", acquires=True), _always),  # also what a relaxed wait before it has seen
-    "quiet": Row(call("ditron_quiet", acquires=True), _always),
-    "barrier_all": Row(call("ditron_barrier_all", "ctx", acquires=True), _always),
-    "barrier": Row(call("ditron_barrier", "ctx", "team", acquires=True), _always),
-    "sync_all": Row(call("ditron_sync_all", "ctx", "team", acquires=True), _always),
+    ditron.LLPutOp: Row(_ll_put, _always),
+    ditron.LLGetOp: Row(_ll_get),
+    ditron.FenceOp: Row(call("ditron_fence", acquires=True), _always),  # a relaxed wait before it becomes an acquire
+    ditron.QuietOp: Row(call("ditron_quiet", acquires=True), _always),
+    ditron.BarrierAllOp: Row(call("ditron_barrier_all", "ctx", acquires=True), _always),
+    ditron.BarrierOp: Row(call("ditron_barrier", "ctx", "team", acquires=True), _always),
+    ditron.SyncAllOp: Row(call("ditron_sync_all", "ctx", "team", acquires=True), _always),
     # atomics
-    "ld": Row(atomics.lower_ld),
-    "st": Row(atomics.lower_st, gpu_checks.releases),
-    "atomic_add": Row(atomics.lower_atomic_add, gpu_checks.releases),
-    "atomic_cas": Row(atomics.lower_atomic_cas, gpu_checks.releases),
-    "red": Row(atomics.lower_red, gpu_checks.releases),
-    "multimem_ld_reduce": Row(atomics.lower_multimem_ld_reduce),
-    "multimem_st": Row(atomics.lower_multimem_st),
-    "multimem_red": Row(atomics.lower_multimem_red),
+    ditron.LdOp: Row(atomics.lower_ld),
+    ditron.StOp: Row(atomics.lower_st, _releases),
+    ditron.AtomicAddOp: Row(atomics.lower_atomic_add, _releases),
+    ditron.AtomicCasOp: Row(atomics.lower_atomic_cas, _releases),
+    ditron.RedOp: Row(atomics.lower_red, _releases),
+    ditron.MultimemLdReduceOp: Row(atomics.lower_multimem_ld_reduce),
+    ditron.MultimemStOp: Row(atomics.lower_multimem_st),
+    ditron.MultimemRedOp: Row(atomics.lower_multimem_red),
     # threads
-    "thread_id": Row(call("ditron_thread_id", pure=True)),
-    "num_threads": Row(call("ditron_num_threads", pure=True)),
-    "lane_id": Row(call("ditron_lane_id", pure=True)),
-    "warp_id": Row(call("ditron_warp_id", pure=True)),
-    "sync_threads": Row(call("ditron_sync_threads")),
-    "shfl": Row(_shfl),
-    "ballot": Row(_ballot),
-    "extern_call": Row(_extern_call),
+    ditron.ThreadIdOp: Row(call("ditron_thread_id", pure=True)),
+    ditron.NumThreadsOp: Row(call("ditron_num_threads", pure=True)),
+    ditron.LaneIdOp: Row(call("ditron_lane_id", pure=True)),
+    ditron.WarpIdOp: Row(call("ditron_warp_id", pure=True)),
+    ditron.SyncThreadsOp: Row(call("ditron_sync_threads")),
+    ditron.ShflOp: Row(_shfl),
+    ditron.BallotOp: Row(_ballot),
+    ditron.ExternCallOp: Row(_extern_call),
 }
 
 
 def _node_query(lowering: Lowering, symbol: str) -> None:
     """local_rank and num_local_ranks are rank and num_ranks of the team ``node``."""
-    node = lowering.constant(1, lowering.i32)
+    node = lowering.constant(int(ditron.Team.Node), lowering.i32)
     lowering.replace(lowering.call(symbol, [lowering.ctx, node], lowering.i32, pure=True))

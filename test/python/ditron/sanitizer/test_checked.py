@@ -18,7 +18,7 @@ from ditron.sanitizer.report import RECORDS, WORDS, Kind, Monitor, error_of
 from ditron_compiler import knobs, pipeline
 from ditron_compiler.frontend.source import compiler_key
 from ditron_compiler.frontend.targets import parse_target
-from ditron_compiler.lowering.gpu.sanitizer import CHECKED_TABLE, place_number, places
+from ditron_compiler.lowering.gpu.sanitizer import SANITIZER_TABLE, place_number, places
 from ditron_compiler.lowering.gpu.table import TABLE
 
 OPERATIONS = paths.ROOT / "test" / "lit" / "lowering" / "Inputs" / "gpu-ops.mlir"
@@ -54,7 +54,7 @@ def test_amd_compiles_it_to_machine_code():
 )
 def test_every_checked_operation_is_complete(target, transport):
     """Machine code under p2p; with a SHMEM library, LLVM IR in which only its functions are missing."""
-    changed = {name for name, row in CHECKED_TABLE.items() if row is not TABLE[name]}
+    changed = {op.OPERATION_NAME.removeprefix("ditron.") for op, row in SANITIZER_TABLE.items() if row is not TABLE[op]}
     last = "llir" if transport != "p2p" else "cubin" if target == "cuda:90" else "hsaco"
     kernels_of_operations = set(re.findall(r'sym_name = "(\w+)"', OPERATIONS.read_text())) & changed
     assert kernels_of_operations == changed

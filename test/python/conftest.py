@@ -2,8 +2,13 @@
 
 import pytest
 import torch
+from hypothesis import settings
 
 import ditron
+
+# A property holds or fails whatever the machine's load.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(autouse=True)

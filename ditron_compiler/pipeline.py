@@ -9,8 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable
 
-from . import _core, ir
-from . import passes as registry
+from . import _core, ir, pass_registry
 from .instrumentation import Instrumentation
 from .ir.passmanager import PassManager
 
@@ -117,7 +116,7 @@ SIM: Pipeline = (
     "convert-arith-to-llvm",
     "convert-func-to-llvm",
     "convert-cf-to-llvm",
-    "mark-loops",  # what scf.for said about vectorising, in the form that LLVM reads
+    "lower-loop-annotations",  # what scf.for said about vectorising, in the form that LLVM reads
     "reconcile-unrealized-casts",
 )
 
@@ -157,7 +156,7 @@ def front(name: str | Iterable[str] = "default") -> Pipeline:
     if (unknown := _unknown(passes)) and isinstance(name, str):
         raise ValueError(
             f"unknown pipeline {name!r}: expected one of {', '.join(map(repr, PIPELINES))}"
-            f"{registry.similar(name, PIPELINES)}"
+            f"{pass_registry.similar(name, PIPELINES)}"
         )
     if unknown:
         raise ValueError(unknown)
@@ -181,14 +180,14 @@ def text(passes: Iterable[str]) -> str:
 
 def _unknown(entries: Iterable[str]) -> str:
     """Which of the passes of a pipeline there are none of, and what they may be meant to be."""
-    known = {*registry.names(), *(re.match(_NAME, entry)[0] for one in named().values() for entry in one)}
+    known = {*pass_registry.names(), *(re.match(_NAME, entry)[0] for one in named().values() for entry in one)}
     unknown = [
         name
         for entry in entries
         for name in re.findall(f"^{_NAME}(?![(])", entry)
         if name not in known and not _core._registered_passes_contain(name)
     ]
-    return ", and ".join(f"there is no pass '{name}'{registry.similar(name, known)}" for name in unknown)
+    return ", and ".join(f"there is no pass '{name}'{pass_registry.similar(name, known)}" for name in unknown)
 
 
 _NAME = r"[\w.-]+"

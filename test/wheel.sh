@@ -14,7 +14,7 @@ import importlib.util
 from pathlib import Path
 
 import ditron_compiler
-from ditron_compiler import ir, passes, pipeline, runtime_library
+from ditron_compiler import ir, pass_registry, pipeline, runtime_library
 from ditron_compiler.ir.passmanager import PassManager
 from ditron_compiler.ir.dialects import arith, cf, ditron, func, llvm, math, memref, scf, tt  # noqa: F401
 
@@ -23,8 +23,8 @@ with ir.Context(), ir.Location.unknown():
     PassManager.parse("builtin.module(canonicalize)").run(module)
     assert "ditron.rank" in str(module)
 assert runtime_library("gpu/core.ll").is_file()
-for name in passes.PASSES:
-    passes.load(name)
+for name in pass_registry.own():
+    pass_registry.load(name)
 # The machine's module by its file: the package around it wants triton, which is not here.
 file, = (Path(ditron_compiler.__file__).parent.parent / "ditron").glob("_sim*.so")
 spec = importlib.util.spec_from_file_location("ditron._sim", file)

@@ -94,7 +94,7 @@ struct PyPassManager {
 
 /// Imports and registers the Python passes that a pipeline names.
 static void registerNamed(const std::string &pipeline) {
-  nb::module_::import_("ditron_compiler.passes").attr("register_named")(pipeline);
+  nb::module_::import_("ditron_compiler.pass_registry").attr("register_named")(pipeline);
 }
 
 static PyPassManager *parsePipeline(const std::string &pipeline, nb::handle context) {

@@ -25,7 +25,7 @@ from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
 from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.dialects import ditron as dialect
-from ditron_compiler.passes import similar
+from ditron_compiler.pass_registry import similar
 from ditron_compiler.source_location import SourceLocation
 
 __all__ = ["Program", "program"]

@@ -19,8 +19,7 @@ from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 from triton.runtime.jit import JITFunction
 
-from ditron_compiler import ir, knobs
-from ditron_compiler import passes as registry
+from ditron_compiler import ir, knobs, pass_registry
 from ditron_compiler import pipeline as pipelines
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.codegen import CODEGEN_MARK
@@ -194,7 +193,7 @@ def compiler_key(target: Target, passes: pipelines.Pipeline = pipelines.FRONT) -
     passes += pipelines.lowering(target.machine, target.transport, target.arch, target.sanitize)
     digest = hashlib.sha256(repr((target, passes)).encode())
     for entry in passes:
-        digest.update(registry.source(entry.partition("{")[0]))
+        digest.update(pass_registry.source(entry.partition("{")[0]))
     package = Path(__file__).resolve().parent.parent
     for path in sorted([*package.rglob("*.py"), *(package.parent / "ditron" / "language").glob("*.py")]):
         digest.update(path.read_bytes())

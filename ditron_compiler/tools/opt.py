@@ -18,12 +18,12 @@ def main(argv: list[str] | None = None) -> int:
     ``--load=FILE.py`` registers the passes that a Python file defines; the rest is mlir-opt's.
     """
     argv = list(sys.argv if argv is None else argv)
-    from ditron_compiler import _core, passes
+    from ditron_compiler import _core, pass_registry
 
     for argument in argv[1:]:
         if argument.startswith(_LOAD):
             try:
-                passes.load_file(argument.removeprefix(_LOAD))
+                pass_registry.load_file(argument.removeprefix(_LOAD))
             except Exception as error:  # whatever the file does when it is imported
                 where = f"{error.filename}:{error.lineno}: " if isinstance(error, SyntaxError) else ""
                 print(f"ditron-opt: {argument}: {where}{type(error).__name__}: {error}", file=sys.stderr)
@@ -34,10 +34,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ditron-opt: {why}", file=sys.stderr)
         return 1
     if words.intersection(_HELP) or "run-reproducer" in words:  # any pass may be in the file
-        passes.register_all()
+        pass_registry.register_all()
     else:
         try:
-            passes.register_named(" ".join(argv[1:]))
+            pass_registry.register_named(" ".join(argv[1:]))
         except ImportError as error:
             print(f"ditron-opt: {error}", file=sys.stderr)
             return 2

@@ -14,9 +14,9 @@ from ditron_compiler import ir
 from .builder import Builder
 from .tiles import Buffer, Indices, Tile
 
-# Loops that LLVM is to vectorise carry this mark; all others are told not to be (mark_loops.py). The width is given and
-# not left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about the best
-# one. A loop with a width that cannot be vectorised is talked about on standard error, so mark none of those.
+# Loops that LLVM is to vectorise carry this mark; all others are told not to be (lower_loop_annotations.py). The width
+# is given and not left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about
+# the best one. LLVM warns on standard error of a loop with a width that it cannot vectorise, so mark none of those.
 WIDTH = 16
 MAX_DEPTH = 4  # loops inside of each other that a tile's axes are made of
 VECTORISED = f"#llvm.loop_annotation<vectorize = <width = {WIDTH} : i32>>"

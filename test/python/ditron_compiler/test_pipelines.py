@@ -176,7 +176,7 @@ def test_it_takes_no_time():
 COUNTER = """
 from dataclasses import dataclass
 from typing import ClassVar
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.passes import Pass
 
 @dataclass(frozen=True)
 class Note(Pass):
@@ -199,11 +199,11 @@ def test_a_kernel_is_compiled_by_passes_in_place_of_a_name(capsys):
 
 
 def test_whoever_edits_a_pass_of_his_own_gets_no_kernel_from_a_cache(tmp_path):
-    from ditron_compiler import passes
+    from ditron_compiler import pass_registry
 
     file = tmp_path / "note.py"
     file.write_text(COUNTER.format(name=tmp_path.name.replace("_", "-"), text="one"))
-    [cls] = passes.load_file(file)
+    [cls] = pass_registry.load_file(file)
     kernel = kernel_as(("insert-fences", cls.name))
     assert fenced(kernel) and not fenced(kernel_as((cls.name,)))
     keys = []

@@ -14,9 +14,9 @@ import tempfile
 
 from ditron_compiler import ir
 from ditron_compiler.frontend.device_libraries import extern_libs
-from ditron_compiler.lowering.gpu.amd import LowerToAMD
-from ditron_compiler.lowering.gpu.nvidia import LowerToNvidia
-from ditron_compiler.lowering.swizzle import LowerSwizzle
+from ditron_compiler.lowering.gpu.lower_to_amd import LowerToAMD
+from ditron_compiler.lowering.gpu.lower_to_nvidia import LowerToNvidia
+from ditron_compiler.lowering.lower_swizzle import LowerSwizzle
 
 
 def lower(text: str, target: str = "cuda:90", transport: str = "p2p") -> list[str]:

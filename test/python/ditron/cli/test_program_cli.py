@@ -121,7 +121,7 @@ def test_boxes_stand_below_what_they_need():
 OVERLAPPED = """import ditron, ditron.host as dh
 from dataclasses import dataclass
 from typing import ClassVar
-from ditron_compiler.passes.base import Pass
+from ditron_compiler.passes import Pass
 
 @dataclass(frozen=True)
 class FailOnCopies(Pass):

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ditron_compiler import ir, passes
+from ditron_compiler import ir, pass_registry
 from ditron_compiler.ir.passmanager import PassManager
-from ditron_compiler.lowering.swizzle import LowerSwizzle
+from ditron_compiler.lowering.lower_swizzle import LowerSwizzle
 from ditron_compiler.lowering.tile_order import swizzled
 
 MODES = ["gather", "scatter"]
@@ -189,7 +189,7 @@ def depend_on(operations: list[ir.Operation], value: ir.Value) -> list[ir.Operat
 )
 def test_how_many_operations_it_takes(mode, team, total, once, divisions):
     """The numbers that the pass's documentation gives."""
-    passes.register_named("lower-swizzle")
+    pass_registry.register_named("lower-swizzle")
     with ir.Context(), ir.Location.unknown():
         module = swizzle_of(mode, "%c", team)
         PassManager.parse("builtin.module(lower-swizzle,canonicalize,cse)").run(module)

@@ -9,7 +9,7 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 from ditron_compiler import host, pipeline
-from ditron_compiler.passes.assign_streams import AssignStreams
+from ditron_compiler.passes.host.assign_streams import AssignStreams
 
 SIZE = 8
 
@@ -132,7 +132,7 @@ def test_events_only_where_streams_need_each_other():
 
 def test_the_simulator_sees_an_event_that_is_missing(monkeypatch):
     """The results above depend on the events: without them a launch overwrites what is being pushed."""
-    from ditron_compiler.passes import assign_streams
+    from ditron_compiler.passes.host import assign_streams
 
     monkeypatch.setattr(assign_streams._Assignment, "_find_events", lambda self, block: None)
     PROGRAMS["scale_and_send", "broken"] = ditron.program(passes=(*pipeline.HOST, str(AssignStreams(adjacent=True))))(

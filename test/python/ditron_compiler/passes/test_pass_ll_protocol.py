@@ -17,7 +17,7 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.packets import PacketMemory
-from ditron_compiler.passes import ll_protocol
+from ditron_compiler.passes.kernel import ll_protocol
 
 sys.path.insert(0, str(paths.EXAMPLES))
 import ll_all_gather  # noqa: E402

@@ -13,8 +13,8 @@ from ditron._jit.compile import compile
 from ditron_compiler import ir
 from ditron_compiler.frontend import device_libraries as gpu_libraries
 from ditron_compiler.ir.pass_base import PassFailure
-from ditron_compiler.lowering.gpu.amd import ROCSHMEM, LowerToAMD
-from ditron_compiler.lowering.gpu.nvidia import NVSHMEM, LowerToNvidia
+from ditron_compiler.lowering.gpu.lower_to_amd import ROCSHMEM, LowerToAMD
+from ditron_compiler.lowering.gpu.lower_to_nvidia import NVSHMEM, LowerToNvidia
 from ditron_compiler.lowering.gpu.table import TABLE
 
 OPERATIONS = {op.OPERATION_NAME.removeprefix("ditron.") for op in TABLE}

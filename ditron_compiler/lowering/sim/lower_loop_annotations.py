@@ -1,4 +1,4 @@
-"""The pass `mark-loops`."""
+"""The pass `lower-loop-annotations`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _READ = "loop_annotation"  # where the translation to LLVM IR looks
 
 
 @dataclass(frozen=True)
-class MarkLoops(Pass):
+class LowerLoopAnnotations(Pass):
     """Tell LLVM of every loop whether to vectorise it.
 
     lower-to-sim marks the loops that can be vectorised (nest.py says why LLVM does not choose for itself); all other
@@ -28,7 +28,7 @@ class MarkLoops(Pass):
         llvm.br ^bb1(%next : i64) {loop_annotation = #loop_annotation, ...}
     """
 
-    name: ClassVar[str] = "mark-loops"
+    name: ClassVar[str] = "lower-loop-annotations"
     anchor: ClassVar[str] = "builtin.module"
 
     def run(self, op: ir.Operation) -> None:

@@ -1,4 +1,4 @@
-// RUN: ditron-opt --mark-loops %s | filecheck %s
+// RUN: ditron-opt --lower-loop-annotations %s | filecheck %s
 
 // CHECK-DAG: #[[WIDE:.*]] = #llvm.loop_annotation<vectorize = #[[WIDTH:.*]]>
 // CHECK-DAG: #[[NEVER:.*]] = #llvm.loop_annotation<vectorize = #[[OFF:.*]]>

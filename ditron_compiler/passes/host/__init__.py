@@ -1,0 +1,1 @@
+"""Passes over host programs: `ditron.program`, with the kernels that it launches."""

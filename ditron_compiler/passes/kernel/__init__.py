@@ -1,0 +1,1 @@
+"""Passes over kernels: tt and ditron operations side by side."""

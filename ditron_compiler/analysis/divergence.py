@@ -154,7 +154,8 @@ def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
 
     A loop whose own body waits is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
     iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined
-    as ever. No loop around a wait is flattened into one with them, for the same reason.
+    as ever. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing:
+    then nobody can wait for an iteration that it has not finished.
     """
     seen: set[ir.Operation] = set()
     for op in operations:
@@ -163,17 +164,51 @@ def keep_waits_in_place(operations: Iterable[ir.Operation]) -> None:
         loop, own = op.parent, True
         while loop is not None and loop.name != "tt.func":
             if loop.name == "scf.for":
-                if own and loop not in seen:
-                    _do_not_pipeline(loop, op)
-                if "tt.flatten" in loop.attributes:
+                flatten = "tt.flatten" in loop.attributes
+                culprit = _publisher(loop) if flatten else None
+                if culprit is not None:
                     loop.emit_warning(
-                        f"flatten=True is ignored: the loop contains '{op.name}', which flattening would "
-                        "move ahead of the iterations before it"
+                        f"flatten=True is ignored: the loop contains '{op.name}', which flattening would move ahead of "
+                        f"the iterations before it, and '{culprit}', which publishes them"
                     )
                     del loop.attributes["tt.flatten"]
+                if own and loop not in seen and (not flatten or culprit is not None):
+                    _do_not_pipeline(loop, op)
                 seen.add(loop)
                 own = False
             loop = loop.parent
+
+
+# What may stand beside a wait in a loop that publishes nothing. Atomics of Triton's, calls and what is written in
+# another language count as publishing.
+_PUBLISHES_NOTHING = _SPINS - {"ditron.barrier_all", "ditron.barrier", "ditron.sync_all"} | {
+    f"ditron.{name}"
+    for name in (
+        "consume_token",
+        "rank",
+        "num_ranks",
+        "local_rank",
+        "num_local_ranks",
+        "node",
+        "symm_at",
+        "swizzle",
+        "ld",
+    )
+}
+
+
+def _publisher(loop: ir.Operation) -> str | None:
+    """The name of an operation in ``loop`` by which others may learn what it has done so far."""
+    found = []
+
+    def visit(op: ir.Operation) -> None:
+        opaque = op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise") and not op.attributes["pure"].value
+        ours = op.name.startswith("ditron.") and op.name not in _PUBLISHES_NOTHING
+        if ours or opaque or op.name.startswith("tt.atomic") or op.name == "tt.call":
+            found.append(op.name)
+
+    loop.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else None
 
 
 def _do_not_pipeline(loop: ir.Operation, wait: ir.Operation) -> None:

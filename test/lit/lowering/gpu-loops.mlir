@@ -14,13 +14,52 @@
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
-  // expected-warning@+1 {{flatten=True is ignored: the loop contains 'ditron.wait', which flattening would move ahead of the iterations before it}}
+  // expected-warning@+1 {{flatten=True is ignored: the loop contains 'ditron.wait', which flattening would move ahead of the iterations before it, and 'ditron.notify', which publishes them}}
   scf.for %i = %c0 to %n step %c1 : i32 {
     %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
     scf.for %k = %c0 to %n step %c1 : i32 {
       %x = "tt.load"(%sig) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i64>) -> i64
     } {tt.num_stages = 3 : i32}
+    ditron.notify %sig add %v on %i : !tt.ptr<i64>
   } {tt.flatten, tt.num_stages = 3 : i32}
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// Nobody waits for an iteration of a loop that publishes nothing: it may be flattened, and pipelined with its wait.
+// CHECK-LABEL: sym_name = "flattened_around_a_wait"
+// CHECK: symbol = "ditron_wait"
+// CHECK: {tt.flatten, tt.num_stages = 3 : i32}
+"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "flattened_around_a_wait", sym_visibility = "public"}> ({
+^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %me = ditron.rank
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    %p = ditron.consume_token %sig, %t : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = "tt.load"(%p) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i64>) -> i64
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  "tt.return"() : () -> ()
+}) {ditron.kernel} : () -> ()
+
+// An atomic of Triton's publishes, too.
+// CHECK-LABEL: sym_name = "atomic_beside_a_wait"
+// CHECK-NOT: tt.flatten
+// CHECK: {tt.num_stages = 1 : i32}
+"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "atomic_beside_a_wait", sym_visibility = "public"}> ({
+^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  %true = arith.constant true
+  // expected-warning@+1 {{and 'tt.atomic_rmw', which publishes them}}
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    %old = "tt.atomic_rmw"(%sig, %v, %true) <{atomic_rmw_op = 4 : i32, scope = 3 : i32, sem = 4 : i32}> : (!tt.ptr<i64>, i64, i1) -> i64
+  } {tt.flatten}
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
 

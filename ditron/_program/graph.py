@@ -88,11 +88,11 @@ def _boxes(programs: list[list]) -> tuple[list[_Box], list[tuple[_Box, _Box, str
                 last[where] = box
                 boxes.append(box)
                 if isinstance(step, host.SignalWrite):
-                    writes.setdefault((step.peer, step.signal.root.name, step.signal.offset), []).append(box)
+                    writes.setdefault((step.peer, step.signal.storage.name, step.signal.offset), []).append(box)
     for box in boxes:
         if isinstance(box.step, host.SignalWait):
             signal = box.step.signal
-            for source in writes.get((box.rank, signal.root.name, signal.offset), []):
+            for source in writes.get((box.rank, signal.storage.name, signal.offset), []):
                 if source.step.value == box.step.value:
                     box.before.append(source)
                     edges.append((source, box, "signal"))
@@ -123,26 +123,26 @@ def _text(step: Any) -> str:
         return f"fill {_name(step.dst)}\nwith {step.value}"
     if isinstance(step, host.SignalWrite):
         sign = "=" if step.op == "set" else "+="
-        return f"{step.signal.root.name}[{step.signal.offset}] {sign} {step.value}\non rank {step.peer}"
+        return f"{step.signal.storage.name}[{step.signal.offset}] {sign} {step.value}\non rank {step.peer}"
     if isinstance(step, host.SignalWait):
-        return f"wait for {step.signal.root.name}[{step.signal.offset}]\n{_COMPARE[step.cmp]} {step.value}"
+        return f"wait for {step.signal.storage.name}[{step.signal.offset}]\n{_COMPARE[step.cmp]} {step.value}"
     return "barrier of all ranks"
 
 
 def _name(buffer: Any) -> str:
     """``workspace[128:256]`` in elements of the first dimension, as far as rows tell."""
-    root = buffer.root
+    storage = buffer.storage
     row = 1
-    for extent in root.shape[1:]:
+    for extent in storage.shape[1:]:
         row *= extent
-    if not root.shape or buffer.offset == 0 and tuple(buffer.shape) == tuple(root.shape):
-        return root.name
+    if not storage.shape or buffer.offset == 0 and tuple(buffer.shape) == tuple(storage.shape):
+        return storage.name
     first, within = divmod(buffer.offset, row) if row else (0, 0)
     count = 1
     for extent in buffer.shape:
         count *= extent
     rows = -(-count // row) if row else 0
-    return f"{root.name}[{first}{f':{first + rows}' if rows > 1 else ''}{', ...' if within else ''}]"
+    return f"{storage.name}[{first}{f':{first + rows}' if rows > 1 else ''}{', ...' if within else ''}]"
 
 
 def _paint(name: str, boxes: list[_Box], edges: list, ranks: int, epoch: int, path: str | Path) -> None:

@@ -1,28 +1,28 @@
-"""Host programs as concrete steps: what executors run and the checker looks at."""
+"""Host programs as concrete steps, which executors run and the protocol checker analyses."""
 
 from .evaluate import Evaluation, Evaluator, evaluate
 from .steps import (
     ONE_NODE,
     Await,
-    Buffer,
+    BufferView,
     Copy,
     EvaluationError,
     Fill,
     Launch,
-    Place,
     RankCopy,
+    RankPlacement,
     Record,
-    Root,
     SignalWait,
     SignalWrite,
     Step,
+    Storage,
     Stream,
     StreamBarrier,
 )
 
 __all__ = [
     "Await",
-    "Buffer",
+    "BufferView",
     "Copy",
     "Evaluation",
     "EvaluationError",
@@ -30,10 +30,10 @@ __all__ = [
     "Fill",
     "Launch",
     "ONE_NODE",
-    "Place",
+    "RankPlacement",
     "RankCopy",
     "Record",
-    "Root",
+    "Storage",
     "SignalWait",
     "SignalWrite",
     "Step",

@@ -1,4 +1,4 @@
-"""A program with numbers in it: from ``ditron.program`` to the steps of one rank in one call."""
+"""Evaluation of a ``ditron.program``: to the steps of one rank in one call."""
 
 from __future__ import annotations
 
@@ -9,69 +9,62 @@ from typing import Any, NamedTuple
 from ditron_compiler import ir
 from ditron_compiler.analysis.argument_assumptions import ASSUMPTIONS
 from ditron_compiler.host.numbers import BINARY, CASTS, compare, width_of, wrap
-from ditron_compiler.host.queued import Queued
-from ditron_compiler.host.slots import Action, State, location
-from ditron_compiler.host.steps import Await, Buffer, EvaluationError, Place, Record, Root, Step, Stream
-from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.host.queued import QueuedOperations
+from ditron_compiler.host.slots import Action, EvaluationState, location
+from ditron_compiler.host.steps import Await, BufferView, EvaluationError, RankPlacement, Record, Step, Storage, Stream
+from ditron_compiler.ir.dialects import arith, ditron, scf
 
 __all__ = ["Argument", "Evaluation", "Evaluator", "evaluate"]
 
 #: A number, or shape, strides (in elements) and element type ("bf16") of a tensor.
 Argument = int | float | tuple[Sequence[int], Sequence[int], str]
 
-_MAX_TURNS = 1_000_000  # of all loops of a call: more is a mistake, and would look like a hang
+_MAX_ITERATIONS = 1_000_000  # of all loops of a call: more is a mistake, and would look like a hang
 
 
 class Evaluation(NamedTuple):
-    """What a call allocates, in order and the same on every rank, and what it then does, in order."""
+    """The allocations of a call, which are the same on every rank, and its steps, both in order."""
 
-    roots: list[Root]
+    allocations: list[Storage]
     steps: list[Step]
 
 
-class Evaluator(Queued):
-    """A program, ready to be evaluated any number of times; changes of it after this are not seen.
+class Evaluator(QueuedOperations):
+    """A program, compiled to closures that are evaluated any number of times; later changes of it are not seen.
 
-    Raises EvaluationError for a program with an operation that is no host operation with a meaning here.
+    Raises EvaluationError for a program with an operation that cannot be evaluated.
     """
 
-    def __init__(self, program: ir.Operation):
+    def __init__(self, program: ditron.ProgramOp):
         super().__init__()
-        self.name: str = ir.StringAttr(program.attributes["sym_name"]).value
+        self.name: str = ir.StringAttr(program.sym_name).value
         self.loc = location(program)
-        block = program.regions[0].blocks[0]
-        self._arguments = [
-            (ir.StringAttr(name).value, self._new(value), value.type)
-            for name, value in zip(program.attributes["arg_names"], block.arguments, strict=True)
-        ]
+        self._arguments = [(name, self._new(value), value.type) for name, value in program.arguments.items()]
         assumptions = program.parent.attributes.get(ASSUMPTIONS) if program.parent is not None else None
         mine = dict(assumptions.items()).get(self.name) if assumptions is not None else None
         self._assumptions = {name: dict(known.items()) for name, known in mine.items()} if mine is not None else {}
         self._allocations = 0
-        self._body = self._block(block)
+        self._body = self._block(program.block)
 
-    def __call__(self, place: Place, arguments: Sequence[Argument], epoch: int = 1) -> Evaluation:
-        """The steps of the rank at ``place`` in call ``epoch`` (from 1).
+    def __call__(self, placement: RankPlacement, arguments: Sequence[Argument], epoch: int = 1) -> Evaluation:
+        """The steps of the rank at ``placement`` in call ``epoch`` (from 1).
 
-        Raises EvaluationError for arguments of other types than the program's, and for what does not exist: ranks,
-        elements, signals.
+        Raises EvaluationError for arguments of other types than the program's, and for ranks, elements or signals that
+        do not exist.
         """
         if len(arguments) != len(self._arguments):
             raise EvaluationError(
                 f"{self.loc}: @{self.name} takes {len(self._arguments)} arguments, got {len(arguments)}"
             )
-        state = State([None] * len(self._slots), place, epoch)
+        state = EvaluationState([None] * len(self._slots), placement, epoch)
         for index, ((name, slot, kind), given) in enumerate(zip(self._arguments, arguments, strict=True)):
             state.values[slot] = self._argument(name, index, kind, given)
         for action in self._body:
             action(state)
-        return Evaluation(state.roots, self._forked_and_joined(state))
+        return Evaluation(state.allocations, self._forked_and_joined(state))
 
-    def _forked_and_joined(self, state: State) -> list[Step]:
-        """The steps, with what every program does around its further streams said by events, as steps too.
-
-        They begin with what the program's stream had before the call, and that one goes on after all of them.
-        """
+    def _forked_and_joined(self, state: EvaluationState) -> list[Step]:
+        """The steps, with the events that fork further streams from the program's, and join them at the end."""
         main = Stream()
         further = dict.fromkeys(step.stream for step in state.steps if step.stream != main)
         if not further:
@@ -110,14 +103,14 @@ class Evaluator(Queued):
             and any(size > 1 and stride != s for size, stride, s in zip(shape, strides, _row_major(shape), strict=True))
         ):
             raise EvaluationError(
-                f"{wrong}, row by row without gaps, for which the program was made, got strides {list(strides)}"
+                f"{wrong}, contiguous, as the program was specialised for, got strides {list(strides)}"
             )
         if any(size % divisor for size, divisor in zip(shape, known.get("dims", ()), strict=False)):
             raise EvaluationError(
-                f"{wrong}, of sizes divisible by {list(known['dims'])}, for which the program was "
-                f"made, got {list(shape)}"
+                f"{wrong}, of sizes divisible by {list(known['dims'])}, as the program was specialised for, got "
+                f"{list(shape)}"
             )
-        return Buffer(Root("argument", name, index, shape, dtype), 0, shape, strides)
+        return BufferView(Storage("argument", name, index, shape, dtype), 0, shape, strides)
 
     # --- control flow --------------------------------------------------------------------------------------------
 
@@ -125,45 +118,43 @@ class Evaluator(Queued):
         return [action for op in block.operations if (action := self._operation(op)) is not None]
 
     def _operation(self, op: ir.Operation) -> Action | None:
-        name = op.name
-        if name in BINARY or name in CASTS:
+        if type(op) in BINARY or type(op) in CASTS:
             return self._arithmetic(op)
-        method = getattr(self, "_" + name.replace(".", "_"), None)
-        if method is None:
+        compile_op = _ACTIONS.get(type(op))
+        if compile_op is None:
             advice = (
                 "; run decompose-all-at-once or decompose-ring first"
-                if name == "ditron.all_gather"
+                if isinstance(op, ditron.AllGatherOp)
                 else ": a program is made of host operations, arith, scf.for and scf.if"
             )
-            raise EvaluationError(f"{location(op)}: '{name}' cannot be evaluated{advice}")
-        return method(op)
+            raise EvaluationError(f"{location(op)}: '{op.name}' cannot be evaluated{advice}")
+        return compile_op(self, op)
 
-    def _scf_yield(self, op: ir.Operation) -> None:
-        """Its operands are fetched by the operation around it."""
+    def _yield(self, op: scf.YieldOp) -> None:
+        """Its operands are read by the operation around it."""
 
     def _yielded(self, block: ir.Block) -> Callable[[list[Any]], list[Any]]:
-        operations = list(block.operations)
-        slots = [self._slots[value] for value in operations[-1].operands] if operations else []
+        slots = [self._slots[value] for value in block.terminator.operands] if len(block.operations) else []
         return lambda values: [values[slot] for slot in slots]
 
-    def _scf_for(self, op: ir.Operation) -> Action:
-        low, high, step, *initial = [self._slots[value] for value in op.operands]
-        block = op.regions[0].blocks[0]
-        index, *carried = [self._new(value) for value in block.arguments]
-        body, yielded = self._block(block), self._yielded(block)
+    def _for(self, op: scf.ForOp) -> Action:
+        low, high, step = (self._slots[value] for value in (op.lowerBound, op.upperBound, op.step))
+        initial = [self._slots[value] for value in op.initArgs]
+        index, carried = self._new(op.induction_variable), [self._new(value) for value in op.inner_iter_args]
+        body, yielded = self._block(op.body), self._yielded(op.body)
         results, loc = [self._new(value) for value in op.results], location(op)
 
-        def run(state: State) -> None:
+        def run(state: EvaluationState) -> None:
             values = state.values
             if values[step] <= 0:
                 raise EvaluationError(f"{loc}: expected the step of a loop to be positive, got {values[step]}")
-            turns = range(values[low], values[high], values[step])
-            state.turns += len(turns)
-            if state.turns > _MAX_TURNS:
-                raise EvaluationError(f"{loc}: the loops of the program make more than {_MAX_TURNS} turns")
+            indices = range(values[low], values[high], values[step])
+            state.iterations += len(indices)
+            if state.iterations > _MAX_ITERATIONS:
+                raise EvaluationError(f"{loc}: the loops of the program have more than {_MAX_ITERATIONS} iterations")
             current = [values[slot] for slot in initial]
-            for turn in turns:
-                values[index] = turn
+            for i in indices:
+                values[index] = i
                 for slot, value in zip(carried, current, strict=True):
                     values[slot] = value
                 for action in body:
@@ -174,15 +165,14 @@ class Evaluator(Queued):
 
         return run
 
-    def _scf_if(self, op: ir.Operation) -> Action:
-        condition = self._slots[op.operands[0]]
+    def _if(self, op: scf.IfOp) -> Action:
+        condition = self._slots[op.condition]
         sides = []
-        for region in op.regions:
-            block = region.blocks[0] if len(region.blocks) else None
+        for block in (op.then_block, op.else_block):
             sides.append((self._block(block), self._yielded(block)) if block is not None else ([], lambda _: []))
         results = [self._new(value) for value in op.results]
 
-        def run(state: State) -> None:
+        def run(state: EvaluationState) -> None:
             body, yielded = sides[0] if state.values[condition] else sides[1]
             for action in body:
                 action(state)
@@ -196,10 +186,10 @@ class Evaluator(Queued):
     def _arithmetic(self, op: ir.Operation) -> Action:
         operands, result = [self._slots[value] for value in op.operands], self._new(op.results[0])
         width, wanted, loc = width_of(op.operands[0].type), width_of(op.results[0].type), location(op)
-        if op.name in CASTS:
-            cast, (source,) = CASTS[op.name], operands
+        if type(op) in CASTS:
+            cast, (source,) = CASTS[type(op)], operands
 
-            def convert(state: State) -> None:
+            def convert(state: EvaluationState) -> None:
                 given = state.values[source]
                 if wanted < width and not -(1 << wanted - 1) <= given < 1 << wanted:
                     raise EvaluationError(
@@ -209,9 +199,9 @@ class Evaluator(Queued):
                 state.values[result] = wrap(cast(given, width), wanted)
 
             return convert
-        function, (a, b) = BINARY[op.name], operands
+        function, (a, b) = BINARY[type(op)], operands
 
-        def run(state: State) -> None:
+        def run(state: EvaluationState) -> None:
             values = state.values
             try:
                 values[result] = wrap(function(values[a], values[b], width), wanted)
@@ -222,72 +212,72 @@ class Evaluator(Queued):
 
         return run
 
-    def _arith_constant(self, op: ir.Operation) -> Action:
-        value = op.attributes["value"].value
-        if isinstance(op.results[0].type, ir.IntegerType):
-            value = wrap(int(value), op.results[0].type.width)
-        return self._gives(op, lambda state: value)
+    def _constant(self, op: arith.ConstantOp) -> Action:
+        value = op.literal_value
+        if isinstance(op.type, ir.IntegerType):
+            value = wrap(int(value), op.type.width)
+        return self._compute(op, lambda state: value)
 
-    def _arith_cmpi(self, op: ir.Operation) -> Action:
-        function = compare(op.attributes["predicate"].value, width_of(op.operands[0].type))
-        a, b = [self._slots[value] for value in op.operands]
-        return self._gives(op, lambda state: function(state.values[a], state.values[b]))
+    def _cmpi(self, op: arith.CmpIOp) -> Action:
+        function = compare(int(op.predicate), width_of(op.lhs.type))
+        a, b = self._slots[op.lhs], self._slots[op.rhs]
+        return self._compute(op, lambda state: function(state.values[a], state.values[b]))
 
-    def _arith_select(self, op: ir.Operation) -> Action:
-        condition, a, b = [self._slots[value] for value in op.operands]
-        return self._gives(op, lambda state: state.values[a if state.values[condition] else b])
+    def _select(self, op: arith.SelectOp) -> Action:
+        condition, a, b = (self._slots[value] for value in (op.condition, op.true_value, op.false_value))
+        return self._compute(op, lambda state: state.values[a if state.values[condition] else b])
 
-    def _arith_sitofp(self, op: ir.Operation) -> Action:
-        source = self._slots[op.operands[0]]
-        return self._gives(op, lambda state: float(state.values[source]))
+    def _sitofp(self, op: arith.SIToFPOp) -> Action:
+        source = self._slots[op.in_]
+        return self._compute(op, lambda state: float(state.values[source]))
 
-    def _ditron_rank(self, op: ir.Operation) -> Action:
+    def _rank(self, op: ditron.RankOp) -> Action:
         return self._team(op, "rank", "local_rank", "world_rank")
 
-    def _ditron_num_ranks(self, op: ir.Operation) -> Action:
+    def _num_ranks(self, op: ditron.NumRanksOp) -> Action:
         return self._team(op, "num_ranks", "num_local_ranks", "world_size")
 
     def _team(self, op: ir.Operation, group: str, node: str, world: str) -> Action:
-        team = keyword(op.attributes["team"])
+        team = str(op.team)
         name, loc = {"group": group, "node": node, "world": world}[team], location(op)
 
-        def fetch(state: State) -> int:
-            value = getattr(state.place, name)
+        def fetch(state: EvaluationState) -> int:
+            value = getattr(state.placement, name)
             if value is None:
-                raise EvaluationError(f"{loc}: {op.name} team {team}: the world of this place is not known")
+                raise EvaluationError(f"{loc}: {op.name} team {team}: the world of all ranks is not known here")
             return value
 
-        return self._gives(op, fetch)
+        return self._compute(op, fetch)
 
-    def _ditron_local_rank(self, op: ir.Operation) -> Action:
-        return self._gives(op, lambda state: state.place.local_rank)
+    def _local_rank(self, op: ditron.LocalRankOp) -> Action:
+        return self._compute(op, lambda state: state.placement.local_rank)
 
-    def _ditron_num_local_ranks(self, op: ir.Operation) -> Action:
-        return self._gives(op, lambda state: state.place.num_local_ranks)
+    def _num_local_ranks(self, op: ditron.NumLocalRanksOp) -> Action:
+        return self._compute(op, lambda state: state.placement.num_local_ranks)
 
-    def _ditron_node(self, op: ir.Operation) -> Action:
-        return self._gives(op, lambda state: state.place.node)
+    def _node(self, op: ditron.NodeOp) -> Action:
+        return self._compute(op, lambda state: state.placement.node)
 
-    def _ditron_epoch(self, op: ir.Operation) -> Action:
-        return self._gives(op, lambda state: state.epoch)
+    def _epoch(self, op: ditron.EpochOp) -> Action:
+        return self._compute(op, lambda state: state.epoch)
 
-    def _ditron_dim(self, op: ir.Operation) -> Action:
-        source, dimension = self._slots[op.operands[0]], op.attributes["dimension"].value
-        return self._gives(op, lambda state: state.values[source].shape[dimension])
+    def _dim(self, op: ditron.DimOp) -> Action:
+        source, dimension = self._slots[op.source], op.dimension.value
+        return self._compute(op, lambda state: state.values[source].shape[dimension])
 
-    def _ditron_stride(self, op: ir.Operation) -> Action:
-        source, dimension = self._slots[op.operands[0]], op.attributes["dimension"].value
-        return self._gives(op, lambda state: state.values[source].strides[dimension])
+    def _stride(self, op: ditron.StrideOp) -> Action:
+        source, dimension = self._slots[op.source], op.dimension.value
+        return self._compute(op, lambda state: state.values[source].strides[dimension])
 
     # --- memory and streams --------------------------------------------------------------------------------------
 
-    def _ditron_alloc(self, op: ir.Operation) -> Action:
-        sizes, kind, loc = self._list(op.operands, op.attributes["static_sizes"]), op.results[0].type, location(op)
-        label, zeroed = ir.StringAttr(op.attributes["label"]).value, "zeroed" in op.attributes
+    def _alloc(self, op: ditron.AllocOp) -> Action:
+        sizes, kind, loc = self._list(op.mixed_sizes), op.result.type, location(op)
+        label, zeroed = ir.StringAttr(op.label).value, op.zeroed
         space, dtype, index = "symmetric" if kind.is_symmetric else "local", str(kind.element_type), self._allocations
         self._allocations += 1
 
-        def make(state: State) -> Buffer:
+        def make(state: EvaluationState) -> BufferView:
             shape = sizes(state.values)
             if any(size < 0 for size in shape):
                 raise EvaluationError(f"{loc}: '{label}' cannot have the shape {list(shape)}")
@@ -296,21 +286,18 @@ class Evaluator(Queued):
                     f"{loc}: symmetric memory '{label}' cannot have the shape {list(shape)}, which "
                     "has no elements: do not call the program for tensors without elements"
                 )
-            root = Root(space, label, index, shape, dtype, zeroed)
-            state.roots.append(root)
-            return Buffer(root, 0, shape, _row_major(shape))
+            storage = Storage(space, label, index, shape, dtype, zeroed)
+            state.allocations.append(storage)
+            return BufferView(storage, 0, shape, _row_major(shape))
 
-        return self._gives(op, make)
+        return self._compute(op, make)
 
-    def _ditron_slice(self, op: ir.Operation) -> Action:
-        _, n, _ = op.attributes["operandSegmentSizes"]
-        source, *numbers = list(op.operands)
-        offsets = self._list(numbers[:n], op.attributes["static_offsets"])
-        sizes = self._list(numbers[n:], op.attributes["static_sizes"])
-        root, dropped, loc = self._slots[source], source.type.rank - op.results[0].type.rank, location(op)
+    def _slice(self, op: ditron.SliceOp) -> Action:
+        source, offsets, sizes = self._slots[op.source], self._list(op.mixed_offsets), self._list(op.mixed_sizes)
+        dropped, loc = op.source.type.rank - op.result.type.rank, location(op)
 
-        def make(state: State) -> Buffer:
-            whole: Buffer = state.values[root]
+        def make(state: EvaluationState) -> BufferView:
+            whole: BufferView = state.values[source]
             begin, shape = offsets(state.values), sizes(state.values)
             start = whole.offset
             for i, (first, size, bound, stride) in enumerate(
@@ -318,28 +305,62 @@ class Evaluator(Queued):
             ):
                 if first < 0 or size < 0 or first + size > bound:
                     raise EvaluationError(
-                        f"{loc}: a slice of '{whole.root.name}' takes elements {first} to "
+                        f"{loc}: a slice of '{whole.storage.name}' takes elements {first} to "
                         f"{first + size} of dimension {i}, which has {bound}"
                     )
                 start += first * stride
-            return Buffer(whole.root, start, shape[dropped:], whole.strides[dropped:])
+            return BufferView(whole.storage, start, shape[dropped:], whole.strides[dropped:])
 
-        return self._gives(op, make)
+        return self._compute(op, make)
 
-    def _ditron_stream(self, op: ir.Operation) -> Action:
-        label = ir.StringAttr(op.attributes["label"]).value
-        if not len(op.operands):
+    def _stream(self, op: ditron.StreamOp) -> Action:
+        label = ir.StringAttr(op.label).value
+        if op.index is None:
             stream = Stream(label)
-            return self._gives(op, lambda state: stream)
-        index = self._slots[op.operands[0]]
-        return self._gives(op, lambda state: Stream(label, state.values[index]))
+            return self._compute(op, lambda state: stream)
+        index = self._slots[op.index]
+        return self._compute(op, lambda state: Stream(label, state.values[index]))
 
 
-def evaluate(program: ir.Operation, place: Place, arguments: Sequence[Argument], epoch: int = 1) -> Evaluation:
-    """``Evaluator(program)(place, arguments, epoch)``; whoever needs several evaluations keeps the evaluator."""
-    return Evaluator(program)(place, arguments, epoch)
+#: Operation -> the method that compiles it to an action.
+_ACTIONS: dict[type, Callable[[Evaluator, Any], Action | None]] = {
+    scf.YieldOp: Evaluator._yield,
+    scf.ForOp: Evaluator._for,
+    scf.IfOp: Evaluator._if,
+    arith.ConstantOp: Evaluator._constant,
+    arith.CmpIOp: Evaluator._cmpi,
+    arith.SelectOp: Evaluator._select,
+    arith.SIToFPOp: Evaluator._sitofp,
+    ditron.RankOp: Evaluator._rank,
+    ditron.NumRanksOp: Evaluator._num_ranks,
+    ditron.LocalRankOp: Evaluator._local_rank,
+    ditron.NumLocalRanksOp: Evaluator._num_local_ranks,
+    ditron.NodeOp: Evaluator._node,
+    ditron.EpochOp: Evaluator._epoch,
+    ditron.DimOp: Evaluator._dim,
+    ditron.StrideOp: Evaluator._stride,
+    ditron.AllocOp: Evaluator._alloc,
+    ditron.SliceOp: Evaluator._slice,
+    ditron.StreamOp: Evaluator._stream,
+    ditron.RecordOp: Evaluator._record,
+    ditron.AwaitOp: Evaluator._await,
+    ditron.StreamBarrierOp: Evaluator._stream_barrier,
+    ditron.RankCopyOp: Evaluator._rank_copy,
+    ditron.CopyOp: Evaluator._copy,
+    ditron.FillOp: Evaluator._fill,
+    ditron.SignalWriteOp: Evaluator._signal_write,
+    ditron.SignalWaitOp: Evaluator._signal_wait,
+    ditron.LaunchOp: Evaluator._launch,
+}
+
+
+def evaluate(
+    program: ditron.ProgramOp, placement: RankPlacement, arguments: Sequence[Argument], epoch: int = 1
+) -> Evaluation:
+    """``Evaluator(program)(placement, arguments, epoch)``; keep the evaluator for several evaluations."""
+    return Evaluator(program)(placement, arguments, epoch)
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of elements that lie row by row without gaps."""
+    """The strides of a contiguous tensor."""
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))

@@ -1,4 +1,4 @@
-"""What ``arith`` operations mean for Python numbers: integers wrap at their width and are signed, but i1 is 0 or 1."""
+"""``arith`` operations on Python numbers: integers wrap at their width and are signed, but i1 is 0 or 1."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import arith
 
 __all__ = ["BINARY", "CASTS", "compare", "width_of", "wrap"]
 
@@ -37,36 +38,36 @@ def _bits(count: int, width: int) -> int:
 
 #: Operation -> function of both operands and the width; ZeroDivisionError for a division by zero, ValueError for a
 #: shift by less than 0 bits or by all of them. The result may be beyond the width.
-BINARY: dict[str, Callable[[int, int, int], int]] = {
-    "arith.addi": lambda a, b, _: a + b,
-    "arith.subi": lambda a, b, _: a - b,
-    "arith.muli": lambda a, b, _: a * b,
-    "arith.divsi": lambda a, b, _: _quotient(a, b),
-    "arith.remsi": lambda a, b, _: a - b * _quotient(a, b),
-    "arith.floordivsi": lambda a, b, _: a // b,
-    "arith.ceildivsi": lambda a, b, _: -(-a // b),
-    "arith.divui": _unsigned_too(operator.floordiv),
-    "arith.remui": _unsigned_too(operator.mod),
-    "arith.ceildivui": _unsigned_too(lambda a, b: -(-a // b)),
-    "arith.andi": lambda a, b, _: a & b,
-    "arith.ori": lambda a, b, _: a | b,
-    "arith.xori": lambda a, b, _: a ^ b,
-    "arith.shli": lambda a, b, width: a << _bits(b, width),
-    "arith.shrsi": lambda a, b, width: a >> _bits(b, width),
-    "arith.shrui": lambda a, b, width: _unsigned(a, width) >> _bits(b, width),
-    "arith.minsi": lambda a, b, _: min(a, b),
-    "arith.maxsi": lambda a, b, _: max(a, b),
-    "arith.minui": _unsigned_too(min),
-    "arith.maxui": _unsigned_too(max),
+BINARY: dict[type, Callable[[int, int, int], int]] = {
+    arith.AddIOp: lambda a, b, _: a + b,
+    arith.SubIOp: lambda a, b, _: a - b,
+    arith.MulIOp: lambda a, b, _: a * b,
+    arith.DivSIOp: lambda a, b, _: _quotient(a, b),
+    arith.RemSIOp: lambda a, b, _: a - b * _quotient(a, b),
+    arith.FloorDivSIOp: lambda a, b, _: a // b,
+    arith.CeilDivSIOp: lambda a, b, _: -(-a // b),
+    arith.DivUIOp: _unsigned_too(operator.floordiv),
+    arith.RemUIOp: _unsigned_too(operator.mod),
+    arith.CeilDivUIOp: _unsigned_too(lambda a, b: -(-a // b)),
+    arith.AndIOp: lambda a, b, _: a & b,
+    arith.OrIOp: lambda a, b, _: a | b,
+    arith.XOrIOp: lambda a, b, _: a ^ b,
+    arith.ShLIOp: lambda a, b, width: a << _bits(b, width),
+    arith.ShRSIOp: lambda a, b, width: a >> _bits(b, width),
+    arith.ShRUIOp: lambda a, b, width: _unsigned(a, width) >> _bits(b, width),
+    arith.MinSIOp: lambda a, b, _: min(a, b),
+    arith.MaxSIOp: lambda a, b, _: max(a, b),
+    arith.MinUIOp: _unsigned_too(min),
+    arith.MaxUIOp: _unsigned_too(max),
 }
 
-#: Operation -> function of the operand and its width; as above.
-CASTS: dict[str, Callable[[int, int], int]] = {
-    "arith.extsi": lambda a, width: -a if width == 1 else a,
-    "arith.extui": _unsigned,
-    "arith.trunci": lambda a, _: a,
-    "arith.index_cast": lambda a, _: a,
-    "arith.index_castui": _unsigned,
+#: Operation -> function of the operand and its width.
+CASTS: dict[type, Callable[[int, int], int]] = {
+    arith.ExtSIOp: lambda a, width: -a if width == 1 else a,
+    arith.ExtUIOp: _unsigned,
+    arith.TruncIOp: lambda a, _: a,
+    arith.IndexCastOp: lambda a, _: a,
+    arith.IndexCastUIOp: _unsigned,
 }
 
 _PREDICATES = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)

@@ -1,4 +1,4 @@
-"""What is put on streams, as steps."""
+"""The steps of operations that are put on streams."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from ditron_compiler import ir
 from ditron_compiler.host.overlap import overlap
-from ditron_compiler.host.slots import Action, Slots, State, location
+from ditron_compiler.host.slots import Action, EvaluationState, Slots, location
 from ditron_compiler.host.steps import (
     ONE_NODE,
     Await,
-    Buffer,
+    BufferView,
     Copy,
     EvaluationError,
     Fill,
@@ -24,111 +24,112 @@ from ditron_compiler.host.steps import (
     Stream,
     StreamBarrier,
 )
-from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.ir.dialects import ditron
 
-__all__ = ["Queued"]
+__all__ = ["QueuedOperations"]
 
 _MAX_GRID = 2**31 - 1
 
 
-class Queued(Slots):
-    """The actions of operations that are put on a stream; a method for each, by the operation's name."""
+class QueuedOperations(Slots):
+    """The actions of operations that are put on a stream."""
 
     def _step(self, op: ir.Operation, stream: ir.Value | None, make: Callable[..., Step | None]) -> Action:
-        """The action that puts ``make(state, stream=, loc=)`` on the stream."""
+        """The action that appends the step ``make(state, stream=, loc=)``."""
         get, loc, main = self._get(stream) if stream is not None else None, location(op), Stream()
 
-        def run(state: State) -> None:
+        def run(state: EvaluationState) -> None:
             step = make(state, stream=get(state.values) if get else main, loc=loc)
             if step is not None:
                 state.steps.append(step)
 
         return run
 
-    def _ditron_record(self, op: ir.Operation) -> Action:
-        event = self._new(op.results[0])
+    def _record(self, op: ditron.RecordOp) -> Action:
+        event = self._new(op.result)
 
-        def make(state: State, **where: Any) -> Step:
+        def make(state: EvaluationState, **where: Any) -> Step:
             state.values[event] = state.events
             state.events += 1
             return Record(state.values[event], **where)
 
         return self._step(op, op.stream, make)
 
-    def _ditron_await(self, op: ir.Operation) -> Action:
+    def _await(self, op: ditron.AwaitOp) -> Action:
         event = self._get(op.event)
         return self._step(op, op.stream, lambda state, **where: Await(event(state.values), **where))
 
-    def _ditron_stream_barrier(self, op: ir.Operation) -> Action:
+    def _stream_barrier(self, op: ditron.StreamBarrierOp) -> Action:
         return self._step(op, op.stream, lambda state, **where: StreamBarrier(**where))
 
-    def _ditron_rank_copy(self, op: ir.Operation) -> Action:
+    def _rank_copy(self, op: ditron.RankCopyOp) -> Action:
         src, dst, peer, push = self._get(op.src), self._get(op.dst), self._get(op.peer), not op.pull
 
-        def make(state: State, loc: str, **where: Any) -> Step:
+        def make(state: EvaluationState, loc: str, **where: Any) -> Step:
             values = state.values
             _check_shapes(src(values), dst(values), loc)
             _check_peer(peer(values), state, loc)
-            if peer(values) == state.place.rank:
-                _check_apart(src(values), dst(values), loc)
+            if peer(values) == state.placement.rank:
+                _check_no_overlap(src(values), dst(values), loc)
             return RankCopy(src(values), dst(values), peer(values), push, loc=loc, **where)
 
         return self._step(op, op.stream, make)
 
-    def _ditron_copy(self, op: ir.Operation) -> Action:
+    def _copy(self, op: ditron.CopyOp) -> Action:
         src, dst = self._get(op.src), self._get(op.dst)
 
-        def make(state: State, loc: str, **where: Any) -> Step:
+        def make(state: EvaluationState, loc: str, **where: Any) -> Step:
             _check_shapes(src(state.values), dst(state.values), loc)
-            _check_apart(src(state.values), dst(state.values), loc)
+            _check_no_overlap(src(state.values), dst(state.values), loc)
             return Copy(src(state.values), dst(state.values), loc=loc, **where)
 
         return self._step(op, op.stream, make)
 
-    def _ditron_fill(self, op: ir.Operation) -> Action:
+    def _fill(self, op: ditron.FillOp) -> Action:
         dst, value = self._get(op.dst), self._get(op.value)
         return self._step(op, op.stream, lambda state, **where: Fill(dst(state.values), value(state.values), **where))
 
-    def _signal(self, op: ir.Operation) -> Callable[[State], Buffer]:
-        """The one signal that an operation is about, as a buffer of shape ``()``."""
+    def _signal(self, op: ditron.SignalWriteOp | ditron.SignalWaitOp) -> Callable[[EvaluationState], BufferView]:
+        """The signal of an operation, as a view of shape ``()``."""
         signal, loc = self._get(op.signal), location(op)
-        indices = self._list(op.indices, op.attributes["static_indices"])
+        indices = self._list(op.mixed_indices)
 
-        def make(state: State) -> Buffer:
-            whole: Buffer = signal(state.values)
+        def make(state: EvaluationState) -> BufferView:
+            whole: BufferView = signal(state.values)
             at, offset = indices(state.values), whole.offset
             for i, (index, size, stride) in enumerate(zip(at, whole.shape, whole.strides, strict=True)):
                 if not 0 <= index < size:
                     raise EvaluationError(
-                        f"{loc}: there is no signal {index} in dimension {i} of '{whole.root.name}', which has {size}"
+                        f"{loc}: there is no signal {index} in dimension {i} of '{whole.storage.name}', which has "
+                        f"{size}"
                     )
                 offset += index * stride
-            return Buffer(whole.root, offset, (), ())
+            return BufferView(whole.storage, offset, (), ())
 
         return make
 
-    def _ditron_signal_write(self, op: ir.Operation) -> Action:
+    def _signal_write(self, op: ditron.SignalWriteOp) -> Action:
         signal, value, peer = self._signal(op), self._get(op.value), self._get(op.peer)
-        how = keyword(op.attributes["op"])
+        how = str(op.op)
 
-        def make(state: State, loc: str, **where: Any) -> Step:
+        def make(state: EvaluationState, loc: str, **where: Any) -> Step:
             _check_peer(peer(state.values), state, loc)
             return SignalWrite(signal(state), how, value(state.values), peer(state.values), loc=loc, **where)
 
         return self._step(op, op.stream, make)
 
-    def _ditron_signal_wait(self, op: ir.Operation) -> Action:
-        signal, value, cmp = self._signal(op), self._get(op.value), keyword(op.attributes["cmp"])
+    def _signal_wait(self, op: ditron.SignalWaitOp) -> Action:
+        signal, value, cmp = self._signal(op), self._get(op.value), str(op.cmp)
         return self._step(
             op, op.stream, lambda state, **where: SignalWait(signal(state), cmp, value(state.values), **where)
         )
 
-    def _ditron_launch(self, op: ir.Operation) -> Action:
+    def _launch(self, op: ditron.LaunchOp) -> Action:
         kernel, args = op.kernel.value, [self._slots[value] for value in op.args]
-        numbers = self._list(op.grid, op.attributes["static_grid"])
+        numbers = self._list(op.mixed_grid)
         options = {name: value.value for name, value in op.options.items()} if op.options is not None else {}
 
-        def make(state: State, loc: str, **where: Any) -> Step | None:
+        def make(state: EvaluationState, loc: str, **where: Any) -> Step | None:
             x, y, z = (*numbers(state.values), 1, 1)[:3]
             if min(x, y, z) < 0 or max(x, y, z) > _MAX_GRID:
                 raise EvaluationError(f"{loc}: @{kernel} cannot be launched on a grid of {x} x {y} x {z}")
@@ -139,29 +140,29 @@ class Queued(Slots):
         return self._step(op, op.stream, make)
 
 
-def _check_shapes(src: Buffer, dst: Buffer, loc: str) -> None:
+def _check_shapes(src: BufferView, dst: BufferView, loc: str) -> None:
     if src.shape != dst.shape:
         raise EvaluationError(
-            f"{loc}: a part of '{src.root.name}' of shape {list(src.shape)} cannot be copied to one "
-            f"of '{dst.root.name}' of shape {list(dst.shape)}"
+            f"{loc}: a part of '{src.storage.name}' of shape {list(src.shape)} cannot be copied to one "
+            f"of '{dst.storage.name}' of shape {list(dst.shape)}"
         )
 
 
-def _check_apart(src: Buffer, dst: Buffer, loc: str) -> None:
-    """A copy goes through its elements in no order, so that what it writes must not be what it reads (but in place)."""
+def _check_no_overlap(src: BufferView, dst: BufferView, loc: str) -> None:
+    """A copy has no order of elements: source and destination must not overlap, unless they are the same."""
     if (
-        src.root == dst.root
+        src.storage == dst.storage
         and (src.offset, src.strides) != (dst.offset, dst.strides)
         and overlap(src.shape, src.strides, dst.shape, dst.strides, dst.offset - src.offset)
     ):
         raise EvaluationError(
-            f"{loc}: a part of '{src.root.name}' is copied to one that overlaps it: copy by way of "
-            "other memory (dh.empty)"
+            f"{loc}: a part of '{src.storage.name}' is copied to one that overlaps it: copy through a "
+            "temporary (dh.empty)"
         )
 
 
-def _check_peer(peer: int, state: State, loc: str) -> None:
-    if not 0 <= peer < state.place.num_ranks:
-        raise EvaluationError(f"{loc}: there is no rank {peer}; the group has {state.place.num_ranks}")
-    if state.place.near is not None and peer not in state.place.near:
+def _check_peer(peer: int, state: EvaluationState, loc: str) -> None:
+    if not 0 <= peer < state.placement.num_ranks:
+        raise EvaluationError(f"{loc}: there is no rank {peer}; the group has {state.placement.num_ranks}")
+    if state.placement.node_ranks is not None and peer not in state.placement.node_ranks:
         raise EvaluationError(f"{loc}: rank {peer} is on another node: {ONE_NODE}")

@@ -1,4 +1,4 @@
-"""What one rank does in one call of a program, and the memory that it does it with."""
+"""The steps of one rank in one call of a program, and the memory that they access."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Literal
 
 __all__ = [
     "Await",
-    "Buffer",
+    "BufferView",
     "Copy",
     "EvaluationError",
     "Fill",
     "Launch",
     "ONE_NODE",
-    "Place",
+    "RankPlacement",
     "RankCopy",
     "Record",
-    "Root",
+    "Storage",
     "SignalWait",
     "SignalWrite",
     "Step",
@@ -25,19 +25,19 @@ __all__ = [
 ]
 
 
-#: What executors and the checker say of a copy or a signal to a rank of another node.
+#: The error of executors and the checker for a copy or a signal to a rank of another node.
 ONE_NODE = "a rank_copy and a stream's signal reach the ranks of one node; let a kernel put there (dl.putmem_signal)"
 
 
 class EvaluationError(ValueError):
-    """A program that cannot be carried out with these arguments on this rank; the message begins with its line."""
+    """A program that cannot be executed with these arguments on this rank; the message begins with its line."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a rank is: in its group, on its node and, where it is known, in the world of all ranks.
+class RankPlacement:
+    """A rank's number in its group, on its node and, where it is known, in the world of all ranks.
 
-    ``near``: the group's ranks on its node, which its copies and signals reach; None when all do.
+    ``node_ranks``: the group's ranks on its node, which its copies and signals reach; None when they reach all.
     """
 
     rank: int
@@ -47,16 +47,16 @@ class Place:
     node: int
     world_rank: int | None = None
     world_size: int | None = None
-    near: frozenset[int] | None = None
+    node_ranks: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)
-class Root:
-    """A piece of memory: an argument, or what the program allocates.
+class Storage:
+    """The memory of an argument, or of an allocation of the program.
 
     Attributes:
-        kind: "argument", "symmetric" or "local". name: of the argument or the allocation. index: which argument, or
-            which allocation of the program. shape: in elements. dtype: element type as MLIR names it, "bf16".
+        kind: "argument", "symmetric" or "local". name: of the argument or the allocation. index: the number of the
+            argument, or of the allocation in the program. shape: in elements. dtype: element type in MLIR, "bf16".
         zeroed: filled with zeros when it is allocated.
     """
 
@@ -69,10 +69,10 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Buffer:
-    """A rectangular part of a root. Offset (from the root's first element) and strides are in elements."""
+class BufferView:
+    """A strided part of a storage. Offset (from its first element) and strides are in elements."""
 
-    root: Root
+    storage: Storage
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -80,7 +80,7 @@ class Buffer:
     @property
     def dtype(self) -> str:
         """The element type as MLIR names it."""
-        return self.root.dtype
+        return self.storage.dtype
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Something put on a stream; ``loc`` is the program's line, ``file:line:column``."""
+    """An operation on a stream; ``loc`` is the program's line, ``file:line:column``."""
 
     stream: Stream
     loc: str
@@ -101,11 +101,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Launch(Step):
-    """A kernel, by its symbol; at least one program. ``args`` are without the kernel's hidden context."""
+    """A launch of a kernel, by its symbol, with at least one program. ``args`` do not include the hidden context."""
 
     kernel: str
     grid: tuple[int, int, int]
-    args: tuple[int | float | Buffer, ...]
+    args: tuple[int | float | BufferView, ...]
     options: dict[str, int | float | bool | str] = field(default_factory=dict, hash=False)
 
 
@@ -113,8 +113,8 @@ class Launch(Step):
 class RankCopy(Step):
     """A copy between ranks. ``push``: to ``dst`` on ``peer``; otherwise from ``src`` on ``peer``. Shapes are equal."""
 
-    src: Buffer
-    dst: Buffer
+    src: BufferView
+    dst: BufferView
     peer: int
     push: bool
 
@@ -123,15 +123,15 @@ class RankCopy(Step):
 class Copy(Step):
     """A copy within the rank's memory. Shapes are equal."""
 
-    src: Buffer
-    dst: Buffer
+    src: BufferView
+    dst: BufferView
 
 
 @dataclass(frozen=True)
 class Fill(Step):
     """Every element of ``dst`` becomes ``value``."""
 
-    dst: Buffer
+    dst: BufferView
     value: int | float
 
 
@@ -139,7 +139,7 @@ class Fill(Step):
 class SignalWrite(Step):
     """``op``, "set" or "add", with ``value`` on the signal (a buffer of shape ``()``) of rank ``peer``."""
 
-    signal: Buffer
+    signal: BufferView
     op: str
     value: int
     peer: int
@@ -147,27 +147,27 @@ class SignalWrite(Step):
 
 @dataclass(frozen=True)
 class SignalWait(Step):
-    """The stream goes on when ``signal cmp value`` holds; ``cmp`` is "ge" or another of ``#ditron.cmp``."""
+    """The stream waits until ``signal cmp value`` holds; ``cmp`` is "ge" or another of ``#ditron.cmp``."""
 
-    signal: Buffer
+    signal: BufferView
     cmp: str
     value: int
 
 
 @dataclass(frozen=True)
 class Record(Step):
-    """Marks a point of the stream as event number ``event``, one per record and call."""
+    """Records event number ``event``, one per record and call."""
 
     event: int
 
 
 @dataclass(frozen=True)
 class Await(Step):
-    """The stream goes on after an event that was recorded before."""
+    """The stream waits for an event that was recorded before."""
 
     event: int
 
 
 @dataclass(frozen=True)
 class StreamBarrier(Step):
-    """The stream goes on when those of all ranks of the group have come."""
+    """The streams of all ranks of the group wait for each other."""

@@ -70,9 +70,9 @@ class Planner:
     def _place(self, buffer: Any) -> tuple[int, int]:
         """(argument, byte offset), or (-1, address)."""
         nbytes = buffer.offset * _itemsize(buffer)
-        if buffer.root.kind == "argument":
-            return buffer.root.index, nbytes
-        return -1, self.shape.memory.tensors[buffer.root].data_ptr() + nbytes
+        if buffer.storage.kind == "argument":
+            return buffer.storage.index, nbytes
+        return -1, self.shape.memory.tensors[buffer.storage].data_ptr() + nbytes
 
     def _at(self, buffer: Any, peer: int) -> int:
         """The address of symmetric memory of a peer."""
@@ -90,7 +90,7 @@ class Planner:
         grid = step.grid
         template, pointers, numbers = [], [], []
         for position, value in enumerate(step.args):
-            if isinstance(value, host.Buffer):
+            if isinstance(value, host.BufferView):
                 argument, value = self._place(value)
                 if argument >= 0:
                     pointers.append((position, argument, value))

@@ -125,12 +125,12 @@ class CudaRunner:
                 f"program {self.executable.name!r} is captured before it was called with these shapes: "
                 "call it once on every rank first, which allocates its memory and loads its kernels"
             )
-        roots = self.executable.roots(args, self.group)
-        if roots not in self._memories:
-            memory = Memory.allocate(self.executable.name, roots, self.group)
+        storages = self.executable.allocations(args, self.group)
+        if storages not in self._memories:
+            memory = Memory.allocate(self.executable.name, storages, self.group)
             cells = torch.zeros(CELLS, dtype=torch.int64, device=self.group.device)
-            self._memories[roots] = memory, _DeviceEpoch(cells)
-        shape = self._shapes[key] = Shape(*self._memories[roots], self.executable.apart(args))
+            self._memories[storages] = memory, _DeviceEpoch(cells)
+        shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.apart(args))
         for ahead in range(1, 1 + (self.period or 1)):
             self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)
         self.group.barrier()

@@ -59,9 +59,9 @@ class LoadedProgram:
             self._written = written(self.program)
         return Apart(self.name, self.parameters, self._written, args)
 
-    def roots(self, args: tuple, group: Group) -> tuple:
+    def allocations(self, args: tuple, group: Group) -> tuple:
         """What the program allocates for such arguments, in order."""
-        return tuple(self._evaluate(args, place_in(group), 1).roots)
+        return tuple(self._evaluate(args, place_in(group), 1).allocations)
 
     def evaluate(self, args: tuple, group: Group, epoch: int) -> list:
         """The steps of this rank in call ``epoch``."""
@@ -69,9 +69,9 @@ class LoadedProgram:
 
     def steps(self, args: Sequence[Any], rank: int, num_ranks: int, epoch: int) -> list:
         """The steps of a rank of one node of ``num_ranks``."""
-        return self._evaluate(args, host.Place(rank, num_ranks, rank, num_ranks, 0), epoch).steps
+        return self._evaluate(args, host.RankPlacement(rank, num_ranks, rank, num_ranks, 0), epoch).steps
 
-    def _evaluate(self, args: Sequence[Any], place: host.Place, epoch: int) -> host.Evaluation:
+    def _evaluate(self, args: Sequence[Any], place: host.RankPlacement, epoch: int) -> host.Evaluation:
         try:
             return self._evaluator(place, [_describe(value) for value in args], epoch)
         except host.EvaluationError as error:
@@ -90,15 +90,15 @@ class LoadedProgram:
         return self._kernels[symbol]
 
 
-def place_in(group: Group) -> host.Place:
+def place_in(group: Group) -> host.RankPlacement:
     """Where this rank is among the ranks of a group."""
     size = group.ranks_per_node
     mine = group.ranks[group.rank]
     local = [rank for rank in group.ranks if rank // size == mine // size]
     nodes = group.nodes
     near = None if len(nodes) == 1 or group.is_captured else frozenset(map(group.ranks.index, local))
-    return host.Place(
-        group.rank, group.num_ranks, local.index(mine), len(local), nodes.index(mine // size), mine, near=near
+    return host.RankPlacement(
+        group.rank, group.num_ranks, local.index(mine), len(local), nodes.index(mine // size), mine, node_ranks=near
     )
 
 

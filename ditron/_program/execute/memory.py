@@ -21,34 +21,34 @@ class Memory:
     """What a program keeps between calls, for one set of shapes.
 
     Attributes:
-        tensors: of each root that is allocated. epoch: number of the latest call that uses them.
+        tensors: of each storage that is allocated. epoch: number of the latest call that uses them.
     """
 
     tensors: dict[Any, torch.Tensor] = field(default_factory=dict)
     epoch: int = 0
 
     @classmethod
-    def allocate(cls, name: str, roots: Iterable[Any], group: Group) -> Memory:
-        """Allocate the roots: collective, in order."""
+    def allocate(cls, name: str, storages: Iterable[Any], group: Group) -> Memory:
+        """Allocate the storages: collective, in order."""
         import torch
 
         memory = cls()
-        for root in roots:
-            dtype, label = from_mlir(root.dtype), f"{name}.{root.name}"
-            if root.kind == "symmetric":
-                tensor = symm_empty(root.shape, dtype=dtype, name=label, group=group)
+        for storage in storages:
+            dtype, label = from_mlir(storage.dtype), f"{name}.{storage.name}"
+            if storage.kind == "symmetric":
+                tensor = symm_empty(storage.shape, dtype=dtype, name=label, group=group)
             else:
-                tensor = torch.empty(root.shape, dtype=dtype, device=group.device)
-            if root.zeroed:
+                tensor = torch.empty(storage.shape, dtype=dtype, device=group.device)
+            if storage.zeroed:
                 tensor.zero_()
-            if root.kind != "symmetric":
-                group.record_allocation(label, tensor, root.zeroed)
-            memory.tensors[root] = tensor
+            if storage.kind != "symmetric":
+                group.record_allocation(label, tensor, storage.zeroed)
+            memory.tensors[storage] = tensor
         group.barrier()  # no rank writes to another's memory before it is there, and zero
         return memory
 
     def free(self, group: Group) -> None:
         """Give it back: collective."""
-        for root, tensor in self.tensors.items():
-            if root.kind == "symmetric":
+        for storage, tensor in self.tensors.items():
+            if storage.kind == "symmetric":
                 symm_free(tensor, group)

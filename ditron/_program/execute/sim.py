@@ -37,10 +37,10 @@ class SimRunner:
         if key not in self._apart:
             self._apart[key] = self.executable.apart(args)
         self._apart[key].check(args, [0 if type(value) is int else value.data_ptr() for value in args])
-        roots = self.executable.roots(args, self.group)
-        memory = self._memories.get(roots)
+        storages = self.executable.allocations(args, self.group)
+        memory = self._memories.get(storages)
         if memory is None:
-            memory = self._memories[roots] = Memory.allocate(self.executable.name, roots, self.group)
+            memory = self._memories[storages] = Memory.allocate(self.executable.name, storages, self.group)
         memory.epoch += 1
         self._events: dict[Any, Any] = {}
         for step in self.executable.evaluate(args, self.group, memory.epoch):
@@ -54,17 +54,18 @@ class SimRunner:
 
     @staticmethod
     def _tensor(buffer: Any, args: tuple, memory: Memory) -> torch.Tensor:
-        root = as_allocated(args[buffer.root.index]) if buffer.root.kind == "argument" else memory.tensors[buffer.root]
-        return root.as_strided(buffer.shape, buffer.strides, root.storage_offset() + buffer.offset)
+        storage = buffer.storage
+        whole = as_allocated(args[storage.index]) if storage.kind == "argument" else memory.tensors[storage]
+        return whole.as_strided(buffer.shape, buffer.strides, whole.storage_offset() + buffer.offset)
 
     def _launch(self, step: Any, stream: Any, tensor: Any) -> None:
         kernel = self.view.compile(self.executable.kernel(step.kernel))
         slots, tensors = [], []
         for kind, value in zip(kernel.arg_types, step.args, strict=False):
-            if isinstance(value, host.Buffer):
+            if isinstance(value, host.BufferView):
                 given = tensor(value)
                 slots.append(given.data_ptr())
-                tensors.append((value.root.name, given))
+                tensors.append((value.storage.name, given))
             elif kind in FLOATS:
                 slots.append(float_bits(value, kind))
             else:
@@ -82,15 +83,17 @@ class SimRunner:
             step.peer,
             push=step.push,
             group=self.group.handle,
-            names=(step.src.root.name, step.dst.root.name),
+            names=(step.src.storage.name, step.dst.storage.name),
             line=step.loc,
         )
 
     def _copy(self, step: Any, stream: Any, tensor: Any) -> None:
-        stream.copy(tensor(step.src), tensor(step.dst), names=(step.src.root.name, step.dst.root.name), line=step.loc)
+        stream.copy(
+            tensor(step.src), tensor(step.dst), names=(step.src.storage.name, step.dst.storage.name), line=step.loc
+        )
 
     def _fill(self, step: Any, stream: Any, tensor: Any) -> None:
-        stream.fill(tensor(step.dst), step.value, name=step.dst.root.name, line=step.loc)
+        stream.fill(tensor(step.dst), step.value, name=step.dst.storage.name, line=step.loc)
 
     def _signal_write(self, step: Any, stream: Any, tensor: Any) -> None:
         stream.signal_write(

@@ -152,8 +152,8 @@ def misaligned(program, args, ranks):
                     attributes = list(module.body.operations)[0].operation.attributes["arg_attrs"]
                     by_16 = ["tt.divisibility" in dict(entry.items()) for entry in attributes]
                 for number, (value, divides) in enumerate(zip(step.args, by_16, strict=False)):
-                    if isinstance(value, host.Buffer):
-                        base = args[value.root.index].data_ptr() if value.root.kind == "argument" else 0
+                    if isinstance(value, host.BufferView):
+                        base = args[value.storage.index].data_ptr() if value.storage.kind == "argument" else 0
                         value = base + value.offset * 2
                     if divides and value % 16:
                         found.append((rank, step.kernel, number))

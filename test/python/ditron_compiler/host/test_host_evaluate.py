@@ -59,8 +59,8 @@ ditron.program @ag_gemm(%a: !ditron.buffer<?x?xbf16>, %b: !ditron.buffer<?x?xbf1
 """
 
 
-def place(rank: int = 0, num_ranks: int = 4) -> host.Place:
-    return host.Place(rank, num_ranks, rank, num_ranks, 0)
+def place(rank: int = 0, num_ranks: int = 4) -> host.RankPlacement:
+    return host.RankPlacement(rank, num_ranks, rank, num_ranks, 0)
 
 
 def evaluator(text: str) -> host.Evaluator:
@@ -70,7 +70,7 @@ def evaluator(text: str) -> host.Evaluator:
 
 
 def run(
-    body: str, arguments: str = "", given: tuple = (), at: host.Place | None = None, epoch: int = 1
+    body: str, arguments: str = "", given: tuple = (), at: host.RankPlacement | None = None, epoch: int = 1
 ) -> host.Evaluation:
     return evaluator(f"{KERNEL}ditron.program @p({arguments}) {{\n{body}\n}}")(at or place(), given, epoch)
 
@@ -91,8 +91,8 @@ def test_ag_gemm_on_a_rank():
     a, b, c = ((8, 64), (64, 1), "bf16"), ((64, 32), (32, 1), "bf16"), ((32, 32), (32, 1), "bf16")
     roots, steps = evaluator(AG_GEMM)(place(1), (a, b, c), 3)
     workspace, arrived = roots
-    assert workspace == host.Root("symmetric", "workspace", 0, (2, 32, 64), "bf16")
-    assert arrived == host.Root("symmetric", "arrived", 1, (4,), "i64", zeroed=True)
+    assert workspace == host.Storage("symmetric", "workspace", 0, (2, 32, 64), "bf16")
+    assert arrived == host.Storage("symmetric", "arrived", 1, (4,), "i64", zeroed=True)
     kinds = [type(step).__name__ for step in steps]
     # The copy stream begins after what was on the program's, and that goes on after it.
     event = ["Record", "Await"]
@@ -101,15 +101,15 @@ def test_ag_gemm_on_a_rank():
     copies = steps[4:10:2]
     assert [copy.peer for copy in copies] == [0, 3, 2]
     assert {copy.stream for copy in copies} == {host.Stream("copy")}
-    assert copies[0].src == host.Buffer(host.Root("argument", "a", 0, (8, 64), "bf16"), 0, (8, 64), (64, 1))
-    assert copies[0].dst == host.Buffer(workspace, 32 * 64 + 8 * 64, (8, 64), (64, 1)) and copies[0].push
+    assert copies[0].src == host.BufferView(host.Storage("argument", "a", 0, (8, 64), "bf16"), 0, (8, 64), (64, 1))
+    assert copies[0].dst == host.BufferView(workspace, 32 * 64 + 8 * 64, (8, 64), (64, 1)) and copies[0].push
     assert steps[5] == host.SignalWrite(
-        host.Buffer(arrived, 1, (), ()), "set", 3, 0, stream=host.Stream("copy"), loc=steps[5].loc
+        host.BufferView(arrived, 1, (), ()), "set", 3, 0, stream=host.Stream("copy"), loc=steps[5].loc
     )
     launch = steps[10]
     assert (launch.kernel, launch.grid, launch.stream) == ("gemm", (1, 2, 1), host.Stream())
     assert launch.options == {"num_warps": 8}
-    assert launch.args[0] == host.Buffer(workspace, 32 * 64, (32, 64), (64, 1)) and launch.args[4] == 3
+    assert launch.args[0] == host.BufferView(workspace, 32 * 64, (32, 64), (64, 1)) and launch.args[4] == 3
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_narrow_numbers_wrap():
 
 
 def test_who_am_i():
-    at = host.Place(5, 8, 1, 4, 1, world_rank=13, world_size=16)
+    at = host.RankPlacement(5, 8, 1, 4, 1, world_rank=13, world_size=16)
     for query, expected in {
         "rank": 5,
         "num_ranks": 8,
@@ -170,7 +170,7 @@ def test_who_am_i():
     }.items():
         assert number(f"%q = ditron.{query}\n%x = arith.extsi %q : i32 to i64", at=at) == expected
     assert number("%x = ditron.epoch", epoch=7) == 7
-    with pytest.raises(host.EvaluationError, match="the world of this place is not known"):
+    with pytest.raises(host.EvaluationError, match="the world of all ranks is not known here"):
         number("%q = ditron.rank team world\n%x = arith.extsi %q : i32 to i64")
 
 
@@ -237,7 +237,7 @@ def test_signals_and_pulls():
     write, wait, pull = run(body, "%a: !ditron.buffer<8xf32>", (VECTOR,)).steps
     assert (write.op, write.value, write.peer, write.signal.offset) == ("add", 5, 1, 4)
     assert (wait.cmp, wait.value, wait.signal.offset, wait.signal.shape) == ("eq", 5, 2, ())
-    assert not pull.push and pull.src.root.kind == "symmetric" and pull.dst.root.kind == "argument"
+    assert not pull.push and pull.src.storage.kind == "symmetric" and pull.dst.storage.kind == "argument"
 
 
 def test_a_grid_of_nothing_is_no_step():
@@ -285,7 +285,7 @@ def failure(body: str, arguments: str = "", given: tuple = ()) -> str:
         (
             "%z = arith.constant 0 : i64\n%o = arith.constant 1 : i64\n%l = arith.constant 2000000 : i64\n"
             "scf.for %i = %z to %l step %o : i64 {\n}",
-            "the loops of the program make more than 1000000 turns",
+            "the loops of the program have more than 1000000 iterations",
         ),
         (
             '%m = arith.constant -1 : i64\n%y = arith.muli %n, %m : i64\n%x = ditron.alloc "x" [%y] : <?xf32>',

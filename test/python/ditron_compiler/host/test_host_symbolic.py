@@ -76,7 +76,7 @@ def steps(module: ir.Module, most: int = 5, rows: int = 3):
     arguments = (((1000,), (1,), "f32"), ((rows,), (1,), "f32"))
     for ranks in range(1, most + 1):
         for rank in range(ranks):
-            for step in evaluator(host.Place(rank, ranks, rank, ranks, 0), arguments, 1).steps:
+            for step in evaluator(host.RankPlacement(rank, ranks, rank, ranks, 0), arguments, 1).steps:
                 yield ranks, step
 
 

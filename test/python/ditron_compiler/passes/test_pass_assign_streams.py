@@ -101,7 +101,7 @@ def steps_of(name: str, variant: str, ranks: int = 4) -> list[host.Step]:
     module = PROGRAMS[name, variant].module(a="f32[5]", out=f"f32[{5 * ranks}]")
     program = next(op for op in module.body.operations if op.name == "ditron.program")
     arguments = (((5,), (1,), "f32"), ((5 * ranks,), (1,), "f32"))
-    return host.evaluate(program, host.Place(1, ranks, 1, ranks, 0), arguments, 1).steps
+    return host.evaluate(program, host.RankPlacement(1, ranks, 1, ranks, 0), arguments, 1).steps
 
 
 def between(steps: list[host.Step]) -> list[host.Step]:

@@ -56,7 +56,7 @@ def steps_of(name: str, rank: int, ranks: int) -> list[host.Step]:
     module = PROGRAMS[name].module(a="f32[3, 4]", out=f"f32[{3 * ranks}, 4]")
     program = next(op for op in module.body.operations if op.name == "ditron.program")
     shapes = ((3, 4), (4, 1), "f32"), ((3 * ranks, 4), (4, 1), "f32")
-    return host.evaluate(program, host.Place(rank, ranks, rank, ranks, 0), shapes, 1).steps
+    return host.evaluate(program, host.RankPlacement(rank, ranks, rank, ranks, 0), shapes, 1).steps
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])

@@ -185,7 +185,7 @@ def copies_of(module: ir.Module, name: str, ranks: int, row_stride: int) -> list
     program = next(op for op in module.body.operations if op.name == "ditron.program")
     arguments = [(shape, (shape[1], 1), "f32") for shape in shapes(name, ranks)]
     arguments[0] = (arguments[0][0], (row_stride, 1), "f32")
-    steps = host.evaluate(program, host.Place(1, ranks, 1, ranks, 0), arguments, 1).steps
+    steps = host.evaluate(program, host.RankPlacement(1, ranks, 1, ranks, 0), arguments, 1).steps
     return [step.dst.root.name for step in steps if isinstance(step, host.Copy)]
 
 
@@ -215,7 +215,7 @@ def test_a_tensor_with_gaps_is_copied_when_it_has_them():
 
 
 def test_a_program_for_dense_tensors_takes_no_others():
-    with pytest.raises(host.EvaluationError, match=r"row by row without gaps, .* got strides \[16, 1\]"):
+    with pytest.raises(host.EvaluationError, match=r"contiguous, .* got strides \[16, 1\]"):
         copies_of(module_of(WITHOUT["ag_gemm"], "ag_gemm", 4), "ag_gemm", 4, 2 * K)
 
 

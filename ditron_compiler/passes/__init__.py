@@ -6,10 +6,3 @@ from ditron_compiler.passes import Pass, PassFailure, option
 from ditron_compiler.ir.pass_base import InvalidOption, Pass, PassFailure, option
 
 __all__ = ["InvalidOption", "Pass", "PassFailure", "option"]
-
-
-def register_named(text: str) -> None:
-    """For a native module that was built before the registry had a module of its own."""
-    from ditron_compiler.pass_registry import register_named
-
-    register_named(text)

@@ -186,7 +186,7 @@ def copies_of(module: ir.Module, name: str, ranks: int, row_stride: int) -> list
     arguments = [(shape, (shape[1], 1), "f32") for shape in shapes(name, ranks)]
     arguments[0] = (arguments[0][0], (row_stride, 1), "f32")
     steps = host.evaluate(program, host.RankPlacement(1, ranks, 1, ranks, 0), arguments, 1).steps
-    return [step.dst.root.name for step in steps if isinstance(step, host.Copy)]
+    return [step.dst.storage.name for step in steps if isinstance(step, host.Copy)]
 
 
 def test_needless_copies_are_gone_and_the_others_are_not():

@@ -71,12 +71,19 @@ def Ditron_SignalOpInterface : Ditron_OpInterface<"SignalOpInterface",
   ];
 }
 
-def Ditron_SignalWaitOpInterface : Ditron_OpInterface<"SignalWaitOpInterface",
-    "An operation that waits until signals of this rank satisfy a comparison.",
+def Ditron_SignalReadOpInterface : Ditron_OpInterface<"SignalReadOpInterface",
+    "An operation that reads signals of this rank, waiting for them or not.",
     [Ditron_SignalOpInterface, Ditron_MemoryOrderOpInterface]> {
   let methods = [
     InterfaceMethod<"The number of consecutive signals; null for one.", "::mlir::Value", "getCount",
       (ins), "", "return {};">,
+  ];
+}
+
+def Ditron_SignalWaitOpInterface : Ditron_OpInterface<"SignalWaitOpInterface",
+    "An operation that waits until signals of this rank satisfy a comparison.",
+    [Ditron_SignalReadOpInterface]> {
+  let methods = [
     InterfaceMethod<"What each signal is compared with.", "::mlir::Value", "getValue">,
     InterfaceMethod<"The comparison.", "::mlir::ditron::Cmp", "getCmp">,
   ];

@@ -148,4 +148,24 @@ def Ditron_SignalWaitUntilOp : Ditron_Op<"signal_wait_until", [
   }];
 }
 
+def Ditron_SignalFetchOp : Ditron_Op<"signal_fetch", [
+    Ditron_Ordered, Ditron_ProgramWide, Ditron_SignalReadOpInterface]> {
+  let summary = "read a signal of this rank, without waiting";
+  let description = [{
+    `shmem_signal_fetch`: the value of the signal, read atomically, the same in
+    every thread of the program. With `semantic acquire` what the writer of that
+    value published with it may be read, as after a `ditron.wait` of scope world;
+    `relaxed` orders nothing.
+
+    ```mlir
+    %seen = ditron.signal_fetch %sig : !tt.ptr<i64>
+    %now = ditron.signal_fetch %sig semantic relaxed : !tt.ptr<i64>
+    ```
+  }];
+  let arguments = (ins
+    Arg<Ditron_SignalPtr, "signal on this rank", [MemRead]>:$signal, Ditron_Load_Acquire:$semantic);
+  let results = (outs Res<I64, "value of the signal">:$result);
+  let assemblyFormat = "$signal (`semantic` custom<Keyword>($semantic)^)? attr-dict `:` type($signal)";
+}
+
 #endif // DITRON_SIGNAL_OPS_TD

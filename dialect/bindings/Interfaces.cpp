@@ -167,9 +167,13 @@ static void bindClasses(nb::module_ &m) {
       .property("is_read_modify_write", &AtomicOpInterface::isReadModifyWrite, "Whether it reads and writes at once.");
   auto signal = InterfaceClass<SignalOpInterface>(classes, "SignalOpInterface", "An op that accesses a signal.")
                     .property("signal", &SignalOpInterface::getSignal, "The signal, or the first of several.");
+  auto signalRead =
+      InterfaceClass<SignalReadOpInterface>(classes, "SignalReadOpInterface",
+                                            "An op that reads signals of this rank, waiting for them or not.", signal,
+                                            memoryOrder)
+          .property("count", &SignalReadOpInterface::getCount, "The number of consecutive signals; None for one.");
   InterfaceClass<SignalWaitOpInterface>(classes, "SignalWaitOpInterface", "An op that waits for signals of this rank.",
-                                        signal, memoryOrder)
-      .property("count", &SignalWaitOpInterface::getCount, "The number of consecutive signals; None for one.")
+                                        signalRead)
       .property("value", &SignalWaitOpInterface::getValue, "What each signal is compared with.")
       .property("cmp", &SignalWaitOpInterface::getCmp, "The comparison.");
   auto remote =
@@ -204,6 +208,7 @@ static void bindClasses(nb::module_ &m) {
   classes.add<ThreadDependent>("ThreadDependent", "The result differs between the threads of a program.", nb::tuple());
   classes.add<RequiresMulticast>("RequiresMulticast", "Needs NVLink SHARP.", nb::tuple());
   classes.add<InProgram>("InProgram", "Stands in a ditron.program, the host's side.", nb::tuple());
+  classes.add<OpTrait::OneTypedResult<TokenType>::Impl>("ReturnsToken", "Returns a !ditron.token.", nb::tuple());
   m.attr("_ditron_interfaces") = classes.byOperation;
 }
 

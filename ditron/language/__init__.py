@@ -22,7 +22,7 @@ from ditron.language.data import fence, getmem, getmem_nbi, putmem, putmem_nbi, 
 from ditron.language.identity import local_rank, multicast_ptr, node, num_local_ranks, num_ranks, rank, symm_at
 from ditron.language.memory import atomic_add, atomic_cas, ld, multimem_ld_reduce, multimem_red, multimem_st, red, st
 from ditron.language.packets import ll_get, ll_put, packet_bytes
-from ditron.language.signals import consume_token, notify, signal_op, signal_wait_until, wait
+from ditron.language.signals import consume_token, notify, signal_fetch, signal_op, signal_wait_until, wait
 from ditron.language.sync import barrier, barrier_all, swizzle, sync_all
 from ditron.language.threads import ballot, extern_call, lane_id, num_threads, shfl, sync_threads, thread_id, warp_id
 
@@ -60,6 +60,7 @@ __all__ = [
     "rank",
     "red",
     "shfl",
+    "signal_fetch",
     "signal_op",
     "signal_wait_until",
     "st",

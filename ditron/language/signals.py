@@ -22,7 +22,7 @@ from ditron.language._core import (
 )
 from ditron.language._descriptor import ordered_descriptor
 
-__all__ = ["consume_token", "notify", "signal_op", "signal_wait_until", "wait"]
+__all__ = ["consume_token", "notify", "signal_fetch", "signal_op", "signal_wait_until", "wait"]
 
 
 @primitive
@@ -115,6 +115,22 @@ def signal_op(ptr, value, rank, op="set", _semantic=None):
     value = integer("signal_op", value, "value", tl.int64, _semantic)
     rank = integer("signal_op", rank, "rank", tl.int32, _semantic, minimum=0)
     emit_void("signal_op", [ptr, value, rank], _semantic, attributes(op=enum("signal_op", op, "signal_op", "op")))
+
+
+@primitive
+def signal_fetch(ptr, semantic="acquire", _semantic=None):
+    """The value of a signal of this rank (int64 scalar), without waiting: OpenSHMEM's ``shmem_signal_fetch``.
+
+    Args:
+        ptr: pointer to the int64 signal, in this rank's memory.
+        semantic: ``"acquire"``, or ``"relaxed"`` when nothing is read on the strength of the value.
+
+        if dl.signal_fetch(signal_ptr) >= epoch:
+            x = tl.load(inbox_ptr + offsets)
+    """
+    signal_pointer("signal_fetch", ptr)
+    attrs = attributes(semantic=enum("signal_fetch", semantic, "semantic"))
+    return emit("signal_fetch", [ptr], tl.int64, _semantic, attrs)
 
 
 @primitive

@@ -18,6 +18,7 @@ __all__ = [
     "lower_multimem_red",
     "lower_multimem_st",
     "lower_red",
+    "lower_signal_fetch",
     "lower_st",
 ]
 
@@ -141,6 +142,18 @@ def lower_atomic_cas(lowering: Lowering, op: ir.Operation) -> None:
             lowering,
             op,
             lambda: compare_and_swap(lowering, op.ptr, op.cmp, op.value, scope=op.scope, semantic=op.semantic),
+        )
+    )
+
+
+def lower_signal_fetch(lowering: Lowering, op: ditron.SignalFetchOp) -> None:
+    """A scalar atomic of Triton's, so that all threads see one value; a swap of -1 by -1 changes nothing."""
+    none = lowering.constant(-1, lowering.i64)
+    lowering.replace(
+        _update(
+            lowering,
+            op,
+            lambda: compare_and_swap(lowering, op.signal, none, none, scope=op.scope, semantic=op.semantic),
         )
     )
 

@@ -233,6 +233,7 @@ TABLE: dict[type, Row] = {
     ditron.NotifyOp: Row(call("ditron_notify", "ctx", "signal", "value", "rank", "op", "scope"), _always),
     ditron.SignalOpOp: Row(call("ditron_signal_op", "ctx", "signal", "value", "rank", "op"), _always),
     ditron.SignalWaitUntilOp: Row(_signal_wait_until),
+    ditron.SignalFetchOp: Row(atomics.lower_signal_fetch),
     # data
     ditron.PutmemOp: Row(call("ditron_putmem", "ctx", "dst", "src", "nbytes", "rank", "nbi", "granularity"), _always),
     ditron.GetmemOp: Row(call("ditron_getmem", "ctx", "dst", "src", "nbytes", "rank", "nbi", "granularity"), _always),

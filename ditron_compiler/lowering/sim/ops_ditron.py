@@ -187,6 +187,13 @@ def _signal_wait_until(fn, op):
     fn.set(op, *fn.call("ditron_sim_signal_wait_until", [*_scalars(fn, op), _cmp(fn, op), fn.where(op)], ("i64",)))
 
 
+@lowers("ditron.signal_fetch")
+def _signal_fetch(fn, op):
+    _check_origins(fn, op, 0, bytes=_signal_bytes(fn))
+    operands = [fn.scalar(op.signal), fn.i32(8), fn.i32(int(op.scope)), fn.i32(int(op.semantic)), fn.where(op)]
+    fn.set(op, *fn.call("ditron_sim_ld", operands, ("i64",)))
+
+
 # --- data and order ---------------------------------------------------------------------------------------------
 
 

@@ -58,6 +58,9 @@ func.func @what_acts_stays_twice(%sig: !tt.ptr<i64>, %n: i32, %v: i64, %c: i1) {
   // CHECK-COUNT-2: ditron.signal_wait_until
   %2 = ditron.signal_wait_until %sig ge %v : !tt.ptr<i64>
   %3 = ditron.signal_wait_until %sig ge %v : !tt.ptr<i64>
+  // CHECK-COUNT-2: ditron.signal_fetch
+  %14 = ditron.signal_fetch %sig : !tt.ptr<i64>
+  %15 = ditron.signal_fetch %sig : !tt.ptr<i64>
   // CHECK-COUNT-2: ditron.notify
   ditron.notify %sig add %v on %n : !tt.ptr<i64>
   ditron.notify %sig add %v on %n : !tt.ptr<i64>

@@ -135,3 +135,19 @@ func.func @signal_wait_until_on_float(%sig: !tt.ptr<f64>, %v: i64) {
   %0 = "ditron.signal_wait_until"(%sig, %v) : (!tt.ptr<f64>, i64) -> i64
   return
 }
+
+// -----
+
+func.func @signal_fetch_of_i32(%sig: !tt.ptr<i32>) {
+  // expected-error@+1 {{'ditron.signal_fetch' op operand #0 must be signal pointer, !tt.ptr<i64>}}
+  %0 = "ditron.signal_fetch"(%sig) : (!tt.ptr<i32>) -> i64
+  return
+}
+
+// -----
+
+func.func @signal_fetch_release(%sig: !tt.ptr<i64>) {
+  // expected-error@+1 {{attribute 'semantic' failed to satisfy constraint: memory order of an atomic access that is relaxed or acquire, because this operation only reads}}
+  %0 = ditron.signal_fetch %sig semantic release : !tt.ptr<i64>
+  return
+}

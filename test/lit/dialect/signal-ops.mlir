@@ -64,3 +64,13 @@ func.func @signal_wait_until(%sig: !tt.ptr<i64>, %v: i64) -> i64 {
   %0 = ditron.signal_wait_until %sig ge %v : !tt.ptr<i64>
   return %0 : i64
 }
+
+// CHECK-LABEL: @signal_fetch
+func.func @signal_fetch(%sig: !tt.ptr<i64>) -> (i64, i64) {
+  // CHECK: ditron.signal_fetch %arg0 : !tt.ptr<i64>
+  // GENERIC: "ditron.signal_fetch"({{.*}}) <{semantic = #ditron.semantic<acquire>}> : (!tt.ptr<i64>) -> i64
+  %0 = ditron.signal_fetch %sig semantic acquire : !tt.ptr<i64>
+  // CHECK: ditron.signal_fetch %arg0 semantic relaxed : !tt.ptr<i64>
+  %1 = ditron.signal_fetch %sig semantic relaxed : !tt.ptr<i64>
+  return %0, %1 : i64, i64
+}

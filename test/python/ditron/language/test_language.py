@@ -63,6 +63,7 @@ def signals(x, sig, n):
     dl.signal_op(sig, 3, n, op="add")
     seen = dl.signal_wait_until(sig, 7, cmp="gt")
     dl.st(sig + 3, seen)
+    dl.st(sig + 4, dl.signal_fetch(sig) + dl.signal_fetch(sig + 1, semantic="relaxed"))
 
 
 def test_signals():
@@ -77,6 +78,8 @@ def test_signals():
     assert re.search(r"ditron.notify %\w+ add %\w+ on %\w+ scope world : !tt.ptr<i64>", text)
     assert re.search(r"ditron.signal_op %\w+ add %\w+ on %\w+ : !tt.ptr<i64>", text)
     assert re.search(r"ditron.signal_wait_until %\w+ gt %\w+ : !tt.ptr<i64>", text)
+    assert re.search(r"ditron.signal_fetch %\w+ : !tt.ptr<i64>", text)
+    assert re.search(r"ditron.signal_fetch %\w+ semantic relaxed : !tt.ptr<i64>", text)
 
 
 @ditron.jit(example=dict(signature={"x": "*fp32", "y": "*fp32", "sig": "*i64", "n": "i32"}))

@@ -35,6 +35,16 @@ def wrong_semantic(x, sig, n):
     dl.ld(x, semantic="release")  # here
 
 
+@wrong("semantic must be one of 'relaxed', 'acquire', 'release', 'acq_rel', got 'seq_cst'")
+def unknown_semantic(x, sig, n):
+    dl.signal_fetch(sig, semantic="seq_cst")  # here
+
+
+@wrong("ptr must point to 64-bit signals, got pointer<fp32>: allocate signals with dtype=torch.int64")
+def fetch_of_data(x, sig, n):
+    dl.signal_fetch(x)  # here
+
+
 @wrong("op must be one of 'set', 'add', got a scalar of type int32")
 def runtime_enum(x, sig, n):
     dl.notify(sig, 1, op=n)  # here

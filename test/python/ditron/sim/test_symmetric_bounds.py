@@ -79,6 +79,11 @@ def wait_until(x, flags, index):
 
 
 @ditron.jit
+def fetch(x, flags, index):
+    dl.signal_fetch(x + index)
+
+
+@ditron.jit
 def notify(x, flags, index):
     dl.notify(x + index, 1 - dl.rank())
 
@@ -167,6 +172,7 @@ def multimem_load(x, flags, index):
     [
         (wait, "wait"),
         (wait_until, "signal_wait_until"),
+        (fetch, "signal_fetch"),
         (notify, "notify"),
         (signal, "signal_op"),
         (load, "ld"),

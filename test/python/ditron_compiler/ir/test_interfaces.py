@@ -16,6 +16,7 @@ module {
     ditron.signal_op %sig add %n on %rank : !tt.ptr<i64>
     %t = ditron.wait %sig[%rank] gt %n scope gpu semantic relaxed : !tt.ptr<i64>
     %s = ditron.signal_wait_until %sig eq %n : !tt.ptr<i64>
+    %f = ditron.signal_fetch %sig semantic relaxed : !tt.ptr<i64>
     ditron.ll_put %sig, %src, %n, %n on %rank protocol ll128 : !tt.ptr<i64>, !tt.ptr<f32>
     %u = ditron.ll_get %dst, %sig, %n, %n : !tt.ptr<f32>, !tt.ptr<i64>
     %l = ditron.ld %cell scope node semantic acquire : !tt.ptr<i32>
@@ -56,17 +57,18 @@ def names(ops, interface) -> set[str]:
 @pytest.mark.parametrize(
     "interface, expected",
     [
-        (ditron.SignalOpInterface, "putmem_signal notify signal_op wait signal_wait_until"),
+        (ditron.SignalOpInterface, "putmem_signal notify signal_op wait signal_wait_until signal_fetch"),
         (ditron.SignalUpdateOpInterface, "putmem_signal notify signal_op"),
+        (ditron.SignalReadOpInterface, "wait signal_wait_until signal_fetch"),
         (ditron.SignalWaitOpInterface, "wait signal_wait_until"),
         (ditron.RemoteAccessOpInterface, "putmem_signal putmem getmem notify signal_op ll_put"),
         (ditron.MemoryTransferOpInterface, "putmem_signal putmem getmem"),
         (ditron.PacketOpInterface, "ll_put ll_get"),
-        (ditron.MemoryOrderOpInterface, "notify wait signal_wait_until ld st atomic_add atomic_cas red"),
+        (ditron.MemoryOrderOpInterface, "notify wait signal_wait_until signal_fetch ld st atomic_add atomic_cas red"),
         (ditron.AtomicOpInterface, "ld st atomic_add atomic_cas red"),
         (
             ditron.ProgramWide,
-            "wait notify signal_wait_until putmem getmem putmem_signal ll_put ll_get fence quiet barrier_all barrier "
+            "wait notify signal_wait_until signal_fetch putmem getmem putmem_signal ll_put ll_get fence quiet barrier_all barrier "
             "sync_all sync_threads",
         ),
         (ditron.Spins, "wait signal_wait_until ll_get barrier_all barrier sync_all"),
@@ -74,6 +76,7 @@ def names(ops, interface) -> set[str]:
         (ditron.CompletesTransfers, "quiet barrier_all barrier"),
         (ditron.ThreadDependent, "thread_id"),
         (ditron.RequiresMulticast, "multicast_ptr multimem_ld_reduce"),
+        (ditron.ReturnsToken, "wait ll_get"),
         (ditron.InProgram, ""),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -111,6 +114,9 @@ def test_signal_waits(ops):
     assert (wait.cmp, until.cmp) == (ditron.Cmp.GT, ditron.Cmp.EQ)
     assert (wait.scope, wait.semantic, wait.acquires) == (ditron.Scope.GPU, ditron.Semantic.Relaxed, False)
     assert (until.scope, until.semantic, until.acquires) == (ditron.Scope.World, ditron.Semantic.Acquire, True)
+    fetch = ops["signal_fetch"]
+    assert fetch.signal == sig and fetch.count is None
+    assert (fetch.scope, fetch.semantic, fetch.acquires) == (ditron.Scope.World, ditron.Semantic.Relaxed, False)
 
 
 def test_memory_transfers(ops):

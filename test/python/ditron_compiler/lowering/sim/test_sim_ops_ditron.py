@@ -185,6 +185,8 @@ def _transfers(x, inbox, got, sig, nbytes, epoch, NBI: tl.constexpr):
     dl.putmem_signal(inbox, x, nbytes, sig, 1, right, op="add", nbi=NBI)
     seen = dl.signal_wait_until(sig, epoch)
     tl.device_assert(seen >= epoch)
+    tl.device_assert(dl.signal_fetch(sig) >= seen)
+    tl.device_assert(dl.signal_fetch(sig + 2, semantic="relaxed") == 41)
     dl.quiet()
     dl.signal_op(sig + 1, seen, right)
     dl.signal_wait_until(sig + 1, epoch)
@@ -198,7 +200,8 @@ def test_transfers(nbi: bool, per_node: int | None) -> None:
         ditron.init()
         rank, ranks, n = ditron.rank(), ditron.num_ranks(), 77
         x, inbox, got = (ditron.symm_zeros(n, dtype=torch.float32) for _ in range(3))
-        sig = ditron.symm_zeros(2, dtype=torch.int64)
+        sig = ditron.symm_zeros(3, dtype=torch.int64)
+        sig[2] = 41
         for epoch in (1, 2):
             x.copy_(torch.arange(n) + 1000 * rank + epoch)
             ditron.barrier()

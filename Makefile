@@ -22,7 +22,11 @@ demo: build  ## compile AG+GEMM for all targets, run it on 4 simulated ranks (an
 .PHONY: test
 test: build  ## lit, then pytest (DITRON_SIM_CPU=x86-64-v3: the simulator's kernels compiled for that CPU)
 	@echo "== lit" && $(BIN)/lit -sv -j$$(nproc) test/lit
-	@echo "== pytest" && $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python
+	@echo "== pytest" && $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal test/python --ignore test/python/ditron/sim/fake_cuda
+
+.PHONY: test-fake-cuda
+test-fake-cuda: build  ## CPU tensors that report to be CUDA tensors (ditron/sim/fake_cuda, optional)
+	@$(BIN)/python -m pytest -q -n $$(nproc) test/python/ditron/sim/fake_cuda
 
 CXX_FILES = $(shell git ls-files 'dialect/*.cpp' 'dialect/*.h' 'runtime/*.cpp' 'runtime/*.h')
 

@@ -27,11 +27,11 @@ def run_command(args: argparse.Namespace) -> int:
     if not Path(args.script).is_file():
         raise UsageError(f"no such file: {args.script}")
     _require_python(args.script)
-    from ditron.sim import recorder as watch
+    from ditron.sim import recorder
     from ditron.sim.script_run import ScriptRun
 
     try:
-        watch.check(args.sim, args.trace, args.timeline)
+        recorder.require_writable(args.sim, args.trace, args.timeline)
     except (ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
 

@@ -5,7 +5,7 @@
     print(report)
     assert not report.findings
 
-Nothing is run: launches are recorded on a few small groups of ranks, and analysed for every schedule. docs/checker.md.
+Nothing is run: host code is captured on a few small groups of ranks, and analysed for every schedule. docs/checker.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from ditron.protocol.capture import CHECKED, record
+from ditron.protocol.capture import capture, is_capturing
+from ditron.sim.rank import current_world
 from ditron_compiler.errors import DitronError, NodesError
 from ditron_compiler.protocol import CheckReport, check_scenarios
 from ditron_compiler.protocol.scenario import Scenario
@@ -74,7 +75,7 @@ def check_function(
     """
     name = subject or getattr(function, "__name__", "a function")
     return check_scenarios(
-        name, _scenarios(groups, lambda ranks, per_node: record(function, ranks, per_node, resident=resident))
+        name, _scenarios(groups, lambda ranks, per_node: capture(function, ranks, per_node, resident=resident))
     )
 
 
@@ -111,7 +112,6 @@ def check_program(
 
     def run() -> None:
         import ditron
-        from ditron.sim.rank import current_world
 
         ditron.init()
         view = current_world()
@@ -148,11 +148,9 @@ def check_script(
             module.__file__, module.__builtins__ = path, builtins
 
         def main() -> None:
-            from ditron.sim.rank import current_world
-
             exec(code, modules[current_world().rank].__dict__)
 
-        return record(main, ranks, per_node, resident=resident, modules=modules)
+        return capture(main, ranks, per_node, resident=resident, modules=modules)
 
     old = sys.argv, sys.path
     printed = io.StringIO()  # results that mean nothing
@@ -173,11 +171,10 @@ def at_compile_time(program: Any, module: Any) -> None:
     Nothing is done for a program without ``sample_args=``. The verdict is cached on disk, keyed by the module and our
     own sources.
     """
-    from ditron.sim.rank import current_world
     from ditron_compiler import knobs
 
-    how, world = knobs.protocol.get(), current_world()
-    if how == "off" or program.sample_args is None or (world is not None and world.recording == CHECKED):
+    how = knobs.protocol.get()
+    if how == "off" or program.sample_args is None or is_capturing(current_world()):
         return
     code = program.fn.__code__
     place = dict(category=ProtocolWarning, filename=code.co_filename, lineno=code.co_firstlineno)

@@ -1,25 +1,22 @@
-"""What a script does with its kernels, written down without running them, for the protocol checker.
+"""Captures host code without running its kernels, for the protocol checker.
 
-The script runs on simulated ranks as ever, but a launch returns at once and computes nothing. What is kept: which
-kernel with which grid and arguments, where buffers lie, what torch reads and writes there, and where ranks meet.
+Host code runs on simulated ranks, but a launch returns at once and computes nothing. Captured are each launch's kernel,
+grid and arguments, the buffers, torch's accesses to them, copies and signals on streams, and barriers.
 """
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ditron.protocol.asserts import cuts_short
-from ditron.sim import rank as view
-from ditron.sim import world
-from ditron.sim.host_accesses import _ranges as ranges_of
+from ditron.sim.host_accesses import HostAccessMode, byte_ranges
+from ditron.sim.plain.launcher import simulated
+from ditron.sim.rank import RankView, enter
+from ditron.sim.world import World
 from ditron_compiler.protocol import memory
 from ditron_compiler.protocol.scenario import (
     HostAccess,
@@ -36,24 +33,17 @@ from ditron_compiler.protocol.scenario import (
 )
 from ditron_compiler.protocol.translate import Kernel
 from ditron_compiler.protocol.values import UNKNOWN
-from ditron_compiler.source_location import caller_line as user_line
+from ditron_compiler.source_location import caller_line, raised_at
 
-__all__ = ["CHECKED", "RecordedView", "record"]
-
-#: What :attr:`RankView.recording` says of a rank that is recorded: kernels are translated for the checker.
-CHECKED = "checked"
+__all__ = ["CapturedRank", "capture", "is_capturing"]
 
 
-_PACKAGES = ("ditron", "torch", "triton")
+def is_capturing(rank: RankView | None) -> bool:
+    """Whether the host code of a rank is being captured."""
+    return isinstance(rank, CapturedRank)
 
 
-@cache
-def _foreign() -> tuple[str, ...]:
-    """Where files are that are not the user's."""
-    return ("<", *(str(Path(sys.modules[name].__file__).parent) for name in _PACKAGES if name in sys.modules))
-
-
-def record(
+def capture(
     function: Callable[..., Any],
     ranks: int,
     ranks_per_node: int | None = None,
@@ -69,7 +59,7 @@ def record(
     more to come, as always in a script, which has ``modules``. Other errors are raised.
     ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
     """
-    recorder = _Recorder(ranks, ranks_per_node, resident=resident, races=True)
+    world = _CapturingWorld(ranks, ranks_per_node, resident=resident, races=True)
 
     def tolerant(*args: Any) -> None:
         try:
@@ -77,24 +67,21 @@ def record(
         except SystemExit:
             pass
         except AssertionError as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            frame = next(f for f in reversed(frames) if not f.filename.startswith(_foreign()))
+            line = raised_at(error)
             note = (
-                f"{frame.filename}:{frame.lineno}: a check of results, which mean nothing here, ends the "
+                f"{line}: a check of results, which mean nothing here, ends the "
                 f"{'script' if modules else 'function'}; the calls after that are not checked"
             )
-            if note not in recorder.unseen and (modules or cuts_short(error, _foreign())):
-                recorder.unseen.append(note)
-
-    from ditron.sim.plain.launcher import simulated
+            if note not in world.unseen and (modules or cuts_short(error)):
+                world.unseen.append(note)
 
     with simulated():
-        recorder.run(tolerant, args, modules)
-    return recorder.scenario(strict)
+        world.run(tolerant, args, modules)
+    return world.scenario(strict)
 
 
-class _Recorder(world.World):
-    """A world in which launches are written down."""
+class _CapturingWorld(World):
+    """A world that captures what its ranks do."""
 
     def __init__(self, ranks: int, ranks_per_node: int | None, **facts: Any):
         super().__init__(ranks, ranks_per_node, 0, **facts)
@@ -110,11 +97,9 @@ class _Recorder(world.World):
 
     def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
         def main() -> Any:
-            from ditron.sim.host_accesses import watch_script
-
-            here = RecordedView(self, rank)
-            view.enter(here)
-            with watch_script(here):
+            here = CapturedRank(self, rank)
+            enter(here)
+            with HostAccessMode(here):
                 return function(*args)
 
         return main
@@ -133,21 +118,21 @@ class _Recorder(world.World):
         )
 
 
-class RecordedView(view.RankView):
-    """A rank whose launches are written down."""
+class CapturedRank(RankView):
+    """A rank whose host code is captured."""
 
-    def __init__(self, recorder: _Recorder, rank: int):
-        super().__init__(recorder, rank)
-        self._streams: dict[tuple[str, int], RecordedStream] = {}
-        self._over = 0  # the event that the host has waited for, and by stream the one that it has been told to
+    def __init__(self, world: _CapturingWorld, rank: int):
+        super().__init__(world, rank)
+        self._streams: dict[tuple[str, int], CapturedStream] = {}
+        self._over = 0  # the event that the host has waited for, and by stream the one that it waits for
         self._awaited: dict[str, int] = {}
-        self.current: str | None = None  # the stream that launches of the script go to; without, it waits for them
+        self.current: str | None = None  # the stream that launches of host code go to; without, it waits for them
         self.events = 0
-        self.call = 0  # number of the program's call, when a program is recorded
+        self.call = 0  # number of the program's call, when a program is captured
 
     @property
-    def recording(self) -> str:
-        return CHECKED
+    def compile_mode(self) -> str:
+        return "protocol checker"
 
     def compile(self, module: Any) -> Kernel:
         """In place of machine code: what the checker runs of a mixed module's kernel."""
@@ -171,25 +156,25 @@ class RecordedView(view.RankView):
         self._over = self.events
         self._world.steps[self.rank].append(HostRecord("", loc, self.call_number(), self._over))
 
-    def stream(self, name: str = "", index: int = 0) -> RecordedStream:
+    def stream(self, name: str = "", index: int = 0) -> CapturedStream:
         """As :meth:`RankView.stream`."""
         if (name, index) not in self._streams:
-            self._streams[name, index] = RecordedStream(self, name, index)
+            self._streams[name, index] = CapturedStream(self, name, index)
             if not self.call and sum(key != ("", 0) for key in self._streams) == 1:
-                self._host_waits(user_line())
+                self._host_waits(caller_line())
         return self._streams[name, index]
 
-    def synchronize(self, stream: RecordedStream | None = None) -> None:
-        """As :meth:`RankView.synchronize`: what the script does is on the main stream here."""
+    def synchronize(self, stream: CapturedStream | None = None) -> None:
+        """As :meth:`RankView.synchronize`: host code is on the main stream here."""
         self._join(self._streams.values() if stream is None else [stream])
         if not self.call:
-            self._host_waits(user_line())
+            self._host_waits(caller_line())
 
-    def _join(self, streams: Iterable[RecordedStream]) -> None:
+    def _join(self, streams: Iterable[CapturedStream]) -> None:
         """Let the main stream be after others."""
         for other in list(streams):
             if other.key:
-                self.stream().wait_event(other.record(line=user_line()), line=user_line())
+                self.stream().wait_event(other.record(line=caller_line()), line=caller_line())
 
     def call_number(self) -> int:
         """Which call this is: as the program says, or as often as the most launched kernel was launched."""
@@ -200,11 +185,11 @@ class RecordedView(view.RankView):
     ) -> Any:
         tensor = super().alloc(shape, dtype, name=name, group=group, undefined=undefined)
         offset = self._offset(tensor.data_ptr())
-        recorder = self._world
-        allocation = recorder.allocations[offset]
-        if recorder.known.get(offset) is not allocation:
-            recorder.known[offset] = allocation
-            recorder.at_offset[offset] = recorder.new_root(
+        world = self._world
+        allocation = world.allocations[offset]
+        if world.known.get(offset) is not allocation:
+            world.known[offset] = allocation
+            world.at_offset[offset] = world.new_root(
                 allocation.name, tensor, symmetric=True, zeroed=not undefined, given=False
             )
         return tensor
@@ -213,17 +198,17 @@ class RecordedView(view.RankView):
         root = self._world.at_offset.get(self._offset(tensor.data_ptr()))
         super().free(tensor)
         if root is not None:
-            self.add(HostFree("", user_line(), self.call_number(), root))
+            self.add(HostFree("", caller_line(), self.call_number(), root))
 
     def _offset(self, address: int) -> int:
         return address - self._world.heap_bases[self.rank]
 
-    def script_access(self, address: int, nbytes: int, writes: bool, line: str) -> list:
+    def host_access(self, address: int, nbytes: int, writes: bool, line: str) -> list:
         pointer = self._known(address)
         if pointer:
             span = np.array([[pointer, pointer + nbytes]], dtype=np.int64)
             reads, written = (None, span) if writes else (span, None)
-            name = "a write by the script" if writes else "a read by the script"
+            name = "a write by the host code" if writes else "a read by the host code"
             self.add(HostAccess("", line, self.call_number(), name, reads, written), waits=True)
         return []
 
@@ -255,7 +240,7 @@ class RecordedView(view.RankView):
     def barrier(self, group: Any = None) -> None:
         if group is None or len(group.ranks) == self.world_size:
             self._join(self._streams.values())
-            self.add(HostBarrier("", user_line(), self.call_number(), "ditron.barrier()"), waits=True)
+            self.add(HostBarrier("", caller_line(), self.call_number(), "ditron.barrier()"), waits=True)
         super().barrier(group)
 
     def launch(
@@ -269,7 +254,7 @@ class RecordedView(view.RankView):
         stream: str | None = None,
         line: str = "",
     ) -> None:
-        line = line or user_line()
+        line = line or caller_line()
         if not isinstance(kernel, Kernel):
             self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
             self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
@@ -296,12 +281,12 @@ class RecordedView(view.RankView):
         self._world.kept.append(tensor)
 
     def touch(self, name: str, tensor: Any, *, writes: bool, line: str = "") -> None:
-        """Say that the script reads or writes a tensor, of whichever memory, on the main stream."""
+        """Capture an access of host code to a tensor, of whichever memory, on the main stream."""
         span = self.span(name, tensor)
         self.add(
             HostAccess(
                 "",
-                line or user_line(),
+                line or caller_line(),
                 self.call_number(),
                 f"a {'write' if writes else 'read'} by the caller",
                 *((None, span) if writes else (span, None)),
@@ -313,7 +298,7 @@ class RecordedView(view.RankView):
         first = self.pointer(name, tensor)
         rows = [
             [first + address - tensor.data_ptr(), first + address - tensor.data_ptr() + nbytes]
-            for address, nbytes in ranges_of(tensor)
+            for address, nbytes in byte_ranges(tensor)
         ]
         return memory.merged(np.array(rows, dtype=np.int64).reshape(-1, 2))
 
@@ -335,24 +320,24 @@ class RecordedView(view.RankView):
         return memory.address(self.rank, self._world.own[key], tensor.data_ptr() - base)
 
 
-class RecordedStream:
-    """A stream whose operations are written down; as :class:`ditron.sim.streams.SimStream`."""
+class CapturedStream:
+    """A stream of a captured rank; methods as :class:`ditron.sim.streams.SimStream`'s."""
 
-    def __init__(self, view: RecordedView, name: str, index: int):
-        self.name, self.index, self.rank, self._view = name, index, view.rank, view
+    def __init__(self, owner: CapturedRank, name: str, index: int):
+        self.name, self.index, self.rank, self._owner = name, index, owner.rank, owner
         self.key = name if not index else f"{name}[{index}]"
         self._outer: list[str | None] = []
 
-    def __enter__(self) -> RecordedStream:
-        self._outer.append(self._view.current)
-        self._view.current = self.key
+    def __enter__(self) -> CapturedStream:
+        self._outer.append(self._owner.current)
+        self._owner.current = self.key
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._view.current = self._outer.pop()
+        self._owner.current = self._outer.pop()
 
     def _facts(self, line: str) -> tuple[str, str, int]:
-        return self.key, line or user_line(), self._view.call_number()
+        return self.key, line or caller_line(), self._owner.call_number()
 
     def launch(
         self,
@@ -364,7 +349,7 @@ class RecordedStream:
         tensors: Sequence[tuple[str, Any]] = (),
         line: str = "",
     ) -> None:
-        self._view.launch(kernel, grid, slots, group=group, tensors=tensors, stream=self.key, line=line)
+        self._owner.launch(kernel, grid, slots, group=group, tensors=tensors, stream=self.key, line=line)
 
     def rank_copy(
         self,
@@ -377,59 +362,59 @@ class RecordedStream:
         names: tuple[str, str] = ("src", "dst"),
         line: str = "",
     ) -> None:
-        view = self._view
-        reads, writes = view.span(names[0], src), view.span(names[1], dst)
+        owner = self._owner
+        reads, writes = owner.span(names[0], src), owner.span(names[1], dst)
         if push:
             writes = memory.with_rank(writes, peer)
         else:
             reads = memory.with_rank(reads, peer)
         # To the own rank it is a copy within the GPU, which is a kernel.
-        own = peer == view.rank
+        own = peer == owner.rank
         name = "a rank_copy to this rank itself" if own else "a rank_copy"
-        view.add(HostAccess(*self._facts(line), name, reads, writes, own, _in_order(src, dst)))
+        owner.add(HostAccess(*self._facts(line), name, reads, writes, own, _in_order(src, dst)))
 
     def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
-        view = self._view
-        view.add(
+        owner = self._owner
+        owner.add(
             HostAccess(
                 *self._facts(line),
                 "a copy",
-                view.span(names[0], src),
-                view.span(names[1], dst),
+                owner.span(names[0], src),
+                owner.span(names[1], dst),
                 True,
                 _in_order(src, dst),
             )
         )
 
     def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
-        self._view.add(HostAccess(*self._facts(line), "a fill", None, self._view.span(name, dst), needs_sm=True))
+        self._owner.add(HostAccess(*self._facts(line), "a fill", None, self._owner.span(name, dst), needs_sm=True))
 
     def signal_write(
         self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None, line: str = ""
     ) -> None:
-        cells = memory.with_rank(self._cells(signal), self._view.rank if peer is None else peer)
-        self._view.add(HostSignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
+        cells = memory.with_rank(self._cells(signal), self._owner.rank if peer is None else peer)
+        self._owner.add(HostSignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
 
     def signal_wait(self, signal: Any, value: int, *, cmp: str = "ge", line: str = "") -> None:
-        self._view.add(HostSignalWait(*self._facts(line), tuple(self._cells(signal).tolist()), cmp, int(value)))
+        self._owner.add(HostSignalWait(*self._facts(line), tuple(self._cells(signal).tolist()), cmp, int(value)))
 
     def _cells(self, signal: Any) -> np.ndarray:
-        return self._view.pointer("signal", signal) + 8 * np.arange(signal.numel())
+        return self._owner.pointer("signal", signal) + 8 * np.arange(signal.numel())
 
     def record(self, *, line: str = "") -> int:
-        view = self._view
-        view.events += 1
-        view.add(HostRecord(*self._facts(line), view.events))
-        return view.events
+        owner = self._owner
+        owner.events += 1
+        owner.add(HostRecord(*self._facts(line), owner.events))
+        return owner.events
 
     def wait_event(self, event: int, *, line: str = "") -> None:
-        self._view.add(HostAwait(*self._facts(line), event))
+        self._owner.add(HostAwait(*self._facts(line), event))
 
     def barrier(self, group: Any = None, *, line: str = "") -> None:
-        self._view.add(HostBarrier(*self._facts(line), f"the barrier of stream {self.key!r}"))
+        self._owner.add(HostBarrier(*self._facts(line), f"the barrier of stream {self.key!r}"))
 
     def synchronize(self) -> None:
-        self._view.synchronize(self)
+        self._owner.synchronize(self)
 
 
 def _in_order(src: Any, dst: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Run a distributed program on simulated ranks, on the CPU, one step at a time and the same way for the same seed.
+"""Run a distributed program on simulated ranks, on the CPU, deterministically for a given seed.
 
     from ditron import sim
 
@@ -8,19 +8,20 @@
 
     results = sim.run(main, ranks=4)     # one result per rank
 
-Each rank's script is a thread of this process, and only one runs at a time; kernels are run by a native machine
-(``runtime/sim``). Nothing is copied between them: a rank's tensors are CPU tensors.
+The host code of each rank is a thread of this process, of which one runs at a time; kernels run on a native machine
+(``runtime/sim``). A rank's tensors are CPU tensors.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ditron.sim.rank import RankView, SimGroup, current_world
+from ditron.sim.rank import RankView, current_world
+from ditron.sim.rendezvous import RankGroup
 from ditron.sim.runner import run, run_script
 from ditron.sim.world import World
 
-__all__ = ["RankView", "SimGroup", "World", "current_world", "run", "run_script", "symbols", "triton"]
+__all__ = ["RankGroup", "RankView", "World", "current_world", "run", "run_script", "symbols", "triton"]
 
 
 def symbols() -> dict[str, int]:
@@ -37,17 +38,14 @@ def triton(*, as_cuda: bool = False) -> AbstractContextManager[None]:
             kernel[grid](x, y, n, BLOCK=1024)     # x and y are CPU tensors
 
     An autotuner takes the first configuration that works, for time on the simulator says nothing about a GPU.
-    :func:`run` and ``ditron run --sim`` are within it already; launches in a script that they run use the calling rank,
-    elsewhere a rank of their own. Raises what compiling raises, SimulationError for what a kernel does wrong.
+    :func:`run` and ``ditron run --sim`` are within it already; launches of ranks run on the calling rank, others on a
+    machine of one rank. Raises what compiling raises, SimulationError for what a kernel does wrong.
 
     Args:
-        as_cuda: for code that insists on CUDA: in the calling thread torch says that there is a CUDA device and that
-            tensors are on it, and takes ``device="cuda"`` for the CPU. ``ditron run --as-cuda`` is the same.
+        as_cuda: for code that requires CUDA: in the calling thread torch reports that there is a CUDA device and that
+            tensors are on it, and takes ``device="cuda"`` for the CPU (:mod:`ditron.sim.fake_cuda`).
+            ``ditron run --as-cuda`` is the same.
     """
     from ditron.sim.plain.launcher import simulated
 
-    if not as_cuda:
-        return simulated()
-    from ditron.sim.fake_cuda.mode import posing
-
-    return posing()
+    return simulated(as_cuda=as_cuda)

@@ -1,4 +1,4 @@
-"""What a rank's script does with torch to tensors that others may use, for the search for races."""
+"""Accesses of host code, by torch operations, to tensors that others may use, for race detection."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ditron.sim.report import failure, script_line
+from ditron.sim.report import failure
+from ditron_compiler.source_location import caller_line
 
 if TYPE_CHECKING:
     from ditron.sim.rank import RankView
 
-__all__ = ["watch_script"]
+__all__ = ["HostAccessMode", "byte_ranges"]
 
 # A view with more rows than this is taken as the whole range that it spans.
 _MAX_ROWS = 4096
 
 
-class watch_script(TorchDispatchMode):
+class HostAccessMode(TorchDispatchMode):
     """Within it, every torch operation of this thread on symmetric memory, and while there is work on streams on any
-    memory, is checked as an access of the script.
+    memory, is reported as an access of host code.
 
-    What goes around torch (``tensor.numpy()``, ctypes) is not seen.
+    Accesses that bypass torch (``tensor.numpy()``, ctypes) are not recorded.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, view: RankView):
+    def __init__(self, rank: RankView):
         super().__init__()
-        self._view = view
+        self._rank = rank
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        if isinstance(func, HigherOrderOperator):  # as torch.cond: what it calls is not seen, so that it reads it all
+        if isinstance(
+            func, HigherOrderOperator
+        ):  # as torch.cond: what it calls is not known, so it reads all of its arguments
             for value in tree_leaves((args, kwargs)):
                 if isinstance(value, torch.Tensor):
                     self._access(value, writes=False)
@@ -52,10 +55,10 @@ class watch_script(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _access(self, tensor: torch.Tensor, writes: bool) -> None:
-        if self._view.may_race(tensor):
-            line = script_line()
-            for address, nbytes in _ranges(tensor):
-                for report in self._view.script_access(address, nbytes, writes, line):
+        if self._rank.may_race(tensor):
+            line = caller_line()
+            for address, nbytes in byte_ranges(tensor):
+                for report in self._rank.host_access(address, nbytes, writes, line):
                     raise failure(report)
 
 
@@ -80,7 +83,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(entry)
 
 
-def _ranges(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
+def byte_ranges(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
     """Address and length of the runs of bytes that a tensor covers."""
     if tensor.numel() == 0:
         return

@@ -1,4 +1,4 @@
-"""Watching a run: record it, and write the trace and the picture when it ends, however it ends."""
+"""Recording a run: its trace and its timeline are written when it ends, however it ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ditron.sim.world import World
 
-__all__ = ["check", "watching"]
+__all__ = ["recording", "require_writable"]
 
 CAPACITY = 4_000_000  # events, about 1 GB; a run of minutes
 
 
-def check(ranks: int, trace: str | Path | None, timeline: str | Path | None) -> None:
-    """Find before a run what would spoil its end.
+def require_writable(ranks: int, trace: str | Path | None, timeline: str | Path | None) -> None:
+    """Raise before a run what would be raised at its end.
 
     Raises ValueError for a folder that does not exist, or a picture of a kind or of so many ranks that cannot be made;
     ImportError when matplotlib is missing.
@@ -32,25 +32,25 @@ def check(ranks: int, trace: str | Path | None, timeline: str | Path | None) -> 
 
 
 @contextmanager
-def watching(
+def recording(
     world: World, title: str, trace: str | Path | None = None, timeline: str | Path | None = None
 ) -> Iterator[None]:
-    """Record what the world does inside, then write ``trace`` (JSON) and ``timeline`` (a picture) where asked for.
+    """Record what the world does within it, then write ``trace`` (JSON) and ``timeline`` (a picture) where asked for.
 
-    A run that fails is written too: a deadlock is best seen there. Raises what :func:`check` raises, and OSError.
+    A run that fails is written too: a deadlock is best seen there. Raises as :func:`require_writable`, and OSError.
     """
     if trace is None and timeline is None:
         yield
         return
-    check(world.size, trace, timeline)
+    require_writable(world.size, trace, timeline)
     world.machine.record(CAPACITY)
-    world.has_more = True
+    world.keeps_state = True
     try:
         yield
     finally:
         from ditron.sim import trace as format
 
-        recording = format.Recording(
+        recorded = format.Recording(
             world.machine.take_events(),
             title,
             world.size,
@@ -58,13 +58,13 @@ def watching(
             world.seed,
             not world.machine.record_full,
         )
-        if not recording.complete:
+        if not recorded.complete:
             warnings.warn(
                 f"the run is longer than the {CAPACITY} events that are kept: its end is not in the trace", stacklevel=3
             )
         if trace is not None:
-            format.write(recording, trace)
+            format.write(recorded, trace)
         if timeline is not None:
             from ditron.sim import timeline as drawing
 
-            drawing.draw(recording, timeline)
+            drawing.draw(recorded, timeline)

@@ -1,4 +1,4 @@
-"""What the scripts of a group's ranks do together: barriers, allocations, gathering objects."""
+"""Collective calls of host code: barriers, allocations, gathering of objects."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from ditron_compiler.errors import SimulationError
 
-__all__ = ["Meeting", "check_alike"]
+__all__ = ["RankGroup", "Rendezvous", "require_equal"]
 
 
 @dataclass
-class Meeting:
-    """One collective call under way in a group: complete when every rank has come, each with its payload."""
+class Rendezvous:
+    """A collective call in progress in a group: complete when every rank has arrived, each with its payload."""
 
     ranks: Sequence[int]
     kind: str
     payloads: dict[int, Any] = field(default_factory=dict)
     result: Any = None
 
-    def join(self, rank: int, kind: str, payload: Any) -> None:
-        """Come to the meeting. Raises SimulationError when the others are in another call."""
+    def arrive(self, rank: int, kind: str, payload: Any) -> None:
+        """Add a rank. Raises SimulationError when the others are in another call."""
         if kind != self.kind:
             others = ", ".join(str(r) for r in sorted(self.payloads))
             raise SimulationError(
@@ -30,15 +30,23 @@ class Meeting:
             )
         self.payloads[rank] = payload
 
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return len(self.payloads) == len(self.ranks)
 
-    def conclude(self, finish: Callable[[list], Any]) -> None:
+    def finish(self, compute: Callable[[list], Any]) -> None:
         """Compute the result from the payloads, in group order."""
-        self.result = finish([self.payloads[rank] for rank in self.ranks])
+        self.result = compute([self.payloads[rank] for rank in self.ranks])
 
 
-def check_alike(
+@dataclass
+class RankGroup:
+    """World ranks that are numbered together: rank ``i`` of the group is world rank ``ranks[i]``."""
+
+    ranks: tuple[int, ...]
+    rendezvous: Rendezvous | None = None
+
+
+def require_equal(
     what: str, ranks: Sequence[int], asked: Sequence[Hashable], describe: Callable[[Any], str], hint: str
 ) -> None:
     """Raise SimulationError, saying which rank asked for what, unless all ask for the same."""

@@ -1,4 +1,4 @@
-"""The machine's reports as exceptions."""
+"""The native machine's reports as exceptions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ from typing import TYPE_CHECKING
 
 from ditron_compiler import knobs
 from ditron_compiler.errors import DeadlockError, RaceError, SimulationError
-from ditron_compiler.source_location import caller_line as script_line
 
 if TYPE_CHECKING:
     from ditron._sim import ProgramReport
-    from ditron.sim.turn_taking import HostThread
+    from ditron.sim.host_threads import HostThread
 
-__all__ = ["deadlock", "failure", "script_line", "warn"]
+__all__ = ["deadlock", "failure", "host_error", "warn"]
 
 _MAX_LINES = 40
 
 
+def host_error(message: str, line: str, rank: int | None = None, kind: str = "") -> SimulationError:
+    """What to raise for a mistake of host code at ``line``."""
+    error = SimulationError(f"{line}: {message}")
+    error.kind, error.location = kind, line
+    if rank is not None:
+        error.rank = rank
+    return error
+
+
 def _who(report: ProgramReport) -> str:
     if not report.kernel:
-        return f"rank {report.rank}'s {report.stream}" if report.stream else f"the script of rank {report.rank}"
+        return f"rank {report.rank}'s {report.stream}" if report.stream else f"the host code of rank {report.rank}"
     on = f" on {report.stream}" if report.stream else ""
     return f"kernel {report.kernel}{on}, rank {report.rank}, program {tuple(report.program)}"
 
@@ -43,10 +51,10 @@ def failure(report: ProgramReport) -> SimulationError:
     return error
 
 
-def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[HostThread], circle: str) -> str:
-    """The circle, as far as it is known."""
-    if circle:
-        return f"a circle: {circle}"
+def _cause(programs: list[ProgramReport], starved: list[str], hosts: list[HostThread], cycle: str) -> str:
+    """The cycle, as far as it is known."""
+    if cycle:
+        return f"a cycle: {cycle}"
     if any("it is a kernel" in line for line in starved):
         return (
             "a copy or a fill within a GPU needs an SM, and the programs there wait: make it before they are "
@@ -69,15 +77,15 @@ def _in_words(programs: list[ProgramReport], starved: list[str], hosts: list[Hos
 
 
 def warn(report: ProgramReport) -> None:
-    """Warn of what programs did, at their line; whichever of them it was, it is the same."""
+    """Warn of what a program did, at its line."""
     file, _, line = (report.location or f"{report.kernel}:1:1").rsplit(":", 1)[0].rpartition(":")
     warnings.warn_explicit(f"{report.what}\n  in kernel {report.kernel}\n  {report.hint}", UserWarning, file, int(line))
 
 
 def deadlock(
-    programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread], circle: str = ""
+    programs: Iterable[ProgramReport], starved: Iterable[str], hosts: Iterable[HostThread], cycle: str = ""
 ) -> DeadlockError:
-    """Who waits for what, when nothing can go on; ``circle``: streams that wait for each other, in words."""
+    """Who waits for what, when nothing can make progress; ``cycle``: streams that wait for each other, as text."""
     lines = []
     programs, starved, hosts = list(programs), list(starved), list(hosts)
     for report in programs:
@@ -91,13 +99,13 @@ def deadlock(
     lines.extend(starved)
     for host in hosts:
         if host.done:
-            lines.append(f"rank {host.rank}'s script has ended")
-        elif host.waits_for and not host.waits_for.startswith("launch"):
-            lines.append(f"rank {host.rank}'s script waits in {host.waits_for}")
+            lines.append(f"rank {host.rank}'s host code has ended")
+        elif host.blocked_in and not host.blocked_in.startswith("launch"):
+            lines.append(f"rank {host.rank}'s host code waits in {host.blocked_in}")
     shown = lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:
         shown.append(f"... and {len(lines) - _MAX_LINES} more (all in the exception's `waiters`)")
-    advice = [_in_words(programs, starved, hosts, circle)]
+    advice = [_cause(programs, starved, hosts, cycle)]
     if any(report.what.startswith("reads") for report in programs):
         advice.append(f"(a loop that counts and gives up may need more looks: {knobs.sim_looks.name})")
     error = DeadlockError("\n  ".join(["deadlock: nothing can go on", *shown, *advice]))

@@ -26,22 +26,22 @@ def run(
 
     Args:
         ranks_per_node: default: all ranks are on one node. seed: of the schedule (default 0); the same seed, the same
-            run, and without one what needs no order may run in parallel.
-        trace: file for what every rank and program did, in order, which ui.perfetto.dev opens.
+            run, and without one launches whose programs are independent may run in parallel.
+        trace: file for the events of every rank and program, in order, which ui.perfetto.dev opens.
         timeline: file (.png, .svg or .pdf) for a picture of it, for up to 16 ranks; needs matplotlib (ditron[plot]).
         machine: ``heap_bytes``, ``resident``, ``stack_bytes``, ``races``, ``weak``, see :class:`ditron.sim.World`.
 
     Kernels of plain ``@triton.jit`` run on the simulator too, as under :func:`ditron.sim.triton`.
-    What ``torch``, ``random`` and ``numpy.random`` draw is each rank's own, from where the caller's generators are.
+    The generators of ``torch``, ``random`` and ``numpy.random`` have a state per rank, copied from the caller's.
     The first exception on any rank ends all of them and is raised here, with the rank in a note. A kernel's mistake is
     a SimulationError, a hang a DeadlockError.
     """
     from ditron.sim.plain.launcher import simulated
-    from ditron.sim.recorder import watching
+    from ditron.sim.recorder import recording
     from ditron.sim.world import World
 
     world = World(ranks, ranks_per_node, seed, **machine)
-    with simulated(), watching(world, getattr(function, "__name__", "a function"), trace, timeline):
+    with simulated(), recording(world, getattr(function, "__name__", "a function"), trace, timeline):
         return world.run(function, args)
 
 
@@ -62,12 +62,11 @@ def run_script(
     Args:
         argv: the script's arguments. as_cuda: see :func:`ditron.sim.triton`. The others: see :func:`run`.
 
-    Each rank draws random numbers like a new process: torch's begin alike everywhere, the others as the seed has it.
-    What ``sys.exit`` is given is the exit code, on whichever rank it is not 0 first; other exceptions are raised.
+    Each rank draws random numbers like a new process: torch's generator begins alike on all, the others by the seed.
+    The exit code is that of the first ``sys.exit`` with another than 0 on any rank; other exceptions are raised.
     """
-    from ditron.sim import triton
     from ditron.sim.plain.launcher import simulated
-    from ditron.sim.recorder import watching
+    from ditron.sim.recorder import recording
     from ditron.sim.world import World
 
     path = str(path)
@@ -81,7 +80,7 @@ def run_script(
         from ditron.sim.rank import current_world
 
         try:
-            with triton(as_cuda=as_cuda):
+            with simulated(as_cuda=as_cuda):
                 exec(code, modules[current_world().rank].__dict__)
         except SystemExit as stop:
             if stop.code not in (None, 0):
@@ -92,7 +91,7 @@ def run_script(
     sys.argv = [path, *argv]
     sys.path = [str(Path(path).resolve().parent), *sys.path]
     try:
-        with simulated(), watching(world, Path(path).name, trace, timeline):
+        with simulated(), recording(world, Path(path).name, trace, timeline):
             world.run(main, modules=modules)
     except SystemExit as stop:
         if isinstance(stop.code, int):

@@ -1,4 +1,4 @@
-"""Streams of a simulated rank: queues of launches, copies and signals beside the rank's script."""
+"""Streams of a simulated rank: queues of launches, copies and signals beside the rank's host code."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ditron import _sim
-from ditron.sim.report import failure, script_line
-from ditron_compiler.errors import SimulationError
-from ditron_compiler.host.rows import pitched_rows
+from ditron.sim.copies import check_signal, copy_of, fill_of, named_operands
+from ditron.sim.operands import LaunchArguments, LoadedKernel
+from ditron.sim.rendezvous import RankGroup
+from ditron.sim.report import failure, host_error
+from ditron.sim.state import WorldState
+from ditron_compiler.source_location import caller_line
 
 if TYPE_CHECKING:
     import torch
 
-    from ditron.sim.rank import RankView, SimGroup, SimKernel
-
-__all__ = ["SimEvent", "SimStream"]
+__all__ = ["RankStreams", "SimEvent", "SimStream"]
 
 _OPS = {"set": 0, "add": 1}
 _COMPARISONS = {"eq": 0, "ne": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5}
@@ -31,27 +31,27 @@ class SimEvent:
 
 
 class SimStream:
-    """A queue of work of one rank, from :meth:`RankView.stream`; its next item starts when the one before is over.
+    """A queue of work of one rank, by :meth:`ditron.sim.RankView.stream`; an item starts when the one before is over.
 
     Methods enqueue and return at once. Between streams nothing is ordered but by events (of one rank), signals and
-    barriers; the script's torch operations are on no stream: they happen when the script makes them. Tensors that an
-    item uses are kept until the script knows, by synchronizing, that the item is over.
+    barriers; torch operations of host code are on no stream: they happen when they are called. Tensors of an item are
+    kept until host code knows, by synchronizing, that the item is over.
 
     Every method takes ``line``, ``file:line[:col]`` of what is enqueued, for reports; default: the caller's. A wrong
     argument raises SimulationError here, what goes wrong later ends the run like a kernel's mistake.
 
-    ``with stream:`` kernels that the script launches are enqueued on it, and the script goes on.
+    ``with stream:`` kernels that host code launches are enqueued on it, and host code continues.
 
     Attributes:
         name, index, rank: whose stream it is, and how it is called; the main stream's name is empty.
     """
 
-    def __init__(self, view: RankView, name: str, index: int):
-        self.name, self.index, self.rank = name, index, view.rank
-        self._view = view
-        self._native = view._world.machine.stream(view.rank, name, index)
-        view._world.has_more = True
-        self._kept: deque[tuple] = deque()  # the tensors of each item that the script does not know to be over
+    def __init__(self, streams: RankStreams, name: str, index: int):
+        self.name, self.index, self.rank = name, index, streams.rank
+        self._streams, self._world = streams, streams.world
+        self._native = self._world.machine.stream(self.rank, name, index)
+        self._world.keeps_state = True
+        self._kept: deque[tuple] = deque()  # the tensors of each item that host code does not know to be over
         self._released = 0  # items whose tensors are not kept any more
         self._outer: list[SimStream | None] = []
 
@@ -60,43 +60,29 @@ class SimStream:
         return f"<stream {name} of simulated rank {self.rank}>"
 
     def __enter__(self) -> SimStream:
-        self._outer.append(self._view.current_stream)
-        self._view.current_stream = self
+        self._outer.append(self._streams.current)
+        self._streams.current = self
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._view.current_stream = self._outer.pop()
+        self._streams.current = self._outer.pop()
 
     def launch(
         self,
-        kernel: SimKernel,
+        kernel: LoadedKernel,
         grid: Sequence[int],
         slots: Sequence[int],
         *,
-        group: SimGroup | None = None,
+        group: RankGroup | None = None,
         tensors: Sequence[tuple[str, torch.Tensor]] = (),
         line: str = "",
     ) -> None:
-        """Enqueue a launch; arguments as :meth:`RankView.launch` takes them."""
-        group = group or self._view.world_group
-        extents, signed, operands, bounded = self._view.launch_arguments(kernel, grid, slots, group, tensors)
-        self._view._world.require_alive()
-        self._add(
-            (kernel, *tensors),
-            self._native.launch(
-                line or script_line(),
-                list(group.ranks),
-                kernel.address,
-                kernel.name,
-                list(kernel.locations),
-                extents,
-                signed,
-                operands,
-                getattr(kernel, "independent", False),
-                bounded,
-                getattr(kernel, "plain", False),
-            ),
-        )
+        """Enqueue a launch; arguments as :meth:`ditron.sim.RankView.launch` takes them."""
+        group = group or self._world.world_group
+        LaunchArguments.require_member(kernel, self.rank, group)
+        arguments = LaunchArguments.of(kernel, grid, slots, tensors)
+        self._world.require_alive()
+        self._add((kernel, *tensors), self._native.launch(line or caller_line(), list(group.ranks), *arguments))
 
     def rank_copy(
         self,
@@ -105,7 +91,7 @@ class SimStream:
         peer: int,
         *,
         push: bool = True,
-        group: SimGroup | None = None,
+        group: RankGroup | None = None,
         names: tuple[str, str] = ("src", "dst"),
         line: str = "",
     ) -> None:
@@ -119,8 +105,8 @@ class SimStream:
             push: ``dst`` is far, and written; else ``src``, and read.
             names: what reports call a tensor that is not symmetric.
         """
-        line = line or script_line()
-        transfer = _transfer("rank_copy", src, dst, line)
+        line = line or caller_line()
+        transfer = copy_of("rank_copy", src, dst, line)
         self._add(
             (src, dst),
             self._native.rank_copy(
@@ -128,7 +114,7 @@ class SimStream:
                 transfer,
                 self._world_rank("rank_copy", peer, group, line),
                 push,
-                _operands(zip(names, (src, dst), strict=True)),
+                named_operands(zip(names, (src, dst), strict=True)),
             ),
         )
 
@@ -140,21 +126,18 @@ class SimStream:
         Both have the same shape and dtype; once dimensions that lie without a gap in both are taken together, at most
         two are left, rows and what is in a row.
         """
-        line = line or script_line()
+        line = line or caller_line()
         self._add(
             (src, dst),
-            self._native.move(line, _transfer("copy", src, dst, line), _operands(zip(names, (src, dst), strict=True))),
+            self._native.move(
+                line, copy_of("copy", src, dst, line), named_operands(zip(names, (src, dst), strict=True))
+            ),
         )
 
     def fill(self, dst: torch.Tensor, value: int | float, *, name: str = "dst", line: str = "") -> None:
         """Enqueue a fill of a tensor (rows, as for :meth:`copy`) with one value: a kernel, as a copy is."""
-        import torch
-
-        line = line or script_line()
-        rows, nbytes, pitch, _ = _rows("fill", dst, dst, line)
-        element = bytes(torch.tensor([value]).to(dst.dtype).view(torch.uint8).tolist())
-        transfer = _sim.Transfer(rows, nbytes, dst.data_ptr(), pitch, 0, 0, dst.itemsize, element)
-        self._add((dst,), self._native.move(line, transfer, _operands([(name, dst)])))
+        line = line or caller_line()
+        self._add((dst,), self._native.move(line, fill_of(dst, value, line), named_operands([(name, dst)])))
 
     def signal_write(
         self,
@@ -163,7 +146,7 @@ class SimStream:
         *,
         op: str = "set",
         peer: int | None = None,
-        group: SimGroup | None = None,
+        group: RankGroup | None = None,
         line: str = "",
     ) -> None:
         """Enqueue a write of a signal, seen after all that is before it on the stream.
@@ -172,8 +155,8 @@ class SimStream:
             signal: one int64 element of this rank's symmetric memory. peer: rank of ``group`` (default: the world) in
                 whose memory it is written; default: this one. op: ``"set"`` or ``"add"``.
         """
-        line = line or script_line()
-        _check_signal("signal_write", signal, 1, line)
+        line = line or caller_line()
+        check_signal("signal_write", signal, 1, line)
         target = self.rank if peer is None else self._world_rank("signal_write", peer, group, line)
         self._add(
             (signal,),
@@ -187,8 +170,8 @@ class SimStream:
 
         ``cmp``: ``"eq"``, ``"ne"``, ``"gt"``, ``"ge"``, ``"lt"`` or ``"le"``.
         """
-        line = line or script_line()
-        _check_signal("signal_wait", signal, None, line)
+        line = line or caller_line()
+        check_signal("signal_wait", signal, None, line)
         self._add(
             (signal,),
             self._native.signal_wait(
@@ -198,39 +181,39 @@ class SimStream:
 
     def record(self, *, line: str = "") -> SimEvent:
         """Enqueue a new event: streams of this rank may wait for what has been enqueued here so far."""
-        self._view._world.require_alive()
-        event = SimEvent(self, self._native.record(line or script_line()))
+        self._world.require_alive()
+        event = SimEvent(self, self._native.record(line or caller_line()))
         self._add((), [])
         return event
 
     def wait_event(self, event: SimEvent, *, line: str = "") -> None:
         """Enqueue a wait for an event of this rank."""
-        self._add((event,), self._native.wait_event(line or script_line(), event._native))
+        self._add((event,), self._native.wait_event(line or caller_line(), event._native))
 
-    def barrier(self, group: SimGroup | None = None, *, line: str = "") -> None:
+    def barrier(self, group: RankGroup | None = None, *, line: str = "") -> None:
         """Enqueue a barrier of a group (default: the world): every rank's stream of this name and index comes to it.
 
         What they have sent before has arrived when they go on.
         """
-        group = group or self._view.world_group
-        line = line or script_line()
+        group = group or self._world.world_group
+        line = line or caller_line()
         if self.rank not in group.ranks:
-            raise self._view.script_error(
-                f"barrier: rank {self.rank} is not in the group of ranks {list(group.ranks)}", line
+            raise host_error(
+                f"barrier: rank {self.rank} is not in the group of ranks {list(group.ranks)}", line, self.rank
             )
         self._add((), self._native.barrier(line, list(group.ranks)))
 
     def synchronize(self) -> None:
-        """Let the script wait until all that has been enqueued so far is over."""
-        self._view.synchronize(self)
+        """Block host code until all that has been enqueued so far is over."""
+        self._streams.synchronize(self)
 
     @property
-    def settled(self) -> bool:
-        """Whether the script knows that everything on the stream is over."""
+    def is_synchronized(self) -> bool:
+        """Whether host code knows that everything on the stream is over."""
         return not self._kept
 
     def release(self) -> None:
-        """Let go of the tensors of items that the script knows to be over."""
+        """Drop the tensors of items that host code knows to be over."""
         known = self._native.known
         while self._released < known:
             self._kept.popleft()
@@ -239,85 +222,64 @@ class SimStream:
     def _add(self, tensors: tuple, wrong: list) -> None:
         for report in wrong:
             raise failure(report)
-        self._view._world.require_alive()
+        self._world.require_alive()
         self._kept.append(tensors)
 
-    def _world_rank(self, what: str, peer: int, group: SimGroup | None, line: str) -> int:
-        ranks = (group or self._view.world_group).ranks
+    def _world_rank(self, what: str, peer: int, group: RankGroup | None, line: str) -> int:
+        ranks = (group or self._world.world_group).ranks
         if not 0 <= peer < len(ranks):
-            raise self._view.script_error(
+            raise host_error(
                 f"{what}: expected a peer from 0 to {len(ranks) - 1}, got {peer}; a peer is "
                 "often (rank + i) % num_ranks",
                 line,
+                self.rank,
             )
         return ranks[peer]
 
 
-def _error(message: str, line: str) -> SimulationError:
-    error = SimulationError(f"{line}: {message}")
-    error.location = line
-    return error
+class RankStreams:
+    """The streams of a rank.
+
+    Attributes:
+        current: where launches of host code go; None: host code waits for each.
+    """
+
+    def __init__(self, world: WorldState, rank: int):
+        self.world, self.rank = world, rank
+        self.current: SimStream | None = None
+        self._streams: dict[tuple[str, int], SimStream] = {}
+
+    def get(self, name: str = "", index: int = 0) -> SimStream:
+        """The stream of that name and index, always the same; without a name the main one."""
+        if (name, index) not in self._streams:
+            self._streams[name, index] = SimStream(self, name, index)
+        return self._streams[name, index]
+
+    @property
+    def has_main(self) -> bool:
+        """Whether the main stream has been asked for."""
+        return ("", 0) in self._streams
+
+    @property
+    def are_synchronized(self) -> bool:
+        """Whether host code knows that everything on all streams is over."""
+        return all(stream.is_synchronized for stream in self._streams.values())
+
+    def synchronize(self, stream: SimStream | None = None) -> None:
+        """Block host code until what was enqueued on a stream (default: on each) is over.
+
+        Raises what the machine finds wrong meanwhile, DeadlockError when nothing can make progress.
+        """
+        self.world.require_alive()
+        for one in list(self._streams.values()) if stream is None else [stream]:
+            if number := one._native.synchronize():
+                host = self.world.launches[number] = self.world.host(self.rank)
+                host.pause(f"synchronize() at {caller_line()}")
+        for one in self._streams.values():
+            one.release()
 
 
 def _one_of(what: str, choices: dict[str, int], name: str, value: str, line: str) -> int:
     if value not in choices:
-        raise _error(f"{what}: expected {name} to be one of {', '.join(choices)}, got {value!r}", line)
+        raise host_error(f"{what}: expected {name} to be one of {', '.join(choices)}, got {value!r}", line)
     return choices[value]
-
-
-def _check_signal(what: str, signal: torch.Tensor, count: int | None, line: str) -> None:
-    import torch
-
-    if (
-        signal.dtype != torch.int64
-        or not signal.is_contiguous()
-        or signal.numel() < 1
-        or (count is not None and signal.numel() != count)
-    ):
-        wanted = "one int64 element" if count == 1 else "contiguous int64 elements, at least one"
-        raise _error(
-            f"{what}: expected {wanted}, got {signal.numel()} of {signal.dtype}: pass a view such as "
-            "signals[i:i + 1] or signals[i]",
-            line,
-        )
-
-
-def _operands(named: Any) -> list:
-    return [_sim.Operand(name, tensor.data_ptr(), _span(tensor), tensor.itemsize) for name, tensor in named]
-
-
-def _span(tensor: torch.Tensor) -> int:
-    """Bytes from the first element to the end of the last."""
-    if tensor.numel() == 0:
-        return 0
-    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.itemsize
-
-
-def _transfer(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.Transfer:
-    for name, tensor in (("src", src), ("dst", dst)):
-        if tensor.device.type != "cpu":
-            raise _error(
-                f"{what}: {name} lies on {tensor.device}: make tensors of the simulator on ditron.device()", line
-            )
-    if src.shape != dst.shape or src.dtype != dst.dtype:
-        raise _error(
-            f"{what}: expected src and dst of the same shape and dtype, got {list(src.shape)} of {src.dtype} "
-            f"and {list(dst.shape)} of {dst.dtype}",
-            line,
-        )
-    rows, nbytes, to_pitch, from_pitch = _rows(what, dst, src, line)
-    return _sim.Transfer(rows, nbytes, dst.data_ptr(), to_pitch, src.data_ptr(), from_pitch, src.itemsize)
-
-
-def _rows(what: str, dst: torch.Tensor, src: torch.Tensor, line: str) -> tuple[int, int, int, int]:
-    """How many rows, bytes in a row, and the pitches of both sides in bytes."""
-    rows = pitched_rows(dst.shape, src.stride(), dst.stride(), dst.itemsize)
-    if rows is None:
-        raise _error(
-            f"{what}: expected rows, each without a gap, at one distance from each other; got shape "
-            f"{list(dst.shape)} with strides {list(src.stride())} and {list(dst.stride())}: enqueue a copy "
-            "for each part, or make one side contiguous",
-            line,
-        )
-    return rows.height, rows.width, rows.dst_pitch, rows.src_pitch

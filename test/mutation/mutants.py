@@ -12,7 +12,7 @@ from subjects import Subject
 import ditron
 from ditron._program.program import Program
 from ditron.protocol.api import check_program
-from ditron.protocol.capture import record
+from ditron.protocol.capture import capture
 from ditron.sim import launch as simulate
 from ditron_compiler.frontend.source import DitronSource
 from ditron_compiler.protocol import check_scenario
@@ -93,7 +93,7 @@ def find(subject: Subject) -> list[Mutant]:
             if subject.program is not None:
                 check_program(subject.program, [(ranks, per_node)])
             else:
-                record(subject.run, ranks, per_node)
+                capture(subject.run, ranks, per_node)
     found, _Source.found = _Source.found, None
     return [(kernel, mutation) for kernel, mutations in found.items() for mutation in mutations]
 
@@ -125,7 +125,7 @@ def checked(subject: Subject, mutant: Mutant | None) -> str:
                 if subject.program is not None:
                     findings = check_program(subject.program, [(ranks, per_node)]).findings
                 else:
-                    findings, _ = check_scenario(record(subject.run, ranks, per_node, strict=False))
+                    findings, _ = check_scenario(capture(subject.run, ranks, per_node, strict=False))
             except ditron.DitronError as error:
                 return f"error: {str(error).splitlines()[0]}"
             if findings:

@@ -4,8 +4,6 @@ import pytest
 import torch
 from hypothesis import settings
 
-import ditron
-
 # A property holds or fails whatever the machine's load.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -15,10 +13,3 @@ settings.load_profile("no deadline")
 def _seed() -> None:
     """Every test draws the same random numbers whenever and wherever it runs."""
     torch.manual_seed(0)
-
-
-@pytest.fixture
-def posing():
-    """CPU tensors say that they are CUDA tensors."""
-    with ditron.sim.triton(as_cuda=True):
-        yield

@@ -1,6 +1,6 @@
-"""What torch makes in its own ways while CPU tensors pose: tensors within tensors, sequences, process groups.
+"""Patches of torch's internals under fake CUDA: wrapper subclasses, packed sequences, process groups.
 
-These read where a tensor says that it is, and would go there.
+These read the device that a tensor reports, and would use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch._C import DisableTorchFunction
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.utils import rnn
 
-__all__ = ["INSIDES", "on_cpu"]
+__all__ = ["INTERNALS", "on_cpu"]
 
 _CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ _shared = torch.UntypedStorage._new_shared
 
 
 def on_cpu(value: Any) -> Any:
-    """A device that an argument names; the CPU in place of CUDA."""
+    """A device that an argument names, with the CPU in place of CUDA."""
     if isinstance(value, torch.device):
         return _CPU if value.type == "cuda" else value
     if isinstance(value, str) and value.startswith("torch.cuda."):  # a type's name
@@ -45,8 +45,8 @@ def _new_shared(cls: type, size: int, *, device: Any = "cpu") -> torch.UntypedSt
     return _shared(size, device=on_cpu(device))
 
 
-def _where_it_is(function: Callable) -> Callable:
-    """``function`` with tensors that do not pose."""
+def _on_real_device(function: Callable) -> Callable:
+    """``function`` with tensors that report their real device."""
 
     def call(*args: Any, **more: Any) -> Any:
         with DisableTorchFunction():
@@ -55,7 +55,7 @@ def _where_it_is(function: Callable) -> Callable:
     return call
 
 
-def _by_gloo(function: Callable) -> Callable:
+def _with_gloo(function: Callable) -> Callable:
     """A function that makes a process group, of which NCCL would be the backend."""
     signature = inspect.signature(function)
 
@@ -68,22 +68,22 @@ def _by_gloo(function: Callable) -> Callable:
     return make
 
 
-# (what has the attribute, its name) -> what it is while tensors pose.
-INSIDES: dict[tuple[Any, str], Any] = {
+# (what has the attribute, its name) -> what it is under fake CUDA.
+INTERNALS: dict[tuple[Any, str], Any] = {
     (torch.Tensor, "_make_wrapper_subclass"): staticmethod(_make_wrapper_subclass),
     (FakeTensor, "__new__"): staticmethod(_make_fake),
     (torch.UntypedStorage, "_new_shared"): classmethod(_new_shared),  # of a DataLoader's workers
     # It asks for sizes on the CPU.
-    (rnn, "_packed_sequence_init_args"): _where_it_is(rnn._packed_sequence_init_args),
+    (rnn, "_packed_sequence_init_args"): _on_real_device(rnn._packed_sequence_init_args),
 }
 if dist.is_available():
-    INSIDES[torch.cuda.nccl, "version"] = lambda: (2, 27, 5)
-    INSIDES |= {
-        (home, name): answer
+    INTERNALS[torch.cuda.nccl, "version"] = lambda: (2, 27, 5)
+    INTERNALS |= {
+        (home, name): value
         for home in (dist, dist.distributed_c10d)
-        for name, answer in (
-            ("init_process_group", _by_gloo(dist.init_process_group)),
-            ("new_group", _by_gloo(dist.new_group)),
+        for name, value in (
+            ("init_process_group", _with_gloo(dist.init_process_group)),
+            ("new_group", _with_gloo(dist.new_group)),
             ("is_nccl_available", lambda: True),
         )
     }

@@ -1,7 +1,7 @@
-"""Operators of ``torch.library`` for CUDA tensors, called with CPU tensors that pose as such.
+"""Operators of ``torch.library`` for CUDA tensors, called with CPU tensors that report to be CUDA tensors.
 
-Those that are registered while tensors pose are put in the CPU's place at once; those of packages that were imported
-before are found when posing begins, and let go when it ends.
+Kernels that are registered under fake CUDA are registered for the CPU at once; those of packages that were imported
+before are registered when fake CUDA begins, and removed when it ends.
 """
 
 from __future__ import annotations
@@ -16,61 +16,61 @@ import torch
 from torch.library import Library
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
-__all__ = ["adopted", "answers", "while_posing"]
+__all__ = ["in_mode", "patches", "registered_for_cpu"]
 
-_KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # what is for CUDA tensors is for those that pose as such
+_KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # CUDA's dispatch key -> the CPU's
 _OTHERS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
-_TORCHS_OWN = ("aten", "c10d", "_c10d_functional", "_native", "prim", "prims", "symm_mem", "inductor")
+_TORCH_NAMESPACES = ("aten", "c10d", "_c10d_functional", "_native", "prim", "prims", "symm_mem", "inductor")
 
 _init, _impl, _register_fake = Library.__init__, Library.impl, Library._register_fake
 
 
-def while_posing(pose: type[TorchFunctionMode], function: Callable) -> Callable:
-    """Within a function of torch's tensors do not pose. Code of others that one calls wants that they do."""
+def in_mode(mode: type[TorchFunctionMode], function: Callable) -> Callable:
+    """``function`` with the mode on: torch turns modes off within its own functions, which may call user code."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with nullcontext() if isinstance(_get_current_function_mode(), pose) else pose():
+        with nullcontext() if isinstance(_get_current_function_mode(), mode) else mode():
             return function(*args, **kwargs)
 
     return call
 
 
-def answers(pose: type[TorchFunctionMode]) -> dict[tuple[Any, str], Any]:
-    """What is exchanged in ``torch.library`` while tensors pose; ``pose`` makes them do so."""
+def patches(mode: type[TorchFunctionMode]) -> dict[tuple[Any, str], Any]:
+    """Patches of ``torch.library`` under fake CUDA, whose mode is ``mode``."""
 
     def init(self: Any, ns: str, kind: str, dispatch_key: str = "") -> None:
         _init(self, ns, kind, _KEYS.get(dispatch_key, dispatch_key))
-        self._posing_key = dispatch_key
+        self._fake_cuda_key = dispatch_key
 
     def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **more: Any) -> None:
         name = op_name if isinstance(op_name, str) else op_name.name()
         name = name if "::" in name else f"{self.ns}::{name}"
-        dispatch_key = dispatch_key or getattr(self, "_posing_key", self.dispatch_key)
+        dispatch_key = dispatch_key or getattr(self, "_fake_cuda_key", self.dispatch_key)
         if "CPU" in dispatch_key and _has(name, ("CPU", "CompositeExplicitAutograd")):
             return  # it has one for CUDA tensors, or for all
-        # Tensors of "Meta" say so; torch's own kernel for gradients calls the operator's others.
+        # Meta tensors report so; torch's own autograd kernel calls the operator's other kernels.
         if dispatch_key != "Meta" and getattr(fn, "__module__", None) != "torch._library.autograd":
-            fn = while_posing(pose, fn)
+            fn = in_mode(mode, fn)
         with warnings.catch_warnings():  # an operator that has a kernel for each of both gets another for the CPU
             warnings.filterwarnings("ignore", ".*other operators may also be overridden", UserWarning)
             _impl(self, op_name, fn, _KEYS.get(dispatch_key, dispatch_key), **more)
 
     def register_fake(self: Any, op_name: str, fn: Callable, _stacklevel: int = 1, **more: Any) -> None:
-        _register_fake(self, op_name, while_posing(pose, fn), _stacklevel + 1, **more)
+        _register_fake(self, op_name, in_mode(mode, fn), _stacklevel + 1, **more)
 
     return {(Library, "__init__"): init, (Library, "impl"): impl, (Library, "_register_fake"): register_fake}
 
 
-def adopted(pose: type[TorchFunctionMode]) -> list[Library]:
+def registered_for_cpu(mode: type[TorchFunctionMode]) -> list[Library]:
     """Libraries by which operators that have a kernel for CUDA alone take CPU tensors, until they are destroyed."""
     libraries: dict[str, Library] = {}
     for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):
         namespace, _, operator = name.partition("::")
-        if namespace in _TORCHS_OWN or _has(name, _OTHERS):
+        if namespace in _TORCH_NAMESPACES or _has(name, _OTHERS):
             continue
         library = libraries.setdefault(namespace, Library(namespace, "FRAGMENT"))
-        _impl(library, operator, while_posing(pose, _for_cuda(name)), "CPU")
+        _impl(library, operator, in_mode(mode, _for_cuda(name)), "CPU")
     return list(libraries.values())
 
 

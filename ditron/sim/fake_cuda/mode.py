@@ -1,7 +1,7 @@
-"""For code that insists on CUDA: torch says that there is a CUDA device, which is the CPU.
+"""The patch of torch: it reports one CUDA device, which is the CPU.
 
-Only on request (``ditron.sim.triton(as_cuda=True)``), only while it is active; tensors are treated so in the thread
-that asked, and in those that it starts. What cannot be passed through Python stays as it is: a CUDA graph.
+Only on request (``ditron.sim.triton(as_cuda=True)``) and only while it is active; tensors report so in the thread that
+asked, and in those that it starts. What does not go through Python is not patched: a CUDA graph.
 """
 
 from __future__ import annotations
@@ -16,63 +16,62 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext, _device_constructors
 
-from ditron.sim.fake_cuda import library as pose_library
+from ditron.sim.fake_cuda import library
 from ditron.sim.fake_cuda.cuda_streams import DEVICE
-from ditron.sim.fake_cuda.internals import INSIDES, on_cpu
-from ditron.sim.fake_cuda.library import while_posing
+from ditron.sim.fake_cuda.internals import INTERNALS, on_cpu
+from ditron.sim.fake_cuda.library import in_mode
 from ditron.sim.fake_cuda.random_state import DEFAULT
-from ditron.sim.fake_cuda.torch_cuda import ANSWERS
-from ditron.sim.plain.launcher import simulated
+from ditron.sim.fake_cuda.torch_cuda import PATCHES
 
-__all__ = ["is_posing", "posing"]
+__all__ = ["may_report_cuda", "patched"]
 
 _CPU = torch.device("cpu")
 _absent = object()
 
 _originals: dict[tuple[Any, str], Any] = {}
 _libraries: list[torch.library.Library] = []
-_posing = 0  # ranks that pose end at different times
+_active = 0  # ranks that use it end at different times
 
 
 @contextmanager
-def posing() -> Iterator[None]:
-    """:func:`ditron.sim.triton` with CPU tensors that say they are CUDA tensors."""
-    global _posing
-    with simulated(), _Pose():
-        if not _posing:
+def patched() -> Iterator[None]:
+    """Within it, torch reports that CPU tensors are CUDA tensors."""
+    global _active
+    with _FakeCudaMode():
+        if not _active:
             _originals.update(((home, name), getattr(home, name, _absent)) for home, name in _ALL)
-            _libraries.extend(pose_library.adopted(_Pose))
-            _answer(_ALL)
-        _posing += 1
+            _libraries.extend(library.registered_for_cpu(_FakeCudaMode))
+            _set(_ALL)
+        _active += 1
         try:
             yield
         finally:
-            _posing -= 1
-            if not _posing:
-                _answer(_originals)
+            _active -= 1
+            if not _active:
+                _set(_originals)
                 while _libraries:
                     _libraries.pop()._destroy()
 
 
-def is_posing() -> bool:
-    """Whether some rank's tensors say that they are CUDA tensors."""
-    return _posing > 0
+def may_report_cuda(value: Any) -> bool:
+    """Whether ``value``, a package's own tensor-like class, may have its device from a tensor that reports CUDA."""
+    return _active > 0 and not isinstance(value, torch.Tensor)
 
 
-def _answer(answers: dict[tuple[Any, str], Any]) -> None:
-    for (home, name), answer in answers.items():
-        if answer is _absent:
+def _set(attributes: dict[tuple[Any, str], Any]) -> None:
+    for (home, name), value in attributes.items():
+        if value is _absent:
             delattr(home, name)
         else:
-            setattr(home, name, answer)
+            setattr(home, name, value)
 
 
-class _Pose(TorchFunctionMode):
-    """Answers of tensors, and ``cuda`` as an argument of torch's functions."""
+class _FakeCudaMode(TorchFunctionMode):
+    """What tensors report, and ``cuda`` as an argument of torch's functions."""
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        if func in _ANSWERS_OF_TENSORS:
-            return func(*args) if torch.Tensor.is_meta.__get__(args[0]) else _ANSWERS_OF_TENSORS[func]
+        if func in _REPORTED:
+            return func(*args) if torch.Tensor.is_meta.__get__(args[0]) else _REPORTED[func]
         if func in _OF_MEMORY:
             return _OF_MEMORY[func](args[0])
         if func is torch.device:  # the name alone; where it is given to another function, it is the CPU
@@ -93,7 +92,7 @@ def _on_cpu(value: Any) -> Any:
     return torch.default_generator if value is DEFAULT else on_cpu(value)
 
 
-_ANSWERS_OF_TENSORS = {
+_REPORTED = {
     torch.Tensor.is_cuda.__get__: True,
     torch.Tensor.device.__get__: DEVICE,
     torch.Tensor.get_device: 0,
@@ -102,12 +101,12 @@ _ANSWERS_OF_TENSORS = {
 
 
 def _in_memory(tensor: torch.Tensor, memory: str = "pinned") -> torch.Tensor:
-    tensor._posing_memory = memory
+    tensor._fake_cuda_memory = memory
     return tensor
 
 
 def _memory_of(tensor: torch.Tensor) -> str:
-    return getattr(tensor, "_posing_memory", "device")
+    return getattr(tensor, "_fake_cuda_memory", "device")
 
 
 def _goal(func: Callable, args: tuple, kwargs: dict) -> str | None:
@@ -126,13 +125,13 @@ def _arrived(result: Any, goal: str, args: tuple) -> Any:
     if not isinstance(result, torch.Tensor) or is_lazy(result):
         return result
     if any(result is value for value in args):
-        if getattr(result, "_posing_memory", None) in (goal, "pinned" if goal == "host" else goal):
+        if getattr(result, "_fake_cuda_memory", None) in (goal, "pinned" if goal == "host" else goal):
             return result
         result = result.clone()
     return _in_memory(result, goal)
 
 
-# What was asked to be in the host's memory says so, and poses all the same. Copies are copies, as they would be.
+# A tensor that was asked to be in host memory reports that, besides CUDA. Copies are copies, as on a GPU.
 _OF_MEMORY = {
     torch.Tensor.is_cpu.__get__: lambda tensor: _memory_of(tensor) != "device",
     torch.Tensor.is_pinned: lambda tensor: _memory_of(tensor) == "pinned",
@@ -145,8 +144,10 @@ _OF_MEMORY = {
 _default_device = DeviceContext.__torch_function__
 
 
-def _default_posing(self: DeviceContext, func: Callable, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-    """A default device is put in below every mode, where ``cuda`` would not become the CPU any more."""
+def _default_device_in_mode(
+    self: DeviceContext, func: Callable, types: Any, args: tuple = (), kwargs: Any = None
+) -> Any:
+    """A default device is added below every mode, where ``cuda`` would not become the CPU any more."""
     if self.device.type == "cuda":
         result = func(*args, **kwargs or {})
         return _in_memory(result, "device") if func in _device_constructors() else result
@@ -156,27 +157,27 @@ def _default_posing(self: DeviceContext, func: Callable, types: Any, args: tuple
 _start_thread = threading.Thread.start
 
 
-def _start_posing(self: threading.Thread) -> None:
-    """Tensors pose in the threads too that a thread starts in which they do."""
-    if any(isinstance(mode, _Pose) for mode in _get_current_function_mode_stack()):
-        self.run = while_posing(_Pose, self.run)
+def _start_in_mode(self: threading.Thread) -> None:
+    """The mode is inherited by threads that a thread starts."""
+    if any(isinstance(mode, _FakeCudaMode) for mode in _get_current_function_mode_stack()):
+        self.run = in_mode(_FakeCudaMode, self.run)
     _start_thread(self)
 
 
 _saved_tensors_hooks = torch.autograd.graph.saved_tensors_hooks.__init__
 
 
-def _hooks_posing(self: Any, pack_hook: Callable, unpack_hook: Callable) -> None:
-    """What is done with tensors that are saved for gradients, as torch.utils.checkpoint does, sees them pose."""
-    _saved_tensors_hooks(self, while_posing(_Pose, pack_hook), while_posing(_Pose, unpack_hook))
+def _hooks_in_mode(self: Any, pack_hook: Callable, unpack_hook: Callable) -> None:
+    """Hooks on tensors that are saved for gradients, as torch.utils.checkpoint's, run in the mode."""
+    _saved_tensors_hooks(self, in_mode(_FakeCudaMode, pack_hook), in_mode(_FakeCudaMode, unpack_hook))
 
 
 _ALL = {
-    (threading.Thread, "start"): _start_posing,
-    **ANSWERS,
-    **INSIDES,
-    **pose_library.answers(_Pose),
-    (DeviceContext, "__torch_function__"): _default_posing,
-    (torch.autograd.graph.saved_tensors_hooks, "__init__"): _hooks_posing,
-    (torch.autograd, "_engine_run_backward"): while_posing(_Pose, torch.autograd._engine_run_backward),
+    (threading.Thread, "start"): _start_in_mode,
+    **PATCHES,
+    **INTERNALS,
+    **library.patches(_FakeCudaMode),
+    (DeviceContext, "__torch_function__"): _default_device_in_mode,
+    (torch.autograd.graph.saved_tensors_hooks, "__init__"): _hooks_in_mode,
+    (torch.autograd, "_engine_run_backward"): in_mode(_FakeCudaMode, torch.autograd._engine_run_backward),
 }

@@ -1,4 +1,4 @@
-"""Random numbers while CPU tensors pose as CUDA tensors: seeds, states, and generators of a CUDA device."""
+"""Random numbers under fake CUDA: seeds, states, and generators of a CUDA device."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class _Default(Generator):
 
 DEFAULT = _Default("cuda")
 
-# What torch.cuda answers.
+# What torch.cuda values.
 SEEDS: dict[str, Any] = {
     "default_generators": (DEFAULT,),
     "manual_seed": lambda seed: DEFAULT.manual_seed(seed) and None,

@@ -1,4 +1,4 @@
-"""What ``torch.cuda`` answers while CPU tensors pose as CUDA tensors: one device, what the simulator stands in for."""
+"""``torch.cuda`` and ``torch.accelerator`` under fake CUDA: one device, the simulated GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ditron.sim.fake_cuda.cuda_streams import DEVICE, STREAMS, DeviceGuard
 from ditron.sim.fake_cuda.random_state import SEEDS, Generator
 from ditron.sim.plain.driver import SimDriver, properties
 
-__all__ = ["ANSWERS"]
+__all__ = ["PATCHES"]
 
 _MEMORY = 141 << 30
 
@@ -50,13 +50,13 @@ def _properties(device: Any = None) -> Any:
     )
 
 
-def _always(answer: Any) -> Callable[..., Any]:
+def _always(value: Any) -> Callable[..., Any]:
     """A function of its own for every name: torch.compile tells torch's functions apart by what they are."""
-    return lambda *_, **__: answer
+    return lambda *_, **__: value
 
 
 def _cuda() -> dict[str, Any]:
-    answers: dict[str, Any] = {
+    values: dict[str, Any] = {
         **SEEDS,
         "get_device_properties": _properties,
         "get_device_capability": lambda device=None: SimDriver().get_device_capability(),
@@ -70,12 +70,12 @@ def _cuda() -> dict[str, Any]:
         "get_arch_list": lambda: ["sm_{}{}".format(*SimDriver().get_device_capability())],
     }
     for name in ("is_available", "is_initialized", "is_bf16_supported", "is_tf32_supported"):
-        answers[name] = _always(True)
+        values[name] = _always(True)
     for name in ("is_current_stream_capturing", "can_device_access_peer"):
-        answers[name] = _always(False)
-    answers |= {"device_count": _always(1), "use_mem_pool": lambda *_, **__: nullcontext()}
+        values[name] = _always(False)
+    values |= {"device_count": _always(1), "use_mem_pool": lambda *_, **__: nullcontext()}
     for name in (*_NOTHING, "current_device", "_exchange_device", "_maybe_exchange_device", "get_sync_debug_mode"):
-        answers[name] = _always(0)
+        values[name] = _always(0)
     for name in (
         *_DONE,
         "set_device",
@@ -88,8 +88,8 @@ def _cuda() -> dict[str, Any]:
         "set_per_process_memory_fraction",
         "set_sync_debug_mode",
     ):
-        answers[name] = _always(None)
-    return answers
+        values[name] = _always(None)
+    return values
 
 
 # What both torch.cuda and torch.accelerator have: numbers of bytes, and what is done at once.
@@ -98,7 +98,7 @@ _DONE = ("synchronize", "empty_cache", "reset_peak_memory_stats", "reset_accumul
 
 
 def _accelerator() -> dict[str, Any]:
-    answers = {
+    values = {
         "is_available": _always(True),
         "current_accelerator": lambda *_, **__: torch.device("cuda"),
         "device_count": _always(1),
@@ -107,18 +107,18 @@ def _accelerator() -> dict[str, Any]:
         "memory_stats": lambda *_, **__: Counter(),
     }
     for name in (*_NOTHING, "current_device_index", "current_device_idx"):
-        answers[name] = _always(0)
+        values[name] = _always(0)
     for name in (*_DONE, "set_device_index", "set_device_idx", "empty_host_cache"):
-        answers[name] = _always(None)
-    return {name: answer for name, answer in answers.items() if hasattr(torch.accelerator, name)}
+        values[name] = _always(None)
+    return {name: value for name, value in values.items() if hasattr(torch.accelerator, name)}
 
 
-def _in_modules(answers: dict[str, Any]) -> dict[tuple[Any, str], Any]:
-    """Answers of ``torch.cuda``, and of the modules within it that the same functions are imported from."""
+def _in_modules(values: dict[str, Any]) -> dict[tuple[Any, str], Any]:
+    """Values of ``torch.cuda``, and of the modules within it that the same functions are imported from."""
     homes = (torch.cuda, torch.cuda.memory, torch.cuda.random)
     return {
-        (home, name): answer
-        for name, answer in answers.items()
+        (home, name): value
+        for name, value in values.items()
         for home in homes
         if home is torch.cuda or hasattr(home, name)
     }
@@ -128,7 +128,7 @@ _parse_to = torch._C._nn._parse_to
 _CUDA_TYPES = ("Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double", "Bool")
 
 
-def _parse_to_posing(*args: Any, **more: Any) -> Any:
+def _parse_to_in_mode(*args: Any, **more: Any) -> Any:
     """``module.to(0)``: a number is a CUDA device."""
     return _parse_to(*(DEVICE if type(value) is int else value for value in args), **more)
 
@@ -136,7 +136,7 @@ def _parse_to_posing(*args: Any, **more: Any) -> Any:
 _autocast = torch.autocast.__init__
 
 
-def _autocast_posing(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **more: Any) -> None:
+def _autocast_in_mode(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **more: Any) -> None:
     if device_type == "cuda":
         device_type, dtype = "cpu", dtype or torch.float16
     _autocast(self, device_type, dtype, *args, **more)
@@ -155,30 +155,30 @@ class _NoGraph:
 
 
 def _storage_here(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage | None:
-    """What ``torch.load`` asks of whoever knows a location: what was saved on a GPU is the CPU's."""
-    posing = torch.Generator is Generator
-    return storage if posing and location.startswith("cuda") else None
+    """``torch.load``'s hook for a location: what was saved on a GPU is loaded to the CPU."""
+    patched = torch.Generator is Generator
+    return storage if patched and location.startswith("cuda") else None
 
 
-# Before torch's own CUDA, which is 20. It declines where nothing poses.
+# Before torch's own CUDA, which is 20. It declines where fake CUDA is not active.
 torch.serialization.register_package(5, lambda _: None, _storage_here)
 
-# (what has the attribute, its name) -> what it is while tensors pose.
-ANSWERS: dict[tuple[Any, str], Any] = {
+# (what has the attribute, its name) -> what it is under fake CUDA.
+PATCHES: dict[tuple[Any, str], Any] = {
     **_in_modules(_cuda()),
     **STREAMS,
-    **{(torch.accelerator, name): answer for name, answer in _accelerator().items()},
+    **{(torch.accelerator, name): value for name, value in _accelerator().items()},
     **{
         (torch.cuda.nvtx, name): _always(None)
         for name in ("range_push", "range_pop", "mark", "range_start", "range_end")
     },
-    (torch.autocast, "__init__"): _autocast_posing,
+    (torch.autocast, "__init__"): _autocast_in_mode,
     **{(torch, name): _of_autocast(getattr(torch, name)) for name in ("is_autocast_enabled", "get_autocast_dtype")},
     (torch, "get_autocast_gpu_dtype"): lambda _of=torch.get_autocast_dtype: _of("cpu"),
     **{(torch.cuda.profiler, name): _always(None) for name in ("start", "stop")},
     **{(torch.cuda, f"{name}Tensor"): getattr(torch, f"{name}Tensor") for name in _CUDA_TYPES},
     (torch._C, "_get_accelerator"): lambda *_: torch.device("cuda"),
-    (torch._C._nn, "_parse_to"): _parse_to_posing,
+    (torch._C._nn, "_parse_to"): _parse_to_in_mode,
     (torch.Tensor, "record_stream"): _always(None),
     (SimDriver, "get_active_torch_device"): lambda _: DEVICE,
     (torch, "Generator"): Generator,

@@ -1,4 +1,4 @@
-"""The simulator as a driver of Triton's: what a package may ask it about the GPU it stands in for."""
+"""The simulator as one of Triton's drivers: what packages ask it about the GPU that it simulates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 from triton.backends.driver import DriverBase
 from triton.compiler import ASTSource
 
-from ditron.sim.rank import current_world
+from ditron.sim.plain.compile import compile_plain
+from ditron.sim.plain.run import records_accesses
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError
 from ditron_compiler.frontend.targets import NEUTRAL
 
-__all__ = ["Event", "SimDriver", "compiles_for_races", "properties", "try_once"]
+__all__ = ["Event", "SimDriver", "properties", "run_once"]
 
-# Of an H200, as Triton's and torch's drivers tell them.
+# Of an H200, as Triton's and torch's drivers report them.
 _PROPERTIES = {
     "max_shared_mem": 232448,
     "max_num_regs": 65536,
@@ -34,13 +35,13 @@ _SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 110: 23244
 
 
 def properties() -> dict[str, int]:
-    """What the GPU has that the simulator stands in for: an H200, of the compute capability that was asked for."""
+    """Properties of the simulated GPU: an H200's, of the compute capability that ``DITRON_SIM_CAPABILITY`` asks for."""
     shared = _SHARED.get(NEUTRAL.gpu_target().arch, _PROPERTIES["max_shared_mem"])
     return {**_PROPERTIES, "max_shared_mem": shared}
 
 
 class _Device(int):
-    """Device 0, but no key of what Triton has compiled for a GPU of that number."""
+    """Device 0, as a key of Triton's caches unequal to a GPU of that number."""
 
     __hash__ = object.__hash__
 
@@ -58,7 +59,7 @@ def _device(races: bool, cpu: str) -> _Device:
 
 
 class Event:
-    """A point in the host's time; what was launched before it has ended, for a simulated launch is synchronous."""
+    """A point in the host's time: what was launched before it is over, for a simulated launch is synchronous."""
 
     def __init__(self, *_: Any, **__: Any):
         self.time = 0.0
@@ -67,7 +68,7 @@ class Event:
         self.time = time.perf_counter()
 
     def elapsed_time(self, end: Event) -> float:
-        # Never 0: triton.testing divides by it. Nor small: a simulated kernel is not to be run a thousand times.
+        # Never 0: triton.testing divides by it. Nor small: it would run a kernel a thousand times.
         return max((end.time - self.time) * 1e3, 50.0)
 
     def synchronize(self, *_: Any) -> None:
@@ -79,14 +80,8 @@ class Event:
         return True
 
 
-def compiles_for_races() -> bool:
-    """Whether the calling rank's machine is told of every access; without a rank only ``DITRON_SIM_RACES`` asks."""
-    rank = current_world()
-    return rank.recording is True if rank is not None else knobs.sim_races.get() is True
-
-
 class SimDriver(DriverBase):
-    """Programs of plain Triton run on the CPU; kernels are parsed for the GPU that the simulator stands in for."""
+    """Programs of plain Triton run on the CPU; kernels are parsed for the simulated GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +97,7 @@ class SimDriver(DriverBase):
         return NEUTRAL.gpu_target()
 
     def get_current_device(self) -> int:
-        return _device(compiles_for_races(), knobs.sim_cpu.get())
+        return _device(records_accesses(), knobs.sim_cpu.get())
 
     def set_current_device(self, device: int) -> None:
         pass
@@ -139,8 +134,6 @@ class SimDriver(DriverBase):
 
     def launcher_cls(self, src: Any, metadata: Any) -> Callable[..., None]:
         """How kernels of ``triton.compile`` are launched: compiled once more, for the simulator."""
-        from ditron.sim.launch import compile_plain
-
         if not isinstance(src, ASTSource):
             raise DitronError(
                 f"a kernel that triton.compile has from a file of {src.ext} was launched on the "
@@ -155,10 +148,10 @@ class SimDriver(DriverBase):
         )
 
     def get_benchmarker(self) -> Callable[..., Sequence[float]]:
-        return try_once
+        return run_once
 
 
-def try_once(kernel_call: Callable[[], Any], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
+def run_once(kernel_call: Callable[[], Any], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
     """Run one configuration of an autotuner, once; all take equally long.
 
     Time on the simulator says nothing about a GPU, and choosing by it would make runs differ: so the first

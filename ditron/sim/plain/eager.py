@@ -1,7 +1,7 @@
 """``torch.compile`` on the simulator: functions run as they are written.
 
-What torch compiles for the CPU cannot launch a Triton kernel, and takes CPU tensors for CPU tensors where they pose as
-CUDA's. Functions that were compiled before, or outside, are compiled again when the simulator is left.
+What torch compiles for the CPU cannot launch a Triton kernel. Functions that were compiled before are compiled again
+when the simulator is left.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from .types import Elem, Shaped, UnsupportedType, parse_type
 Lowered = ir.Value | Tile | Descriptor | None
 Handler = Callable[["FunctionLowering", ir.Operation], None]
 HANDLERS: dict[str, Handler] = {}
+GRID = ["i32"] * 6  # the last arguments of every function: pid0, pid1, pid2, n0, n1, n2
 STACK_BYTES = 48 << 20  # of a fiber's 64 MiB
 WORTH_A_BUFFER = 4.0  # float operations that one store and its loads may save per element
 
@@ -59,6 +60,17 @@ class ModuleState:
     types: dict[str, ir.Type] = field(default_factory=dict)
     checks: str = "ends"
     races: bool = False
+
+
+def new_function(b: Builder, before: ir.Operation, name: str, inputs, outputs, private: bool) -> ir.Operation:
+    """Create a `func.func` without a body before the operation `before`."""
+    type = ir.FunctionType.get([b.type(t) for t in inputs], [b.type(t) for t in outputs])
+    attrs = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(type)}
+    if private:
+        attrs["sym_visibility"] = ir.StringAttr.get("private")
+    return ir.Operation.create(
+        "func.func", attributes=attrs, regions=1, loc=before.location, ip=ir.InsertionPoint(before)
+    )
 
 
 class FunctionLowering:

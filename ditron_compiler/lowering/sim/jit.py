@@ -22,10 +22,13 @@ import llvmlite.binding as llvm
 
 from ditron_compiler import knobs
 
+from . import symbols
+
 CODE_MODEL = "large"  # LLVM maps the sections of an object one by one, maybe either side of a simulated heap
 SPEED = 2  # -O2: vectorises; -O3 costs compile time and gained nothing on our kernels
 FORMAT = "2"  # of a cached file: code, then its hash
 _engines: list[llvm.ExecutionEngine] = []  # an engine owns the code it loaded: keep it
+_added: set[str] = set()  # symbols that the linker knows
 
 
 class UnresolvedSymbol(RuntimeError):
@@ -77,13 +80,12 @@ def known_cpus() -> tuple[str, ...]:
     return tuple(re.findall(r"^\s+(\S+)\s+- Select", names, re.MULTILINE))
 
 
-@cache
-def _machine_symbols() -> None:
-    """Make the simulated machine's functions known to the linker."""
-    from ditron import sim  # noqa: TID251
-
-    for name, address in sim.symbols().items():
-        llvm.add_symbol(name, address)
+def _add_symbols() -> None:
+    """Make the runtime's functions known to the linker."""
+    for name, address in symbols.addresses().items():
+        if name not in _added:
+            llvm.add_symbol(name, address)
+            _added.add(name)
 
 
 def _key(text: str) -> str:
@@ -138,10 +140,10 @@ def _intact(content: bytes) -> bytes | None:
 def load(text: str, symbol: str) -> int:
     """Compile LLVM IR and return the address of its function `symbol`.
 
-    Raises UnresolvedSymbol when the code calls what neither the machine nor the C library has.
+    Raises UnresolvedSymbol when the code calls what neither a registered runtime (symbols.py) nor the C library has.
     """
     code = object_code(text)
-    _machine_symbols()
+    _add_symbols()
     missing = [name for name in undefined_symbols(code) if llvm.address_of_symbol(name) is None]
     if missing:  # LLVM would end the process
         raise UnresolvedSymbol(f"code compiled for the simulator calls {', '.join(missing)}, which nothing defines")

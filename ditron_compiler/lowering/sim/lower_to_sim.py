@@ -26,12 +26,11 @@ from . import (  # noqa: F401
 from .abi import VARIADIC
 from .branches import Body
 from .builder import Builder, variadic
-from .function import FunctionLowering, Lowered, ModuleState, Unsupported, lowers
+from .function import GRID, FunctionLowering, Lowered, ModuleState, Unsupported, lowers, new_function
 from .memory import from_i64
 from .tiles import Descriptor
 from .types import Shaped, UnsupportedType, parse_type
 
-GRID = ["i32"] * 6  # pid0, pid1, pid2, n0, n1, n2
 LOCATIONS = "ditron.locs"
 # The dot routines keep no pointer; telling LLVM so lets it keep treating tile buffers as private to the function.
 _DOT_ARGUMENTS = "[{llvm.nocapture}, {llvm.nocapture}, {llvm.nocapture}, {}, {}, {}, {}, {}, {}]"
@@ -116,16 +115,6 @@ def lower_function(function: ir.Operation, state: ModuleState) -> None:
     for symbol, signature in b.called.items():
         state.declared.setdefault(symbol, signature)
     state.defined.add(name)
-
-
-def new_function(b: Builder, before: ir.Operation, name: str, inputs, outputs, private: bool) -> ir.Operation:
-    type = ir.FunctionType.get([b.type(t) for t in inputs], [b.type(t) for t in outputs])
-    attrs = {"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(type)}
-    if private:
-        attrs["sym_visibility"] = ir.StringAttr.get("private")
-    return ir.Operation.create(
-        "func.func", attributes=attrs, regions=1, loc=before.location, ip=ir.InsertionPoint(before)
-    )
 
 
 def _bind_slots(fn: FunctionLowering, function: ir.Operation, args: ir.Value, arguments: list[ir.Value]) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Protocol
 
 from ditron_compiler import ir
 
 from .builder import Builder
-from .tiles import Buffer, Indices, Tile
 
 # Loops that LLVM is to vectorise carry this mark; all others are told not to be (lower_loop_annotations.py). The width
 # is given and not left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about
@@ -29,6 +29,23 @@ class Index:
 
     def __init__(self, value: ir.Value, level: int):
         self.value, self.level = value, level
+
+
+Indices = tuple[Index | int, ...]
+
+
+class ElementSource(Protocol):
+    """What a nest computes elements of: a tile (tiles.py)."""
+
+    def at(self, nest: Nest, idx: Indices) -> ir.Value:
+        """Emit the element at `idx`, a carrier value."""
+
+
+class ElementTarget(Protocol):
+    """What a nest stores elements to: a buffer (tiles.py)."""
+
+    def put(self, nest: Nest, value: ir.Value, idx: Indices) -> None:
+        """Emit the store of the element at `idx`."""
 
 
 class Nest:
@@ -124,7 +141,7 @@ class Nest:
 
     # --- elements -----------------------------------------------------------------------------------------------
 
-    def element(self, tile: Tile, idx: Indices | None = None) -> ir.Value:
+    def element(self, tile: ElementSource, idx: Indices | None = None) -> ir.Value:
         """The element of `tile` at `idx` (the nest's own index by default), a carrier value."""
         idx = self.idx if idx is None else idx
         key = (tile, idx)
@@ -138,7 +155,7 @@ class Nest:
                 self.b.scalar_only = scalar_before
         return found
 
-    def store(self, buffer: Buffer, value: ir.Value, idx: Indices | None = None) -> None:
+    def store(self, buffer: ElementTarget, value: ir.Value, idx: Indices | None = None) -> None:
         """Put `value` in `buffer` at `idx`, here."""
         buffer.put(self, value, self.idx if idx is None else idx)
 

@@ -13,10 +13,10 @@ from . import abi
 from .elementwise import ELEMENTWISE, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import access_flags, check, check_range, guarded, load_element, store_element, to_i64, zero
-from .nest import Nest
+from .nest import Indices, Nest
 from .ops_memory import abi_dtype
 from .ops_shape import regroup, reshape_groups
-from .tiles import Descriptor, Indices, Mapped, Range, Splat, Tile
+from .tiles import Descriptor, Mapped, Range, Splat, Tile
 from .types import I1, I64, Elem
 
 PAD_NAN = 2  # Triton's PaddingOption

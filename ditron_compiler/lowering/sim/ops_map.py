@@ -7,7 +7,7 @@ from ditron_compiler import ir
 from .branches import Body
 from .builder import Builder
 from .elementwise import int_attribute
-from .function import FunctionLowering, Unsupported, lowers
+from .function import GRID, FunctionLowering, Unsupported, lowers, new_function
 
 
 @lowers("tt.map_elementwise")
@@ -63,8 +63,6 @@ def _operations(op: ir.Operation) -> list[ir.Operation]:
 def _outline(fn: FunctionLowering, op: ir.Operation, types: list[str], captured: list[ir.Value], outputs: list[str]
              ) -> str:  # fmt: skip
     """Make a function of the region; returns its symbol. It also gets the program's place in the grid."""
-    from .lower_to_sim import GRID, new_function  # which imports this module
-
     if fn.function.name != "tt.func":
         raise Unsupported(op, "the simulator has no tl.map_elementwise inside of another")
     symbol = f"ditron_map_{len(fn.state.defined)}"

@@ -13,8 +13,8 @@ from ditron_compiler import ir
 
 from .elementwise import int_attribute
 from .function import FunctionLowering, lowers
-from .nest import WIDTH, Index
-from .tiles import Indices, Splat, Tile
+from .nest import WIDTH, Index, Indices
+from .tiles import Splat, Tile
 
 
 class Combine:

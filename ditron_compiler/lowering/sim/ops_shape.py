@@ -9,8 +9,8 @@ from ditron_compiler import ir
 
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .nest import Index, Nest
-from .tiles import Computed, Indices, Range, Splat, Tile, View
+from .nest import Index, Indices, Nest
+from .tiles import Computed, Range, Splat, Tile, View
 
 
 def view(shape: tuple[int, ...], source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True) -> Tile:

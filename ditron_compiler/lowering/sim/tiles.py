@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from ditron_compiler import ir
 
+from .nest import Indices, Nest
 from .types import Elem
 
-if TYPE_CHECKING:
-    from .nest import Index, Nest
-
-Indices = tuple["Index | int", ...]
 MAX_DEPTH = 64  # a recipe deeper than this is put in a buffer: Python's stack is finite
 
 

@@ -15,12 +15,12 @@ from broken_kernels import CASES
 import ditron
 import ditron.language as dl
 from ditron.protocol.api import check_function, check_script
-from ditron.protocol.capture import record
+from ditron.protocol.capture import capture
 from ditron_compiler.protocol import check_scenario
 
 EXAMPLES = paths.EXAMPLES
 
-# What the checker calls each of them. `freed_twice` is the script's own mistake: recording it raises as running does.
+# What the checker calls each of them. `freed_twice` is the script's own mistake: capturing it raises as running does.
 KINDS = {
     "missing_wait": "unordered", "data_after_its_flag": "unpublished", "relaxed_flag": "unordered",
     "relaxed_look_at_the_flag": "unordered", "gpu_scope_on_a_peers_flag": "unordered", "wait_of_gpu_scope": "scope",
@@ -50,7 +50,7 @@ def test_every_broken_kernel_is_here():
 def test_broken_kernel_is_found_at_its_lines(name, monkeypatch):
     monkeypatch.setenv("DITRON_PIPELINE", "as-written")  # the default one mends some of them
     case = CASES[name]
-    findings, _ = check_scenario(record(case.main, case.ranks, resident=case.resident))
+    findings, _ = check_scenario(capture(case.main, case.ranks, resident=case.resident))
     assert findings, f"{name} passes"
     first = findings[0]
     assert first.kind == KINDS[name], str(first)
@@ -59,7 +59,7 @@ def test_broken_kernel_is_found_at_its_lines(name, monkeypatch):
 
 def test_freeing_twice_is_an_error_of_the_script():
     with pytest.raises(ditron.SimulationError, match="does not hold"):
-        record(CASES["freed_twice"].main, 2)
+        capture(CASES["freed_twice"].main, 2)
 
 
 @pytest.mark.parametrize("kernel", test_clean_kernels.KERNELS, ids=lambda kernel: kernel.__name__)

@@ -203,9 +203,9 @@ def test_missing_rank_at_a_barrier():
         sim.run(main, 3)
     line = main.__code__.co_firstlineno + 2
     assert raised.value.waiters == (
-        f"rank 0's script waits in barrier() at {__file__}:{line}",
-        f"rank 1's script waits in barrier() at {__file__}:{line}",
-        "rank 2's script has ended",
+        f"rank 0's host code waits in barrier() at {__file__}:{line}",
+        f"rank 1's host code waits in barrier() at {__file__}:{line}",
+        "rank 2's host code has ended",
     )
 
 

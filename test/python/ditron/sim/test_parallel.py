@@ -16,7 +16,7 @@ from numerics import assert_product
 
 import ditron
 from ditron import sim
-from ditron.sim.plain import launcher as plain
+from ditron.sim.plain import run as plain
 
 CORES = 4
 N = 1 << 16
@@ -27,7 +27,7 @@ FOLDERS = [os.path.dirname(__file__), str(paths.ROOT / "test/python/support")]  
 def cores(monkeypatch):
     """More threads than cores find more."""
     monkeypatch.setenv("DITRON_SIM_THREADS", str(CORES))
-    monkeypatch.setattr("ditron.sim.plain.launcher._machines", plain._Machines())
+    monkeypatch.setattr("ditron.sim.plain.run._machines", plain._Machines())
 
 
 @triton.jit
@@ -185,7 +185,7 @@ def test_several_threads_work(monkeypatch):
     with sim.triton():
         assert threads_used() > 1
         monkeypatch.setenv("DITRON_SIM_THREADS", "1")
-        monkeypatch.setattr("ditron.sim.plain.launcher._machines", plain._Machines())
+        monkeypatch.setattr("ditron.sim.plain.run._machines", plain._Machines())
         assert threads_used() == 1
 
 

@@ -184,7 +184,7 @@ def test_an_event_and_a_signal_that_wait_for_each_other():
         other.signal_write(arrived, 1)
 
     text = deadlock(main, ranks=1)
-    assert "for the event that its rank's stream one records" in text and "a circle: " in text
+    assert "for the event that its rank's stream one records" in text and "a cycle: " in text
     assert "the signal at" not in text, text  # an address says nothing
 
 
@@ -225,7 +225,7 @@ def test_a_local_copy_starves_behind_spinning_consumers():
         text,
     ), text
     assert (
-        "a circle: " in text
+        "a cycle: " in text
         and "`signal_then_await` on rank 0's main stream waits for ready[0], which rank 0's stream copy writes later"
         in text
     ), text
@@ -251,7 +251,7 @@ def test_a_fill_starves_too():
     assert "rank 0's main stream: the fill at" in text and "a copy or a fill within a GPU needs an SM" in text, text
 
 
-def test_a_circle_of_events_and_signals():
+def test_a_cycle_of_events_and_signals():
     def main():
         view = sim.current_world()
         go = view.alloc((1,), torch.int64, name="go")
@@ -269,7 +269,7 @@ def test_a_circle_of_events_and_signals():
         text,
     ), text
     assert re.search(
-        r"a circle: rank 0's stream a \(at \S+\) waits for go\[0\], which rank 0's stream b writes later, "
+        r"a cycle: rank 0's stream a \(at \S+\) waits for go\[0\], which rank 0's stream b writes later, "
         rf"at \S*{line_of('# too late')}; rank 0's stream b \(at \S+\) waits for the event that rank 0's "
         r"stream a records later",
         text,
@@ -302,7 +302,7 @@ BAD = {
     "signal type": (lambda v, s, x: s.signal_write(x[0, 0], 1), "expected one int64 element, got 1 of torch.float32"),
     "signals": (lambda v, s, x: s.signal_write(x.view(torch.int64)[0], 1), "one int64 element, got 2"),
     "local signal": (lambda v, s, x: s.signal_wait(torch.zeros(1, dtype=torch.int64), 1), "a symmetric address"),
-    "group": (lambda v, s, x: s.barrier(sim.SimGroup((1 - v.rank,))), "is not in the group of ranks"),
+    "group": (lambda v, s, x: s.barrier(sim.RankGroup((1 - v.rank,))), "is not in the group of ranks"),
 }
 
 

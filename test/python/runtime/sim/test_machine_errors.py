@@ -240,7 +240,7 @@ def test_deadlock_says_who_waits_for_what():
     assert raised.value.waiters == (
         f"kernel waits, rank 1, program (0, 0, 0) at {LINE[3]}: waits for buf[0, 0] >= 9 (it is 0), buf[0, 1] >= 9 "
         "(it is 0), buf[1, 0] >= 9 (it is 0), buf[1, 1] >= 9 (it is 0); no program has sent buf[0, 0]",
-        "rank 0's script has ended",
+        "rank 0's host code has ended",
     )
     assert all(line in str(raised.value) for line in raised.value.waiters)
 

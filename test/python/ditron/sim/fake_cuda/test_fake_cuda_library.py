@@ -1,4 +1,4 @@
-"""Operators of ``torch.library`` for CUDA tensors while CPU tensors pose as such: registered before, and compiled."""
+"""Operators of ``torch.library`` for CUDA tensors under fake CUDA: registered before, and compiled."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ _library.impl("plain.one", _scaled, "CUDA")
 
 
 def test_operators_that_were_registered_before():
-    """A package is imported first, and posing begins later; afterwards its operators are for CUDA again."""
+    """A package is imported first, and fake CUDA begins later; afterwards its operators are for CUDA again."""
     x = torch.randn(N)
     operators = (before, torch.ops.ditron_before.plain.one)
     for _ in range(2):
@@ -43,7 +43,7 @@ def test_operators_that_were_registered_before():
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_fake_kernels(backend):
-    """torch.compile asks an operator's fake kernel about tensors that pose, which makes one on their device."""
+    """torch.compile calls an operator's fake kernel with tensors that report CUDA, and it makes one on their device."""
     with ditron.sim.triton(as_cuda=True):
         name = f"ditron_test::scaled_{backend}"
         operator = torch.library.custom_op(name, _scaled, mutates_args=(), device_types="cuda")

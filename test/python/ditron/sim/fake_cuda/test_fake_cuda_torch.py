@@ -1,11 +1,11 @@
-"""What torch itself does with tensors that pose as CUDA's: seeds, optimizers, saved files, meta tensors, operators."""
+"""torch's own code under fake CUDA: seeds, optimizers, saved files, meta tensors, operators."""
 
 import io
 
 import pytest
 import torch
 import triton
-from test_as_cuda import _double
+from test_fake_cuda import _double
 from torch._inductor.runtime import triton_helpers
 from torch.utils.checkpoint import checkpoint
 
@@ -16,8 +16,8 @@ from ditron import sim
 @pytest.mark.parametrize(
     "home, name", [(torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"), (torch, "manual_seed")]
 )
-def test_what_a_seed_repeats(posing, home, name):
-    seed = getattr(home, name)  # as it is while posing
+def test_what_a_seed_repeats(fake_cuda, home, name):
+    seed = getattr(home, name)  # as it is under fake CUDA
     draws = []
     for _ in range(2):
         seed(3)
@@ -28,7 +28,7 @@ def test_what_a_seed_repeats(posing, home, name):
     assert not torch.equal(draws[0][0], torch.rand(3, device="cuda"))
 
 
-def test_what_a_state_repeats(posing):
+def test_what_a_state_repeats(fake_cuda):
     torch.cuda.manual_seed(7)
     torch.rand(1, device="cuda")
     state, states = torch.cuda.get_rng_state(), torch.cuda.get_rng_state_all()
@@ -45,7 +45,7 @@ def test_what_a_state_repeats(posing):
     assert torch.equal(torch.rand(6, device="cuda")[3:], after)
 
 
-def test_dropout_in_a_checkpoint(posing):
+def test_dropout_in_a_checkpoint(fake_cuda):
     torch.cuda.manual_seed(0)
     for reentrant in (True, False):
         x = torch.ones(1000, device="cuda", requires_grad=True)
@@ -65,7 +65,7 @@ def test_dropout_in_a_checkpoint(posing):
         (torch.optim.Adam, {"capturable": True}),
     ],
 )
-def test_optimizers(posing, optimizer, options):
+def test_optimizers(fake_cuda, optimizer, options):
     weight = torch.nn.Parameter(torch.ones(4, 4, device="cuda"))
     weight.grad = torch.ones(4, 4, device="cuda")
     optimizer([weight], lr=0.125, **options).step()
@@ -74,7 +74,7 @@ def test_optimizers(posing, optimizer, options):
 
 
 @pytest.mark.parametrize("where", ["cuda", "cuda:0", torch.device("cuda"), "cpu", None, lambda s, _: s.cuda()])
-def test_files_are_loaded_to_the_device(posing, where):
+def test_files_are_loaded_to_the_device(fake_cuda, where):
     file, x = io.BytesIO(), torch.randn(5, device="cuda")
     torch.save({"x": x}, file)
     file.seek(0)
@@ -90,7 +90,7 @@ def test_files_are_not_loaded_so_elsewhere():
         torch.load(file, map_location="cuda")
 
 
-def test_meta_tensors_do_not_pose(posing):
+def test_meta_tensors_are_not_on_cuda(fake_cuda):
     meta = torch.empty(3, device="meta")
     assert meta.device.type == "meta" and meta.is_meta and not meta.is_cuda
     assert torch.ones(2, device="cuda").to("meta").device.type == "meta"
@@ -99,7 +99,7 @@ def test_meta_tensors_do_not_pose(posing):
 
 
 def test_operators_that_call_functions():
-    """While races are looked for in what the script does."""
+    """While races are detected in host code."""
 
     def main():
         with sim.triton(as_cuda=True):
@@ -109,19 +109,7 @@ def test_operators_that_call_functions():
     assert sim.run(main, 2, races=True) == [[2, 2]] * 2
 
 
-def test_what_such_an_operator_reads_is_known():
-    """A stream is writing it."""
-
-    def main():
-        view, x = sim.current_world(), torch.zeros(64)
-        view.stream("a").fill(x, 1, name="x")
-        return torch.cond(torch.tensor(True), lambda x: x + 1, lambda x: x - 1, (x,)).tolist()
-
-    with pytest.raises(ditron.RaceError, match=r"race on x\[0\] of rank 0: nothing orders .*a read by the script"):
-        sim.run(main, 1, races=True)
-
-
-def test_a_file_that_inductor_writes(posing):
+def test_a_file_that_inductor_writes(fake_cuda):
     """It makes Triton's own driver active."""
     triton_helpers.set_driver_to_gpu()
     x, o = torch.randn(50, device="cuda"), torch.zeros(50, device="cuda")
@@ -129,7 +117,7 @@ def test_a_file_that_inductor_writes(posing):
     assert torch.equal(o, x * 2)
 
 
-def test_what_scripts_divide_by(posing):
+def test_what_scripts_divide_by(fake_cuda):
     """As Triton's tutorial does, for the programs that an SM has room for."""
     kernel = _double.warmup(torch.zeros(50), torch.zeros(50), 50, B=64, grid=(1,))
     kernel._init_handles()
@@ -137,12 +125,12 @@ def test_what_scripts_divide_by(posing):
     assert known["max_num_regs"] // kernel.n_regs > 0 and known["max_shared_mem"] // kernel.metadata.shared > 0
 
 
-def test_graphs_are_refused(posing):
+def test_graphs_are_refused(fake_cuda):
     with pytest.raises(RuntimeError, match="the simulator does not capture CUDA graphs"):
         torch.cuda.CUDAGraph()
 
 
-# --- what torch makes in ways of its own: each of these would end the process ----------------------------------------
+# --- torch's internals: each of these would end the process ----------------------------------------
 
 
 class _Wrapper(torch.Tensor):
@@ -161,13 +149,13 @@ class _Wrapper(torch.Tensor):
         return func(*(arg.inner if isinstance(arg, cls) else arg for arg in args), **kwargs or {})
 
 
-def test_tensors_in_tensors(posing):
+def test_tensors_in_tensors(fake_cuda):
     wrapped = _Wrapper(torch.ones(3, device="cuda"))
     (wrapped * 2).sum().backward()
     assert wrapped.grad.tolist() == [2, 2, 2]
 
 
-def test_an_operator_that_is_checked(posing):
+def test_an_operator_that_is_checked(fake_cuda):
     @torch.library.custom_op("ditron_test::twice", mutates_args=())
     def twice(x: torch.Tensor) -> torch.Tensor:
         o = torch.empty_like(x)
@@ -179,7 +167,7 @@ def test_an_operator_that_is_checked(posing):
     torch.library.opcheck(twice, (torch.randn(50, device="cuda", requires_grad=True),))
 
 
-def test_packed_sequences(posing):
+def test_packed_sequences(fake_cuda):
     rows = [torch.arange(float(n), device="cuda") for n in (3, 1)]
     packed = torch.nn.utils.rnn.pack_sequence(rows)
     padded, lengths = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
@@ -187,7 +175,7 @@ def test_packed_sequences(posing):
 
 
 @pytest.mark.parametrize("backend", ["nccl", "cpu:gloo,cuda:nccl", None])
-def test_process_groups(posing, backend, tmp_path):
+def test_process_groups(fake_cuda, backend, tmp_path):
     dist = torch.distributed
     dist.init_process_group(backend, init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
@@ -198,7 +186,7 @@ def test_process_groups(posing, backend, tmp_path):
         dist.destroy_process_group()
 
 
-def test_memory_that_a_tensor_moves_to(posing):
+def test_memory_that_a_tensor_moves_to(fake_cuda):
     """It is copied, unless it is there already; where nobody has put a tensor, that is not known."""
     here = torch.zeros(3)
     for there in (here.to("cuda"), here.to(torch.device("cuda", 0)), here.cuda(), here.to("cpu"), here.to(device=0)):
@@ -213,7 +201,7 @@ def test_memory_that_a_tensor_moves_to(posing):
     assert made.cuda() is made
 
 
-def test_names_of_types(posing):
+def test_names_of_types(fake_cuda):
     assert torch.zeros(3).type("torch.cuda.HalfTensor").dtype == torch.float16
 
 
@@ -226,11 +214,11 @@ class _Numbers(torch.utils.data.Dataset):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_data_loaders(posing, workers):
+def test_data_loaders(fake_cuda, workers):
     loader = torch.utils.data.DataLoader(_Numbers(), batch_size=3, num_workers=workers, pin_memory=True)
     assert [batch.to("cuda", non_blocking=True).sum().item() for batch in loader] == [6, 24]
 
 
-def test_modules_that_are_not_initialized(posing):
+def test_modules_that_are_not_initialized(fake_cuda):
     module = torch.nn.LazyLinear(2).to("cuda").cuda()
     assert module(torch.ones(1, 3, device="cuda")).shape == (1, 2)

@@ -1,0 +1,87 @@
+"""What all ranks of a simulated world use: the native machine, groups, symmetric allocations, launches in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ditron import _sim
+from ditron.sim.host_threads import HostThread
+from ditron.sim.rendezvous import RankGroup
+from ditron_compiler import knobs
+from ditron_compiler.errors import SimulationError
+from ditron_compiler.lowering.sim import symbols
+
+__all__ = ["Allocation", "WorldState"]
+
+symbols.register(_sim.symbols)  # compiled kernels call the native machine
+
+
+@dataclass
+class Allocation:
+    """A symmetric tensor, until every rank that holds it has freed it."""
+
+    offset: int
+    nbytes: int
+    name: str
+    group: RankGroup
+    freed: set[int] = field(default_factory=set)
+
+
+class WorldState:
+    """The state that ranks share.
+
+    Attributes:
+        size, ranks_per_node, seed, heap_bytes, races, weak: see :class:`ditron.sim.World`.
+        machine: the native machine. heap_bases: address of each rank's symmetric heap.
+        world_group, groups: groups by their world ranks. allocations: by offset in the heap.
+        launches: the host thread that waits for a launch, by the machine's number of it.
+        keeps_state: whether the machine holds what a new one would not: streams, or a trace.
+        failure: what has ended the run.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        ranks_per_node: int,
+        seed: int,
+        *,
+        heap_bytes: int,
+        resident: int,
+        stack_bytes: int,
+        races: bool,
+        weak: bool,
+        threads: int,
+    ):
+        self.size, self.ranks_per_node, self.seed = size, ranks_per_node, seed
+        self.heap_bytes, self.races, self.weak = heap_bytes, races, weak
+        self._limits, self._threads = (resident, stack_bytes), threads
+        self.world_group = RankGroup(tuple(range(size)))
+        self.groups = {self.world_group.ranks: self.world_group}
+        self.allocations: dict[int, Allocation] = {}
+        self.launches: dict[int, HostThread] = {}
+        self.failure: BaseException | None = None
+        self._hosts: Sequence[HostThread] = ()
+        self.new_machine()
+
+    def new_machine(self) -> None:
+        """Begin with a native machine on which nothing has run."""
+        self.machine = _sim.Machine(self.size, self.ranks_per_node, self.heap_bytes, self.seed, *self._limits)
+        self.heap_bases = [self.machine.address(rank, 0) for rank in range(self.size)]
+        self.machine.give_up_after(knobs.sim_looks.get())
+        if self.races:
+            self.machine.find_races()
+        if self.weak:
+            self.machine.weaken()
+        if self._threads:
+            self.machine.spread(self._threads)
+        self.keeps_state = False
+
+    def host(self, rank: int) -> HostThread:
+        """The thread of a rank's host code."""
+        return self._hosts[rank]
+
+    def require_alive(self) -> None:
+        """Raise when the run has failed: host code caught the error and continues."""
+        if self.failure is not None:
+            raise SimulationError(f"the simulation has ended: {self.failure}")

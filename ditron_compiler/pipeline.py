@@ -1,6 +1,6 @@
-"""Every pipeline, as a list that can be read, and the way to run one.
+"""Every pipeline, as a list of passes, and the function that runs one.
 
-A line without a reason stands where it must: it needs what the line above makes.
+A comment says why a pass has its place; one without depends on the pass before it.
 """
 
 from __future__ import annotations
@@ -15,56 +15,56 @@ from .ir.passmanager import PassManager
 
 Pipeline = tuple[str, ...]
 
-#: What the Triton frontend gave becomes ditron operations that later passes can trust.
+#: Raises what the Triton frontend produced to ditron operations.
 FRONT: Pipeline = (
     "raise-primitives",
     "canonicalize",  # fold symm_at(p, rank()) and constant arguments while they are visible
     "cse",
 )
 
-#: What is done to a kernel between raising and lowering, by the name that `@ditron.jit(pipeline=...)` and
-#: `ditron compile --pipeline` take. Each leaves a kernel alone that has nothing for it.
+#: The passes over a kernel between raising and lowering, by the name that `@ditron.jit(pipeline=...)` and
+#: `ditron compile --pipeline` take.
 PIPELINES: dict[str, Pipeline] = {
     "default": (
         "hoist-symm-at",  # first: pointers of one base become the same value, which the others compare
         "merge-waits",
         "insert-fences",  # after the waits that remain are known
         "infer-scope",
-        "cse",  # what hoisting left behind
+        "cse",  # duplicates that hoisting leaves
     ),
-    # Tiles in the order in which their data arrives or is waited for, where the author has not said another.
+    # Tiles in the order in which their data arrives or is waited for, unless the author has chosen an order.
     "swizzled": (
-        "insert-swizzle",  # first: it looks for what the author wrote
+        "insert-swizzle",  # first: it matches what the author wrote
         "hoist-symm-at",
         "merge-waits",
         "insert-fences",
         "infer-scope",
         "cse",
     ),
-    # What the author wrote, and nothing else: to see a mistake that another pipeline would mend.
+    # What the author wrote, and nothing else: to find mistakes that another pipeline would hide.
     "as-written": (),
-    # For messages so small that the signal costs more than the data.
+    # For messages that are so small that the signal costs more than the data.
     "low-latency": (
         "hoist-symm-at",
         "merge-waits",
-        "ll-protocol",  # before fences are put where a signal needs them
+        "ll-protocol",  # before fences are inserted for signals
         "insert-fences",
         "infer-scope",
         "cse",
     ),
-    # For links without atomic operations, as PCIe.
+    # For links without atomic operations, such as PCIe.
     "pcie": (
         "hoist-symm-at",
         "merge-waits",
-        "insert-fences",  # before what follows brings fences of its own
-        "infer-scope",  # what stays within the GPU keeps its atomics
+        "insert-fences",  # before lower-nonatomic-sync adds its own fences
+        "infer-scope",  # signals within the GPU keep their atomics
         "lower-nonatomic-sync",
-        "canonicalize",  # one fence where two meet
+        "canonicalize",  # merges adjacent fences
         "cse",
     ),
 }
 
-# The same with the author's word on which of two orders is wanted.
+# The same with an explicit order.
 for _mode in ("gather", "scatter"):
     PIPELINES[f"swizzled-{_mode}"] = tuple(
         entry + f"{{mode={_mode}}}" if entry == "insert-swizzle" else entry for entry in PIPELINES["swizzled"]
@@ -76,23 +76,23 @@ for _protocol in ("ll", "ll128"):
         entry + f"{{protocol={_protocol}}}" if entry == "ll-protocol" else entry for entry in PIPELINES["low-latency"]
     )
 
-#: What is done to a host program, with its kernels, before it is executed.
+#: The passes over a host program, with its kernels, before it is executed.
 HOST: Pipeline = (
-    "decompose-all-at-once",  # what no pass before has decomposed another way
-    "canonicalize",  # the trace computes each number where it is asked for
+    "decompose-all-at-once",  # the all-gathers that no earlier pass has decomposed
+    "canonicalize",  # the trace computes a number at each use
     "cse",
 )
 
-#: The same for a program that leaves copies and streams to the compiler.
+#: The same for a program whose copies and streams are optimised.
 OVERLAP: Pipeline = (
     *HOST,
-    "eliminate-copies",  # before streams: on one stream more is known to be in order
+    "eliminate-copies",  # before streams are assigned: one stream has a total order
     "canonicalize",
     "cse",
     "assign-streams",
 )
 
-#: Ends at operations that Triton compiles: tt, arith, scf and calls of the device library.
+#: To operations that Triton compiles: tt, arith, scf and calls of the device library.
 NVIDIA: Pipeline = (
     "lower-swizzle{{one-node={one_node}}}",  # before the target: swizzle expands to rank and num_ranks
     "lower-to-nvidia{{transport={transport} arch={arch}{sanitize}}}",
@@ -107,7 +107,7 @@ AMD: Pipeline = (
     "cse",
 )
 
-#: Ends at the LLVM dialect.
+#: To the LLVM dialect.
 SIM: Pipeline = (
     "lower-swizzle",
     "lower-to-sim",
@@ -120,10 +120,10 @@ SIM: Pipeline = (
     "reconcile-unrealized-casts",
 )
 
-#: The same for a machine that looks for races.
+#: The same with race detection.
 SIM_RACES: Pipeline = tuple("lower-to-sim{races=true}" if entry == "lower-to-sim" else entry for entry in SIM)
 
-#: Machine -> its pipeline and the arch that it stands for when none is given.
+#: Machine -> its pipeline and its default arch.
 _LOWERINGS = {"cuda": (NVIDIA, 90), "hip": (AMD, "gfx942"), "sim": (SIM, "")}
 
 
@@ -137,18 +137,18 @@ def lowering(machine: str, transport: str, arch: int | str | None = None, saniti
         raise ValueError(f"no pipeline for machine '{machine}': expected one of {', '.join(_LOWERINGS)}")
     passes, usual = _LOWERINGS[machine]
     suffix = " sanitize=true" if sanitize else ""
-    one_node = "true" if transport == "p2p" else "false"  # which reaches no other
+    one_node = "true" if transport == "p2p" else "false"  # p2p reaches the ranks of one node
     return tuple(
         entry.format(transport=transport, arch=arch or usual, sanitize=suffix, one_node=one_node) for entry in passes
     )
 
 
 def front(name: str | Iterable[str] = "default") -> Pipeline:
-    """The passes from what Triton gave to the mixed module that is lowered, in the pipeline ``name``.
+    """The passes from Triton's module to the mixed module that is lowered, in the pipeline ``name``.
 
-    Passes will do in place of a name: a tuple of them, or text as "hoist-symm-at,my-pass{limit=3}".
+    Instead of a name, a tuple of passes, or a pipeline's text as "hoist-symm-at,my-pass{limit=3}".
 
-    ValueError, listing the pipelines, for one that is not known.
+    ValueError, listing the pipelines, for an unknown name.
     """
     if isinstance(name, str) and name in PIPELINES:
         return FRONT + PIPELINES[name]
@@ -164,7 +164,7 @@ def front(name: str | Iterable[str] = "default") -> Pipeline:
 
 
 def pipeline(machine: str, transport: str, arch: int | str | None = None, name: str = "default") -> str:
-    """The whole way, front and lowering, as text for ``--pass-pipeline``."""
+    """All passes of a kernel, to the end of its lowering, as text for ``--pass-pipeline``."""
     return text(front(name) + lowering(machine, transport, arch))
 
 
@@ -179,7 +179,7 @@ def text(passes: Iterable[str]) -> str:
 
 
 def _unknown(entries: Iterable[str]) -> str:
-    """Which of the passes of a pipeline there are none of, and what they may be meant to be."""
+    """The unknown passes of a pipeline, with similar names; empty when all are known."""
     known = {*pass_registry.names(), *(re.match(_NAME, entry)[0] for one in named().values() for entry in one)}
     unknown = [
         name
@@ -197,7 +197,7 @@ def run(module: ir.Module, passes: Iterable[str], instrumentation: Instrumentati
     """Run passes over ``module``, in place; ``instrumentation`` observes them.
 
     A pass's warning becomes a Python warning at the user's line. Raises MLIRError, or the exception of a Python pass
-    that has a bug; ValueError for passes that cannot be parsed, with the names that there are none of.
+    that has a bug; ValueError for passes that cannot be parsed, with the unknown names.
     """
     instrumentation = instrumentation or Instrumentation()
     passes = list(passes)

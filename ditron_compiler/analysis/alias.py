@@ -7,30 +7,31 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.slicing import incoming_values
+from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.ir.matchers import defining_op, is_function_argument
 
 __all__ = ["POINTER_ARITHMETIC", "SAME_OBJECT", "UnderlyingObject", "may_alias", "underlying_objects"]
 
 #: Operations whose result points into the object of operand 0, at an address computed from that of operand 0.
-POINTER_ARITHMETIC = {
-    "tt.addptr",
-    "tt.splat",
-    "tt.broadcast",
-    "tt.expand_dims",
-    "tt.reshape",
-    "tt.trans",
-    "tt.bitcast",
-    "tt.unsplat",
-    "ttg.convert_layout",
-}
+POINTER_ARITHMETIC = (
+    tt.AddPtrOp,
+    tt.SplatOp,
+    tt.BroadcastOp,
+    tt.ExpandDimsOp,
+    tt.ReshapeOp,
+    tt.TransOp,
+    tt.BitcastOp,
+    tt.UnsplatOp,
+)
 #: All operations whose result leads to the object of operand 0.
-SAME_OBJECT = POINTER_ARITHMETIC | {
-    "ditron.consume_token",
-    "tt.make_tensor_descriptor",
-    "tt.make_tensor_ptr",
-    "tt.advance",
-    "ditron.multicast_ptr",
-}
+SAME_OBJECT = (
+    *POINTER_ARITHMETIC,
+    ditron.ConsumeTokenOp,
+    tt.MakeTensorDescOp,
+    tt.MakeTensorPtrOp,
+    tt.AdvanceOp,
+    ditron.MulticastPtrOp,
+)
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,9 @@ def underlying_objects(pointer: ir.Value) -> frozenset[UnderlyingObject]:
             continue
         seen.add((value, rank))
         op = defining_op(value)
-        if op is not None and op.name == "ditron.symm_at":
-            worklist.append((op.operands[0], op.operands[1]))
-        elif op is not None and op.name in SAME_OBJECT:
+        if isinstance(op, ditron.SymmAtOp):
+            worklist.append((op.ptr, op.rank))
+        elif isinstance(op, SAME_OBJECT):
             worklist.append((op.operands[0], rank))
         elif incoming := incoming_values(value):
             worklist += [(source, rank) for source in incoming]

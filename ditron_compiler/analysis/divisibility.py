@@ -9,6 +9,7 @@ from math import gcd
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import SAME_OBJECT
 from ditron_compiler.analysis.slicing import incoming_values
+from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.ir.matchers import INTEGER_CASTS, constant_int, defining_op
 
 __all__ = ["divisibility"]
@@ -30,30 +31,30 @@ def _divisibility(value: ir.Value, open_loops: set[ir.Value]) -> int:
     op = defining_op(value)
     if op is None:
         function = value.owner.owner
-        if function is not None and function.name == "tt.func":
+        if isinstance(function, tt.FuncOp):
             return _of_argument(function, value.arg_number)
     else:
         if "tt.divisibility" in op.attributes:
             return _annotated(op.attributes["tt.divisibility"])
         if (number := constant_int(value)) is not None:
             return _power(number)
-        if op.name in _COMBINED:
-            return _COMBINED[op.name](*(_divisibility(operand, open_loops) for operand in op.operands))
-        if op.name == "tt.addptr":
-            base, offset = (_divisibility(operand, open_loops) for operand in op.operands)
-            return gcd(base, offset * _pointee_bytes(op.operands[0].type))
-        if op.name in SAME_OBJECT or op.name in ("ditron.symm_at", *INTEGER_CASTS):
+        if type(op) in _COMBINED:
+            return _COMBINED[type(op)](*(_divisibility(operand, open_loops) for operand in op.operands))
+        if isinstance(op, tt.AddPtrOp):
+            base, offset = (_divisibility(operand, open_loops) for operand in (op.ptr, op.offset))
+            return gcd(base, offset * _pointee_bytes(op.ptr.type))
+        if isinstance(op, (*SAME_OBJECT, ditron.SymmAtOp)) or op.name in INTEGER_CASTS:
             return _divisibility(op.operands[0], open_loops)
     incoming = incoming_values(value)
     return gcd(*(_divisibility(source, open_loops | {value}) for source in incoming)) if incoming else 1
 
 
-_COMBINED: dict[str, Callable[[int, int], int]] = {
-    "arith.addi": gcd,
-    "arith.subi": gcd,
-    "arith.minsi": gcd,
-    "arith.maxsi": gcd,
-    "arith.muli": lambda a, b: min(a * b, _ANY),
+_COMBINED: dict[type, Callable[[int, int], int]] = {
+    arith.AddIOp: gcd,
+    arith.SubIOp: gcd,
+    arith.MinSIOp: gcd,
+    arith.MaxSIOp: gcd,
+    arith.MulIOp: lambda a, b: min(a * b, _ANY),
 }
 
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import arith, tt
 from ditron_compiler.ir.matchers import constant_int, defining_op, strip_index_casts
 
 __all__ = [
@@ -219,12 +220,12 @@ def _polynomial(value: Polynomial | int) -> Polynomial:
 def split_constant(value: ir.Value) -> tuple[ir.Value | None, int]:
     """``value`` as a symbol plus a constant; the symbol is None when all of it is constant."""
     offset = 0
-    while (op := defining_op(value)) is not None and op.name in ("arith.addi", "arith.subi"):
-        right = constant_int(op.operands[1])
+    while isinstance(op := defining_op(value), arith.AddIOp | arith.SubIOp):
+        right = constant_int(op.rhs)
         if right is None:
             break
-        offset += right if op.name == "arith.addi" else -right
-        value = op.operands[0]
+        offset += right if isinstance(op, arith.AddIOp) else -right
+        value = op.lhs
     known = constant_int(value)
     return (value, offset) if known is None else (None, offset + known)
 
@@ -239,8 +240,8 @@ def index_sum(value: ir.Value) -> Polynomial:
     """An index as a sum of SSA values, through all additions."""
     value = strip_index_casts(value)
     op = defining_op(value)
-    if op is not None and op.name == "arith.addi":
-        return index_sum(op.operands[0]) + index_sum(op.operands[1])
+    if isinstance(op, arith.AddIOp):
+        return index_sum(op.lhs) + index_sum(op.rhs)
     known = constant_int(value)
     return Polynomial.symbol(value) if known is None else Polynomial.constant(known)
 
@@ -259,9 +260,9 @@ class Address(NamedTuple):
 def address(pointer: ir.Value, expand: Callable[[ir.Value], Polynomial] = constant_sum) -> Address:
     """A pointer as the base of its ``tt.addptr`` and the sum of their offsets, each made a polynomial by ``expand``."""
     offsets: list[Polynomial] = []
-    while (op := defining_op(pointer)) is not None and op.name == "tt.addptr":
-        offsets.append(expand(op.operands[1]))
-        pointer = op.operands[0]
+    while isinstance(op := defining_op(pointer), tt.AddPtrOp):
+        offsets.append(expand(op.offset))
+        pointer = op.ptr
     return Address(pointer, sum(offsets, Polynomial.constant(0)))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import POINTER_ARITHMETIC
 from ditron_compiler.analysis.match_failure import MatchFailure
+from ditron_compiler.ir.dialects import arith
 from ditron_compiler.ir.matchers import defining_op
 
 __all__ = ["rebase"]
@@ -28,13 +29,13 @@ def rebase(
     op = defining_op(pointer)
     tensor = ir.RankedTensorType.isinstance(pointer.type)
     if tensor or not stop(pointer):
-        if op is not None and op.name in POINTER_ARITHMETIC:
+        if isinstance(op, POINTER_ARITHMETIC):
             operands = list(op.operands)
             operands[0] = rebase(operands[0], change, make, stop)
             return make(op.name, operands, pointer.type, {name: op.attributes[name] for name in op.attributes.keys()})
-        if op is not None and op.name == "arith.select":
-            bases = [rebase(value, change, make, stop) for value in list(op.operands)[1:]]
-            return make(op.name, [op.operands[0], *bases], pointer.type, {})
+        if isinstance(op, arith.SelectOp):
+            bases = [rebase(value, change, make, stop) for value in (op.true_value, op.false_value)]
+            return make(op.name, [op.condition, *bases], pointer.type, {})
         if tensor:
             raise MatchFailure("the tensor of pointers has no single scalar base", op)
     return change(pointer)

@@ -1,4 +1,4 @@
-"""What a pass is: a frozen dataclass whose fields are its options."""
+"""The base of passes: a frozen dataclass whose fields are the options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PassFailure(Exception):
 
 
 class InvalidOption(PassFailure, ValueError):
-    """Raised by the constructor of a pass for an option's value that makes no sense."""
+    """Raised by the constructor of a pass for an invalid value of an option."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Pass:
 
     @classmethod
     def register(cls) -> None:
-        """Put the pass into MLIR's registry; TypeError if the class is not a proper pass."""
+        """Register the pass with MLIR; TypeError if the class is not a frozen dataclass with a name."""
         if cls.__dict__.get("_registered"):
             return
         if not cls.name or "__dataclass_params__" not in cls.__dict__ or not cls.__dataclass_params__.frozen:
@@ -84,15 +84,15 @@ class Pass:
 
 
 def option(default: bool | int | str, help: str, *, least: int | None = None, one_of: Sequence[str] = ()) -> Any:
-    """An option of a pass: its default, what it is for, and which values it may have: ``least`` or more, or ``one_of``.
+    """An option of a pass: its default, its description, and the valid values: ``least`` or more, or ``one_of``.
 
-    Another value is an InvalidOption when the pass is made, an error of the pipeline that says what was expected.
+    Another value raises InvalidOption when the pass is constructed, which is reported as an error of the pipeline.
     """
     return dataclasses.field(default=default, metadata={"help": help, "least": least, "one_of": tuple(one_of)})
 
 
 def _why_not(value: Any, field: dataclasses.Field) -> str:
-    """What is wrong with the value of an option; empty when nothing is."""
+    """Why the value of an option is invalid; empty when it is valid."""
     least, one_of = field.metadata.get("least"), field.metadata.get("one_of")
     if type(value) is not type(field.default):
         return f"expected {_NAMES[type(field.default)]}, got {value!r}"

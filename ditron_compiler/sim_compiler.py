@@ -1,4 +1,4 @@
-"""From a mixed module to a kernel that the simulated machine can run."""
+"""Compilation for the simulator: from a mixed module to machine code for the host."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 
 from ditron_compiler import ir, knobs, pipeline
 from ditron_compiler.analysis.packet_layout import PacketArgument
-
-from . import jit
-from .independence import is_independent, is_private
-from .lower_to_sim import LOCATIONS
-from .provenance import keeps_to_arguments
+from ditron_compiler.lowering.sim import jit
+from ditron_compiler.lowering.sim.independence import is_independent, is_private
+from ditron_compiler.lowering.sim.lower_to_sim import LOCATIONS
+from ditron_compiler.lowering.sim.provenance import keeps_to_arguments
 
 _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
 
 
 @dataclass(frozen=True)
 class SimKernel:
-    """A compiled kernel: what the machine's launch wants, and the IR on the way."""
+    """A compiled kernel: what a launch on the machine needs, and its LLVM IR."""
 
     name: str
     address: int

@@ -120,7 +120,7 @@ def compile(
             library is not linked, and its calls are seen in ``llir`` and ``ptx``.
         instrumentation: observes our passes: the module after each, their times, their statistics.
         locations: keep source locations in the text of the stages.
-        sanitize: compile with the sanitizer (docs/sanitizer.md). Default: the environment variable ``DITRON_SANITIZE``.
+        sanitize: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_SANITIZE``.
 
     Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError
     or ditron.CompileError, pointing at the Python line, when the kernel is wrong.

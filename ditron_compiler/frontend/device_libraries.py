@@ -34,7 +34,7 @@ def extern_libs(
             undefined: LLVM IR and PTX are made, a cubin is not.
         whole: link all of NVSHMEM, not only what our transport calls: for kernels that call its other functions
             themselves (``dl.extern_call``). They take seconds to compile.
-        sanitize: for a kernel lowered with the sanitizer.
+        sanitize: for a kernel lowered in checked mode.
 
     Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links
     a library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence
@@ -46,12 +46,12 @@ def extern_libs(
     if transport not in transports:
         raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {machine}, got {transport!r}")
     provider = runtime_library("gpu/p2p.ll" if transport == "p2p" else f"{vendor}/{transport}.ll")
-    files = [runtime_library("gpu/sanitizer.ll")] if sanitize else []
+    files = [runtime_library("gpu/checked.ll")] if sanitize else []
     files += [runtime_library("gpu/packets.ll"), provider, runtime_library("gpu/core.ll")]
     if machine == "cuda":
         files.append(runtime_library("nvidia/multimem.ll"))
     if sanitize:
-        files.append(runtime_library(f"{vendor}/sanitizer.ll"))
+        files.append(runtime_library(f"{vendor}/checked.ll"))
     files.append(runtime_library(f"{vendor}/common.ll"))
     shmem = None
     if bitcode and transport == "nvshmem":

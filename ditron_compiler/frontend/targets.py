@@ -39,7 +39,7 @@ ARCHITECTURES: dict[str, tuple[int | str, ...]] = {
 class Target:
     """A machine (``cuda``, ``hip`` or ``sim``), its architecture (``90``, ``"gfx942"``, ``""``) and transport.
 
-    ``sanitize``: compile with the sanitizer (docs/sanitizer.md); the simulator always checks.
+    ``sanitize``: compile in checked mode (docs/checked-mode.md); the simulator always checks.
 
     >>> parse_target("cuda:90")
     Target(machine='cuda', arch=90, transport='p2p')

@@ -45,7 +45,7 @@ def _has_atomics(scenario: Scenario) -> bool:
 
 
 _ORDERS = 6
-_ATOMICS = (ditron.AtomicOpInterface, tt.AtomicRMWOp, tt.AtomicCASOp)
+_ATOMICS = (ditron.AtomicOpInterface, ditron.SignalFetchOp, tt.AtomicRMWOp, tt.AtomicCASOp)
 
 
 def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> CheckReport:

@@ -65,6 +65,7 @@ EFFECTS: dict[type, Effect] = {
     ditron.MulticastPtrOp: Effect("multicast", _named("ptr")),
     ditron.WaitOp: Effect("wait", _named("signal", "count", "value"), waits=True),
     ditron.SignalWaitUntilOp: Effect("wait_until", _named("signal", "value"), waits=True),
+    ditron.SignalFetchOp: Effect("fetch", _named("signal"), waits=True),
     ditron.NotifyOp: Effect("notify", _named("signal", "value", "rank")),
     ditron.SignalOpOp: Effect("notify", _named("signal", "value", "rank")),
     ditron.PutmemOp: Effect("put", _named("dst", "src", "nbytes", "rank")),

@@ -173,6 +173,14 @@ class AbstractProgram(Atomics):
             return self.not_followed(number)
         return (yield from self._wait(number, (int(pointer),), value))
 
+    def fetch(self, number: int, pointer: Any) -> Generator[Keys, None, Any]:
+        """A signal's value now. What it implies is what a wait for at least that value would: signals only grow."""
+        if pointer is UNKNOWN:
+            return self.not_followed(number)
+        yield from self._yield()
+        yield from self._wait_for_change(number, int(pointer))
+        return (yield from self._wait(number, (int(pointer),), self.machine.cell(int(pointer)).value))
+
     def _wait(self, number: int, cells: tuple[int, ...], value: int) -> Generator[Keys, None, int]:
         site, task = self.sites[number], self.task
         signals = site.isa(ditron.WaitOp)

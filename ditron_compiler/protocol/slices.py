@@ -140,7 +140,7 @@ class BackwardSlice:
         while changed:
             changed = False
             for op in self._operations:
-                if isinstance(op, (ditron.WaitOp, ditron.LLGetOp)):
+                if isinstance(op, ditron.ReturnsToken):
                     found = frozenset((self._ordinals[op],))
                 else:
                     found = self.tokens(op)

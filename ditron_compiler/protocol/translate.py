@@ -26,7 +26,7 @@ from ditron_compiler.protocol.slices import BackwardSlice
 __all__ = ["Kernel", "translate", "translate_module"]
 
 _MAY_WAIT = (
-    ditron.SignalWaitOpInterface,
+    ditron.SignalReadOpInterface,
     ditron.LLGetOp,
     ditron.LdOp,
     ditron.AtomicCasOp,

@@ -144,7 +144,7 @@ _ADDED: dict[str, tuple[Callable, dict[str, str]]] = {
 def added_kernel(kind: str, symbol: str, place: str, **constants: Any) -> str:
     """The text of a small kernel that stands for an operation of the program at ``place`` ("file:line:col").
 
-    Reports of the sanitizer then name that line, and ``symbol``.
+    Reports of checked mode then name that line, and ``symbol``.
     """
     from ditron._jit.compile import compile as compile_kernel
 

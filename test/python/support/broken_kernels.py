@@ -126,6 +126,16 @@ def relaxed_look_at_the_flag(data, flags, out, epoch, N: tl.constexpr):
 
 @broken("race")
 @ditron.jit
+def relaxed_signal_fetch(data, flags, out, epoch, N: tl.constexpr):
+    at = tl.arange(0, N)
+    dl.putmem_signal(data, out, N * 4, flags, epoch, 1 - dl.rank())  # <-
+    while dl.signal_fetch(flags, semantic="relaxed") < epoch:
+        pass
+    tl.store(out + N + at, tl.load(data + at))  # <-
+
+
+@broken("race")
+@ditron.jit
 def gpu_scope_on_a_peers_flag(data, flags, out, epoch, N: tl.constexpr):
     at = tl.arange(0, N)
     peer = 1 - dl.rank()

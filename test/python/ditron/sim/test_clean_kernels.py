@@ -31,6 +31,16 @@ def flag_in_order(data, flags, out, epoch, N: tl.constexpr):
 
 
 @ditron.jit
+def fetched_signal(data, flags, out, epoch, N: tl.constexpr):
+    at = tl.arange(0, N)
+    dl.putmem_signal(data, out, N * 4, flags, epoch, 1 - dl.rank())
+    while dl.signal_fetch(flags) < epoch:
+        pass
+    tl.store(out + N + at, tl.load(data + at))
+    dl.barrier_all()
+
+
+@ditron.jit
 def fence_then_signal(data, flags, out, epoch, N: tl.constexpr):
     at = tl.arange(0, N)
     peer = 1 - dl.rank()
@@ -96,7 +106,7 @@ def neighbours_and_masks(data, flags, out, epoch, N: tl.constexpr):
 
 
 KERNELS = {
-    flag_in_order: 1, fence_then_signal: 1, one_buffer_with_credit: 1, lock: 4, last_program_adds_up: 4,
+    flag_in_order: 1, fetched_signal: 1, fence_then_signal: 1, one_buffer_with_credit: 1, lock: 4, last_program_adds_up: 4,
     get_then_quiet: 1, neighbours_and_masks: 4,
 }  # fmt: skip
 

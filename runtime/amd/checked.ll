@@ -1,4 +1,4 @@
-; AMD: what the sanitizer (runtime/gpu/sanitizer.ll) needs beside the primitives of common.ll.
+; AMD: what checked mode (runtime/gpu/checked.ll) needs beside the primitives of common.ll.
 
 declare i32 @llvm.amdgcn.workgroup.id.x()
 declare i32 @llvm.amdgcn.workgroup.id.y()

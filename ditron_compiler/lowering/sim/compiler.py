@@ -1,4 +1,4 @@
-"""Compilation for the simulator: from a mixed module to machine code for the host."""
+"""From a mixed module to a kernel that the simulated machine can run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 
 from ditron_compiler import ir, knobs, pipeline
 from ditron_compiler.analysis.packet_layout import PacketArgument
-from ditron_compiler.lowering.sim import jit
-from ditron_compiler.lowering.sim.independence import is_independent, is_private
-from ditron_compiler.lowering.sim.lower_to_sim import LOCATIONS
-from ditron_compiler.lowering.sim.provenance import keeps_to_arguments
+
+from . import jit
+from .independence import is_independent, is_private
+from .lower_to_sim import LOCATIONS
+from .provenance import keeps_to_arguments
 
 _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
 
 
 @dataclass(frozen=True)
 class SimKernel:
-    """A compiled kernel: what a launch on the machine needs, and its LLVM IR."""
+    """A compiled kernel: what the machine's launch wants, and the IR on the way."""
 
     name: str
     address: int

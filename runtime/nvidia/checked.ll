@@ -1,4 +1,4 @@
-; NVIDIA: what the sanitizer (runtime/gpu/sanitizer.ll) needs beside the primitives of common.ll.
+; NVIDIA: what checked mode (runtime/gpu/checked.ll) needs beside the primitives of common.ll.
 
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.y()

@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 benchmark/ag_gemm.py --table out.md
 
-C = all_gather(A) @ B.T with M = 8192 and the shapes of LLaMA and Qwen MLPs: *strong* divides N among the ranks,
+C = all_gather(A) @ B.T with the shapes of LLaMA and Qwen MLPs: *strong* divides N among the ranks,
 *tp8slice* gives each rank the eighth that it would have among eight. Contenders take turns in one process, the order
 rotates, the L2 cache is overwritten and the ranks are aligned before each sample. A sample is one call, enqueued while
 the GPU is still busy, or a CUDA graph of two. Per contender: the median on each rank, of which the slowest rank's is
@@ -35,11 +35,10 @@ import triton  # noqa: E402
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ag_gemm_triton import BM, BN, AllGatherGemm, Symmetric  # noqa: E402
 
-M = 8192
 MLPS = {"7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192)}
 
 
-def variants(N: int, programs: int, pushers: bool) -> dict[str, dict]:
+def variants(M: int, N: int, programs: int, pushers: bool) -> dict[str, dict]:
     """Arguments of AllGatherGemm worth trying."""
     tiles = M // BM * triton.cdiv(N, BN)
 
@@ -71,7 +70,7 @@ def random(rows: int, cols: int, seed: int, device: torch.device) -> torch.Tenso
 
 def check(memory: Symmetric, device: torch.device, bursts: int, pushers: bool) -> None:
     """Bursts of four calls, each with other data, while one rank lags; N so small that the tiles wait."""
-    rank, ranks, K, N = dist.get_rank(), dist.get_world_size(), 4096, 512
+    rank, ranks, M, K, N = dist.get_rank(), dist.get_world_size(), 8192, 4096, 512
     b = random(N, K, 1, device)
     signals = torch.ones(Symmetric.SIGNALS, dtype=torch.int64, device=device)
     gathered = torch.empty(M, K, dtype=b.dtype, device=device)
@@ -159,7 +158,7 @@ class Samples:
         return {name: max(rank[name] for rank in everybody) for name in names}
 
 
-def ditron_programs(a: torch.Tensor, b: torch.Tensor) -> dict[str, Callable[[], torch.Tensor]]:
+def ditron_programs(a: torch.Tensor, b: torch.Tensor, M: int) -> dict[str, Callable[[], torch.Tensor]]:
     """The operator in DITRON's own language, by number of copies of a shard."""
     import ag_gemm_program
 
@@ -171,7 +170,9 @@ def ditron_programs(a: torch.Tensor, b: torch.Tensor) -> dict[str, Callable[[], 
     return {f"program, {n} a shard": functools.partial(run, c, n) for n, c in outputs.items()}
 
 
-def measure(memory: Symmetric, N: int, K: int, rounds: int, samples: Samples, with_ditron: bool, pushers: bool) -> dict:
+def measure(
+    memory: Symmetric, M: int, N: int, K: int, rounds: int, samples: Samples, with_ditron: bool, pushers: bool
+) -> dict:
     """Medians of all contenders for one shape, eagerly and of graphs."""
     rank, ranks, device = dist.get_rank(), dist.get_world_size(), samples.one.device
     a, b = random(M // ranks, K, rank, device), random(N, K, 100 + rank, device)
@@ -183,7 +184,7 @@ def measure(memory: Symmetric, N: int, K: int, rounds: int, samples: Samples, wi
     symm_mem.rendezvous(shard, group=dist.group.WORLD)
     memory.clear()
     programs = torch.cuda.get_device_properties(device).multi_processor_count
-    ours = {name: AllGatherGemm(memory, a, b, **args) for name, args in variants(N, programs, pushers).items()}
+    ours = {name: AllGatherGemm(memory, a, b, **args) for name, args in variants(M, N, programs, pushers).items()}
     copies_alone = AllGatherGemm(memory, a, b)
     ones = torch.ones(Symmetric.SIGNALS, dtype=torch.int64, device=device)
     alone = next((ours[name] for name in ours if "tail" in name and "pushers" not in name), ours["ours, 1 copy"])
@@ -210,7 +211,7 @@ def measure(memory: Symmetric, N: int, K: int, rounds: int, samples: Samples, wi
         "torch + NCCL": nccl,
         "async-TP": async_tp,
         **ours,
-        **(ditron_programs(a, b) if with_ditron else {}),
+        **(ditron_programs(a, b, M) if with_ditron else {}),
     }
     graphs = {}
     for name, run in runs.items():
@@ -260,6 +261,7 @@ def lines(shape: str, result: dict) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=8192, help="M, of all ranks together")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
     parser.add_argument(
@@ -282,7 +284,7 @@ def main() -> None:
         os.environ.setdefault("DITRON_PROTOCOL", "off")  # the checker has run elsewhere
         triton.set_allocator(lambda nbytes, _align, _stream: torch.empty(nbytes, dtype=torch.int8, device=device))
         ditron.init(transport="p2p", heap_bytes=4 << 30)
-    memory, samples = Symmetric(M * 8192 * 2), Samples(device)
+    memory, samples = Symmetric(max(8192, args.rows) * 8192 * 2), Samples(device)
     if args.check:
         check(memory, device, args.check, args.pushers)
     ranks, results = dist.get_world_size(), {}
@@ -297,7 +299,7 @@ def main() -> None:
             if args.shapes and shape not in args.shapes:
                 continue
             faulthandler.dump_traceback_later(args.limit, exit=True)
-            results[shape] = measure(memory, N, k, args.rounds, samples, args.ditron, args.pushers)
+            results[shape] = measure(memory, args.rows, N, k, args.rounds, samples, args.ditron, args.pushers)
             table += lines(shape, results[shape])
             if dist.get_rank() == 0:
                 print("\n".join(table if len(results) == 1 else table[-2:]), flush=True)
@@ -310,7 +312,7 @@ def main() -> None:
     if dist.get_rank() == 0 and args.table:
         with args.table.open("a") as file:
             file.write(
-                f"\nAG+GEMM, M = {M}, bf16, ms, slowest of {ranks} x {torch.cuda.get_device_name()}, torch "
+                f"\nAG+GEMM, M = {args.rows}, bf16, ms, slowest of {ranks} x {torch.cuda.get_device_name()}, torch "
                 f"{torch.__version__}, triton {triton.__version__}, {datetime.date.today()}\n\n"
                 + "\n".join(table)
                 + "\n"

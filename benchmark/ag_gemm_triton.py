@@ -34,14 +34,27 @@ def call(function: str, *args: object) -> None:
         raise RuntimeError(f"{function}: {name.value.decode() if name.value else code}")
 
 
-def write_signal(stream: torch.cuda.Stream, address: int, value: int) -> None:
-    call(
-        "cuStreamWriteValue64_v2",
-        ctypes.c_void_p(stream.cuda_stream),
-        ctypes.c_uint64(address),
-        ctypes.c_uint64(value),
-        0,
-    )
+class _Operation(ctypes.Structure):
+    """CUstreamBatchMemOpParams, for a wait or a write."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("address", ctypes.c_uint64),
+        ("value", ctypes.c_uint64),
+        ("flags", ctypes.c_uint),
+        ("alias", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64),
+    ]
+
+
+WAIT32, WRITE32, WAIT64, WRITE64 = 1, 2, 4, 5  # CUstreamBatchMemOpType; a wait is for at least the value
+
+
+def stream_operations(stream: torch.cuda.Stream, operations: list[tuple[int, int, int]]) -> None:
+    """(kind, address, value) in this order, as one item of the stream, or one node of a graph; no SM is needed."""
+    if operations:
+        array = (_Operation * len(operations))(*(_Operation(*operation) for operation in operations))
+        call("cuStreamBatchMemOp_v2", ctypes.c_void_p(stream.cuda_stream), len(operations), array, 0)
 
 
 def copy(stream: torch.cuda.Stream, target: int, source: int, nbytes: int) -> None:
@@ -184,17 +197,20 @@ class AllGatherGemm:
                 if ready is not None:
                     memory.copies.wait_event(ready)
                     ready = None
-                write_signal(memory.copies, memory.signal_ptrs[peer] + 8 * self.signal(half, self.rank, piece), 1)
+                signal = memory.signal_ptrs[peer] + 8 * self.signal(half, self.rank, piece)
+                stream_operations(memory.copies, [(WRITE64, signal, 1)])
 
     def __call__(self) -> torch.Tensor:
         half, memory, stream = self.parity, self.memory, torch.cuda.current_stream()
         self.parity ^= 1
         memory.copies.wait_stream(stream)
         memory.resets.wait_stream(stream)
-        for step in range(1, self.ranks):
-            for piece in range(self.pieces):
-                number = self.signal(1 - half, (self.rank + step) % self.ranks, piece)
-                write_signal(memory.resets, memory.signals.data_ptr() + 8 * number, 0)
+        before = [
+            self.signal(1 - half, (self.rank + step) % self.ranks, piece)
+            for step in range(1, self.ranks)
+            for piece in range(self.pieces)
+        ]
+        stream_operations(memory.resets, [(WRITE64, memory.signals.data_ptr() + 8 * number, 0) for number in before])
         ready = memory.resets.record_event()
         if self.pushers:
             memory.copies.wait_event(ready)

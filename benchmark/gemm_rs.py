@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node 2 benchmark/gemm_rs.py --table out.md
 
-The own rows of the sum over ranks of A @ B.T, M = 8192, with the shapes of LLaMA and Qwen MLPs: *strong* divides K
-among the ranks, *tp8slice* gives each rank the eighth that it would have among eight. Measured as in ag_gemm.py.
-``--check`` calls in bursts with fresh data and lagging ranks, and compares with the same calls one by one, bit by bit.
+The own rows of the sum over ranks of A @ B.T, with the shapes of LLaMA and Qwen MLPs: *strong* divides K among the
+ranks, *tp8slice* gives each rank the eighth that it would have among eight. Measured as in ag_gemm.py. ``--check``
+calls in bursts with fresh data and lagging ranks, and compares with the same calls one by one, bit by bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch.distributed._symmetric_memory as symm_mem  # noqa: E402, F401  (reg
 import triton  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ag_gemm import MLPS, M, Samples, random, relative_error  # noqa: E402
+from ag_gemm import MLPS, Samples, random, relative_error  # noqa: E402
 from ag_gemm_triton import Symmetric  # noqa: E402
 from gemm_rs_triton import GemmReduceScatter  # noqa: E402
 
@@ -39,7 +39,7 @@ def expectation(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def check(memory: Symmetric, device: torch.device, bursts: int) -> None:
-    rank, ranks, N, K = dist.get_rank(), dist.get_world_size(), 512, 1024
+    rank, ranks, M, N, K = dist.get_rank(), dist.get_world_size(), 8192, 512, 1024
     b = random(N, K, 1 + rank, device)
     inputs = [torch.empty(M, K, dtype=b.dtype, device=device) for _ in range(4)]
     outputs = [torch.empty(M // ranks, N, dtype=b.dtype, device=device) for _ in inputs]
@@ -81,7 +81,7 @@ def check(memory: Symmetric, device: torch.device, bursts: int) -> None:
             dist.barrier()
 
 
-def measure(memory: Symmetric, N: int, K: int, rounds: int, samples: Samples) -> dict:
+def measure(memory: Symmetric, M: int, N: int, K: int, rounds: int, samples: Samples) -> dict:
     """Medians of all contenders for one shape, eagerly and of graphs."""
     rank, ranks, device = dist.get_rank(), dist.get_world_size(), samples.one.device
     a, b = random(M, K, rank, device), random(N, K, 100 + rank, device)
@@ -158,6 +158,7 @@ def lines(shape: str, result: dict) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=8192, help="M")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
     parser.add_argument(
@@ -172,7 +173,7 @@ def main() -> None:
     torch.cuda.set_device(device)
     faulthandler.dump_traceback_later(args.limit, exit=True)
     dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(seconds=args.limit))
-    memory, samples = Symmetric(M * 8192 * 2), Samples(device)
+    memory, samples = Symmetric(max(8192, args.rows) * 8192 * 2), Samples(device)
     if args.check:
         check(memory, device, args.check)
     ranks, results = dist.get_world_size(), {}
@@ -187,7 +188,7 @@ def main() -> None:
             if args.shapes and shape not in args.shapes:
                 continue
             faulthandler.dump_traceback_later(args.limit, exit=True)
-            results[shape] = measure(memory, k, K, args.rounds, samples)
+            results[shape] = measure(memory, args.rows, k, K, args.rounds, samples)
             table += lines(shape, results[shape])
             if dist.get_rank() == 0:
                 print("\n".join(table if len(results) == 1 else table[-2:]), flush=True)
@@ -200,7 +201,7 @@ def main() -> None:
     if dist.get_rank() == 0 and args.table:
         with args.table.open("a") as file:
             file.write(
-                f"\nGEMM+RS, M = {M}, bf16, ms, slowest of {ranks} x {torch.cuda.get_device_name()}, torch "
+                f"\nGEMM+RS, M = {args.rows}, bf16, ms, slowest of {ranks} x {torch.cuda.get_device_name()}, torch "
                 f"{torch.__version__}, triton {triton.__version__}, {datetime.date.today()}\n\n"
                 + "\n".join(table)
                 + "\n"

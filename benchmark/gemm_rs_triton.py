@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ag_gemm_triton import BK, BM, BN, Symmetric, call, copy, write_signal
+from ag_gemm_triton import BK, BM, BN, WAIT32, WRITE32, WRITE64, Symmetric, copy, stream_operations
 from gemm_kernels import add_count, position, store_tile, wait_signal
 
 # A tile on its way to its owner stays as the accumulator's registers hold it: eight bf16 that a thread has side by side
@@ -109,26 +108,6 @@ def scattered_gemm(
         add_count(count_ptr + here)
 
 
-class _Operation(ctypes.Structure):
-    """CUstreamBatchMemOpParams, for a wait or a write of 32 bits."""
-
-    _fields_ = [
-        ("operation", ctypes.c_int),
-        ("address", ctypes.c_uint64),
-        ("value", ctypes.c_uint64),
-        ("flags", ctypes.c_uint),
-        ("alias", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64),
-    ]
-
-
-def wait_and_clear(stream: torch.cuda.Stream, address: int, value: int) -> None:
-    """The stream waits until a counter of 32 bits is at least ``value``, and sets it to 0; it needs no SM for that."""
-    wait, write = 1, 2
-    operations = (_Operation * 2)(_Operation(wait, address, value), _Operation(write, address, 0))
-    call("cuStreamBatchMemOp_v2", ctypes.c_void_p(stream.cuda_stream), 2, operations, 0)
-
-
 class GemmReduceScatter:
     """Own rows of the sum over ranks of A @ B.T; A is [M, K], B is [N, K], N a multiple of a tile.
 
@@ -186,30 +165,35 @@ class GemmReduceScatter:
 
     def push(self, half: int, ready: torch.cuda.Event | None = None, wait: bool = True) -> None:
         memory, shard = self.memory, self.M // self.ranks * self.N * 2
-        part = shard // self.pieces
+        part, tiles = shard // self.pieces, self.tiles_m // self.pieces * self.tiles_n
+        operations: list[tuple[int, int, int]] = []  # before the next copy
         for step in range(1, self.ranks):
             owner = (self.rank + step) % self.ranks
             inbox = memory.workspaces[owner] + half * memory.half + (self.rank - owner - 1) % self.ranks * shard
             for piece in range(self.pieces):
                 if wait:
                     count = self.counts.data_ptr() + 4 * (owner * self.pieces + piece)
-                    wait_and_clear(memory.copies, count, self.tiles_m // self.pieces * self.tiles_n)
+                    operations += [(WAIT32, count, tiles), (WRITE32, count, 0)]
+                stream_operations(memory.copies, operations)
                 copy(memory.copies, inbox + piece * part, self.outbox.data_ptr() + owner * shard + piece * part, part)
                 if ready is not None:
                     memory.copies.wait_event(ready)
                     ready = None
-                number = self.signal(half, self.rank, owner, piece)
-                write_signal(memory.copies, memory.signal_ptrs[owner] + 8 * number, 1)
+                signal = memory.signal_ptrs[owner] + 8 * self.signal(half, self.rank, owner, piece)
+                operations = [(WRITE64, signal, 1)]
+        stream_operations(memory.copies, operations)
 
     def __call__(self) -> torch.Tensor:
         half, memory, stream = self.parity, self.memory, torch.cuda.current_stream()
         self.parity ^= 1
         memory.copies.wait_stream(stream)
         memory.resets.wait_stream(stream)
-        for step in range(1, self.ranks):
-            for piece in range(self.pieces):
-                number = self.signal(1 - half, (self.rank + step) % self.ranks, self.rank, piece)
-                write_signal(memory.resets, memory.signals.data_ptr() + 8 * number, 0)
+        before = [
+            self.signal(1 - half, (self.rank + step) % self.ranks, self.rank, piece)
+            for step in range(1, self.ranks)
+            for piece in range(self.pieces)
+        ]
+        stream_operations(memory.resets, [(WRITE64, memory.signals.data_ptr() + 8 * number, 0) for number in before])
         ready = memory.resets.record_event()
         self.launch(half, memory.signals[self.area + half * Symmetric.SIGNALS :])
         self.push(half, ready)

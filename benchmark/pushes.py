@@ -23,7 +23,7 @@ import torch.distributed as dist  # noqa: E402
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gemm_kernels  # noqa: E402
 from ag_gemm import Samples  # noqa: E402
-from ag_gemm_triton import Symmetric, copy, write_signal  # noqa: E402
+from ag_gemm_triton import WRITE64, Symmetric, copy, stream_operations  # noqa: E402
 
 MB = 1 << 20
 LIMIT = 90  # seconds
@@ -45,7 +45,7 @@ class Pushes:
             for piece in range(pieces):
                 copy(stream, target + piece * nbytes, self.source.data_ptr() + piece * nbytes, nbytes)
                 if signal == "written":
-                    write_signal(stream, signals + 8 * piece, 1)
+                    stream_operations(stream, [(WRITE64, signals + 8 * piece, 1)])
                 elif signal == "copied":
                     copy(stream, signals + 8 * piece, self.one.data_ptr(), 8)
             torch.cuda.current_stream().wait_stream(stream)

@@ -1,4 +1,4 @@
-"""What a host program is written with: ``import ditron.host as dh``.
+"""Operations of a host program: ``import ditron.host as dh``.
 
     @ditron.program
     def shift(x, out):
@@ -11,8 +11,8 @@
         dh.signal_wait(full[0], epoch)
         dh.copy(inbox, out)
 
-These functions may be called while a :func:`ditron.program` is traced, and nowhere else. Integers are symbolic: they
-are known when the program runs, on each rank. docs/programs.md is the guide.
+These functions may be called only while a :func:`ditron.program` is traced. Integers are symbolic: they are known when
+the program runs, on each rank. docs/programs.md is the guide.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _identity(name: str, op: Any) -> Int:
     def make() -> Int:
         i64 = ir.IntegerType.get_signless(64, context=tracer.module.context)
         number = tracer.emit(op).result
-        return Int(tracer, tracer.emit(arith.ExtSIOp, i64, number).result, natural=True)
+        return Int(tracer, tracer.emit(arith.ExtSIOp, i64, number).result, non_negative=True)
 
     return tracer.once(name, make)
 
@@ -102,12 +102,12 @@ def node() -> Int:
 def epoch() -> Int:
     """The number of this call, from 1, the same on every rank: signals are set to it and compared with it.
 
-    It counts the calls that use the same memory: calls with other shapes have a memory and a count of their own.
+    It counts the calls that use the same memory: calls with other shapes have memory and a count of their own.
     """
     tracer = require("epoch()")
 
     def make() -> Int:
-        return Int(tracer, tracer.emit(dialect.EpochOp).result, natural=True, wide=True)
+        return Int(tracer, tracer.emit(dialect.EpochOp).result, non_negative=True, wide=True)
 
     return tracer.once("epoch", make)
 
@@ -145,7 +145,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 def range(*bounds: Any) -> Iterator[Int]:  # noqa: A001 - it is Python's, for symbolic bounds
     """``for i in dh.range(stop)``, ``(start, stop)`` or ``(start, stop, step)``: one loop in the program.
 
-    ``step`` is a positive Python integer. Nothing is carried from one turn to the next but what is in memory.
+    ``step`` is a positive Python integer. Values are carried from one iteration to the next in memory only.
     """
     return loop(require("range()"), bounds)
 
@@ -154,26 +154,26 @@ def range(*bounds: Any) -> Iterator[Int]:  # noqa: A001 - it is Python's, for sy
 
 
 def symm_empty(*shape: Any, dtype: Any, name: str = "") -> Buffer:
-    """Symmetric memory: every rank has one, which the others reach. It lives from call to call, and begins undefined.
+    """A symmetric buffer, which other ranks can access. It is kept between calls; its initial contents are undefined.
 
     Args:
-        shape: extents, the same on every rank. dtype: torch's. name: what reports call it.
+        shape: extents, the same on every rank. dtype: torch's. name: used in reports.
     """
     return allocate(require("symm_empty()"), "symm_empty", shape, dtype, name, symmetric=True, zeroed=False)
 
 
 def symm_zeros(*shape: Any, dtype: Any, name: str = "") -> Buffer:
-    """As :func:`symm_empty`, and zero before the first call (not at each): what signals begin as."""
+    """As :func:`symm_empty`, but zero before the first call (not before each): how signals begin."""
     return allocate(require("symm_zeros()"), "symm_zeros", shape, dtype, name, symmetric=True, zeroed=True)
 
 
 def empty(*shape: Any, dtype: Any, name: str = "") -> Buffer:
-    """Memory of this rank alone, kept from call to call."""
+    """A buffer of this rank alone, kept between calls."""
     return allocate(require("empty()"), "empty", shape, dtype, name, symmetric=False, zeroed=False)
 
 
 def zeros(*shape: Any, dtype: Any, name: str = "") -> Buffer:
-    """As :func:`empty`, and zero before the first call (not at each)."""
+    """As :func:`empty`, but zero before the first call (not before each)."""
     return allocate(require("zeros()"), "zeros", shape, dtype, name, symmetric=False, zeroed=True)
 
 
@@ -181,11 +181,11 @@ def zeros(*shape: Any, dtype: Any, name: str = "") -> Buffer:
 
 
 def stream(name: str = "", index: Any = None) -> Stream:
-    """The stream of that name; without one, that which the program is called on. With ``index``, one of several.
+    """The stream of that name; without one, the stream that the program is called on. With ``index``, one of several.
 
-    A further stream begins with what the main one held before the call, and the main one goes on, after the program,
-    when all have ended. In between only events and signals order them. ``with dh.stream("copy"):`` puts what follows on
-    it.
+    A named stream first waits for what was enqueued on the main one before the call, and the main one waits for all
+    named ones when the program ends. In between only events and signals order them. ``with dh.stream("copy"):``
+    enqueues what follows on it.
     """
     tracer = require("stream()")
     if not isinstance(name, str):
@@ -198,7 +198,7 @@ def stream(name: str = "", index: Any = None) -> Stream:
 
 
 def _on(tracer: Tracer, given: Stream | None) -> Any:
-    """The stream operand: as given, that of the innermost ``with``, or none."""
+    """The stream operand: the given one, that of the innermost ``with``, or none."""
     chosen = given if given is not None else tracer.streams[-1] if tracer.streams else None
     if chosen is not None and not isinstance(chosen, Stream):
         tracer.fail(f"expected a stream of dh.stream(), got {describe(chosen)}")
@@ -206,13 +206,13 @@ def _on(tracer: Tracer, given: Stream | None) -> Any:
 
 
 def record(stream: Stream | None = None) -> Event:
-    """An event: everything that was put on the stream so far."""
+    """Record an event on the stream: it completes when all that was enqueued before has."""
     tracer = require("record()")
     return Event(tracer, tracer.emit(dialect.RecordOp, stream=_on(tracer, stream)).event)
 
 
 def await_event(event: Event, stream: Stream | None = None) -> None:
-    """What is put on the stream from here on begins after the event."""
+    """Let the stream wait for the event."""
     tracer = require("await_event()")
     if not isinstance(event, Event):
         tracer.fail(f"dh.await_event: expected an event of dh.record(), got {describe(event)}")
@@ -222,15 +222,15 @@ def await_event(event: Event, stream: Stream | None = None) -> None:
 def rank_copy(src: Buffer, dst: Buffer, peer: Any, *, stream: Stream | None = None, pull: bool = False) -> None:
     """Copy ``src`` to ``dst`` of rank ``peer`` by a copy engine; with ``pull``, ``src`` of rank ``peer`` to ``dst``.
 
-    The end at the peer is symmetric, and the peer is on this rank's node. Both have one shape; each is contiguous, or
-    rows that are. It needs no SM, unless ``peer`` is this rank. Pushing is faster than pulling.
+    The remote buffer is symmetric, and the peer is on this rank's node. Both have one shape; each is contiguous, or
+    consists of contiguous rows. It needs no SM, unless ``peer`` is this rank. Pushing is faster than pulling.
     """
     tracer = require("rank_copy()")
     if not isinstance(pull, bool):
         tracer.fail(f"dh.rank_copy: pull must be True or False, got {describe(pull)}")
     source = as_buffer(tracer, src, "src", symmetric=pull)
     target = as_buffer(tracer, dst, "dst", symmetric=not pull)
-    _alike(tracer, "rank_copy", source, target)
+    _require_same_type(tracer, "rank_copy", source, target)
     tracer.emit(
         dialect.RankCopyOp,
         source.use(),
@@ -245,11 +245,11 @@ def copy(src: Buffer, dst: Buffer, *, stream: Stream | None = None) -> None:
     """Copy within this rank's memory: a kernel, which needs an SM."""
     tracer = require("copy()")
     source, target = as_buffer(tracer, src, "src"), as_buffer(tracer, dst, "dst")
-    _alike(tracer, "copy", source, target)
+    _require_same_type(tracer, "copy", source, target)
     tracer.emit(dialect.CopyOp, source.use(), target.use(), stream=_on(tracer, stream))
 
 
-def _alike(tracer: Tracer, what: str, src: Buffer, dst: Buffer) -> None:
+def _require_same_type(tracer: Tracer, what: str, src: Buffer, dst: Buffer) -> None:
     if src.ndim != dst.ndim or src.dtype != dst.dtype:
         tracer.fail(f"dh.{what}: src and dst must have one shape and dtype, got {src!r} and {dst!r}")
 
@@ -263,9 +263,9 @@ def fill(dst: Buffer, value: Any, *, stream: Stream | None = None) -> None:
 
 
 def signal_write(signal: Buffer, value: Any, peer: Any, *, op: str = "set", stream: Stream | None = None) -> None:
-    """Set (or with ``op="add"`` count up) ``signal`` of rank ``peer``, after all that was put on the stream before.
+    """Set (or with ``op="add"`` add to) ``signal`` of rank ``peer``, after all that was enqueued on the stream before.
 
-    ``signal`` is one element of symmetric int64 memory, ``signals[rank]``; the rank is on this one's node.
+    ``signal`` is one element of symmetric int64 memory, ``signals[rank]``; the peer is on this rank's node.
     """
     tracer = require("signal_write()")
     base, indices = as_signal(tracer, signal, "signal")
@@ -275,7 +275,7 @@ def signal_write(signal: Buffer, value: Any, peer: Any, *, op: str = "set", stre
 
 
 def signal_wait(signal: Buffer, value: Any, *, cmp: str = "ge", stream: Stream | None = None) -> None:
-    """What is put on the stream from here on begins when this rank's ``signal`` is ``cmp`` (ge, eq, ...) ``value``."""
+    """Let the stream wait until this rank's ``signal`` is ``cmp`` (ge, eq, ...) ``value``."""
     tracer = require("signal_wait()")
     base, indices = as_signal(tracer, signal, "signal")
     number, keyword = as_int(tracer, value, "value"), _keyword(tracer, "cmp", cmp, dialect.Cmp)
@@ -289,21 +289,20 @@ def _keyword(tracer: Tracer, name: str, value: Any, cases: Any) -> str:
 
 
 def barrier(stream: Stream | None = None) -> None:
-    """The stream waits until those of all ranks have come here."""
+    """Let the stream wait until the streams of all ranks have reached this barrier."""
     tracer = require("barrier()")
     tracer.emit(dialect.StreamBarrierOp, stream=_on(tracer, stream))
 
 
 def all_gather(src: Buffer, dst: Buffer, signals: Buffer, value: Any) -> None:
-    """``src`` of every rank, one below the other, in ``dst`` of each; ``signals[r]`` is ``value`` when rank r's is
-    there.
+    """Gather ``src`` of all ranks, concatenated by rank, in ``dst`` of each; ``signals[r]`` is ``value`` when rank r's
+    has arrived.
 
-    Which copies that becomes, and on which streams, is decided by the passes (``decompose-ring``,
-    ``decompose-all-at-once``).
+    The passes (``decompose-ring``, ``decompose-all-at-once``) decide which copies that becomes, on which streams.
     """
     tracer = require("all_gather()")
     source, target = as_buffer(tracer, src, "src"), as_buffer(tracer, dst, "dst", symmetric=True)
-    _alike(tracer, "all_gather", source, target)
+    _require_same_type(tracer, "all_gather", source, target)
     flags = as_buffer(tracer, signals, "signals", symmetric=True)
     tracer.emit(
         dialect.AllGatherOp,

@@ -123,19 +123,19 @@ SIM: Pipeline = (
 #: The same with race detection.
 SIM_RACES: Pipeline = tuple("lower-to-sim{races=true}" if entry == "lower-to-sim" else entry for entry in SIM)
 
-#: Machine -> its pipeline and its default arch.
+#: Backend -> its pipeline and its default architecture.
 _LOWERINGS = {"cuda": (NVIDIA, 90), "hip": (AMD, "gfx942"), "sim": (SIM, "")}
 
 
-def lowering(machine: str, transport: str, arch: int | str | None = None, sanitize: bool = False) -> Pipeline:
-    """The passes from a mixed module to what ``machine`` (cuda, hip or sim) runs.
+def lowering(backend: str, transport: str, arch: int | str | None = None, sanitize: bool = False) -> Pipeline:
+    """The passes that lower a mixed module for ``backend`` (cuda, hip or sim).
 
     ``arch`` is the compute capability for cuda (default 90), the processor for hip (gfx942). ``sanitize``: with the
-    sanitizer, on GPUs. ValueError for an unknown machine.
+    sanitizer, on GPUs. ValueError for an unknown backend.
     """
-    if machine not in _LOWERINGS:
-        raise ValueError(f"no pipeline for machine '{machine}': expected one of {', '.join(_LOWERINGS)}")
-    passes, usual = _LOWERINGS[machine]
+    if backend not in _LOWERINGS:
+        raise ValueError(f"no pipeline for backend '{backend}': expected one of {', '.join(_LOWERINGS)}")
+    passes, usual = _LOWERINGS[backend]
     suffix = " sanitize=true" if sanitize else ""
     one_node = "true" if transport == "p2p" else "false"  # p2p reaches the ranks of one node
     return tuple(
@@ -163,9 +163,9 @@ def front(name: str | Iterable[str] = "default") -> Pipeline:
     return FRONT + passes
 
 
-def pipeline(machine: str, transport: str, arch: int | str | None = None, name: str = "default") -> str:
+def pipeline(backend: str, transport: str, arch: int | str | None = None, name: str = "default") -> str:
     """All passes of a kernel, to the end of its lowering, as text for ``--pass-pipeline``."""
-    return text(front(name) + lowering(machine, transport, arch))
+    return text(front(name) + lowering(backend, transport, arch))
 
 
 def named() -> dict[str, Pipeline]:

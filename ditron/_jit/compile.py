@@ -1,10 +1,10 @@
-"""Compile without launching: every stage of a kernel's way to machine code, and what each took.
+"""Compile without launching: every stage from TTIR to machine code, and its compile time.
 
     program = ditron.compile(kernel, signature={"x_ptr": "*fp32", "n": "i32"}, constexprs={"BLOCK": 1024},
                              target="cuda:90", transport="p2p")
     print(program.asm["ditron"], program.asm["ptx"])
 
-Needs no GPU. The same stages, by the same code, are run by a launch.
+Needs no GPU. A launch runs the same stages, by the same code.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ditron_compiler.instrumentation import Instrumentation
 
 __all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
 
-# Stages in order, by machine. ttir: after Triton's own passes; ditron: tt and ditron operations side by side; lowered:
-# the primitives are gone; the rest as in Triton. sim-llvm: LLVM IR that the simulator runs.
+# Stages in order, by backend. ttir: after Triton's own passes; ditron: the mixed module of tt and ditron operations;
+# lowered: without ditron operations; the rest as in Triton. sim-llvm: LLVM IR that the simulator runs.
 STAGES: dict[str, tuple[str, ...]] = {
     "cuda": ("ttir", "ditron", "lowered", "ttgir", "llir", "ptx", "cubin"),
     "hip": ("ttir", "ditron", "lowered", "ttgir", "llir", "amdgcn", "hsaco"),
@@ -33,7 +33,7 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 
 def known_stages() -> list[str]:
-    """Every stage of every machine."""
+    """Every stage of every backend."""
     return list(dict.fromkeys(stage for stages in STAGES.values() for stage in stages))
 
 
@@ -42,11 +42,11 @@ class CompiledProgram:
     """A kernel, compiled.
 
     Attributes:
-        name: of the kernel. target: machine, architecture and transport.
+        name: of the kernel. target: backend, architecture and transport.
         asm: text (or bytes: cubin, hsaco) of each stage that was reached.
-        seconds: what each stage took.
+        seconds: compile time of each stage.
         missing: stage -> why it could not be reached.
-        metadata: what Triton knows about the result: shared memory, warps ...
+        metadata: Triton's metadata of the compiled kernel: shared memory, warps ...
     """
 
     name: str
@@ -57,7 +57,7 @@ class CompiledProgram:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def save(self, directory: str | Path) -> list[Path]:
-        """Write each stage to ``directory/NAME.STAGE``, and what is known about the program to ``NAME.json``."""
+        """Write each stage to ``directory/NAME.STAGE``, and the metadata to ``NAME.json``."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         paths = []
@@ -78,9 +78,9 @@ class CompiledProgram:
         return [*paths, path]
 
     def table(self) -> str:
-        """A line per stage: milliseconds, and how large the result is; or why it is missing."""
+        """A line per stage: milliseconds and size of the result; or why it is missing."""
         lines = [f"{self.name} for {self.target}, transport {self.target.transport}"]
-        for stage in STAGES[self.target.machine]:
+        for stage in STAGES[self.target.backend]:
             if stage in self.asm:
                 lines.append(f"  {stage:9}{1e3 * self.seconds[stage]:9.1f} ms{len(self.asm[stage]):9} bytes")
             elif stage in self.missing:
@@ -102,45 +102,46 @@ def compile(
     locations: bool = False,
     sanitize: bool | None = None,
 ) -> CompiledProgram:
-    """Compile a kernel for a machine, without one.
+    """Compile a kernel without launching it, and without a GPU.
 
     Args:
         fn: a ``ditron.jit`` function (autotuned or not), or the path of an MLIR file that holds a mixed module; of
             several kernels in it, ``FILE.mlir:KERNEL`` names one.
         signature: type of each parameter that is no constant: ``"*bf16"`` for pointers, ``"i32"``, ``"fp32"`` ...; a
             suffix says that the value is divisible by 16 (``"i32:16"``) or not known to be (``"*bf16:1"``); pointers
-            are taken to be, as those of tensors are. Default: the function's ``example``.
+            are assumed to be, as those of tensors are. Default: the function's ``example``.
         constexprs: value of each ``tl.constexpr`` parameter that has no default.
         target: ``"cuda:90"``, ``"hip:gfx942"``, ``"sim"`` ... transport: ``"p2p"`` (default), ``"nvshmem"``,
             ``"rocshmem"``.
         options: Triton's ``num_warps``, ``num_stages`` ...
         pipeline: name of the passes between raising and lowering (docs/passes.md). Default: what the kernel was
             decorated with, or else the environment variable ``DITRON_PIPELINE``, or else ``"default"``.
-        stop_after: the last stage wanted, see :data:`STAGES`. When that is not the machine code, SHMEM's own device
-            library is not linked, and its calls are seen in ``llir`` and ``ptx``.
+        stop_after: the last stage, see :data:`STAGES`. Unless that is the machine code, SHMEM's own device library is
+            not linked, and its calls remain in ``llir`` and ``ptx``.
         instrumentation: observes our passes: the module after each, their times, their statistics.
         locations: keep source locations in the text of the stages.
-        sanitize: compile in checked mode (docs/checked-mode.md). Default: the environment variable ``DITRON_SANITIZE``.
+        sanitize: compile with the GPU sanitizer (docs/checked-mode.md). Default: the environment variable
+            ``DITRON_SANITIZE``.
 
     Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError
     or ditron.CompileError, pointing at the Python line, when the kernel is wrong.
     """
-    machine = parse_target(target, transport, bool(knobs.sanitize.get() if sanitize is None else sanitize))
-    stages = STAGES[machine.machine]
+    compiled_for = parse_target(target, transport, bool(knobs.sanitize.get() if sanitize is None else sanitize))
+    stages = STAGES[compiled_for.backend]
     if stop_after is not None and stop_after not in stages:
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
     wanted = stages[: stages.index(stop_after) + 1] if stop_after else stages
     instrumentation = instrumentation or Instrumentation()
     pipeline = pipeline or _pipeline_of(fn)
-    check_passes(machine, instrumentation.print_after, pipeline)
-    run = _Compilation(machine, pipeline, wanted, instrumentation, locations)
+    check_passes(compiled_for, instrumentation.print_after, pipeline)
+    run = _Compilation(compiled_for, pipeline, wanted, instrumentation, locations)
     if isinstance(fn, (str, Path)):
         return run.file(str(fn), dict(options or {}))
     return run.function(fn, signature, constexprs, options)
 
 
 def _pipeline_of(fn: Any) -> str:
-    """The pipeline of a kernel that is not told one."""
+    """The pipeline of a kernel when none is given."""
     from ditron_compiler.frontend.signature import unwrap
 
     own = None if isinstance(fn, (str, Path)) else getattr(unwrap(fn), "pipeline", None)
@@ -148,15 +149,15 @@ def _pipeline_of(fn: Any) -> str:
 
 
 def check_passes(target: Target, names: Iterable[str], pipeline: str = "default") -> None:
-    """Raise ValueError, listing the passes there are, unless ``names`` are passes on the way to the target (or all)."""
+    """Raise ValueError, listing the passes that run for the target, unless ``names`` are among them (or "all")."""
     from ditron_compiler.pipeline import front, lowering
 
-    passes = front(pipeline) + lowering(target.machine, target.transport, target.arch, target.sanitize)
+    passes = front(pipeline) + lowering(target.backend, target.transport, target.arch, target.sanitize)
     known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
     for name in names:
         if name not in known and name != "all":
             raise ValueError(
-                f"no pass {name!r} on the way to target {str(target)!r}: expected one of {', '.join(known)}, or all"
+                f"no pass {name!r} runs for target {str(target)!r}: expected one of {', '.join(known)}, or all"
             )
 
 
@@ -171,10 +172,10 @@ class _Compilation:
         self.program = CompiledProgram("", target)
 
     def function(self, fn: Any, signature: Any, constexprs: Any, options: Any) -> CompiledProgram:
-        from ditron_compiler.frontend.signature import specialise
+        from ditron_compiler.frontend.signature import specialize
         from ditron_compiler.frontend.source import DitronSource
 
-        kernel, signature, constants, attrs, options = specialise(fn, signature, constexprs, options)
+        kernel, signature, constants, attrs, options = specialize(fn, signature, constexprs, options)
         self.program.name = kernel.__name__
         self._set_up(options)
         source = DitronSource(
@@ -189,7 +190,7 @@ class _Compilation:
         )
         codegen, modules = self.backend.get_codegen_implementation(self.options), self.backend.get_module_map()
         mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
-        return self.rest(mixed)
+        return self.lower(mixed)
 
     def file(self, spelled: str, options: dict) -> CompiledProgram:
         from ditron_compiler import ir, pipeline
@@ -212,10 +213,10 @@ class _Compilation:
                 )
             pipeline.run(mixed, pipeline.front(self.pipeline), self.instrumentation)
         self.observe("ditron", mixed, time.perf_counter() - start)
-        return self.rest(mixed)
+        return self.lower(mixed)
 
-    def _check(self, options: dict) -> None:
-        """Raise ValueError for an option that Triton's backend would not look at."""
+    def _check_options(self, options: dict) -> None:
+        """Raise ValueError for an option that Triton's backend does not have."""
         known = sorted({f.name for f in fields(self.backend.parse_options({}))} - {"arch", "backend_name"})
         for name in options:
             if name not in known:
@@ -224,7 +225,7 @@ class _Compilation:
                 )
 
     def _set_up(self, options: dict) -> None:
-        """Triton's part of the machine: backend, options and a context with its dialects."""
+        """Make Triton's backend, its options, and a context with its dialects."""
         from triton._C.libtriton import ir as triton_ir
         from triton.compiler.compiler import make_backend
 
@@ -232,20 +233,20 @@ class _Compilation:
 
         self.gpu = self.target.gpu_target()
         self.backend = make_backend(self.gpu)
-        # Linking SHMEM's own library is for machine code; before that its calls are what one wants to see.
+        # SHMEM's own library is linked for machine code only; in earlier stages its calls stay visible.
         shmem = self.wanted[-1] in ("cubin", "hsaco")
-        self._check(options)
+        self._check_options(options)
         options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(self.target, shmem=shmem)
         try:
             self.options = self.backend.parse_options(options)
-        except (AssertionError, TypeError) as error:  # a value that the backend's own checks refuse
+        except (AssertionError, TypeError) as error:  # a value that the backend rejects
             raise ValueError(f"options for target {str(self.target)!r}: {error}") from error
         self.context = triton_ir.context()
         triton_ir.load_dialects(self.context)
         self.backend.load_dialects(self.context)
 
-    def rest(self, mixed: Any) -> CompiledProgram:
-        """From the mixed module on."""
+    def lower(self, mixed: Any) -> CompiledProgram:
+        """Compile the mixed module."""
         if "lowered" not in self.wanted:
             return self.program
         if self.target.is_sim:
@@ -281,7 +282,7 @@ class _Compilation:
                 module = lower(module, metadata)
             except RuntimeError as error:  # Triton has printed why
                 raise CompileError(f"Triton failed to make stage {stage!r} of {self.program.name}: {error}") from error
-            if stage != "ttir":  # Triton's passes once more, over what we gave back
+            if stage != "ttir":  # there it is Triton's passes run again over our result
                 self.observe(stage, module, time.perf_counter() - start)
         self.program.metadata = {key: value for key, value in metadata.items() if _is_plain(value)}
 

@@ -37,7 +37,7 @@ from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, Ditr
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.pipeline import front
 
-__all__ = ["DitronJITFunction", "jit", "load_in"]
+__all__ = ["DitronJITFunction", "jit", "attach_group"]
 
 
 class DitronJITFunction(JITFunction):
@@ -74,10 +74,10 @@ class DitronJITFunction(JITFunction):
         self._latest_group: Callable[[], Any] = lambda: None
         self._context = 0
         self._caches_by_mode: dict[tuple[str, bool], Any] = {}
-        self.simulated = None  # state of ditron.sim.launch, made at the first simulated launch
+        self.simulated = None  # state of ditron.sim.launch
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: a kernel is launched on a grid. (In a kernel it is the compiler that calls a helper.)"""
+        """An error: a kernel is launched on a grid. (Calls in a kernel are compiled, and do not come here.)"""
         name = self.__name__
         message = f"kernel {name!r} is called without a grid: write {name}[grid](...), where grid is 1 to 3 numbers"
         if (trace := active()) is not None:
@@ -105,7 +105,7 @@ class DitronJITFunction(JITFunction):
         """Switch to another group: seldom, so that a launch costs one comparison."""
         if (group.transport, bool(group.sanitize)) != (self._transport, self._sanitize):
             self._use_transport(group.transport, bool(group.sanitize))
-        # An address is quicker to pass than a tensor, which the driver would be asked about.
+        # An address is quicker to pass than a tensor, whose address the launcher asks the driver about.
         self._context = group.context.data_ptr()
         self._latest_group = weakref.ref(group)
 
@@ -133,14 +133,14 @@ class DitronJITFunction(JITFunction):
         """``triton.compile`` with the transport's device libraries linked."""
         options = dict(options or {})
         options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
-        return load_in(triton.compile(src, target=target, options=options, **kwargs), lambda: self._latest_group())
+        return attach_group(triton.compile(src, target=target, options=options, **kwargs), lambda: self._latest_group())
 
     def __repr__(self) -> str:
         return f"DitronJITFunction({self.module}:{self.fn.__qualname__})"
 
 
-class _LoadedKernel(CompiledKernel):
-    """A compiled kernel that tells its group when the driver has loaded its code (NVSHMEM initialises each module)."""
+class _GroupKernel(CompiledKernel):
+    """A compiled kernel that notifies its group when the driver has loaded its code (NVSHMEM initialises modules)."""
 
     group: Callable[[], Any]
 
@@ -153,9 +153,9 @@ class _LoadedKernel(CompiledKernel):
                 self._run = guarded(self._run, packets, self.group, self.name, self.src)
 
 
-def load_in(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:
-    """Let a compiled kernel tell the group that ``group()`` is, when its code is loaded."""
-    kernel.__class__, kernel.group = _LoadedKernel, group
+def attach_group(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:
+    """Let a compiled kernel notify the group ``group()`` when its code is loaded."""
+    kernel.__class__, kernel.group = _GroupKernel, group
     return kernel
 
 
@@ -177,7 +177,7 @@ def jit(
     Takes what ``triton.jit`` takes, and works under ``triton.heuristics`` and :func:`autotune`.
 
     Args:
-        example: how ``ditron compile`` and ``ditron dump`` specialise it when they are not told: a dict with
+        example: how ``ditron compile`` and ``ditron dump`` specialize it when they are not told: a dict with
             ``signature`` (parameter -> type as ``"*bf16"`` or ``"i32"``), ``constexprs`` and ``options``.
         pipeline: name of the passes that it is compiled by (docs/passes.md): ``"default"``, ``"swizzled"``,
             ``"as-written"``, ``"low-latency"``, ``"pcie"``; or a tuple of passes, of which some may be your own.

@@ -1,28 +1,31 @@
-"""``@ditron.program``: an ordinary Python function that becomes a host program, and runs as one."""
+"""``@ditron.program``: a Python function that is traced into a host program, which runs in its location."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import math
-import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ditron._program.arguments import (
+    TensorSpec,
+    argument_type,
+    assumptions,
+    parse_argument,
+    specialization_key,
+    symbolic_argument,
+)
 from ditron._program.execute.executable import Executable, argument_key
-from ditron._program.trace.buffers import Buffer, element_type
-from ditron._program.trace.dtypes import dtypes, from_mlir, names_of
 from ditron._program.trace.launching import launch
 from ditron._program.trace.tracer import Tracer, active
-from ditron._program.trace.values import Int
 from ditron.distributed.group import require_group
 from ditron.distributed.state import current_group
 from ditron_compiler import ir, pipeline
 from ditron_compiler.analysis.argument_assumptions import ASSUMPTIONS
 from ditron_compiler.errors import DitronError, NodesError
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
-from ditron_compiler.frontend.targets import NEUTRAL, Target, parse_target
+from ditron_compiler.frontend.targets import SIM_TARGET, Target, parse_target
 from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.pass_registry import similar
@@ -41,21 +44,21 @@ def program(
 ) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
 
-    The function is called once for each kind of arguments, with symbolic values, and writes down what it does; see
-    docs/programs.md and :mod:`ditron.host`. Calling the program runs that on every rank of the current group, on GPUs
-    and on the simulator.
+    The function is traced with symbolic values, once for each specialization of its arguments; see docs/programs.md and
+    :mod:`ditron.host`. Calling the program runs the traced operations on every rank of the current group, on GPUs and
+    on the simulator.
 
     Args:
-        passes: what is done to the program before it runs: ``"host"`` (the default), which only decomposes and cleans
-            up; ``"overlap"``, which also removes needless copies and chooses streams; or a tuple of passes.
+        passes: the pipeline that runs over the program: ``"host"`` (the default), which only decomposes collectives and
+            cleans up; ``"overlap"``, which also removes needless copies and assigns streams; or a tuple of passes.
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
-        sample_args: what ``ditron check`` calls it with in a group of so many ranks: the same, small.
-        max_nodes: how many nodes it is for: 1 when it copies to all ranks, which copy engines do on one node only. A
-            call in a group of more raises NodesError, and ``ditron check`` looks at none.
+        sample_args: small arguments of the same form, for a given number of ranks: what ``ditron check`` calls it with.
+        max_nodes: how many nodes it supports: 1 when it copies to all ranks, as copy engines reach one node only. A
+            call in a group on more raises NodesError, and ``ditron check`` skips such groups.
 
     The function's positional parameters are tensors, which must not be None, and integers; its keyword-only ones are
-    constants of the trace: any hashable value. It returns nothing: results go into tensors that it is given, which
-    overlap none of its others.
+    compile-time constants: any hashable value. It returns nothing: results are written to tensors that it is given,
+    which overlap none of its other arguments.
 
     Raises CompileError, at the line, for what a program cannot do.
 
@@ -83,25 +86,25 @@ class Program:
     ):
         functools.update_wrapper(self, fn)
         self.fn, self.example, self.sample_args, self.max_nodes = fn, example, sample_args, max_nodes
-        self._place = SourceLocation.of_function(fn.__code__)
+        self._location = SourceLocation.of_function(fn.__code__)
         try:
             self.passes = _passes(passes)
         except ValueError as error:
-            raise self._place.error(f"program {fn.__name__!r}: {error}") from None
+            raise self._location.error(f"program {fn.__name__!r}: {error}") from None
         if max_nodes is not None and (type(max_nodes) is not int or max_nodes < 1):
-            raise self._place.error(f"program {fn.__name__!r}: max_nodes must be a number from 1, got {max_nodes!r}")
+            raise self._location.error(f"program {fn.__name__!r}: max_nodes must be a number from 1, got {max_nodes!r}")
         parameters = inspect.signature(fn).parameters.values()
-        kinds = {inspect.Parameter.VAR_POSITIONAL: "*args", inspect.Parameter.VAR_KEYWORD: "**kwargs"}
+        variadic = {inspect.Parameter.VAR_POSITIONAL: "*args", inspect.Parameter.VAR_KEYWORD: "**kwargs"}
         for parameter in parameters:
-            if parameter.kind in kinds:
-                raise self._place.error(
-                    f"program {fn.__name__!r} has {kinds[parameter.kind]}: name its parameters; "
+            if parameter.kind in variadic:
+                raise self._location.error(
+                    f"program {fn.__name__!r} has {variadic[parameter.kind]}: name its parameters; "
                     "constants are keyword-only ones, after a *"
                 )
         if any(
             test(fn) for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         ):
-            raise self._place.error(
+            raise self._location.error(
                 f"program {fn.__name__!r} is a generator or async, whose body does not run when it "
                 "is called: make it a plain function, without yield, async and await"
             )
@@ -124,7 +127,7 @@ class Program:
         try:
             key = argument_key(args)
             runner = self._runners[group].get((key, tuple(kwargs.items())))
-        except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which is looked at below
+        except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which raise below
             runner = None
         if runner is None:
             self._check_nodes(len(group.nodes))
@@ -148,18 +151,18 @@ class Program:
     def module(self, *args: Any, target: str = "sim", **kwargs: Any) -> ir.Module:
         """The program and its kernels for such arguments, after its passes; runs nothing and needs no group.
 
-        Instead of a tensor, ``"bf16[64, 128]"`` will do; without arguments, the ``example`` is taken.
+        A tensor may be described, as ``"bf16[64, 128]"``; without arguments, the ``example`` is taken.
         """
         args, kwargs = self._example(args, kwargs)
-        return self._trace(args, kwargs, NEUTRAL if target == "sim" else parse_target(target))
+        return self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target))
 
     def arguments(self, given: Mapping[str, Any]) -> tuple[tuple, dict]:
-        """Positional and keyword-only arguments, of arguments by name as :meth:`module` takes them; tensors are new."""
+        """Positional and keyword-only arguments, with new tensors; ``given`` are those of :meth:`module` by name."""
         import torch
 
         args, kwargs = self._example((), dict(given))
         return tuple(
-            torch.empty(value.shape, dtype=value.dtype) if isinstance(value, _Spec) else value for value in args
+            torch.empty(value.shape, dtype=value.dtype) if isinstance(value, TensorSpec) else value for value in args
         ), kwargs
 
     def executable_and_arguments(
@@ -170,7 +173,7 @@ class Program:
         ``instrumentation`` observes the passes, those over kernels and those over the program.
         """
         args, kwargs = self._example((), dict(given))
-        module = self._trace(args, kwargs, NEUTRAL if target == "sim" else parse_target(target), instrumentation)
+        module = self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target), instrumentation)
         return Executable(module), list(args)
 
     def __repr__(self) -> str:
@@ -186,7 +189,7 @@ class Program:
                 )
             kwargs = dict(self.example)
         args, kwargs = self._bind(args, kwargs)
-        return tuple(_read(value) for value in args), kwargs
+        return tuple(parse_argument(value) for value in args), kwargs
 
     def _bind(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         try:
@@ -204,7 +207,7 @@ class Program:
 
     def _executable(self, args: tuple, given: dict, target: Target) -> Executable:
         try:
-            kinds = tuple([_kind(value) for value in args])
+            kinds = tuple([specialization_key(value) for value in args])
             found = self._executables.get(key := (kinds, tuple(given.items()), target))
         except TypeError as error:
             raise DitronError(
@@ -213,7 +216,7 @@ class Program:
             ) from None
         except AttributeError:
             raise self._wrong_argument(args) from None
-        if found is None:  # as it is given, and with the defaults of what is not
+        if found is None:  # cached as it is called, and with all defaults
             _, constants = self._bind(args, given)
             whole = (kinds, tuple(constants.items()), target)
             if whole not in self._executables:
@@ -236,7 +239,7 @@ class Program:
     def _wrong_argument(self, args: tuple) -> DitronError:
         for name, value in zip(self.names, args, strict=False):
             try:
-                _kind(value)
+                specialization_key(value)
             except AttributeError:
                 return DitronError(
                     f"program {self.fn.__name__!r}: argument {name!r} must be a tensor or an integer, "
@@ -249,25 +252,26 @@ class Program:
         self, args: tuple, constants: dict, target: Target, instrumentation: Instrumentation | None = None
     ) -> ir.Module:
         """Trace the function into a module and run the passes over it."""
-        place, name = self._place, self.fn.__name__
+        location, name = self._location, self.fn.__name__
         with ir.Context() as context, raise_compile_errors():
             context.allow_unregistered_dialects = True  # Triton's modules hold operations that we have no use for
-            with ir.Location.file(place.file, place.line, place.column):
+            with ir.Location.file(location.file, location.line, location.column):
                 module = ir.Module.create()
                 tracer = Tracer(name, target, module, launch, instrumentation)
-                types = [_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
+                types = [argument_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
                 module.operation.attributes[ASSUMPTIONS] = ir.DictAttr.get(
-                    {name: _assumptions(dict(zip(self.names, args, strict=True)))}
+                    {name: assumptions(dict(zip(self.names, args, strict=True)))}
                 )
-            with tracer.tracing(op.block, place):
+            with tracer.tracing(op.block, location):
                 values = [
-                    _symbol(tracer, value, argument) for value, argument in zip(args, op.block.arguments, strict=True)
+                    symbolic_argument(tracer, value, argument)
+                    for value, argument in zip(args, op.block.arguments, strict=True)
                 ]
                 result = self.fn(*values, **constants)
             if result is not None:
-                raise place.error(
+                raise location.error(
                     f"program {name!r} returns a value, and a program has none: write results into a "
                     "tensor that it is given"
                 )
@@ -277,22 +281,8 @@ class Program:
             except ValueError as error:
                 if not str(error).startswith("cannot parse the pipeline"):
                     raise
-                raise place.error(f"passes= of program {name!r}: {error}") from None
+                raise location.error(f"passes= of program {name!r}: {error}") from None
         return module
-
-
-def _assumptions(args: dict[str, Any]) -> ir.DictAttr:
-    """What passes may assume about the tensors of a trace (ditron_compiler/analysis/argument_assumptions.py)."""
-    found = {}
-    for name, value in args.items():
-        if type(value) is int:
-            continue
-        known = {
-            "dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),
-            "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1),
-        }
-        found[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))
-    return ir.DictAttr.get(found)
 
 
 def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
@@ -306,88 +296,3 @@ def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
             f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes{near}"
         )
     return tuple(given)
-
-
-class _Spec:
-    """A tensor in words: what ``module`` takes in place of one."""
-
-    def __init__(self, dtype: Any, shape: tuple[int, ...]):
-        self.dtype, self.shape = dtype, shape
-
-    def stride(self) -> tuple[int, ...]:
-        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
-
-    def data_ptr(self) -> int:
-        return 256
-
-    def is_contiguous(self) -> bool:
-        return True
-
-
-_SPEC = re.compile(r"(\w+)\[([\d, x]*)\]")
-_TRITON = {"fp16": "f16", "fp32": "f32", "fp64": "f64"}
-
-
-def _read(value: Any) -> Any:
-    """``"bf16[64, 128]"`` as a tensor's description; other values as they are."""
-    if not isinstance(value, str):
-        return value
-    match = _SPEC.fullmatch(value.strip())
-    try:
-        if match is None:
-            raise KeyError(value)
-        dtype = from_mlir(_TRITON.get(match[1], match[1]))
-    except KeyError:
-        raise DitronError(f"expected a tensor as 'bf16[64, 128]', got {value!r}") from None
-    return _Spec(dtype, tuple(int(extent) for extent in re.findall(r"\d+", match[2])))
-
-
-def _kind(value: Any) -> Any:
-    """What of an argument the trace depends on. AttributeError for what is neither a tensor nor an integer."""
-    if type(value) is int:
-        return value % 16 == 0
-    shape = value.shape
-    dense = value.is_contiguous()
-    return (
-        value.dtype,
-        dense,
-        tuple([extent % 16 == 0 for extent in shape]),
-        value.data_ptr() % 16 == 0,
-        None if dense else tuple([stride % 16 == 0 for stride in value.stride()]),
-    )
-
-
-def _type(tracer: Tracer, name: str, value: Any) -> ir.Type:
-    if type(value) is int:
-        return ir.IntegerType.get_signless(64, context=tracer.module.context)
-    try:
-        return dialect.BufferType.get([None] * len(value.shape), element_type(tracer, value.dtype), "local")
-    except KeyError:
-        raise DitronError(
-            f"program {tracer.name!r}: argument {name!r} is of {value.dtype}, and its tensors may be of "
-            f"{names_of(dtypes())}"
-        ) from None
-
-
-def _symbol(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
-    """The symbolic value of an argument."""
-    if type(value) is int:
-        return Int(tracer, argument, 16 if value % 16 == 0 else 1)
-    buffer = Buffer(tracer, argument, (), value.dtype, False, 16 if value.data_ptr() % 16 == 0 else 1)
-    shape, strides = [], []
-    for dim, extent in enumerate(value.shape):
-        shape.append(
-            Int(tracer, tracer.emit(dialect.DimOp, argument, dim).result, 16 if extent % 16 == 0 else 1, natural=True)
-        )
-    if not value.is_contiguous():
-        for dim, stride in enumerate(value.stride()):
-            strides.append(
-                Int(
-                    tracer,
-                    tracer.emit(dialect.StrideOp, argument, dim).result,
-                    16 if stride % 16 == 0 else 1,
-                    natural=True,
-                )
-            )
-    buffer.shape, buffer._strides = tuple(shape), tuple(strides) or None
-    return buffer

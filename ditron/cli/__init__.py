@@ -138,6 +138,7 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
         help="when a pass fails, leave the module it was given "
         "and its pipeline there: ditron-opt --run-reproducer FILE.mlir",
     )
+    parser.add_argument("--sanitize", action="store_true", help="compile with the GPU sanitizer (or DITRON_SANITIZE=1)")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when the kernel is wrong")
 
 
@@ -162,10 +163,10 @@ def _add_dump(commands) -> None:
     parser.add_argument(
         "--stage",
         default="ditron",
-        help="ttir (after Triton's own passes), ditron (the default: tt "
-        "and ditron operations side by side), lowered (primitives are calls), ttgir, llir, ptx, "
-        "amdgcn, sim-llvm; program: a host program (FILE.py:PROGRAM) with its kernels; then "
-        "--signature says what its tensors are, 'a=bf16[64,128],...', and --constexpr its constants",
+        help="ttir (after Triton's own passes), ditron (the default: a module of tt "
+        "and ditron operations), lowered (primitives are calls), ttgir, llir, ptx, "
+        "amdgcn, sim-llvm; program: a host program (FILE.py:PROGRAM) with its kernels, where "
+        "--signature describes its tensors, 'a=bf16[64,128],...', and --constexpr gives its constants",
     )
     parser.add_argument(
         "--graph",
@@ -198,7 +199,7 @@ def _add_passes(commands) -> None:
 
 
 def _add_run(commands) -> None:
-    # A script may have --n too, which must not be taken for the beginning of one of ours.
+    # A script may have an option --n too, which must not be taken for an abbreviation of one of ours.
     parser = commands.add_parser(
         "run",
         allow_abbrev=False,
@@ -214,7 +215,7 @@ def _add_run(commands) -> None:
         "--seed",
         metavar="SEED",
         type=int,
-        help="chooses the order of execution and of deliveries (default 0); same seed, same run",
+        help="determines the order of execution and of deliveries (default 0); same seed, same run",
     )
     parser.add_argument("--replay", metavar="SEED", type=int, help="run with that seed, and no other, again")
     parser.add_argument(
@@ -222,20 +223,22 @@ def _add_run(commands) -> None:
         metavar="COUNT",
         type=int,
         help="run with that many seeds, from --seed on, and stop "
-        "at the first mistake; only the output of that run is shown",
+        "at the first error; only the output of that run is shown",
     )
-    parser.add_argument("--jobs", metavar="N", type=int, help="run seeds in N processes (default 1), to the same end")
+    parser.add_argument(
+        "--jobs", metavar="N", type=int, help="run seeds in N processes (default 1); the result is the same"
+    )
     parser.add_argument(
         "--races",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="look for races and for reads of what nobody wrote (default; costs about half the speed)",
+        help="detect races and reads of unwritten memory (default; costs about half the speed)",
     )
     parser.add_argument(
         "--weak",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="let stores that nothing orders be seen late, and reads be stale, as on a GPU (default: as --races)",
+        help="let unordered stores be seen late, and reads be stale, as on a GPU (default: as --races)",
     )
     parser.add_argument(
         "--trace",
@@ -253,7 +256,7 @@ def _add_run(commands) -> None:
     parser.add_argument(
         "--as-cuda",
         action="store_true",
-        help="for scripts that insist on CUDA: torch says that there is a CUDA device, which is the CPU",
+        help="for scripts that require CUDA: torch reports a CUDA device, which is the CPU",
     )
     parser.set_defaults(command=_lazy("running", "run_command"))
 
@@ -262,14 +265,18 @@ def _add_check(commands) -> None:
     parser = commands.add_parser(
         "check",
         allow_abbrev=False,
-        help="find mistakes between ranks without running anything",
+        help="check the protocol between ranks without running anything",
         description="Check the protocol of programs, kernels or a script, for every schedule, "
         "on groups of 1 to 4 ranks. Runs nothing and needs no GPU.",
     )
-    parser.add_argument("--ranks", metavar="N", type=int, help="look at one group of N ranks")
+    parser.add_argument("--ranks", metavar="N", type=int, help="check one group of N ranks")
     parser.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each node (default: all)")
     parser.add_argument(
-        "--resident", metavar="SMS", type=int, default=132, help="programs that a GPU takes at a time (default 132)"
+        "--resident",
+        metavar="SMS",
+        type=int,
+        default=132,
+        help="programs that are resident on a GPU at a time (default 132)",
     )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument(
@@ -285,9 +292,9 @@ def _add_check(commands) -> None:
 def _add_swizzle(commands) -> None:
     parser = commands.add_parser(
         "swizzle",
-        help="draw in which order ranks work on the tiles of a sharded dimension",
+        help="draw the order in which ranks process the tiles of a sharded dimension",
         description="Show the order of dl.swizzle: a row per rank, its tiles from left to "
-        "right as they are worked on (docs/swizzle.md).",
+        "right as they are processed (docs/swizzle.md).",
     )
     parser.add_argument("--ranks", type=int, default=8, help="number of ranks (default 8)")
     parser.add_argument("--nodes", type=int, default=1, help="number of nodes, which divides it (default 1)")
@@ -297,7 +304,7 @@ def _add_swizzle(commands) -> None:
         "--mode",
         choices=("gather", "scatter", "none"),
         default="gather",
-        help="gather (the default), scatter, or none: every rank begins with tile 0",
+        help="gather (the default), scatter, or none: every rank starts with tile 0",
     )
     parser.add_argument(
         "-o",
@@ -310,7 +317,9 @@ def _add_swizzle(commands) -> None:
 
 
 def _add_doctor(commands) -> None:
-    parser = commands.add_parser("doctor", help="what is installed, what works, what is missing and how to get it")
+    parser = commands.add_parser(
+        "doctor", help="report what is installed, what works, what is missing and how to install it"
+    )
     parser.set_defaults(command=_doctor)
 
 

@@ -45,10 +45,10 @@ def _groups(args: argparse.Namespace) -> Sequence[tuple[int, int | None]]:
     return [(args.ranks, per_node)]
 
 
-def _watched(
+def _announced(
     groups: Sequence[tuple[int, int | None]], subject: str, say: Callable[[str], None]
 ) -> Iterator[tuple[int, int | None]]:
-    """The groups; which one is looked at is said."""
+    """The groups, each announced before it is checked."""
     for ranks, per_node in groups:
         nodes = f" on {ranks // per_node} nodes" if per_node else ""
         say(f"{subject}: {ranks} ranks{nodes} ...")
@@ -71,15 +71,15 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
     """The program ``FILE:NAME``, or the kernel by the file's ``EXAMPLE["check"]``."""
     from ditron.protocol import api as checking
 
-    module = import_file(path, asserts=False)  # none of results, which mean nothing, ends what is checked
+    module = import_file(path, asserts=False)  # results mean nothing here, and an assert about them would end the check
     programs = _programs(module)
     if name in programs and programs[name].sample_args is None:
         raise UsageError(
-            f"program {name!r} does not say what it is checked with: give its decorator "
+            f"program {name!r} has no sample arguments to check it with: give its decorator "
             "sample_args=lambda ranks: {...}, small arguments by name as for example="
         )
     if name in programs:
-        return [checking.check_program(programs[name], _watched(groups, name, say), resident=args.resident)]
+        return [checking.check_program(programs[name], _announced(groups, name, say), resident=args.resident)]
     value = getattr(module, name, None)
     if value is None:
         raise UsageError(f"{path} has no {name!r}; its programs are: {', '.join(programs) or 'none'}")
@@ -87,10 +87,10 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
     run = example.get("check") or (value if callable(value) and not hasattr(value, "fn") else None)
     if run is None:
         raise UsageError(
-            f'{path}:{name} is a kernel, and nothing says how it is launched: give EXAMPLE["check"], a '
+            f'{path}:{name} is a kernel, and it is not known how it is launched: give EXAMPLE["check"], a '
             f"function that each rank calls, or check the script that launches it: ditron check {path}"
         )
-    return [checking.check_function(run, _watched(groups, name, say), subject=name, resident=args.resident)]
+    return [checking.check_function(run, _announced(groups, name, say), subject=name, resident=args.resident)]
 
 
 def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
@@ -101,11 +101,11 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
         try:
             module = import_file(path, asserts=False)
             programs = [program for program in _programs(module).values() if program.sample_args is not None]
-        except RunsWhenImported:  # a script without "if __name__ ...": what it runs is what is checked
+        except RunsWhenImported:  # a script without "if __name__ ...": it is checked as a script
             programs = []
         if programs:
             return [
-                checking.check_program(program, _watched(groups, program.__name__, say), resident=args.resident)
+                checking.check_program(program, _announced(groups, program.__name__, say), resident=args.resident)
                 for program in programs
             ]
-    return [checking.check_script(path, args.args, _watched(groups, path.name, say), resident=args.resident)]
+    return [checking.check_script(path, args.args, _announced(groups, path.name, say), resident=args.resident)]

@@ -14,7 +14,7 @@ from ditron_compiler.instrumentation import Instrumentation
 __all__ = ["compile_command", "dump_command"]
 
 _MLIR_SUFFIXES = (".mlir", ".ttir")
-# Stages that only one machine has say which is meant.
+# Targets of stages that only one backend has.
 _TARGET_OF_STAGE = {"sim-llvm": "sim", "amdgcn": "hip:gfx942", "hsaco": "hip:gfx942"}
 
 
@@ -45,9 +45,9 @@ def dump_command(args: argparse.Namespace) -> int:
     if args.stage not in known_stages():
         raise UsageError(f"unknown stage {args.stage!r}: expected one of {', '.join(known_stages())}, or program")
     target = args.target or _TARGET_OF_STAGE.get(args.stage, "cuda:90")
-    machine = target.partition(":")[0]
-    if machine in STAGES and args.stage not in STAGES[machine]:
-        raise UsageError(f"target {target!r} has no stage {args.stage!r}: expected one of {', '.join(STAGES[machine])}")
+    backend = target.partition(":")[0]
+    if backend in STAGES and args.stage not in STAGES[backend]:
+        raise UsageError(f"target {target!r} has no stage {args.stage!r}: expected one of {', '.join(STAGES[backend])}")
     diffed = args.pass_diff or args.html is not None
     program = _compile(
         args,
@@ -110,6 +110,7 @@ def _compile(args: argparse.Namespace, target: str, stop_after: str | None, inst
             stop_after=stop_after,
             instrumentation=instrumentation,
             locations=getattr(args, "locations", False),
+            sanitize=args.sanitize or None,
         )
     except FileNotFoundError as error:
         raise UsageError(error) from error

@@ -1,4 +1,4 @@
-"""One run after another with different seeds, until one is wrong: what ``ditron run --seeds`` does."""
+"""Runs with different seeds until one fails: ``ditron run --seeds``."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def explore(seeds: range, run: Callable[[int], int], replay: Callable[[int], str
             print(f"the script ended with exit code {code}; again: {replay(seed)}", file=sys.stderr)
             return code
         if not done:
-            gc.freeze()  # modules and kernels stay: looking through them after each run takes a tenth of the time
+            gc.freeze()  # modules and kernels stay: scanning them after each run takes a tenth of the time
     return 0
 
 
 @contextmanager
 def _shown_if_wrong() -> Iterator[io.StringIO]:
-    """Keeps back what is printed within it, unless it ends by an exception."""
+    """Within it output is captured, and shown only when an exception ends it."""
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):
@@ -58,7 +58,7 @@ def _shown_if_wrong() -> Iterator[io.StringIO]:
 
 
 def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequence[str]]) -> int:
-    """The same in ``jobs`` processes; what is found and shown is what one process would have found first.
+    """The same in ``jobs`` processes; the reported error is the one that a single process would report.
 
     Args:
         command: the arguments of ``ditron`` that explore a part of the seeds.
@@ -95,7 +95,7 @@ def explore_in_parallel(seeds: range, jobs: int, command: Callable[[range], Sequ
 
 @contextmanager
 def _another_main() -> Iterator[None]:
-    """Processes started within do not run our main module, which is a command, once more."""
+    """Within it, new processes do not run our main module, a command, again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:

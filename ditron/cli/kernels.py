@@ -1,4 +1,4 @@
-"""Find the kernel that a command line names, and read what it says about it."""
+"""The kernel that a command line names, and its options."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["UsageError", "import_file", "load_kernel", "parse_assignments", "par
 
 
 class UsageError(Exception):
-    """The command line is wrong; the message says what would be right."""
+    """The command line is wrong; the message says what is expected."""
 
 
 class RunsWhenImported(UsageError):
-    """A file runs things when it is imported, and was to be looked at only."""
+    """A file that is imported for what it defines starts ranks, or ends the process."""
 
 
 def load_kernel(text: str) -> Any:
@@ -63,7 +63,7 @@ def import_file(path: Path, asserts: bool = True) -> Any:
         del sys.modules[path.stem]
         why = error if isinstance(error, ImportedScriptError) else f"{path} ends the process when it is imported"
         raise RunsWhenImported(
-            f"{why}; this command imports it, to look at what it defines: put what the file runs "
+            f"{why}; this command imports it for what it defines: put what the file runs "
             "under 'if __name__ == \"__main__\":'"
         ) from error
     except (SyntaxError, ValueError, ImportError) as error:  # ValueError: the file holds null bytes
@@ -106,7 +106,7 @@ def parse_signature(text: str | None) -> dict[str, str] | list[str] | None:
 
 
 def parse_assignments(option: str, items: list[str]) -> dict[str, Any]:
-    """``["BLOCK=128", "DTYPE=tl.bfloat16"]`` -> values; what is no Python literal and no tl name is a string."""
+    """``["BLOCK=128", "DTYPE=tl.bfloat16"]`` -> values: Python literals, names of tl, else strings."""
     values = {}
     for item in items:
         name, separator, text = item.partition("=")

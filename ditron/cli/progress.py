@@ -1,4 +1,4 @@
-"""What a long command is at, on a terminal."""
+"""Progress of a long command, on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ERASE = "\r\x1b[K"
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """``say(text)`` shows one line on standard error in place of the one before; it is gone at the end.
+    """``say(text)`` shows one line on standard error in place of the one before; it is erased at the end.
 
     Nothing is shown where standard error is no terminal.
     """

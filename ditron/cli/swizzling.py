@@ -10,15 +10,15 @@ from pathlib import Path
 from ditron.cli.kernels import UsageError
 from ditron_compiler.lowering.tile_order import swizzled
 
-__all__ = ["View", "draw", "swizzle_command", "text"]
+__all__ = ["TileOrder", "draw", "swizzle_command", "text"]
 
 KINDS = (".png", ".svg", ".pdf")
 _MAPS = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")  # a node each
-_MOST = 100_000  # cells of a view; more are not read by anybody
+_MAX_CELLS = 100_000
 
 
 @dataclass(frozen=True)
-class View:
+class TileOrder:
     """The order of tiles on every rank: ``size`` rows in tiles of ``block``, ``mode`` is gather, scatter or none."""
 
     size: int
@@ -33,7 +33,7 @@ class View:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.ranks % self.nodes:
             raise ValueError(f"nodes must divide the {self.ranks} ranks, got {self.nodes}")
-        if self.ranks * self.tiles > _MOST:
+        if self.ranks * self.tiles > _MAX_CELLS:
             raise ValueError(
                 f"{self.ranks} ranks times {self.tiles} tiles are more than can be shown; take larger blocks"
             )
@@ -68,7 +68,7 @@ class View:
         return f"{ranks}, {self.size} rows in tiles of {self.block}, {order}"
 
 
-def text(view: View) -> str:
+def text(view: TileOrder) -> str:
     """A line per rank: its tiles in the order of execution; a star marks those that straddle ranks."""
     width = len(str(view.tiles - 1)) + 1
     lines = [view.title]
@@ -86,7 +86,7 @@ def text(view: View) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(view: View, path: str | Path) -> None:
+def draw(view: TileOrder, path: str | Path) -> None:
     """Draw a row of cells per rank, coloured by the rank that owns the tile, split in two where several do.
 
     ImportError when matplotlib is missing, OSError when the file cannot be written.
@@ -135,7 +135,7 @@ def draw(view: View, path: str | Path) -> None:
         xlim=(0, view.tiles),
         ylim=(view.ranks, 0),
         aspect="equal",
-        xlabel="step: each rank works on its tiles from left to right",
+        xlabel="step: each rank processes its tiles from left to right",
     )
     axis.set_yticks(
         [rank + 0.5 for rank in range(view.ranks)], [f"rank {rank}" for rank in range(view.ranks)], fontsize=7
@@ -149,7 +149,7 @@ def draw(view: View, path: str | Path) -> None:
         figure.savefig(path, dpi=110)
 
 
-def _color(view: View, rank: int):
+def _color(view: TileOrder, rank: int):
     """A hue for the node, from light to dark within it."""
     from matplotlib import colormaps
 
@@ -159,7 +159,7 @@ def _color(view: View, rank: int):
     return colormaps[_MAPS[node % len(_MAPS)]](0.25 + 0.65 * local / max(view.per_node - 1, 1))
 
 
-def _legend(figure, view: View, colors: list) -> None:
+def _legend(figure, view: TileOrder, colors: list) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=color, label=str(rank)) for rank, color in enumerate(colors)]
@@ -172,7 +172,7 @@ def _legend(figure, view: View, colors: list) -> None:
         ncols=min(len(handles), 17),
         frameon=False,
         fontsize=7,
-        title="the tile's number stands in its cell, the colour is the rank that owns it",
+        title="cells show the tile's number; the colour is the rank that owns it",
         title_fontsize=8,
         alignment="left",
     )
@@ -181,7 +181,7 @@ def _legend(figure, view: View, colors: list) -> None:
 def swizzle_command(args: argparse.Namespace) -> int:
     """Print the view, or write it to a file of the kind that its name says."""
     try:
-        view = View(args.size, args.block, args.ranks, args.nodes, args.mode)
+        view = TileOrder(args.size, args.block, args.ranks, args.nodes, args.mode)
     except ValueError as error:
         raise UsageError(error) from error
     suffix = Path(args.output).suffix.lower() if args.output else ""

@@ -48,9 +48,9 @@ class SimulatedGroup(Group):
         return SimulatedGroup(ranks, self.world, handle) if self.ranks[self.rank] in ranks else None
 
     def target(self) -> Target:
-        from ditron_compiler.frontend.targets import NEUTRAL
+        from ditron_compiler.frontend.targets import SIM_TARGET
 
-        return NEUTRAL
+        return SIM_TARGET
 
     def launch(self, kernel: Any, grid: Any, args: tuple, kwargs: dict, warmup: bool) -> Any:
         from ditron.sim.launch import launch

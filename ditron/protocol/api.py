@@ -230,8 +230,8 @@ def _verdict(program: Any, path: Path) -> tuple[list[str], list[str]]:
 def _key(program: Any, module: Any) -> str:
     """Of what a verdict depends on: the program and its kernels, what it is checked with, and our sources."""
     from ditron_compiler.frontend.source import compiler_key
-    from ditron_compiler.frontend.targets import NEUTRAL
+    from ditron_compiler.frontend.targets import SIM_TARGET
 
     text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-    parts = (compiler_key(NEUTRAL), program.__name__, repr(program.sample_args(2)), str(program.max_nodes), text)
+    parts = (compiler_key(SIM_TARGET), program.__name__, repr(program.sample_args(2)), str(program.max_nodes), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -70,6 +70,6 @@ def _address(name: str, value: Any) -> int:
     device = getattr(value, "device", None)
     if device is not None and getattr(device, "type", "cpu") != "cpu" and not cuda_hook.may_report_cuda(value):
         raise DitronError(
-            f"argument {name!r} lies on {device}, and the kernel runs on the simulator: make tensors on ditron.device()"
+            f"argument {name!r} is on {device}, and the kernel runs on the simulator: make tensors on ditron.device()"
         )
     return value.data_ptr()

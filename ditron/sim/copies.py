@@ -51,7 +51,7 @@ def copy_of(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.
     for name, tensor in (("src", src), ("dst", dst)):
         if tensor.device.type != "cpu":
             raise host_error(
-                f"{what}: {name} lies on {tensor.device}: make tensors of the simulator on ditron.device()", line
+                f"{what}: {name} is on {tensor.device}: make tensors of the simulator on ditron.device()", line
             )
     if src.shape != dst.shape or src.dtype != dst.dtype:
         raise host_error(

@@ -14,7 +14,7 @@ from ditron.sim.arguments import slots_of, tensors_of
 from ditron_compiler import knobs as ditron_knobs
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import DitronSource
-from ditron_compiler.frontend.targets import NEUTRAL
+from ditron_compiler.frontend.targets import SIM_TARGET
 
 __all__ = ["launch"]
 
@@ -27,7 +27,7 @@ class _DeviceCache:
     """What a kernel keeps between simulated launches: as a device's cache in Triton."""
 
     def __init__(self, fn: Any):
-        self.target = NEUTRAL.gpu_target()
+        self.target = SIM_TARGET.gpu_target()
         self.backend = make_backend(self.target)
         self.binder = create_function_from_signature(fn.launch_signature, fn.params, self.backend)
         self.kernels: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
 def _compile(
     fn: Any, cache: _DeviceCache, signature: dict, constexprs: dict, attrs: dict, options: Any, rank: Any
 ) -> Any:
-    source = DitronSource(fn, signature, constexprs, attrs, target=NEUTRAL)
+    source = DitronSource(fn, signature, constexprs, attrs, target=SIM_TARGET)
     key = f"{source.hash()}-{options.hash()}-{rank.compile_mode}-{ditron_knobs.sim_cpu.get()}"
     with _compiling:
         if key not in _kernels:

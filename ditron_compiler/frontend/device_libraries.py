@@ -12,12 +12,12 @@ from ditron_compiler.runtime_files import runtime_library
 
 __all__ = ["VENDORS", "extern_libs", "nvshmem_bitcode", "rocshmem_bitcode"]
 
-# Triton's name of a machine -> the folder of its libraries and the transports it has.
+# Triton's backend -> the folder of its libraries, its transports.
 VENDORS = {"cuda": ("nvidia", ("p2p", "nvshmem")), "hip": ("amd", ("p2p", "rocshmem"))}
 
 
 def extern_libs(
-    machine: str,
+    backend: str,
     transport: str,
     arch: int | str = "",
     *,
@@ -25,30 +25,30 @@ def extern_libs(
     whole: bool = False,
     sanitize: bool = False,
 ) -> dict[str, str]:
-    """What Triton's option ``extern_libs`` must hold for a kernel lowered for ``machine`` and ``transport``.
+    """What Triton's option ``extern_libs`` must hold for a kernel lowered for ``backend`` and ``transport``.
 
     Args:
-        machine: ``"cuda"`` or ``"hip"``. transport: ``"p2p"``, ``"nvshmem"`` or ``"rocshmem"``.
+        backend: ``"cuda"`` or ``"hip"``. transport: ``"p2p"``, ``"nvshmem"`` or ``"rocshmem"``.
         arch: the architecture, by which rocSHMEM's bitcode is chosen (``"gfx942"``).
         bitcode: whether to link the SHMEM library itself, where it is found. Without it the SHMEM symbols stay
             undefined: LLVM IR and PTX are made, a cubin is not.
         whole: link all of NVSHMEM, not only what our transport calls: for kernels that call its other functions
             themselves (``dl.extern_call``). They take seconds to compile.
-        sanitize: for a kernel lowered in checked mode.
+        sanitize: for a kernel lowered with the sanitizer.
 
     Triton links a library's functions as they are needed, so a file stands before those it calls. AMD's backend links
     a library only if some undefined function's name contains the library's; all of ours begin with ``ditron_``, hence
     names that are pieces of that word.
     """
-    if machine not in VENDORS:
-        raise ValueError(f"expected machine {' or '.join(map(repr, VENDORS))}, got {machine!r}")
-    vendor, transports = VENDORS[machine]
+    if backend not in VENDORS:
+        raise ValueError(f"expected backend {' or '.join(map(repr, VENDORS))}, got {backend!r}")
+    vendor, transports = VENDORS[backend]
     if transport not in transports:
-        raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {machine}, got {transport!r}")
+        raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {backend}, got {transport!r}")
     provider = runtime_library("gpu/p2p.ll" if transport == "p2p" else f"{vendor}/{transport}.ll")
     files = [runtime_library("gpu/checked.ll")] if sanitize else []
     files += [runtime_library("gpu/packets.ll"), provider, runtime_library("gpu/core.ll")]
-    if machine == "cuda":
+    if backend == "cuda":
         files.append(runtime_library("nvidia/multimem.ll"))
     if sanitize:
         files.append(runtime_library(f"{vendor}/checked.ll"))

@@ -1,4 +1,4 @@
-"""Diagnostics of our passes, as errors at the user's Python line."""
+"""Diagnostics of Triton's frontend and of our passes, as errors at the user's Python line."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _callers(location: Any) -> list[tuple[str | None, int, int, str]]:
 def locate_frontend_errors() -> Iterator[None]:
     """Within it, Triton's CompilationError gets a note with file, line and caret.
 
-    By itself it knows lines relative to the function only. The innermost one tells what is wrong; those around it are
-    the calls through which it was reached.
+    Triton's own has lines relative to the function only. The innermost error of a chain is the cause; those around it
+    are the calls through which it was reached.
     """
     from triton.compiler.errors import CompilationError
 
@@ -71,7 +71,7 @@ def locate_frontend_errors() -> Iterator[None]:
 
 
 def explained(error: BaseException) -> Exception | None:
-    """The CompileError that says what :func:`locate_frontend_errors` found out about ``error``, if it did."""
+    """The CompileError that :func:`locate_frontend_errors` derived from ``error``, if any."""
     return getattr(error, "ditron_explanation", None)
 
 
@@ -81,7 +81,7 @@ def _explain(error: BaseException, kind: type) -> Exception | None:
     chain = [error]
     while isinstance(chain[-1].__cause__, kind):
         chain.append(chain[-1].__cause__)
-    places = [_generator_place(link) for link in chain]
+    places = [_generator_location(link) for link in chain]
     if places[-1] is None:
         return None
     inner = chain[-1]
@@ -92,7 +92,7 @@ def _explain(error: BaseException, kind: type) -> Exception | None:
 
 
 def _recursion(error: Any) -> str | None:
-    """What to say of a call of a function that is being compiled, whose result type Triton then looks up in vain."""
+    """The message for recursion: Triton looks up the result type of a function it is compiling, a KeyError."""
     cause = error.__cause__ or error.__context__
     frame = cause.__traceback__ if isinstance(cause, KeyError) else None
     while frame is not None and frame.tb_next is not None:
@@ -103,8 +103,8 @@ def _recursion(error: Any) -> str | None:
     return f"{name} calls itself, and kernels have no recursion: write it as a loop"
 
 
-def _generator_place(error: Any) -> tuple[str, int, int] | None:
-    """Where the code generator stood when it raised; its frames are in the traceback."""
+def _generator_location(error: Any) -> tuple[str, int, int] | None:
+    """What Triton's code generator was compiling when it raised; its frames are in the traceback."""
     place, frame = None, error.__traceback__
     while frame is not None:
         generator = frame.tb_frame.f_locals.get("self")

@@ -1,4 +1,4 @@
-"""The hand-over between Triton's MLIR and ours: a module crosses as text, in MLIR's generic form.
+"""Moves a module between Triton's MLIR and ours, as text in MLIR's generic form.
 
 Two copies of MLIR, of different versions, live in the process: the one inside Triton and ours. The generic form is the
 one that both read whatever their versions, and it keeps every location, which diagnostics need.
@@ -11,6 +11,7 @@ import tempfile
 from typing import Any
 
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import tt
 
 __all__ = ["from_triton", "print_generic", "to_triton"]
 
@@ -38,14 +39,11 @@ def from_triton(module: Any, context: ir.Context) -> ir.Module:
 
     Consumes ``module`` (see :func:`print_generic`). Raises ir.MLIRError when our MLIR cannot read it.
     """
-    # Triton's modules hold operations of dialects that we have no use for: tl.debug_barrier is gpu.barrier.
+    # Triton's modules contain dialects that we do not register: tl.debug_barrier is gpu.barrier.
     context.allow_unregistered_dialects = True
     parsed = ir.Module.parse(print_generic(module), context)
-    for operation in parsed.body.operations:
-        attribute = operation.attributes
-        if "sym_name" in attribute and ir.StringAttr(attribute["sym_name"]).value == _MARKER:
-            operation.erase()
-            break
+    marker = next(op for op in parsed.body.operations if isinstance(op, tt.FuncOp) and op.sym_name.value == _MARKER)
+    marker.erase()
     return parsed
 
 

@@ -1,4 +1,4 @@
-"""Which device libraries a target's kernels link to, in the terms of the frontend."""
+"""Which device libraries the kernels of a target are linked to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 from ditron_compiler import ir
 from ditron_compiler.frontend import device_libraries as gpu_libraries
 from ditron_compiler.frontend.targets import Target
+from ditron_compiler.ir.dialects import arith, tt
 
-__all__ = ["device_libraries", "missing_libraries", "settle_libraries"]
+__all__ = ["device_libraries", "missing_libraries", "select_libraries"]
 
 
 def device_libraries(target: Target, *, shmem: bool = True) -> dict[str, str]:
@@ -19,7 +20,7 @@ def device_libraries(target: Target, *, shmem: bool = True) -> dict[str, str]:
     if target.is_sim:
         return {}
     return gpu_libraries.extern_libs(
-        target.machine, target.transport, target.arch, bitcode=shmem, sanitize=target.sanitize
+        target.backend, target.transport, target.arch, bitcode=shmem, sanitize=target.sanitize
     )
 
 
@@ -39,26 +40,25 @@ def missing_libraries(target: Target) -> str | None:
 
 
 # Operations that Triton's NVIDIA backend turns into calls of libdevice, beside those of the math dialect.
-_USE_LIBDEVICE = ("arith.remf", "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf")
+_USE_LIBDEVICE = (arith.RemFOp, tt.MulhiUIOp, tt.PreciseSqrtOp, tt.PreciseDivFOp)
 
 
-def settle_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
-    """Set ``options.extern_libs`` to what a lowered module needs, now that it is known what it calls.
+def select_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
+    """Set ``options.extern_libs`` to the libraries whose functions a lowered module calls.
 
     CUDA's libdevice is left out where nothing can call it: Triton reads every library of a kernel that calls any, and
-    reading libdevice is a tenth of the compile time, which a plain kernel that does not call it is spared too. All of
-    NVSHMEM is linked where a kernel calls its functions itself, and the libraries that ``dl.extern_call`` names are.
+    reading libdevice takes a tenth of the compile time. All of NVSHMEM is linked where a kernel calls its functions
+    directly; the libraries that ``dl.extern_call`` names are added.
     """
     libraries = dict(options.extern_libs or ())
     math, symbols = False, {}
 
     def look(op: ir.Operation) -> ir.WalkResult:
         nonlocal math
-        name = op.name
-        if name == "tt.extern_elementwise":
-            symbols[_string(op, "symbol")] = _string(op, "libpath")
+        if isinstance(op, tt.ExternElementwiseOp):
+            symbols[op.symbol.value] = op.libpath.value
         else:
-            math |= name.startswith("math.") or name in _USE_LIBDEVICE
+            math |= op.name.startswith("math.") or isinstance(op, _USE_LIBDEVICE)
         return ir.WalkResult.ADVANCE
 
     lowered.operation.walk(look)
@@ -68,7 +68,7 @@ def settle_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
     if target.transport == "nvshmem" and any(symbol.startswith("nvshmem") for symbol in foreign):
         shmem = gpu_libraries.nvshmem_bitcode() is not None and _links_shmem(libraries, target)
         libraries |= gpu_libraries.extern_libs(
-            target.machine, target.transport, target.arch, bitcode=shmem, whole=True, sanitize=target.sanitize
+            target.backend, target.transport, target.arch, bitcode=shmem, whole=True, sanitize=target.sanitize
         )
     # By the symbol's name: AMD's backend links a library if a function's name contains its name.
     libraries |= {symbol: path for symbol, path in foreign.items() if path}
@@ -78,8 +78,3 @@ def settle_libraries(lowered: ir.Module, target: Target, options: Any) -> None:
 def _links_shmem(libraries: dict[str, str], target: Target) -> bool:
     """Whether the vendor's SHMEM library is among ``libraries`` (it is not when only LLVM IR is wanted)."""
     return len(set(libraries.values()) & set(device_libraries(target).values())) == len(device_libraries(target))
-
-
-def _string(op: ir.Operation, name: str) -> str:
-    attribute = op.attributes.get(name)
-    return ir.StringAttr(attribute).value if attribute is not None else ""

@@ -1,4 +1,4 @@
-"""What a kernel is specialised for, when nobody launches it: read from words instead of from arguments."""
+"""Specialization of a kernel without a launch: types as text instead of arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from triton.runtime.jit import JITFunction
 
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE
 
-__all__ = ["specialise", "unwrap"]
+__all__ = ["specialize", "unwrap"]
 
 _INTEGERS = ("i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64")
 _FLOATS = ("fp16", "bf16", "fp32", "fp64", "fp8e4nv", "fp8e4b8", "fp8e4b15", "fp8e5", "fp8e5b16")
@@ -25,7 +25,7 @@ def unwrap(fn: Any) -> JITFunction:
     return inner
 
 
-def specialise(
+def specialize(
     fn: Any,
     signature: Mapping[str, str] | Sequence[str] | None,
     constexprs: Mapping[str, Any] | None,
@@ -81,7 +81,7 @@ def _by_position(kernel: JITFunction, types: Sequence[str], names: list[str]) ->
 
 
 def _type(kernel: JITFunction, name: str, text: str) -> tuple[str, bool]:
-    """Triton's type and whether the value is divisible by 16, which pointers are unless they say ``:1``."""
+    """Triton's type, and whether the value is divisible by 16: pointers are unless marked ``:1``."""
     spelled, _, hint = text.replace(" ", "").partition(":")
     bare = spelled.removeprefix("*").removeprefix("k") if spelled.startswith("*") else spelled
     if hint not in ("", "1", "16") or (bare not in _INTEGERS + _FLOATS and not spelled.startswith("tensordesc<")):

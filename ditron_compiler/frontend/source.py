@@ -1,7 +1,7 @@
 """The hook into stock Triton: a source whose ``make_ir`` also runs our passes.
 
-``triton.compile`` asks its source for TTIR, then lowers it. :class:`DitronSource` answers with TTIR in which the
-primitives are already lowered, so Triton goes on as for any kernel, and nothing global is touched.
+``triton.compile`` asks its source for TTIR, then lowers it. :class:`DitronSource` returns TTIR in which the primitives
+are already lowered, so Triton compiles it like any kernel; no global state is changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ditron_compiler import pipeline as pipelines
 from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.codegen import CODEGEN_MARK
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
-from ditron_compiler.frontend.libraries import device_libraries, settle_libraries
+from ditron_compiler.frontend.libraries import device_libraries, select_libraries
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.instrumentation import Instrumentation
 
@@ -39,7 +39,7 @@ Observer = Callable[[str, Any, float], None]
 
 
 class _KernelView(JITFunction):
-    """A JIT function seen as a kernel, with the hidden parameter; the function itself, as a helper, has none."""
+    """A JIT function as a kernel, with the hidden parameter; called as a helper, it has none."""
 
     def parse(self) -> ast.Module:
         tree = super().parse()
@@ -64,7 +64,7 @@ def kernel_view(fn: JITFunction) -> JITFunction:
 
 
 class DitronSource(ASTSource):
-    """What ``triton.compile`` is given in place of Triton's ``ASTSource``.
+    """An ``ASTSource`` for ``triton.compile`` that also runs our passes.
 
     Args:
         fn: a ``ditron.jit`` function. signature, constexprs, attrs: as for Triton's, the hidden parameter included.
@@ -93,13 +93,13 @@ class DitronSource(ASTSource):
         self.instrumentation = instrumentation
 
     def hash(self) -> str:
-        """Triton's hash, and what else decides about the result: our version, passes, transport and libraries."""
+        """Triton's hash, and what else the result depends on: our sources, passes, transport and libraries."""
         key = f"{super().hash()}-{compiler_key(self.target, self.passes)}"
         return hashlib.sha256(key.encode()).hexdigest()
 
     def make_mixed(self, target: Any, options: Any, codegen_fns: dict, module_map: dict, context: Any) -> ir.Module:
-        """The kernel as a module in which ``tt`` and ``ditron`` operations stand side by side."""
-        # Primitives look for the mark, so that a plain @triton.jit kernel that uses them is told so.
+        """The kernel as a mixed module, of ``tt`` and ``ditron`` operations."""
+        # Primitives look for the mark: a plain @triton.jit kernel that uses them gets an error.
         return make_mixed(
             super().make_ir,
             self.language,
@@ -162,9 +162,9 @@ def lower_to_triton(
     """Lower a mixed module for a GPU and hand it to Triton's ``context``; ``options`` are the backend's."""
     start = time.perf_counter()
     with mixed.context, raise_compile_errors():
-        passes = pipelines.lowering(target.machine, target.transport, target.arch, target.sanitize)
+        passes = pipelines.lowering(target.backend, target.transport, target.arch, target.sanitize)
         pipelines.run(mixed, passes, instrumentation)
-        settle_libraries(mixed, target, options)
+        select_libraries(mixed, target, options)
         lowered = handover.to_triton(mixed, context)
     observer("lowered", lowered, time.perf_counter() - start)
     return lowered
@@ -184,13 +184,13 @@ def lower_to_llvm(mixed: ir.Module, observer: Observer, instrumentation: Instrum
 
 @lru_cache
 def compiler_key(target: Target, passes: pipelines.Pipeline = pipelines.FRONT) -> str:
-    """Everything outside of a kernel and of Triton that its code depends on, as one string; ``passes`` come before the
-    lowering to ``target``.
+    """A hash of everything but the kernel and Triton that its code depends on; ``passes`` come before the lowering to
+    ``target``.
 
-    It holds the text of our Python files and of those with other packages' passes, so that whoever edits a pass does
-    not get a cached kernel; of the native module, which is large, size and time stand for the text.
+    It covers our Python files and those of other packages' passes, so that editing a pass invalidates cached kernels;
+    of the native module, which is large, size and modification time.
     """
-    passes += pipelines.lowering(target.machine, target.transport, target.arch, target.sanitize)
+    passes += pipelines.lowering(target.backend, target.transport, target.arch, target.sanitize)
     digest = hashlib.sha256(repr((target, passes)).encode())
     for entry in passes:
         digest.update(pass_registry.source(entry.partition("{")[0]))

@@ -1,4 +1,4 @@
-"""The machines that kernels are compiled for, and their transports."""
+"""Targets of compilation: backend, architecture and transport."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from ditron_compiler import knobs
 
-__all__ = ["NEUTRAL", "Target", "parse_target"]
+__all__ = ["SIM_TARGET", "Target", "parse_target"]
 
 TRANSPORTS = {"cuda": ("p2p", "nvshmem"), "hip": ("p2p", "rocshmem"), "sim": ("sim",)}
-# What Triton makes code for. Its own answer to another number is the same complaint by each of LLVM's passes.
+# What Triton generates code for. Given another number, each of LLVM's passes complains.
 ARCHITECTURES: dict[str, tuple[int | str, ...]] = {
     "cuda": (75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121),
     "hip": (
@@ -37,46 +37,46 @@ ARCHITECTURES: dict[str, tuple[int | str, ...]] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A machine (``cuda``, ``hip`` or ``sim``), its architecture (``90``, ``"gfx942"``, ``""``) and transport.
+    """Backend (``cuda``, ``hip`` or ``sim``), architecture (``90``, ``"gfx942"``, ``""``) and transport.
 
-    ``sanitize``: compile in checked mode (docs/checked-mode.md); the simulator always checks.
+    ``sanitize``: compile with the GPU sanitizer (docs/checked-mode.md); the simulator always checks.
 
     >>> parse_target("cuda:90")
-    Target(machine='cuda', arch=90, transport='p2p')
+    Target(backend='cuda', arch=90, transport='p2p')
     >>> str(parse_target("hip:gfx942", "rocshmem"))
     'hip:gfx942'
     """
 
-    machine: str
+    backend: str
     arch: int | str
     transport: str
     sanitize: bool = field(default=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.machine}:{self.arch}" if self.arch else self.machine
+        return f"{self.backend}:{self.arch}" if self.arch else self.backend
 
     @property
     def is_sim(self) -> bool:
-        return self.machine == "sim"
+        return self.backend == "sim"
 
     def gpu_target(self) -> Any:
-        """Triton's description of the machine; for the simulator that of the GPU it stands in for."""
+        """Triton's description of the target; for the simulator that of the GPU it simulates."""
         from triton.backends.compiler import GPUTarget
 
-        if self.machine == "hip":
+        if self.backend == "hip":
             return GPUTarget("hip", self.arch, 64 if str(self.arch).startswith("gfx9") else 32)
         return GPUTarget("cuda", knobs.sim_capability.get() if self.is_sim else self.arch, 32)
 
 
 def parse_target(text: str, transport: str | None = None, sanitize: bool = False) -> Target:
-    """Read ``"cuda:90"``, ``"hip:gfx942"`` or ``"sim"``; the transport defaults to the machine's first.
+    """Read ``"cuda:90"``, ``"hip:gfx942"`` or ``"sim"``; the transport defaults to the backend's first.
 
     Raises ValueError, listing what there is, for a target or a transport that is not known.
     """
-    machine, _, arch = text.partition(":")
-    if machine == "cuda" and arch.isdigit():
+    backend, _, arch = text.partition(":")
+    if backend == "cuda" and arch.isdigit():
         parsed: int | str = int(arch)
-    elif machine == "hip" and arch.startswith("gfx"):
+    elif backend == "hip" and arch.startswith("gfx"):
         parsed = arch
     elif text == "sim":
         parsed = ""
@@ -84,20 +84,20 @@ def parse_target(text: str, transport: str | None = None, sanitize: bool = False
         raise ValueError(
             f"unknown target {text!r}: expected 'cuda:SM' (as cuda:90), 'hip:GFX' (as hip:gfx942) or 'sim'"
         )
-    if parsed not in ARCHITECTURES[machine]:
-        what = "compute capability" if machine == "cuda" else "architecture"
+    if parsed not in ARCHITECTURES[backend]:
+        what = "compute capability" if backend == "cuda" else "architecture"
         raise ValueError(
-            f"unknown {what} in target {text!r}: expected {machine}: and one of "
-            f"{', '.join(map(str, ARCHITECTURES[machine]))}"
+            f"unknown {what} in target {text!r}: expected {backend}: and one of "
+            f"{', '.join(map(str, ARCHITECTURES[backend]))}"
         )
-    known = TRANSPORTS[machine]
+    known = TRANSPORTS[backend]
     transport = transport or known[0]
     if transport not in known:
         raise ValueError(
             f"unknown transport {transport!r} for target {text!r}: expected one of {', '.join(map(repr, known))}"
         )
-    return Target(machine, parsed, transport, sanitize)
+    return Target(backend, parsed, transport, sanitize)
 
 
-# What the simulator's kernels are parsed as; needs no driver.
-NEUTRAL = Target("sim", "", "sim")
+#: The simulator's; compiling for it needs no driver.
+SIM_TARGET = Target("sim", "", "sim")

@@ -1,4 +1,4 @@
-"""Steps of a program as calls of CUDA's driver: once for each kind of call, so that a call costs little Python."""
+"""Steps of a program as calls of the CUDA driver, planned ahead so that a call costs little Python."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ditron._program.execute.memory import Memory
     from ditron.distributed.gpu_group import GpuGroup
 
-__all__ = ["CELLS", "Action", "CapturedPlanner", "Planner"]
+__all__ = ["DEVICE_VALUES", "Action", "CapturedPlanner", "Planner"]
 
-# One thing to do: with the arguments' addresses and the number of the call.
+# One driver call, given the arguments' addresses and the epoch.
 Action = Callable[[list[int], int], None]
 
-# Numbers on the device: the count of calls, and what depends on it.
-CELLS = 64
+# int64 values on the device: the count of calls, and what is computed from it.
+DEVICE_VALUES = 64
 
 
 class Resources(Protocol):
@@ -37,7 +37,7 @@ class Resources(Protocol):
     driver: Driver
 
     def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel: ...
-    def added(self, kind: str, place: str, **constants: Any) -> DeviceKernel: ...
+    def builtin(self, kind: str, location: str, **constants: Any) -> DeviceKernel: ...
     def event(self, event: Any, captures: bool) -> int: ...
     def side_stream(self, name: str, index: int) -> int: ...
 
@@ -50,7 +50,7 @@ class ShapeMemory(Protocol):
 
 
 class Planner:
-    """Makes the actions of steps, for calls whose number the host knows."""
+    """Plans the actions of steps, for calls whose epoch the host knows."""
 
     captures = False
 
@@ -59,23 +59,23 @@ class Planner:
         self.group = runner.group
 
     def actions(self, steps: list) -> list[Action]:
-        made = (getattr(self, _STEPS[type(step)])(step, self._stream(step.stream)) for step in steps)
-        return [action for action in made if action is not None]
+        planned = (getattr(self, _STEPS[type(step)])(step, self._stream(step.stream)) for step in steps)
+        return [action for action in planned if action is not None]
 
     def _stream(self, stream: Any) -> int:
         return self.main if not stream.name else self.runner.side_stream(stream.name, stream.index)
 
-    # Addresses: of what the program allocated they are known; an argument's comes with each call.
+    # Addresses of what the program allocated are known; those of arguments come with each call.
 
-    def _place(self, buffer: Any) -> tuple[int, int]:
-        """(argument, byte offset), or (-1, address)."""
+    def _address(self, buffer: Any) -> tuple[int, int]:
+        """(index of an argument, byte offset), or (-1, address)."""
         nbytes = buffer.offset * _itemsize(buffer)
         if buffer.storage.kind == "argument":
             return buffer.storage.index, nbytes
         return -1, self.shape.memory.tensors[buffer.storage].data_ptr() + nbytes
 
-    def _at(self, buffer: Any, peer: int) -> int:
-        """The address of symmetric memory of a peer."""
+    def _peer_address(self, buffer: Any, peer: int) -> int:
+        """The address of a symmetric buffer of a peer."""
         heap = self.group.heap
         base = heap.peer_bases[peer]
         if not base:  # on this node, or the evaluator would have refused it
@@ -83,7 +83,7 @@ class Planner:
                 f"the memory of rank {peer} is not mapped on this rank's GPU: host programs need GPUs "
                 "that reach each other (NVLink, or peer access over PCIe)"
             )
-        return self._place(buffer)[1] - heap.base + base
+        return self._address(buffer)[1] - heap.base + base
 
     def _launch(self, step: Any, stream: int) -> Action:
         kernel = self._kernel_of(step)
@@ -91,7 +91,7 @@ class Planner:
         template, pointers, numbers = [], [], []
         for position, value in enumerate(step.args):
             if isinstance(value, host.BufferView):
-                argument, value = self._place(value)
+                argument, value = self._address(value)
                 if argument >= 0:
                     pointers.append((position, argument, value))
             elif isinstance(value, Polynomial):
@@ -118,12 +118,12 @@ class Planner:
         return 0
 
     def _rank_copy(self, step: Any, stream: int) -> Action | None:
-        src = self._place(step.src) if step.push else (-1, self._at(step.src, step.peer))
-        dst = (-1, self._at(step.dst, step.peer)) if step.push else self._place(step.dst)
+        src = self._address(step.src) if step.push else (-1, self._peer_address(step.src, step.peer))
+        dst = (-1, self._peer_address(step.dst, step.peer)) if step.push else self._address(step.dst)
         return self._transfer(step, src, dst, stream)
 
     def _copy(self, step: Any, stream: int) -> Action | None:
-        return self._transfer(step, self._place(step.src), self._place(step.dst), stream)
+        return self._transfer(step, self._address(step.src), self._address(step.dst), stream)
 
     def _transfer(self, step: Any, src: tuple[int, int], dst: tuple[int, int], stream: int) -> Action | None:
         (from_, at), (to, there) = src, dst
@@ -144,7 +144,7 @@ class Planner:
         return action
 
     def _fill(self, step: Any, stream: int) -> Action | None:
-        argument, at = self._place(step.dst)
+        argument, at = self._address(step.dst)
         size = _itemsize(step.dst)
         (width, height, _, pitch), bits = _rows(step, "dst", "dst"), _bits(step.value, step.dst)
         fill = self.driver.fill
@@ -157,29 +157,29 @@ class Planner:
     def _signal_write(self, step: Any, stream: int) -> Action:
         if step.op == "add":
             return self._add(step, stream)
-        address, write, value = self._at(step.signal, step.peer), self.driver.write_value, step.value
+        address, write, value = self._peer_address(step.signal, step.peer), self.driver.write_value, step.value
         if not isinstance(value, Polynomial):
             return lambda bases, epoch: write(address, value, stream)
         slope, offset = _slope_and_offset(value)
         return lambda bases, epoch: write(address, slope * epoch + offset, stream)
 
     def _add(self, step: Any, stream: int) -> Action:
-        kernel, place = self.runner.added("add_value", step.loc), self._place(step.signal)[1]
-        return self._small(kernel, stream, [place, step.value, step.peer])
+        kernel, signal = self.runner.builtin("add_value", step.loc), self._address(step.signal)[1]
+        return self._single(kernel, stream, [signal, step.value, step.peer])
 
     def _signal_wait(self, step: Any, stream: int) -> Action:
         flags = WAIT_FLAGS.get(step.cmp)
         if flags is None or self.group.sanitize:  # the driver's wait has neither the comparison nor a limit
-            kernel = self.runner.added("wait_value", step.loc, CMP=step.cmp)
-            return self._small(kernel, stream, [self._place(step.signal)[1], step.value])
-        address, wait, value = self._place(step.signal)[1], self.driver.wait_value, step.value
+            kernel = self.runner.builtin("wait_value", step.loc, CMP=step.cmp)
+            return self._single(kernel, stream, [self._address(step.signal)[1], step.value])
+        address, wait, value = self._address(step.signal)[1], self.driver.wait_value, step.value
         if not isinstance(value, Polynomial):
             return lambda bases, epoch: wait(address, value, flags, stream)
         slope, offset = _slope_and_offset(value)
         return lambda bases, epoch: wait(address, slope * epoch + offset, flags, stream)
 
-    def _small(self, kernel: DeviceKernel, stream: int, values: list) -> Action:
-        """A launch of one program of an added kernel."""
+    def _single(self, kernel: DeviceKernel, stream: int, values: list) -> Action:
+        """A launch of one program of a built-in kernel."""
         template = [*values, *[self.group.context.data_ptr()] * (len(kernel.parameters) - len(values))]
         numbers = [(i, *_slope_and_offset(v)) for i, v in enumerate(values) if isinstance(v, Polynomial)]
 
@@ -200,11 +200,11 @@ class Planner:
         return lambda bases, epoch: wait(event, stream)
 
     def _barrier(self, step: Any, stream: int) -> Action:
-        return self._small(self.runner.added("barrier", step.loc), stream, [])
+        return self._single(self.runner.builtin("barrier", step.loc), stream, [])
 
 
 class CapturedPlanner(Planner):
-    """Makes the actions of steps that a graph can replay: each number of the call is a cell on the device."""
+    """Plans actions that a CUDA graph can replay: what depends on the epoch is read from device memory."""
 
     captures = True
 
@@ -215,49 +215,49 @@ class CapturedPlanner(Planner):
             for step in steps
             if isinstance(step, host.SignalWrite) and not isinstance(step.value, Polynomial)
         ]
-        self.cells = {pair: index for index, pair in enumerate(dict.fromkeys(needed))}
-        if len(self.cells) >= CELLS:
+        self.values = {pair: index for index, pair in enumerate(dict.fromkeys(needed))}
+        if len(self.values) >= DEVICE_VALUES:
             raise DitronError(
-                f"program {self.runner.executable.name!r} has {len(self.cells)} numbers that depend on "
-                f"the epoch, and a captured one can have {CELLS - 1}"
+                f"program {self.runner.executable.name!r} has {len(self.values)} values that depend on "
+                f"the epoch, and a captured one can have {DEVICE_VALUES - 1}"
             )
         epoch = self.shape.device
-        count = epoch.cells.data_ptr()
-        advance = self.runner.added(
+        count = epoch.values.data_ptr()
+        advance = self.runner.builtin(
             "advance",
             steps[0].loc,
-            SLOPES=tuple(slope for slope, _ in self.cells),
-            OFFSETS=tuple(offset for _, offset in self.cells),
+            SLOPES=tuple(slope for slope, _ in self.values),
+            OFFSETS=tuple(offset for _, offset in self.values),
         )
-        first = self._small(advance, self.main, [count, count + 8, epoch.before])
+        first = self._single(advance, self.main, [count, count + 8, epoch.before])
         return [first, *super().actions(steps)]
 
-    def _cell(self, value: int | Polynomial) -> int:
+    def _value_address(self, value: int | Polynomial) -> int:
         """The address of a number."""
         pair = _slope_and_offset(value) if isinstance(value, Polynomial) else (0, value)
-        return self.shape.device.cells.data_ptr() + 8 * (1 + self.cells[pair])
+        return self.shape.device.values.data_ptr() + 8 * (1 + self.values[pair])
 
     def _kernel_of(self, step: Any) -> DeviceKernel:
         pointers = tuple(index for index, value in enumerate(step.args) if isinstance(value, Polynomial))
         return self.runner.kernel(step.kernel, _options(step), pointers)
 
     def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
-        return self._cell(value)
+        return self._value_address(value)
 
     def _signal_write(self, step: Any, stream: int) -> Action:
-        cell = self._cell(step.value)
+        value = self._value_address(step.value)
         if step.op == "add":
-            kernel = self.runner.added("add_cell", step.loc)
-            return self._small(kernel, stream, [self._place(step.signal)[1], cell, step.peer])
-        address, copy = self._at(step.signal, step.peer), self.driver.copy
-        return lambda bases, epoch: copy(address, cell, 8, stream)
+            kernel = self.runner.builtin("add_loaded", step.loc)
+            return self._single(kernel, stream, [self._address(step.signal)[1], value, step.peer])
+        address, copy = self._peer_address(step.signal, step.peer), self.driver.copy
+        return lambda bases, epoch: copy(address, value, 8, stream)
 
     def _signal_wait(self, step: Any, stream: int) -> Action:
         if not isinstance(step.value, Polynomial):
-            kernel, value = self.runner.added("wait_value", step.loc, CMP=step.cmp), step.value
+            kernel, value = self.runner.builtin("wait_value", step.loc, CMP=step.cmp), step.value
         else:
-            kernel, value = self.runner.added("wait_cell", step.loc, CMP=step.cmp), self._cell(step.value)
-        return self._small(kernel, stream, [self._place(step.signal)[1], value])
+            kernel, value = self.runner.builtin("wait_loaded", step.loc, CMP=step.cmp), self._value_address(step.value)
+        return self._single(kernel, stream, [self._address(step.signal)[1], value])
 
 
 _STEPS = {

@@ -1,8 +1,7 @@
-"""Programs on GPUs: a list of calls of the driver, made once for each kind of call and run with little Python.
+"""Programs on GPUs: a list of driver calls, planned once per argument shapes and replayed with little Python.
 
-Copies between ranks are made by copy engines on peer pointers, signals are written and awaited by streams. What a call
-needs is loaded before the first one begins on any rank: loading code waits for kernels that run, which may wait for
-this rank.
+Copies between ranks are made by copy engines on peer pointers, signals are written and awaited by streams. Modules are
+loaded before the first call on any rank: loading code waits for running kernels, which may wait for this rank.
 """
 
 from __future__ import annotations
@@ -10,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ditron._program.execute.actions import CELLS, Action, CapturedPlanner, Planner
+from ditron._program.execute.actions import DEVICE_VALUES, Action, CapturedPlanner, Planner
+from ditron._program.execute.builtin_kernels import builtin_kernel
 from ditron._program.execute.driver import driver
 from ditron._program.execute.epochs import linear_steps, period_of
-from ditron._program.execute.kernels import DeviceKernel, added_kernel, by_pointer
+from ditron._program.execute.kernels import DeviceKernel, with_pointers
 from ditron._program.execute.loaded import LoadedProgram
 from ditron._program.execute.memory import Memory
 from ditron_compiler.errors import DitronError
@@ -21,7 +21,7 @@ from ditron_compiler.errors import DitronError
 if TYPE_CHECKING:
     import torch
 
-    from ditron._program.execute.overlaps import Apart
+    from ditron._program.execute.overlaps import OverlapCheck
 
 __all__ = ["CudaRunner"]
 
@@ -29,7 +29,7 @@ _streams: dict[tuple[int, str, int], torch.cuda.Stream] = {}
 
 
 def _side_stream(device: Any, name: str, index: int) -> int:
-    """The handle of a further stream: one of each name per GPU, for all programs."""
+    """The handle of a named stream: one per GPU and name, for all programs."""
     import torch
 
     key = (device.index, name, index)
@@ -52,23 +52,23 @@ def _is_capturing() -> bool:
 
 @dataclass
 class Shape:
-    """What is known for one set of argument shapes: the memory, and the actions by place in the period and stream."""
+    """State for one set of argument shapes: memory, and actions by stream and by epoch modulo the period."""
 
     memory: Memory
     device: _DeviceEpoch
-    apart: Apart
+    overlaps: OverlapCheck
     plans: dict[Any, list[Action]] = field(default_factory=dict)
 
 
 @dataclass
 class _DeviceEpoch:
-    """The number of the call where graphs can replay it: calls counted on the device, since ``before``.
+    """The epoch on the device, where CUDA graphs can replay it: calls are counted there, from ``before`` on.
 
-    ``cells[0]`` is the count; the others hold the numbers of a call that depend on it.
+    ``values[0]`` is the count; the others hold what the program computes from the epoch.
     """
 
-    cells: torch.Tensor
-    before: int = -1  # calls that the host had counted; -1: it still counts
+    values: torch.Tensor
+    before: int = -1  # calls that the host counted before; -1: the host still counts
 
 
 class CudaRunner:
@@ -76,10 +76,10 @@ class CudaRunner:
 
     def __init__(self, executable: LoadedProgram, group: Any):
         self.executable, self.group, self.target = executable, group, group.target()
-        if self.target.machine != "cuda":
+        if self.target.backend != "cuda":
             raise DitronError(
                 f"program {executable.name!r}: host programs run on NVIDIA's GPUs and on the simulator; "
-                f"for {self.target.machine} their kernels compile, and can be launched one by one"
+                f"for {self.target.backend} their kernels compile, and can be launched one by one"
             )
         self.period = period_of(executable.program)
         self.index = group.device.index
@@ -94,7 +94,7 @@ class CudaRunner:
         shape = self._shapes.get(key) or self._make_shape(key, args)
         stream = _current_stream(self.index)
         bases = [0 if type(value) is int else value.data_ptr() for value in args]
-        shape.apart.check(args, bases)
+        shape.overlaps.check(args, bases)
         if shape.device.before >= 0 or _is_capturing():
             actions, epoch = self._captured(shape, args, stream), 0
         else:
@@ -107,17 +107,17 @@ class CudaRunner:
         self.group.after_launch()
 
     def memories(self) -> list[Memory]:
-        """What is kept between calls."""
+        """The memory that is kept between calls."""
         return [memory for memory, _ in self._memories.values()]
 
     def _make_shape(self, key: Any, args: tuple) -> Shape:
-        """Allocate, compile and load for new shapes: collective, and every rank has loaded when it returns."""
+        """Allocate, compile and load for new shapes. Collective: every rank has loaded when it returns."""
         import torch
 
         for name, value in zip(self.executable.parameters, args, strict=True):
             if type(value) is not int and value.device != self.group.device:
                 raise DitronError(
-                    f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
+                    f"program {self.executable.name!r}: argument {name!r} is on {value.device}, and "
                     f"this rank's GPU is {self.group.device}: make tensors on ditron.device()"
                 )
         if _is_capturing():
@@ -128,41 +128,41 @@ class CudaRunner:
         storages = self.executable.allocations(args, self.group)
         if storages not in self._memories:
             memory = Memory.allocate(self.executable.name, storages, self.group)
-            cells = torch.zeros(CELLS, dtype=torch.int64, device=self.group.device)
-            self._memories[storages] = memory, _DeviceEpoch(cells)
-        shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.apart(args))
+            values = torch.zeros(DEVICE_VALUES, dtype=torch.int64, device=self.group.device)
+            self._memories[storages] = memory, _DeviceEpoch(values)
+        shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.overlap_check(args))
         for ahead in range(1, 1 + (self.period or 1)):
             self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)
         self.group.barrier()
         return shape
 
     def _plan(self, shape: Shape, args: tuple, stream: int, epoch: int) -> list[Action]:
-        """The actions of call ``epoch``, kept when they repeat."""
+        """The actions of call ``epoch``, cached when they repeat."""
         steps = self.executable.evaluate(args, self.group, epoch)
         if self.period:
             later = epoch + self.period
-            alike = linear_steps(epoch, steps, later, self.executable.evaluate(args, self.group, later))
-            if alike is None:
-                self.period = None  # nothing repeats after all
+            linear = linear_steps(epoch, steps, later, self.executable.evaluate(args, self.group, later))
+            if linear is None:
+                self.period = None  # it does not repeat
             else:
-                steps = alike
+                steps = linear
         actions = Planner(self, shape, stream).actions(steps)
         if self.period:
             shape.plans[epoch % self.period, stream] = actions
         return actions
 
     def _captured(self, shape: Shape, args: tuple, stream: int) -> list[Action]:
-        """The actions of a call that can be replayed: what depends on its number is read from the device."""
+        """The actions of a captured call: what depends on the epoch is read from device memory."""
         key = ("captured", stream)
         if key in shape.plans:
             return shape.plans[key]
         epoch = max(shape.memory.epoch, 1) + 4
-        places = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(4)]
-        steps = linear_steps(epoch, places[0], epoch + 1, places[1]) if self.period == 1 else None
+        calls = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(4)]
+        steps = linear_steps(epoch, calls[0], epoch + 1, calls[1]) if self.period == 1 else None
         if steps is None:
             raise DitronError(
                 f"program {self.executable.name!r} cannot be captured in a graph: which memory it uses depends on the "
-                "number of the call (a slice by dh.epoch() % 2, most likely), and a graph's addresses do not change: "
+                "epoch (a slice by dh.epoch() % 2, most likely), and a graph's addresses do not change: "
                 "use one workspace, and let its readers signal the writers that they are done (docs/programs.md)"
             )
         if shape.device.before < 0:
@@ -172,29 +172,29 @@ class CudaRunner:
         return shape.plans[key]
 
     def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel:
-        """A kernel of the module; the parameters ``pointers`` are given by address."""
+        """A kernel of the module; the integer parameters ``pointers`` are passed as pointers to them."""
         key = (symbol, options, pointers)
         if key not in self._kernels:
             text = self.executable.kernel(symbol)
-            text = by_pointer(text, pointers) if pointers else text
+            text = with_pointers(text, pointers) if pointers else text
             self._kernels[key] = DeviceKernel(text, symbol, dict(options), self.target, self.group)
         return self._kernels[key]
 
-    def added(self, kind: str, place: str, **constants: Any) -> DeviceKernel:
-        """A kernel that stands for an operation of the program."""
-        key = (kind, place, tuple(constants.items()))
+    def builtin(self, kind: str, location: str, **constants: Any) -> DeviceKernel:
+        """A kernel of ours that implements an operation of the program at ``location``."""
+        key = (kind, location, tuple(constants.items()))
         if key not in self._kernels:
             symbol = f"{self.executable.name}_{kind}"
-            text = added_kernel(kind, symbol, place, **constants)
+            text = builtin_kernel(kind, symbol, location, **constants)
             self._kernels[key] = DeviceKernel(text, symbol, {"num_warps": 1}, self.target, self.group)
         return self._kernels[key]
 
     def event(self, event: Any, captures: bool) -> int:
-        """The driver's event for one of the program."""
+        """The CUDA event for an event of the program."""
         if (event, captures) not in self._events:
             self._events[event, captures] = self.driver.event()
         return self._events[event, captures]
 
     def side_stream(self, name: str, index: int) -> int:
-        """The handle of a further stream."""
+        """The handle of a named stream."""
         return _side_stream(self.group.device, name, index)

@@ -1,15 +1,17 @@
-"""A ``ditron.program`` in a module, and what it comes to on a rank: its steps, its kernels, its memory."""
+"""A ``ditron.program`` in a module, evaluated on a rank: its steps, its kernels, the memory it allocates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ditron._program.execute.overlaps import Apart, written
+from ditron._program.execute.overlaps import OverlapCheck, written
 from ditron._program.trace.dtypes import to_mlir
 from ditron.distributed.group import Group
 from ditron_compiler import host, ir
 from ditron_compiler.errors import DitronError
+from ditron_compiler.ir.dialects import ditron as dialect
+from ditron_compiler.ir.dialects import tt
 
 __all__ = ["LoadedProgram"]
 
@@ -18,8 +20,8 @@ class LoadedProgram:
     """A program, evaluated for arguments on a rank.
 
     Args:
-        module: with the program and the kernels it launches; its text will do, and it is not changed. name: of the
-            program, when there are several.
+        module: holds the program and the kernels it launches, or is its text; it is not changed. name: of the program,
+            when there are several.
 
     Raises ValueError when there is no such program, DitronError for operations that cannot be executed, ir.MLIRError
     for text that is no module.
@@ -34,18 +36,14 @@ class LoadedProgram:
         with ir.Context() as context:
             context.allow_unregistered_dialects = True
             self.module = ir.Module.parse(text)
-        programs = {
-            ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
-            for op in self.module.body.operations
-            if op.operation.name == "ditron.program"
-        }
+        programs = {op.sym_name.value: op for op in self.module.body.operations if isinstance(op, dialect.ProgramOp)}
         if name is None and len(programs) != 1 or name is not None and name not in programs:
             raise ValueError(
                 f"expected a module with one ditron.program{f' named {name!r}' if name else ''}, got "
                 f"{', '.join(programs) or 'none'}"
             )
         self.name, self.program = next(iter(programs.items())) if name is None else (name, programs[name])
-        self.parameters = [ir.StringAttr(a).value for a in ir.ArrayAttr(self.program.attributes["arg_names"])]
+        self.parameters = [name.value for name in self.program.arg_names]
         try:
             self._evaluator = host.Evaluator(self.program)
         except host.EvaluationError as error:
@@ -53,14 +51,14 @@ class LoadedProgram:
         self._kernels: dict[str, str] = {}
         self._written: frozenset[int] | None = None
 
-    def apart(self, args: tuple) -> Apart:
-        """What checks that tensors of such arguments do not overlap where they must not."""
+    def overlap_check(self, args: tuple) -> OverlapCheck:
+        """The check that tensors of such arguments do not overlap where one is written."""
         if self._written is None:
             self._written = written(self.program)
-        return Apart(self.name, self.parameters, self._written, args)
+        return OverlapCheck(self.name, self.parameters, self._written, args)
 
     def allocations(self, args: tuple, group: Group) -> tuple:
-        """What the program allocates for such arguments, in order."""
+        """The buffers that the program allocates for such arguments, in order."""
         return tuple(self._evaluate(args, place_in(group), 1).allocations)
 
     def evaluate(self, args: tuple, group: Group, epoch: int) -> list:
@@ -81,9 +79,7 @@ class LoadedProgram:
         """The text of a module that holds one kernel of the program."""
         if symbol not in self._kernels:
             function = next(
-                op.operation
-                for op in self.module.body.operations
-                if op.operation.name == "tt.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == symbol
+                op for op in self.module.body.operations if isinstance(op, tt.FuncOp) and op.sym_name.value == symbol
             )
             body = function.get_asm(enable_debug_info=True, print_generic_op_form=True)
             self._kernels[symbol] = body
@@ -91,7 +87,7 @@ class LoadedProgram:
 
 
 def place_in(group: Group) -> host.RankPlacement:
-    """Where this rank is among the ranks of a group."""
+    """The position of this rank in a group, as programs ask for it."""
     size = group.ranks_per_node
     mine = group.ranks[group.rank]
     local = [rank for rank in group.ranks if rank // size == mine // size]

@@ -1,34 +1,33 @@
-"""Tensors of one call that lie in the same memory: wrong where the program writes one of them."""
+"""Arguments of one call that overlap in memory: an error where the program writes one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ditron_compiler import ir
 from ditron_compiler.analysis.buffer_effects import ProgramAccesses
 from ditron_compiler.errors import DitronError
 from ditron_compiler.host.overlap import overlap, span
+from ditron_compiler.ir.dialects import ditron as dialect
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Apart", "written"]
+__all__ = ["OverlapCheck", "written"]
 
 
-def written(program: ir.Operation) -> frozenset[int]:
+def written(program: dialect.ProgramOp) -> frozenset[int]:
     """Which arguments of a ``ditron.program`` it may write: passes assume that those alias no other argument."""
-    block = program.regions[0].blocks[0]
     roots = {access.region.root for access in ProgramAccesses(program).all if access.writes and access.peer is None}
-    return frozenset(index for index, argument in enumerate(block.arguments) if argument in roots)
+    return frozenset(index for index, argument in enumerate(program.block.arguments) if argument in roots)
 
 
-class Apart:
-    """What one kind of arguments has to be checked for at each call: two comparisons for each pair that matters.
+class OverlapCheck:
+    """Checks the arguments of each call: two comparisons of addresses per pair of which one is written.
 
     Args:
         name: of the program. names: of its parameters. writes: the indices of those that it writes. args: of a call;
-            others that it is used for have the same shapes and strides.
+            the calls that are checked have the same shapes and strides.
     """
 
     def __init__(self, name: str, names: Sequence[str], writes: frozenset[int], args: Sequence[Any]):
@@ -40,25 +39,27 @@ class Apart:
             for j, n in spans.items()
             if m and n and i < j and (i in writes or j in writes)
         ]
-        self._fine: set[tuple[int, int, int]] = set()  # pairs and distances at which their rows interleave
+        self._disjoint: set[tuple[int, int, int]] = (
+            set()
+        )  # pairs and distances at which rows interleave without overlap
 
     def check(self, args: Sequence[Any], bases: Sequence[int]) -> None:
         """Raise DitronError when a tensor that is written overlaps another one; ``bases`` are the addresses."""
         for i, j, m, n in self._pairs:
             if bases[i] < bases[j] + n and bases[j] < bases[i] + m:
-                self._look_closely(i, j, args, bases[j] - bases[i])
+                self._check_exactly(i, j, args, bases[j] - bases[i])
 
-    def _look_closely(self, i: int, j: int, args: Sequence[Any], distance: int) -> None:
-        if (i, j, distance) in self._fine:
+    def _check_exactly(self, i: int, j: int, args: Sequence[Any], distance: int) -> None:
+        if (i, j, distance) in self._disjoint:
             return
         if overlap(*_bytes(args[i]), *_bytes(args[j]), distance):
             target, other = (self._names[k] for k in ((j, i) if j in self._writes else (i, j)))
             raise DitronError(
                 f"program {self._name!r}: arguments {self._names[i]!r} and {self._names[j]!r} overlap in "
-                f"memory, and the program writes {target!r}: give it tensors that lie apart, such as "
+                f"memory, and the program writes {target!r}: give it tensors that do not overlap, such as "
                 f"{other}.clone()"
             )
-        self._fine.add((i, j, distance))
+        self._disjoint.add((i, j, distance))
 
 
 def _bytes(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Programs on simulated ranks: the steps go onto the machine's streams, the kernels are the module's."""
+"""Programs on simulated ranks: steps are enqueued on the simulator's streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ditron_compiler.lowering.sim.arguments import FLOATS, float_bits
 if TYPE_CHECKING:
     import torch
 
-    from ditron._program.execute.overlaps import Apart
+    from ditron._program.execute.overlaps import OverlapCheck
 
 __all__ = ["SimRunner"]
 
@@ -25,18 +25,18 @@ class SimRunner:
     def __init__(self, executable: LoadedProgram, group: Any):
         self.executable, self.group, self.view = executable, group, group.world
         self._memories: dict[Any, Memory] = {}
-        self._apart: dict[Any, Apart] = {}
+        self._overlaps: dict[Any, OverlapCheck] = {}
 
     def __call__(self, args: tuple, key: Any) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
             if type(value) is not int and value.device.type != "cpu":
                 raise DitronError(
-                    f"program {self.executable.name!r}: argument {name!r} lies on {value.device}, and "
+                    f"program {self.executable.name!r}: argument {name!r} is on {value.device}, and "
                     "the program runs on the simulator: make tensors on ditron.device()"
                 )
-        if key not in self._apart:
-            self._apart[key] = self.executable.apart(args)
-        self._apart[key].check(args, [0 if type(value) is int else value.data_ptr() for value in args])
+        if key not in self._overlaps:
+            self._overlaps[key] = self.executable.overlap_check(args)
+        self._overlaps[key].check(args, [0 if type(value) is int else value.data_ptr() for value in args])
         storages = self.executable.allocations(args, self.group)
         memory = self._memories.get(storages)
         if memory is None:
@@ -49,7 +49,7 @@ class SimRunner:
         self.view.synchronize(self.view.stream())
 
     def memories(self) -> list[Memory]:
-        """What is kept between calls."""
+        """The memory that is kept between calls."""
         return list(self._memories.values())
 
     @staticmethod
@@ -73,7 +73,7 @@ class SimRunner:
         if kernel.packets:
             given = [slots[argument.index] for argument in kernel.packets]
             self.group.require_packets(kernel.packets, given, step.grid, step.kernel, None)
-        slots += [0] * (len(kernel.arg_types) - len(slots))  # the context: the machine knows its groups
+        slots += [0] * (len(kernel.arg_types) - len(slots))  # the context, which the simulator does not need
         stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
 
     def _rank_copy(self, step: Any, stream: Any, tensor: Any) -> None:

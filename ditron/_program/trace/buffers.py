@@ -1,4 +1,4 @@
-"""Buffers of a traced program: shapes, parts, and single signals."""
+"""Buffers of a traced program: shapes, slices, and single signals."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def mixed(tracer: Tracer, numbers: Sequence[Any], what: str) -> list[Any]:
 
 
 class Buffer(Symbol):
-    """Memory of this rank: an argument, an allocation, or a part ``buffer[i, a:b]`` of one.
+    """Memory of this rank: an argument, an allocation, or a slice ``buffer[i, a:b]`` of one.
 
     Attributes:
-        shape: integers, symbolic where they are known at run time only. dtype: torch's. symmetric: whether every rank
-            has one at the same place. align: bytes that divide its address for certain.
+        shape: integers, symbolic where they are known at run time only. dtype: torch's. symmetric: whether it is
+            symmetric memory. align: a known divisor of its address, in bytes.
     """
 
     what = "the buffer"
@@ -80,7 +80,7 @@ class Buffer(Symbol):
         return count
 
     def data_ptr(self) -> int:
-        """What a plain Triton launch asks for."""
+        """What a launch of plain Triton asks for: an error."""
         self.tracer.fail(
             "a buffer of a program has no address while the program is traced: launch kernels that are "
             "decorated by @ditron.jit, which is triton.jit and more"
@@ -98,13 +98,13 @@ class Buffer(Symbol):
             index = key[dim] if dim < len(key) else slice(None)
             if isinstance(index, slice):
                 if index.step not in (None, 1):
-                    self.tracer.fail("a part of a buffer has no step: dh copies move rows that lie together")
+                    self.tracer.fail("a slice of a buffer has no step: dh copies move contiguous rows")
                 start = self._bound(index.start, 0, extent)
                 offsets.append(start)
                 sizes.append(self._bound(index.stop, extent, extent) - start)
                 if (_python_int(sizes[-1]) or 0) < 0:
                     self.tracer.fail(
-                        f"a part of a buffer ends before it begins: {index.start}:{index.stop} of dimension {dim}"
+                        f"a slice of a buffer ends before it begins: {index.start}:{index.stop} of dimension {dim}"
                     )
             else:
                 if _python_int(index) is None and not isinstance(index, Int):
@@ -114,7 +114,7 @@ class Buffer(Symbol):
                 dropped += 1
                 offsets.append(self._bound(index, 0, extent))
                 sizes.append(1)
-        return self._part(offsets, sizes, dropped)
+        return self._slice(offsets, sizes, dropped)
 
     def _bound(self, index: Any, default: Any, extent: Any) -> Any:
         """An index with Python's meaning of negative constants."""
@@ -123,7 +123,7 @@ class Buffer(Symbol):
         known = _python_int(index)
         return extent + known if known is not None and known < 0 else index
 
-    def _part(self, offsets: list, sizes: list, dropped: int) -> Buffer:
+    def _slice(self, offsets: list, sizes: list, dropped: int) -> Buffer:
         shape = sizes[dropped:]
         if not shape:
             return Element(self, offsets)
@@ -135,7 +135,7 @@ class Buffer(Symbol):
         return Buffer(self.tracer, value, shape, self.dtype, self.symmetric, self._align_of(offsets), strides)
 
     def _align_of(self, offsets: list) -> int:
-        """Bytes that divide the address of a part."""
+        """A known divisor of the address of a slice, in bytes."""
         align = self.align
         for dim, offset in enumerate(offsets):
             if _python_int(offset) != 0:
@@ -148,7 +148,7 @@ class Buffer(Symbol):
 
 
 class Element(Buffer):
-    """One element of a buffer, ``signals[rank]``: a signal, or what a kernel's pointer begins with."""
+    """One element of a buffer, ``signals[rank]``: a signal, or the first element of what a kernel is given."""
 
     def __init__(self, base: Buffer, indices: list):
         super().__init__(base.tracer, base.value, (), base.dtype, base.symmetric, base._align_of(indices))
@@ -156,8 +156,8 @@ class Element(Buffer):
 
     def use(self) -> ir.Value:
         last = self.indices[-1]
-        part = self.base._part([*self.indices[:-1], last], [1] * len(self.indices), len(self.indices) - 1)
-        return part.use()
+        element = self.base._slice([*self.indices[:-1], last], [1] * len(self.indices), len(self.indices) - 1)
+        return element.use()
 
 
 def as_buffer(tracer: Tracer, value: Any, what: str, *, symmetric: bool = False) -> Buffer:
@@ -192,7 +192,7 @@ def as_signal(tracer: Tracer, value: Any, what: str) -> tuple[ir.Value, list[Any
 def allocate(
     tracer: Tracer, kind: str, shape: tuple, dtype: Any, name: str, *, symmetric: bool, zeroed: bool
 ) -> Buffer:
-    """``dh.symm_empty`` and its relatives."""
+    """``dh.symm_empty``, ``symm_zeros``, ``empty`` and ``zeros``, by ``kind``."""
     import torch
 
     if not isinstance(dtype, torch.dtype):
@@ -209,11 +209,11 @@ def allocate(
     if tracer.nested:
         tracer.fail(
             f"dh.{kind} in a loop or a branch: memory lives from call to call; allocate it before "
-            f"{tracer.current}, one dimension larger if each turn needs its own"
+            f"{tracer.current}, with one more dimension if each iteration needs its own"
         )
     label = name or f"{'symmetric' if symmetric else 'local'}{len(tracer.labels)}"
     if label in tracer.labels:
-        tracer.fail(f"dh.{kind}: the name {label!r} is taken", (tracer.labels[label], "by this one"))
+        tracer.fail(f"dh.{kind}: the name {label!r} is used twice", (tracer.labels[label], "first used here"))
     tracer.labels[label] = caller()
     value = tracer.emit(
         dialect.AllocOp,

@@ -11,7 +11,7 @@ from ditron._program.trace.values import (
     Cond,
     Int,
     Symbol,
-    _natural,
+    _non_negative,
     _python_int,
     as_int,
     condition,
@@ -46,45 +46,46 @@ class loop:
     def __iter__(self) -> Iterator[Int]:
         tracer = require("range()")
         tracer.entered(self._pending)
-        place, frame, texts = caller(), caller_frame(), []
+        location, frame, texts = caller(), caller_frame(), []
         bounds = [as_int(tracer, bound, "a bound") for bound in (self.start, self.stop, self.step)]
-        before = _Names(frame)
-        for turn in ("first", "second"):
+        before = _Variables(frame)
+        for attempt in ("first", "second"):
             op = tracer.emit(scf.ForOp, *bounds)
             left = (
-                f"it was made in {'an earlier turn of the' if turn == 'first' else 'the'} loop at {place}: nothing "
-                "is carried from one turn to the next, nor out of the loop; compute it from the loop's index"
+                f"it was made in {'an earlier iteration of the' if attempt == 'first' else 'the'} loop at {location}: "
+                "no value is carried from one iteration to the next, nor out of the loop; compute it from the loop's "
+                "index"
             )
             finished = False
-            with tracer.scope("the loop", op.body, place, left):
+            with tracer.scope("the loop", op.body, location, left):
                 try:
                     divisor = divisor_of(self.start) if self.step % 16 == 0 else 1
-                    yield Int(tracer, op.induction_variable, divisor, natural=_natural(self.start))
+                    yield Int(tracer, op.induction_variable, divisor, non_negative=_non_negative(self.start))
                     finished = True
-                    tracer.settle()
+                    tracer.raise_pending()
                     tracer.emit(scf.YieldOp, [])
                 finally:
                     if not finished and sys.exc_info()[0] in (GeneratorExit, None):
-                        tracer.remember(
-                            place.error(
+                        tracer.defer(
+                            location.error(
                                 "the loop over dh.range was left by break or return: the program "
-                                "takes all turns; put what not all do under 'with dh.when(...)'"
+                                "runs all iterations; put what not all of them do under 'with dh.when(...)'"
                             )
                         )
             texts.append(op.operation.get_asm(enable_debug_info=False))
-            if turn == "first":
+            if attempt == "first":
                 op.operation.erase()
-        before.check(tracer, place, "the loop")
+        before.check(tracer, location, "the loop")
         if texts[0] != texts[1]:
-            raise place.error(
-                "the turns of a loop over dh.range must be alike, and tracing its body twice gave two "
-                "different ones: a Python variable or list changes from turn to turn; compute what "
+            raise location.error(
+                "the iterations of a loop over dh.range must be the same operations, and tracing its body twice gave "
+                "different ones: a Python variable or list changes from one iteration to the next; compute what "
                 "changes from the loop's index"
             )
 
 
 class when:
-    """``with dh.when(condition):`` - what is traced in it happens where and when the condition holds."""
+    """``with dh.when(condition):`` makes an ``scf.if`` of what is traced in it."""
 
     def __init__(self, condition: Any):
         self.tracer = tracer = require("when()")
@@ -98,29 +99,27 @@ class when:
     def __enter__(self) -> None:
         tracer = self.tracer
         tracer.entered(self._pending)
-        self._place, self._before = caller(), _Names(caller_frame())
+        self._location, self._before = caller(), _Variables(caller_frame())
         op = tracer.emit(scf.IfOp, condition(tracer, self.condition))
-        self._scope = tracer.scope("the branch", op.then_block, self._place)
+        self._scope = tracer.scope("the branch", op.then_block, self._location)
         self._scope.__enter__()
 
     def __exit__(self, *exc: Any) -> None:
         if exc[0] is None:
-            self.tracer.settle()
+            self.tracer.raise_pending()
             self.tracer.emit(scf.YieldOp, [])
         self._scope.__exit__(*exc)
         if exc[0] is None:
-            self._before.check(self.tracer, self._place, "the branch")
+            self._before.check(self.tracer, self._location, "the branch")
 
 
-class _Names:
-    """The user's variables before a body: one that is bound anew in it would hold, after it, what may not have
-    happened.
-    """
+class _Variables:
+    """The user's variables before a loop or branch: one that is reassigned there has no known value after it."""
 
     def __init__(self, frame: Any):
         self.frame, self.values = frame, dict(frame.f_locals)
 
-    def check(self, tracer: Tracer, place: Any, what: str) -> None:
+    def check(self, tracer: Tracer, location: Any, what: str) -> None:
         now = self.frame.f_locals
         for name, before in self.values.items():
             after = now.get(name, before)
@@ -133,14 +132,14 @@ class _Names:
                 or after != before
             ):
                 advice = "dh.where(condition, a, b)" if what == "the branch" else "an expression of the loop's index"
-                raise place.error(
-                    f"{name!r} is bound anew in {what}, which may not be taken: after it nobody knows "
-                    f"which value it has; use another name, or {advice}"
+                raise location.error(
+                    f"{name!r} is reassigned in {what}, which may not run: its value after it is not known; use "
+                    f"another name, or {advice}"
                 )
 
     @staticmethod
     def _usable(tracer: Tracer, value: Any) -> bool:
-        """Whether a value is of a kind that programs compute with, and may be used after the body."""
+        """Whether a value is one that programs compute with, and may be used after the body."""
         if isinstance(value, Symbol):
             return not value.scope.closed
         return isinstance(value, (bool, int, float, str))

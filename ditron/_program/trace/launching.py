@@ -1,8 +1,8 @@
-"""Launching a ``ditron.jit`` kernel in a trace: its ``tt.func`` joins the module, and the launch is written down.
+"""Launching a ``ditron.jit`` kernel in a trace: its ``tt.func`` joins the module, and the launch is an operation.
 
-The kernel is specialised as Triton would: for constants, for the types of what it is given, and for what is known to be
-divisible by 16. Of a symbolic integer that is what follows from the program's arguments, so that the module holds on
-every rank, in every call that has the same trace.
+The kernel is specialized as Triton does: for constants, for the types of its arguments, and for which are divisible by
+16. For a symbolic integer that is what follows from the program's arguments, so that the module is valid on every rank,
+in every call that has the same trace.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from ditron_compiler.source_location import caller
 __all__ = ["launch"]
 
 _FLOATS = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64"}
-# Texts of kernels in our MLIR, by what they were made of.
+# Kernels as text of our MLIR, by the hash of their source and options.
 _texts: dict[str, str] = {}
 
 
 class _Pointer:
-    """What Triton looks at to specialise a kernel for a buffer."""
+    """A buffer as Triton's specialization sees it: a dtype and the alignment of an address."""
 
     def __init__(self, buffer: Buffer):
         self.dtype, self._address = buffer.dtype, 16 if buffer.align % 16 == 0 else 1
@@ -45,8 +45,8 @@ class _Pointer:
         return self._address
 
 
-def _stand_in(tracer: Tracer, name: str, value: Any) -> Any:
-    """What Triton specialises a kernel for in the place of ``value``."""
+def _representative(tracer: Tracer, name: str, value: Any) -> Any:
+    """A value with the type and divisibility of ``value``, for which Triton specializes the kernel."""
     if isinstance(value, Buffer):
         return _Pointer(value)
     if isinstance(value, Int):
@@ -61,12 +61,12 @@ def _stand_in(tracer: Tracer, name: str, value: Any) -> Any:
 
 
 def _holds_symbols(value: Any) -> bool:
-    """Whether it is a value of the trace, or a tuple with one in it, however deep."""
+    """Whether it is a symbolic value, or a tuple with one in it, nested or not."""
     return isinstance(value, Symbol) or isinstance(value, (tuple, list)) and any(map(_holds_symbols, value))
 
 
 def _expect_known(tracer: Tracer, name: str, value: Any, what: str) -> None:
-    """Raise for a value of the trace where the compiler needs a number: no stand-in would be right."""
+    """Raise for a symbolic value where the compiler needs a number."""
     if isinstance(value, tl.constexpr):
         value = value.value
     if _holds_symbols(value):
@@ -89,13 +89,15 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
     for name, value in given.items():
         if name in compiled_in or name not in names:  # a constexpr, or an option of the launch
             _expect_known(tracer, name, value, "a constexpr" if name in compiled_in else "an option")
-    stand_ins = {name: _stand_in(tracer, name, value) for name, value in given.items()}
+    representatives = {name: _representative(tracer, name, value) for name, value in given.items()}
     try:
-        bound, specialization, _ = binder(**stand_ins)
+        bound, specialization, _ = binder(**representatives)
         for hook in fn.pre_run_hooks:
             hook(**given)
         options = {name: value for name, value in kwargs.items() if name not in names}
-        parsed, signature, constexprs, attrs = fn._pack_args(backend, dict(stand_ins), bound, specialization, options)
+        parsed, signature, constexprs, attrs = fn._pack_args(
+            backend, dict(representatives), bound, specialization, options
+        )
     except (TypeError, KeyError) as error:
         tracer.fail(f"launch of kernel {fn.__name__!r}: {error.args[0] if error.args else error}")
     with _launched_here(tracer, fn.__name__):
@@ -118,7 +120,7 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
 
 @contextmanager
 def _launched_here(tracer: Tracer, name: str) -> Iterator[None]:
-    """Within it, what does not compile is a CompileError at the kernel's line, with a note at the launch's."""
+    """Within it, compile errors are raised at the kernel's line, with a note at the launch's."""
     try:
         yield
     except (CompileError, CompilationError) as error:
@@ -176,7 +178,7 @@ def _options(tracer: Tracer, options: dict[str, Any]) -> Any:
 def _mixed_text(
     tracer: Tracer, fn: Any, signature: dict, constexprs: dict, attrs: dict, backend: Any, options: Any
 ) -> str:
-    """The kernel in tt and ditron operations, in generic form and with its locations."""
+    """The kernel in tt and ditron operations, in generic form with locations."""
     source = DitronSource(
         fn, signature, constexprs, attrs, target=tracer.target, instrumentation=tracer.instrumentation
     )

@@ -1,8 +1,8 @@
-"""The trace of one program: where operations go, which line they come from, what may be used where.
+"""The trace of one program: where operations go, their source locations, and the scopes of values.
 
-A program is an ordinary Python function that is called once with symbolic values; what it does with them is written
-down as a ``ditron.program``. A loop's body is called twice: the second time shows whether it needs what the first one
-left behind, which the loop in the IR would not have.
+A program is an ordinary Python function that is called once with symbolic values; what it does with them becomes a
+``ditron.program``. A loop's body is traced twice: the second time shows whether it depends on values of the iteration
+before, which the loop in the IR does not carry.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Scope:
     """The body of the program, of a loop or of a branch: values made in it may be used in it only."""
 
     what: str
-    place: SourceLocation
+    location: SourceLocation
     block: ir.Block
     closed: str = ""  # why its values cannot be used any more
 
     def __repr__(self) -> str:
-        return f"{self.what} at {self.place}"
+        return f"{self.what} at {self.location}"
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Pending:
     """A ``dh.when`` or ``dh.range`` that was made and not yet entered."""
 
     what: str
-    place: SourceLocation
+    location: SourceLocation
     advice: str
 
 
@@ -59,10 +59,10 @@ class Tracer:
     Attributes:
         name: of the program. target: the machine its kernels are parsed for. module: program and kernels.
         instrumentation: observes the passes over kernels, or None.
-        streams: the stream on which what names none is put, innermost last.
+        streams: those of ``with dh.stream():``, innermost last.
         launcher: records a launch, ``launcher(tracer, kernel, grid, args, kwargs)``.
-        kernels: symbol of each kernel in the module, by its text.
-        entry: values that are made once, at the beginning: rank, epoch, dimensions.
+        kernels: symbol of each kernel in the module, by its text. labels: names of allocations.
+        entry: values that are computed once, at the beginning: rank, epoch, dimensions.
     """
 
     name: str
@@ -80,21 +80,21 @@ class Tracer:
     _point: ir.InsertionPoint | None = None  # in place of the end of the current scope
 
     @contextmanager
-    def tracing(self, body: ir.Block, place: SourceLocation) -> Iterator[None]:
-        """Within it, this is the trace that operations are written to."""
+    def tracing(self, body: ir.Block, location: SourceLocation) -> Iterator[None]:
+        """Within it, this is the active trace."""
         if (outer := active()) is not None:
             self.fail(
                 f"program {self.name!r} was called in the trace of program {outer.name!r}: a program "
                 "cannot call another one; share a plain Python function that both call"
             )
-        with tracing(self), self.scope("the program", body, place):
+        with tracing(self), self.scope("the program", body, location):
             yield
-            self.settle()
+            self.raise_pending()
 
     @contextmanager
-    def scope(self, what: str, block: ir.Block, place: SourceLocation, left: str = "") -> Iterator[Scope]:
+    def scope(self, what: str, block: ir.Block, location: SourceLocation, left: str = "") -> Iterator[Scope]:
         """Within it, operations go to the end of ``block``."""
-        scope = Scope(what, place, block)
+        scope = Scope(what, location, block)
         self._scopes.append(scope)
         try:
             yield scope
@@ -109,7 +109,7 @@ class Tracer:
 
     @property
     def nested(self) -> bool:
-        """Whether what is traced stands in a loop or a branch."""
+        """Whether the current scope is a loop or a branch."""
         return len(self._scopes) > 1
 
     def record_launch(self, kernel: Any, grid: Any, args: tuple, kwargs: dict) -> None:
@@ -120,17 +120,17 @@ class Tracer:
         """Raise for the user's current line."""
         raise caller().error(message, *notes)
 
-    def check(self, thing: Any, what: str) -> None:
+    def check(self, value: Any, what: str) -> None:
         """Raise unless a value may be used here."""
-        if thing.scope not in self._scopes:
+        if value.scope not in self._scopes:
             owner = active()
-            if owner is not None and thing.tracer is not owner:
+            if owner is not None and value.tracer is not owner:
                 self.fail(f"{what} belongs to the trace of another program: pass it as an argument")
-            self.fail(f"{what} cannot be used here: {thing.scope.closed}", (thing.scope.place, "made here"))
+            self.fail(f"{what} cannot be used here: {value.scope.closed}", (value.scope.location, "made here"))
 
     def expect_entered(self, what: str, advice: str) -> _Pending:
-        """Remember that what the user's line made has to be entered."""
-        self.settle()
+        """Note that what the user's line made has to be entered."""
+        self.raise_pending()
         pending = _Pending(what, caller(), advice)
         self._pending.append(pending)
         return pending
@@ -138,28 +138,28 @@ class Tracer:
     def entered(self, pending: _Pending) -> None:
         self._pending.remove(pending)
 
-    def remember(self, error: CompileError) -> None:
+    def defer(self, error: CompileError) -> None:
         """An error that cannot be raised where it is found (a loop was left by ``break``)."""
         self._failure = self._failure or error
 
-    def settle(self) -> None:
-        """Raise what was left undone before this line."""
+    def raise_pending(self) -> None:
+        """Raise a deferred error, or that a ``dh.when`` or ``dh.range`` was not entered."""
         if self._failure is not None:
             raise self._failure
         if self._pending:
             pending = self._pending[0]
-            raise pending.place.error(f"{pending.what} has no effect here: {pending.advice}")
+            raise pending.location.error(f"{pending.what} has no effect here: {pending.advice}")
 
     def emit(self, build: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Make an operation at the user's line: ``build(*args, **kwargs)`` is one of the dialects' classes."""
-        self.settle()
-        place = caller()
+        """Create an operation, located at the user's line; ``build`` is its class."""
+        self.raise_pending()
+        location = caller()
         point = self._point or ir.InsertionPoint(self.current.block)
-        with point, ir.Location.file(place.file, place.line, place.column, context=self.module.context):
+        with point, ir.Location.file(location.file, location.line, location.column, context=self.module.context):
             return build(*args, **kwargs)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` makes, at the beginning of the program: the same wherever it is asked for."""
+        """The value of ``make()``, computed once at the beginning of the program and then reused."""
         if key not in self.entry:
             outer, body = self._scopes, self._scopes[0]
             first = next(iter(body.block.operations), None)

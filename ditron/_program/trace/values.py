@@ -1,4 +1,4 @@
-"""Symbolic values of a traced program: integers, conditions, buffers, streams and events."""
+"""Symbolic values of a traced program: integers, conditions, streams and events."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Cond", "Event", "Int", "Stream", "as_int", "binary", "describe", "divisor_of", "element_constant", "select"]
 
-# Nothing asks for more than 16 bytes of alignment; a bound keeps numbers small.
-_MOST = 1 << 20
+# Nothing needs more than 16 bytes of alignment; a bound keeps numbers small.
+_MAX_DIVISOR = 1 << 20
 
 
 class Symbol:
-    """Base of what a trace makes: it knows its trace and the scope it may be used in."""
+    """Base of symbolic values: it knows its trace and the scope it may be used in."""
 
     what = "this value"
 
@@ -35,7 +35,7 @@ class Symbol:
     def __bool__(self) -> bool:
         self.tracer.fail(
             f"{self.what} is not known while the program is traced: Python's if, while, and, or, not, min "
-            "and max cannot look at it; use 'with dh.when(condition):', dh.where, & | ~, dh.minimum or "
+            "and max cannot test it; use 'with dh.when(condition):', dh.where, & | ~, dh.minimum or "
             "dh.maximum"
         )
 
@@ -72,9 +72,9 @@ class Int(Symbol):
     """A 64-bit integer of the host that is known when the program runs: ``//`` and ``%`` round down, as in Python.
 
     Attributes:
-        divisor: a number that divides it for certain. natural: it is never negative.
-        wide: kernels get it as 64 bits (what is made of the epoch); the others as 32.
-        polynomial: it as a polynomial over symbolic integers, by which ``(r + 1) * n - r * n`` is seen to be ``n``.
+        divisor: a known divisor. non_negative: it is known to be.
+        wide: kernels get it as 64 bits (what is computed from the epoch); the others as 32.
+        polynomial: its value over symbolic integers, by which ``(r + 1) * n - r * n`` simplifies to ``n``.
     """
 
     what = "a symbolic integer"
@@ -84,12 +84,12 @@ class Int(Symbol):
         tracer: Tracer,
         value: ir.Value,
         divisor: int = 1,
-        natural: bool = False,
+        non_negative: bool = False,
         wide: bool = False,
         polynomial: Polynomial | None = None,
     ):
         super().__init__(tracer, value)
-        self.divisor, self.natural, self.wide = math.gcd(divisor, _MOST), natural, wide
+        self.divisor, self.non_negative, self.wide = math.gcd(divisor, _MAX_DIVISOR), non_negative, wide
         self.polynomial = Polynomial.symbol(self) if polynomial is None else polynomial
 
     __hash__ = object.__hash__
@@ -287,12 +287,12 @@ def condition(tracer: Tracer, value: Any) -> ir.Value:
 
 
 def divisor_of(value: Any) -> int:
-    """A number that divides a symbolic or Python integer for certain."""
-    return value.divisor if isinstance(value, Int) else math.gcd(_python_int(value) or 0, _MOST)
+    """A known divisor of a symbolic or Python integer."""
+    return value.divisor if isinstance(value, Int) else math.gcd(_python_int(value) or 0, _MAX_DIVISOR)
 
 
-def _natural(value: Any) -> bool:
-    return value.natural if isinstance(value, Int) else (_python_int(value) or 0) >= 0
+def _non_negative(value: Any) -> bool:
+    return value.non_negative if isinstance(value, Int) else (_python_int(value) or 0) >= 0
 
 
 _PYTHON = {
@@ -328,7 +328,7 @@ _OPS = {
 
 
 def binary(kind: str, a: Any, b: Any) -> Any:
-    """One operation of the host's arithmetic; Python's result when it is known."""
+    """One operation of integer arithmetic; Python's result when both operands are known."""
     known = _python_int(a), _python_int(b)
     if None not in known:
         return _PYTHON[kind](*known)
@@ -341,7 +341,7 @@ def binary(kind: str, a: Any, b: Any) -> Any:
             if isinstance(value, float):
                 tracer.fail(f"the host computes with integers, got {describe(value)}: let a kernel compute with floats")
             return NotImplemented
-    if kind in ("<<", ">>") and known[1] is not None:  # as products and quotients, of which more is known
+    if kind in ("<<", ">>") and known[1] is not None:  # as products and quotients, which terms represent
         if not 0 <= known[1] < 63:
             tracer.fail(f"expected a shift by 0 to 62 bits, got {known[1]}")
         return binary("*" if kind == "<<" else "//", a, 1 << known[1])
@@ -351,7 +351,7 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     if polynomial is not None and (existing := _existing(polynomial)) is not None:
         return existing
     x, y = (as_int(tracer, value, "an operand") for value in (a, b))
-    common, natural = math.gcd(divisor_of(a), divisor_of(b)), _natural(a) and _natural(b)
+    common, non_negative = math.gcd(divisor_of(a), divisor_of(b)), _non_negative(a) and _non_negative(b)
     wide = any(isinstance(value, Int) and value.wide for value in (a, b))
     if kind == "*":
         common = divisor_of(a) * divisor_of(b)
@@ -364,16 +364,16 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     elif kind in ("&", "|", "^"):  # low bits that are 0 in both stay so
         common &= -common
     if kind == "-":
-        natural = False
+        non_negative = False
     elif kind in ("<<", ">>"):
-        natural = kind == ">>" and _natural(a)
+        non_negative = kind == ">>" and _non_negative(a)
     elif kind in ("max", "&"):
-        natural = _natural(a) or _natural(b)
-    if kind == "%" and not natural:  # the IR's remainder has the sign of a, Python's that of b
+        non_negative = _non_negative(a) or _non_negative(b)
+    if kind == "%" and not non_negative:  # the IR's remainder has the sign of a, Python's that of b
         whole = tracer.emit(arith.MulIOp, tracer.emit(arith.FloorDivSIOp, x, y).result, y).result
-        return Int(tracer, tracer.emit(arith.SubIOp, x, whole).result, common, _natural(b), wide)
-    op = arith.FloorDivSIOp if kind == "//" and not natural else _OPS[kind]
-    return Int(tracer, tracer.emit(op, x, y).result, common, natural, wide, polynomial)
+        return Int(tracer, tracer.emit(arith.SubIOp, x, whole).result, common, _non_negative(b), wide)
+    op = arith.FloorDivSIOp if kind == "//" and not non_negative else _OPS[kind]
+    return Int(tracer, tracer.emit(op, x, y).result, common, non_negative, wide, polynomial)
 
 
 _MAX_TERMS = 8
@@ -408,7 +408,7 @@ def select(cond: Any, a: Any, b: Any) -> Any:
     x, y = as_int(tracer, a, "a"), as_int(tracer, b, "b")
     wide = any(isinstance(value, Int) and value.wide for value in (a, b))
     result = tracer.emit(arith.SelectOp, condition(tracer, cond), x, y).result
-    return Int(tracer, result, math.gcd(divisor_of(a), divisor_of(b)), _natural(a) and _natural(b), wide)
+    return Int(tracer, result, math.gcd(divisor_of(a), divisor_of(b)), _non_negative(a) and _non_negative(b), wide)
 
 
 def element_constant(tracer: Tracer, value: Any, dtype: Any) -> ir.Value:

@@ -20,7 +20,7 @@ from ditron.sim.plain.run import records_accesses, run_programs
 from ditron_compiler import knobs
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import make_mixed
-from ditron_compiler.frontend.targets import NEUTRAL
+from ditron_compiler.frontend.targets import SIM_TARGET
 from ditron_compiler.lowering.sim import SimKernel, compile_module
 
 __all__ = ["SimulatedKernel", "compile_plain"]
@@ -117,7 +117,7 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
     Kernels whose IR is the same are compiled once, whatever their number of warps and stages. Raises what Triton's
     frontend raises, and CompileError for an operation that the simulator does not have.
     """
-    target = target or NEUTRAL.gpu_target()
+    target = target or SIM_TARGET.gpu_target()
     backend = make_backend(target)
     options = backend.parse_options(dict(options or {}, **src.parse_options()))
     context = triton_ir.context()

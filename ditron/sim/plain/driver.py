@@ -15,7 +15,7 @@ from ditron.sim.plain.compile import compile_plain
 from ditron.sim.plain.run import records_accesses
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError
-from ditron_compiler.frontend.targets import NEUTRAL
+from ditron_compiler.frontend.targets import SIM_TARGET
 
 __all__ = ["Event", "SimDriver", "properties", "run_once"]
 
@@ -36,7 +36,7 @@ _SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 110: 23244
 
 def properties() -> dict[str, int]:
     """Properties of the simulated GPU: an H200's, of the compute capability that ``DITRON_SIM_CAPABILITY`` asks for."""
-    shared = _SHARED.get(NEUTRAL.gpu_target().arch, _PROPERTIES["max_shared_mem"])
+    shared = _SHARED.get(SIM_TARGET.gpu_target().arch, _PROPERTIES["max_shared_mem"])
     return {**_PROPERTIES, "max_shared_mem": shared}
 
 
@@ -94,7 +94,7 @@ class SimDriver(DriverBase):
         return False  # never Triton's own choice
 
     def get_current_target(self) -> Any:
-        return NEUTRAL.gpu_target()
+        return SIM_TARGET.gpu_target()
 
     def get_current_device(self) -> int:
         return _device(records_accesses(), knobs.sim_cpu.get())
@@ -106,7 +106,7 @@ class SimDriver(DriverBase):
         return 0
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        arch = NEUTRAL.gpu_target().arch
+        arch = SIM_TARGET.gpu_target().arch
         return arch // 10, arch % 10
 
     def get_active_torch_device(self) -> Any:

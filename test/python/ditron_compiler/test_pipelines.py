@@ -20,7 +20,7 @@ from ditron.cli.kernels import load_kernel
 from ditron_compiler import ir
 from ditron_compiler import pipeline as pipelines
 from ditron_compiler.frontend.source import DitronSource, compiler_key
-from ditron_compiler.frontend.targets import NEUTRAL
+from ditron_compiler.frontend.targets import SIM_TARGET
 
 ROOT = paths.ROOT
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "benchmark")]
@@ -135,10 +135,10 @@ def test_the_command_line_shows_remarks(capsys, tmp_path):
 
 def test_what_is_cached_depends_on_it():
     sources = [
-        DitronSource(kernel_as("default"), SIGNATURE, target=NEUTRAL, pipeline=name)
+        DitronSource(kernel_as("default"), SIGNATURE, target=SIM_TARGET, pipeline=name)
         for name in ("default", "as-written", "pcie")
     ]
-    assert len({compiler_key(NEUTRAL, source.passes) for source in sources}) == 3
+    assert len({compiler_key(SIM_TARGET, source.passes) for source in sources}) == 3
     assert len({source.hash() for source in sources}) == 3
 
 
@@ -210,7 +210,7 @@ def test_whoever_edits_a_pass_of_his_own_gets_no_kernel_from_a_cache(tmp_path):
     for text in ("one", "two", "one"):
         file.write_text(COUNTER.format(name=cls.name, text=text))
         compiler_key.cache_clear()
-        keys.append(compiler_key(NEUTRAL, pipelines.front(kernel.pipeline)))
+        keys.append(compiler_key(SIM_TARGET, pipelines.front(kernel.pipeline)))
     assert keys[0] == keys[2] != keys[1]
 
 

@@ -14,7 +14,7 @@ import ditron
 import ditron.language as dl
 from ditron_compiler import ir
 from ditron_compiler.frontend import handover
-from ditron_compiler.frontend.signature import specialise
+from ditron_compiler.frontend.signature import specialize
 from ditron_compiler.frontend.targets import parse_target
 from ditron_compiler.instrumentation import Instrumentation
 
@@ -127,8 +127,8 @@ def many(a, b, n, m, x: tl.constexpr, y: tl.constexpr = 5):
     tl.store(a + n, tl.load(b + m) + x + y)
 
 
-def test_specialise():
-    kernel, types, constants, attrs, options = specialise(
+def test_specialize():
+    kernel, types, constants, attrs, options = specialize(
         many, ["*bf16", "*fp32:1", "i32:16", "i64"], {"x": 3}, {"num_warps": 2}
     )
     assert kernel is many
@@ -163,7 +163,7 @@ def test_constants_may_replace_arguments():
         (dict(target="gpu"), "unknown target 'gpu'"),
         (
             dict(instrumentation=Instrumentation(print_after=("no-pass",))),
-            "no pass 'no-pass' on the way to target 'cuda:90'",
+            "no pass 'no-pass' runs for target 'cuda:90'",
         ),
     ],
 )

@@ -73,8 +73,8 @@ def test_triton_autotune_and_heuristics():
     run_shift(lambda x, inbox, out, signals, n: tuned[(1,)](x, inbox, out, signals, n, 3))
 
 
-def test_specialised_once():
-    """Launches that differ in what is not specialised share one compilation."""
+def test_specialized_once():
+    """Launches that differ in what is not specialized share one compilation."""
     kernels = []
 
     def launch(x, inbox, out, signals, n):

@@ -12,7 +12,7 @@ from test_program_cuda import RANKS, machine  # noqa: F401 - a fixture
 import ditron
 from ditron.protocol.api import check_program
 from ditron_compiler import host, ir, pipeline
-from ditron_compiler.frontend.targets import NEUTRAL
+from ditron_compiler.frontend.targets import SIM_TARGET
 
 ROOT = paths.ROOT
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "test" / "gpu")]
@@ -141,7 +141,7 @@ def test_what_is_left_is_planned_and_captured(machine, name, pushes, copies, mon
 
 def misaligned(program, args, ranks):
     """Arguments of launches that 16 does not divide where the kernel was compiled for that."""
-    executable = program._executable(args, {"block": (16, 16, 16)}, NEUTRAL)
+    executable = program._executable(args, {"block": (16, 16, 16)}, SIM_TARGET)
     found = []
     for rank in range(ranks):
         for step in executable.steps(args, rank, ranks, 3):

@@ -255,7 +255,7 @@ def test_captured(machine):
     machine.capturing, machine.stream = True, 5
     send(x, out)
     launches = [(source.name, arguments) for source, _, arguments in machine.triton.launches]
-    assert [name for name, _ in launches] == ["send_advance", "send_wait_cell", "send_wait_cell", "use"]
+    assert [name for name, _ in launches] == ["send_advance", "send_wait_loaded", "send_wait_loaded", "use"]
     count, cells, before = launches[0][1][:3]
     assert before == 2 and cells == count + 8
     assert launches[3][1][4] in (cells, cells + 8)  # the epoch, by its address
@@ -369,7 +369,7 @@ def test_what_the_driver_refuses_is_told(machine):
 
 
 def test_another_devices_tensor(machine):
-    with pytest.raises(DitronError, match="argument 'out' lies on meta"):
+    with pytest.raises(DitronError, match="argument 'out' is on meta"):
         send(torch.randn(4, 8), torch.empty(4, 8, device="meta"))
 
 
@@ -383,7 +383,7 @@ class OnAnotherGpu(torch.Tensor):
 def test_another_devices_tensor_in_a_later_call(machine):
     x, out = torch.randn(4, 8), torch.empty(4, 8)
     send(x, out)
-    with pytest.raises(DitronError, match="argument 'out' lies on cuda:3"):
+    with pytest.raises(DitronError, match="argument 'out' is on cuda:3"):
         send(x, out.as_subclass(OnAnotherGpu))
 
 
@@ -459,7 +459,13 @@ def test_kernels_for_what_the_driver_has_not(machine):
     machine.triton.launches.clear()
     unusual(torch.zeros(4))
     names = [name for name, _ in launched(machine)]
-    assert names == ["unusual_advance", "unusual_wait_cell", "unusual_wait_cell", "unusual_add_cell", "unusual_barrier"]
+    assert names == [
+        "unusual_advance",
+        "unusual_wait_loaded",
+        "unusual_wait_loaded",
+        "unusual_add_loaded",
+        "unusual_barrier",
+    ]
 
 
 def test_checked_waits_are_kernels_at_the_programs_line(machine):

@@ -100,15 +100,15 @@ def wrong_range_unused(x, out):
 def wrong_carried(x, out):
     box, peer = dh.symm_empty(*x.shape, dtype=x.dtype), dh.rank()
     for _ in dh.range(dh.num_ranks()):
-        dh.rank_copy(x, box, peer)  # <- wrong_carried: nothing is carried from one turn to the next
+        dh.rank_copy(x, box, peer)  # <- wrong_carried: carried from one iteration to the next
         peer = (peer + 1) % dh.num_ranks()
 
 
 def wrong_counter(x, out):
-    box, turns = dh.symm_empty(*x.shape, dtype=x.dtype), []
-    for _ in dh.range(dh.num_ranks()):  # <- wrong_counter: must be alike
-        turns.append(0)
-        dh.rank_copy(x, box, len(turns))
+    box, steps = dh.symm_empty(*x.shape, dtype=x.dtype), []
+    for _ in dh.range(dh.num_ranks()):  # <- wrong_counter: must be the same operations
+        steps.append(0)
+        dh.rank_copy(x, box, len(steps))
 
 
 def wrong_break(x, out):
@@ -125,9 +125,9 @@ def wrong_after_loop(x, out):
     dh.rank_copy(x, box, peer)  # <- wrong_after_loop: nor out of the loop
 
 
-def wrong_bound_anew(x, out):
+def wrong_reassigned(x, out):
     box, peer = dh.symm_empty(*x.shape, dtype=x.dtype), 3
-    with dh.when(dh.rank() == 0):  # <- wrong_bound_anew: 'peer' is bound anew
+    with dh.when(dh.rank() == 0):  # <- wrong_reassigned: 'peer' is reassigned
         peer = 4
     dh.rank_copy(x, box, peer)
 
@@ -157,7 +157,7 @@ def wrong_alloc_in_loop(x, out):
 
 def wrong_name_twice(x, out):
     dh.empty(4, dtype=torch.int64, name="mine")
-    dh.empty(4, dtype=torch.int64, name="mine")  # <- wrong_name_twice: is taken
+    dh.empty(4, dtype=torch.int64, name="mine")  # <- wrong_name_twice: is used twice
 
 
 def wrong_dtype(x, out):
@@ -193,7 +193,7 @@ def wrong_kernel_tensor(x, out):
 
 
 def wrong_kernel_arguments(x, out):
-    scale[(1,)](x, out, 3, BLOCK=64)  # <- wrong_kernel_arguments: missing a required argument
+    scale[(1,)](x, out, 3, BLOCK=64)  # <- wrong_kernel_arguments: missing 1 required positional argument
 
 
 def wrong_kernel_option(x, out):
@@ -264,7 +264,8 @@ def _check(name, line, text):
         ditron.init()
     error = compile_error(WRONG[name])
     assert (error.file, error.line) == (str(HERE), line), error
-    assert text.split(f"# <- {name}: ")[1] in str(error), error
+    told = " ".join([error.message, *(note for *_, note in error.notes)])
+    assert text.split(f"# <- {name}: ")[1] in told, error
 
 
 def test_a_kernel_that_does_not_compile_names_its_line_and_the_launchs():

@@ -11,7 +11,7 @@ from test_program_sim import add_kernel, on_ranks, pass_on
 import ditron
 import ditron.host as dh
 from ditron import DitronError, SimulationError
-from ditron._program.execute.overlaps import Apart
+from ditron._program.execute.overlaps import OverlapCheck
 
 
 @ditron.program
@@ -105,7 +105,7 @@ def test_tensors_that_overlap():
                 with pytest.raises(
                     DitronError,
                     match=f"arguments {names} overlap in memory, and the program writes "
-                    f"'out': give it tensors that lie apart, such as {advice}",
+                    f"'out': give it tensors that do not overlap, such as {advice}",
                 ):
                     program(*args)
 
@@ -123,10 +123,10 @@ def test_overlaps_are_those_of_the_elements(x, y):
     args = [whole.as_strided(shape, strides, offset) for offset, shape, strides in (x, y)]
     share = set(args[0].flatten().tolist()) & set(args[1].flatten().tolist())
     for writes in (frozenset([0]), frozenset([1])):
-        apart = Apart("p", ("x", "y"), writes, args)
+        check = OverlapCheck("p", ("x", "y"), writes, args)
         for _ in range(2):
             with pytest.raises(DitronError, match="overlap") if share else nullcontext():
-                apart.check(args, [tensor.data_ptr() for tensor in args])
+                check.check(args, [tensor.data_ptr() for tensor in args])
 
 
 def test_different_shapes_on_ranks():

@@ -224,7 +224,7 @@ def test_sums_of_products_are_seen_through():
     assert [str(op.operation).split("[")[2].split("]")[0] for op in parts] == ["%n", "%n"]
 
 
-def test_kernels_are_specialised_by_what_is_known():
+def test_kernels_are_specialized_by_what_is_known():
     def known(x, out):
         rows, cols = x.shape
         scale[(1,)](x, out, rows, 1.0, BLOCK=64)  # 64: divisible by 16

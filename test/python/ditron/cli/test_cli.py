@@ -73,6 +73,16 @@ def test_dump_of_a_mixed_module(tmp_path, capsys):
     assert "an MLIR file begins at stage 'ditron'" in capsys.readouterr().err
 
 
+def test_dump_with_the_sanitizer(capsys, monkeypatch):
+    texts = []
+    for environment, options in (("", []), ("", ["--sanitize"]), ("1", [])):
+        monkeypatch.setenv("DITRON_SANITIZE", environment)
+        assert main(["dump", f"{KERNELS}:good", "--stage", "lowered", *options]) == 0
+        texts.append(capsys.readouterr().out)
+    plain, by_option, by_variable = texts
+    assert by_option == by_variable != plain
+
+
 GPU_OPS = str(paths.ROOT / "test/lit/lowering/Inputs/gpu-ops.mlir")
 
 
@@ -152,7 +162,7 @@ def test_compile(target, transport, stages, missing, tmp_path, capsys, monkeypat
         (["compile", f"{KERNELS}:good", "--transport", "rocshmem"], "expected one of 'p2p', 'nvshmem'"),
         (
             ["dump", f"{KERNELS}:good", "--print-after", "fuse"],
-            "no pass 'fuse' on the way to target 'cuda:90': expected one of raise-primitives",
+            "no pass 'fuse' runs for target 'cuda:90': expected one of raise-primitives",
         ),
         (["dump", f"{KERNELS}:good", "--signature", "*fp32"], "expected 3 types, for x_ptr, signal_ptr, n; got 1"),
         (["dump", f"{KERNELS}:good", "--signature", "x=*fp32"], "no parameter is called 'x'; its parameters are x_ptr"),
@@ -417,7 +427,7 @@ def test_a_script_that_runs_when_it_is_imported(tmp_path, capsys):
         out, err = capsys.readouterr()
         assert err.startswith(
             f"ditron: {file}:8: ditron.init() is called when the file is imported; this command "
-            "imports it, to look at what it defines: put what the file runs under 'if __name__ "
+            "imports it for what it defines: put what the file runs under 'if __name__ "
         ), err
         assert "again:" not in err and not out
     assert main(["check", str(file)]) == 0, "a script is run, to be checked"

@@ -5,13 +5,13 @@ import re
 import pytest
 
 from ditron.cli import main
-from ditron.cli.swizzling import View, draw, text
+from ditron.cli.swizzling import TileOrder, draw, text
 from ditron_compiler.lowering.tile_order import swizzled
 
 
 def test_text_shows_every_rank_and_marks_tiles_that_straddle():
     assert (
-        text(View(18, 4, 3, 1, "gather"))
+        text(TileOrder(18, 4, 3, 1, "gather"))
         == """\
 3 ranks on one node, 18 rows in tiles of 4, gather order
 rank 0 | 0  2  1* 3  4
@@ -27,7 +27,7 @@ rank 2 | 3 to 4
 
 
 def test_text_parts_nodes_and_says_who_has_no_rows():
-    lines = text(View(4, 2, 4, 2, "scatter")).splitlines()
+    lines = text(TileOrder(4, 2, 4, 2, "scatter")).splitlines()
     assert lines[:6] == [
         "4 ranks on 2 nodes, 4 rows in tiles of 2, scatter order",
         "rank 0 | 1* 0*",
@@ -36,7 +36,7 @@ def test_text_parts_nodes_and_says_who_has_no_rows():
         "rank 2 | 0* 1*",
         "rank 3 | 0* 1*",
     ]
-    assert text(View(3, 2, 4, 1, "none")).endswith("rank 3 | none: it has no rows\n")
+    assert text(TileOrder(3, 2, 4, 1, "none")).endswith("rank 3 | none: it has no rows\n")
 
 
 @pytest.mark.parametrize("mode", ["gather", "scatter", "none"])
@@ -51,7 +51,7 @@ def test_the_command_prints_the_order_of_the_closed_form(mode, capsys):
 
 def test_the_picture_has_a_cell_for_every_rank_and_tile(tmp_path):
     pytest.importorskip("matplotlib")
-    view = View(8 * 997, 256, 8, 2, "scatter")
+    view = TileOrder(8 * 997, 256, 8, 2, "scatter")
     draw(view, tmp_path / "order.svg")
     numbers = re.findall(r">\s*(\d+)\s*</text>", (tmp_path / "order.svg").read_text())
     drawn = sorted(map(int, numbers))

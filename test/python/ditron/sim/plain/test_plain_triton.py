@@ -316,7 +316,7 @@ def test_tensor_like_classes():
 def test_tensor_like_classes_on_another_device_are_errors():
     away = _View(torch.zeros(N), 0)
     away.device = torch.device("cuda")
-    with ditron.sim.triton(), pytest.raises(ditron.DitronError, match="'x' lies on cuda"):
+    with ditron.sim.triton(), pytest.raises(ditron.DitronError, match="'x' is on cuda"):
         _add[(1,)](away, away, torch.zeros(N), 50, B=64)
 
 

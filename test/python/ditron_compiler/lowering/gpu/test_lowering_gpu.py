@@ -231,7 +231,7 @@ def test_extern_libs_names_files_in_the_order_of_linking(monkeypatch, tmp_path):
     monkeypatch.delenv("DITRON_NVSHMEM_BITCODE")
     with pytest.raises(ValueError, match="expected transport 'p2p' or 'nvshmem' on cuda, got 'rocshmem'"):
         gpu_libraries.extern_libs("cuda", "rocshmem")
-    with pytest.raises(ValueError, match="expected machine 'cuda' or 'hip', got 'sim'"):
+    with pytest.raises(ValueError, match="expected backend 'cuda' or 'hip', got 'sim'"):
         gpu_libraries.extern_libs("sim", "p2p")
 
 

@@ -1,0 +1,111 @@
+"""Arguments of a host program: how they are described, what a trace depends on, and their symbolic values."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from ditron._program.trace.buffers import Buffer, element_type
+from ditron._program.trace.dtypes import dtypes, from_mlir, names_of
+from ditron._program.trace.tracer import Tracer
+from ditron._program.trace.values import Int
+from ditron_compiler import ir
+from ditron_compiler.errors import DitronError
+from ditron_compiler.ir.dialects import ditron as dialect
+
+__all__ = ["TensorSpec", "argument_type", "assumptions", "parse_argument", "specialization_key", "symbolic_argument"]
+
+
+class TensorSpec:
+    """Dtype and shape of a contiguous tensor that does not exist."""
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...]):
+        self.dtype, self.shape = dtype, shape
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
+
+    def data_ptr(self) -> int:
+        return 256
+
+    def is_contiguous(self) -> bool:
+        return True
+
+
+_SPEC = re.compile(r"(\w+)\[([\d, x]*)\]")
+_TRITON = {"fp16": "f16", "fp32": "f32", "fp64": "f64"}
+
+
+def parse_argument(value: Any) -> Any:
+    """``"bf16[64, 128]"`` as a :class:`TensorSpec`; other values are returned."""
+    if not isinstance(value, str):
+        return value
+    match = _SPEC.fullmatch(value.strip())
+    try:
+        if match is None:
+            raise KeyError(value)
+        dtype = from_mlir(_TRITON.get(match[1], match[1]))
+    except KeyError:
+        raise DitronError(f"expected a tensor as 'bf16[64, 128]', got {value!r}") from None
+    return TensorSpec(dtype, tuple(int(extent) for extent in re.findall(r"\d+", match[2])))
+
+
+def specialization_key(value: Any) -> Any:
+    """What the trace depends on: dtype, contiguity, divisibility by 16. AttributeError for another kind of value."""
+    if type(value) is int:
+        return value % 16 == 0
+    shape = value.shape
+    dense = value.is_contiguous()
+    return (
+        value.dtype,
+        dense,
+        tuple([extent % 16 == 0 for extent in shape]),
+        value.data_ptr() % 16 == 0,
+        None if dense else tuple([stride % 16 == 0 for stride in value.stride()]),
+    )
+
+
+def argument_type(tracer: Tracer, name: str, value: Any) -> ir.Type:
+    """The MLIR type of a program's argument."""
+    if type(value) is int:
+        return ir.IntegerType.get_signless(64, context=tracer.module.context)
+    try:
+        return dialect.BufferType.get([None] * len(value.shape), element_type(tracer, value.dtype), "local")
+    except KeyError:
+        raise DitronError(
+            f"program {tracer.name!r}: argument {name!r} is of {value.dtype}, and its tensors may be of "
+            f"{names_of(dtypes())}"
+        ) from None
+
+
+def symbolic_argument(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
+    """The symbolic value of an argument."""
+    if type(value) is int:
+        return Int(tracer, argument, 16 if value % 16 == 0 else 1)
+    buffer = Buffer(tracer, argument, (), value.dtype, False, 16 if value.data_ptr() % 16 == 0 else 1)
+
+    def known(op: Any, numbers: Any) -> tuple[Int, ...]:
+        return tuple(
+            Int(tracer, tracer.emit(op, argument, dim).result, 16 if number % 16 == 0 else 1, non_negative=True)
+            for dim, number in enumerate(numbers)
+        )
+
+    buffer.shape = known(dialect.DimOp, value.shape)
+    if not value.is_contiguous():
+        buffer._strides = known(dialect.StrideOp, value.stride()) or None
+    return buffer
+
+
+def assumptions(args: dict[str, Any]) -> ir.DictAttr:
+    """What passes may assume about the tensors of a trace (ditron_compiler/analysis/argument_assumptions.py)."""
+    found = {}
+    for name, value in args.items():
+        if type(value) is int:
+            continue
+        known = {
+            "dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),
+            "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1),
+        }
+        found[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))
+    return ir.DictAttr.get(found)

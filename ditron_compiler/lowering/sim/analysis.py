@@ -1,6 +1,6 @@
-"""How often each tile would be computed if it stayed a recipe, and which loop-carried tiles are a start plus an offset.
+"""How often a lazy tile's elements would be computed, and which loop-carried tiles are a start plus an offset.
 
-The counts decide where recomputing costs more than a buffer (`FunctionLowering.settle`).
+The counts decide where recomputing costs more than a buffer (`FunctionLowering.materialize_if_cheaper`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ditron_compiler import ir
 from .elementwise import ELEMENTWISE
 from .types import UnsupportedType, parse_type
 
-ITERATIONS = 16.0  # what a loop is assumed to do
-RECIPES = frozenset(ELEMENTWISE) | {
+ITERATIONS = 16.0  # that a loop is assumed to have
+LAZY_OPS = frozenset(ELEMENTWISE) | {
     "tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat",
     "tt.unsplat", "ditron.consume_token", "ditron.symm_at", "ditron.multicast_ptr",
 }  # fmt: skip
@@ -22,7 +22,7 @@ _UNIFORM = ("tt.splat", "arith.constant")
 
 
 class Analysis:
-    """Facts about one function, gathered in two walks."""
+    """Uses, loop depths and evaluation counts of one function."""
 
     def __init__(self, function: ir.Operation):
         self.uses: dict[ir.Value, list[tuple[ir.Operation, int]]] = {}
@@ -44,11 +44,11 @@ class Analysis:
                 self._evaluations[result] = self._count(result)
 
     def evaluations(self, value: ir.Value) -> float:
-        """How many elements of the tile `value` are asked for in one run of the function."""
+        """How many elements of the tile `value` are needed in one run of the function."""
         return self._evaluations.get(value, 0.0)
 
     def runs(self, op: ir.Operation) -> float:
-        """How often `op` is executed, supposing ITERATIONS per loop."""
+        """How often `op` is executed, assuming ITERATIONS per loop."""
         return ITERATIONS ** self.depth[op]
 
     def feeds_inner_dot(self, value: ir.Value, op: ir.Operation) -> bool:
@@ -115,7 +115,7 @@ class Analysis:
         carried = self._offset_inits.get((op, number))
         if carried is not None:
             return self._count(carried)
-        if op.name in RECIPES:
+        if op.name in LAZY_OPS:
             asked = sum(self._evaluations.get(r, 0.0) for r in op.results)
             return asked / _repeats(op) if op.name in ("tt.broadcast", "tt.splat") else asked
         return size_of(value) * self.runs(op)

@@ -18,7 +18,7 @@ _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called me
 
 @dataclass(frozen=True)
 class SimKernel:
-    """A compiled kernel: what the machine's launch wants, and the IR on the way."""
+    """A compiled kernel: the arguments of the machine's launch, and its LLVM IR."""
 
     name: str
     address: int
@@ -27,8 +27,8 @@ class SimKernel:
     arg_types: tuple[str, ...]
     llvm_ir: str = field(repr=False)
     independent: bool = False  # its programs may run at the same time (independence.py)
-    bounded: bool = False  # it reaches no memory but its arguments' (provenance.py)
-    plain: bool = False  # it is plain Triton's: programs may store the same at the same place
+    bounded: bool = False  # every address derives from its arguments (provenance.py)
+    plain: bool = False  # it is plain Triton's: programs may store equal values to one address
     packets: tuple[PacketArgument, ...] = ()  # the arguments that have to be packet memory
 
 
@@ -39,8 +39,8 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
     """Compile the kernel of a mixed tt + ditron module for the simulator.
 
     `module` is MLIR text or a module, which is lowered in place. `name` picks the kernel; by default it is the module's
-    only public `tt.func`. `races`: the kernel tells the machine of all that it loads and stores. Raises ir.MLIRError,
-    with the user's line, for what the simulator does not have.
+    only public `tt.func`. `races`: the kernel reports every access to the machine. Raises ir.MLIRError, with the
+    user's line, for what the simulator does not support.
     """
     if isinstance(module, str):
         key = hashlib.sha256(f"{name}\0{races}\0{knobs.sim_cpu.get()}\0{module}".encode()).hexdigest()

@@ -23,13 +23,13 @@ EXPENSIVE = 16.0
 
 
 @dataclass(frozen=True)
-class Row:
+class ElementwiseLowering:
     emit: Emit
     cost: float = 1.0
     rounds: bool = False
 
 
-ELEMENTWISE: dict[str, Row] = {}
+ELEMENTWISE: dict[str, ElementwiseLowering] = {}
 
 
 def elementwise(*names: str, cost: float = 1.0, rounds: bool = False):
@@ -37,13 +37,15 @@ def elementwise(*names: str, cost: float = 1.0, rounds: bool = False):
 
     def register(emit: Emit) -> Emit:
         for name in names:
-            ELEMENTWISE[name] = Row(emit, cost, rounds)
+            ELEMENTWISE[name] = ElementwiseLowering(emit, cost, rounds)
         return emit
 
     return register
 
 
-def emit_row(row: Row, op: ir.Operation, src: tuple[Elem, ...], dst: Elem) -> Callable[..., ir.Value]:
+def emit_elementwise(
+    row: ElementwiseLowering, op: ir.Operation, src: tuple[Elem, ...], dst: Elem
+) -> Callable[..., ir.Value]:
     """The row applied to one operation: `f(b, args) -> value`."""
     emit = row.emit
     if row.rounds and dst.narrow:
@@ -68,12 +70,12 @@ def _same(b, op, a, src, dst):
 
 
 for _name in ("addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "maxui", "minsi", "minui"):
-    ELEMENTWISE[f"arith.{_name}"] = Row(_same, 0)
+    ELEMENTWISE[f"arith.{_name}"] = ElementwiseLowering(_same, 0)
 
 
 @elementwise("arith.shli", "arith.shrsi", "arith.shrui", cost=0)
 def _shift(b, op, a, src, dst):
-    """By the width or more all bits are gone, or are the sign, as on GPUs; LLVM leaves it open."""
+    """By the width or more: 0, or the sign in every bit, as on GPUs; in LLVM it is poison."""
     type, (value, amount) = dst.carrier, a
     last = b.constant(type, dst.bits - 1)
     within = b.cmpi("ule", amount, last)
@@ -82,17 +84,17 @@ def _shift(b, op, a, src, dst):
 
 
 for _name in ("addf", "subf", "mulf"):
-    ELEMENTWISE[f"arith.{_name}"] = Row(_same, 1, rounds=True)
+    ELEMENTWISE[f"arith.{_name}"] = ElementwiseLowering(_same, 1, rounds=True)
 for _name in ("divf", "remf"):
-    ELEMENTWISE[f"arith.{_name}"] = Row(_same, 6, rounds=True)
+    ELEMENTWISE[f"arith.{_name}"] = ElementwiseLowering(_same, 6, rounds=True)
 for _name in ("negf", "maxnumf", "minnumf", "maximumf", "minimumf"):
-    ELEMENTWISE[f"arith.{_name}"] = Row(_same, 1)
+    ELEMENTWISE[f"arith.{_name}"] = ElementwiseLowering(_same, 1)
 
 
 @elementwise("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi",
              "arith.ceildivui", cost=8)  # fmt: skip
 def _divide(b, op, a, src, dst):
-    """Division never traps: as on a GPU, dividing by zero, or the least integer by -1, gives some number."""
+    """Division never traps: as on a GPU, dividing by zero, or the least integer by -1, gives an unspecified number."""
     type, bits = dst.carrier, dst.bits
     b.scalar_only += 1
     divisor = a[1]
@@ -159,13 +161,13 @@ def _bitcast(b, op, a, src, dst):
 # --- math -------------------------------------------------------------------------------------------------------
 
 for _name in ("absf", "floor", "ceil", "trunc", "round", "roundeven", "copysign"):
-    ELEMENTWISE[f"math.{_name}"] = Row(_same, 1)
+    ELEMENTWISE[f"math.{_name}"] = ElementwiseLowering(_same, 1)
 for _name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "tanh", "sinh",
               "cosh", "atan", "asin", "acos", "atan2", "powf", "cbrt"):  # fmt: skip
-    ELEMENTWISE[f"math.{_name}"] = Row(_same, EXPENSIVE, rounds=True)
-ELEMENTWISE["math.fma"] = Row(_same, 1, rounds=True)
-ELEMENTWISE["math.absi"] = Row(_same, 0)
-ELEMENTWISE["math.ctpop"] = ELEMENTWISE["math.ctlz"] = ELEMENTWISE["math.cttz"] = Row(_same, 1)
+    ELEMENTWISE[f"math.{_name}"] = ElementwiseLowering(_same, EXPENSIVE, rounds=True)
+ELEMENTWISE["math.fma"] = ElementwiseLowering(_same, 1, rounds=True)
+ELEMENTWISE["math.absi"] = ElementwiseLowering(_same, 0)
+ELEMENTWISE["math.ctpop"] = ELEMENTWISE["math.ctlz"] = ELEMENTWISE["math.cttz"] = ElementwiseLowering(_same, 1)
 
 
 @elementwise("math.rsqrt", cost=12, rounds=True)

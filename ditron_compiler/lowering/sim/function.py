@@ -1,4 +1,4 @@
-"""Lowering of one function: what each value has become, and the walk over the operations.
+"""Lowering of one function: what each value was lowered to, and the walk over the operations.
 
 An operation is handled by its row in ELEMENTWISE (elementwise.py) or by a function registered with `@lowers`.
 """
@@ -16,17 +16,17 @@ from ditron_compiler.lowering.sim.non_terminating import may_repeat
 from .abi import MAY_REPEAT
 from .analysis import Analysis
 from .builder import Builder
-from .elementwise import ELEMENTWISE, Row, emit_row
+from .elementwise import ELEMENTWISE, ElementwiseLowering, emit_elementwise
 from .independence import is_private
-from .nest import Nest
-from .tiles import MAX_DEPTH, Buffer, Descriptor, Mapped, Splat, Tile
+from .nest import LoopNest
+from .tiles import MAX_DEPTH, DescriptorValue, ElementwiseTile, SplatTile, Tile, TileBuffer
 from .types import Elem, Shaped, UnsupportedType, parse_type
 
-Lowered = ir.Value | Tile | Descriptor | None
+Lowered = ir.Value | Tile | DescriptorValue | None
 Handler = Callable[["FunctionLowering", ir.Operation], None]
 HANDLERS: dict[str, Handler] = {}
 GRID = ["i32"] * 6  # the last arguments of every function: pid0, pid1, pid2, n0, n1, n2
-STACK_BYTES = 48 << 20  # of a fiber's 64 MiB
+STACK_BYTES = 48 << 20  # of the 64 MiB of a fiber's stack
 WORTH_A_BUFFER = 4.0  # float operations that one store and its loads may save per element
 
 
@@ -74,13 +74,13 @@ def new_function(b: Builder, before: ir.Operation, name: str, inputs, outputs, p
 
 
 class FunctionLowering:
-    """State of one function; `b` emits, `env` says what each value became."""
+    """State of one function; `b` emits, `env` maps each value to what it was lowered to."""
 
     def __init__(self, function: ir.Operation, state: ModuleState, builder: Builder, grid: list[ir.Value]):
         self.function, self.state, self.b = function, state, builder
         self.grid = grid  # pid0, pid1, pid2, n0, n1, n2
         self.env: dict[ir.Value, Lowered] = {}
-        self.facts = Analysis(function)
+        self.analysis = Analysis(function)
         self.buffer_bytes = 0
         self.current = function  # the operation being lowered
 
@@ -103,9 +103,9 @@ class FunctionLowering:
         return found
 
     def tile_or_splat(self, value: ir.Value, shape: tuple[int, ...], elem: Elem) -> Tile:
-        """A scalar seen as a tile of `shape`."""
+        """A scalar as a tile of `shape`."""
         found = self.env[value]
-        return found if isinstance(found, Tile) else Splat(shape, elem, found)
+        return found if isinstance(found, Tile) else SplatTile(shape, elem, found)
 
     def set(self, op: ir.Operation, *results: Lowered) -> None:
         for result, lowered in zip(op.results, results, strict=True):
@@ -125,48 +125,48 @@ class FunctionLowering:
 
     # --- tiles --------------------------------------------------------------------------------------------------
 
-    def nest(self, shape: tuple[int, ...] = ()) -> Nest:
-        return Nest(self.b, shape)
+    def nest(self, shape: tuple[int, ...] = ()) -> LoopNest:
+        return LoopNest(self.b, shape)
 
-    def new_buffer(self, shape: tuple[int, ...], elem: Elem, recipe: Tile | None = None) -> Buffer:
+    def new_buffer(self, shape: tuple[int, ...], elem: Elem, lazy: Tile | None = None) -> TileBuffer:
         self.buffer_bytes += prod(shape) * elem.stored_bytes
         if self.buffer_bytes > STACK_BYTES:
             raise Unsupported(
                 self.current,
                 f"the tiles of one program take more than {STACK_BYTES >> 20} MiB in the simulator: use smaller tiles",
             )
-        return Buffer(shape, elem, self.b.buffer(prod(shape), elem.stored), recipe)
+        return TileBuffer(shape, elem, self.b.buffer(prod(shape), elem.stored), lazy)
 
-    def fill(self, buffer: Buffer, tile: Tile) -> None:
+    def fill(self, buffer: TileBuffer, tile: Tile) -> None:
         """Compute `tile` into `buffer`, here."""
         with self.nest(tile.shape) as nest:
             nest.store(buffer, nest.element(tile))
 
-    def materialise(self, tile: Tile) -> Buffer:
+    def materialize(self, tile: Tile) -> TileBuffer:
         """`tile` in a buffer, computed here unless it is in one already."""
-        if isinstance(tile, Buffer):
+        if isinstance(tile, TileBuffer):
             return tile
         buffer = self.new_buffer(tile.shape, tile.elem, tile)
         self.fill(buffer, tile)
         return buffer
 
-    def settle(self, op: ir.Operation, result: ir.Value, tile: Tile) -> Tile:
-        """Decide whether a new recipe stays one: put it in a buffer when recomputing it would cost more."""
-        if isinstance(tile, (Buffer, Splat)):
+    def materialize_if_cheaper(self, op: ir.Operation, result: ir.Value, tile: Tile) -> Tile:
+        """Keep a new tile lazy, or materialize it when recomputing its elements would cost more."""
+        if isinstance(tile, (TileBuffer, SplatTile)):
             return tile
-        once = tile.size * self.facts.runs(op)
-        again = self.facts.evaluations(result) - once
+        once = tile.size * self.analysis.runs(op)
+        again = self.analysis.evaluations(result) - once
         if (
             tile.depth > MAX_DEPTH
             or tile.cost * again > WORTH_A_BUFFER * once
-            or self.facts.feeds_inner_dot(result, op)
+            or self.analysis.feeds_inner_dot(result, op)
         ):
-            return self.materialise(tile)
+            return self.materialize(tile)
         return tile
 
     def bind(self, op: ir.Operation, tile: Tile) -> None:
         """The only result of `op` is `tile`."""
-        self.set(op, self.settle(op, op.results[0], tile))
+        self.set(op, self.materialize_if_cheaper(op, op.results[0], tile))
 
     # --- the walk -----------------------------------------------------------------------------------------------
 
@@ -188,20 +188,20 @@ class FunctionLowering:
             raise Unsupported(op, f"the simulator has no lowering of '{op.name}'")
         self.lower_elementwise(op, row)
 
-    def lower_elementwise(self, op: ir.Operation, row: Row) -> None:
+    def lower_elementwise(self, op: ir.Operation, row: ElementwiseLowering) -> None:
         if len(op.results) != 1:
             raise Unsupported(op, f"the simulator has no lowering of '{op.name}'")
         result = self.type_of(op.results[0], op)
         operands = [self.env[v] for v in op.operands]
         src = tuple(self.type_of(v, op).elem for v in op.operands)
-        emit = emit_row(row, op, src, result.elem)
+        emit = emit_elementwise(row, op, src, result.elem)
         if result.shape is None:
             self.set(op, emit(self.b, operands))
             return
         # A select may have a scalar condition.
         tiles = tuple(self.tile_or_splat(v, result.shape, e) for v, e in zip(op.operands, src, strict=True))
-        if all(isinstance(t, Splat) for t in tiles):
-            self.set(op, Splat(result.shape, result.elem, emit(self.b, [t.value for t in tiles])))
+        if all(isinstance(t, SplatTile) for t in tiles):
+            self.set(op, SplatTile(result.shape, result.elem, emit(self.b, [t.value for t in tiles])))
             return
         cost = row.cost + (3.0 if row.rounds and result.elem.narrow else 0.0)
-        self.bind(op, Mapped(result.elem, emit, tiles, cost, op.name))
+        self.bind(op, ElementwiseTile(result.elem, emit, tiles, cost, op.name))

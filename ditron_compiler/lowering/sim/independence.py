@@ -1,4 +1,4 @@
-"""Whether the programs of a launch have nothing to do with each other, so that they may run at the same time."""
+"""Whether the programs of a launch are independent, so that they may run at the same time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import int_attribute
 
-# Of our operations only those that ask who and where a program is; any other may wait, signal or reach a peer.
+# Of our operations only those that ask for ranks and thread numbers; any other may wait, signal or reach a peer.
 _IDENTITIES = frozenset(f"ditron.{name}" for name in (
     "rank", "num_ranks", "local_rank", "num_local_ranks", "node", "thread_id", "lane_id", "warp_id", "num_threads",
     "sync_threads",
 ))  # fmt: skip
-# Accesses by which programs meet, and prints, whose lines would come in any order.
-_MEETINGS = frozenset((
+# Accesses by which programs synchronize, and prints, whose lines would come in any order.
+_SYNCHRONIZING = frozenset((
     "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll", "tt.descriptor_reduce", "tt.print",
 ))  # fmt: skip
 _COMMUTE = frozenset((abi.RMW_AND, abi.RMW_OR, abi.RMW_XOR, abi.RMW_ADD, abi.RMW_MAX, abi.RMW_MIN, abi.RMW_UMAX,
@@ -29,14 +29,14 @@ def is_independent(module: ir.Module) -> bool:
     """
     # What a function does may be done in a loop of whoever calls it.
     return not any(
-        _meets(op, is_private(function.operation))
+        _synchronizes(op, is_private(function.operation))
         for function in module.body.operations
         for op in _body(function.operation)
     )
 
 
 def is_private(function: ir.Operation) -> bool:
-    """Whether it is there to be called, and is no kernel."""
+    """Whether it is a function to be called, not a kernel."""
     attributes = function.attributes
     return "sym_visibility" in attributes and ir.StringAttr(attributes["sym_visibility"]).value == "private"
 
@@ -45,11 +45,11 @@ def _body(op: ir.Operation) -> list[ir.Operation]:
     return [view.operation for region in op.regions for block in region.blocks for view in block.operations]
 
 
-def _meets(op: ir.Operation, in_while: bool) -> bool:
+def _synchronizes(op: ir.Operation, in_while: bool) -> bool:
     name = op.name
     if name.startswith("ditron."):
         return name not in _IDENTITIES
-    if name in _MEETINGS or name.startswith("cf."):  # loops that are not structured are not looked into
+    if name in _SYNCHRONIZING or name.startswith("cf."):  # unstructured loops are not analysed
         return True
     if name == "tt.load":
         volatile = "isVolatile" in op.attributes and ir.BoolAttr(op.attributes["isVolatile"]).value
@@ -58,4 +58,4 @@ def _meets(op: ir.Operation, in_while: bool) -> bool:
         used = any(True for result in op.results for _ in result.uses)
         return in_while or used or int_attribute(op, "atomic_rmw_op") not in _COMMUTE
     inner = in_while or name == "scf.while"
-    return any(_meets(nested, inner) for nested in _body(op))
+    return any(_synchronizes(nested, inner) for nested in _body(op))

@@ -28,7 +28,7 @@ from .branches import Body
 from .builder import Builder, variadic
 from .function import GRID, FunctionLowering, Lowered, ModuleState, Unsupported, lowers, new_function
 from .memory import from_i64
-from .tiles import Descriptor
+from .tiles import DescriptorValue
 from .types import Shaped, UnsupportedType, parse_type
 
 LOCATIONS = "ditron.locs"
@@ -139,7 +139,7 @@ def _bind_slots(fn: FunctionLowering, function: ir.Operation, args: ir.Value, ar
         if len(strides) != rank or any(not isinstance(v, ir.Value) for v in (*shape, *strides)):
             raise Unsupported(function, "expected a tensor descriptor argument to be followed by its shape and strides")
         pad_nan = b.cmpi("ne", b.load(b.gep(args, b.constant("i64", behind), "i64"), "i64"), b.constant("i64", 0))
-        values[number] = Descriptor(type.block.shape, type.block.elem, values[number], shape, strides, pad_nan)
+        values[number] = DescriptorValue(type.block.shape, type.block.elem, values[number], shape, strides, pad_nan)
     fn.env.update(zip(arguments, values, strict=True))
 
 

@@ -15,7 +15,7 @@ from .types import Elem
 
 if TYPE_CHECKING:
     from .function import FunctionLowering
-    from .nest import Nest
+    from .nest import LoopNest
 
 
 def load_element(b: Builder, address: ir.Value, elem: Elem) -> ir.Value:
@@ -81,13 +81,13 @@ def zero(b: Builder, elem: Elem) -> ir.Value:
 
 
 def access_flags(fn: FunctionLowering, pointer: ir.Value, is_store: bool, volatile: bool = False) -> int:
-    """What the machine is told of an access by `pointer` (`runtime/sim/abi.h`)."""
+    """The flags of an access by `pointer` for the machine (`runtime/sim/abi.h`)."""
     argument = argument_of(pointer, fn.function)
     return STORE * is_store | VOLATILE * volatile | (0 if argument is None else argument + 1) << ARGUMENT_SHIFT
 
 
 def check_range(fn: FunctionLowering, elem: Elem, flags: int, where: ir.Value) -> Callable[[ir.Value], None]:
-    """For `check`: look at an element of an ordinary access; `flags` is of `access_flags`."""
+    """For `check`: check an element of an ordinary access; `flags` is of `access_flags`."""
 
     def call(address: ir.Value) -> None:
         fn.call("ditron_sim_check_range", [address, fn.b.constant("i64", elem.bytes), fn.i32(flags), where])
@@ -98,13 +98,13 @@ def check_range(fn: FunctionLowering, elem: Elem, flags: int, where: ir.Value) -
 def check(
     fn: FunctionLowering,
     shape: tuple[int, ...],
-    emit: Callable[[Nest], tuple[ir.Value, ir.Value | None]],
+    emit: Callable[[LoopNest], tuple[ir.Value, ir.Value | None]],
     call: Callable[[ir.Value], None],
     every: bool = False,
 ) -> None:
-    """Before an access of tile `shape`: let the machine look at its lowest and its highest address.
+    """Before an access of tile `shape`: let the machine check its lowest and its highest address.
 
-    `emit(nest)` gives an element's address and mask; `call(address)` has the machine look at one. Two calls for a tile
+    `emit(nest)` gives an element's address and mask; `call(address)` has the machine check one. Two calls for a tile
     find most accesses out of bounds at little cost; the pass option `checks` may ask for none, or, as `every` does, for
     one per element.
     """

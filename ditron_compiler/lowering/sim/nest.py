@@ -1,4 +1,4 @@
-"""A loop nest over a tile's index space, and the expansion of recipes inside it.
+"""A loop nest over a tile's index space, and the elements of lazy tiles inside it.
 
 Each element is computed at the outermost loop level at which its index is known (`offs_m[:, None] * stride` once per
 row), and once per (tile, index).
@@ -18,11 +18,11 @@ from .builder import Builder
 # is given and not left to LLVM: builds of LLVM with assertions end the process when its two cost models disagree about
 # the best one. LLVM warns on standard error of a loop with a width that it cannot vectorise, so mark none of those.
 WIDTH = 16
-MAX_DEPTH = 4  # loops inside of each other that a tile's axes are made of
+MAX_DEPTH = 4  # of the loops over a tile's axes
 VECTORISED = f"#llvm.loop_annotation<vectorize = <width = {WIDTH} : i32>>"
 
 
-class Index:
+class LoopIndex:
     """An i64 index that is not a constant, and the loop level at which it is known."""
 
     __slots__ = ("value", "level")
@@ -31,25 +31,25 @@ class Index:
         self.value, self.level = value, level
 
 
-Indices = tuple[Index | int, ...]
+Indices = tuple[LoopIndex | int, ...]
 
 
 class ElementSource(Protocol):
     """What a nest computes elements of: a tile (tiles.py)."""
 
-    def at(self, nest: Nest, idx: Indices) -> ir.Value:
+    def at(self, nest: LoopNest, idx: Indices) -> ir.Value:
         """Emit the element at `idx`, a carrier value."""
 
 
 class ElementTarget(Protocol):
     """What a nest stores elements to: a buffer (tiles.py)."""
 
-    def put(self, nest: Nest, value: ir.Value, idx: Indices) -> None:
+    def put(self, nest: LoopNest, value: ir.Value, idx: Indices) -> None:
         """Emit the store of the element at `idx`."""
 
 
-class Nest:
-    """`with Nest(b, shape) as nest:` emits the loops; `nest.idx` is the index; on exit the builder is behind them."""
+class LoopNest:
+    """`with LoopNest(b, shape) as nest:` emits the loops; `nest.idx` is the index; on exit they are closed."""
 
     def __init__(self, b: Builder, shape: Sequence[int] = ()):
         self.b = b
@@ -58,10 +58,10 @@ class Nest:
         self._places: list[ir.InsertionPoint] = []
         self._loops: list[tuple[ir.Operation, ir.Block]] = []
         self._memo: dict[tuple, ir.Value] = {}
-        self._index_memo: dict[tuple, Index | int] = {}
-        self._flat: dict[tuple, Index | int] = {}  # of an index that one loop runs over: by strides, where it is
+        self._index_memo: dict[tuple, LoopIndex | int] = {}
+        self._flat: dict[tuple, LoopIndex | int] = {}  # of an index that one loop runs over: by strides, where it is
 
-    def __enter__(self) -> Nest:
+    def __enter__(self) -> LoopNest:
         self._home = self.b.ip
         self._places.append(self.b.ip)
         self.idx = self.loops(self.shape)
@@ -75,7 +75,7 @@ class Nest:
 
     # --- loops --------------------------------------------------------------------------------------------------
 
-    def loop(self, size: int) -> Index | int:
+    def loop(self, size: int) -> LoopIndex | int:
         """Open an inner loop of `size` iterations; one iteration needs none."""
         return 0 if size == 1 else self.carry(size, [], [])[0]
 
@@ -120,7 +120,7 @@ class Nest:
         self._loops.append((op, block))
         b.ip = self._places[-1]
         arguments = list(block.arguments)
-        return [Index(arguments[0], len(self._places) - 1), *arguments[1:]]
+        return [LoopIndex(arguments[0], len(self._places) - 1), *arguments[1:]]
 
     def close(self, values: Sequence[ir.Value] = ()) -> list[ir.Value]:
         """Close the innermost loop; returns what it carried out."""
@@ -159,60 +159,60 @@ class Nest:
         """Put `value` in `buffer` at `idx`, here."""
         buffer.put(self, value, self.idx if idx is None else idx)
 
-    def value(self, index: Index | int) -> ir.Value:
+    def value(self, index: LoopIndex | int) -> ir.Value:
         return self.b.constant("i64", index) if isinstance(index, int) else index.value
 
-    def index_of(self, value: ir.Value, idx: Indices) -> Index:
+    def index_of(self, value: ir.Value, idx: Indices) -> LoopIndex:
         """An i64 computed from elements at `idx`, as an index."""
-        return Index(value, _level(idx))
+        return LoopIndex(value, _level(idx))
 
-    def linear(self, idx: Indices, strides: Sequence[int]) -> Index | int:
+    def linear(self, idx: Indices, strides: Sequence[int]) -> LoopIndex | int:
         """Sum of idx * stride."""
         flat = self._flat.get((idx, tuple(strides)))
         if flat is not None:
             return flat
-        total: Index | int = 0
+        total: LoopIndex | int = 0
         for i, stride in zip(idx, strides, strict=True):
             total = self.add(total, self.mul(i, stride))
         return total
 
-    def add(self, a: Index | int, b: Index | int) -> Index | int:
+    def add(self, a: LoopIndex | int, b: LoopIndex | int) -> LoopIndex | int:
         if isinstance(a, int) and isinstance(b, int):
             return a + b
         if b == 0:
             return a
         return b if a == 0 else self._index("arith.addi", a, b)
 
-    def mul(self, a: Index | int, k: int) -> Index | int:
+    def mul(self, a: LoopIndex | int, k: int) -> LoopIndex | int:
         if isinstance(a, int):
             return a * k
         return a if k == 1 else self._index("arith.muli", a, k)
 
-    def div(self, a: Index | int, k: int) -> Index | int:
+    def div(self, a: LoopIndex | int, k: int) -> LoopIndex | int:
         if isinstance(a, int):
             return a // k
         if k & (k - 1) == 0:
             return a if k == 1 else self._index("arith.shrui", a, k.bit_length() - 1)
         return self._index("arith.divui", a, k)
 
-    def rem(self, a: Index | int, k: int) -> Index | int:
+    def rem(self, a: LoopIndex | int, k: int) -> LoopIndex | int:
         if isinstance(a, int):
             return a % k
         if k & (k - 1) == 0:
             return 0 if k == 1 else self._index("arith.andi", a, k - 1)
         return self._index("arith.remui", a, k)
 
-    def sub_from(self, k: int, a: Index | int) -> Index | int:
+    def sub_from(self, k: int, a: LoopIndex | int) -> LoopIndex | int:
         """k - a."""
         return k - a if isinstance(a, int) else self._index("arith.subi", k, a)
 
-    def _index(self, name: str, a: Index | int, b: Index | int) -> Index:
+    def _index(self, name: str, a: LoopIndex | int, b: LoopIndex | int) -> LoopIndex:
         key = (name, a, b)
         found = self._index_memo.get(key)
         if found is None:
             level = _level((a, b))
             keep, self.b.ip = self.b.ip, self._places[level]
-            found = Index(self.b.binary(name, self.value(a), self.value(b), "i64"), level)
+            found = LoopIndex(self.b.binary(name, self.value(a), self.value(b), "i64"), level)
             self._index_memo[key] = found
             self.b.ip = keep
         return found

@@ -1,7 +1,7 @@
-"""Which calls a program may make for ever: those in a ``while`` loop that nothing is known to end.
+"""Calls that may be made without end: those in a ``while`` loop that is not known to terminate.
 
-The machine takes a program that reads the same again and again for one that waits, and it is a deadlock when all do.
-What is called outside of such loops is called only so often: a program that makes such a call gets on.
+The machine takes a program that reads the same values again and again as waiting, and it is a deadlock when all do.
+A call outside of such loops is made a bounded number of times: a program that makes one makes progress.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _POSITIVE = ("tt.get_num_programs", "ditron.num_ranks")
 
 
 def may_repeat(op: ir.Operation) -> bool:
-    """Whether a program may execute ``op`` for ever, as far as the function goes that it is in."""
+    """Whether a program may execute ``op`` without end, within the function that it is in."""
     while (op := op.parent) is not None:
         op = op.operation
-        if (op.name == "scf.while" and not _counts(op)) or _goes_back(op):
+        if (op.name == "scf.while" and not _terminates(op)) or _has_back_edge(op):
             return True
     return False
 
 
-def _goes_back(op: ir.Operation) -> bool:
-    """Whether branches between the blocks of ``op`` are a loop."""
+def _has_back_edge(op: ir.Operation) -> bool:
+    """Whether branches between the blocks of ``op`` have a back edge."""
     for region in op.regions:
         seen: set[ir.Block] = set()
         for block in region.blocks if len(region.blocks) > 1 else ():
@@ -42,21 +42,21 @@ def _last(block: ir.Block) -> ir.Operation:
     return block.operations[len(block.operations) - 1].operation
 
 
-def _counts(loop: ir.Operation) -> bool:
-    """Whether an ``scf.while`` ends by itself: it goes on only while a number that grows is below one that stays, or
-    one that falls is above it."""
+def _terminates(loop: ir.Operation) -> bool:
+    """Whether an ``scf.while`` terminates: it continues only while an induction variable that grows is below an
+    invariant bound, or one that falls is above it."""
     head, body = (region.blocks[0] for region in loop.regions)
     test, *passed = _last(head).operands
     handed = list(_last(body).operands)
 
     def trace(value: ir.Value) -> ir.Value:
-        """What ``value`` is, seen from the loop's head."""
+        """``value`` traced to the loop's head."""
         while (op := defining_op(value)) is not None and op.name in _WIDENING:
             value = op.operands[0]
         return passed[value.arg_number] if op is None and value.owner == body else value
 
     def step(value: ir.Value) -> int:
-        """1 when ``value`` grows in each turn, -1 when it falls, 0 when neither is known."""
+        """1 when ``value`` grows in each iteration, -1 when it falls, 0 when neither is known."""
         value = trace(value)
         if defining_op(value) is not None or value.owner != head:
             return 0
@@ -77,7 +77,7 @@ def _counts(loop: ir.Operation) -> bool:
         predicate = int_attribute(op, "predicate")
         way = 1 if predicate in _BELOW else -1 if predicate in _ABOVE else 0
         ways = ((left, right, way), (right, left, -way))
-        return bool(way) and any(step(moves) == to and _stays(limit, loop) for moves, limit, to in ways)
+        return bool(way) and any(step(moves) == to and _is_invariant(limit, loop) for moves, limit, to in ways)
 
     return ends(defining_op(test))
 
@@ -90,10 +90,10 @@ def _sign(value: ir.Value) -> int:
     return (number > 0) - (number < 0)
 
 
-def _stays(value: ir.Value, loop: ir.Operation) -> bool:
-    """Whether ``value`` is the same in each turn of ``loop``."""
+def _is_invariant(value: ir.Value, loop: ir.Operation) -> bool:
+    """Whether ``value`` is invariant in ``loop``."""
     if not is_defined_in(value, loop):
         return True
     op = defining_op(value)
     return op is not None and (op.name in _POSITIVE or (
-        op.name.startswith("arith.") and all(_stays(operand, loop) for operand in op.operands)))  # fmt: skip
+        op.name.startswith("arith.") and all(_is_invariant(operand, loop) for operand in op.operands)))  # fmt: skip

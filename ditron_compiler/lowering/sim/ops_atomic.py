@@ -6,15 +6,15 @@ from ditron_compiler import ir
 
 from .function import FunctionLowering, lowers
 from .memory import from_i64, guarded, to_i64, zero
-from .ops_memory import Access, order
+from .ops_memory import TileAccess, order
 from .types import I1
 
-POLLS = 1000  # of one with a time limit, which has no meaning here: others go on in between
+POLLS = 1000  # of one with a time limit, which has no meaning here: other programs run in between
 
 
 @lowers("tt.atomic_load")
 def _load(fn: FunctionLowering, op: ir.Operation) -> None:
-    access = Access(fn, op, [*op.operands, None][:2])
+    access = TileAccess(fn, op, [*op.operands, None][:2])
     access.check_origin("ld", mask=1)
     elem, rest = access.pointee, [*order(fn, op), fn.where(op)]
 
@@ -31,7 +31,7 @@ def _load(fn: FunctionLowering, op: ir.Operation) -> None:
 
 @lowers("tt.atomic_store")
 def _store(fn: FunctionLowering, op: ir.Operation) -> None:
-    access = Access(fn, op, [*op.operands, None][:3])
+    access = TileAccess(fn, op, [*op.operands, None][:3])
     access.check_origin("st", mask=2)
     elem, rest = access.pointee, [*order(fn, op), fn.where(op)]
 
@@ -46,7 +46,7 @@ def _store(fn: FunctionLowering, op: ir.Operation) -> None:
 @lowers("tt.atomic_poll")
 def _poll(fn: FunctionLowering, op: ir.Operation) -> None:
     timed = len(op.operands) > 2
-    access = Access(fn, op, list(op.operands)[:2])
+    access = TileAccess(fn, op, list(op.operands)[:2])
     access.check_origin("ld")
     elem, rest = access.pointee, [*order(fn, op), fn.where(op, repeats=not timed)]
     b = fn.b

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ditron_compiler import ir
 
 from .function import FunctionLowering, Lowered, Unsupported, lowers
-from .tiles import Buffer, Descriptor, Mapped, Splat, Tile
+from .tiles import DescriptorValue, ElementwiseTile, SplatTile, Tile, TileBuffer
 from .types import I64, Elem
 
 TOKEN, SCALAR, TILE, OFFSET, DESCRIPTOR = range(5)
@@ -22,7 +22,7 @@ class Carried:
         """`start`: what the value is at first; needed for descriptors (their static part) and offsets."""
         type = fn.type_of(value, op)
         self.fn, self.type, self.start = fn, type, start
-        self.buffer: Buffer | None = None
+        self.buffer: TileBuffer | None = None
         self.types: list[str] = []
         if type.is_token:
             self.kind = TOKEN
@@ -30,7 +30,7 @@ class Carried:
             self.kind, self.types = DESCRIPTOR, start.scalar_types()
         elif type.shape is None:
             self.kind, self.types = SCALAR, [type.elem.carrier]
-        elif value in fn.facts.offset_arguments:
+        elif value in fn.analysis.offset_arguments:
             self.kind = OFFSET
             self.offset: Elem = I64 if type.elem.kind == "ptr" else type.elem
             self.types = [self.offset.carrier]
@@ -60,8 +60,8 @@ class Carried:
             return self.start.rebuilt(scalars)
         if self.kind == TILE:
             return self.buffer
-        moved = Splat(self.type.shape, self.offset, scalars[0])
-        return Mapped(self.type.elem, self._move, (self.start, moved), 0, "tt.addptr")
+        moved = SplatTile(self.type.shape, self.offset, scalars[0])
+        return ElementwiseTile(self.type.elem, self._move, (self.start, moved), 0, "tt.addptr")
 
     def _move(self, b, values):
         if self.type.elem.kind == "ptr":
@@ -71,7 +71,7 @@ class Carried:
     def advanced(self, argument: ir.Value, scalar: ir.Value) -> ir.Value:
         """The offset after one iteration."""
         b = self.fn.b
-        for step in self.fn.facts.offset_arguments[argument]:
+        for step in self.fn.analysis.offset_arguments[argument]:
             tile = self.fn.env[step]
             amount = b.resize(tile.value, tile.elem.bits, self.offset.bits)
             scalar = b.binary("arith.addi", scalar, amount, self.offset.carrier)
@@ -87,18 +87,18 @@ def split(carried: list[Carried], scalars: list[ir.Value]) -> list[list[ir.Value
     return parts
 
 
-def write_tiles(fn: FunctionLowering, pairs: list[tuple[Buffer, Tile]]) -> None:
+def write_tiles(fn: FunctionLowering, pairs: list[tuple[TileBuffer, Tile]]) -> None:
     """Write each tile into its buffer as if all at once: a tile may read the buffer of another, or its own."""
-    pairs = [(to, tile) for to, tile in pairs if not (isinstance(tile, Buffer) and tile.address == to.address)]
+    pairs = [(to, tile) for to, tile in pairs if not (isinstance(tile, TileBuffer) and tile.address == to.address)]
     addresses = {to.address for to, _ in pairs}
-    late: list[tuple[Buffer, Tile]] = []
-    groups: dict[tuple[int, ...], list[tuple[Buffer, Tile]]] = {}
+    deferred: list[tuple[TileBuffer, Tile]] = []
+    groups: dict[tuple[int, ...], list[tuple[TileBuffer, Tile]]] = {}
     for to, tile in pairs:
         # Reading at another index than the one written needs the old contents as a whole.
         if any(read.address in addresses and not same for read, same in tile.reads()):
-            aside = fn.new_buffer(tile.shape, tile.elem)
-            fn.fill(aside, tile)
-            late.append((to, aside))
+            copied = fn.new_buffer(tile.shape, tile.elem)
+            fn.fill(copied, tile)
+            deferred.append((to, copied))
         else:
             groups.setdefault(tile.shape, []).append((to, tile))
     for shape, members in groups.items():
@@ -106,8 +106,8 @@ def write_tiles(fn: FunctionLowering, pairs: list[tuple[Buffer, Tile]]) -> None:
             values = [nest.element(tile) for _, tile in members]
             for (to, _), value in zip(members, values, strict=True):
                 nest.store(to, value)
-    for to, aside in late:
-        fn.fill(to, aside)
+    for to, copied in deferred:
+        fn.fill(to, copied)
 
 
 def region_block(fn: FunctionLowering, region: ir.Region, types: list[str]) -> list[ir.Value]:
@@ -172,12 +172,12 @@ def _if(fn: FunctionLowering, op: ir.Operation) -> None:
     fn.set(op, *[c.inside(part) for c, part in zip(carried, split(carried, list(built.results)), strict=True)])
 
 
-def _static_descriptor(fn: FunctionLowering, op: ir.Operation, value: ir.Value) -> Descriptor | None:
+def _static_descriptor(fn: FunctionLowering, op: ir.Operation, value: ir.Value) -> DescriptorValue | None:
     block = fn.type_of(value, op).block
     if block is None:
         return None
     rank = len(block.shape)
-    return Descriptor(block.shape, block.elem, None, [None] * rank, [None] * rank, None)
+    return DescriptorValue(block.shape, block.elem, None, [None] * rank, [None] * rank, None)
 
 
 @lowers("scf.while")

@@ -1,7 +1,7 @@
 """Tensor descriptors: accesses that are clipped at the tensor's bounds and padded outside.
 
-Each dimension's coordinate, bounds test and offset are recipes over that dimension alone, so a row's part is computed
-once per row.
+Each dimension's coordinate, bounds test and offset are lazy tiles over that dimension alone, so a row's part is
+computed once per row.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from . import abi
 from .elementwise import ELEMENTWISE, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import access_flags, check, check_range, guarded, load_element, store_element, to_i64, zero
-from .nest import Indices, Nest
+from .nest import Indices, LoopNest
 from .ops_memory import abi_dtype
 from .ops_shape import regroup, reshape_groups
-from .tiles import Descriptor, Mapped, Range, Splat, Tile
+from .tiles import DescriptorValue, ElementwiseTile, RangeTile, SplatTile, Tile
 from .types import I1, I64, Elem
 
 PAD_NAN = 2  # Triton's PaddingOption
@@ -32,7 +32,7 @@ def _make(fn: FunctionLowering, op: ir.Operation) -> None:
     rank = len(rest) // 2
     block = fn.type_of(op.results[0], op).block
     pad_nan = fn.b.constant("i1", int(int_attribute(op, "padding", 1) == PAD_NAN))
-    fn.set(op, Descriptor(block.shape, block.elem, base, rest[:rank], rest[rank:], pad_nan))
+    fn.set(op, DescriptorValue(block.shape, block.elem, base, rest[:rank], rest[rank:], pad_nan))
 
 
 @lowers("arith.select")
@@ -47,22 +47,24 @@ def _select(fn: FunctionLowering, op: ir.Operation) -> None:
 
 
 class Box:
-    """The elements of a descriptor's tensor at coordinates that are recipes, one per dimension."""
+    """The elements of a descriptor's tensor at coordinates that are lazy tiles, one per dimension."""
 
-    def __init__(self, fn: FunctionLowering, desc: Descriptor, coordinates: list[Tile]):
+    def __init__(self, fn: FunctionLowering, desc: DescriptorValue, coordinates: list[Tile]):
         self.fn, self.desc = fn, desc
         self.block = tuple(c.shape[0] for c in coordinates)
         b = fn.b
         self.inside: list[Tile] = []
         self.offset: list[Tile] = []
         for coordinate, size, stride in zip(coordinates, desc.shape, desc.strides, strict=True):
-            limit = Splat(coordinate.shape, I64, b.resize(size, 32, 64))
-            step = Splat(coordinate.shape, I64, stride)
+            limit = SplatTile(coordinate.shape, I64, b.resize(size, 32, 64))
+            step = SplatTile(coordinate.shape, I64, stride)
             # Unsigned: a negative coordinate is outside too.
-            self.inside.append(Mapped(I1, lambda b, v: b.cmpi("ult", *v), (coordinate, limit), 0))
-            self.offset.append(Mapped(I64, lambda b, v: b.binary("arith.muli", *v, "i64"), (coordinate, step), 0))
+            self.inside.append(ElementwiseTile(I1, lambda b, v: b.cmpi("ult", *v), (coordinate, limit), 0))
+            self.offset.append(
+                ElementwiseTile(I64, lambda b, v: b.binary("arith.muli", *v, "i64"), (coordinate, step), 0)
+            )
 
-    def element(self, nest: Nest, idx: Indices) -> tuple[ir.Value, ir.Value]:
+    def element(self, nest: LoopNest, idx: Indices) -> tuple[ir.Value, ir.Value]:
         """Address of the element at `idx` of the block, and whether it is inside the tensor."""
         b = nest.b
         tests = [nest.element(t, (i,)) for t, i in zip(self.inside, idx, strict=True)]
@@ -74,31 +76,31 @@ class Box:
         return b.gep(self.desc.base, offset, self.desc.elem.memory), test
 
 
-def _box(fn: FunctionLowering, desc: Descriptor, starts: list[ir.Value]) -> Box:
+def _box(fn: FunctionLowering, desc: DescriptorValue, starts: list[ir.Value]) -> Box:
     coordinates = [_coordinate(fn, n, start) for n, start in zip(desc.block, starts, strict=True)]
     return Box(fn, desc, coordinates)
 
 
 def _coordinate(fn: FunctionLowering, size: int, start: ir.Value) -> Tile:
-    first = Splat((size,), I64, fn.b.resize(start, 32, 64))
-    return Mapped(I64, lambda b, v: b.binary("arith.addi", *v, "i64"), (Range((size,), I64, 0), first), 0)
+    first = SplatTile((size,), I64, fn.b.resize(start, 32, 64))
+    return ElementwiseTile(I64, lambda b, v: b.binary("arith.addi", *v, "i64"), (RangeTile((size,), I64, 0), first), 0)
 
 
-def _rows(fn: FunctionLowering, desc: Descriptor, rows: Tile, column: ir.Value) -> Box:
+def _rows(fn: FunctionLowering, desc: DescriptorValue, rows: Tile, column: ir.Value) -> Box:
     bits = rows.elem.bits
-    wide = Mapped(I64, lambda b, v: b.resize(v[0], bits, 64), (rows,), 0)
+    wide = ElementwiseTile(I64, lambda b, v: b.resize(v[0], bits, 64), (rows,), 0)
     return Box(fn, desc, [wide, _coordinate(fn, desc.block[1], column)])
 
 
 def _check(fn: FunctionLowering, op: ir.Operation, box: Box, elem: Elem, is_store: bool) -> None:
-    """Have the machine look at where the access goes."""
+    """Have the machine check the addresses of the access."""
 
-    def emit(nest: Nest) -> tuple[ir.Value, ir.Value]:
+    def emit(nest: LoopNest) -> tuple[ir.Value, ir.Value]:
         return box.element(nest, nest.idx)
 
     flags = access_flags(fn, op.operands[0], is_store)
     check(fn, box.block, emit, check_range(fn, elem, flags, fn.where(op)))
-    # A reduction's atomics tell by themselves.
+    # A reduction's atomics are checked by the machine.
     if fn.state.races and op.name != "tt.descriptor_reduce":
         record(fn, box.block, emit, elem, flags, fn.where(op))
 
@@ -128,9 +130,9 @@ def _store_box(fn: FunctionLowering, op: ir.Operation, box: Box, tile: Tile, put
         guarded(fn.b, inside, lambda: put(address, value))
 
 
-def _descriptor(fn: FunctionLowering, value: ir.Value) -> Descriptor:
+def _descriptor(fn: FunctionLowering, value: ir.Value) -> DescriptorValue:
     found = fn.env[value]
-    assert isinstance(found, Descriptor), value
+    assert isinstance(found, DescriptorValue), value
     return found
 
 

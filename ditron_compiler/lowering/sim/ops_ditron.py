@@ -13,10 +13,10 @@ from ditron_compiler import ir
 from . import abi
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import from_i64, to_i64
-from .ops_memory import Access, abi_dtype
+from .ops_memory import TileAccess, abi_dtype
 from .ops_program import text_address
 from .provenance import argument_of
-from .tiles import Mapped, Splat, Tile, View
+from .tiles import ElementwiseTile, ReindexedTile, SplatTile, Tile
 
 
 def _enum(fn: FunctionLowering, op: ir.Operation, name: str, enum: str, default: str) -> ir.Value:
@@ -121,20 +121,20 @@ def _translate(fn: FunctionLowering, op: ir.Operation, symbol: str, argument: ir
     if moved is not None:
         fn.set(op, moved)
         return
-    translated = Mapped(pointer.elem, lambda b, v: call(v[0]), (pointer,), 0)
-    fn.set(op, fn.materialise(translated))
+    translated = ElementwiseTile(pointer.elem, lambda b, v: call(v[0]), (pointer,), 0)
+    fn.set(op, fn.materialize(translated))
 
 
 def _rebased(tile: Tile, call: Callable[[ir.Value], ir.Value]) -> Tile | None:
     """A tile of `base + offsets` with the base translated, which is one call and not one per element."""
-    if isinstance(tile, Splat):
-        return Splat(tile.shape, tile.elem, call(tile.value))
-    if isinstance(tile, View):
+    if isinstance(tile, SplatTile):
+        return SplatTile(tile.shape, tile.elem, call(tile.value))
+    if isinstance(tile, ReindexedTile):
         source = _rebased(tile.source, call)
-        return None if source is None else View(tile.shape, source, tile.index, tile.moves)
-    if isinstance(tile, Mapped) and tile.name == "tt.addptr":
+        return None if source is None else ReindexedTile(tile.shape, source, tile.index, tile.moves)
+    if isinstance(tile, ElementwiseTile) and tile.name == "tt.addptr":
         base = _rebased(tile.inputs[0], call)
-        return None if base is None else Mapped(tile.elem, tile.emit, (base, tile.inputs[1]), 0, tile.name)
+        return None if base is None else ElementwiseTile(tile.elem, tile.emit, (base, tile.inputs[1]), 0, tile.name)
     return None
 
 
@@ -250,7 +250,7 @@ def _barrier(fn, op):
 
 @lowers("ditron.ld")
 def _ld(fn, op):
-    access = Access(fn, op, list(op.operands))
+    access = TileAccess(fn, op, list(op.operands))
     access.check_origin("ld")
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
@@ -259,7 +259,7 @@ def _ld(fn, op):
 
 @lowers("ditron.st")
 def _st(fn, op):
-    access = Access(fn, op, list(op.operands))
+    access = TileAccess(fn, op, list(op.operands))
     access.check_origin("st")
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
@@ -268,7 +268,7 @@ def _st(fn, op):
 
 @lowers("ditron.atomic_add", "ditron.red")
 def _rmw(fn, op):
-    access = Access(fn, op, list(op.operands))
+    access = TileAccess(fn, op, list(op.operands))
     access.check_origin("an atomic")
     elem = access.pointee
     how = ("add", "min", "max")[abi.enum_value(op, "op", "reduce_op", "add")] if op.name == "ditron.red" else "add"
@@ -285,7 +285,7 @@ def _rmw(fn, op):
 
 @lowers("ditron.atomic_cas")
 def _cas(fn, op):
-    access = Access(fn, op, list(op.operands))
+    access = TileAccess(fn, op, list(op.operands))
     access.check_origin("an atomic")
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
@@ -302,7 +302,7 @@ def _cas(fn, op):
 
 @lowers("ditron.multimem_ld_reduce")
 def _multimem_ld_reduce(fn, op):
-    access = Access(fn, op, list(op.operands))
+    access = TileAccess(fn, op, list(op.operands))
     access.check_origin(op.name[7:])
     elem = access.pointee
     tail = [_enum(fn, op, "op", "reduce_op", "add"), fn.i32(abi_dtype(elem, op)), fn.where(op)]
@@ -312,7 +312,7 @@ def _multimem_ld_reduce(fn, op):
 
 @lowers("ditron.multimem_st", "ditron.multimem_red")
 def _multimem_write(fn, op):
-    access = Access(fn, op, list(op.operands))
+    access = TileAccess(fn, op, list(op.operands))
     access.check_origin(op.name[7:])
     elem = access.pointee
     how = [_enum(fn, op, "op", "reduce_op", "add")] if op.name == "ditron.multimem_red" else []
@@ -320,7 +320,7 @@ def _multimem_write(fn, op):
     access.finish(lambda nest, v: fn.call(f"ditron_sim_{op.name[7:]}", [v[0], to_i64(fn.b, v[1], elem), *tail]))
 
 
-# --- not here ---------------------------------------------------------------------------------------------------
+# --- unsupported ---------------------------------------------------------------------------------------------------
 
 
 @lowers("ditron.swizzle")

@@ -1,4 +1,4 @@
-"""Integer division by zero: a mistake in a scalar; in a tile, some number, as in lanes that count for nothing."""
+"""Integer division by zero: an error in a scalar; in a tile, an unspecified number, as in lanes that are masked off."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from ditron_compiler import ir
 
 from .function import FunctionLowering, Unsupported, lowers
 from .rounding import round_to
-from .tiles import Buffer, Mapped, Tile
+from .tiles import ElementwiseTile, Tile, TileBuffer
 from .types import F32, F64, I32, Elem
 
 _ALIASES = ("ditron.consume_token", "scf.execute_region")  # their result is the operand's buffer
@@ -22,8 +22,8 @@ def _dot(fn: FunctionLowering, op: ir.Operation) -> None:
     fn.set(op, multiply(fn, op, a, b, start, symbol))
 
 
-def multiply(fn: FunctionLowering, op: ir.Operation, a: Buffer, b: Buffer, start: Tile, symbol: str,
-             accumulator: int = 2) -> Buffer:  # fmt: skip
+def multiply(fn: FunctionLowering, op: ir.Operation, a: TileBuffer, b: TileBuffer, start: Tile, symbol: str,
+             accumulator: int = 2) -> TileBuffer:  # fmt: skip
     """`start` plus the product of `a` and `b` by the routine `symbol`; `start` is operand `accumulator` of `op`."""
     result = _accumulator(fn, op, start, accumulator)
     *batch, m, k = a.shape
@@ -48,21 +48,21 @@ def _routine(op: ir.Operation, left: Elem, right: Elem, acc: Elem) -> tuple[str,
     raise Unsupported(op, f"the simulator has no dot of {left.name} and {right.name} into {acc.name}")
 
 
-def _operand(fn: FunctionLowering, tile: Tile, elem: Elem) -> Buffer:
+def _operand(fn: FunctionLowering, tile: Tile, elem: Elem) -> TileBuffer:
     """`tile` in a buffer of `elem`'s carrier."""
     if tile.elem.carrier == elem.carrier:
-        return fn.materialise(tile)
+        return fn.materialize(tile)
     bits = tile.elem.bits
-    return fn.materialise(Mapped(elem, lambda b, v: b.resize(v[0], bits, elem.bits), (tile,), 0))
+    return fn.materialize(ElementwiseTile(elem, lambda b, v: b.resize(v[0], bits, elem.bits), (tile,), 0))
 
 
-def _accumulator(fn: FunctionLowering, op: ir.Operation, start: Tile, number: int) -> Buffer:
+def _accumulator(fn: FunctionLowering, op: ir.Operation, start: Tile, number: int) -> TileBuffer:
     """A buffer that holds `start` and that the dot may overwrite: start's own when nobody else looks at it."""
     value = op.operands[number]
-    home = value.owner if isinstance(value, ir.BlockArgument) else fn.facts.block.get(value.owner)
+    home = value.owner if isinstance(value, ir.BlockArgument) else fn.analysis.block.get(value.owner)
     if isinstance(value, ir.OpResult) and value.owner.name in _ALIASES:
         home = None
-    if isinstance(start, Buffer) and fn.facts.used_once(value) and home == fn.facts.block[op]:
+    if isinstance(start, TileBuffer) and fn.analysis.used_once(value) and home == fn.analysis.block[op]:
         return start
     buffer = fn.new_buffer(start.shape, start.elem)
     fn.fill(buffer, start)

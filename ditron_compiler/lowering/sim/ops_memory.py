@@ -1,4 +1,4 @@
-"""tt.load, tt.store, the atomics: done at their place in the program, element by element.
+"""tt.load, tt.store, the atomics: executed in program order, element by element.
 
 A scalar access is a tile access with the empty shape, so there is one path.
 """
@@ -16,15 +16,15 @@ from . import abi
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import access_flags, check, check_range, from_i64, guarded, load_element, store_element, to_i64, zero
-from .nest import Nest
+from .nest import LoopNest
 from .ops_program import text_address
 from .provenance import argument_of
 from .steps import Assumption, Steps, step
-from .tiles import Neighbours, Tile
+from .tiles import ContiguousPointers, Tile
 from .types import Elem
 
 
-class Access:
+class TileAccess:
     """The operands of a memory operation as tiles of one shape (`()` for a scalar one)."""
 
     def __init__(self, fn: FunctionLowering, op: ir.Operation, values: list[ir.Value | None]):
@@ -38,20 +38,20 @@ class Access:
             elem = None if value is None else fn.type_of(value, op).elem
             self.tiles.append(None if value is None else fn.tile_or_splat(value, self.shape, elem))
 
-    def elements(self, nest: Nest) -> list[ir.Value | None]:
+    def elements(self, nest: LoopNest) -> list[ir.Value | None]:
         if not self.vectorises():
             self.fn.b.scalar_only += 1
         return [None if t is None else nest.element(t) for t in self.tiles]
 
     def vectorises(self) -> bool:
-        """Whether neighbours are neighbours in memory too, or at least as large as what a CPU can gather."""
+        """Whether neighbouring elements are contiguous in memory, or large enough for a CPU to gather."""
         return not self.shape or self.pointee.bytes >= 4 or step(self.tiles[0], len(self.shape) - 1) in (0, 1)
 
     def check(self, is_store: bool, mask: int, volatile: bool = False) -> None:
-        """Have the machine look at where the access goes; `mask` is the number of the operand that is the mask."""
+        """Have the machine check the addresses of the access; `mask` is the number of the operand that is the mask."""
         address, keep = self.tiles[0], self.tiles[mask]
 
-        def emit(nest: Nest) -> tuple[ir.Value, ir.Value | None]:
+        def emit(nest: LoopNest) -> tuple[ir.Value, ir.Value | None]:
             return nest.element(address), None if keep is None else nest.element(keep)
 
         where, flags = self.fn.where(self.op), access_flags(self.fn, self.op.operands[0], is_store, volatile)
@@ -68,7 +68,7 @@ class Access:
         rest = [self.fn.b.constant("i64", self.pointee.bytes), self.fn.i32(argument), text_address(self.fn, what)]
         rest.append(self.fn.where(self.op))
 
-        def emit(nest: Nest) -> tuple[ir.Value, ir.Value | None]:
+        def emit(nest: LoopNest) -> tuple[ir.Value, ir.Value | None]:
             return nest.element(address), None if keep is None else nest.element(keep)
 
         def call(at: ir.Value) -> None:
@@ -77,13 +77,13 @@ class Access:
         check(self.fn, self.shape, emit, call, every=self.fn.state.races)
 
     def _runs(self, address: Tile, mask: Tile | None) -> tuple[int | None, bool]:
-        """Along which dimension neighbours are neighbours in memory, and whether under one mask."""
+        """The dimension along which elements are contiguous in memory, and whether the mask is uniform along it."""
         for dim in reversed(range(len(self.shape))):
             if self.shape[dim] > 1 and step(address, dim) == 1:
                 return dim, mask is None or step(mask, dim) == 0
         return None, False
 
-    def finish(self, emit, elem: Elem | None = None, before: Callable[[Access], None] | None = None) -> None:
+    def finish(self, emit, elem: Elem | None = None, before: Callable[[TileAccess], None] | None = None) -> None:
         """Run `emit(nest, elements) -> value` over the shape; the values, of type `elem`, are the op's result.
 
         `before(access)` comes first. An access whose neighbours may be neighbours in memory, which shows only when it
@@ -93,7 +93,7 @@ class Access:
         keep = elem is not None and not self.scalar
         buffer = fn.new_buffer(self.shape, elem) if keep else None
 
-        def run(access: Access) -> ir.Value | None:
+        def run(access: TileAccess) -> ir.Value | None:
             if before is not None:
                 before(access)
             with fn.nest(access.shape) as nest:
@@ -106,17 +106,17 @@ class Access:
         if elem is not None:
             fn.set(op, value if buffer is None else buffer)
 
-    def _one_of(self, run: Callable[[Access], ir.Value | None]) -> ir.Value | None:
+    def _one_of(self, run: Callable[[TileAccess], ir.Value | None]) -> ir.Value | None:
         """`run(self)`, or where it may turn out that the innermost dimension is contiguous, a choice of two."""
         dim = max((d for d, n in enumerate(self.shape) if n > 1), default=0)
         steps = Steps(guess=True)
         if steps.of(self.tiles[0], dim) != 1 or not steps.assumed:
             return run(self)
         b = self.fn.b
-        op = b.create("scf.if", [], [self._hold(steps.assumed)], regions=2)
+        op = b.create("scf.if", [], [self._all_hold(steps.assumed)], regions=2)
         keep = b.ip
         contiguous = copy(self)
-        contiguous.tiles = [Neighbours(self.tiles[0], dim), *self.tiles[1:]]
+        contiguous.tiles = [ContiguousPointers(self.tiles[0], dim), *self.tiles[1:]]
         for region, access in zip(op.regions, (contiguous, self), strict=True):
             b.at_end(b.block(region))
             run(access)
@@ -124,7 +124,7 @@ class Access:
         b.ip = keep
         return None
 
-    def _hold(self, assumed: list[Assumption]) -> ir.Value:
+    def _all_hold(self, assumed: list[Assumption]) -> ir.Value:
         """Whether all of them do."""
         b, conditions = self.fn.b, []
         with self.fn.nest() as nest:
@@ -140,7 +140,7 @@ class Access:
 @lowers("tt.load")
 def _load(fn: FunctionLowering, op: ir.Operation) -> None:
     ptr, mask, other = [*op.operands, None, None][:3]
-    access = Access(fn, op, [ptr, mask, other])
+    access = TileAccess(fn, op, [ptr, mask, other])
     elem = access.pointee
     volatile = "isVolatile" in op.attributes and ir.BoolAttr(op.attributes["isVolatile"]).value
 
@@ -156,7 +156,7 @@ def _load(fn: FunctionLowering, op: ir.Operation) -> None:
 @lowers("tt.store")
 def _store(fn: FunctionLowering, op: ir.Operation) -> None:
     ptr, value, mask = [*op.operands, None][:3]
-    access = Access(fn, op, [ptr, value, mask])
+    access = TileAccess(fn, op, [ptr, value, mask])
     elem = access.pointee
 
     def emit(nest, values):
@@ -175,7 +175,7 @@ def abi_dtype(elem: Elem, op: ir.Operation) -> int:
 @lowers("tt.atomic_rmw")
 def _atomic_rmw(fn: FunctionLowering, op: ir.Operation) -> None:
     kind = int_attribute(op, "atomic_rmw_op")
-    access = Access(fn, op, [*op.operands, None][:3])
+    access = TileAccess(fn, op, [*op.operands, None][:3])
     elem = access.pointee
     dtype = abi_dtype(elem, op)
     access.check_origin("an atomic", mask=2)
@@ -201,7 +201,7 @@ def _atomic_rmw(fn: FunctionLowering, op: ir.Operation) -> None:
 
 @lowers("tt.atomic_cas")
 def _atomic_cas(fn: FunctionLowering, op: ir.Operation) -> None:
-    access = Access(fn, op, list(op.operands))
+    access = TileAccess(fn, op, list(op.operands))
     elem = access.pointee
     access.check_origin("an atomic")
     ordering, where = order(fn, op), fn.where(op)

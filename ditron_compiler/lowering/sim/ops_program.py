@@ -13,9 +13,9 @@ from .builder import Builder
 from .elementwise import ELEMENTWISE, device_math, int_attribute
 from .function import FunctionLowering, Unsupported, lowers
 from .memory import guarded, zero
-from .nest import Nest
+from .nest import LoopNest
 from .rounding import UNO, to_bits
-from .tiles import Splat
+from .tiles import SplatTile
 from .types import Elem
 
 
@@ -40,7 +40,7 @@ def _nothing(fn: FunctionLowering, op: ir.Operation) -> None:
     for result in op.results:
         type = fn.type_of(result, op)
         value = None if type.elem is None else zero(fn.b, type.elem)
-        fn.env[result] = Splat(type.shape, type.elem, value) if type.is_tile else value
+        fn.env[result] = SplatTile(type.shape, type.elem, value) if type.is_tile else value
 
 
 @lowers("tt.extern_elementwise")
@@ -119,7 +119,7 @@ def _index_format(shape: tuple[int, ...]) -> str:
     return "idx (" + ", ".join(f"%{len(str(size - 1)) if size > 1 else 0}u" for size in shape) + ")"
 
 
-def _index_values(fn: FunctionLowering, nest: Nest) -> list[ir.Value]:
+def _index_values(fn: FunctionLowering, nest: LoopNest) -> list[ir.Value]:
     return [fn.b.resize(nest.value(index), 64, 32) for index in nest.idx]
 
 

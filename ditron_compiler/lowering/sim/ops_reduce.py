@@ -13,8 +13,8 @@ from ditron_compiler import ir
 
 from .elementwise import int_attribute
 from .function import FunctionLowering, lowers
-from .nest import WIDTH, Index, Indices
-from .tiles import Splat, Tile
+from .nest import WIDTH, Indices, LoopIndex
+from .tiles import SplatTile, Tile
 
 
 class Combine:
@@ -35,7 +35,7 @@ class Combine:
         names = [op.name for op in self.block.operations]
         return len(names) == 2 and names[0] in ("arith.addf", "arith.mulf")
 
-    def at(self, idx: Indices, position: Index | int) -> Indices:
+    def at(self, idx: Indices, position: LoopIndex | int) -> Indices:
         """The full index: `idx` over the other dimensions, `position` along the axis."""
         return (*idx[: self.axis], position, *idx[self.axis :])
 
@@ -107,7 +107,7 @@ def _reduce_tree(fn: FunctionLowering, op: ir.Operation, combine: Combine) -> No
     with fn.nest(combine.rest) as nest:
         outer, tile = nest.idx, combine.inputs[0]
 
-        def add(lane: Index | int, value: ir.Value) -> None:
+        def add(lane: LoopIndex | int, value: ir.Value) -> None:
             nest.store(buffer, combine([buffer.at(nest, (lane,))], [value])[0], (lane,))
 
         lane = nest.loop(lanes)
@@ -159,7 +159,7 @@ def _histogram(fn: FunctionLowering, op: ir.Operation) -> None:
     result = fn.type_of(op.results[0], op)
     bins = fn.new_buffer(result.shape, result.elem)
     b, carrier = fn.b, result.elem.carrier
-    fn.fill(bins, Splat(result.shape, result.elem, b.constant(carrier, 0)))
+    fn.fill(bins, SplatTile(result.shape, result.elem, b.constant(carrier, 0)))
     with fn.nest(source.shape) as nest:
         b.scalar_only += 1  # two elements may be counted in one bin
         wide = b.resize(nest.element(source), source.elem.bits, 64)

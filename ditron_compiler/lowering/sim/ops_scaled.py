@@ -9,10 +9,10 @@ from ditron_compiler import ir
 
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .nest import Indices, Nest
+from .nest import Indices, LoopNest
 from .ops_dot import multiply
 from .rounding import from_bits
-from .tiles import Buffer, Tile
+from .tiles import Tile, TileBuffer
 from .types import F32, Elem
 
 _E2M1 = 4  # Triton's ScaleDotElemType
@@ -30,7 +30,7 @@ def _dot_scaled(fn: FunctionLowering, op: ir.Operation) -> None:
 
 
 def _decode(fn: FunctionLowering, op: ir.Operation, value: ir.Value, scale: ir.Value | None, kind: str, packed: str,
-            along: int) -> Buffer:  # fmt: skip
+            along: int) -> TileBuffer:  # fmt: skip
     """The operand's numbers, scaled, in an f32 buffer. `along`: the dimension that is summed over."""
     tile = fn.tile(value)
     number = int_attribute(op, kind)
@@ -60,7 +60,7 @@ def _decode(fn: FunctionLowering, op: ir.Operation, value: ir.Value, scale: ir.V
     return buffer
 
 
-def _nibble(nest: Nest, tile: Tile, halved: int):
+def _nibble(nest: LoopNest, tile: Tile, halved: int):
     """A number of e2m1, of which two lie in a byte, the first in the low half."""
     b, index = nest.b, nest.idx[halved]
     byte = nest.element(tile, (*nest.idx[:halved], nest.div(index, 2), *nest.idx[halved + 1 :]))
@@ -75,7 +75,7 @@ def _nibble(nest: Nest, tile: Tile, halved: int):
     return b.op("arith.bitcast", "f32", b.binary("arith.ori", b.op("arith.bitcast", "i32", size), sign, "i32"))
 
 
-def _scale(nest: Nest, scales: Tile, place: Indices, elem: Elem):
+def _scale(nest: LoopNest, scales: Tile, place: Indices, elem: Elem):
     """2 ** (e8m0 - 127), which is NaN for 255; a scale that is a float is itself."""
     b, value = nest.b, nest.element(scales, place)
     if elem.kind == "float":

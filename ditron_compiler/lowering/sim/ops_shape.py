@@ -1,4 +1,4 @@
-"""Constants, ranges and operations that only move elements: recipes with another index."""
+"""Constants, ranges and operations that only move elements: lazy tiles with another index."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from ditron_compiler import ir
 
 from .elementwise import int_attribute
 from .function import FunctionLowering, Unsupported, lowers
-from .nest import Index, Indices, Nest
-from .tiles import Computed, Range, Splat, Tile, View
+from .nest import Indices, LoopIndex, LoopNest
+from .tiles import ComputedTile, RangeTile, ReindexedTile, SplatTile, Tile
 
 
-def view(shape: tuple[int, ...], source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True) -> Tile:
+def view(
+    shape: tuple[int, ...], source: Tile, index: Callable[[LoopNest, Indices], Indices], moves: bool = True
+) -> Tile:
     """`source` under another index; a splat stays one."""
-    if isinstance(source, Splat):
-        return Splat(shape, source.elem, source.value, source.number)
-    return View(shape, source, index, moves)
+    if isinstance(source, SplatTile):
+        return SplatTile(shape, source.elem, source.value, source.number)
+    return ReindexedTile(shape, source, index, moves)
 
 
 @lowers("arith.constant")
@@ -31,19 +33,19 @@ def _constant(fn: FunctionLowering, op: ir.Operation) -> None:
     if not dense.is_splat:
         raise Unsupported(op, "the simulator has no lowering of a constant tile whose elements differ")
     number = number_of(dense.get_splat_value())
-    fn.set(op, Splat(type.shape, type.elem, fn.b.constant(type.elem.carrier, number), number))
+    fn.set(op, SplatTile(type.shape, type.elem, fn.b.constant(type.elem.carrier, number), number))
 
 
 @lowers("tt.make_range")
 def _make_range(fn: FunctionLowering, op: ir.Operation) -> None:
     type = fn.type_of(op.results[0], op)
-    fn.set(op, Range(type.shape, type.elem, int_attribute(op, "start")))
+    fn.set(op, RangeTile(type.shape, type.elem, int_attribute(op, "start")))
 
 
 @lowers("tt.splat")
 def _splat(fn: FunctionLowering, op: ir.Operation) -> None:
     type = fn.type_of(op.results[0], op)
-    fn.set(op, Splat(type.shape, type.elem, fn.scalar(op.operands[0])))
+    fn.set(op, SplatTile(type.shape, type.elem, fn.scalar(op.operands[0])))
 
 
 @lowers("tt.unsplat")
@@ -65,7 +67,7 @@ def _broadcast(fn: FunctionLowering, op: ir.Operation) -> None:
     source, shape = fn.tile(op.operands[0]), fn.type_of(op.results[0], op).shape
     have = source.shape
 
-    def index(nest: Nest, idx: Indices) -> Indices:
+    def index(nest: LoopNest, idx: Indices) -> Indices:
         return tuple(0 if n == 1 else i for i, n in zip(idx, have, strict=True))
 
     fn.bind(op, view(shape, source, index))
@@ -104,8 +106,8 @@ def reshape_groups(have: tuple[int, ...], want: tuple[int, ...]) -> list[tuple[t
     return groups
 
 
-def regroup(nest: Nest, idx: Indices, groups) -> Indices:
-    result: list[Index | int] = []
+def regroup(nest: LoopNest, idx: Indices, groups) -> Indices:
+    result: list[LoopIndex | int] = []
     at = 0
     for have, want in groups:
         part = idx[at : at + len(want)]
@@ -130,14 +132,14 @@ def _join(fn: FunctionLowering, op: ir.Operation) -> None:
     left, right = (fn.tile(v) for v in op.operands)
     shape = (*left.shape, 2)
 
-    def emit(nest: Nest, idx: Indices) -> ir.Value:
+    def emit(nest: LoopNest, idx: Indices) -> ir.Value:
         if isinstance(idx[-1], int):
             return nest.element((left, right)[idx[-1]], idx[:-1])
         first = nest.b.cmpi("eq", idx[-1].value, nest.b.constant("i64", 0))
         values = [nest.element(t, idx[:-1]) for t in (left, right)]
         return nest.b.select(first, *values, left.elem.carrier)
 
-    fn.bind(op, Computed(shape, left.elem, emit, (left, right)))
+    fn.bind(op, ComputedTile(shape, left.elem, emit, (left, right)))
 
 
 @lowers("tt.split")
@@ -145,35 +147,35 @@ def _split(fn: FunctionLowering, op: ir.Operation) -> None:
     source = fn.tile(op.operands[0])
     for number, result in enumerate(op.results):
         half = view(source.shape[:-1], source, lambda nest, idx, number=number: (*idx, number))
-        fn.env[result] = fn.settle(op, result, half)
+        fn.env[result] = fn.materialize_if_cheaper(op, result, half)
 
 
 @lowers("tt.cat")
 def _cat(fn: FunctionLowering, op: ir.Operation) -> None:
-    left, right = (fn.materialise(fn.tile(v)) for v in op.operands)
+    left, right = (fn.materialize(fn.tile(v)) for v in op.operands)
     cut = left.shape[0]
 
-    def emit(nest: Nest, idx: Indices) -> ir.Value:
+    def emit(nest: LoopNest, idx: Indices) -> ir.Value:
         b = nest.b
         i = nest.value(idx[0])
         first = b.cmpi("slt", i, b.constant("i64", cut))
-        # Either side is looked at inside its bounds; the select drops the other.
+        # Either side is read inside its bounds; the select drops the other.
         at = nest.index_of(b.select(first, i, b.constant("i64", 0), "i64"), idx)
         over = b.binary("arith.subi", i, b.constant("i64", cut), "i64")
         behind = nest.index_of(b.select(first, b.constant("i64", 0), over, "i64"), idx)
         values = [nest.element(left, (at, *idx[1:])), nest.element(right, (behind, *idx[1:]))]
         return b.select(first, *values, left.elem.carrier)
 
-    fn.bind(op, Computed((cut + right.shape[0], *left.shape[1:]), left.elem, emit, (left, right)))
+    fn.bind(op, ComputedTile((cut + right.shape[0], *left.shape[1:]), left.elem, emit, (left, right)))
 
 
 @lowers("tt.gather")
 def _gather(fn: FunctionLowering, op: ir.Operation) -> None:
-    source, indices = fn.materialise(fn.tile(op.operands[0])), fn.tile(op.operands[1])
+    source, indices = fn.materialize(fn.tile(op.operands[0])), fn.tile(op.operands[1])
     axis = int_attribute(op, "axis")
     size = source.shape[axis]
 
-    def emit(nest: Nest, idx: Indices) -> ir.Value:
+    def emit(nest: LoopNest, idx: Indices) -> ir.Value:
         b = nest.b
         wide = b.resize(nest.element(indices, idx), indices.elem.bits, 64)
         # An index outside the tile has no meaning; it must only not read outside the buffer.
@@ -181,7 +183,7 @@ def _gather(fn: FunctionLowering, op: ir.Operation) -> None:
         at = nest.index_of(b.select(inside, wide, b.constant("i64", 0), "i64"), idx)
         return nest.element(source, (*idx[:axis], at, *idx[axis + 1 :]))
 
-    fn.bind(op, Computed(indices.shape, source.elem, emit, (source, indices)))
+    fn.bind(op, ComputedTile(indices.shape, source.elem, emit, (source, indices)))
 
 
 def number_of(value) -> int | float:

@@ -1,4 +1,4 @@
-"""Which arguments the addresses of a kernel are made from: what it reads and writes is to be these tensors' memory."""
+"""Which arguments a kernel's addresses derive from: its accesses must stay in these tensors' allocations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ditron_compiler.ir.matchers import is_function_argument
 
 from .independence import is_private
 
-# Operations that make pointers and descriptors of pointers and descriptors only. `ditron` operations give symmetric
+# Operations that derive pointers and descriptors from pointers and descriptors only. `ditron` operations give symmetric
 # addresses, whose bounds the heap knows.
 _DERIVING = frozenset((
     "tt.func", "tt.call", "tt.return", "tt.addptr", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims",
@@ -18,7 +18,7 @@ _DERIVING = frozenset((
 
 
 def keeps_to_arguments(module: ir.Module) -> bool:
-    """Whether every address in a module of tt and ditron operations is made from a kernel's argument.
+    """Whether every address in a module of tt and ditron operations derives from a kernel's argument.
 
     An address that is loaded, or computed from an integer, may be anywhere.
     """
@@ -38,7 +38,7 @@ def keeps_to_arguments(module: ir.Module) -> bool:
 
 
 def argument_of(pointer: ir.Value, function: ir.Operation) -> int | None:
-    """The number of the kernel's argument that a pointer, a tensor of pointers or a descriptor is made from.
+    """The number of the kernel's argument that a pointer, a tensor of pointers or a descriptor derives from.
 
     None where it may be one of several, or where it is another function's argument, loaded, or a computed integer.
     """

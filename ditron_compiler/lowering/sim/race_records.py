@@ -1,4 +1,4 @@
-"""Telling the machine of every byte that an access touches, in runs: what the search for races lives on."""
+"""Reports of every byte that an access touches to the machine, as contiguous runs, for race detection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ditron_compiler.lowering.sim.types import Elem
 
 if TYPE_CHECKING:
     from ditron_compiler.lowering.sim.function import FunctionLowering
-    from ditron_compiler.lowering.sim.nest import Nest
+    from ditron_compiler.lowering.sim.nest import LoopNest
 
 _HIGHEST = (1 << 64) - 1
 _WORD = Elem("i64", "int", 64)
@@ -21,7 +21,7 @@ _WORD = Elem("i64", "int", 64)
 def record(
     fn: FunctionLowering,
     shape: tuple[int, ...],
-    emit: Callable[[Nest], tuple[ir.Value, ir.Value | None]],
+    emit: Callable[[LoopNest], tuple[ir.Value, ir.Value | None]],
     elem: Elem,
     flags: int,
     where: ir.Value,
@@ -31,7 +31,7 @@ def record(
     """Before an access of tile `shape`: one call with its runs of neighbours along `axis` (default: the last).
 
     `emit(nest)` gives an element's address and mask, `flags` is of `access_flags`. `steady`: along `axis` each address
-    follows its neighbour and the mask is the same, so nothing has to be looked at. Else lowest, highest and number of
+    follows its neighbour and the mask is the same, so nothing has to be computed. Else lowest, highest and number of
     the addresses tell whether they are a run; elements that are not one get a call each.
     """
     b = fn.b
@@ -71,11 +71,11 @@ def record(
 
 def _run(
     fn: FunctionLowering,
-    nest: Nest,
+    nest: LoopNest,
     outer: list,
     axis: int,
     size: int,
-    emit: Callable[[Nest], tuple[ir.Value, ir.Value | None]],
+    emit: Callable[[LoopNest], tuple[ir.Value, ir.Value | None]],
     one: ir.Value,
 ) -> list[ir.Value]:
     """Where the elements along `axis` start, how many bytes they span; whether they are a run, or elements apart."""

@@ -1,11 +1,11 @@
-"""How a recipe changes along a dimension: what tells contiguous accesses from scattered ones."""
+"""The stride of a lazy tile's values along a dimension: it tells contiguous accesses from scattered ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .tiles import Buffer, Mapped, Neighbours, Range, Splat, Tile, View
+from .tiles import ContiguousPointers, ElementwiseTile, RangeTile, ReindexedTile, SplatTile, Tile, TileBuffer
 
 _SAME = ("arith.extsi", "arith.extui", "arith.trunci", "tt.bitcast", "arith.bitcast")
 _REMAINDERS = ("arith.remsi", "arith.remui")
@@ -46,7 +46,7 @@ class Steps:
             self._known[key] = 0 if tile.shape[dim] == 1 else rule(self, tile, dim) if rule else None
         return self._known[key]
 
-    def _view(self, tile: View, dim: int) -> int | None:
+    def _view(self, tile: ReindexedTile, dim: int) -> int | None:
         if not tile.moves:
             return None
         # Where does the index along `dim` go? Strings stand for indices; a constant is a dimension of one element.
@@ -56,7 +56,7 @@ class Steps:
             return 0
         return self.of(tile.source, where.index(names[dim]))
 
-    def _mapped(self, tile: Mapped, dim: int) -> int | None:
+    def _mapped(self, tile: ElementwiseTile, dim: int) -> int | None:
         steps = [self.of(t, dim) for t in tile.inputs]
         if None in steps:
             return None
@@ -73,11 +73,11 @@ class Steps:
         if tile.name == "arith.muli":
             for which, other in ((0, 1), (1, 0)):
                 factor = tile.inputs[other]
-                if steps[other] == 0 and isinstance(factor, Splat) and factor.number is not None:
+                if steps[other] == 0 and isinstance(factor, SplatTile) and factor.number is not None:
                     return steps[which] * int(factor.number)
         return self._assume(tile, dim, steps) if self.guess else None
 
-    def _assume(self, tile: Mapped, dim: int, steps: list[int]) -> int | None:
+    def _assume(self, tile: ElementwiseTile, dim: int, steps: list[int]) -> int | None:
         if tile.name in _REMAINDERS and steps[1] == 0:
             step = steps[0]
         elif tile.name in _QUOTIENTS and steps[1] == 0:
@@ -86,7 +86,7 @@ class Steps:
             step = sum(steps)
         else:
             return None
-        # One look has to do for all of its rows.
+        # One comparison has to hold for all of its rows.
         if any(n > 1 and d != dim and self.of(tile, d) != 0 for d, n in enumerate(tile.shape)):
             return None
         self.assumed.append(Assumption(tile, dim, step))
@@ -94,12 +94,12 @@ class Steps:
 
 
 _RULES: dict[type[Tile], Callable[[Steps, Tile, int], int | None]] = {
-    Splat: lambda steps, tile, dim: 0,
-    Range: lambda steps, tile, dim: 1,
-    View: Steps._view,
-    Mapped: Steps._mapped,
-    Neighbours: lambda steps, tile, dim: 1 if dim == tile.dim else steps.of(tile.source, dim),
-    Buffer: lambda steps, tile, dim: None if tile.recipe is None else steps.of(tile.recipe, dim),
+    SplatTile: lambda steps, tile, dim: 0,
+    RangeTile: lambda steps, tile, dim: 1,
+    ReindexedTile: Steps._view,
+    ElementwiseTile: Steps._mapped,
+    ContiguousPointers: lambda steps, tile, dim: 1 if dim == tile.dim else steps.of(tile.source, dim),
+    TileBuffer: lambda steps, tile, dim: None if tile.lazy is None else steps.of(tile.lazy, dim),
 }
 
 

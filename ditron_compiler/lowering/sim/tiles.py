@@ -1,7 +1,7 @@
-"""What a tile value is while it is lowered: a recipe for its element at an index, or a buffer that holds it.
+"""What a tile value is while it is lowered: lazy, an expression for its element at an index; or a buffer.
 
-A tile is not computed when its operation is met. Its recipe is expanded inside the loop nest of whoever needs the
-elements (`Nest.element`), so a chain of elementwise operations becomes one loop body.
+A lazy tile is not computed at its operation. Its expression is emitted inside the loop nest of the operation that needs
+the elements (`LoopNest.element`), so a chain of elementwise operations becomes one loop body.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from math import prod
 
 from ditron_compiler import ir
 
-from .nest import Indices, Nest
+from .nest import Indices, LoopNest
 from .types import Elem
 
-MAX_DEPTH = 64  # a recipe deeper than this is put in a buffer: Python's stack is finite
+MAX_DEPTH = 64  # a lazy tile deeper than this is materialized: Python's stack is finite
 
 
 class Tile:
-    """A tile of `shape` whose elements are `elem`; `cost` and `depth` measure its recipe."""
+    """A tile of `shape` whose elements are `elem`; `cost` and `depth` measure its expression."""
 
     __slots__ = ("shape", "elem", "cost", "depth")
 
@@ -29,15 +29,15 @@ class Tile:
     def size(self) -> int:
         return prod(self.shape)
 
-    def at(self, nest: Nest, idx: Indices) -> ir.Value:
+    def at(self, nest: LoopNest, idx: Indices) -> ir.Value:
         """Emit the element at `idx`, a carrier value."""
         raise NotImplementedError
 
     def operands(self) -> tuple[Tile, ...]:
         return ()
 
-    def reads(self) -> Iterator[tuple[Buffer, bool]]:
-        """Buffers that the recipe reads, and whether at the very index asked for."""
+    def reads(self) -> Iterator[tuple[TileBuffer, bool]]:
+        """Buffers that the expression reads, and whether at the same index only."""
         seen: set[tuple[Tile, bool]] = set()
         todo: list[tuple[Tile, bool]] = [(self, True)]
         while todo:
@@ -45,12 +45,12 @@ class Tile:
             if (tile, same_index) in seen:
                 continue
             seen.add((tile, same_index))
-            if isinstance(tile, Buffer):
+            if isinstance(tile, TileBuffer):
                 yield tile, same_index
-            todo += [(operand, same_index and isinstance(tile, Mapped)) for operand in tile.operands()]
+            todo += [(operand, same_index and isinstance(tile, ElementwiseTile)) for operand in tile.operands()]
 
 
-class Splat(Tile):
+class SplatTile(Tile):
     """Every element is the scalar `value`, which is available outside the nest; `number` if it is a constant."""
 
     __slots__ = ("value", "number")
@@ -63,7 +63,7 @@ class Splat(Tile):
         return self.value
 
 
-class Range(Tile):
+class RangeTile(Tile):
     """start, start + 1, ... along the only dimension."""
 
     __slots__ = ("start",)
@@ -82,7 +82,7 @@ class Range(Tile):
         return b.binary("arith.addi", value, b.constant(self.elem.carrier, self.start), self.elem.carrier)
 
 
-class Mapped(Tile):
+class ElementwiseTile(Tile):
     """`emit` of the operands' elements at the same index; `name` is the operation's."""
 
     __slots__ = ("emit", "inputs", "name")
@@ -99,15 +99,15 @@ class Mapped(Tile):
         return self.inputs
 
 
-class View(Tile):
-    """The operand's elements under another index: `index(nest, idx)` is where to look.
+class ReindexedTile(Tile):
+    """The operand's elements under another index: `index(nest, idx)` is the index in the operand.
 
     `moves` says that it only moves and drops indices or sets them to 0, and so needs no nest.
     """
 
     __slots__ = ("source", "index", "moves")
 
-    def __init__(self, shape, source: Tile, index: Callable[[Nest, Indices], Indices], moves: bool = True):
+    def __init__(self, shape, source: Tile, index: Callable[[LoopNest, Indices], Indices], moves: bool = True):
         super().__init__(shape, source.elem, source.cost, source.depth + 1)
         self.source, self.index, self.moves = source, index, moves
 
@@ -118,8 +118,8 @@ class View(Tile):
         return (self.source,)
 
 
-class Neighbours(Tile):
-    """Pointers of `source`, of which each is known to follow its neighbour along `dim`: only the first is computed."""
+class ContiguousPointers(Tile):
+    """Pointers of `source` that are contiguous along `dim`: only the first is computed."""
 
     __slots__ = ("source", "dim")
 
@@ -135,12 +135,12 @@ class Neighbours(Tile):
         return (self.source,)
 
 
-class Computed(Tile):
-    """Anything else: `emit(nest, idx)`; it may look at any element of `inputs`."""
+class ComputedTile(Tile):
+    """Anything else: `emit(nest, idx)`; it may read any element of `inputs`."""
 
     __slots__ = ("emit", "inputs")
 
-    def __init__(self, shape, elem, emit: Callable[[Nest, Indices], ir.Value], inputs: tuple[Tile, ...], cost=1.0):
+    def __init__(self, shape, elem, emit: Callable[[LoopNest, Indices], ir.Value], inputs: tuple[Tile, ...], cost=1.0):
         super().__init__(shape, elem, cost + sum(t.cost for t in inputs), 1 + max((t.depth for t in inputs), default=0))
         self.emit, self.inputs = emit, inputs
 
@@ -151,17 +151,17 @@ class Computed(Tile):
         return self.inputs
 
 
-class Buffer(Tile):
-    """A tile that is in memory, row-major, elements as `elem.stored`; `recipe`, if known, is how it was computed."""
+class TileBuffer(Tile):
+    """A tile that is in memory, row-major, elements as `elem.stored`; `lazy`: what it was computed from."""
 
-    __slots__ = ("address", "strides", "recipe")
+    __slots__ = ("address", "strides", "lazy")
 
-    def __init__(self, shape, elem, address: ir.Value, recipe: Tile | None = None):
+    def __init__(self, shape, elem, address: ir.Value, lazy: Tile | None = None):
         super().__init__(shape, elem)
-        self.address, self.recipe = address, recipe
+        self.address, self.lazy = address, lazy
         self.strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
-    def slot(self, nest: Nest, idx: Indices) -> ir.Value:
+    def slot(self, nest: LoopNest, idx: Indices) -> ir.Value:
         """Address of the element at `idx`."""
         return nest.b.gep(self.address, nest.value(nest.linear(idx, self.strides)), self.elem.stored)
 
@@ -169,14 +169,14 @@ class Buffer(Tile):
         value = nest.b.load(self.slot(nest, idx), self.elem.stored)
         return nest.b.op("arith.trunci", "i1", value) if self.elem.name == "i1" else value
 
-    def put(self, nest: Nest, value: ir.Value, idx: Indices) -> None:
+    def put(self, nest: LoopNest, value: ir.Value, idx: Indices) -> None:
         """Emit the store of one element."""
         address = self.slot(nest, idx)
         nest.b.store(nest.b.op("arith.extui", "i8", value) if self.elem.name == "i1" else value, address)
 
 
-class Descriptor:
-    """A tensor descriptor: where a tensor is and how large, as scalars (`shape` i32, `strides` i64, in elements).
+class DescriptorValue:
+    """A tensor descriptor: a tensor's address, shape and strides as scalars (`shape` i32, `strides` i64, in elements).
 
     `pad_nan` (i1): outside of it there are NaNs, else zeros.
     """
@@ -193,6 +193,8 @@ class Descriptor:
     def scalar_types(self) -> list[str]:
         return ["!llvm.ptr", *["i32"] * len(self.shape), *["i64"] * len(self.strides), "i1"]
 
-    def rebuilt(self, scalars: list[ir.Value]) -> Descriptor:
+    def rebuilt(self, scalars: list[ir.Value]) -> DescriptorValue:
         rank = len(self.shape)
-        return Descriptor(self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank : -1], scalars[-1])
+        return DescriptorValue(
+            self.block, self.elem, scalars[0], scalars[1 : 1 + rank], scalars[1 + rank : -1], scalars[-1]
+        )

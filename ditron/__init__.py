@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ditron_compiler.errors import (
     CompileError,
@@ -24,6 +24,33 @@ from ditron_compiler.errors import (
     WaitTimeout,
 )
 from ditron_compiler.versions import check_versions
+
+if TYPE_CHECKING:  # for editors and type checkers; __getattr__ below does the same when a name is first used
+    from ditron import host, language, sim
+    from ditron._jit.autotune import autotune
+    from ditron._jit.compile import CompiledProgram, compile
+    from ditron._jit.decorator import jit
+    from ditron._program.program import program
+    from ditron.distributed import (
+        Group,
+        all_gather_object,
+        barrier,
+        current_group,
+        device,
+        finalize,
+        init,
+        is_initialized,
+        local_rank,
+        new_group,
+        num_ranks,
+        rank,
+        symm_empty,
+        symm_free,
+        symm_packets,
+        symm_zeros,
+        synchronize,
+        world,
+    )
 
 _HOMES = {
     "CompiledProgram": "ditron._jit.compile",

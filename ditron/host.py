@@ -17,7 +17,7 @@ the program runs, on each rank. docs/programs.md is the guide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ditron._program.trace.buffers import Buffer, allocate, as_buffer, as_signal
@@ -142,7 +142,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     return select(condition, a, b)
 
 
-def range(*bounds: Any) -> Iterator[Int]:  # noqa: A001 - it is Python's, for symbolic bounds
+def range(*bounds: Any) -> Iterable[Int]:  # noqa: A001 - it is Python's, for symbolic bounds
     """``for i in dh.range(stop)``, ``(start, stop)`` or ``(start, stop, step)``: one loop in the program.
 
     ``step`` is a positive Python integer. Values are carried from one iteration to the next in memory only.

@@ -114,8 +114,9 @@ class Instrumentation:
 
 
 def _remark(diagnostic: Any, severity: str) -> Remark:
-    place = diagnostic.location.file_line_col or ("<unknown>", 0, 0)
-    return Remark(severity, *place, diagnostic.message, tuple(_remark(note, "note") for note in diagnostic.notes))
+    file, line, column = diagnostic.location.file_line_col or ("<unknown>", 0, 0)
+    notes = tuple(_remark(note, "note") for note in diagnostic.notes)
+    return Remark(severity, file, line, column, diagnostic.message, notes)
 
 
 class _SnapshotStream:

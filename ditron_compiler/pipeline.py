@@ -180,12 +180,12 @@ def text(passes: Iterable[str]) -> str:
 
 def _unknown(entries: Iterable[str]) -> str:
     """The unknown passes of a pipeline, with similar names; empty when all are known."""
-    known = {*pass_registry.names(), *(re.match(_NAME, entry)[0] for one in named().values() for entry in one)}
+    known = {*pass_registry.names(), *(entry.partition("{")[0] for one in named().values() for entry in one)}
     unknown = [
         name
         for entry in entries
         for name in re.findall(f"^{_NAME}(?![(])", entry)
-        if name not in known and not _core._registered_passes_contain(name)
+        if name not in known and not _core._registered_passes_contain(name)  # type: ignore[attr-defined]
     ]
     return ", and ".join(f"there is no pass '{name}'{pass_registry.similar(name, known)}" for name in unknown)
 

@@ -148,7 +148,7 @@ def _pipeline_of(fn: Any) -> str:
     return own or knobs.pipeline.get()
 
 
-def check_passes(target: Target, names: Iterable[str], pipeline: str = "default") -> None:
+def check_passes(target: Target, names: Iterable[str], pipeline: str | Iterable[str] = "default") -> None:
     """Raise ValueError, listing the passes that run for the target, unless ``names`` are among them (or "all")."""
     from ditron_compiler.pipeline import front, lowering
 
@@ -165,7 +165,12 @@ class _Compilation:
     """One call of :func:`compile`: collects the stages in ``program``."""
 
     def __init__(
-        self, target: Target, pipeline: str, wanted: tuple[str, ...], instrumentation: Instrumentation, locations: bool
+        self,
+        target: Target,
+        pipeline: str | Iterable[str],
+        wanted: tuple[str, ...],
+        instrumentation: Instrumentation,
+        locations: bool,
     ):
         self.target, self.pipeline, self.wanted = target, pipeline, wanted
         self.instrumentation, self.locations = instrumentation, locations

@@ -112,8 +112,8 @@ class DitronJITFunction(JITFunction):
     def _use_transport(self, transport: str, sanitize: bool = False) -> None:
         """Kernels are compiled for a transport, with the sanitizer or without; each has caches of its own."""
         if self._transport:
-            self._caches_by_mode[self._transport, self._sanitize] = self.device_caches
-        fresh = type(self.device_caches)(self.create_binder)
+            self._caches_by_mode[self._transport, self._sanitize] = self.device_caches  # type: ignore[has-type]
+        fresh = type(self.device_caches)(self.create_binder)  # type: ignore[has-type]
         self.device_caches = self._caches_by_mode.get((transport, sanitize), fresh)
         self._transport, self._sanitize = transport, sanitize
 
@@ -150,7 +150,7 @@ class _GroupKernel(CompiledKernel):
             group = self.group()
             group.on_module_loaded(self)
             if packets := PacketArgument.all_in(self.asm["source"]):
-                self._run = guarded(self._run, packets, self.group, self.name, self.src)
+                self._run = guarded(self._run, packets, self.group, self.name, self.src)  # type: ignore[has-type]
 
 
 def attach_group(kernel: CompiledKernel, group: Callable[[], Any]) -> CompiledKernel:

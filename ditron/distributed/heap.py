@@ -8,7 +8,7 @@ same order (checked, see :func:`ditron.symm_empty`), an object lies at the same 
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ditron.distributed.context import barrier_area_bytes
 from ditron_compiler.errors import DitronError
@@ -75,6 +75,7 @@ class Heap:
 
     buffer: torch.Tensor
     peer_bases: list[int]
+    team = 0  # of the provider; 0 where it has no teams
 
     def __init__(self, buffer: torch.Tensor, peer_bases: list[int], num_ranks: int):
         self.buffer = buffer
@@ -107,24 +108,31 @@ class Heap:
                 "the symmetric heap, which is no allocation (freed twice, or a view?)"
             ) from None
 
+    def on_module_loaded(self, module: int) -> None:
+        """Called with the driver's handle of each module that was loaded."""
+        raise NotImplementedError
+
+    def finalize(self) -> None:
+        """Return the memory. Collective."""
+        raise NotImplementedError
+
 
 class P2PHeap(Heap):
     """Peers' memory mapped into this process by torch symmetric memory: one node, nothing extra to install."""
 
-    team = 0
-
-    def __init__(self, nbytes: int, device: torch.device, process_group, world_ranks: list[int]):
+    def __init__(self, nbytes: int, device: torch.device, process_group: Any, world_ranks: list[int]):
         import torch
         import torch.distributed._symmetric_memory as symm_mem
 
         buffer = symm_mem.empty(nbytes, dtype=torch.uint8, device=device)
-        self._handle = symm_mem.rendezvous(buffer, process_group)
+        self._handle: Any = symm_mem.rendezvous(buffer, process_group)
         super().__init__(buffer, [int(p) for p in self._handle.buffer_ptrs], len(world_ranks))
 
     def on_module_loaded(self, module: int) -> None:
         """Nothing to do: p2p kernels reach peers through their context alone."""
 
     def finalize(self) -> None:
+        """Return the memory."""
         self._handle = None
 
 
@@ -165,6 +173,7 @@ class NvshmemHeap(Heap):
         if rank != 0:
             import numpy
 
+            assert box[0] is not None
             uid._data[:] = numpy.frombuffer(box[0], dtype=uid._data.dtype).reshape(uid._data.shape)
         shmem.init(device=cuda_device, uid=uid, rank=rank, nranks=world_size, initializer_method="uid")
 
@@ -186,7 +195,7 @@ class NvshmemHeap(Heap):
         shmem.finalize()
 
 
-def _uint8():
+def _uint8() -> torch.dtype:
     import torch
 
     return torch.uint8

@@ -10,7 +10,7 @@ import ast
 import copy
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ class DitronSource(ASTSource):
         attrs: dict | None = None,
         *,
         target: Target,
-        pipeline: str | None = None,
+        pipeline: str | Iterable[str] | None = None,
         observer: Observer | None = None,
         instrumentation: Instrumentation | None = None,
     ):

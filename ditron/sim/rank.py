@@ -81,7 +81,7 @@ class RankView:
 
     def compile(self, module: Any) -> LoadedKernel:
         """The kernel of a mixed module (or of its text)."""
-        from ditron_compiler.lowering.sim import compile_module
+        from ditron_compiler.sim_compiler import compile_module
 
         return compile_module(module, races=self.records_accesses)
 

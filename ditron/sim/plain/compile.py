@@ -21,7 +21,7 @@ from ditron_compiler import knobs
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import make_mixed
 from ditron_compiler.frontend.targets import SIM_TARGET
-from ditron_compiler.lowering.sim import SimKernel, compile_module
+from ditron_compiler.sim_compiler import SimKernel, compile_module
 
 __all__ = ["SimulatedKernel", "compile_plain"]
 

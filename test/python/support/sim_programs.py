@@ -15,7 +15,7 @@ from triton.compiler.compiler import make_backend
 
 from ditron import sim
 from ditron_compiler.frontend import handover
-from ditron_compiler.lowering.sim import SimKernel, compile_module
+from ditron_compiler.sim_compiler import SimKernel, compile_module
 
 _TYPES = {
     torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "i8",

@@ -13,9 +13,9 @@ import ditron.language as dl
 from ditron import sim
 from ditron.cli import main
 from ditron.protocol.api import check_function
-from ditron_compiler.lowering.sim import compile_module
 from ditron_compiler.protocol import machine
 from ditron_compiler.protocol.translate import translate_module
+from ditron_compiler.sim_compiler import compile_module
 
 BINARY = [
     "addi",

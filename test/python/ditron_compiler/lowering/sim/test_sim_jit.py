@@ -14,7 +14,8 @@ from numerics import assert_error_within, gamma
 from sim_programs import compile_kernel, run
 
 import ditron
-from ditron_compiler.lowering.sim import compile_module, jit
+from ditron_compiler.lowering.sim import jit
+from ditron_compiler.sim_compiler import compile_module
 
 ADD = "define i32 @{name}(i32 %x) {{\n  %y = add i32 %x, {number}\n  ret i32 %y\n}}\n"
 

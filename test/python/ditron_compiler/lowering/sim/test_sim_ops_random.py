@@ -7,7 +7,7 @@ import pytest
 from sim_random_programs import SHAPES, Program
 
 from ditron import sim
-from ditron_compiler.lowering.sim import compile_module
+from ditron_compiler.sim_compiler import compile_module
 
 
 def check(seed: int, statements: int = 8) -> None:

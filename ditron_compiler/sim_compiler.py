@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from ditron_compiler import ir, knobs, pipeline
 from ditron_compiler.analysis.packet_layout import PacketArgument
-
-from . import jit
-from .independence import is_independent, is_private
-from .lower_to_sim import LOCATIONS
-from .provenance import keeps_to_arguments
+from ditron_compiler.lowering.sim import jit
+from ditron_compiler.lowering.sim.independence import is_independent, is_private
+from ditron_compiler.lowering.sim.lower_to_sim import LOCATIONS
+from ditron_compiler.lowering.sim.provenance import keeps_to_arguments
 
 _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
 

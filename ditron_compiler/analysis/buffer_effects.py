@@ -18,7 +18,7 @@ from ditron_compiler.analysis.host_expressions import (
     never_equal,
     remainder,
 )
-from ditron_compiler.analysis.kernel_effects import ArgumentUse, argument_uses
+from ditron_compiler.analysis.kernel_effects import ArgumentEffects, argument_effects
 from ditron_compiler.analysis.linear import Polynomial, Substitution
 from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.ir.matchers import defining_op
@@ -148,7 +148,7 @@ class ProgramAccesses:
 
     def __init__(self, program: ir.Operation):
         self.program = program
-        self._uses: dict[str, tuple[ArgumentUse, ...]] = {}
+        self._uses: dict[str, tuple[ArgumentEffects, ...]] = {}
 
     @cached_property
     def all(self) -> list[BufferAccess]:
@@ -187,17 +187,17 @@ class ProgramAccesses:
 
     def _launch(self, op: ditron.LaunchOp) -> Iterator[BufferAccess]:
         first = len(op.grid)
-        for index, (argument, use) in enumerate(zip(op.args, self.argument_uses(op), strict=True)):
+        for index, (argument, use) in enumerate(zip(op.args, self.argument_effects(op), strict=True)):
             if isinstance(argument.type, ditron.BufferType):
                 yield BufferAccess(op, first + index, buffer_region(argument), use.reads, use.writes)
                 if use.remote:
                     yield BufferAccess(op, first + index, buffer_region(argument), True, True, "any")
 
-    def argument_uses(self, launch: ditron.LaunchOp) -> tuple[ArgumentUse, ...]:
+    def argument_effects(self, launch: ditron.LaunchOp) -> tuple[ArgumentEffects, ...]:
         """What the kernel of a launch does with each argument."""
         symbol = launch.kernel.value
         if symbol not in self._uses:
-            self._uses[symbol] = argument_uses(kernel_of(launch))
+            self._uses[symbol] = argument_effects(kernel_of(launch))
         return self._uses[symbol][: len(launch.args)]
 
 

@@ -1,47 +1,56 @@
-"""Functions: those of a module, those that are called and not inlined, and other code that passes do not look into."""
+"""Functions of a module, what a call reaches, and operations whose memory accesses are not visible at all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import ditron, tt
 
-__all__ = ["OPAQUE", "functions", "operations", "pointers", "reached"]
-
-#: What becomes of the pointers that these take is not to be seen where they stand.
-OPAQUE = ("tt.call", "tt.elementwise_inline_asm", "tt.extern_elementwise", "ditron.extern_call")
+#: Operations that may access memory through their pointer operands in a way that only their callee, if any, shows.
+OPAQUE = (tt.CallOp, tt.ElementwiseInlineAsmOp, tt.ExternElementwiseOp, ditron.ExternCallOp)
 
 
-def functions(module: ir.Operation) -> list[ir.Operation]:
+def functions(module: ir.Operation) -> list[tt.FuncOp]:
     """The ``tt.func`` of a module."""
-    return [op for op in module.regions[0].blocks[0] if op.name == "tt.func"]
+    return [op for op in module.regions[0].blocks[0] if isinstance(op, tt.FuncOp)]
+
+
+def function_of(op: ir.Operation) -> tt.FuncOp | None:
+    """The ``tt.func`` that ``op`` is, or is nested in."""
+    while op is not None and not isinstance(op, tt.FuncOp):
+        op = op.parent
+    return op
 
 
 def operations(op: ir.Operation) -> list[ir.Operation]:
-    """Every operation in ``op``, a function or a module, those inside of others first; last ``op`` itself."""
+    """Every operation nested in ``op``, and ``op`` itself, in post-order."""
     found: list[ir.Operation] = []
     op.walk(found.append)
     return found
 
 
-def pointers(op: ir.Operation) -> list[ir.Value]:
-    """The operands of ``op`` that lead to memory: pointers, tensors of them, descriptors."""
-    return [value for value in op.operands if "!tt.ptr" in str(value.type) or "!tt.tensordesc" in str(value.type)]
+def is_pointer_like(type_: ir.Type) -> bool:
+    """Whether values of a type lead to memory: pointers, tensors of pointers, tensor descriptors."""
+    return "!tt.ptr" in (text := str(type_)) or "!tt.tensordesc" in text
 
 
-def reached(call: ir.Operation) -> Iterator[ir.Operation]:
-    """Every operation of the function that a ``tt.call`` calls, and of those called there, each once.
+def pointer_operands(op: ir.Operation) -> list[ir.Value]:
+    """The operands of ``op`` that lead to memory."""
+    return [value for value in op.operands if is_pointer_like(value.type)]
 
-    A call of a function that has no body here is given itself.
+
+def reachable_operations(call: tt.CallOp) -> Iterator[ir.Operation]:
+    """Every operation of the callee, and of functions called there, each once.
+
+    A call of a function without a body is itself part of the result, in place of what it would reach.
     """
-    function = call
-    while function.name != "tt.func":
-        function = function.parent
+    function = function_of(call)
     named = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in function.block if "sym_name" in f.attributes}
     worklist, seen = [call], set()
     while worklist:
         call = worklist.pop()
-        name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        name = call.callee.value
         if name in seen:
             continue
         callee = named.get(name)
@@ -50,7 +59,7 @@ def reached(call: ir.Operation) -> Iterator[ir.Operation]:
             continue
         seen.add(name)
         for op in operations(callee):
-            if op.name == "tt.call":
+            if isinstance(op, tt.CallOp):
                 worklist.append(op)
             else:
                 yield op

@@ -1,146 +1,145 @@
-"""Whether each program of a rank takes messages of its own: whether the signal that it waits for tells which it is."""
+"""Consumers of messages: whether each program of a rank waits for messages of its own ("must").
+
+That holds if the signal that it waits for determines its program id, along every axis on which programs differ.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.call_graph import OPAQUE, operations, reached
+from ditron_compiler.analysis.call_graph import OPAQUE, operations, reachable_operations
+from ditron_compiler.analysis.integer_range import RANK_COUNTS, is_below
 from ditron_compiler.analysis.linear import address, index_sum
-from ditron_compiler.analysis.message_matching import NoMatch, Wait
-from ditron_compiler.analysis.path_conditions import BELOW, NOT_BELOW, conditions
-from ditron_compiler.analysis.rank_variance import is_query, is_within
+from ditron_compiler.analysis.match_failure import MatchFailure
+from ditron_compiler.analysis.message_matching import signal_count
+from ditron_compiler.analysis.path_conditions import LESS, NOT_LESS, comparisons_on_path
 from ditron_compiler.analysis.slicing import backward_slice
+from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.ir.matchers import (
     INTEGER_CASTS,
     constant_int,
     defining_op,
     is_function_argument,
+    is_query,
     strip_integer_casts,
 )
 
-__all__ = ["axes_by_rank"]
 
-_REMAINDERS = ("arith.remsi", "arith.remui")
-_COUNTS = ("num_ranks", "num_local_ranks")
+def axes_bounded_by_ranks(wait: ditron.SignalWaitOpInterface, function: tt.FuncOp) -> frozenset[int]:
+    """The axes of the grid along which each program has messages of its own only if there are at most num_ranks.
 
-
-def axes_by_rank(wait: Wait, function: ir.Operation) -> frozenset[int]:
-    """The axes along which there must not be more programs than ranks, or two of them take the same message.
-
-    Raises NoMatch when more than the number of programs is needed for each to take its own.
+    Raises MatchFailure if programs may share a message even then.
     """
-    axes = _axes_asked(function)
     terms = [term for term in address(wait.signal, index_sum).offset.summands if not _is_uniform(term)]
-    by_rank = _told_apart(terms, wait.count is not None, axes)
+    bounded = _bounded_axes(terms, signal_count(wait) is not None, _axes_of_programs(function))
     return frozenset(
         axis
-        for axis in by_rank
+        for axis in bounded
         if not any(
-            _is_program(test.operands[0], axis) and is_query(test.operands[1], "num_ranks")
-            for test in conditions(wait.op, BELOW, NOT_BELOW)
+            _is_program_id(test.lhs, axis) and is_query(test.rhs, ditron.NumRanksOp)
+            for test in comparisons_on_path(wait, LESS, NOT_LESS)
         )
     )
 
 
-def _axes_asked(function: ir.Operation) -> frozenset[int]:
+def _axes_of_programs(function: tt.FuncOp) -> frozenset[int]:
     """The axes along which programs of ``function`` may do different things."""
     return frozenset(
-        _axis(inner)
+        inner.axis.value
         for op in operations(function)
-        for inner in (reached(op) if op.name == "tt.call" else (op,))
-        if inner.name == "tt.get_program_id"
+        for inner in (reachable_operations(op) if isinstance(op, tt.CallOp) else (op,))
+        if isinstance(inner, tt.GetProgramIdOp)
     )
 
 
-def _told_apart(terms: Sequence[ir.Value], several: bool, axes: frozenset[int]) -> frozenset[int]:
-    """What ``axes_by_rank`` gives, of the sum of ``terms``: it is to tell a program's number along each of ``axes``.
+def _bounded_axes(terms: Sequence[ir.Value], several: bool, axes: frozenset[int]) -> frozenset[int]:
+    """``axes_bounded_by_ranks`` for the sum of ``terms``, which must determine the program id along each of ``axes``.
 
-    With ``several``, any rank's number is added to the sum.
+    With ``several``, any rank is added to the sum.
     """
     if not axes:
         return frozenset()
     if len(terms) == 1 and not several and len(axes) == 1:
-        by_rank = _tells(terms[0], *axes)
-        if by_rank is not None:
-            return axes if by_rank else frozenset()
+        bounded = _determines_program(terms[0], *axes)
+        if bounded is not None:
+            return axes if bounded else frozenset()
     for number, term in enumerate(terms):
         rest = [*terms[:number], *terms[number + 1 :]]
-        head, strides = _product(term)
-        inner = axes & {_axis(program.owner) for program in _programs_in(head)}
+        head, strides = _factor(term)
+        inner = axes & {program.owner.axis.value for program in _program_ids_in(head)}
         if not inner or not all(map(_is_positive, strides)):
             continue
-        programs = [program for value in rest for program in _programs_in(value)]
-        for few in ((), programs):  # as they are, and if there are no more than ranks
-            # Of head * stride + rest, where rest is less than stride, both are known.
-            if any(_holds(stride, rest, several, few) for stride in strides):
-                by_rank = frozenset(_axis(program.owner) for program in few)
+        programs = [program for value in rest for program in _program_ids_in(value)]
+        for assumed in ((), programs):  # first without, then with the assumption that there are at most num_ranks
+            # head * stride + rest, where 0 <= rest < stride, determines both.
+            if any(_is_remainder(rest, stride, several, assumed) for stride in strides):
                 return (
-                    by_rank
-                    | _told_apart(list(_summands(head)), False, inner)
-                    | _told_apart(rest, several, axes - inner)
+                    frozenset(program.owner.axis.value for program in assumed)
+                    | _bounded_axes(list(_summands(head)), False, inner)
+                    | _bounded_axes(rest, several, axes - inner)
                 )
-    raise NoMatch(
+    raise MatchFailure(
         "several programs may wait for it, but a message has one consumer; give each program its own signals: "
         "sig + program_id * num_ranks + rank"
     )
 
 
-def _tells(value: ir.Value, axis: int, by_one: bool = False) -> bool | None:
-    """Whether ``value`` tells a program's number along ``axis``: False; of no more programs than ranks: True; None: no.
+def _determines_program(value: ir.Value, axis: int, adjacent: bool = False) -> bool | None:
+    """Whether ``value`` is injective in the program id along ``axis``: False; for at most num_ranks programs: True.
 
-    With ``by_one``, programs side by side must have values that do not differ by more.
+    None if it is not. With ``adjacent``, values of adjacent programs must be adjacent.
     """
     op = defining_op(value)
     if op is None:
         return None
-    if op.name == "tt.get_program_id":
-        return False if _axis(op) == axis else None
-    if op.name in INTEGER_CASTS:
-        return _tells(op.operands[0], axis, by_one)
+    if isinstance(op, tt.GetProgramIdOp):
+        return False if op.axis.value == axis else None
+    if isinstance(op, INTEGER_CASTS):
+        return _determines_program(op.in_, axis, adjacent)
     if len(op.operands) != 2:
         return None
-    varied = [operand for operand in op.operands if not _is_uniform(operand)]
-    if op.name in ("arith.addi", "arith.subi"):
-        return _tells(varied[0], axis, by_one) if len(varied) == 1 else None
-    if op.name == "arith.muli" and len(varied) == 1 and not by_one:
-        factor = next(operand for operand in op.operands if operand != varied[0])
-        return _tells(varied[0], axis) if constant_int(factor) or _is_positive(factor) else None
-    if op.name in _REMAINDERS and is_query(op.operands[1], "num_ranks"):
-        return None if _tells(op.operands[0], axis, by_one=True) is None else True
+    variant = [operand for operand in op.operands if not _is_uniform(operand)]
+    if isinstance(op, (arith.AddIOp, arith.SubIOp)):
+        return _determines_program(variant[0], axis, adjacent) if len(variant) == 1 else None
+    if isinstance(op, arith.MulIOp) and len(variant) == 1 and not adjacent:
+        factor = next(operand for operand in op.operands if operand != variant[0])
+        return _determines_program(variant[0], axis) if constant_int(factor) or _is_positive(factor) else None
+    if isinstance(op, (arith.RemSIOp, arith.RemUIOp)) and is_query(op.rhs, ditron.NumRanksOp):
+        return None if _determines_program(op.lhs, axis, adjacent=True) is None else True
     return None
 
 
 def _is_uniform(value: ir.Value) -> bool:
     """Whether ``value`` is the same in all programs of a rank, wherever it is used."""
-    return all(map(_is_shared, backward_slice(value)))
+    return all(map(_is_uniform_source, backward_slice(value)))
 
 
-def _is_shared(value: ir.Value) -> bool:
+def _is_uniform_source(value: ir.Value) -> bool:
     op = defining_op(value)
     if op is None:
         return is_function_argument(value)
-    return op.name != "tt.get_program_id" and op.name not in OPAQUE and op.is_memory_effect_free
+    return not isinstance(op, (tt.GetProgramIdOp, *OPAQUE)) and op.is_memory_effect_free
 
 
-def _product(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-    """``value`` as what depends on programs or turns, and the factors by which that is multiplied."""
+def _factor(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+    """``value`` as the part that differs between programs or iterations, and the uniform factors of that part."""
     strides: list[ir.Value] = []
     while (op := defining_op(value)) is not None:
-        if op.name in INTEGER_CASTS:
-            value = op.operands[0]
+        if isinstance(op, INTEGER_CASTS):
+            value = op.in_
             continue
-        varied = [operand for operand in op.operands if not _is_uniform(operand)]
-        if op.name != "arith.muli" or len(varied) != 1:
+        variant = [operand for operand in op.operands if not _is_uniform(operand)]
+        if not isinstance(op, arith.MulIOp) or len(variant) != 1:
             break
-        strides += _factors(next(operand for operand in op.operands if operand != varied[0]))
-        value = varied[0]
+        strides += _factors(next(operand for operand in op.operands if operand != variant[0]))
+        value = variant[0]
     return value, strides
 
 
 def _factors(value: ir.Value) -> Iterator[ir.Value]:
     op = defining_op(value)
-    if op is not None and op.name in (*INTEGER_CASTS, "arith.muli"):
+    if isinstance(op, (*INTEGER_CASTS, arith.MulIOp)):
         for operand in op.operands:
             yield from _factors(operand)
     else:
@@ -148,53 +147,44 @@ def _factors(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _summands(value: ir.Value) -> Iterator[ir.Value]:
-    """What is added up to ``value``, but for what is the same in all programs."""
+    """The terms of the sum ``value`` that are not uniform."""
     op = defining_op(value)
-    if op is not None and op.name in (*INTEGER_CASTS, "arith.addi"):
+    if isinstance(op, (*INTEGER_CASTS, arith.AddIOp)):
         for operand in op.operands:
             yield from _summands(operand)
     elif not _is_uniform(value):
         yield value
 
 
-def _holds(stride: ir.Value, rest: Sequence[ir.Value], several: bool, few: Sequence[ir.Value]) -> bool:
-    """Whether the sum of ``rest``, and any rank's number with ``several``, is 0 or more and less than ``stride``.
+def _is_remainder(rest: Sequence[ir.Value], stride: ir.Value, several: bool, assumed: Sequence[ir.Value]) -> bool:
+    """Whether the sum of ``rest``, and of any rank with ``several``, is in ``[0, stride)``.
 
-    The programs' numbers ``few`` are less than the number of ranks.
+    The program ids ``assumed`` are taken to be less than num_ranks.
     """
     if len(rest) + several > 1:
         return False
-    if is_query(stride, "num_ranks"):
-        return not rest or is_within(rest[0], "num_ranks", few)
+    if is_query(stride, ditron.NumRanksOp):
+        return not rest or is_below(rest[0], ditron.NumRanksOp, assumed)
     if several or not rest:
         return not several
-    op = defining_op(_product(stride)[0])
-    return op is not None and op.name == "tt.get_num_programs" and _is_program(rest[0], _axis(op))
+    op = defining_op(_factor(stride)[0])
+    return isinstance(op, tt.GetNumProgramsOp) and _is_program_id(rest[0], op.axis.value)
 
 
 def _is_positive(factor: ir.Value) -> bool:
-    """Whether ``factor`` is more than 0 in every launch."""
-    op = defining_op(factor)
+    """Whether ``factor`` is positive in every launch."""
     return (
         (constant_int(factor) or 0) > 0
-        or any(is_query(factor, count) for count in _COUNTS)
-        or (op is not None and op.name == "tt.get_num_programs")
+        or any(is_query(factor, count) for count in RANK_COUNTS)
+        or isinstance(defining_op(factor), tt.GetNumProgramsOp)
     )
 
 
-def _programs_in(value: ir.Value) -> list[ir.Value]:
-    """The programs' numbers that ``value`` is computed from."""
-    return [
-        source
-        for source in backward_slice(value)
-        if (op := defining_op(source)) is not None and op.name == "tt.get_program_id"
-    ]
+def _program_ids_in(value: ir.Value) -> list[ir.Value]:
+    """The program ids that ``value`` is computed from."""
+    return [source for source in backward_slice(value) if isinstance(defining_op(source), tt.GetProgramIdOp)]
 
 
-def _is_program(value: ir.Value, axis: int) -> bool:
+def _is_program_id(value: ir.Value, axis: int) -> bool:
     op = defining_op(strip_integer_casts(value))
-    return op is not None and op.name == "tt.get_program_id" and _axis(op) == axis
-
-
-def _axis(op: ir.Operation) -> int:
-    return ir.IntegerAttr(op.attributes["axis"]).value
+    return isinstance(op, tt.GetProgramIdOp) and op.axis.value == axis

@@ -43,7 +43,7 @@ def _divisibility(value: ir.Value, open_loops: set[ir.Value]) -> int:
         if isinstance(op, tt.AddPtrOp):
             base, offset = (_divisibility(operand, open_loops) for operand in (op.ptr, op.offset))
             return gcd(base, offset * _pointee_bytes(op.ptr.type))
-        if isinstance(op, (*SAME_OBJECT, ditron.SymmAtOp)) or op.name in INTEGER_CASTS:
+        if isinstance(op, (*SAME_OBJECT, *INTEGER_CASTS, ditron.SymmAtOp)):
             return _divisibility(op.operands[0], open_loops)
     incoming = incoming_values(value)
     return gcd(*(_divisibility(source, open_loops | {value}) for source in incoming)) if incoming else 1

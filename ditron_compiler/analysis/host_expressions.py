@@ -14,9 +14,8 @@ from typing import Any
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.linear import Monomial, NamedSymbol, Polynomial, Substitution
-from ditron_compiler.analysis.rank_variance import is_query
 from ditron_compiler.ir.dialects import arith, ditron, scf
-from ditron_compiler.ir.matchers import constant_int, defining_op
+from ditron_compiler.ir.matchers import constant_int, defining_op, is_query
 
 __all__ = [
     "NUM_RANKS",
@@ -71,7 +70,7 @@ def expression(value: ir.Value | int) -> Polynomial:
         return Polynomial.constant(value)
     if (number := constant_int(value)) is not None:
         return Polynomial.constant(number)
-    for query, symbol in (("rank", RANK), ("num_ranks", NUM_RANKS)):
+    for query, symbol in ((ditron.RankOp, RANK), (ditron.NumRanksOp, NUM_RANKS)):
         if is_query(value, query):
             return Polynomial.symbol(symbol)
     op = defining_op(value)

@@ -1,80 +1,77 @@
-"""What a kernel does with the memory that its arguments point to."""
+"""Kernel effects: how a kernel accesses the memory of its arguments ("may"; unknown operations may do anything)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import underlying_objects
-
-__all__ = ["ArgumentUse", "argument_uses"]
+from ditron_compiler.analysis.call_graph import is_pointer_like, pointer_operands
+from ditron_compiler.ir.dialects import ditron, scf, tt
 
 
 @dataclass(frozen=True)
-class ArgumentUse:
-    """Whether memory is read or written here, and whether memory of that name is touched on other ranks."""
+class ArgumentEffects:
+    """Whether an argument's memory is read or written, and whether that is on other ranks too (``remote``)."""
 
     reads: bool = False
     writes: bool = False
     remote: bool = False
 
-    def __or__(self, other: ArgumentUse) -> ArgumentUse:
-        return ArgumentUse(self.reads | other.reads, self.writes | other.writes, self.remote | other.remote)
+    def __or__(self, other: ArgumentEffects) -> ArgumentEffects:
+        return ArgumentEffects(self.reads | other.reads, self.writes | other.writes, self.remote | other.remote)
 
 
-_READ, _WRITE, _REMOTE = ArgumentUse(reads=True), ArgumentUse(writes=True), ArgumentUse(remote=True)
-_ALL = ArgumentUse(True, True, True)
-
-# Operation -> what it does with each of its first operands; those after are not followed.
-_USES: dict[str, tuple[ArgumentUse | None, ...]] = {
-    "tt.load": (_READ,),
-    "tt.descriptor_load": (_READ,),
-    "tt.store": (_WRITE, None),
-    "tt.descriptor_store": (_WRITE, None),
-    "ditron.ld": (_READ,),
-    "ditron.st": (_WRITE, None),
-    "ditron.wait": (_READ,),
-    "ditron.signal_wait_until": (_READ,),
-    "ditron.notify": (_REMOTE | _WRITE,),
-    "ditron.signal_op": (_REMOTE | _WRITE,),
-    "ditron.putmem": (_REMOTE | _WRITE, _READ),
-    "ditron.getmem": (_WRITE, _REMOTE | _READ),
-    "ditron.putmem_signal": (_REMOTE | _WRITE, _READ, None, _REMOTE | _WRITE),
-}
+_READ, _WRITE, _REMOTE = ArgumentEffects(reads=True), ArgumentEffects(writes=True), ArgumentEffects(remote=True)
+_ANY = ArgumentEffects(True, True, True)
+_NO_ACCESS = (scf.YieldOp, scf.ForOp, scf.IfOp, scf.WhileOp, scf.ConditionOp, tt.FuncOp, tt.ReturnOp)
 
 
-def argument_uses(function: ir.Operation) -> tuple[ArgumentUse, ...]:
-    """What a ``tt.func`` does with each of its arguments; everything that is not known counts as done."""
-    arguments = list(function.regions[0].blocks[0].arguments)
-    uses = dict.fromkeys(arguments, ArgumentUse())
-    lost = ArgumentUse()  # by pointers of which the origin is not known
+def argument_effects(function: tt.FuncOp) -> tuple[ArgumentEffects, ...]:
+    """The effects on each argument of a ``tt.func``."""
+    effects = dict.fromkeys(function.arguments, ArgumentEffects())
+    unknown = ArgumentEffects()  # on objects that are not known, and so on any
 
-    def add(op: ir.Operation) -> None:
-        nonlocal lost
-        if _only_places(op):
-            return
-        known = _USES.get(op.name)
-        for index, operand in enumerate(op.operands):
-            use = known[index] if known and index < len(known) else None if known else _ALL
-            if use is None or not _points(operand.type):
-                continue
-            for origin in underlying_objects(operand):
-                there = use if origin.rank is None else use | _REMOTE
-                if origin.root in uses:
-                    uses[origin.root] |= there
+    def visit(op: ir.Operation) -> None:
+        nonlocal unknown
+        for pointer, effect in _accesses(op):
+            for origin in underlying_objects(pointer):
+                here = effect if origin.rank is None else effect | _REMOTE
+                if origin.root in effects:
+                    effects[origin.root] |= here
                 else:
-                    lost |= there
+                    unknown |= here
 
-    function.walk(add)
-    return tuple(uses[argument] | lost for argument in arguments)
-
-
-def _points(kind: ir.Type) -> bool:
-    return "!tt.ptr" in (text := str(kind)) or "tensordesc" in text
+    function.walk(visit)
+    return tuple(effect | unknown for effect in effects.values())
 
 
-def _only_places(op: ir.Operation) -> bool:
-    """Whether an operation makes pointers of pointers, or only hands them on, and touches no memory itself."""
-    return op.name in ("scf.yield", "scf.for", "scf.if", "scf.while", "scf.condition", "tt.func", "tt.return") or (
-        op.is_memory_effect_free and any(_points(result.type) for result in op.results)
-    )
+def _accesses(op: ir.Operation) -> Iterator[tuple[ir.Value, ArgumentEffects]]:
+    """The pointers that ``op`` accesses memory through, and how."""
+    if isinstance(op, _NO_ACCESS) or _is_pointer_arithmetic(op):
+        return
+    if isinstance(op, (tt.LoadOp, ditron.LdOp)):
+        yield op.ptr, _READ
+    elif isinstance(op, tt.DescriptorLoadOp):
+        yield op.desc, _READ
+    elif isinstance(op, (tt.StoreOp, ditron.StOp)):
+        yield op.ptr, _WRITE
+    elif isinstance(op, tt.DescriptorStoreOp):
+        yield op.desc, _WRITE
+    elif isinstance(op, ditron.SignalReadOpInterface):
+        yield op.signal, _READ
+    elif isinstance(op, (ditron.MemoryTransferOpInterface, ditron.SignalUpdateOpInterface)):
+        if isinstance(op, ditron.MemoryTransferOpInterface):
+            yield op.remote, _REMOTE | (_WRITE if op.is_put else _READ)
+            yield op.local, _READ if op.is_put else _WRITE
+        if isinstance(op, ditron.SignalUpdateOpInterface):
+            yield op.signal, _REMOTE | _WRITE
+    else:
+        for pointer in pointer_operands(op):
+            yield pointer, _ANY
+
+
+def _is_pointer_arithmetic(op: ir.Operation) -> bool:
+    """Whether ``op`` makes pointers and does not access memory."""
+    return op.is_memory_effect_free and any(is_pointer_like(result.type) for result in op.results)

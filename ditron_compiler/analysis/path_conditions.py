@@ -1,42 +1,45 @@
-"""Under which conditions a program comes to an operation: the ``scf.if`` that it stands in."""
+"""Path conditions: which comparisons hold where an operation stands, and which operations exclude each other.
+
+Only the ``scf.if`` around an operation are considered, so the result is a subset of what holds ("must").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ditron_compiler import ir
-from ditron_compiler.ir.dialects.enums import predicate
+from ditron_compiler.ir.dialects import arith, scf
 from ditron_compiler.ir.matchers import defining_op
 
-__all__ = ["BELOW", "NOT_BELOW", "conditions", "exclusive"]
-
-BELOW, NOT_BELOW = ("slt", "ult"), ("sge", "uge")
-_LOOPS = ("scf.for", "scf.while")
+LESS = (arith.CmpIPredicate.slt, arith.CmpIPredicate.ult)
+NOT_LESS = (arith.CmpIPredicate.sge, arith.CmpIPredicate.uge)
 
 
-def conditions(at: ir.Operation, if_true: tuple[str, ...], if_false: tuple[str, ...]) -> Iterator[ir.Operation]:
-    """The comparisons of one of the predicates that hold at ``at``: those of the ``scf.if`` it stands in."""
-    while at.parent is not None:
-        block, parent = at.block, at.parent
-        if parent.name == "scf.if":
-            test = defining_op(parent.operands[0])
-            predicates = if_true if block == parent.regions[0].blocks[0] else if_false
-            if test is not None and test.name == "arith.cmpi" and predicate(test) in predicates:
-                yield test
-        at = parent
+def comparisons_on_path(
+    op: ir.Operation, if_true: Collection[arith.CmpIPredicate], if_false: Collection[arith.CmpIPredicate]
+) -> Iterator[arith.CmpIOp]:
+    """The conditions of the ``scf.if`` around ``op``, by predicate: ``if_true`` in a then branch, else ``if_false``."""
+    while op.parent is not None:
+        block, parent = op.block, op.parent
+        if isinstance(parent, scf.IfOp):
+            condition = defining_op(parent.condition)
+            predicates = if_true if block == parent.then_block else if_false
+            if isinstance(condition, arith.CmpIOp) and condition.predicate in predicates:
+                yield condition
+        op = parent
 
 
-def exclusive(op: ir.Operation, other: ir.Operation, loop: ir.Operation | None = None) -> bool:
-    """Whether a program comes to only one of the two, in each turn of ``loop`` if given: branches of an ``scf.if``."""
+def are_mutually_exclusive(op: ir.Operation, other: ir.Operation, loop: ir.Operation | None = None) -> bool:
+    """Whether no program executes both, as in two branches of an ``scf.if``; with ``loop``, in one iteration of it."""
     blocks = {}
     while op is not None and op.parent is not None:
         blocks[op.parent] = op.block
         op = op.parent
-    apart = False
+    exclusive = False
     while (parent := other.parent) is not None and parent != loop:
-        if parent.name == "scf.if":
-            apart |= blocks.get(parent, other.block) != other.block
-        elif parent.name in _LOOPS:  # one turn may take this branch, and the next one that
-            apart = False
+        if isinstance(parent, scf.IfOp):
+            exclusive |= blocks.get(parent, other.block) != other.block
+        elif isinstance(parent, (scf.ForOp, scf.WhileOp)):  # different iterations may take different branches
+            exclusive = False
         other = parent
-    return apart
+    return exclusive

@@ -1,4 +1,7 @@
-"""Updates of signals that nothing has ordered yet, and whether two of them can be of the same signal."""
+"""Abstract signal updates: what is known of an update that is still unordered, and which later ones it may disturb.
+
+The lattice element of memory-order analysis for updates: joined, an update keeps what both have in common.
+"""
 
 from __future__ import annotations
 
@@ -8,98 +11,97 @@ from typing import Any
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import may_alias, underlying_objects
-from ditron_compiler.analysis.equivalence import tells_apart
+from ditron_compiler.analysis.equivalence import is_injective
 from ditron_compiler.analysis.linear import never_equal
-from ditron_compiler.analysis.rank_variance import is_query
 from ditron_compiler.analysis.slicing import is_defined_in
-from ditron_compiler.ir.dialects.enums import keyword
-from ditron_compiler.ir.matchers import constant_int, defining_op
-
-__all__ = ["Earlier", "Update"]
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
+from ditron_compiler.ir.matchers import constant_int, defining_op, is_query
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """What ``value`` was in an earlier turn of ``loop``."""
+class PreviousIteration:
+    """What ``value`` was in an earlier iteration of ``loop``."""
 
     value: ir.Value
     loop: ir.Operation
 
 
-@dataclass(frozen=True)
-class Update:
-    """An update of a signal that comes from ``root`` (None: any), at a rank; ``sets`` it or adds to it.
+AbstractValue = ir.Value | PreviousIteration | None
+"""A value that has a name where the analysis is; None is unknown."""
 
-    What is not known any more by the name of a value is None.
-    """
+
+@dataclass(frozen=True)
+class SignalUpdate:
+    """An update of a signal in the object ``root`` (None: any) on a rank; a ``set`` or an addition."""
 
     root: ir.Value | None
-    sets: bool
-    signal: ir.Value | Earlier | None = None
-    value: ir.Value | Earlier | None = None
-    rank: ir.Value | Earlier | None = None
+    is_set: bool
+    signal: AbstractValue = None
+    value: AbstractValue = None
+    rank: AbstractValue = None
 
     @staticmethod
-    def of(op: ir.Operation) -> Iterator[Update]:
-        """One for each argument that the signal may come from."""
-        operands = list(op.operands)
-        signal, value, rank = operands[3:] if op.name == "ditron.putmem_signal" else operands
-        sets = keyword(op.attributes["op"]) == "set"
+    def of(op: ditron.SignalUpdateOpInterface) -> Iterator[SignalUpdate]:
+        """One for each underlying object of the signal."""
+        signal, value, rank = op.signal, op.value, op.rank
+        is_set = op.signal_op is ditron.SignalOp.Set
         for root in {origin.root for origin in underlying_objects(signal)}:
-            yield Update(root, sets, signal, value, rank)
+            yield SignalUpdate(root, is_set, signal, value, rank)
 
-    def renamed(self, rename: Callable[[Any], Any]) -> Update:
+    def renamed(self, rename: Callable[[Any], Any]) -> SignalUpdate:
         return replace(self, signal=rename(self.signal), value=rename(self.value), rank=rename(self.rank))
 
-    def disturbs(self, later: Update, same_operation: bool) -> bool:
-        """Whether ``later`` leaves something else behind when this one overtakes it."""
-        if not (self.sets or later.sets):
-            return False  # sums do not mind
-        if self.sets and later.sets and self.value is not None and self.value == later.value:
+    def may_conflict(self, later: SignalUpdate, is_same_op: bool) -> bool:
+        """Whether the signal may end up with another value if ``later`` overtakes this update.
+
+        ``is_same_op``: both are of one operation, in different iterations.
+        """
+        if not (self.is_set or later.is_set):
+            return False  # additions commute
+        if self.is_set and later.is_set and self.value is not None and self.value == later.value:
             return False
-        return may_alias(self.root, [later.root]) and not any(
-            _differ(mine, its, same_operation) for mine, its in ((self.signal, later.signal), (self.rank, later.rank))
+        return may_alias(self.root, [later.root]) and not (
+            _are_different(self.signal, later.signal, is_same_op) or _are_different(self.rank, later.rank, is_same_op)
         )
 
-    def merged(self, other: Update) -> Update:
-        """What stands for both."""
+    def join(self, other: SignalUpdate) -> SignalUpdate:
+        """The update that stands for both."""
 
         def common(mine: Any, its: Any) -> Any:
             return mine if mine == its else None
 
-        value = common(self.value, other.value) if self.sets == other.sets else None
-        return Update(
+        return SignalUpdate(
             common(self.root, other.root),
-            self.sets or other.sets,
+            self.is_set or other.is_set,
             common(self.signal, other.signal),
-            value,
+            common(self.value, other.value) if self.is_set == other.is_set else None,
             common(self.rank, other.rank),
         )
 
 
-def _differ(earlier: ir.Value | Earlier | None, later: ir.Value, same_operation: bool) -> bool:
-    """Whether two pointers or ranks are certainly not the same."""
-    if isinstance(earlier, Earlier):
-        return same_operation and _changes(earlier.value, earlier.loop)
+def _are_different(earlier: AbstractValue, later: ir.Value, is_same_op: bool) -> bool:
+    """Whether two pointers or ranks are never equal ("must")."""
+    if isinstance(earlier, PreviousIteration):
+        return is_same_op and _differs_by_iteration(earlier.value, earlier.loop)
     return earlier is not None and never_equal(earlier, later)
 
 
-def _changes(value: ir.Value, loop: ir.Operation) -> bool:
-    """Whether ``value`` is another one at every turn of ``loop``."""
-    if loop.name != "scf.for":
+def _differs_by_iteration(value: ir.Value, loop: ir.Operation) -> bool:
+    """Whether ``value`` is an injective function of the induction variable of ``loop``."""
+    if not isinstance(loop, scf.ForOp):
         return False
-    counter, modulo = loop.regions[0].blocks[0].arguments[0], False
-    while value != counter:
+    modulo = False
+    while value != loop.induction_variable:
         op = defining_op(value)
         inside = [] if op is None else [i for i, operand in enumerate(op.operands) if is_defined_in(operand, loop)]
-        if len(inside) != 1 or not (op.name in _LEAVES or tells_apart(op, inside[0], modulo)):
+        if len(inside) != 1 or not (isinstance(op, _INJECTIVE) or is_injective(op, inside[0], modulo)):
             return False
-        modulo |= op.name == "arith.remsi"
+        modulo |= isinstance(op, arith.RemSIOp)
         value = op.operands[inside[0]]
     if not modulo:
         return True
-    first = constant_int(loop.operands[0])  # at most as many turns as there are ranks
-    return first is not None and first >= 0 and is_query(loop.operands[1], "num_ranks")
+    first = constant_int(loop.lowerBound)  # at most num_ranks iterations
+    return first is not None and first >= 0 and is_query(loop.upperBound, ditron.NumRanksOp)
 
 
-_LEAVES = ("tt.addptr", "arith.extsi", "arith.extui")
+_INJECTIVE = (tt.AddPtrOp, arith.ExtSIOp, arith.ExtUIOp)

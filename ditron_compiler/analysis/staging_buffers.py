@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.buffer_effects import BufferAccess, ProgramAccesses, kernel_of
-from ditron_compiler.analysis.kernel_effects import argument_uses
+from ditron_compiler.analysis.kernel_effects import argument_effects
 from ditron_compiler.analysis.match_failure import MatchFailure
 from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.ir.matchers import constant_int, defining_op
@@ -145,7 +145,7 @@ def _before_extension(value: ir.Value) -> ir.Value:
 
 
 def _is_written(kernel: ir.Operation, root: ir.Value) -> bool:
-    use = argument_uses(kernel)[root.arg_number]
+    use = argument_effects(kernel)[root.arg_number]
     return use.writes or use.remote
 
 

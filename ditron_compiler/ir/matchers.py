@@ -1,20 +1,22 @@
-"""What a value is, by the operation that defines it: constants, casts between integers, arguments of kernels."""
+"""What a value is, by the operation that defines it: constants, casts, queries of the group, arguments of kernels."""
 
 from __future__ import annotations
 
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import arith, ditron, tt
 
 __all__ = [
     "INTEGER_CASTS",
     "constant_int",
     "defining_op",
     "is_function_argument",
+    "is_query",
     "strip_index_casts",
     "strip_integer_casts",
 ]
 
 #: Operations that give an integer another width.
-INTEGER_CASTS = ("arith.extsi", "arith.extui", "arith.trunci")
+INTEGER_CASTS = (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
 _INDEX_BITS = 32
 
 
@@ -26,9 +28,9 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
 def constant_int(value: ir.Value) -> int | None:
     """The integer of an ``arith.constant``, or of each element of a splat; None for any other value."""
     op = defining_op(value)
-    if op is None or op.name != "arith.constant":
+    if not isinstance(op, arith.ConstantOp):
         return None
-    attribute = op.attributes["value"]
+    attribute = op.value
     if ir.DenseElementsAttr.isinstance(attribute):
         dense = ir.DenseElementsAttr(attribute)
         attribute = dense.get_splat_value() if dense.is_splat else attribute
@@ -37,8 +39,8 @@ def constant_int(value: ir.Value) -> int | None:
 
 def strip_integer_casts(value: ir.Value) -> ir.Value:
     """``value`` before casts between integer widths. Only for numbers that fit in any: of ranks and of programs."""
-    while (op := defining_op(value)) is not None and op.name in INTEGER_CASTS:
-        value = op.operands[0]
+    while isinstance(op := defining_op(value), INTEGER_CASTS):
+        value = op.in_
     return value
 
 
@@ -48,14 +50,15 @@ def strip_index_casts(value: ir.Value) -> ir.Value:
     def holds_indices(integer: ir.Value) -> bool:
         return ir.IntegerType.isinstance(integer.type) and ir.IntegerType(integer.type).width >= _INDEX_BITS
 
-    while (
-        (op := defining_op(value)) is not None
-        and op.name in INTEGER_CASTS
-        and holds_indices(value)
-        and holds_indices(op.operands[0])
-    ):
-        value = op.operands[0]
+    while isinstance(op := defining_op(value), INTEGER_CASTS) and holds_indices(value) and holds_indices(op.in_):
+        value = op.in_
     return value
+
+
+def is_query(value: ir.Value, query: type[ir.OpView]) -> bool:
+    """Whether ``value`` is the result of a ``query`` of the whole group: ``ditron.RankOp``, ``NumRanksOp`` ..."""
+    op = defining_op(strip_integer_casts(value))
+    return isinstance(op, query) and getattr(op, "team", ditron.Team.Group) is ditron.Team.Group
 
 
 def is_function_argument(value: ir.Value) -> bool:
@@ -63,4 +66,4 @@ def is_function_argument(value: ir.Value) -> bool:
     if isinstance(value, ir.OpResult):
         return False
     function = value.owner.owner
-    return function is not None and function.name == "tt.func" and value.owner == function.regions[0].blocks[0]
+    return isinstance(function, tt.FuncOp) and value.owner == function.entry_block

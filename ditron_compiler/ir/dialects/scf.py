@@ -26,7 +26,7 @@ class ForOp(_ForOp):
         types = [value.type for value in values]
         super().__init__(types, lower, upper, step, values, loc=loc, ip=ip)
         induction = get_op_result_or_value(lower).type
-        ir.Block.create_at_start(self.regions[0], [induction, *types])
+        ir.Block.create_at_start(self.regions[0], [induction, *types], arg_locs=[self.location] * (1 + len(types)))
 
     @property
     def body(self) -> ir.Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ditron_compiler import ir
-from ditron_compiler.analysis import divergence
+from ditron_compiler.analysis.divergence import divergent_control
 from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.lowering.gpu.builder import Lowering, LoweringError, element_of, is_tensor, with_element
 
@@ -173,13 +173,13 @@ def lower_ld(lowering: Lowering, op: ir.Operation) -> None:
 
 
 def lower_st(lowering: Lowering, op: ir.Operation) -> None:
-    """A scalar is stored once by the program; each thread stores what depends on its own number."""
+    """A scalar is stored once by the program, or by each thread if it is divergent."""
     pointer, value = op.ptr, op.value
     width = _width(value.type)
     bits = lowering.bitcast(value, ir.IntegerType.get_signless(width))
     divergent = lowering.divergent
-    own = pointer in divergent or value in divergent or divergence.under_varying_control(op, divergent) is not None
-    symbol = f"ditron_st_b{width}" if is_tensor(value.type) or own else f"ditron_st_once_b{width}"
+    by_thread = pointer in divergent or value in divergent or divergent_control(op, divergent) is not None
+    symbol = f"ditron_st_b{width}" if is_tensor(value.type) or by_thread else f"ditron_st_once_b{width}"
     if is_tensor(value.type) and op.releases:
         lowering.call("ditron_sync_threads", [], lowering.i32)
     lowering.call(symbol, [pointer, bits, *_enums(lowering, op, value.type)], with_element(value.type, lowering.i32))

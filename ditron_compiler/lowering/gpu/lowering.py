@@ -8,10 +8,11 @@ executes such a call. ``table.TABLE`` has a row per operation.
 from __future__ import annotations
 
 from ditron_compiler import ir
-from ditron_compiler.analysis import divergence
+from ditron_compiler.analysis.divergence import divergent_values
 from ditron_compiler.ir.dialects import ditron, scf, tt
 from ditron_compiler.ir.pass_base import PassFailure
 from ditron_compiler.lowering.gpu.builder import GPU, Lowering, LoweringError
+from ditron_compiler.lowering.gpu.control_flow import keep_waits_in_order, verify_convergence
 from ditron_compiler.lowering.gpu.sanitizer import SANITIZER_TABLE
 from ditron_compiler.lowering.gpu.table import TABLE
 
@@ -35,8 +36,8 @@ def _lower_function(function: tt.FuncOp, gpu: GPU) -> bool:
     ours = [op for op in operations if op.name.startswith("ditron.")]
     if not ours:
         return True
-    lowering = Lowering(function, gpu, operations, divergence.thread_varying(function, ours))
-    ok = divergence.check(ours, [op for op in operations if isinstance(op, scf.ForOp)], lowering.divergent)
+    lowering = Lowering(function, gpu, operations, divergent_values(function, ours))
+    ok = verify_convergence(ours, [op for op in operations if isinstance(op, scf.ForOp)], lowering.divergent)
     for op in ours:
         if gpu.no_multicast and isinstance(op, ditron.RequiresMulticast):
             op.emit_error(f"'{op.name}' is not supported on {gpu.name}: {gpu.no_multicast}")
@@ -46,7 +47,7 @@ def _lower_function(function: tt.FuncOp, gpu: GPU) -> bool:
             ok = False
     if not ok:
         return False
-    divergence.keep_waits_in_place(ours)
+    keep_waits_in_order(ours)
     for op in ours:
         row = table[type(op)]
         lowering.at(op)

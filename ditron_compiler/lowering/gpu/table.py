@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.match_failure import MatchFailure
-from ditron_compiler.analysis.slicing import retype
 from ditron_compiler.ir.dialects import arith, ditron, tt
+from ditron_compiler.ir.type_propagation import propagate_type
 from ditron_compiler.lowering.gpu import atomics
 from ditron_compiler.lowering.gpu.builder import Lowering, LoweringError, element_of, is_tensor
 from ditron_compiler.lowering.gpu.pointers import divisibility, rebase
@@ -63,7 +63,7 @@ def wait(
     token = build([argument(lowering, op, name) for name in arguments])
     token = lowering.acquired(token)
     lowering.replace(token)
-    retype([token], lowering.i32)  # also where control flow carries it
+    propagate_type([token], lowering.i32)  # also where control flow carries it
 
 
 def _wait(lowering: Lowering, op: ir.Operation) -> None:

@@ -8,12 +8,14 @@ from typing import ClassVar
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import UnderlyingObject, underlying_objects
 from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations
+from ditron_compiler.analysis.dominance import ScopedTable, walk_in_dominance_order
+from ditron_compiler.analysis.integer_range import RANK_COUNTS, is_below
 from ditron_compiler.analysis.match_failure import MatchFailure
-from ditron_compiler.analysis.rank_variance import Place, is_query, is_within, place
+from ditron_compiler.analysis.rank_scope import rank_scope
 from ditron_compiler.analysis.rebasing import rebase
-from ditron_compiler.analysis.slicing import Known, in_dominance_order, is_defined_in
+from ditron_compiler.analysis.slicing import is_defined_in
 from ditron_compiler.ir.dialects import arith, ditron, scf, tt
-from ditron_compiler.ir.matchers import constant_int, defining_op, is_function_argument
+from ditron_compiler.ir.matchers import constant_int, defining_op, is_function_argument, is_query
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["HoistSymmAt"]
@@ -106,7 +108,9 @@ class HoistSymmAt(Pass):
         loop = op.parent
         while isinstance(loop, scf.ForOp | scf.WhileOp):
             runs = _has_iterations(loop) or isinstance(loop, scf.WhileOp) and op.block.region == loop.regions[0]
-            if not (runs or is_within(op.rank, "num_ranks") or place(op.rank, loop) != Place.ANYWHERE):
+            if not (
+                runs or is_below(op.rank, ditron.NumRanksOp) or rank_scope(op.rank, loop) is not ditron.Scope.World
+            ):
                 return
             moving: list[ir.Operation] = []
             if not all(_can_leave(operand, loop, moving) for operand in op.operands):
@@ -117,14 +121,14 @@ class HoistSymmAt(Pass):
             loop = op.parent
 
     def _eliminate_common_subexpressions(self, function: ir.Operation) -> None:
-        known: Known[tuple[ir.Value, ir.Value], ir.Value] = Known()
-        for op in in_dominance_order(function.regions[0], known):
+        table: ScopedTable[tuple[ir.Value, ir.Value], ir.Value] = ScopedTable()
+        for op in walk_in_dominance_order(function.regions[0], table):
             if not isinstance(op, ditron.SymmAtOp):
                 continue
             key = op.ptr, op.rank
-            same = next(iter(known.about(key)), None)
+            same = next(iter(table.lookup(key)), None)
             if same is None:
-                known.add(key, op.result)
+                table.insert(key, op.result)
             else:
                 op.result.replace_all_uses_with(same)
                 op.erase()
@@ -136,7 +140,7 @@ def _observed(function: ir.Operation) -> set[UnderlyingObject]:
     return {
         found
         for op in operations(function)
-        if op.name in OPAQUE or isinstance(op, tt.PtrToIntOp | tt.ReturnOp)
+        if isinstance(op, (*OPAQUE, tt.PtrToIntOp, tt.ReturnOp))
         for operand in op.operands
         if "!tt.ptr" in str(operand.type)
         for found in underlying_objects(operand)
@@ -170,7 +174,7 @@ def _can_leave(value: ir.Value, loop: ir.Operation, moving: list[ir.Operation]) 
 
 def _is_count(value: ir.Value) -> bool:
     """Whether ``value`` is a number of ranks, of which there is at least one."""
-    return is_query(value, "num_ranks") or is_query(value, "num_local_ranks")
+    return any(is_query(value, count) for count in RANK_COUNTS)
 
 
 def _divides_by_count(op: ir.Operation) -> bool:

@@ -7,21 +7,17 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import UnderlyingObject, may_alias, underlying_objects
-from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations, pointers
-from ditron_compiler.analysis.rank_variance import Place, is_other, place
-from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.analysis.call_graph import OPAQUE, functions, operations, pointer_operands
+from ditron_compiler.analysis.rank_scope import is_other_rank, rank_scope
+from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.ir.dialects.ditron import Scope
 from ditron_compiler.ir.matchers import is_function_argument
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["InferScope"]
 
-_SCOPES = ("gpu", "node", "world")
-# How far an update of a signal comes from, and whether another rank makes it wherever there are several.
-_Update = tuple[int, bool]
-# Operation -> its operands that are the signal and the rank.
-_UPDATES = {"ditron.notify": (0, 2), "ditron.signal_op": (0, 2), "ditron.putmem_signal": (3, 5)}
-_AWAITS = ("ditron.wait", "ditron.signal_wait_until")
-_ATOMICS = ("ditron.ld", "ditron.st", "ditron.red", "ditron.atomic_add", "ditron.atomic_cas")
+# The scope that an update of a signal needs, and whether the signal is on another rank for certain.
+_Update = tuple[Scope, bool]
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,10 @@ class InferScope(Pass):
     A ``notify`` gets the scope of its target rank: ``gpu`` for this rank; ``node`` for ranks on this node, which are
     ``node * num_local_ranks + x`` with x a local rank, and those under a condition ``rank / num_local_ranks == node``;
     ``world`` for all others. An explicit ``gpu`` is kept unless the rank is known to be another one. A notify is
-    narrowed to ``gpu`` only if this kernel waits for the signal, since a wait by a stream is outside of that scope, and
-    not if the signal may be accessed elsewhere: on other ranks through ``symm_at`` (which then access this rank's), in
-    a function that the kernel calls, or by a wait through a pointer to an unknown object. If the kernel waits for the
-    signal through ``symm_at``, the notify needs ``node``.
+    narrowed to ``gpu`` only if this kernel reads the signal, since a wait by a stream is outside of that scope, and not
+    if the signal may be accessed elsewhere: on other ranks through ``symm_at`` (which then access this rank's), in a
+    function that the kernel calls, or through a pointer to an unknown object. If the kernel reads the signal through
+    ``symm_at``, the notify needs ``node``.
 
     A ``wait`` is widened to the scope of the kernel's own updates of the same signals, and never narrowed: other
     kernels may update them too. A wait or atomic through ``symm_at`` to another rank is widened from ``gpu`` to
@@ -59,106 +55,104 @@ class InferScope(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions(op):
-            found = [o for o in operations(function) if o.name.startswith("ditron.") or o.name in OPAQUE]
-            looked = _Looked.of(found)
+            every = operations(function)
+            accesses = _SignalAccesses.of(every)
             updates: dict[ir.Value, set[_Update]] = {}
-            for o in found:
-                self._update(o, updates, looked)
-            for o in found:
-                if o.name == "ditron.wait":
-                    self._wait(
-                        o, set().union(*(updates.get(origin.root, ()) for origin in underlying_objects(o.operands[0])))
-                    )
-                if o.name in ("ditron.wait", *_ATOMICS) and any(
-                    _is_far(it, o) for it in underlying_objects(o.operands[0])
-                ):
-                    self._widen(o, Place.NODE, "the pointer is to another rank's memory")
-
-    def _update(self, op: ir.Operation, updates: dict[ir.Value, set[_Update]], looked: _Looked) -> None:
-        """Set the scope of a notify; note in ``updates`` how far updates of its signals come from."""
-        if op.name not in _UPDATES:
-            return
-        signal, rank = (op.operands[index] for index in _UPDATES[op.name])
-        far, certain = place(rank, op), is_other(rank)
-        if op.name == "ditron.notify":
-            roots = {origin.root for origin in underlying_objects(signal)}
-            if far == Place.SELF and _may_meet(roots, looked.from_afar):
-                far = Place.NODE
-                self._widen(op, far, "other ranks wait for the signal")
-            elif _scope(op) == Place.SELF != far:
-                if certain:
-                    self._widen(op, far, "the signal is on another rank")
+            for o in every:
+                if isinstance(o, ditron.SignalUpdateOpInterface):
+                    self._update(o, updates, accesses)
+            for o in every:
+                if isinstance(o, ditron.WaitOp):
+                    self._wait(o, set().union(*(updates.get(it.root, ()) for it in underlying_objects(o.signal))))
+                    pointer = o.signal
+                elif isinstance(o, ditron.AtomicOpInterface):
+                    pointer = o.ptr
                 else:
-                    far = Place.SELF  # an explicit annotation
+                    continue
+                if any(_is_remote(it, o) for it in underlying_objects(pointer)):
+                    self._widen(o, Scope.Node, "the pointer is to another rank's memory")
+
+    def _update(
+        self,
+        op: ditron.SignalUpdateOpInterface,
+        updates: dict[ir.Value, set[_Update]],
+        accesses: _SignalAccesses,
+    ) -> None:
+        """Set the scope of a notify; add to ``updates`` what the update needs, by the object of its signal."""
+        needed, is_other = rank_scope(op.rank, op), is_other_rank(op.rank)
+        if isinstance(op, ditron.NotifyOp):
+            roots = {origin.root for origin in underlying_objects(op.signal)}
+            if needed is Scope.GPU and _may_overlap(roots, accesses.remote_reads):
+                needed = Scope.Node
+                self._widen(op, needed, "other ranks read the signal")
+            elif op.scope is Scope.GPU and needed is not Scope.GPU:
+                if is_other:
+                    self._widen(op, needed, "the signal is on another rank")
+                else:
+                    needed = Scope.GPU  # an explicit annotation
             else:
-                if far == Place.SELF and not (roots & looked.here and not _may_meet(roots, looked.elsewhere)):
-                    far = min(_scope(op), Place.NODE)
-                self._set(op, far)
-        for origin in underlying_objects(signal):
-            updates.setdefault(origin.root, set()).add((far, certain))
+                is_read_here = roots & accesses.reads and not _may_overlap(roots, accesses.elsewhere)
+                if needed is Scope.GPU and not is_read_here:
+                    needed = min(op.scope, Scope.Node)
+                self._set(op, needed)
+        for origin in underlying_objects(op.signal):
+            updates.setdefault(origin.root, set()).add((needed, is_other))
 
-    def _wait(self, op: ir.Operation, updates: set[_Update]) -> None:
-        wanted = max((far for far, _ in updates), default=Place.SELF)
-        if _scope(op) > Place.SELF or any(certain for _, certain in updates):
-            self._widen(op, wanted, "other ranks update these signals in this kernel")
+    def _wait(self, op: ditron.WaitOp, updates: set[_Update]) -> None:
+        needed = max((scope for scope, _ in updates), default=Scope.GPU)
+        if op.scope is not Scope.GPU or any(is_other for _, is_other in updates):
+            self._widen(op, needed, "other ranks update these signals in this kernel")
 
-    def _widen(self, op: ir.Operation, wanted: int, why: str) -> None:
-        given = _scope(op)
-        if given >= wanted:
+    def _widen(self, op: ditron.MemoryOrderOpInterface, needed: Scope, why: str) -> None:
+        if op.scope >= needed:
             return
-        if given == Place.SELF:
+        if op.scope is Scope.GPU:
             op.emit_warning(
-                f"scope 'gpu' of '{op.name}' is too narrow, because {why}: widened to '{_SCOPES[wanted]}'; "
-                f'write scope="{_SCOPES[wanted]}"'
+                f"scope 'gpu' of '{op.name}' is too narrow, because {why}: widened to '{needed!s}'; "
+                f'write scope="{needed!s}"'
             )
-        self._set(op, wanted)
+        self._set(op, needed)
 
-    def _set(self, op: ir.Operation, wanted: int) -> None:
-        given = _scope(op)
-        if given != wanted:
-            op.attributes["scope"] = ir.Attribute.parse(f"#ditron.scope<{_SCOPES[wanted]}>", op.context)
-            self.count("scopes widened" if wanted > given else "scopes narrowed")
+    def _set(self, op: ditron.MemoryOrderOpInterface, needed: Scope) -> None:
+        given = op.scope
+        if given is not needed:
+            op.scope = needed
+            self.count("scopes widened" if needed > given else "scopes narrowed")
 
 
 @dataclass(frozen=True)
-class _Looked:
-    """Where a kernel looks at signals: what those come from that it waits for here, which are this rank's; that it
-    waits for on other ranks; and that it may look at on other ranks or in a function that it calls.
+class _SignalAccesses:
+    """The objects whose signals a kernel reads on this rank, and on other ranks; and those that may be accessed
+    elsewhere: on other ranks, through a pointer that was loaded, or in a function that the kernel calls.
     """
 
-    here: set[ir.Value]
-    from_afar: set[ir.Value]
+    reads: set[ir.Value]
+    remote_reads: set[ir.Value]
     elsewhere: set[ir.Value]
 
     @staticmethod
-    def of(found: list[ir.Operation]) -> _Looked:
-        looked = _Looked(set(), set(), set())
-        for op in found:
-            if op.name in _AWAITS:
-                for origin in underlying_objects(op.operands[0]):
-                    (looked.from_afar if _is_far(origin, op) else looked.here).add(origin.root)
-                    if not is_function_argument(origin.root):  # loaded, it may be another rank's
-                        looked.elsewhere.add(origin.root)
-            elif op.name in OPAQUE:
-                looked.elsewhere.update(
-                    origin.root for operand in pointers(op) for origin in underlying_objects(operand)
+    def of(operations: list[ir.Operation]) -> _SignalAccesses:
+        accesses = _SignalAccesses(set(), set(), set())
+        for op in operations:
+            if isinstance(op, ditron.SignalReadOpInterface):
+                for origin in underlying_objects(op.signal):
+                    (accesses.remote_reads if _is_remote(origin, op) else accesses.reads).add(origin.root)
+                    if not is_function_argument(origin.root):  # loaded, perhaps another rank's
+                        accesses.elsewhere.add(origin.root)
+            elif isinstance(op, OPAQUE):
+                accesses.elsewhere.update(
+                    origin.root for operand in pointer_operands(op) for origin in underlying_objects(operand)
                 )
-            elif (
-                op.name == "ditron.multicast_ptr"
-                or op.name == "ditron.symm_at"
-                and (place(op.operands[1], op) != Place.SELF)
+            elif isinstance(op, ditron.MulticastPtrOp) or (
+                isinstance(op, ditron.SymmAtOp) and rank_scope(op.rank, op) is not Scope.GPU
             ):
-                looked.elsewhere.update(origin.root for origin in underlying_objects(op.operands[0]))
-        return looked
+                accesses.elsewhere.update(origin.root for origin in underlying_objects(op.ptr))
+        return accesses
 
 
-def _may_meet(roots: set[ir.Value], others: set[ir.Value]) -> bool:
+def _may_overlap(roots: set[ir.Value], others: set[ir.Value]) -> bool:
     return any(may_alias(root, others) for root in roots)
 
 
-def _is_far(origin: UnderlyingObject, at: ir.Operation) -> bool:
-    return origin.rank is not None and place(origin.rank, at) != Place.SELF
-
-
-def _scope(op: ir.Operation) -> int:
-    return _SCOPES.index(keyword(op.attributes["scope"]))
+def _is_remote(origin: UnderlyingObject, at: ir.Operation) -> bool:
+    return origin.rank is not None and rank_scope(origin.rank, at) is not Scope.GPU

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions
-from ditron_compiler.analysis.memory_order import Finding, scan
+from ditron_compiler.analysis.memory_order import missing_orders
+from ditron_compiler.analysis.memory_order_transfer import MissingOrder
+from ditron_compiler.ir.dialects import ditron, scf, tt
 from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["InsertFences"]
@@ -63,27 +65,31 @@ class InsertFences(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions(op):
-            for finding in scan(function, self.at_end):
-                self._insert(finding)
+            for missing in missing_orders(function, self.at_end):
+                self._insert(missing)
 
-    def _insert(self, finding: Finding) -> None:
-        what, pending, needed_by = finding.what, finding.pending, finding.needed_by
-        why = (
-            f"{_NAMES.get(needed_by.name, 'this operation')}: {pending.what} may still be "
+    def _insert(self, missing: MissingOrder) -> None:
+        what, pending, needed_by = missing.what, missing.pending, missing.needed_by
+        reason = (
+            f"{_describe(needed_by)}: {pending.description} may still be "
             f"{'unordered' if what == 'fence' else 'incomplete'}"
         )
-        notes = [(pending.op, pending.what)]
-        if finding.place is None:
+        notes = [(pending.op, pending.description)]
+        if missing.place is None:
             needed_by.emit_warning(
-                f"'ditron.{what}' is missing before {why}; it cannot be inserted, because not all "
+                f"'ditron.{what}' is missing before {reason}; it cannot be inserted, because not all "
                 "threads of the program reach this point",
                 notes,
             )
             self.count("missing and not inserted")
             return
-        ir.Operation.create(f"ditron.{what}", loc=needed_by.location, ip=ir.InsertionPoint(finding.place))
-        needed_by.emit_remark(f"inserted 'ditron.{what}' before {why}", notes)
+        create = ditron.FenceOp if what == "fence" else ditron.QuietOp
+        create(loc=needed_by.location, ip=ir.InsertionPoint(missing.place))
+        needed_by.emit_remark(f"inserted 'ditron.{what}' before {reason}", notes)
         self.count("fences inserted" if what == "fence" else "quiets inserted")
 
 
-_NAMES = {"tt.return": "the end of the kernel", "scf.yield": "the end of this branch, and so of the kernel"}
+def _describe(op: ir.Operation) -> str:
+    if isinstance(op, tt.ReturnOp):
+        return "the end of the kernel"
+    return "the end of this branch, and so of the kernel" if isinstance(op, scf.YieldOp) else "this operation"

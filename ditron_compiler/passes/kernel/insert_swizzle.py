@@ -8,23 +8,19 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions, operations
-from ditron_compiler.analysis.tile_index import Line, available, line_of
-from ditron_compiler.analysis.tile_mapping import NotFound, Shards, depends_on_rank, other_index, owners
-from ditron_compiler.ir.dialects.enums import PREDICATES, keyword
+from ditron_compiler.analysis.dominance import is_available
+from ditron_compiler.analysis.match_failure import MatchFailure
+from ditron_compiler.analysis.tile_index import TileRange, tile_range
+from ditron_compiler.analysis.tile_mapping import TileOwner, is_rotated_by_rank, tile_owners, unsupported_tile_index
+from ditron_compiler.ir.dialects import arith, ditron, tt
+from ditron_compiler.ir.dialects.arith import CmpIPredicate
+from ditron_compiler.ir.dialects.ditron import SwizzleMode
 from ditron_compiler.ir.matchers import constant_int, defining_op
 from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["InsertSwizzle"]
 
-_WAITS = ("ditron.wait", "ditron.signal_wait_until")
-# Operation -> the operand that is a signal; the last one is the rank.
-_SENDS = {
-    "ditron.notify": 0,
-    "ditron.signal_op": 0,
-    "ditron.putmem_signal": 3,
-    "ditron.putmem": None,
-    "ditron.symm_at": None,
-}
+_SENDS = (ditron.SignalUpdateOpInterface, ditron.PutmemOp, ditron.SymmAtOp)
 
 
 @dataclass(frozen=True)
@@ -70,158 +66,155 @@ class InsertSwizzle(Pass):
         for function in [f for f in functions(op) if "ditron.kernel" in f.attributes]:
             try:
                 self._reorder(function)
-            except NotFound as why:
-                (why.at or function).emit_remark(f"tile order unchanged: {why}")
+            except MatchFailure as failure:
+                (failure.op or function).emit_remark(f"tile order unchanged: {failure.reason}")
                 self.count("kernels not reordered")
 
-    def _reorder(self, function: ir.Operation) -> None:
-        ours = [op for op in operations(function) if op.name.startswith("ditron.")]
-        if any(op.name == "ditron.swizzle" for op in ours):
+    def _reorder(self, function: tt.FuncOp) -> None:
+        every = operations(function)
+        if any(isinstance(op, ditron.SwizzleOp) for op in every):
             return
-        mode = self.mode
+        mode = {"gather": SwizzleMode.Gather, "scatter": SwizzleMode.Scatter}.get(self.mode)
         if "ditron.swizzle_mode" in function.attributes:
-            mode = keyword(function.attributes["ditron.swizzle_mode"])
-        for divided in (True, False):  # without other dimensions, programs are numbered as tiles are
-            found = {"gather": _owners_of(ours, _waited, divided), "scatter": _owners_of(ours, _sent, divided)}
-            wanted = _decide(found) if mode == "auto" else mode
+            mode = function.attributes["ditron.swizzle_mode"].value
+        for quotient in (True, False):  # if there are no other dimensions, the linearized index is the tile index
+            found = {
+                SwizzleMode.Gather: _owners(every, _awaited, quotient),
+                SwizzleMode.Scatter: _owners(every, _sent, quotient),
+            }
+            wanted = _choose(found) if mode is None else mode
             if found[wanted]:
                 break
         else:
-            raise _nothing(ours)
-        shards, user = _agree(found[wanted])
-        _insert(wanted, shards, line_of(shards))
-        user.emit_remark(f"tiles reordered for {wanted}: this operation depends on their owners")
+            raise _no_owner(every)
+        owner, user = _unique(found[wanted])
+        _insert(wanted, owner, tile_range(owner))
+        user.emit_remark(f"tiles reordered for {wanted!s}: this operation depends on their owners")
         self.count("kernels reordered")
 
 
-def _waited(op: ir.Operation) -> Iterator[tuple[ir.Value, bool]]:
-    """What says for whom ``op`` waits; True with a rank."""
-    if op.name in _WAITS:
-        yield op.operands[0], False
+def _awaited(op: ir.Operation) -> Iterator[tuple[ir.Value, bool]]:
+    """The operands of a wait that depend on the owner of a tile; True with a rank."""
+    if isinstance(op, ditron.SignalWaitOpInterface):
+        yield op.signal, False
 
 
 def _sent(op: ir.Operation) -> Iterator[tuple[ir.Value, bool]]:
-    """What says to whom ``op`` sends; True with a rank."""
-    if op.name in _SENDS:
-        yield op.operands[-1], True
-        if (signal := _SENDS[op.name]) is not None:
-            yield op.operands[signal], False
+    """The operands of a send that depend on the owner of a tile; True with a rank."""
+    if isinstance(op, _SENDS):
+        yield op.rank, True
+        if isinstance(op, ditron.SignalUpdateOpInterface):
+            yield op.signal, False
 
 
-def _owners_of(ours: list[ir.Operation], asked: Callable, divided: bool) -> dict[Shards, ir.Operation]:
-    """The owners of tiles that ``asked`` operands depend on, each with an operation that does."""
-    found: dict[Shards, ir.Operation] = {}
-    for op in ours:
-        if _has_order(op):
-            continue
-        for value, is_rank in asked(op):
-            for shards in owners(value, op, is_rank, divided):
-                found.setdefault(shards, op)
+def _owners(operations: list[ir.Operation], operands: Callable, quotient: bool) -> dict[TileOwner, ir.Operation]:
+    """The owners of tiles that ``operands`` depend on, each with an operation that does."""
+    found: dict[TileOwner, ir.Operation] = {}
+    for op in operations:
+        for value, is_rank in () if _is_rotated(op) else operands(op):
+            for owner in tile_owners(value, op, is_rank, quotient):
+                found.setdefault(owner, op)
     return found
 
 
-def _decide(found: dict[str, dict[Shards, ir.Operation]]) -> str:
-    """The mode that waits or sends ask for."""
-    if found["gather"] and found["scatter"]:
-        raise NotFound(
+def _choose(found: dict[SwizzleMode, dict[TileOwner, ir.Operation]]) -> SwizzleMode:
+    """The mode that waits or sends want."""
+    if found[SwizzleMode.Gather] and found[SwizzleMode.Scatter]:
+        raise MatchFailure(
             "this send and a wait both depend on the owner of a tile, and want different orders; choose by "
             "mode=gather or mode=scatter",
-            next(iter(found["scatter"].values())),
+            next(iter(found[SwizzleMode.Scatter].values())),
         )
-    return "gather" if found["gather"] else "scatter"
+    return SwizzleMode.Gather if found[SwizzleMode.Gather] else SwizzleMode.Scatter
 
 
-def _agree(found: dict[Shards, ir.Operation]) -> tuple[Shards, ir.Operation]:
-    """The one sharded dimension that all operations mean."""
+def _unique(found: dict[TileOwner, ir.Operation]) -> tuple[TileOwner, ir.Operation]:
+    """The one owner that all operations depend on."""
     (first, user), *others = found.items()
-    for other, at in others:
+    for other, op in others:
         if other != first:
-            raise NotFound(
-                "this operation and another one depend on different tile indices, or on different shardings", at
+            raise MatchFailure(
+                "this operation and another one depend on different tile indices, or on different shardings", op
             )
     return first, user
 
 
-def _has_order(op: ir.Operation) -> bool:
-    """Whether the author has put the tiles of a wait or a send in order: by this rank's number."""
-    value = op.operands[0] if op.name in _WAITS else op.operands[-1] if op.name in _SENDS else None
-    return value is not None and depends_on_rank(value)
+def _is_rotated(op: ir.Operation) -> bool:
+    """Whether the kernel orders the tiles of a wait or a send itself, by this rank."""
+    if isinstance(op, ditron.SignalWaitOpInterface):
+        return is_rotated_by_rank(op.signal)
+    return isinstance(op, _SENDS) and is_rotated_by_rank(op.rank)
 
 
-def _nothing(ours: list[ir.Operation]) -> NotFound:
-    by_hand = next(filter(_has_order, ours), None)
-    if by_hand is not None:
-        return NotFound("the tile order already depends on this rank", by_hand)
-    for op in ours:
-        for value, is_rank in (*_waited(op), *_sent(op)):
-            if (made_by := other_index(value, is_rank)) is not None:
-                return NotFound(
-                    f"the owner of a tile is computed from this '{made_by.name}', but only the linearized tile "
+def _no_owner(operations: list[ir.Operation]) -> MatchFailure:
+    rotated = next(filter(_is_rotated, operations), None)
+    if rotated is not None:
+        return MatchFailure("the tile order already depends on this rank", rotated)
+    for op in operations:
+        for value, is_rank in (*_awaited(op), *_sent(op)):
+            if (unsupported := unsupported_tile_index(value, is_rank)) is not None:
+                return MatchFailure(
+                    f"the owner of a tile is computed from this '{unsupported.name}', but only the linearized tile "
                     "index and its quotients are known as tile indices: compute it by program_id // tiles of "
                     "the other dimensions, or call dl.swizzle",
-                    made_by,
+                    unsupported,
                 )
-    return NotFound("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
+    return MatchFailure("no wait and no send depends on the owner of a tile, rank = tile * block // rows_per_rank")
 
 
-def _insert(mode: str, shards: Shards, line: Line) -> None:
-    """Put the swizzle behind what makes the tile index, for all who use it."""
-    tile = shards.tile
+def _insert(mode: SwizzleMode, owner: TileOwner, tiles: TileRange) -> None:
+    """Insert the swizzle after the definition of the tile index, and replace its uses."""
+    tile = owner.tile
     i32 = ir.IntegerType.get_signless(32, context=tile.context)
-    block = 1 if shards.block is None else constant_int(shards.block)
+    block = 1 if owner.block is None else constant_int(owner.block)
     if tile.type != i32:
-        raise NotFound(f"the tile index is an {tile.type}, but swizzles are computed in i32", shards.origin)
+        raise MatchFailure(f"the tile index is an {tile.type}, but swizzles are computed in i32", owner.anchor)
     if block is None or block < 1:
-        raise NotFound("the rows of a tile are not a positive constant", shards.origin)
-    # Of a place in the line, the branch that computes with it is reordered.
-    here = shards.others is not None or defining_op(tile) is not None and tile.owner.block == shards.at.block
-    place = ir.InsertionPoint.after(tile.owner) if here else ir.InsertionPoint.at_block_begin(shards.at.block)
-    for value in (shards.shard, line.end):
-        if value is not None and (value.type != i32 or not available(value, place.ref_operation)):
-            raise NotFound(
+        raise MatchFailure("the rows of a tile are not a positive constant", owner.anchor)
+    # If the tile index is the linearized index, only the branch that computes with it is reordered.
+    after = owner.others is not None or defining_op(tile) is not None and tile.owner.block == owner.at.block
+    ip = ir.InsertionPoint.after(tile.owner) if after else ir.InsertionPoint.at_block_begin(owner.at.block)
+    for value in (owner.shard, tiles.end):
+        if value is not None and (value.type != i32 or not is_available(value, ip.ref_operation)):
+            raise MatchFailure(
                 "the rows of a rank, or the number of tiles, are computed after the tile index: compute them before it",
-                shards.origin,
+                owner.anchor,
             )
-
-    with shards.at.location, place:
-
-        def make(name: str, *operands: ir.Value, type: ir.Type = i32, **attributes: ir.Attribute) -> ir.Value:
-            return ir.Operation.create(name, results=[type], operands=list(operands), attributes=attributes).result
-
-        def number(value: int) -> ir.Value:
-            return make("arith.constant", value=ir.IntegerAttr.get(i32, value))
-
-        def compare(predicate: str, a: ir.Value, b: ir.Value) -> ir.Value:
-            attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), PREDICATES[predicate])
-            return make("arith.cmpi", a, b, type=ir.IntegerType.get_signless(1), predicate=attribute)
-
-        size = make("ditron.num_ranks")
-        if shards.shard is not None:
-            size = make("arith.muli", shards.shard, size)
-        block_value = number(block)
-        there = make(
-            "ditron.swizzle", tile, size, block_value, mode=ir.Attribute.parse(f"#ditron.swizzle_mode<{mode}>")
-        )
-        # All tiles of all ranks must be taken, or others than before would be.
-        needed = make("arith.divsi", make("arith.addi", size, number(block - 1)), block_value)
-        if shards.others is not None:
-            needed = make("arith.muli", needed, shards.others)
-        programs = make("tt.get_num_programs", axis=ir.IntegerAttr.get(i32, line.axis))
-        if line.steps is None:
-            taken = make("arith.subi", programs, number(line.first))
-            if line.end is not None:
-                taken = make("arith.minsi", taken, line.end)
-            all_taken = compare("eq", needed, taken)
-        else:
-            all_taken = compare("eq", needed, line.end)
-            if line.steps:
-                enough = compare("sge", programs, number(line.steps))
-                all_taken = make("arith.andi", all_taken, enough, type=all_taken.type)
-        result = make("arith.select", all_taken, there, tile)
-    reached = [
+    with owner.at.location, ip:
+        size = ditron.NumRanksOp().result
+        if owner.shard is not None:
+            size = arith.MulIOp(owner.shard, size).result
+        block_size = arith.constant(i32, block)
+        swizzled = ditron.SwizzleOp(tile, size, block_size, mode=mode)
+        is_complete = _covers_all_tiles(owner, tiles, size, block_size, block)
+        selected = arith.SelectOp(is_complete, swizzled.result, tile)
+    users = [
         use.owner
         for use in tile.uses
-        if use.owner not in (there.owner, result.owner) and (shards.others is not None or shards.reaches(use))
+        if use.owner not in (swizzled, selected) and (owner.others is not None or owner.is_reordered(use))
     ]
-    for op in reached:
-        op.replace_uses_of_with(tile, result)
+    for op in users:
+        op.replace_uses_of_with(tile, selected.result)
+
+
+def _covers_all_tiles(owner: TileOwner, tiles: TileRange, size: ir.Value, block_size: ir.Value, block: int) -> ir.Value:
+    """Whether the programs compute all tiles of all ranks; if not, a permutation would change which they compute."""
+    i32 = size.type
+
+    def constant(value: int) -> ir.Value:
+        return arith.constant(i32, value)
+
+    needed = arith.DivSIOp(arith.AddIOp(size, constant(block - 1)).result, block_size).result
+    if owner.others is not None:
+        needed = arith.MulIOp(needed, owner.others).result
+    programs = tt.GetNumProgramsOp(i32, axis=ir.IntegerAttr.get(i32, tiles.axis)).result
+    if tiles.stride is None:
+        computed = arith.SubIOp(programs, constant(tiles.first)).result
+        if tiles.end is not None:
+            computed = arith.MinSIOp(computed, tiles.end).result
+        return arith.CmpIOp(CmpIPredicate.eq, needed, computed).result
+    is_complete = arith.CmpIOp(CmpIPredicate.eq, needed, tiles.end).result
+    if tiles.stride:
+        enough = arith.CmpIOp(CmpIPredicate.sge, programs, constant(tiles.stride)).result
+        is_complete = arith.AndIOp(is_complete, enough).result
+    return is_complete

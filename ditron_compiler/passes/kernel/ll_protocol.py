@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.linear import Address, address, index_sum
-from ditron_compiler.analysis.message_matching import Put, Wait, at_sender
+from ditron_compiler.analysis.match_failure import MatchFailure
+from ditron_compiler.analysis.message_matching import SignaledPut, rematerialize, signal_count
 from ditron_compiler.analysis.packet_layout import MARK, PacketArgument, packet_bytes, place_bytes
-from ditron_compiler.analysis.signal_channels import Channel, Refusal, signal_arguments
+from ditron_compiler.analysis.signal_channels import MatchedWait, SignalChannel, signal_arguments
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
+from ditron_compiler.ir.dialects.ditron import Cmp, Protocol, Scope, Semantic
 from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["LLProtocol"]
 
-# What quiet and fence are for; without any of these there is nothing to order or to complete.
-_SENDS = {
-    f"ditron.{name}"
-    for name in (
-        "symm_at",
-        "multicast_ptr",
-        "multimem_ld_reduce",
-        "multimem_st",
-        "multimem_red",
-        "putmem",
-        "getmem",
-        "putmem_signal",
-        "notify",
-        "signal_op",
-        "st",
-        "red",
-        "atomic_add",
-        "atomic_cas",
-        "extern_call",
-    )
-}
+# Operations that a quiet completes or a fence orders; in a kernel without any of them neither has an effect.
+_ORDERED = (
+    ditron.SignalUpdateOpInterface,
+    ditron.MemoryTransferOpInterface,
+    ditron.RequiresMulticast,
+    ditron.SymmAtOp,
+    ditron.StOp,
+    ditron.RedOp,
+    ditron.AtomicAddOp,
+    ditron.AtomicCasOp,
+    ditron.ExternCallOp,
+)
 
 
 @dataclass(frozen=True)
@@ -88,150 +83,141 @@ class LLProtocol(Pass):
         if self.protocol == "simple":
             return
         for function in functions(op):
-            rewritten = [self._rewrite(root, function) for root in signal_arguments(function)]
-            packets = [argument for argument in rewritten if argument is not None]
+            converted = [self._convert(root, function) for root in signal_arguments(function)]
+            packets = [argument for argument in converted if argument is not None]
             if packets:
                 text = ", ".join(map(str, packets))
                 function.attributes[MARK] = ir.Attribute.parse(f"[{text}]", function.context)
-                self._drop_order(function)
+                self._remove_fences(function)
 
-    def _rewrite(self, root: ir.Value, function: ir.Operation) -> PacketArgument | None:
-        """Turn what is sent by the signals at ``root`` into packets, or say why not."""
+    def _convert(self, root: ir.Value, function: tt.FuncOp) -> PacketArgument | None:
+        """Convert what is sent by the signals at ``root``; None, after a remark, if that is not possible."""
         try:
-            channel = Channel.of(root, function)
+            channel = SignalChannel.of(root, function)
             protocol = self._choose(channel)
-        except Refusal as refusal:
-            refusal.op.emit_remark(f"not converted to packets: {refusal}")
+        except MatchFailure as failure:
+            failure.op.emit_remark(f"not converted to packets: {failure.reason}")
             self.count("signals not converted")
             return None
-        argument = _argument(channel)
-        channel.puts[0].op.emit_remark(
-            f"sent as packets by protocol {protocol}: {place_bytes(channel.bound)} bytes per signal, as allocated by "
-            f"ditron.symm_packets(..., nbytes={channel.bound})"
-            + "".join(f"; requires at most num_ranks programs along axis {axis}" for axis in channel.by_rank)
+        argument = _packet_argument(channel)
+        channel.puts[0].put.emit_remark(
+            f"sent as packets by protocol {protocol!s}: {place_bytes(channel.max_nbytes)} bytes per signal, as "
+            f"allocated by ditron.symm_packets(..., nbytes={channel.max_nbytes})"
+            + "".join(f"; requires at most num_ranks programs along axis {axis}" for axis in channel.bounded_axes)
         )
-        for wait, put, rank in channel.waits:
-            _Rewriter(channel, protocol, wait.op).take(wait, put, rank)
+        for match in channel.waits:
+            _Rewriter(channel, protocol, match.wait).receive(match)
             self.count("waits converted")
         for put in channel.puts:
-            _Rewriter(channel, protocol, put.notify or put.op).send(put)
+            _Rewriter(channel, protocol, put.update).send(put)
             self.count("puts converted")
         return argument
 
-    def _choose(self, channel: Channel) -> str:
+    def _choose(self, channel: SignalChannel) -> Protocol:
         if self.protocol != "auto":
-            return self.protocol
-        if channel.bound > self.max_bytes:
-            raise Refusal(
-                channel.puts[0].op, f"a message may have {channel.bound} bytes, more than max-bytes={self.max_bytes}"
+            return Protocol.LL if self.protocol == "ll" else Protocol.LL128
+        if channel.max_nbytes > self.max_bytes:
+            raise MatchFailure(
+                f"a message may have {channel.max_nbytes} bytes, more than max-bytes={self.max_bytes}",
+                channel.puts[0].put,
             )
-        return "ll" if channel.bound <= self.ll_bytes else "ll128"
+        return Protocol.LL if channel.max_nbytes <= self.ll_bytes else Protocol.LL128
 
-    def _drop_order(self, function: ir.Operation) -> None:
+    def _remove_fences(self, function: tt.FuncOp) -> None:
         every = operations(function)
-        if any(op.name in _SENDS for op in every):
+        if any(isinstance(op, _ORDERED) for op in every):
             return
         for op in every:
-            if op.name in ("ditron.quiet", "ditron.fence"):
+            if isinstance(op, (ditron.QuietOp, ditron.FenceOp)):
                 op.erase()
                 self.count("quiets and fences removed")
 
 
-def _argument(channel: Channel) -> PacketArgument:
+def _packet_argument(channel: SignalChannel) -> PacketArgument:
     """What the host has to know of a channel that becomes packets."""
     index, location = channel.root.arg_number, channel.root.location
-    place = channel.puts[0].op.location.file_line_col
+    put = channel.puts[0].put.location.file_line_col
     return PacketArgument(
         index,
         location.name_str if location.is_a_name() else str(index),
-        channel.bound,
-        f"{place[0]}:{place[1]}" if place else "an unknown line",
-        channel.by_rank,
+        channel.max_nbytes,
+        f"{put[0]}:{put[1]}" if put else "an unknown line",
+        channel.bounded_axes,
     )
 
 
 class _Rewriter:
-    """Builds what replaces one operation, before it."""
+    """Builds what replaces ``op``, before it."""
 
-    def __init__(self, channel: Channel, protocol: str, op: ir.Operation):
-        self.channel, self.op = channel, op
-        self.location, self.at = op.location, ir.InsertionPoint(op)
+    def __init__(self, channel: SignalChannel, protocol: Protocol, op: ir.Operation):
+        self.channel, self.protocol, self.op = channel, protocol, op
+        self.loc, self.ip = op.location, ir.InsertionPoint(op)
         self.i32, self.i64 = (ir.IntegerType.get_signless(width, op.context) for width in (32, 64))
-        self.protocol = {"protocol": ir.Attribute.parse(f"#ditron.protocol<{protocol}>", op.context)}
-        self.words = packet_bytes(channel.bound) // 8  # of one message
+        self.words = packet_bytes(channel.max_nbytes) // 8  # of one message
 
-    def make(
-        self,
-        name: str,
-        operands: list[ir.Value],
-        result: ir.Type | None = None,
-        attributes: dict[str, ir.Attribute] | None = None,
-    ) -> ir.Value | None:
-        made = ir.Operation.create(
-            name,
-            results=[] if result is None else [result],
-            operands=operands,
-            attributes=attributes or {},
-            loc=self.location,
-            ip=self.at,
-        )
-        return None if result is None else made.results[0]
+    def create(
+        self, name: str, operands: list[ir.Value], type_: ir.Type, attributes: dict[str, ir.Attribute]
+    ) -> ir.Value:
+        return ir.Operation.create(
+            name, results=[type_], operands=operands, attributes=attributes, loc=self.loc, ip=self.ip
+        ).results[0]
 
     def constant(self, value: int, type_: ir.Type) -> ir.Value:
-        return self.make("arith.constant", [], type_, {"value": ir.IntegerAttr.get(type_, value)})
+        return arith.constant(type_, value, loc=self.loc, ip=self.ip)
 
-    def arith(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
-        return self.make(f"arith.{name}", [a, self.constant(b, a.type) if isinstance(b, int) else b], a.type)
+    def binary(self, op: type[ir.OpView], a: ir.Value, b: ir.Value | int) -> ir.Value:
+        return op(a, self.constant(b, a.type) if isinstance(b, int) else b, loc=self.loc, ip=self.ip).result
 
-    def place(self, index: Address, epoch: ir.Value, also: ir.Value | None = None) -> ir.Value:
-        """The packets of the message that ``index`` (plus ``also``) names, of the epoch's parity."""
-        at = self.arith("muli", self.arith("andi", epoch, 1), self.words)
-        for term in [*index.offset.summands, *([] if also is None else [also])]:
-            wide = term if term.type == self.i64 else self.make("arith.extsi", [term], self.i64)
-            at = self.arith("addi", at, self.arith("muli", wide, 2 * self.words))
-        if constant := index.offset.constant_term:
-            at = self.arith("addi", at, constant * 2 * self.words)
-        return self.make("tt.addptr", [index.base, at], index.base.type)
+    def packets(self, signal: Address, epoch: ir.Value, offset: Sequence[ir.Value] = ()) -> ir.Value:
+        """The packets of the message that ``signal`` and ``offset`` identify, by the parity of the epoch."""
+        at = self.binary(arith.MulIOp, self.binary(arith.AndIOp, epoch, 1), self.words)
+        for term in (*signal.offset.summands, *offset):
+            wide = term if term.type == self.i64 else arith.ExtSIOp(self.i64, term, loc=self.loc, ip=self.ip).result
+            at = self.binary(arith.AddIOp, at, self.binary(arith.MulIOp, wide, 2 * self.words))
+        if constant := signal.offset.constant_term:
+            at = self.binary(arith.AddIOp, at, constant * 2 * self.words)
+        return tt.AddPtrOp(signal.base.type, signal.base, at, loc=self.loc, ip=self.ip).result
 
-    def send(self, put: Put) -> None:
-        packets = self.place(address(put.signal, index_sum), put.epoch)
-        self.make("ditron.ll_put", [packets, put.src, put.nbytes, put.epoch, put.rank], None, self.protocol)
-        if put.notify is not None:
-            put.notify.erase()
-        put.op.erase()
-
-    def take(self, wait: Wait, put: Put, rank: ir.Value | None) -> None:
-        if wait.count is None:
-            token = self._get(wait, put, rank)
-        else:
-            token = self._get_each(wait, put)
-        result = wait.op.results[0]
-        result.replace_all_uses_with(wait.epoch if wait.op.name == "ditron.signal_wait_until" else token)
-        wait.op.erase()
-
-    def _get(self, wait: Wait, put: Put, rank: ir.Value | None, also: ir.Value | None = None) -> ir.Value:
-        dst = at_sender(put.dst, rank, wait.op, self.make)
-        nbytes = at_sender(put.nbytes, rank, wait.op, self.make)
-        packets = self.place(address(wait.signal, index_sum), wait.epoch, also)
-        return self.make("ditron.ll_get", [dst, packets, nbytes, wait.epoch], self.token, self.protocol)
-
-    def _get_each(self, wait: Wait, put: Put) -> ir.Value:
-        """Take what each rank has sent, one after the other; the token is that of a wait for nothing behind them."""
-        none = self.constant(0, self.i32)
-        loop = ir.Operation.create(
-            "scf.for", operands=[none, wait.count, self.constant(1, self.i32)], regions=1, loc=self.location, ip=self.at
+    def send(self, signaled: SignaledPut) -> None:
+        put, update = signaled.put, signaled.update
+        packets = self.packets(address(update.signal, index_sum), update.value)
+        ditron.LLPutOp(
+            packets, put.src, put.nbytes, update.value, put.rank, protocol=self.protocol, loc=self.loc, ip=self.ip
         )
-        body = loop.regions[0].blocks.append(self.i32, arg_locs=[self.location])
-        behind, self.at = self.at, ir.InsertionPoint(body)
-        self._get(wait, put, body.arguments[0], body.arguments[0])
-        self.make("scf.yield", [])
-        self.at = behind
-        attributes = {
-            name: ir.Attribute.parse(f"#ditron.{text}", self.op.context)
-            for name, text in (("cmp", "cmp<ge>"), ("scope", "scope<gpu>"), ("semantic", "semantic<relaxed>"))
-        }
-        return self.make("ditron.wait", [self.channel.root, none, wait.epoch], self.token, attributes)
+        if update != put:
+            update.erase()
+        put.erase()
 
-    @property
-    def token(self) -> ir.Type:
-        return ir.Type.parse("!ditron.token", self.op.context)
+    def receive(self, match: MatchedWait) -> None:
+        wait = match.wait
+        token = self._get(match, match.sender) if signal_count(wait) is None else self._receive_each(match)
+        result = wait.results[0]
+        result.replace_all_uses_with(wait.value if isinstance(wait, ditron.SignalWaitUntilOp) else token)
+        wait.erase()
+
+    def _get(self, match: MatchedWait, sender: ir.Value | None, offset: Sequence[ir.Value] = ()) -> ir.Value:
+        wait, put = match.wait, match.put.put
+        dst = rematerialize(put.dst, sender, wait, self.create)
+        nbytes = rematerialize(put.nbytes, sender, wait, self.create)
+        packets = self.packets(address(wait.signal, index_sum), wait.value, offset)
+        return ditron.LLGetOp(dst, packets, nbytes, wait.value, protocol=self.protocol, loc=self.loc, ip=self.ip).token
+
+    def _receive_each(self, match: MatchedWait) -> ir.Value:
+        """Receive the message of each rank in a loop; the token is that of a wait for no signals after it."""
+        none = self.constant(0, self.i32)
+        wait = match.wait
+        loop = scf.ForOp(none, wait.count, self.constant(1, self.i32), loc=self.loc, ip=self.ip)
+        after, self.ip = self.ip, ir.InsertionPoint(loop.body)
+        self._get(match, loop.induction_variable, [loop.induction_variable])
+        scf.YieldOp([], loc=self.loc, ip=self.ip)
+        self.ip = after
+        return ditron.WaitOp(
+            self.channel.root,
+            none,
+            wait.value,
+            cmp=Cmp.GE,
+            scope=Scope.GPU,
+            semantic=Semantic.Relaxed,
+            loc=self.loc,
+            ip=self.ip,
+        ).token

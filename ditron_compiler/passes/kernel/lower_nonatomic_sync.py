@@ -7,15 +7,16 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import underlying_objects
-from ditron_compiler.analysis.call_graph import operations, pointers, reached
-from ditron_compiler.analysis.rank_variance import Place, place
-from ditron_compiler.ir.dialects.enums import keyword
+from ditron_compiler.analysis.call_graph import operations, pointer_operands, reachable_operations
+from ditron_compiler.analysis.rank_scope import rank_scope
+from ditron_compiler.ir.dialects import arith, ditron, tt
+from ditron_compiler.ir.dialects.ditron import Scope, Semantic, SignalOp
 from ditron_compiler.ir.pass_base import Pass, PassFailure
 
 __all__ = ["LowerNonatomicSync"]
 
-_TRITON_ATOMICS = ("tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_reduce")
-_ATOMICS = ("ditron.atomic_add", "ditron.red", "ditron.atomic_cas", *_TRITON_ATOMICS)
+_TRITON_ATOMICS = (tt.AtomicRMWOp, tt.AtomicCASOp, tt.DescriptorReduceOp)
+_ATOMICS = (ditron.AtomicAddOp, ditron.RedOp, ditron.AtomicCasOp, *_TRITON_ATOMICS)
 
 
 @dataclass(frozen=True)
@@ -47,144 +48,115 @@ class LowerNonatomicSync(Pass):
     name: ClassVar[str] = "lower-nonatomic-sync"
 
     def run(self, op: ir.Operation) -> None:
-        found = [o for o in operations(op) if o.name.startswith("ditron.") or o.name in (*_TRITON_ATOMICS, "tt.call")]
-        if not all([self._check(o) for o in found]):
+        every = operations(op)
+        if not all([self._check(o) for o in every]):
             raise PassFailure
-        for o in found:
-            name = o.name
-            if name in _REWRITES and _REWRITES[name](o):
-                self.count(f"{name.removeprefix('ditron.')} lowered")
+        for o in every:
+            lower = next((lower for kind, lower in _LOWERINGS.items() if isinstance(o, kind)), None)
+            if lower is not None:
+                name = o.name.removeprefix("ditron.")
+                if lower(o):
+                    self.count(f"{name} lowered")
 
     def _check(self, op: ir.Operation) -> bool:
         """Emit an error if ``op`` needs a read-modify-write on another GPU."""
-        why = _why_not(op)
-        if why is not None:
-            op.emit_error(why)
-        return why is None
+        reason = _needs_remote_atomic(op)
+        if reason is not None:
+            op.emit_error(reason)
+        return reason is None
 
 
-def _why_not(op: ir.Operation) -> str | None:
-    name = op.name.removeprefix("ditron.")
-    if name in ("notify", "signal_op", "putmem_signal") and keyword(op.attributes["op"]) == "add" and not _is_here(op):
+def _needs_remote_atomic(op: ir.Operation) -> str | None:
+    """Why ``op`` cannot be lowered; None if it can."""
+    if isinstance(op, ditron.SignalUpdateOpInterface) and op.signal_op is SignalOp.Add and not _is_within_gpu(op):
         return (
             f"'{op.name} add' needs a read-modify-write on another GPU, which the links of this pipeline do not "
             "support: give each writer its own signal (ptr + rank, or one per writing program), let it set the "
             "epoch, and wait for all of them by the count of dl.wait"
         )
-    if op.name in _ATOMICS and not _is_here(op):
+    if isinstance(op, _ATOMICS) and not _is_within_gpu(op):
         return (
             f"'{op.name}' is a read-modify-write that may be on another GPU, which the links of this pipeline do "
             "not support: write to a separate cell for each rank with dl.st or dl.notify and combine them at the "
             'receiver; for memory of this GPU write scope="gpu"'
         )
-    if name == "tt.call" and (atomic := _atomic_there(op)) is not None:
+    if isinstance(op, tt.CallOp) and (atomic := _atomic_in_callee(op)) is not None:
         return (
             f"the callee has a '{atomic}', a read-modify-write, and is passed a pointer to another GPU's memory, "
             "where the links of this pipeline do not support it: write to a separate cell for each rank with "
             "dl.st or dl.notify and combine them at the receiver"
         )
-    if name.startswith("multimem") or name == "multicast_ptr":
+    if isinstance(op, ditron.RequiresMulticast):
         return f"'{op.name}' needs NVLink, which this pipeline does not assume: use dl.putmem, or another pipeline"
     return None
 
 
-def _atomic_there(call: ir.Operation) -> str | None:
+def _atomic_in_callee(call: tt.CallOp) -> str | None:
     """The name of an operation of the callee that may be a read-modify-write on another GPU."""
-    if all(origin.rank is None for pointer in pointers(call) for origin in underlying_objects(pointer)):
+    if all(origin.rank is None for pointer in pointer_operands(call) for origin in underlying_objects(pointer)):
         return None
-    return next((op.name for op in reached(call) if op.name in (*_TRITON_ATOMICS, "tt.call")), None)
+    return next((op.name for op in reachable_operations(call) if isinstance(op, (*_TRITON_ATOMICS, tt.CallOp))), None)
 
 
-def _is_here(op: ir.Operation) -> bool:
-    """Whether an update stays within this GPU."""
-    if any(origin.rank is not None for origin in underlying_objects(op.operands[0])):
+def _is_within_gpu(op: ir.Operation) -> bool:
+    """Whether an update or atomic accesses memory of this GPU only."""
+    if any(origin.rank is not None for origin in underlying_objects(_address(op))):
         return False
-    if op.name.startswith("tt.") or op.name == "ditron.signal_op" and place(op.operands[2], op) == Place.SELF:
+    if isinstance(op, _TRITON_ATOMICS) or isinstance(op, ditron.SignalOpOp) and rank_scope(op.rank, op) is Scope.GPU:
         return True
-    return "scope" in op.attributes and keyword(op.attributes["scope"]) == "gpu"
+    return isinstance(op, ditron.MemoryOrderOpInterface) and op.scope is Scope.GPU
 
 
-def _notify(op: ir.Operation) -> bool:
-    if _is_here(op):
+def _address(op: ir.Operation) -> ir.Value:
+    if isinstance(op, ditron.MemoryTransferOpInterface):
+        return op.dst
+    if isinstance(op, ditron.SignalUpdateOpInterface):
+        return op.signal
+    return op.desc if isinstance(op, tt.DescriptorReduceOp) else op.ptr
+
+
+def _lower_notify(op: ditron.NotifyOp) -> bool:
+    if _is_within_gpu(op):
         return False
-    _make("fence", op)
-    _make("signal_op", op, list(op.operands), {"op": op.attributes["op"]})
+    with op.location, ir.InsertionPoint(op):
+        ditron.FenceOp()
+        ditron.SignalOpOp(op.signal, op.value, op.rank, op=op.op)
     op.erase()
     return True
 
 
-def _putmem_signal(op: ir.Operation) -> bool:
-    dst, src, nbytes, signal, value, rank = op.operands
-    kept = {name: op.attributes[name] for name in ("nbi", "granularity") if name in op.attributes}
-    _make("putmem", op, [dst, src, nbytes, rank], kept)
-    _make("fence", op)
-    _make("signal_op", op, [signal, value, rank], {"op": op.attributes["op"]})
+def _lower_putmem_signal(op: ditron.PutmemSignalOp) -> bool:
+    with op.location, ir.InsertionPoint(op):
+        ditron.PutmemOp(op.dst, op.src, op.nbytes, op.rank, nbi=op.nbi, granularity=op.granularity)
+        ditron.FenceOp()
+        ditron.SignalOpOp(op.signal, op.value, op.rank, op=op.op)
     op.erase()
     return True
 
 
-def _wait(op: ir.Operation) -> bool:
-    if keyword(op.attributes["semantic"]) == "relaxed" or keyword(op.attributes["scope"]) == "gpu":
+def _lower_wait(op: ditron.WaitOp) -> bool:
+    if op.semantic is Semantic.Relaxed or op.scope is Scope.GPU:
         return False
-    op.attributes["semantic"] = _relaxed(op)
-    ir.Operation.create("ditron.fence", loc=op.location, ip=ir.InsertionPoint(op.next_op))
+    op.semantic = Semantic.Relaxed
+    ditron.FenceOp(loc=op.location, ip=ir.InsertionPoint(op.next_op))
     return True
 
 
-def _signal_wait_until(op: ir.Operation) -> bool:
-    """Not lowered if its result is used: the lowering reads that by a compare-and-swap, but of this rank's memory."""
-    if op.results[0].has_uses:
+def _lower_signal_wait_until(op: ditron.SignalWaitUntilOp) -> bool:
+    """Not lowered if its result is used: the target reads that by a compare-and-swap, but of this rank's memory."""
+    if op.result.has_uses:
         return False
-    signal, value = op.operands
-    i32 = ir.IntegerType.get_signless(32, op.context)
-    one = ir.Operation.create(
-        "arith.constant",
-        results=[i32],
-        attributes={"value": ir.IntegerAttr.get(i32, 1)},
-        loc=op.location,
-        ip=ir.InsertionPoint(op),
-    ).results[0]
-    attributes = {
-        "cmp": op.attributes["cmp"],
-        "scope": ir.Attribute.parse("#ditron.scope<world>", op.context),
-        "semantic": _relaxed(op),
-    }
-    ir.Operation.create(
-        "ditron.wait",
-        results=[ir.Type.parse("!ditron.token", op.context)],
-        operands=[signal, one, value],
-        attributes=attributes,
-        loc=op.location,
-        ip=ir.InsertionPoint(op),
-    )
-    _make("fence", op)
+    with op.location, ir.InsertionPoint(op):
+        one = arith.constant(ir.IntegerType.get_signless(32), 1)
+        ditron.WaitOp(op.signal, one, op.value, cmp=op.cmp, scope=Scope.World, semantic=Semantic.Relaxed)
+        ditron.FenceOp()
     op.erase()
     return True
 
 
-_REWRITES = {
-    "ditron.notify": _notify,
-    "ditron.putmem_signal": _putmem_signal,
-    "ditron.wait": _wait,
-    "ditron.signal_wait_until": _signal_wait_until,
+_LOWERINGS = {
+    ditron.NotifyOp: _lower_notify,
+    ditron.PutmemSignalOp: _lower_putmem_signal,
+    ditron.WaitOp: _lower_wait,
+    ditron.SignalWaitUntilOp: _lower_signal_wait_until,
 }
-
-
-def _relaxed(op: ir.Operation) -> ir.Attribute:
-    return ir.Attribute.parse("#ditron.semantic<relaxed>", op.context)
-
-
-def _make(
-    name: str,
-    op: ir.Operation,
-    operands: list[ir.Value] | None = None,
-    attributes: dict[str, ir.Attribute] | None = None,
-) -> None:
-    """Create an operation without results before ``op``."""
-    ir.Operation.create(
-        f"ditron.{name}",
-        operands=operands or [],
-        attributes=attributes or {},
-        loc=op.location,
-        ip=ir.InsertionPoint(op),
-    )

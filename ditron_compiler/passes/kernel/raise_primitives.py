@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.slicing import retype
+from ditron_compiler.analysis.call_graph import function_of, operations
+from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.ir.pass_base import Pass, PassFailure
+from ditron_compiler.ir.type_propagation import propagate_type
 
 __all__ = ["RaisePrimitives"]
 
 _LIBRARY = "ditron"
 _PREFIX = "ditron."
 _VOID = "void"
-_TOKENS = ("ditron.wait", "ditron.ll_get")  # what returns one
+_RETURN_TOKENS = frozenset(
+    cls.OPERATION_NAME
+    for cls in vars(ditron).values()
+    if isinstance(cls, type) and issubclass(cls, ditron.ReturnsToken) and cls is not ditron.ReturnsToken
+)
 
 
 @dataclass(frozen=True)
@@ -42,25 +48,16 @@ class RaisePrimitives(Pass):
     name: ClassVar[str] = "raise-primitives"
 
     def run(self, op: ir.Operation) -> None:
-        placeholders: list[ir.Operation] = []
-        functions: list[ir.Operation] = []
-
-        def collect(visited: ir.Operation) -> ir.WalkResult:
-            if visited.name == "tt.func":
-                functions.append(visited)
-            elif visited.name == "tt.extern_elementwise" and _string(visited, "libname") == _LIBRARY:
-                placeholders.append(visited)
-            return ir.WalkResult.ADVANCE
-
-        op.walk(collect)
-        for function in functions:
-            if _string(function, "sym_visibility") in ("", "public"):
+        every = operations(op)
+        placeholders = [o for o in every if isinstance(o, tt.ExternElementwiseOp) and _string(o.libname) == _LIBRARY]
+        for function in every:
+            if isinstance(function, tt.FuncOp) and _string(function.sym_visibility) in ("", "public"):
                 function.attributes["ditron.kernel"] = ir.UnitAttr.get(op.context)
         ok, tokens, dictionaries = True, [], {}
         for placeholder in placeholders:
             raised = _raise(placeholder, dictionaries)
             ok &= raised is not None
-            if raised is not None and raised.name in _TOKENS:
+            if raised is not None and raised.name in _RETURN_TOKENS:
                 tokens.append(raised.results[0])
         self.count("primitives raised", len(placeholders))
         ok = ok and _check_tokens(op, tokens)
@@ -68,14 +65,13 @@ class RaisePrimitives(Pass):
             raise PassFailure
 
 
-def _string(op: ir.Operation, name: str) -> str:
-    attribute = op.attributes.get(name)
+def _string(attribute: ir.Attribute | None) -> str:
     return ir.StringAttr(attribute).value if attribute is not None else ""
 
 
-def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> ir.Operation | None:
+def _raise(placeholder: tt.ExternElementwiseOp, dictionaries: dict[str, ir.DictAttr]) -> ir.Operation | None:
     """Replace one placeholder; None, after a diagnostic, if it is malformed."""
-    symbol, text = _string(placeholder, "symbol"), _string(placeholder, "libpath")
+    symbol, text = _string(placeholder.symbol), _string(placeholder.libpath)
     if not symbol.startswith(_PREFIX):
         placeholder.emit_error(f"expected the symbol of a primitive to be '{_PREFIX}<operation>', got '{symbol}'")
         return None
@@ -97,8 +93,8 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
         if placeholder.results[0].has_uses:
             placeholder.emit_error(f"'{symbol}' has no result, but a result is used")
             return None
-    elif symbol in _TOKENS:
-        results = [ir.Type.parse("!ditron.token", placeholder.context)]
+    elif symbol in _RETURN_TOKENS:
+        results = [ditron.token_type(placeholder.context)]
     else:
         results = [placeholder.results[0].type]
     try:
@@ -126,31 +122,25 @@ def _raise(placeholder: ir.Operation, dictionaries: dict[str, ir.DictAttr]) -> i
 
 
 def _in_kernel(op: ir.Operation) -> bool:
-    while op is not None and op.name != "tt.func":
-        op = op.parent
-    return op is None or "ditron.kernel" in op.attributes
+    function = function_of(op)
+    return function is None or "ditron.kernel" in function.attributes
 
 
 def _check_tokens(root: ir.Operation, tokens: list[ir.Value]) -> bool:
     """Change the type of all that the tokens flow to; check that tokens are only consumed, and only tokens are."""
     ok = True
-    token_type = ir.Type.parse("!ditron.token", root.context)
-    for use in retype(tokens, token_type):
-        if use.owner.name != "ditron.consume_token" or use.operand_number != 1:
+    token_type = ditron.token_type(root.context)
+    for use in propagate_type(tokens, token_type):
+        if not isinstance(use.owner, ditron.ConsumeTokenOp) or use.operand_number != 1:
             use.owner.emit_error(
                 f"expected a token to be consumed by 'ditron.consume_token', got a use by '{use.owner.name}'"
             )
             ok = False
-
-    def check(op: ir.Operation) -> ir.WalkResult:
-        nonlocal ok
-        if op.name == "ditron.consume_token" and op.operands[1].type != token_type:
+    for op in operations(root):
+        if isinstance(op, ditron.ConsumeTokenOp) and op.token.type != token_type:
             op.emit_error(
                 "'ditron.consume_token' expected a token made by 'ditron.wait' on every path to here, got a "
-                f"value of type {op.operands[1].type}"
+                f"value of type {op.token.type}"
             )
             ok = False
-        return ir.WalkResult.ADVANCE
-
-    root.walk(check)
     return ok

@@ -44,7 +44,7 @@
   %t = ditron.thread_id
   %first = arith.cmpi eq, %t, %c0 : i32
   scf.if %first {
-    // expected-error@+1 {{'ditron.notify' must be reached by every thread of the program, got a 'scf.if' that depends on the thread; take it out, or use a value that is the same in all threads}}
+    // expected-error@+1 {{'ditron.notify' must be reached by every thread of the program, but the control flow is divergent: a 'scf.if' depends on the thread; move it out, or make the condition uniform}}
     ditron.notify %sig set %v on %c0 : !tt.ptr<i64>
   }
   "tt.return"() : () -> ()
@@ -62,7 +62,7 @@
     scf.condition(%more) %i : i32
   } do {
   ^bb0(%i: i32):
-    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.while' that depends on the thread; take it out, or use a value that is the same in all threads}}
+    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, but the control flow is divergent: a 'scf.while' depends on the thread; move it out, or make the condition uniform}}
     ditron.sync_threads
     %next = arith.addi %i, %c1 : i32
     scf.yield %next : i32
@@ -70,7 +70,7 @@
   // How many turns there were differs too.
   %some = arith.cmpi sgt, %n, %c1 : i32
   scf.if %some {
-    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.if' that depends on the thread; take it out, or use a value that is the same in all threads}}
+    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, but the control flow is divergent: a 'scf.if' depends on the thread; move it out, or make the condition uniform}}
     ditron.sync_threads
   }
   "tt.return"() : () -> ()
@@ -87,7 +87,7 @@
   %last = scf.for %i = %c0 to %n step %c1 iter_args(%before = %c0) -> i32 : i32 {
     %some = arith.cmpi sgt, %before, %c0 : i32
     scf.if %some {
-      // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.if' that depends on the thread; take it out, or use a value that is the same in all threads}}
+      // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, but the control flow is divergent: a 'scf.if' depends on the thread; move it out, or make the condition uniform}}
       ditron.sync_threads
     }
     scf.yield %t : i32
@@ -107,7 +107,7 @@
 ^bb1:
   "tt.return"() : () -> ()
 ^bb2:
-  // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'cf.cond_br' that depends on the thread; take it out, or use a value that is the same in all threads}}
+  // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, but the control flow is divergent: a 'cf.cond_br' depends on the thread; move it out, or make the condition uniform}}
   ditron.sync_threads
   "tt.return"() : () -> ()
 }) {ditron.kernel} : () -> ()
@@ -131,7 +131,7 @@
   ditron.sync_threads
   %one = arith.cmpi eq, %way, %c1 : i32
   scf.if %one {
-    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, got a 'scf.if' that depends on the thread; take it out, or use a value that is the same in all threads}}
+    // expected-error@+1 {{'ditron.sync_threads' must be reached by every thread of the program, but the control flow is divergent: a 'scf.if' depends on the thread; move it out, or make the condition uniform}}
     ditron.sync_threads
   }
   "tt.return"() : () -> ()
@@ -143,7 +143,7 @@
 ^bb0(%n: i32, %sig: !tt.ptr<i64>, %v: i64, %ctx: !tt.ptr<i64>):
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
-  // expected-error@+1 {{'ditron.wait' synchronises all threads of the program, but the kernel has a loop with warp_specialize=True, whose other warps would never come; take warp_specialize away}}
+  // expected-error@+1 {{'ditron.wait' synchronizes all threads of the program, but the kernel has a loop with warp_specialize=True, whose other warps do not reach it; remove warp_specialize=True}}
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   scf.for %i = %c0 to %n step %c1 : i32 {
     %x = "tt.load"(%sig) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i64>) -> i64

@@ -17,6 +17,7 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.packets import PacketMemory
+from ditron_compiler.ir.dialects import arith
 from ditron_compiler.passes.kernel import ll_protocol
 
 sys.path.insert(0, str(paths.EXAMPLES))
@@ -73,9 +74,9 @@ def test_a_thousand_calls_with_a_rank_that_lags(protocol, seed):
 def test_without_parity_it_is_found_out(monkeypatch, tmp_path):
     """One place for all epochs: a rank that is a call ahead overwrites what another has yet to take."""
     monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
-    arith = ll_protocol._Rewriter.arith
+    binary = ll_protocol._Rewriter.binary
     monkeypatch.setattr(
-        ll_protocol._Rewriter, "arith", lambda self, name, a, b: arith(self, name, a, 0 if name == "andi" else b)
+        ll_protocol._Rewriter, "binary", lambda self, op, a, b: binary(self, op, a, 0 if op is arith.AndIOp else b)
     )
     kernels = {
         "ll": ditron.jit(ll_all_gather.all_gather, pipeline="low-latency-ll", do_not_specialize=["n_elements", "epoch"])

@@ -1,0 +1,106 @@
+"""Control flow around primitives on a GPU: what must be convergent, and loops that Triton must not reorder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ditron_compiler import ir
+from ditron_compiler.analysis.divergence import divergent_control
+from ditron_compiler.analysis.memory_order_transfer import acquires
+from ditron_compiler.ir.dialects import ditron, scf, tt
+
+__all__ = ["keep_waits_in_order", "verify_convergence"]
+
+
+def verify_convergence(
+    operations: Iterable[ir.Operation], loops: Iterable[scf.ForOp], divergent: set[ir.Value]
+) -> bool:
+    """Whether all threads of the program reach each program-wide operation; an error for each that would hang."""
+    specialized = any("tt.warp_specialize" in loop.attributes for loop in loops)
+    ok = True
+    for op in operations:
+        if not isinstance(op, ditron.ProgramWide):
+            continue
+        cause = divergent_control(op, divergent)
+        if cause is not None:
+            op.emit_error(
+                f"'{op.name}' must be reached by every thread of the program, but the control flow is divergent: a "
+                f"'{cause.name}' depends on the thread; move it out, or make the condition uniform"
+            )
+            ok = False
+        elif specialized:
+            op.emit_error(
+                f"'{op.name}' synchronizes all threads of the program, but the kernel has a loop with "
+                "warp_specialize=True, whose other warps do not reach it; remove warp_specialize=True"
+            )
+            ok = False
+    return ok
+
+
+def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
+    """Keep Triton from executing loads of later iterations, and with them their waits, ahead of time.
+
+    A loop that waits in its own body is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
+    iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as
+    usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing: then
+    no other rank can wait for an iteration that is not finished.
+    """
+    seen: set[ir.Operation] = set()
+    for op in operations:
+        if not acquires(op):
+            continue
+        loop, innermost = op.parent, True
+        while loop is not None and not isinstance(loop, tt.FuncOp):
+            if isinstance(loop, scf.ForOp):
+                flatten = "tt.flatten" in loop.attributes
+                publisher = _publisher(loop) if flatten else None
+                if publisher is not None:
+                    loop.emit_warning(
+                        f"flatten=True is ignored: the loop contains '{op.name}', which flattening would move ahead of "
+                        f"the iterations before it, and '{publisher.name}', which publishes them"
+                    )
+                    del loop.attributes["tt.flatten"]
+                if innermost and loop not in seen and (not flatten or publisher is not None):
+                    _disable_pipelining(loop, op)
+                seen.add(loop)
+                innermost = False
+            loop = loop.parent
+
+
+# The operations of ditron that publish nothing. Atomics of Triton's, calls and inline assembly count as publishing.
+_PUBLISH_NOTHING = (
+    ditron.SignalReadOpInterface,
+    ditron.LLGetOp,
+    ditron.ConsumeTokenOp,
+    ditron.RankOp,
+    ditron.NumRanksOp,
+    ditron.LocalRankOp,
+    ditron.NumLocalRanksOp,
+    ditron.NodeOp,
+    ditron.SymmAtOp,
+    ditron.SwizzleOp,
+    ditron.LdOp,
+)
+
+
+def _publisher(loop: scf.ForOp) -> ir.Operation | None:
+    """The first operation in ``loop`` by which other programs or ranks may observe what it has done so far."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> None:
+        ours = op.name.startswith("ditron.") and not isinstance(op, _PUBLISH_NOTHING)
+        opaque = isinstance(op, (tt.ElementwiseInlineAsmOp, tt.ExternElementwiseOp)) and not op.pure.value
+        if ours or opaque or isinstance(op, tt.CallOp) or op.name.startswith("tt.atomic"):
+            found.append(op)
+
+    loop.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else None
+
+
+def _disable_pipelining(loop: scf.ForOp, wait: ir.Operation) -> None:
+    if any(isinstance(op, (tt.DotOp, tt.DotScaledOp)) for op in loop.body):
+        loop.emit_remark(
+            f"the loop is not software-pipelined, because it contains '{wait.name}'; wait in a loop "
+            "around it, once for several steps"
+        )
+    loop.attributes["tt.num_stages"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, loop.context), 1)

@@ -109,7 +109,7 @@ class DeadlockError(SimulationError):
 
 
 class SanitizerError(DitronError):
-    """A GPU kernel was stopped in checked mode, before an access that cannot be right.
+    """The GPU sanitizer stopped a kernel before an invalid access.
 
     Attributes:
         reports: one :class:`ditron.sanitizer.report.Report` per program that reported, the cause first.
@@ -119,4 +119,4 @@ class SanitizerError(DitronError):
 
 
 class WaitTimeout(SanitizerError):
-    """A wait of a GPU kernel took longer than checked mode allows (``DITRON_SANITIZE_SECONDS``)."""
+    """A wait of a GPU kernel took longer than the sanitizer allows (``DITRON_SANITIZE_SECONDS``)."""

@@ -22,23 +22,23 @@ class Trace(Protocol):
         """Raise CompileError at the user's current line."""
 
 
-class _Thread(threading.local):
+class _ActiveTrace(threading.local):
     trace: Any = None
 
 
-_thread = _Thread()
+_active = _ActiveTrace()
 
 
 def active() -> Any:
     """The trace that this thread is in, or None."""
-    return _thread.trace
+    return _active.trace
 
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[None]:
     """Within it, ``trace`` is the active one."""
-    _thread.trace = trace
+    _active.trace = trace
     try:
         yield
     finally:
-        _thread.trace = None
+        _active.trace = None

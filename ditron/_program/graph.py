@@ -1,7 +1,6 @@
 """A picture of a host program: a column per rank and stream, a box per step, arrows for events and signals.
 
-What is drawn is a concrete call: that of a small group, evaluated like an execution. Rows follow from what waits for
-what, so a box stands below all that it needs.
+It shows one call in a small group, evaluated as for execution. A box is below all the boxes that it waits for.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ class _Box:
 def draw(executable: Executable, arguments: list, path: str | Path, ranks: int = 2, epoch: int = 2) -> None:
     """Draw call ``epoch`` of a program on ``ranks`` ranks into a file.
 
-    ``arguments`` are tensors, or what stands for them (``Program.module``). Raises ValueError for a file or a number of
-    ranks that cannot be, ImportError without matplotlib, what evaluating raises, and OSError.
+    ``arguments`` are tensors, or descriptions of them (``Program.module``). Raises ValueError for an unsupported file
+    or number of ranks, ImportError without matplotlib, what evaluating raises, and OSError.
     """
     if Path(path).suffix.lower() not in KINDS:
         raise ValueError(f"graph {path}: expected a file that ends in {', '.join(KINDS)}")
@@ -102,7 +101,7 @@ def _boxes(programs: list[list]) -> tuple[list[_Box], list[tuple[_Box, _Box, str
 
 
 def _level(box: _Box, above: set[_Box]) -> int:
-    """One more than that of what comes before; a cycle, which would be a deadlock, is cut."""
+    """One more than the level of what comes before; a cycle, which would be a deadlock, is broken."""
     if box.level < 0 and box not in above:
         box.level = 1 + max((_level(other, above | {box}) for other in box.before), default=-1)
     return max(box.level, 0)

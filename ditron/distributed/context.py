@@ -35,7 +35,7 @@ class Slot(IntEnum):
 def barrier_area_bytes(num_ranks: int) -> int:
     """Bytes at ``BARRIER_OFFSET`` that the device library uses, zero before the first launch.
 
-    int64[2 * num_ranks + 2] of the in-kernel barriers; int64[2] of checked mode: poison, number of reports.
+    int64[2 * num_ranks + 2] of the in-kernel barriers; int64[2] of the sanitizer: poison, number of reports.
     """
     return 8 * (2 * num_ranks + 4)
 

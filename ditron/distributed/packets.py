@@ -1,6 +1,6 @@
-"""Whether kernels whose signals became packets are given memory for them: asked by each launch of such a kernel.
+"""Launches of kernels whose signals became packets: the check that they are given packet memory.
 
-Packets take more room than signals, so that a kernel would write beyond memory that was allocated for signals.
+Packets are larger than signals: a kernel would write beyond memory that was allocated for signals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PacketMemory", "guarded", "require"]
 class PacketMemory:
     """What ``ditron.symm_packets`` allocated: its size and that of each place in bytes.
 
-    ``used``: the size of places as the first kernel that was launched with it laid them out; 0: none was.
+    ``used``: the size of places in the layout of the first kernel that was launched with it; 0: none was.
     """
 
     nbytes: int

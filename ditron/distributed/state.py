@@ -15,7 +15,7 @@ Group = Any  # ditron.distributed.group.Group, which imports this
 __all__ = ["clear", "current_group", "enter", "importing", "is_importing", "leave", "set_world", "world"]
 
 
-class _Thread(threading.local):
+class _ThreadState(threading.local):
     """What belongs to one thread."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class _Thread(threading.local):
         self.importing = False
 
 
-_thread = _Thread()
+_thread = _ThreadState()
 _process_world: Group | None = None  # of a rank on GPUs
 
 

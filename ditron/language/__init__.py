@@ -1,4 +1,4 @@
-"""What kernels say: one function per device operation of the ``ditron`` dialect, called from ``@ditron.jit`` kernels
+"""Device primitives: one function per device operation of the ``ditron`` dialect, called from ``@ditron.jit`` kernels
 and from the ``@triton.jit`` helpers they call.
 
     import ditron

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def primitive(fn):
-    """Make ``fn`` callable from kernels, and explain itself when it is not called from one of ours."""
+    """Make ``fn`` callable from kernels; called elsewhere it raises an error that says how to call it."""
 
     def checked(*args, _semantic=None, **kwargs):
         if _semantic is None:
@@ -157,7 +157,7 @@ def integer(
     name: str, value: Any, argument: str, dtype: tl.dtype, semantic, *, minimum: int | None = None
 ) -> tl.tensor:
     """Check a scalar integer and convert it to ``dtype``: a Python int that fits, or an integer scalar of at most its
-    width, since what is known at run time only would be cut without a word.
+    width, since a run-time value would be truncated silently.
     """
     constant = tl._unwrap_if_constexpr(value)
     if isinstance(constant, int) and not isinstance(constant, bool):

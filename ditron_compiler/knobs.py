@@ -99,7 +99,7 @@ sim_races = Knob(
     "DITRON_SIM_RACES",
     _parse_switch,
     None,
-    "whether the simulator looks for races: 1 or 0 (default: 1 for ranks of a run, 0 for plain kernels outside of one)",
+    "whether the simulator detects races: 1 or 0 (default: 1 for ranks of a run, 0 for plain kernels outside of one)",
 )
 sim_looks = Knob(
     "DITRON_SIM_LOOKS",

@@ -23,6 +23,7 @@ for part in $parts; do
   case $part in
     p2p|nvshmem) run 240 "$gpus" test/gpu/check_examples.py --transport "$part" --table "$out/results.md" ;;
     smoke-p2p|smoke-nvshmem) run 100 "$gpus" test/gpu/check_examples.py --transport "${part#smoke-}" --small --limit 40 ;;
+    smoke-programs) run 150 "$gpus" test/gpu/check_programs.py --small --calls 10 ;;
     programs) run 500 "$gpus" test/gpu/check_programs.py --table "$out/results.md" ;;
     overlap) run 200 "$gpus" test/gpu/check_programs.py --only overlap --table "$out/results.md" ;;
     prints) timeout 120 python3 test/gpu/check_prints.py ;;

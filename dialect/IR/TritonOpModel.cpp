@@ -40,8 +40,8 @@ static mlir::detail::InterfaceMap makeInterfaces() {
 }
 
 TritonOpModel::TritonOpModel(StringRef name, Dialect *dialect, TypeID id,
-                             Structure structure)
-    : Impl(name, dialect, id, makeInterfaces()), structure(structure) {}
+                             const TritonOp &op)
+    : Impl(name, dialect, id, makeInterfaces()), op(op) {}
 
 //===----------------------------------------------------------------------===//
 // Behaviour
@@ -57,25 +57,12 @@ void TritonOpModel::getCanonicalizationPatterns(RewritePatternSet &,
 
 bool TritonOpModel::hasTrait(TypeID trait) {
   if (trait == TypeID::get<OpTrait::IsTerminator>()) {
-    return structure == Structure::Terminator;
+    return op.structure == Structure::Terminator;
   }
   if (trait == TypeID::get<OpTrait::IsIsolatedFromAbove>()) {
-    return structure == Structure::Isolated;
+    return op.structure == Structure::Function;
   }
   return false;
-}
-
-OperationName::ParseAssemblyFn TritonOpModel::getParseAssemblyFn() {
-  return [](OpAsmParser &parser, OperationState &) -> ParseResult {
-    return parser.emitError(parser.getNameLoc())
-           << "expected the generic form, in quotes, of an operation of "
-              "Triton's; its own form only Triton reads";
-  };
-}
-
-void TritonOpModel::printAssembly(Operation *op, OpAsmPrinter &printer,
-                                  StringRef) {
-  printer.printGenericOp(op);
 }
 
 LogicalResult TritonOpModel::verifyInvariants(Operation *) { return success(); }
@@ -85,24 +72,82 @@ LogicalResult TritonOpModel::verifyRegionInvariants(Operation *) {
 }
 
 //===----------------------------------------------------------------------===//
+// Assembly
+//===----------------------------------------------------------------------===//
+
+OperationName::ParseAssemblyFn TritonOpModel::getParseAssemblyFn() {
+  const TritonOp *op = &this->op;
+  return [op](OpAsmParser &parser, OperationState &state) -> ParseResult {
+    if (op->structure == Structure::Function) {
+      if (parseFunction(parser, state)) {
+        return failure();
+      }
+      separateProperties(op->format, state);
+      return success();
+    }
+    if (!op->format.elements.empty()) {
+      return parseWithFormat(op->format, parser, state);
+    }
+    return parser.emitError(parser.getNameLoc())
+           << "'" << state.name
+           << "' is written in generic form, its name in quotes";
+  };
+}
+
+void TritonOpModel::printAssembly(Operation *op, OpAsmPrinter &printer,
+                                  StringRef) {
+  if (this->op.structure == Structure::Function) {
+    if (isCoveredByFunctionForm(this->op.format, op)) {
+      return printFunction(op, printer);
+    }
+  } else if (!this->op.format.elements.empty() &&
+             isCoveredByFormat(this->op.format, op)) {
+    return printWithFormat(this->op.format, op, printer);
+  }
+  printer.printGenericOp(op);
+}
+
+//===----------------------------------------------------------------------===//
 // Properties
 //===----------------------------------------------------------------------===//
 
 void TritonOpModel::populateDefaultAttrs(const OperationName &,
                                          NamedAttrList &) {}
 
+/// The dictionary to keep: without attributes that have their default value,
+/// of which versions of Triton write different ones; null if it is empty.
+static Attribute dropDefaults(const OpFormat &format, Attribute properties) {
+  auto dictionary = dyn_cast_or_null<DictionaryAttr>(properties);
+  if (!dictionary) {
+    return properties;
+  }
+  SmallVector<NamedAttribute> kept;
+  for (NamedAttribute attribute : dictionary) {
+    const auto *declared = format.findAttribute(attribute.getName());
+    if (!declared || !isDefault(*declared, attribute.getValue())) {
+      kept.push_back(attribute);
+    }
+  }
+  return kept.empty()
+             ? Attribute()
+             : DictionaryAttr::getWithSorted(dictionary.getContext(), kept);
+}
+
 std::optional<Attribute> TritonOpModel::getInherentAttr(Operation *op,
                                                         StringRef name) {
   DictionaryAttr dictionary = getDictionary(op);
   Attribute value = dictionary ? dictionary.get(name) : Attribute();
-  return value ? std::optional(value) : std::nullopt;
+  // One that is declared is inherent even while it is absent.
+  bool isInherent = value || this->op.format.findAttribute(name);
+  return isInherent ? std::optional(value) : std::nullopt;
 }
 
 void TritonOpModel::setInherentAttr(Operation *op, StringAttr name,
                                     Attribute value) {
   NamedAttrList attrs(getDictionary(op));
   value ? (void)attrs.set(name, value) : (void)attrs.erase(name);
-  storedIn(op->getPropertiesStorage()) = attrs.getDictionary(op->getContext());
+  storedIn(op->getPropertiesStorage()) =
+      dropDefaults(this->op.format, attrs.getDictionary(op->getContext()));
 }
 
 void TritonOpModel::populateInherentAttrs(Operation *op, NamedAttrList &attrs) {
@@ -136,7 +181,7 @@ LogicalResult
 TritonOpModel::setPropertiesFromAttr(OperationName, OpaqueProperties properties,
                                      Attribute value,
                                      function_ref<InFlightDiagnostic()>) {
-  storedIn(properties) = value;
+  storedIn(properties) = dropDefaults(op.format, value);
   return success();
 }
 

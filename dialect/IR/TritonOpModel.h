@@ -3,22 +3,20 @@
 #ifndef DITRON_TRITON_OP_MODEL_H
 #define DITRON_TRITON_OP_MODEL_H
 
-#include "mlir/IR/OperationSupport.h"
+#include "dialect/IR/TritonOpTable.h"
 
 namespace mlir::ditron::tt {
 
-/// What MLIR may rely on about an operation, beside its memory effects.
-enum class Structure { Plain, Terminator, Isolated };
-
 /// Model of an operation without a C++ class: any operands, results, regions
-/// and properties. It prints in generic form, because its own is Triton's.
-/// Properties are one attribute, as for an unknown operation; unlike that, it
-/// is known not to be a terminator, which is what lets it be erased when
-/// unused.
+/// and properties; it prints in the form of the table where that says all, in
+/// generic form otherwise. Properties are one dictionary, without those that
+/// have their default value. Unlike an unknown operation it is known not to be
+/// a terminator, which is what lets it be erased when unused.
 class TritonOpModel final : public OperationName::Impl {
 public:
+  /// `op` must outlive the model.
   TritonOpModel(StringRef name, Dialect *dialect, TypeID id,
-                Structure structure);
+                const TritonOp &op);
 
   LogicalResult foldHook(Operation *, ArrayRef<Attribute>,
                          SmallVectorImpl<OpFoldResult> &) override;
@@ -52,7 +50,7 @@ public:
   llvm::hash_code hashProperties(OpaqueProperties) override;
 
 private:
-  Structure structure;
+  const TritonOp &op;
 };
 
 } // namespace mlir::ditron::tt

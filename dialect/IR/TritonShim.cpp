@@ -42,7 +42,7 @@ unsigned tt::PointerType::getAddressSpace() const {
   return getImpl()->key.second;
 }
 
-static Type parsePointer(DialectAsmParser &parser) {
+Type tt::parsePointerParameters(AsmParser &parser) {
   Type pointee;
   unsigned addressSpace = tt::PointerType::globalAddressSpace;
   if (parser.parseLess() || parser.parseType(pointee)) {
@@ -56,6 +56,53 @@ static Type parsePointer(DialectAsmParser &parser) {
     return {};
   }
   return tt::PointerType::get(pointee, addressSpace);
+}
+
+void tt::printPointerParameters(PointerType type, AsmPrinter &printer) {
+  printer << '<' << type.getPointeeType();
+  if (type.getAddressSpace() != PointerType::globalAddressSpace) {
+    printer << ", " << type.getAddressSpace();
+  }
+  printer << '>';
+}
+
+//===----------------------------------------------------------------------===//
+// !tt.tensordesc
+//===----------------------------------------------------------------------===//
+
+Type tt::parseDescriptorParameters(AsmParser &parser) {
+  std::string text = "tensordesc<";
+  llvm::raw_string_ostream stream(text);
+  Type type;
+  if (parser.parseLess()) {
+    return {};
+  }
+  // A tensor type up to Triton 3.6, shape and element type later.
+  OptionalParseResult block = parser.parseOptionalType(type);
+  if (!block.has_value()) {
+    SmallVector<int64_t> shape;
+    if (parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
+        parser.parseType(type)) {
+      return {};
+    }
+    llvm::interleave(shape, stream, "x");
+    stream << 'x';
+  } else if (failed(*block)) {
+    return {};
+  }
+  stream << type;
+  Attribute layout;
+  if (succeeded(parser.parseOptionalComma())) {
+    if (parser.parseAttribute(layout)) {
+      return {};
+    }
+    stream << ", " << layout;
+  }
+  if (parser.parseGreater()) {
+    return {};
+  }
+  stream << '>';
+  return OpaqueType::get(parser.getBuilder().getStringAttr("tt"), text);
 }
 
 //===----------------------------------------------------------------------===//
@@ -104,18 +151,14 @@ public:
       return {};
     }
     if (keyword == "ptr") {
-      return parsePointer(parser);
+      return parsePointerParameters(parser);
     }
     return OpaqueType::get(parser.getBuilder().getStringAttr(getNamespace()),
                            text);
   }
   void printType(Type type, DialectAsmPrinter &printer) const override {
-    auto pointer = cast<PointerType>(type);
-    printer << "ptr<" << pointer.getPointeeType();
-    if (pointer.getAddressSpace() != PointerType::globalAddressSpace) {
-      printer << ", " << pointer.getAddressSpace();
-    }
-    printer << '>';
+    printer << "ptr";
+    printPointerParameters(cast<PointerType>(type), printer);
   }
   void *getRegisteredInterfaceForOp(TypeID interface,
                                     OperationName name) override {

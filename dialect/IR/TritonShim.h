@@ -11,6 +11,11 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/Types.h"
 
+namespace mlir {
+class AsmParser;
+class AsmPrinter;
+} // namespace mlir
+
 namespace mlir::ditron::tt {
 
 namespace detail {
@@ -30,6 +35,14 @@ public:
   Type getPointeeType() const;
   unsigned getAddressSpace() const;
 };
+
+/// What follows `!tt.ptr`: `<T>` or `<T, N>`.
+Type parsePointerParameters(AsmParser &parser);
+void printPointerParameters(PointerType type, AsmPrinter &printer);
+
+/// What follows `!tt.tensordesc`: `<tensor<16x64xf16>>` or `<16x64xf16>`, as
+/// the opaque type that the whole is.
+Type parseDescriptorParameters(AsmParser &parser);
 
 /// Adds `tt` and the other dialects that Triton's modules mention.
 void registerShims(DialectRegistry &registry);

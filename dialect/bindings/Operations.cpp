@@ -177,12 +177,14 @@ static nb::object detach(PyOperation &self) {
 //===-- printing ---------------------------------------------------------===//
 
 static std::string getAsm(PyOperation &self, bool debugInfo, bool pretty, bool generic, bool localScope,
-                          bool assumeVerified, bool skipRegions, std::optional<int64_t> largeElements) {
+                          bool nameLocAsPrefix, bool assumeVerified, bool skipRegions,
+                          std::optional<int64_t> largeElements) {
   OpPrintingFlags flags;
   if (debugInfo) {
     flags.enableDebugInfo(true, pretty);
   }
   flags.printGenericOpForm(generic).assumeVerified(assumeVerified).skipRegions(skipRegions);
+  flags.printNameLocAsPrefix(nameLocAsPrefix);
   if (localScope) {
     flags.useLocalScope();
   }
@@ -198,7 +200,7 @@ static std::string getAsm(PyOperation &self, bool debugInfo, bool pretty, bool g
   return text;
 }
 
-static std::string str(PyOperation &self) { return getAsm(self, false, false, false, false, false, false, {}); }
+static std::string str(PyOperation &self) { return getAsm(self, false, false, false, false, false, false, false, {}); }
 
 static bool verify(PyOperation &self) {
   ErrorCollector errors(*self.context);
@@ -320,8 +322,9 @@ void bindOperations(nb::module_ &m) {
       .def("replace_uses_of_with",
            [](PyOperation &self, PyValue &of, PyValue &with) { self.get()->replaceUsesOfWith(of.get(), with.get()); })
       .def("get_asm", &getAsm, nb::kw_only(), "enable_debug_info"_a = false, "pretty_debug_info"_a = false,
-           "print_generic_op_form"_a = false, "use_local_scope"_a = false, "assume_verified"_a = false,
-           "skip_regions"_a = false, "large_elements_limit"_a = nb::none(), "The operation as text.")
+           "print_generic_op_form"_a = false, "use_local_scope"_a = false, "use_name_loc_as_prefix"_a = false,
+           "assume_verified"_a = false, "skip_regions"_a = false, "large_elements_limit"_a = nb::none(),
+           "The operation as text.")
       .def(
           "print",
           [](PyOperation &self, nb::object file, nb::kwargs flags) {

@@ -46,8 +46,8 @@ class LowerToAMD(Pass):
 
     After::
 
-        %peer = "tt.extern_elementwise"(%ctx, %out, %rank) <{symbol = "ditron_symm_at", pure = true, ...}>
-        %done = "tt.extern_elementwise"(%ctx, %signal, %epoch, %rank, %set, %node) <{symbol = "ditron_notify", ...}>
+        %peer = tt.extern_elementwise %ctx, %out, %rank {pure = true, symbol = "ditron_symm_at", ...}
+        %done = tt.extern_elementwise %ctx, %signal, %epoch, %rank, %set, %node {symbol = "ditron_notify", ...}
 
     Multicast (``multicast_ptr`` and ``multimem_*``) is an error: the links of AMD's GPUs have none.
 

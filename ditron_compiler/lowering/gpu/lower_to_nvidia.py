@@ -43,8 +43,8 @@ class LowerToNvidia(Pass):
 
     After::
 
-        %peer = "tt.extern_elementwise"(%ctx, %out, %rank) <{symbol = "ditron_symm_at", pure = true, ...}>
-        %done = "tt.extern_elementwise"(%ctx, %signal, %epoch, %rank, %set, %node) <{symbol = "ditron_notify", ...}>
+        %peer = tt.extern_elementwise %ctx, %out, %rank {pure = true, symbol = "ditron_symm_at", ...}
+        %done = tt.extern_elementwise %ctx, %signal, %epoch, %rank, %set, %node {symbol = "ditron_notify", ...}
 
     On sm_90 and later, where descriptor accesses go through TMA, the pass also puts the proxy fence after each wait
     that TMA loads follow, and waits for TMA stores to complete before what publishes them.

@@ -39,17 +39,17 @@ class HoistSymmAt(Pass):
     Before::
 
         scf.for %i = %c0 to %n step %c64 : i32 {
-          %chunk = "tt.addptr"(%box, %i) : (!tt.ptr<bf16>, i32) -> !tt.ptr<bf16>
+          %chunk = tt.addptr %box, %i : !tt.ptr<bf16>, i32
           %there = ditron.symm_at %chunk on %right : !tt.ptr<bf16>
-          "tt.store"(%there, %x) : (!tt.ptr<bf16>, bf16) -> ()
+          tt.store %there, %x : !tt.ptr<bf16>
         }
 
     After::
 
         %peer = ditron.symm_at %box on %right : !tt.ptr<bf16>
         scf.for %i = %c0 to %n step %c64 : i32 {
-          %there = "tt.addptr"(%peer, %i) : (!tt.ptr<bf16>, i32) -> !tt.ptr<bf16>
-          "tt.store"(%there, %x) : (!tt.ptr<bf16>, bf16) -> ()
+          %there = tt.addptr %peer, %i : !tt.ptr<bf16>, i32
+          tt.store %there, %x : !tt.ptr<bf16>
         }
     """
 

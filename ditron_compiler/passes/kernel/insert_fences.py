@@ -48,7 +48,7 @@ class InsertFences(Pass):
 
         ditron.putmem %inbox, %outbox, %bytes on %right nbi : !tt.ptr<f32>, !tt.ptr<f32>
         ditron.signal_op %sig set %epoch on %right : !tt.ptr<i64>
-        "tt.return"() : () -> ()
+        tt.return
 
     After::
 
@@ -56,7 +56,7 @@ class InsertFences(Pass):
         ditron.fence
         ditron.signal_op %sig set %epoch on %right : !tt.ptr<i64>
         ditron.quiet
-        "tt.return"() : () -> ()
+        tt.return
     """
 
     name: ClassVar[str] = "insert-fences"

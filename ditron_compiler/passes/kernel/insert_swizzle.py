@@ -48,7 +48,7 @@ class InsertSwizzle(Pass):
         %m = arith.divsi %pid, %tiles_n
         %row = arith.muli %m, %c128
         %owner = arith.divsi %row, %rows_per_rank
-        %theirs = "tt.addptr"(%sig, %owner)
+        %theirs = tt.addptr %sig, %owner
         %token = ditron.wait %theirs[%one] ge %epoch
 
     After::

@@ -62,13 +62,13 @@ class LLProtocol(Pass):
     Before::
 
         ditron.putmem_signal %dst, %src, %bytes, %own set %epoch on %peer : !tt.ptr<bf16>, !tt.ptr<bf16>, !tt.ptr<i64>
-        %theirs = "tt.addptr"(%sig, %peer) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+        %theirs = tt.addptr %sig, %peer : !tt.ptr<i64>, i32
         %token = ditron.wait %theirs[%one] ge %epoch : !tt.ptr<i64>
 
     After::
 
         ditron.ll_put %packets, %src, %bytes, %epoch on %peer : !tt.ptr<i64>, !tt.ptr<bf16>
-        %from = "tt.addptr"(%sig, %at) : (!tt.ptr<i64>, i64) -> !tt.ptr<i64>
+        %from = tt.addptr %sig, %at : !tt.ptr<i64>, i64
         %token = ditron.ll_get %dst_at_peer, %from, %bytes, %epoch : !tt.ptr<bf16>, !tt.ptr<i64>
     """
 

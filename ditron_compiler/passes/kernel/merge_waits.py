@@ -34,7 +34,7 @@ class MergeWaits(Pass):
     Before::
 
         %all = ditron.wait %sig[%num_ranks] ge %epoch : !tt.ptr<i64>
-        %own = "tt.addptr"(%sig, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+        %own = tt.addptr %sig, %rank : !tt.ptr<i64>, i32
         %one = ditron.wait %own[%c1] ge %epoch : !tt.ptr<i64>
         %ptr = ditron.consume_token %box, %one : !tt.ptr<bf16>
 

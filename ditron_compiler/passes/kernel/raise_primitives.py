@@ -33,11 +33,11 @@ class RaisePrimitives(Pass):
 
     Before::
 
-        %t = "tt.extern_elementwise"(%sig, %n, %v) <{libname = "ditron", symbol = "ditron.wait",
-             libpath = "{cmp = #ditron.cmp<ge>, scope = #ditron.scope<node>}", pure = false}>
-             : (!tt.ptr<i64>, i32, i64) -> i32
-        %q = "tt.extern_elementwise"(%p, %t) <{libname = "ditron", symbol = "ditron.consume_token", libpath = "",
-             pure = true}> : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+        %t = tt.extern_elementwise %sig, %n, %v {libname = "ditron",
+               libpath = "{cmp = #ditron.cmp<ge>, scope = #ditron.scope<node>}", pure = false,
+               symbol = "ditron.wait"} : (!tt.ptr<i64>, i32, i64) -> i32
+        %q = tt.extern_elementwise %p, %t {libname = "ditron", libpath = "", pure = true,
+               symbol = "ditron.consume_token"} : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
 
     After::
 

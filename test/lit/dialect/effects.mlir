@@ -118,26 +118,26 @@ func.func @what_acts_stays_twice(%sig: !tt.ptr<i64>, %n: i32, %v: i64, %c: i1) {
 
 // CHECK-LABEL: @no_load_is_taken_from_before_a_wait
 func.func @no_load_is_taken_from_before_a_wait(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %n: i32, %v: i64) -> (f32, f32, f32) {
-  // CSE: %[[BEFORE:.*]] = "tt.load"
+  // CSE: %[[BEFORE:.*]] = tt.load
   // CSE-NEXT: ditron.wait
-  // CSE-NEXT: %[[AFTER:.*]] = "tt.load"
+  // CSE-NEXT: %[[AFTER:.*]] = tt.load
   // CSE-NEXT: return %[[BEFORE]], %[[AFTER]], %[[AFTER]]
-  %0 = "tt.load"(%p) : (!tt.ptr<f32>) -> f32
+  %0 = tt.load %p : !tt.ptr<f32>
   %t = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  %1 = "tt.load"(%p) : (!tt.ptr<f32>) -> f32
-  %2 = "tt.load"(%p) : (!tt.ptr<f32>) -> f32
+  %1 = tt.load %p : !tt.ptr<f32>
+  %2 = tt.load %p : !tt.ptr<f32>
   return %0, %1, %2 : f32, f32, f32
 }
 
 // CHECK-LABEL: @an_acquire_stays_and_parts_loads
 func.func @an_acquire_stays_and_parts_loads(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>) -> (f32, f32) {
-  // CSE: %[[BEFORE:.*]] = "tt.load"
+  // CSE: %[[BEFORE:.*]] = tt.load
   // CSE-NEXT: ditron.ld %arg1 scope node semantic acquire
-  // CSE-NEXT: %[[AFTER:.*]] = "tt.load"
+  // CSE-NEXT: %[[AFTER:.*]] = tt.load
   // CSE-NEXT: return %[[BEFORE]], %[[AFTER]]
-  %0 = "tt.load"(%p) : (!tt.ptr<f32>) -> f32
+  %0 = tt.load %p : !tt.ptr<f32>
   %unused = ditron.ld %sig scope node semantic acquire : !tt.ptr<i64>
-  %1 = "tt.load"(%p) : (!tt.ptr<f32>) -> f32
+  %1 = tt.load %p : !tt.ptr<f32>
   return %0, %1 : f32, f32
 }
 

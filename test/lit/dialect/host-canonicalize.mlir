@@ -1,10 +1,9 @@
 // RUN: ditron-opt %s --canonicalize --cse | filecheck %s
 // RUN: ditron-opt %s --loop-invariant-code-motion | filecheck %s --check-prefix=LICM
 
-"tt.func"() <{sym_name = "k", function_type = (i64) -> ()}> ({
-^bb0(%n: i64):
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @k(%n: i64) {
+  tt.return
+}
 
 // CHECK-LABEL: ditron.program @sizes_are_known_where_memory_was_made
 ditron.program @sizes_are_known_where_memory_was_made(%m: i64, %o: i64, %a: !ditron.buffer<7x?xf32>) {

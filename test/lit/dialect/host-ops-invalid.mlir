@@ -22,7 +22,7 @@ ditron.program @programs_do_not_notify() {
 
 ditron.program @programs_are_not_triton() {
   // expected-error@+1 {{'tt.get_program_id' op is an operation of kernels and cannot stand in a ditron.program; put it in a kernel and launch that}}
-  %0 = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %0 = tt.get_program_id x : i32
 }
 
 // -----

@@ -131,10 +131,9 @@ ditron.program @programs_are_not_launched() {
 // -----
 
 // expected-note@+1 {{the kernel}}
-"tt.func"() <{sym_name = "k", function_type = (i32, !tt.ptr<i64>) -> ()}> ({
-^bb0(%n: i32, %ctx: !tt.ptr<i64>):
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+tt.func @k(%n: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  tt.return
+}
 ditron.program @too_many(%n: i32, %s: !ditron.buffer<4xi64>) {
   // expected-error@+1 {{'ditron.launch' op expected 1 arguments for @k, got 2}}
   ditron.launch @k grid(1) (%n, %s) : (i32, !ditron.buffer<4xi64>)
@@ -143,10 +142,9 @@ ditron.program @too_many(%n: i32, %s: !ditron.buffer<4xi64>) {
 // -----
 
 // expected-note@+1 {{the kernel}}
-"tt.func"() <{sym_name = "k", function_type = (!tt.ptr<bf16>) -> ()}> ({
-^bb0(%p: !tt.ptr<bf16>):
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @k(%p: !tt.ptr<bf16>) {
+  tt.return
+}
 ditron.program @other_elements(%s: !ditron.buffer<4xf16>) {
   // expected-error@+1 {{'ditron.launch' op expected argument 0 of @k to be for '!tt.ptr<bf16>', got '!ditron.buffer<4xf16>'}}
   ditron.launch @k grid(1) (%s) : (!ditron.buffer<4xf16>)
@@ -155,10 +153,9 @@ ditron.program @other_elements(%s: !ditron.buffer<4xf16>) {
 // -----
 
 // expected-note@+1 {{the kernel}}
-"tt.func"() <{sym_name = "k", function_type = (i32) -> ()}> ({
-^bb0(%n: i32):
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @k(%n: i32) {
+  tt.return
+}
 ditron.program @wider_number(%n: i64) {
   // expected-error@+1 {{'ditron.launch' op expected argument 0 of @k to be for 'i32', got 'i64'}}
   ditron.launch @k grid(1) (%n) : (i64)
@@ -166,9 +163,9 @@ ditron.program @wider_number(%n: i64) {
 
 // -----
 
-"tt.func"() <{sym_name = "k", function_type = () -> ()}> ({
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @k() {
+  tt.return
+}
 ditron.program @four_numbers() {
   // expected-error@+1 {{'ditron.launch' op expected a grid of 1 to 3 numbers, got 4}}
   ditron.launch @k grid(1, 1, 1, 1) ()
@@ -176,9 +173,9 @@ ditron.program @four_numbers() {
 
 // -----
 
-"tt.func"() <{sym_name = "k", function_type = () -> ()}> ({
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @k() {
+  tt.return
+}
 ditron.program @negative_grid() {
   // expected-error@+1 {{'ditron.launch' op expected the grid's numbers to be 0 or more, got constant -1}}
   ditron.launch @k grid(-1) ()

@@ -2,14 +2,12 @@
 // RUN: ditron-opt %s --mlir-print-op-generic | ditron-opt | filecheck %s
 // RUN: ditron-opt %s --mlir-print-op-generic | filecheck %s --check-prefix=GENERIC
 
-"tt.func"() <{sym_name = "gemm", sym_visibility = "public",
-    function_type = (!tt.ptr<bf16>, i32, f32, !tt.ptr<i64>) -> ()}> ({
-^bb0(%a: !tt.ptr<bf16>, %n: i32, %alpha: f32, %ctx: !tt.ptr<i64>):
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
-"tt.func"() <{sym_name = "plain", sym_visibility = "public", function_type = () -> ()}> ({
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func public @gemm(%a: !tt.ptr<bf16>, %n: i32, %alpha: f32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  tt.return
+}
+tt.func public @plain() {
+  tt.return
+}
 
 // CHECK-LABEL: ditron.program @order
 ditron.program @order() {

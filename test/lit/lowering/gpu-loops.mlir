@@ -3,14 +3,13 @@
 
 // A loop that waits is not run ahead by Triton's software pipeliner; a loop inside it is, as ever.
 
-// CHECK-LABEL: sym_name = "wait_around_a_loop"
+// CHECK-LABEL: tt.func public @wait_around_a_loop(
 // CHECK: scf.for %[[OUTER:.*]] =
 // CHECK: symbol = "ditron_wait"
 // CHECK: scf.for %[[INNER:.*]] =
 // CHECK: {tt.num_stages = 3 : i32}
 // CHECK: {tt.num_stages = 1 : i32}
-"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "wait_around_a_loop", sym_visibility = "public"}> ({
-^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+tt.func public @wait_around_a_loop(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
@@ -18,19 +17,18 @@
   scf.for %i = %c0 to %n step %c1 : i32 {
     %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
     scf.for %k = %c0 to %n step %c1 : i32 {
-      %x = "tt.load"(%sig) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i64>) -> i64
+      %x = tt.load %sig : !tt.ptr<i64>
     } {tt.num_stages = 3 : i32}
     ditron.notify %sig add %v on %i : !tt.ptr<i64>
   } {tt.flatten, tt.num_stages = 3 : i32}
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  tt.return
+}
 
 // Nobody waits for an iteration of a loop that publishes nothing: it may be flattened, and pipelined with its wait.
-// CHECK-LABEL: sym_name = "flattened_around_a_wait"
+// CHECK-LABEL: tt.func public @flattened_around_a_wait(
 // CHECK: symbol = "ditron_wait"
 // CHECK: {tt.flatten, tt.num_stages = 3 : i32}
-"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "flattened_around_a_wait", sym_visibility = "public"}> ({
-^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+tt.func public @flattened_around_a_wait(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
@@ -39,18 +37,17 @@
     %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
     %p = ditron.consume_token %sig, %t : !tt.ptr<i64>
     scf.for %k = %c0 to %n step %c1 : i32 {
-      %x = "tt.load"(%p) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<i64>) -> i64
+      %x = tt.load %p : !tt.ptr<i64>
     }
   } {tt.flatten, tt.num_stages = 3 : i32}
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  tt.return
+}
 
 // An atomic of Triton's publishes, too.
-// CHECK-LABEL: sym_name = "atomic_beside_a_wait"
+// CHECK-LABEL: tt.func public @atomic_beside_a_wait(
 // CHECK-NOT: tt.flatten
 // CHECK: {tt.num_stages = 1 : i32}
-"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "atomic_beside_a_wait", sym_visibility = "public"}> ({
-^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+tt.func public @atomic_beside_a_wait(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
@@ -58,38 +55,36 @@
   // expected-warning@+1 {{and 'tt.atomic_rmw', which publishes them}}
   scf.for %i = %c0 to %n step %c1 : i32 {
     %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
-    %old = "tt.atomic_rmw"(%sig, %v, %true) <{atomic_rmw_op = 4 : i32, scope = 3 : i32, sem = 4 : i32}> : (!tt.ptr<i64>, i64, i1) -> i64
+    %old = tt.atomic_rmw add, acq_rel, sys, %sig, %v, %true : (!tt.ptr<i64>, i64, i1) -> i64
   } {tt.flatten}
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  tt.return
+}
 
 // A notify needs nothing of the kind: loads may go ahead of it.
-// CHECK-LABEL: sym_name = "notify_in_a_loop"
+// CHECK-LABEL: tt.func public @notify_in_a_loop(
 // CHECK-NOT: tt.num_stages
 // CHECK: tt.return
-"tt.func"() <{function_type = (i32, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "notify_in_a_loop", sym_visibility = "public"}> ({
-^bb0(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+tt.func public @notify_in_a_loop(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
   scf.for %i = %c0 to %n step %c1 : i32 {
     ditron.notify %sig add %v on %i : !tt.ptr<i64>
   }
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  tt.return
+}
 
-// CHECK-LABEL: sym_name = "wait_in_the_loop_that_multiplies"
+// CHECK-LABEL: tt.func public @wait_in_the_loop_that_multiplies(
 // CHECK: {tt.num_stages = 1 : i32}
-"tt.func"() <{function_type = (i32, tensor<64x64xbf16>, tensor<64x64xf32>, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "wait_in_the_loop_that_multiplies", sym_visibility = "public"}> ({
-^bb0(%n: i32, %a: tensor<64x64xbf16>, %zero: tensor<64x64xf32>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+tt.func public @wait_in_the_loop_that_multiplies(%n: i32, %a: tensor<64x64xbf16>, %zero: tensor<64x64xf32>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
   // expected-remark@+1 {{the loop is not software-pipelined, because it contains 'ditron.wait'; wait in a loop around it, once for several steps}}
   %sum = scf.for %k = %c0 to %n step %c1 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
     %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
-    %next = "tt.dot"(%a, %a, %acc) <{inputPrecision = 2 : i32, maxNumImpreciseAcc = 0 : i32}> : (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    %next = tt.dot %a, %a, %acc : tensor<64x64xbf16> * tensor<64x64xbf16> -> tensor<64x64xf32>
     scf.yield %next : tensor<64x64xf32>
   }
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  tt.return
+}

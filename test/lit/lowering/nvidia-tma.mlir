@@ -7,41 +7,39 @@
 
 // PLAIN-NOT: ditron_tma
 
-// TMA-LABEL: sym_name = "load_after_wait"
-// TMA: %[[SEEN:.*]] = "tt.extern_elementwise"({{.*}} symbol = "ditron_wait"
-// TMA: %[[TOKEN:.*]] = "tt.extern_elementwise"(%[[SEEN]]) {{.*}} symbol = "ditron_tma_acquire"
+// TMA-LABEL: tt.func public @load_after_wait(
+// TMA: %[[SEEN:.*]] = tt.extern_elementwise {{.*}} symbol = "ditron_wait"
+// TMA: %[[TOKEN:.*]] = tt.extern_elementwise %[[SEEN]] {{.*}} symbol = "ditron_tma_acquire"
 // TMA: %[[ROW:.*]] = arith.addi {{.*}}, %[[TOKEN]]
-// TMA: "tt.descriptor_load"({{.*}}, %[[ROW]], {{.*}})
+// TMA: tt.descriptor_load {{.*}}[%[[ROW]], {{.*}}]
 // TMA-NOT: ditron_tma_release
-"tt.func"() <{function_type = (!tt.tensordesc<tensor<64x64xbf16>>, !tt.ptr<bf16>, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "load_after_wait", sym_visibility = "public"}> ({
-^bb0(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %out: !tt.ptr<bf16>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+tt.func public @load_after_wait(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %out: !tt.ptr<bf16>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   %row = ditron.consume_token %c0, %t : i32
-  %x = "tt.descriptor_load"(%desc, %row, %c0) <{cache = 1 : i32, evict = 1 : i32}> : (!tt.tensordesc<tensor<64x64xbf16>>, i32, i32) -> tensor<64x64xbf16>
-  %ptrs = "tt.splat"(%out) : (!tt.ptr<bf16>) -> tensor<64x64x!tt.ptr<bf16>>
-  "tt.store"(%ptrs, %x) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xbf16>) -> ()
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  %x = tt.descriptor_load %desc[%row, %c0] : !tt.tensordesc<tensor<64x64xbf16>> -> tensor<64x64xbf16>
+  %ptrs = tt.splat %out : !tt.ptr<bf16> -> tensor<64x64x!tt.ptr<bf16>>
+  tt.store %ptrs, %x : tensor<64x64x!tt.ptr<bf16>>
+  tt.return
+}
 
-// TMA-LABEL: sym_name = "notify_after_store"
-// TMA: "tt.descriptor_store"
+// TMA-LABEL: tt.func public @notify_after_store(
+// TMA: tt.descriptor_store
 // TMA-NEXT: symbol = "ditron_tma_release"
 // TMA: symbol = "ditron_notify"
 // TMA-NOT: ditron_tma_acquire
-"tt.func"() <{function_type = (!tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>, !tt.ptr<i64>, i32, !tt.ptr<i64>) -> (), sym_name = "notify_after_store", sym_visibility = "public"}> ({
-^bb0(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %x: tensor<64x64xbf16>, %sig: !tt.ptr<i64>, %r: i32, %ctx: !tt.ptr<i64>):
+tt.func public @notify_after_store(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %x: tensor<64x64xbf16>, %sig: !tt.ptr<i64>, %r: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %v = arith.constant 1 : i64
-  "tt.descriptor_store"(%desc, %x, %c0, %c0) : (!tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>, i32, i32) -> ()
+  tt.descriptor_store %desc[%c0, %c0], %x : !tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>
   ditron.notify %sig set %v on %r : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  tt.return
+}
 
 // Everything that acquires orders the TMA loads after it; each of these is followed by its own proxy fence.
-// TMA-LABEL: sym_name = "load_after_any_acquire"
+// TMA-LABEL: tt.func public @load_after_any_acquire(
 // TMA: symbol = "ditron_quiet"
 // TMA-NEXT: %{{.*}} = arith.constant 0 : i32
 // TMA-NEXT: symbol = "ditron_tma_acquire"
@@ -60,9 +58,8 @@
 // TMA: symbol = "ditron_fence"
 // TMA-NEXT: %{{.*}} = arith.constant 0 : i32
 // TMA-NEXT: symbol = "ditron_tma_acquire"
-// TMA: "tt.descriptor_load"
-"tt.func"() <{function_type = (!tt.tensordesc<tensor<64x64xbf16>>, !tt.ptr<bf16>, !tt.ptr<i64>, !tt.ptr<i64>) -> (), sym_name = "load_after_any_acquire", sym_visibility = "public"}> ({
-^bb0(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %out: !tt.ptr<bf16>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>):
+// TMA: tt.descriptor_load
+tt.func public @load_after_any_acquire(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %out: !tt.ptr<bf16>, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %v = arith.constant 1 : i64
   ditron.quiet
@@ -71,8 +68,8 @@
   ditron.sync_all
   %seen = ditron.signal_wait_until %sig ge %v : !tt.ptr<i64>
   ditron.fence
-  %x = "tt.descriptor_load"(%desc, %c0, %c0) <{cache = 1 : i32, evict = 1 : i32}> : (!tt.tensordesc<tensor<64x64xbf16>>, i32, i32) -> tensor<64x64xbf16>
-  %ptrs = "tt.splat"(%out) : (!tt.ptr<bf16>) -> tensor<64x64x!tt.ptr<bf16>>
-  "tt.store"(%ptrs, %x) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xbf16>) -> ()
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  %x = tt.descriptor_load %desc[%c0, %c0] : !tt.tensordesc<tensor<64x64xbf16>> -> tensor<64x64xbf16>
+  %ptrs = tt.splat %out : !tt.ptr<bf16> -> tensor<64x64x!tt.ptr<bf16>>
+  tt.store %ptrs, %x : tensor<64x64x!tt.ptr<bf16>>
+  tt.return
+}

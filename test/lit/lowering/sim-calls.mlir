@@ -7,8 +7,7 @@
 // CHECK-SAME: "{{[^"]*}}sim-calls.mlir:{{[0-9]+}}:{{[0-9]+}}"
 
 // CHECK-LABEL: func.func @who
-"tt.func"() <{function_type = (!tt.ptr<i32>) -> (), sym_name = "who", sym_visibility = "public"}> ({
-^bb0(%out: !tt.ptr<i32>):
+tt.func public @who(%out: !tt.ptr<i32>) {
   // CHECK-DAG: %[[GROUP:.*]] = arith.constant 0 : i32
   // CHECK-DAG: %[[TWO:.*]] = arith.constant 2 : i32
   // CHECK: call @ditron_sim_rank(%[[GROUP]]) : (i32) -> i32
@@ -27,13 +26,12 @@
   %6 = ditron.num_threads
   %7 = ditron.shfl idx %5, %6 : i32
   ditron.sync_threads
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // CHECK-LABEL: func.func @signals
 // CHECK-SAME: (%[[ARGS:.*]]: !llvm.ptr, %{{.*}}: i32
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<f32>, i32, i64) -> (), sym_name = "signals", sym_visibility = "public"}> ({
-^bb0(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %n: i32, %v: i64):
+tt.func public @signals(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %n: i32, %v: i64) {
   // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : i32
   // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i32
   // CHECK-DAG: %[[C2:.*]] = arith.constant 2 : i32
@@ -53,12 +51,11 @@
   ditron.signal_op %sig add %v on %n : !tt.ptr<i64>
   // CHECK: call @ditron_sim_signal_wait_until(%[[SIG]], %[[V]], %[[C3]], %{{.*}}) : (!llvm.ptr, i64, i32, i32) -> i64
   %seen = ditron.signal_wait_until %sig ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // CHECK-LABEL: func.func @data
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "data", sym_visibility = "public"}> ({
-^bb0(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %r: i32, %n: i64):
+tt.func public @data(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %r: i32, %n: i64) {
   // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : i32
   // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i32
   // CHECK: call @ditron_sim_check_bytes(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (i64, i32, !llvm.ptr, i32) -> ()
@@ -82,30 +79,28 @@
   ditron.barrier team node
   // CHECK: call @ditron_sim_sync_all(%[[C0]], %{{.*}})
   ditron.sync_all
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A tensor of pointers is translated at its base: one call, not one per element.
 // CHECK-LABEL: func.func @pointers
-"tt.func"() <{function_type = (!tt.ptr<f32>, i32) -> (), sym_name = "pointers", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<f32>, %r: i32):
+tt.func public @pointers(%p: !tt.ptr<f32>, %r: i32) {
   // CHECK: %[[BASE:.*]] = call @ditron_sim_symm_at(
   // CHECK: scf.for
   // CHECK: llvm.getelementptr %[[BASE]]
   // CHECK-NOT: call
   // CHECK: return
-  %i = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
-  %s = "tt.splat"(%p) : (!tt.ptr<f32>) -> tensor<32x!tt.ptr<f32>>
-  %a = "tt.addptr"(%s, %i) : (tensor<32x!tt.ptr<f32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<f32>>
+  %i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+  %s = tt.splat %p : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>>
+  %a = tt.addptr %s, %i : tensor<32x!tt.ptr<f32>>, tensor<32xi32>
   %q = ditron.symm_at %a on %r : tensor<32x!tt.ptr<f32>>
-  %v = "tt.load"(%q) : (tensor<32x!tt.ptr<f32>>) -> tensor<32xf32>
-  "tt.store"(%a, %v) : (tensor<32x!tt.ptr<f32>>, tensor<32xf32>) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %v = tt.load %q : tensor<32x!tt.ptr<f32>>
+  tt.store %a, %v : tensor<32x!tt.ptr<f32>>
+  tt.return
+}
 
 // CHECK-LABEL: func.func @atomics
-"tt.func"() <{function_type = (!tt.ptr<i32>, !tt.ptr<f32>, i32, f32) -> (), sym_name = "atomics", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<i32>, %f: !tt.ptr<f32>, %v: i32, %x: f32):
+tt.func public @atomics(%p: !tt.ptr<i32>, %f: !tt.ptr<f32>, %v: i32, %x: f32) {
   // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : i32
   // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i32
   // CHECK-DAG: %[[C2:.*]] = arith.constant 2 : i32
@@ -132,5 +127,5 @@
   ditron.multimem_st %m, %e : !tt.ptr<f32>
   // CHECK: call @ditron_sim_multimem_red(%{{.*}}, %{{.*}}, %[[C0]], %[[C2]], %{{.*}}) : (!llvm.ptr, i64, i32, i32, i32) -> ()
   ditron.multimem_red %m add %e : !tt.ptr<f32>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}

@@ -8,8 +8,7 @@
 
 // Two carried tiles that change places: both are read before either is written.
 // CHECK-LABEL: func.func @swap
-"tt.func"() <{function_type = (!tt.ptr<f32>, i32) -> (), sym_name = "swap", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<f32>, %steps: i32):
+tt.func public @swap(%p: !tt.ptr<f32>, %steps: i32) {
   // CHECK: scf.for %{{.*}} : i32 {
   // CHECK: scf.for %{{.*}} : i64 {
   // CHECK-DAG: %[[LEFT:.*]] = llvm.load
@@ -23,17 +22,16 @@
   %r:2 = scf.for %k = %c0 to %steps step %c1 iter_args(%a = %zero, %b = %one) -> (tensor<32xf32>, tensor<32xf32>) : i32 {
     scf.yield %b, %a : tensor<32xf32>, tensor<32xf32>
   }
-  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
-  %base = "tt.splat"(%p) : (!tt.ptr<f32>) -> tensor<32x!tt.ptr<f32>>
-  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<f32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<f32>>
-  "tt.store"(%addresses, %r#0) : (tensor<32x!tt.ptr<f32>>, tensor<32xf32>) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %n = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+  %base = tt.splat %p : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>>
+  %addresses = tt.addptr %base, %n : tensor<32x!tt.ptr<f32>>, tensor<32xi32>
+  tt.store %addresses, %r#0 : tensor<32x!tt.ptr<f32>>
+  tt.return
+}
 
 // Both branches write the result's buffer; scalars stay values, tokens vanish.
 // CHECK-LABEL: func.func @branches
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i1, f32) -> (), sym_name = "branches", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %c: i1, %x: f32):
+tt.func public @branches(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %c: i1, %x: f32) {
   // CHECK: %[[TO:.*]] = llvm.alloca %{{.*}} x !llvm.array<32 x f32>
   // CHECK: %[[S:.*]] = scf.if %{{.*}} -> (f32) {
   // CHECK: call @ditron_sim_wait
@@ -58,57 +56,53 @@
     scf.yield %w, %y, %one : !ditron.token, f32, tensor<32xf32>
   }
   %q = ditron.consume_token %p, %t : !tt.ptr<f32>
-  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
-  %base = "tt.splat"(%q) : (!tt.ptr<f32>) -> tensor<32x!tt.ptr<f32>>
-  %addresses = "tt.addptr"(%base, %n) : (tensor<32x!tt.ptr<f32>>, tensor<32xi32>) -> tensor<32x!tt.ptr<f32>>
-  %all = "tt.splat"(%s) : (f32) -> tensor<32xf32>
+  %n = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+  %base = tt.splat %q : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>>
+  %addresses = tt.addptr %base, %n : tensor<32x!tt.ptr<f32>>, tensor<32xi32>
+  %all = tt.splat %s : f32 -> tensor<32xf32>
   %product = arith.mulf %tile, %all : tensor<32xf32>
-  "tt.store"(%addresses, %product) : (tensor<32x!tt.ptr<f32>>, tensor<32xf32>) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.store %addresses, %product : tensor<32x!tt.ptr<f32>>
+  tt.return
+}
 
 // An early return keeps its blocks.
 // CHECK-LABEL: func.func @early
-"tt.func"() <{function_type = (i32) -> (), sym_name = "early", sym_visibility = "public"}> ({
-^bb0(%limit: i32):
+tt.func public @early(%limit: i32) {
   // CHECK-SAME: %[[PID:arg1]]: i32
   // CHECK: %[[OUT:.*]] = arith.cmpi sge, %[[PID]], %{{.*}} : i32
   // CHECK: cf.cond_br %[[OUT]]
   // CHECK: return
   // CHECK: call @ditron_sim_quiet
   // CHECK: return
-  %pid = "tt.get_program_id"() <{axis = 0 : i32}> : () -> i32
+  %pid = tt.get_program_id x : i32
   %out = arith.cmpi sge, %pid, %limit : i32
   cf.cond_br %out, ^done, ^go
 ^done:
-  "tt.return"() : () -> ()
+  tt.return
 ^go:
   ditron.quiet
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A noinline function gets the grid too.
 // CHECK-LABEL: func.func private @helper(%arg0: i32, %arg1: i32, %arg2: i32, %arg3: i32, %arg4: i32, %arg5: i32, %arg6: i32) -> i32
-"tt.func"() <{function_type = (i32) -> i32, sym_name = "helper", sym_visibility = "private"}> ({
-^bb0(%x: i32):
+tt.func private @helper(%x: i32) -> i32 {
   // CHECK: arith.addi %arg0, %arg5
-  %n = "tt.get_num_programs"() <{axis = 1 : i32}> : () -> i32
+  %n = tt.get_num_programs y : i32
   %y = arith.addi %x, %n : i32
-  "tt.return"(%y) : (i32) -> ()
-}) : () -> ()
+  tt.return %y : i32
+}
 
 // CHECK-LABEL: func.func @calls
-"tt.func"() <{function_type = (i32) -> (), sym_name = "calls", sym_visibility = "public"}> ({
-^bb0(%x: i32):
+tt.func public @calls(%x: i32) {
   // CHECK: call @helper(%{{.*}}, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6)
-  %y = "tt.call"(%x) <{callee = @helper}> : (i32) -> i32
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %y = tt.call @helper(%x) : (i32) -> i32
+  tt.return
+}
 
 // What a program says: printf's formats, as Triton writes them for a GPU. They are in the module's head.
 // CHECK-LABEL: func.func @speech
-"tt.func"() <{function_type = (i32, i1) -> (), sym_name = "speech", sym_visibility = "public"}> ({
-^bb0(%x: i32, %ok: i1):
+tt.func public @speech(%x: i32, %ok: i1) {
   // CHECK: %[[ONE:.*]] = llvm.mlir.addressof @ditron_text_1
   // CHECK: llvm.call @ditron_sim_print(%[[ONE]], %{{.*}}, %arg1, %arg2, %arg3, %{{.*}}) vararg
   // CHECK: %[[ALL:.*]] = llvm.mlir.addressof @ditron_text_2
@@ -120,10 +114,10 @@
   // CHECK: llvm.call @ditron_sim_print(%[[TEXT]], %{{.*}}, %arg1, %arg2, %arg3) vararg
   // CHECK: scf.if
   // CHECK: llvm.call @ditron_sim_assert_fail
-  %n = "tt.make_range"() <{start = 0 : i32, end = 32 : i32}> : () -> tensor<32xi32>
-  "tt.print"(%x) <{hex = false, isSigned = array<i32: 1>, prefix = " x: "}> : (i32) -> ()
-  "tt.print"(%n) <{hex = true, isSigned = array<i32: 0>, prefix = " 5%: "}> : (tensor<32xi32>) -> ()
-  "tt.print"() <{hex = false, isSigned = array<i32>, prefix = " here"}> : () -> ()
-  "tt.assert"(%ok) <{message = "not ok"}> : (i1) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %n = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+  tt.print " x: " {hex = false, isSigned = array<i32: 1>} : %x : i32
+  tt.print " 5%: " {hex = true, isSigned = array<i32: 0>} : %n : tensor<32xi32>
+  tt.print " here" {hex = false, isSigned = array<i32>}
+  tt.assert %ok, "not ok" : i1
+  tt.return
+}

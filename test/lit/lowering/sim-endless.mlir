@@ -3,8 +3,7 @@
 // A location has bit 30 where a loop need not end by itself: 1073741824 and more.
 
 // CHECK-LABEL: func.func @loops
-"tt.func"() <{function_type = (!tt.ptr<i64>, i32) -> (), sym_name = "loops", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<i64>, %n: i32):
+tt.func public @loops(%p: !tt.ptr<i64>, %n: i32) {
   // CHECK-DAG: %[[HERE:.*]] = arith.constant 0 : i32
   // CHECK-DAG: %[[ENDLESS:.*]] = arith.constant 1073741824 : i32
   %zero = arith.constant 0 : i64
@@ -48,7 +47,7 @@
     scf.for %j = %c0 to %n step %c1 : i32 {
       %v = ditron.ld %p : !tt.ptr<i64> loc("k.py":1:1)
     }
-    %programs = "tt.get_num_programs"() <{axis = 0 : i32}> : () -> i32
+    %programs = tt.get_num_programs x : i32
     %next = arith.addi %programs, %i : i32
     scf.yield %next : i32
   }
@@ -149,22 +148,20 @@
     }
     scf.yield %next : i32
   }
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A function that is called may be called in a loop, and branches may be one.
 // CHECK-LABEL: func.func private @called
-"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "called", sym_visibility = "private"}> ({
-^bb0(%p: !tt.ptr<i64>):
+tt.func private @called(%p: !tt.ptr<i64>) {
   // CHECK: %[[ENDLESS:.*]] = arith.constant 1073741824 : i32
   // CHECK: call @ditron_sim_ld({{.*}}, %[[ENDLESS]])
   %v = ditron.ld %p : !tt.ptr<i64> loc("k.py":1:1)
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // CHECK-LABEL: func.func @branches
-"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "branches", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<i64>):
+tt.func public @branches(%p: !tt.ptr<i64>) {
   // CHECK: %[[ENDLESS:.*]] = arith.constant 1073741824 : i32
   // CHECK: call @ditron_sim_ld({{.*}}, %[[ENDLESS]])
   %zero = arith.constant 0 : i64
@@ -174,5 +171,5 @@
   %unset = arith.cmpi eq, %v, %zero : i64
   cf.cond_br %unset, ^again, ^end
 ^end:
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}

@@ -1,69 +1,63 @@
 // RUN: ditron-opt --lower-to-sim --verify-diagnostics --split-input-file %s
 
-"tt.func"() <{function_type = (f32) -> (), sym_name = "unknown", sym_visibility = "public"}> ({
-^bb0(%x: f32):
+tt.func public @unknown(%x: f32) {
   // expected-error@+1 {{the simulator has no inline assembly but single instructions on f32, as tanh.approx.f32: write it with tl operations, here or in the branch of a tl.constexpr}}
-  %y = "tt.elementwise_inline_asm"(%x) <{asm_string = "x", constraints = "=r", packed_element = 1 : i32, pure = true}> : (f32) -> f32
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %y = tt.elementwise_inline_asm "x" {constraints = "=r", packed_element = 1 : i32, pure = true} %x : f32 -> f32
+  tt.return
+}
 
 // -----
 
-"tt.func"() <{function_type = (f32) -> (), sym_name = "device_math", sym_visibility = "public"}> ({
-^bb0(%x: f32):
+tt.func public @device_math(%x: f32) {
   // expected-error@+1 {{the simulator has no device function '__nv_nonesuchf'; write it with tl.math operations}}
-  %y = "tt.extern_elementwise"(%x) <{libname = "", libpath = "", pure = true, symbol = "__nv_nonesuchf"}> : (f32) -> f32
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %y = tt.extern_elementwise %x {libname = "", libpath = "", pure = true, symbol = "__nv_nonesuchf"} : (f32) -> f32
+  tt.return
+}
 
 // -----
 
-"tt.func"() <{function_type = (!tt.ptr<i32>, i32) -> (), sym_name = "extern", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<i32>, %r: i32):
+tt.func public @extern(%p: !tt.ptr<i32>, %r: i32) {
   // expected-error@+1 {{the simulator cannot call the device function 'mine': guard the call, or write it in Triton}}
   %x = ditron.extern_call "mine"(%p, %r) from "lib" : (!tt.ptr<i32>, i32) -> i32
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // -----
 
-"tt.func"() <{function_type = (i32, i32, i32) -> (), sym_name = "swizzle", sym_visibility = "public"}> ({
-^bb0(%tile: i32, %size: i32, %block: i32):
+tt.func public @swizzle(%tile: i32, %size: i32, %block: i32) {
   // expected-error@+1 {{expected 'ditron.swizzle' to be gone by now: run lower-swizzle before lower-to-sim}}
   %x = "ditron.swizzle"(%tile, %size, %block) <{mode = #ditron.swizzle_mode<gather>}> : (i32, i32, i32) -> i32
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // -----
 
 // expected-error@+1 {{the simulator has no element type f8E4M3FNUZ}}
-"tt.func"() <{function_type = (!tt.ptr<f8E4M3FNUZ>) -> (), sym_name = "type", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<f8E4M3FNUZ>):
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func public @type(%p: !tt.ptr<f8E4M3FNUZ>) {
+  tt.return
+}
 
 // -----
 
-"tt.func"() <{function_type = () -> (), sym_name = "large", sym_visibility = "public"}> ({
+tt.func public @large() {
   %one = "arith.constant"() <{value = dense<1.0> : tensor<8192x8192xf32>}> : () -> tensor<8192x8192xf32>
   // expected-error@+1 {{the tiles of one program take more than 48 MiB in the simulator: use smaller tiles}}
-  %x = "tt.dot"(%one, %one, %one) : (tensor<8192x8192xf32>, tensor<8192x8192xf32>, tensor<8192x8192xf32>) -> tensor<8192x8192xf32>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %x = tt.dot %one, %one, %one : tensor<8192x8192xf32> * tensor<8192x8192xf32> -> tensor<8192x8192xf32>
+  tt.return
+}
 
 // -----
 
-"tt.func"() <{function_type = () -> (), sym_name = "constant", sym_visibility = "public"}> ({
+tt.func public @constant() {
   // expected-error@+1 {{the simulator has no lowering of a constant tile whose elements differ}}
   %x = "arith.constant"() <{value = dense<[1, 2]> : tensor<2xi32>}> : () -> tensor<2xi32>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // -----
 
-"tt.func"() <{function_type = (!tt.ptr<i8>, i8) -> (), sym_name = "atomic", sym_visibility = "public"}> ({
-^bb0(%p: !tt.ptr<i8>, %x: i8):
+tt.func public @atomic(%p: !tt.ptr<i8>, %x: i8) {
   // expected-error@+1 {{the simulator has no atomic access of type i8; use a 32- or 64-bit type}}
-  %y = "tt.atomic_rmw"(%p, %x) <{atomic_rmw_op = 4 : i32, scope = 1 : i32, sem = 4 : i32}> : (!tt.ptr<i8>, i8) -> i8
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %y = tt.atomic_rmw add, acq_rel, gpu, %p, %x : (!tt.ptr<i8>, i8) -> i8
+  tt.return
+}

@@ -13,29 +13,27 @@
 // CHECK: llvm.store %[[BYTES]], %{{.*}} : i64, !llvm.ptr
 // CHECK: call @ditron_sim_record_runs(%{{.*}}, %[[ONE]], %{{.*}}, %{{.*}})
 // CHECK-NOT: call @ditron_sim_record(
-"tt.func"() <{function_type = (!tt.ptr<f32>) -> (), sym_name = "copy", sym_visibility = "public"}> ({
-^bb0(%x: !tt.ptr<f32>):
-  %range = "tt.make_range"() <{start = 0 : i32, end = 64 : i32}> : () -> tensor<64xi32>
-  %splat = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<64x!tt.ptr<f32>>
-  %at = "tt.addptr"(%splat, %range) : (tensor<64x!tt.ptr<f32>>, tensor<64xi32>) -> tensor<64x!tt.ptr<f32>>
-  %v = "tt.load"(%at) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<64x!tt.ptr<f32>>) -> tensor<64xf32>
-  "tt.store"(%at, %v) : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func public @copy(%x: !tt.ptr<f32>) {
+  %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %splat = tt.splat %x : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %at = tt.addptr %splat, %range : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  %v = tt.load %at : tensor<64x!tt.ptr<f32>>
+  tt.store %at, %v : tensor<64x!tt.ptr<f32>>
+  tt.return
+}
 
 // Addresses that come from memory may lie anywhere: a call per element that is part of no run.
 // CHECK-LABEL: func.func @gather
 // CHECK: scf.for
 // CHECK: call @ditron_sim_record(
 // CHECK: call @ditron_sim_record_runs(
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i32>) -> (), sym_name = "gather", sym_visibility = "public"}> ({
-^bb0(%x: !tt.ptr<f32>, %where: !tt.ptr<i32>):
-  %range = "tt.make_range"() <{start = 0 : i32, end = 64 : i32}> : () -> tensor<64xi32>
-  %splat = "tt.splat"(%where) : (!tt.ptr<i32>) -> tensor<64x!tt.ptr<i32>>
-  %at = "tt.addptr"(%splat, %range) : (tensor<64x!tt.ptr<i32>>, tensor<64xi32>) -> tensor<64x!tt.ptr<i32>>
-  %i = "tt.load"(%at) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<64x!tt.ptr<i32>>) -> tensor<64xi32>
-  %base = "tt.splat"(%x) : (!tt.ptr<f32>) -> tensor<64x!tt.ptr<f32>>
-  %p = "tt.addptr"(%base, %i) : (tensor<64x!tt.ptr<f32>>, tensor<64xi32>) -> tensor<64x!tt.ptr<f32>>
-  %v = "tt.load"(%p) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<64x!tt.ptr<f32>>) -> tensor<64xf32>
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func public @gather(%x: !tt.ptr<f32>, %where: !tt.ptr<i32>) {
+  %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %splat = tt.splat %where : !tt.ptr<i32> -> tensor<64x!tt.ptr<i32>>
+  %at = tt.addptr %splat, %range : tensor<64x!tt.ptr<i32>>, tensor<64xi32>
+  %i = tt.load %at : tensor<64x!tt.ptr<i32>>
+  %base = tt.splat %x : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %p = tt.addptr %base, %i : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  %v = tt.load %p : tensor<64x!tt.ptr<f32>>
+  tt.return
+}

@@ -14,9 +14,8 @@
 
 // OPTION: lower-to-amd{{.*}}transport=rocshmem
 
-"tt.func"() <{function_type = (!tt.ptr<i32>, !tt.ptr<i64>) -> (), sym_name = "k", sym_visibility = "public"}> ({
-^bb0(%out: !tt.ptr<i32>, %ctx: !tt.ptr<i64>):
-  %rank = "tt.extern_elementwise"() <{libname = "ditron", libpath = "", pure = true, symbol = "ditron.rank"}> : () -> i32
-  "tt.store"(%out, %rank) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}> : (!tt.ptr<i32>, i32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func public @k(%out: !tt.ptr<i32>, %ctx: !tt.ptr<i64>) {
+  %rank = tt.extern_elementwise {libname = "ditron", libpath = "", pure = true, symbol = "ditron.rank"} : () -> i32
+  tt.store %out, %rank : !tt.ptr<i32>
+  tt.return
+}

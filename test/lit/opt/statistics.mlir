@@ -7,10 +7,9 @@
 
 // SILENT-NOT: statistics
 
-"tt.func"() <{function_type = (!tt.ptr<i64>) -> i32, sym_name = "k", sym_visibility = "public"}> ({
-^bb0(%ctx: !tt.ptr<i64>):
-  %0 = "tt.extern_elementwise"() <{libname = "ditron", libpath = "", pure = true, symbol = "ditron.rank"}> : () -> i32
-  %1 = "tt.extern_elementwise"() <{libname = "ditron", libpath = "", pure = true, symbol = "ditron.node"}> : () -> i32
+tt.func public @k(%ctx: !tt.ptr<i64>) -> i32 {
+  %0 = tt.extern_elementwise {libname = "ditron", libpath = "", pure = true, symbol = "ditron.rank"} : () -> i32
+  %1 = tt.extern_elementwise {libname = "ditron", libpath = "", pure = true, symbol = "ditron.node"} : () -> i32
   %2 = "arith.addi"(%0, %1) : (i32, i32) -> i32
-  "tt.return"(%2) : (i32) -> ()
-}) : () -> ()
+  tt.return %2 : i32
+}

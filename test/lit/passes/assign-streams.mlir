@@ -2,17 +2,15 @@
 // RUN: ditron-opt %s --canonicalize --cse --assign-streams=streams=2 | filecheck %s --check-prefix=TWO
 // RUN: ditron-opt %s --canonicalize --cse --assign-streams=adjacent=true | filecheck %s --check-prefix=ADJACENT
 
-"tt.func"() <{sym_name = "read", function_type = (!tt.ptr<f32>) -> ()}> ({
-^bb0(%a: !tt.ptr<f32>):
-  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
-  "tt.return"() : () -> ()
-}) : () -> ()
-"tt.func"() <{sym_name = "write", function_type = (!tt.ptr<f32>) -> ()}> ({
-^bb0(%a: !tt.ptr<f32>):
+tt.func @read(%a: !tt.ptr<f32>) {
+  %x = tt.load %a : !tt.ptr<f32>
+  tt.return
+}
+tt.func @write(%a: !tt.ptr<f32>) {
   %x = arith.constant 1.0 : f32
-  "tt.store"(%a, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.store %a, %x : !tt.ptr<f32>
+  tt.return
+}
 
 // A decomposed all-gather and its consumer: no dependence crosses streams, so that there is no event.
 // CHECK-LABEL: ditron.program @all_at_once(

@@ -2,12 +2,11 @@
 
 // Copies that have to be kept, each with the reason.
 
-"tt.func"() <{sym_name = "update", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
-^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
-  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
-  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @update(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>) {
+  %x = tt.load %a : !tt.ptr<f32>
+  tt.store %c, %x : !tt.ptr<f32>
+  tt.return
+}
 // CHECK-LABEL: @the_source_changes_before_it_is_read
 // CHECK: ditron.copy
 ditron.program @the_source_changes_before_it_is_read(%new: !ditron.buffer<4xf32>, %state: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
@@ -21,12 +20,11 @@ ditron.program @the_source_changes_before_it_is_read(%new: !ditron.buffer<4xf32>
 
 // -----
 
-"tt.func"() <{sym_name = "sum", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
-^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
-  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
-  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @sum(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>) {
+  %x = tt.load %a : !tt.ptr<f32>
+  tt.store %c, %x : !tt.ptr<f32>
+  tt.return
+}
 // CHECK-LABEL: @peers_are_told_that_the_inbox_is_free
 // CHECK: ditron.copy
 ditron.program @peers_are_told_that_the_inbox_is_free(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
@@ -55,12 +53,11 @@ ditron.program @peers_are_told_that_the_inbox_is_free(%a: !ditron.buffer<4xf32>,
 
 // -----
 
-"tt.func"() <{sym_name = "sum", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
-^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
-  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
-  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @sum(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>) {
+  %x = tt.load %a : !tt.ptr<f32>
+  tt.store %c, %x : !tt.ptr<f32>
+  tt.return
+}
 // CHECK-LABEL: @one_kernel_reads_all_shards
 // CHECK: ditron.copy
 ditron.program @one_kernel_reads_all_shards(%a: !ditron.buffer<4xf32>, %out: !ditron.buffer<4xf32>) {
@@ -124,12 +121,11 @@ ditron.program @filled_by_two(%a: !ditron.buffer<4xf32>, %z: f32, %out: !ditron.
 
 // -----
 
-"tt.func"() <{sym_name = "accumulate", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
-^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
-  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
+tt.func @accumulate(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>) {
+  %x = tt.load %a : !tt.ptr<f32>
   "tt.unheard_of"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 // A kernel may do anything with a pointer.
 // CHECK-LABEL: @a_kernel_may_read_what_it_writes
 // CHECK: ditron.copy
@@ -143,12 +139,11 @@ ditron.program @a_kernel_may_read_what_it_writes(%a: !ditron.buffer<4xf32>, %out
 
 // -----
 
-"tt.func"() <{sym_name = "some", function_type = (!tt.ptr<f32>) -> ()}> ({
-^bb0(%c: !tt.ptr<f32>):
+tt.func @some(%c: !tt.ptr<f32>) {
   %x = arith.constant 1.0 : f32
-  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.store %c, %x : !tt.ptr<f32>
+  tt.return
+}
 // CHECK-LABEL: @zeros_between
 // CHECK: ditron.copy
 ditron.program @zeros_between(%out: !ditron.buffer<4xf32>) {
@@ -192,11 +187,10 @@ ditron.program @the_destination_is_awaited_in_between(%z: f32, %peer: i64, %out:
 
 // -----
 
-"tt.func"() <{sym_name = "put", function_type = (!tt.ptr<f32>, i64, i32) -> ()}> ({
-^bb0(%x: !tt.ptr<f32>, %bytes: i64, %to: i32):
+tt.func @put(%x: !tt.ptr<f32>, %bytes: i64, %to: i32) {
   ditron.putmem %x, %x, %bytes on %to : !tt.ptr<f32>, !tt.ptr<f32>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 // CHECK-LABEL: @a_kernel_of_a_peer_writes
 // CHECK: ditron.copy
 ditron.program @a_kernel_of_a_peer_writes(%a: !ditron.buffer<4xf32>, %bytes: i64, %to: i32) {
@@ -214,13 +208,11 @@ ditron.program @a_kernel_of_a_peer_writes(%a: !ditron.buffer<4xf32>, %bytes: i64
 module attributes {ditron.assumptions = {
     perhaps_not = {a = {align = 16 : i64, dense}},
     aligned = {a = {align = 16 : i64, dims = array<i64: 1, 16>, dense}}}} {
-"tt.func"() <{sym_name = "read", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> (),
-    arg_attrs = [{tt.divisibility = 16 : i32}, {}]}> ({
-^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
-  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
-  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @read(%a: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %c: !tt.ptr<f32>) {
+  %x = tt.load %a : !tt.ptr<f32>
+  tt.store %c, %x : !tt.ptr<f32>
+  tt.return
+}
 // CHECK-LABEL: @perhaps_not
 // CHECK: ditron.copy
 ditron.program @perhaps_not(%a: !ditron.buffer<2x?xf32>, %out: !ditron.buffer<4xf32>) {

@@ -5,12 +5,11 @@
 // COUNT-DAG: 5{{.*}}copies whose destination is written directly
 // COUNT-DAG: 1{{.*}}first iterations peeled
 
-"tt.func"() <{sym_name = "gemm", function_type = (!tt.ptr<f32>, !tt.ptr<f32>) -> ()}> ({
-^bb0(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>):
-  %x = "tt.load"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (!tt.ptr<f32>) -> f32
-  "tt.store"(%c, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+tt.func @gemm(%a: !tt.ptr<f32>, %c: !tt.ptr<f32>) {
+  %x = tt.load %a : !tt.ptr<f32>
+  tt.store %c, %x : !tt.ptr<f32>
+  tt.return
+}
 
 // AG+GEMM by chunks. Redundant: the copy that makes %a row-major, and that of the own shard to the others. The first
 // iteration of the loop, which reads the own shard, is peeled and reads %a, if that is row-major.

@@ -2,13 +2,12 @@
 // RUN: ditron-opt %s --pass-pipeline='builtin.module(hoist-symm-at)' | filecheck %s
 // RUN: ditron-opt %s --pass-pipeline='builtin.module(hoist-symm-at,lower-to-nvidia)' --verify-diagnostics
 
-// CHECK: %[[PTRS:.*]] = "tt.load"
+// CHECK: %[[PTRS:.*]] = tt.load
 // CHECK-NEXT: ditron.symm_at %[[PTRS]] on
-"tt.func"() <{function_type = (tensor<64x!tt.ptr<!tt.ptr<f32>>>, i32, tensor<64xf32>, !tt.ptr<i64>) -> (), sym_name = "loaded"}> ({
-^bb0(%table: tensor<64x!tt.ptr<!tt.ptr<f32>>>, %r: i32, %x: tensor<64xf32>, %ctx: !tt.ptr<i64>):
-  %ptrs = "tt.load"(%table) <{isVolatile = false}> : (tensor<64x!tt.ptr<!tt.ptr<f32>>>) -> tensor<64x!tt.ptr<f32>>
+tt.func @loaded(%table: tensor<64x!tt.ptr<!tt.ptr<f32>>>, %r: i32, %x: tensor<64xf32>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %ptrs = tt.load %table : tensor<64x!tt.ptr<!tt.ptr<f32>>>
   // expected-error@+1 {{expected pointers computed from one scalar pointer within this iteration}}
   %there = ditron.symm_at %ptrs on %r : tensor<64x!tt.ptr<f32>>
-  "tt.store"(%there, %x) : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>) -> ()
-  "tt.return"() : () -> ()
-}) {ditron.kernel} : () -> ()
+  tt.store %there, %x : tensor<64x!tt.ptr<f32>>
+  tt.return
+}

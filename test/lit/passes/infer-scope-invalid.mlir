@@ -1,13 +1,12 @@
 // A scope that cannot work, since the signal or the cell is another rank's: a warning, and a scope that does.
 // RUN: ditron-opt %s --infer-scope --verify-diagnostics | filecheck %s
 
-// CHECK-LABEL: sym_name = "too_weak"
+// CHECK-LABEL: tt.func @too_weak(
 // CHECK-COUNT-2: ditron.notify {{.*}} scope world
 // CHECK: ditron.wait {{.*}} scope world
 // CHECK: ditron.st {{.*}} scope node
 // CHECK: ditron.ld {{.*}} scope node semantic acquire
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "too_weak"}> ({
-^bb0(%sig: !tt.ptr<i64>, %v: i64):
+tt.func @too_weak(%sig: !tt.ptr<i64>, %v: i64) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
@@ -30,5 +29,5 @@
   ditron.st %there, %v : !tt.ptr<i64>
   // expected-warning@+1 {{'ditron.ld' is too narrow}}
   %x = ditron.ld %there semantic acquire : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}

@@ -5,12 +5,11 @@
 // COUNT-DAG: 9  infer-scope: scopes widened
 
 // A notify reaches as far as its rank may be.
-// CHECK-LABEL: sym_name = "ranks"
+// CHECK-LABEL: tt.func @ranks(
 // CHECK-COUNT-2: ditron.notify {{.*}} scope gpu
 // CHECK-COUNT-2: ditron.notify {{.*}} on %{{[0-9]+}} : !tt.ptr<i64>
 // CHECK-COUNT-3: ditron.notify {{.*}} scope world
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32) -> (), sym_name = "ranks"}> ({
-^bb0(%sig: !tt.ptr<i64>, %v: i64, %any: i32):
+tt.func @ranks(%sig: !tt.ptr<i64>, %v: i64, %any: i32) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
@@ -38,19 +37,18 @@
   ditron.notify %sig set %v on %any : !tt.ptr<i64>
   %out = arith.addi %first, %locals : i32
   ditron.notify %sig set %v on %out : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // What a condition says of the rank holds in its branch.
-// CHECK-LABEL: sym_name = "conditions"
+// CHECK-LABEL: tt.func @conditions(
 // CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
 // CHECK: ditron.notify {{.*}} scope world
 // CHECK: ditron.notify {{.*}} scope world
 // CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
 // CHECK: ditron.notify {{.*}} on %arg2 : !tt.ptr<i64>
 // CHECK: ditron.notify {{.*}} scope world
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, i1) -> (), sym_name = "conditions"}> ({
-^bb0(%sig: !tt.ptr<i64>, %v: i64, %r: i32, %too: i1):
+tt.func @conditions(%sig: !tt.ptr<i64>, %v: i64, %r: i32, %too: i1) {
   %rank = ditron.rank
   %locals = ditron.num_local_ranks
   %node = ditron.node
@@ -82,49 +80,46 @@
   scf.if %alone {
     ditron.notify %sig set %v on %r : !tt.ptr<i64>
   }
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A wait hears what the kernel itself sends; it is never narrowed, since others may send too.
-// CHECK-LABEL: sym_name = "waits"
+// CHECK-LABEL: tt.func @waits(
 // CHECK: ditron.wait %arg0[%{{.*}}] ge %{{.*}} scope world
 // CHECK: ditron.wait %arg1[%{{.*}}] ge %{{.*}} scope world
 // CHECK: ditron.wait %arg2[%{{.*}}] ge %arg3 : !tt.ptr<i64>
 // CHECK: ditron.wait %arg2[%{{.*}}] ge %{{.*}} scope gpu
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "waits"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %third: !tt.ptr<i64>, %v: i64, %n: i32):
+tt.func @waits(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %third: !tt.ptr<i64>, %v: i64, %n: i32) {
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
-  %sub = "tt.addptr"(%sig, %n) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %sub = tt.addptr %sig, %n : !tt.ptr<i64>, i32
   ditron.signal_op %sub set %v on %n : !tt.ptr<i64>
   %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   %b = ditron.wait %other[%c1] ge %v scope world : !tt.ptr<i64>
   ditron.notify %third set %v on %rank scope gpu : !tt.ptr<i64>
   %c = ditron.wait %third[%c1] ge %v : !tt.ptr<i64>
   %d = ditron.wait %third[%c1] ge %v scope gpu : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // The author knows where a rank is that comes from outside; a cell of this rank is nobody else's.
-// CHECK-LABEL: sym_name = "as_written"
+// CHECK-LABEL: tt.func @as_written(
 // CHECK: ditron.notify {{.*}} scope gpu
 // CHECK: ditron.st %arg1, %{{.*}} : !tt.ptr<i32>
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i32>, i64, i32) -> (), sym_name = "as_written"}> ({
-^bb0(%sig: !tt.ptr<i64>, %cell: !tt.ptr<i32>, %v: i64, %n: i32):
+tt.func @as_written(%sig: !tt.ptr<i64>, %cell: !tt.ptr<i32>, %v: i64, %n: i32) {
   ditron.notify %sig set %v on %n scope gpu : !tt.ptr<i64>
   ditron.st %cell, %n : !tt.ptr<i32>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // Another rank waits for what this one tells itself, may look at it, or a function that is called may have it looked at.
-// CHECK-LABEL: sym_name = "pulled"
+// CHECK-LABEL: tt.func @pulled(
 // CHECK: ditron.notify %arg0 set %arg3 on %{{[0-9a-z]+}} : !tt.ptr<i64>
 // CHECK: ditron.wait %{{.*}} ge %arg3 : !tt.ptr<i64>
 // CHECK: ditron.wait %arg0{{.*}} ge %arg3 : !tt.ptr<i64>
 // CHECK: ditron.notify %arg1 set %arg3 on %{{[0-9a-z]+}} : !tt.ptr<i64>
 // CHECK: ditron.notify %arg2 set %arg3 on %{{[0-9a-z]+}} : !tt.ptr<i64>
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "pulled"}> ({
-^bb0(%sig: !tt.ptr<i64>, %seen: !tt.ptr<i64>, %given: !tt.ptr<i64>, %v: i64, %left: i32):
+tt.func @pulled(%sig: !tt.ptr<i64>, %seen: !tt.ptr<i64>, %given: !tt.ptr<i64>, %v: i64, %left: i32) {
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
   ditron.notify %sig set %v on %rank scope gpu : !tt.ptr<i64>
@@ -137,39 +132,36 @@
   %c = ditron.wait %seen[%c1] ge %v : !tt.ptr<i64>
   ditron.notify %given set %v on %rank : !tt.ptr<i64>
   %d = ditron.wait %given[%c1] ge %v : !tt.ptr<i64>
-  "tt.call"(%given) <{callee = @take}> : (!tt.ptr<i64>) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
-"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "take", sym_visibility = "private"}> ({
-^bb0(%sig: !tt.ptr<i64>):
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.call @take(%given) : (!tt.ptr<i64>) -> ()
+  tt.return
+}
+tt.func private @take(%sig: !tt.ptr<i64>) {
+  tt.return
+}
 
 // So may code in another language, NVLink's multicast, and a wait through a loaded pointer, which may be another rank's.
-// CHECK-LABEL: sym_name = "looked_at_otherwise"
+// CHECK-LABEL: tt.func @looked_at_otherwise(
 // CHECK: ditron.notify %arg0 set %arg2 on %{{[0-9a-z]+}} : !tt.ptr<i64>
 // CHECK: ditron.notify %arg1 set %arg2 on %{{[0-9a-z]+}} : !tt.ptr<i64>
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i64) -> (), sym_name = "looked_at_otherwise"}> ({
-^bb0(%sig: !tt.ptr<i64>, %given: !tt.ptr<i64>, %v: i64):
+tt.func @looked_at_otherwise(%sig: !tt.ptr<i64>, %given: !tt.ptr<i64>, %v: i64) {
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
   ditron.notify %sig set %v on %rank : !tt.ptr<i64>
   %mc = ditron.multicast_ptr %sig : !tt.ptr<i64>
   %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   ditron.notify %given set %v on %rank : !tt.ptr<i64>
-  %x = "tt.elementwise_inline_asm"(%given) <{asm_string = "a", constraints = "", packed_element = 1 : i32, pure = false}> : (!tt.ptr<i64>) -> i32
+  %x = tt.elementwise_inline_asm "a" {constraints = "", packed_element = 1 : i32, pure = false} %given : !tt.ptr<i64> -> i32
   %b = ditron.wait %given[%c1] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
-// CHECK-LABEL: sym_name = "loaded_pointer"
+  tt.return
+}
+// CHECK-LABEL: tt.func @loaded_pointer(
 // CHECK: ditron.notify %arg0 set %arg1 on %{{[0-9a-z]+}} : !tt.ptr<i64>
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "loaded_pointer"}> ({
-^bb0(%sig: !tt.ptr<i64>, %v: i64):
+tt.func @loaded_pointer(%sig: !tt.ptr<i64>, %v: i64) {
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
   ditron.notify %sig set %v on %rank : !tt.ptr<i64>
   %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
-  %its = "tt.int_to_ptr"(%v) : (i64) -> !tt.ptr<i64>
+  %its = tt.int_to_ptr %v : i64 -> !tt.ptr<i64>
   %b = ditron.wait %its[%c1] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}

@@ -10,25 +10,24 @@
 // AGAIN: pass statistics
 // AGAIN-NOT: inserted
 
-// CHECK-LABEL: sym_name = "put_then_signal"
+// CHECK-LABEL: tt.func @put_then_signal(
 // CHECK: ditron.putmem
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
 // CHECK-NEXT: tt.return
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "put_then_signal"}> ({
-^bb0(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+tt.func @put_then_signal(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-note@+2 {{a put}}
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %dst, %src, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-remark@+1 {{inserted 'ditron.fence' before this operation: a put may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // Stores of all threads, here or through symm_at, then a signal by one.
-// CHECK-LABEL: sym_name = "store_then_signal"
+// CHECK-LABEL: tt.func @store_then_signal(
 // CHECK: tt.store
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
@@ -37,24 +36,23 @@
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "store_then_signal"}> ({
-^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+tt.func @store_then_signal(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-note@+1 {{a store}}
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   // expected-remark@+2 {{a store may still be unordered}}
   // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   %q = ditron.symm_at %p on %r : !tt.ptr<f32>
   // expected-note@+1 {{a store to another rank}}
-  "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %q, %x : !tt.ptr<f32>
   // expected-remark@+1 {{a store to another rank may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A relaxed flag orders nothing, a release no puts, which travel another way. What is no flag needs nothing.
-// CHECK-LABEL: sym_name = "flags"
+// CHECK-LABEL: tt.func @flags(
 // CHECK: tt.store
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.st
@@ -67,16 +65,15 @@
 // CHECK-NEXT: ditron.atomic_add
 // CHECK-NEXT: ditron.st
 // CHECK-NEXT: ditron.wait
-"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, !tt.ptr<i32>, i32) -> (), sym_name = "flags"}> ({
-^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %data: !tt.ptr<i32>, %r: i32):
+tt.func @flags(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %data: !tt.ptr<i32>, %r: i32) {
   %c1 = arith.constant 1 : i32
   %there = ditron.symm_at %sig on %r : !tt.ptr<i64>
   // expected-note@+1 {{a store}}
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   // expected-remark@+1 {{inserted 'ditron.fence'}}
   ditron.st %there, %v scope node : !tt.ptr<i64>
   // expected-note@+1 {{a store}}
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   ditron.st %there, %v scope node semantic release : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.fence'}}
   ditron.red %sig add %v : !tt.ptr<i64>
@@ -86,20 +83,19 @@
   %old = ditron.atomic_add %there, %v scope node semantic acq_rel : !tt.ptr<i64>
   ditron.st %data, %c1 : !tt.ptr<i32>
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // The signal of a put speaks for its own data: not for an earlier put, but the source may have been stored just now.
-// CHECK-LABEL: sym_name = "put_with_signal"
+// CHECK-LABEL: tt.func @put_with_signal(
 // CHECK: tt.store
 // CHECK-NEXT: ditron.putmem_signal
 // CHECK-NEXT: ditron.putmem
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.putmem_signal
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "put_with_signal"}> ({
-^bb0(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
-  "tt.store"(%src, %x) : (!tt.ptr<f32>, f32) -> ()
+tt.func @put_with_signal(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  tt.store %src, %x : !tt.ptr<f32>
   // expected-note@+1 {{a signal in flight}}
   ditron.putmem_signal %dst, %src, %v, %sig set %v on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // expected-note@+1 {{a put}}
@@ -107,32 +103,31 @@
   // expected-remark@+1 {{inserted 'ditron.fence'}}
   ditron.putmem_signal %dst, %src, %v, %sig set %v on %r : !tt.ptr<f32>, !tt.ptr<f32>, !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // The place is free for the next only once it has been read.
-// CHECK-LABEL: sym_name = "load_then_credit"
+// CHECK-LABEL: tt.func @load_then_credit(
 // CHECK: ditron.wait
 // CHECK-NEXT: tt.load
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> f32, sym_name = "load_then_credit"}> ({
-^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+tt.func @load_then_credit(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) -> f32 {
   %c1 = arith.constant 1 : i32
-  %y = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  %y = tt.load %p : !tt.ptr<f32>
   %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   // expected-note@+1 {{a load after a wait}}
-  %x = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  %x = tt.load %p : !tt.ptr<f32>
   // expected-remark@+2 {{a load after a wait may still be unordered}}
   // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"(%x) : (f32) -> ()
-}) : () -> ()
+  tt.return %x : f32
+}
 
 // The source of a put and the destination of a get are the transfer's until quiet.
-// CHECK-LABEL: sym_name = "buffers_in_use"
+// CHECK-LABEL: tt.func @buffers_in_use(
 // CHECK: ditron.putmem
 // CHECK-NEXT: ditron.quiet
 // CHECK-NEXT: tt.store
@@ -145,30 +140,29 @@
 // CHECK-NEXT: tt.store
 // CHECK-NEXT: ditron.quiet
 // CHECK-NEXT: ditron.sync_all
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, i64, i32) -> f32, sym_name = "buffers_in_use"}> ({
-^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+tt.func @buffers_in_use(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) -> f32 {
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   // expected-note@+1 {{a non-blocking get}}
   ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-remark@+1 {{a non-blocking get may still be incomplete}}
-  %y = "tt.load"(%p) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+  %y = tt.load %p : !tt.ptr<f32>
   // expected-note@+1 {{a non-blocking get}}
   ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-note@+2 {{a put}}
   // expected-remark@+1 {{a non-blocking get may still be incomplete}}
   ditron.putmem %q, %p, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   // expected-remark@+1 {{a put may still be incomplete}}
   ditron.sync_all
-  "tt.return"(%y) : (f32) -> ()
-}) : () -> ()
+  tt.return %y : f32
+}
 
 // The source is all of what the pointer is computed from: a store to another part of it, at this turn or the next; not
 // one to another rank, nor to another argument.
-// CHECK-LABEL: sym_name = "parts_in_use"
+// CHECK-LABEL: tt.func @parts_in_use(
 // CHECK: ditron.putmem
 // CHECK-NEXT: tt.store
 // CHECK: ditron.symm_at
@@ -182,35 +176,34 @@
 // CHECK-NEXT: ditron.putmem
 // CHECK-NEXT: }
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, i64, i32) -> (), sym_name = "parts_in_use"}> ({
-^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+tt.func @parts_in_use(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
-  %part = "tt.addptr"(%p, %r) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+  %part = tt.addptr %p, %r : !tt.ptr<f32>, i32
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %part, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %q, %x : !tt.ptr<f32>
   %rank = ditron.rank
   %ranks = ditron.num_ranks
   %next = arith.addi %rank, %c1 : i32
   %right = arith.remsi %next, %ranks : i32
   %there = ditron.symm_at %p on %right : !tt.ptr<f32>
-  "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %there, %x : !tt.ptr<f32>
   // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   scf.for %i = %c0 to %r step %c1 : i32 {
-    %at = "tt.addptr"(%p, %i) : (!tt.ptr<f32>, i32) -> !tt.ptr<f32>
+    %at = tt.addptr %p, %i : !tt.ptr<f32>, i32
     // expected-remark@+1 {{a non-blocking put may still be incomplete}}
-    "tt.store"(%at, %x) : (!tt.ptr<f32>, f32) -> ()
+    tt.store %at, %x : !tt.ptr<f32>
     // expected-note@+1 {{a non-blocking put}}
     ditron.putmem %q, %at, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   }
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // What comes from before a loop is ordered before it; what the loop does, in it.
-// CHECK-LABEL: sym_name = "loops"
+// CHECK-LABEL: tt.func @loops(
 // CHECK: tt.store
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: scf.for
@@ -222,12 +215,11 @@
 // CHECK-NEXT: ditron.putmem
 // CHECK-NEXT: }
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "loops"}> ({
-^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %n: i32):
+tt.func @loops(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %n: i32) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   // expected-note@+1 {{a store}}
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   scf.for %r = %c0 to %n step %c1 : i32 {
     // expected-remark@+2 {{inserted 'ditron.fence'}}
     // expected-note@+1 {{a signal in flight}}
@@ -240,11 +232,11 @@
     ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
   }
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A notify orders what goes to its rank, not what goes to another, nor what an earlier turn sent.
-// CHECK-LABEL: sym_name = "notifies"
+// CHECK-LABEL: tt.func @notifies(
 // CHECK: ditron.putmem
 // CHECK-NEXT: ditron.notify
 // CHECK-NEXT: ditron.signal_op
@@ -259,8 +251,7 @@
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, !tt.ptr<i64>, i64, i32, i32) -> (), sym_name = "notifies"}> ({
-^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v: i64, %a: i32, %b: i32):
+tt.func @notifies(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v: i64, %a: i32, %b: i32) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   ditron.putmem %p, %p, %v on %a : !tt.ptr<f32>, !tt.ptr<f32>
@@ -280,11 +271,11 @@
   // expected-remark@+1 {{inserted 'ditron.fence'}}
   ditron.signal_op %sig set %v on %b : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // Only the branch that sends waits until it is done.
-// CHECK-LABEL: sym_name = "one_branch"
+// CHECK-LABEL: tt.func @one_branch(
 // CHECK: scf.if
 // CHECK: ditron.notify
 // CHECK-NEXT: ditron.quiet
@@ -292,8 +283,7 @@
 // CHECK-NEXT: ditron.wait
 // CHECK-NEXT: }
 // CHECK-NEXT: tt.return
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i1, i32) -> (), sym_name = "one_branch"}> ({
-^bb0(%sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32):
+tt.func @one_branch(%sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32) {
   // expected-remark@+1 {{before the end of this branch, and so of the kernel}}
   scf.if %yes {
     // expected-note@+1 {{a signal in flight}}
@@ -301,19 +291,18 @@
   } else {
     %t = ditron.wait %sig[%r] ge %v : !tt.ptr<i64>
   }
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A branch of blocks, one of which has a fence of its own.
-// CHECK-LABEL: sym_name = "blocks"
+// CHECK-LABEL: tt.func @blocks(
 // CHECK: ditron.putmem
 // CHECK: ditron.fence
 // CHECK: ^bb2: {{.*}}
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i1, i32) -> (), sym_name = "blocks"}> ({
-^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32):
+tt.func @blocks(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32) {
   // expected-note@+1 {{a put}}
   ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
   cf.cond_br %yes, ^bb1, ^bb2
@@ -325,11 +314,11 @@
   // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // Nothing is missing: a fence, a quiet, a barrier between; puts to come; a kernel that does not communicate.
-// CHECK-LABEL: sym_name = "complete"
+// CHECK-LABEL: tt.func @complete(
 // CHECK-COUNT-1: ditron.fence
 // CHECK-NOT: ditron.fence
 // CHECK: ditron.quiet
@@ -337,10 +326,9 @@
 // CHECK: ditron.barrier_all
 // CHECK-NOT: ditron.{{fence|quiet}}
 // CHECK: tt.return
-"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, i64, i32) -> (), sym_name = "complete"}> ({
-^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+tt.func @complete(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   ditron.fence
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
@@ -348,12 +336,12 @@
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   ditron.barrier_all
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.store %p, %x : !tt.ptr<f32>
+  tt.return
+}
 
 // A rank that may be this one; a pointer that may lead anywhere; what takes what a put still reads.
-// CHECK-LABEL: sym_name = "perhaps_in_use"
+// CHECK-LABEL: tt.func @perhaps_in_use(
 // CHECK: ditron.putmem
 // CHECK-NEXT: ditron.symm_at
 // CHECK-NEXT: ditron.quiet
@@ -366,28 +354,27 @@
 // CHECK-NEXT: ditron.quiet
 // CHECK-NEXT: ditron.getmem
 // CHECK-NEXT: tt.return
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<f32>, f32, i64, i32) -> (), sym_name = "perhaps_in_use"}> ({
-^bb0(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+tt.func @perhaps_in_use(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) {
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   %there = ditron.symm_at %p on %r : !tt.ptr<f32>
   // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
-  "tt.store"(%there, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %there, %x : !tt.ptr<f32>
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  %any = "tt.int_to_ptr"(%n) : (i64) -> !tt.ptr<f32>
+  %any = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>
   // expected-remark@+1 {{a non-blocking put may still be incomplete}}
-  "tt.store"(%any, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %any, %x : !tt.ptr<f32>
   // expected-note@+1 {{a non-blocking put}}
   ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-remark@+1 {{a non-blocking put may still be incomplete}}
   ditron.getmem %p, %q, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A notify to this rank may be of scope gpu: it orders nothing for others. An acquiring load gives data as a wait does,
 // and so does a barrier.
-// CHECK-LABEL: sym_name = "acquired"
+// CHECK-LABEL: tt.func @acquired(
 // CHECK: tt.store
 // CHECK-NEXT: ditron.notify
 // CHECK-NEXT: ditron.fence
@@ -401,46 +388,44 @@
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
 // CHECK-NEXT: ditron.quiet
-"tt.func"() <{function_type = (!tt.ptr<f32>, f32, !tt.ptr<i64>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "acquired"}> ({
-^bb0(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %flag: !tt.ptr<i64>, %v: i64, %r: i32):
+tt.func @acquired(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %flag: !tt.ptr<i64>, %v: i64, %r: i32) {
   %rank = ditron.rank
   // expected-note@+1 {{a store}}
-  "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+  tt.store %p, %x : !tt.ptr<f32>
   ditron.notify %flag set %v on %rank : !tt.ptr<i64>
   // expected-remark@+1 {{a store may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   %seen = ditron.ld %flag scope node semantic acquire : !tt.ptr<i64>
   // expected-note@+1 {{a load after a wait}}
-  %y = "tt.load"(%p) <{isVolatile = true}> : (!tt.ptr<f32>) -> f32
+  %y = tt.load %p {isVolatile = true} : !tt.ptr<f32>
   // expected-remark@+1 {{a load after a wait may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   ditron.barrier_all
   // expected-note@+1 {{a load after a wait}}
-  %z = "tt.load"(%p) <{isVolatile = true}> : (!tt.ptr<f32>) -> f32
+  %z = tt.load %p {isVolatile = true} : !tt.ptr<f32>
   // expected-remark@+2 {{a load after a wait may still be unordered}}
   // expected-note@+1 {{a signal in flight}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A pointer that each turn finds anew may be that of the turn before.
-// CHECK-LABEL: sym_name = "found_in_each_turn"
+// CHECK-LABEL: tt.func @found_in_each_turn(
 // CHECK: tt.int_to_ptr
 // CHECK-NEXT: ditron.quiet
 // CHECK-NEXT: tt.store
 // CHECK-NEXT: ditron.putmem
-"tt.func"() <{function_type = (!tt.ptr<f32>, f32, i64, i32) -> (), sym_name = "found_in_each_turn"}> ({
-^bb0(%q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32):
+tt.func @found_in_each_turn(%q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   scf.for %i = %c0 to %r step %c1 : i32 {
-    %p = "tt.int_to_ptr"(%n) : (i64) -> !tt.ptr<f32>
+    %p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>
     // expected-remark@+1 {{a non-blocking put may still be incomplete}}
-    "tt.store"(%p, %x) : (!tt.ptr<f32>, f32) -> ()
+    tt.store %p, %x : !tt.ptr<f32>
     // expected-note@+1 {{a non-blocking put}}
     ditron.putmem %q, %p, %n on %i nbi : !tt.ptr<f32>, !tt.ptr<f32>
   }
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}

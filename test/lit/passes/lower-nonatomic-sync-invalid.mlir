@@ -1,8 +1,7 @@
 // What needs a read-modify-write on another GPU is an error at its line, and says what to do.
 // RUN: ditron-opt %s --lower-nonatomic-sync --verify-diagnostics
 
-"tt.func"() <{function_type = (!tt.ptr<f32>, !tt.ptr<i64>, i64, i32) -> (), sym_name = "counts"}> ({
-^bb0(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32):
+tt.func @counts(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-error@+1 {{'ditron.notify add' needs a read-modify-write on another GPU, which the links of this pipeline do not support: give each writer its own signal}}
   ditron.notify %sig add %v on %r : !tt.ptr<i64>
   // expected-error@+1 {{'ditron.signal_op add' needs a read-modify-write}}
@@ -16,36 +15,33 @@
   %old = ditron.atomic_cas %sig, %v, %v scope node : !tt.ptr<i64>
   %yes = arith.constant true
   // expected-error@+1 {{'tt.atomic_rmw' is a read-modify-write}}
-  %sum = "tt.atomic_rmw"(%there, %v, %yes) <{atomic_rmw_op = 4 : i32, scope = 3 : i32, sem = 1 : i32}> : (!tt.ptr<i64>, i64, i1) -> i64
+  %sum = tt.atomic_rmw add, relaxed, sys, %there, %v, %yes : (!tt.ptr<i64>, i64, i1) -> i64
   // expected-error@+1 {{'ditron.multicast_ptr' needs NVLink}}
   %mc = ditron.multicast_ptr %sig : !tt.ptr<i64>
   // expected-error@+1 {{'ditron.multimem_st' needs NVLink}}
   ditron.multimem_st %mc, %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // What is done in a function that is called counts, when it gets another GPU's memory; a reduction by descriptor, too.
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "adds", sym_visibility = "private"}> ({
-^bb0(%p: !tt.ptr<i64>, %v: i64):
+tt.func private @adds(%p: !tt.ptr<i64>, %v: i64) {
   %yes = arith.constant true
-  %sum = "tt.atomic_rmw"(%p, %v, %yes) <{atomic_rmw_op = 4 : i32, scope = 3 : i32, sem = 1 : i32}> : (!tt.ptr<i64>, i64, i1) -> i64
-  "tt.return"() : () -> ()
-}) : () -> ()
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "stores", sym_visibility = "private"}> ({
-^bb0(%p: !tt.ptr<i64>, %v: i64):
-  "tt.store"(%p, %v) : (!tt.ptr<i64>, i64) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64, i32, tensor<8xi64>) -> (), sym_name = "calls"}> ({
-^bb0(%p: !tt.ptr<i64>, %v: i64, %r: i32, %x: tensor<8xi64>):
+  %sum = tt.atomic_rmw add, relaxed, sys, %p, %v, %yes : (!tt.ptr<i64>, i64, i1) -> i64
+  tt.return
+}
+tt.func private @stores(%p: !tt.ptr<i64>, %v: i64) {
+  tt.store %p, %v : !tt.ptr<i64>
+  tt.return
+}
+tt.func @calls(%p: !tt.ptr<i64>, %v: i64, %r: i32, %x: tensor<8xi64>) {
   %c0 = arith.constant 0 : i32
   %there = ditron.symm_at %p on %r : !tt.ptr<i64>
-  "tt.call"(%p, %v) <{callee = @adds}> : (!tt.ptr<i64>, i64) -> ()
-  "tt.call"(%there, %v) <{callee = @stores}> : (!tt.ptr<i64>, i64) -> ()
+  tt.call @adds(%p, %v) : (!tt.ptr<i64>, i64) -> ()
+  tt.call @stores(%there, %v) : (!tt.ptr<i64>, i64) -> ()
   // expected-error@+1 {{the callee has a 'tt.atomic_rmw', a read-modify-write, and is passed a pointer to another GPU's memory}}
-  "tt.call"(%there, %v) <{callee = @adds}> : (!tt.ptr<i64>, i64) -> ()
-  %desc = "tt.make_tensor_descriptor"(%there, %r, %v) : (!tt.ptr<i64>, i32, i64) -> !tt.tensordesc<tensor<8xi64>>
+  tt.call @adds(%there, %v) : (!tt.ptr<i64>, i64) -> ()
+  %desc = tt.make_tensor_descriptor %there, [%r], [%v] : <i64>, <tensor<8xi64>>
   // expected-error@+1 {{'tt.descriptor_reduce' is a read-modify-write that may be on another GPU}}
-  "tt.descriptor_reduce"(%desc, %x, %c0) <{kind = 1 : i32}> : (!tt.tensordesc<tensor<8xi64>>, tensor<8xi64>, i32) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.descriptor_reduce add, %desc[%c0], %x : !tt.tensordesc<tensor<8xi64>>, tensor<8xi64>
+  tt.return
+}

@@ -4,28 +4,26 @@
 // COUNT: 13  merge-waits: waits removed
 
 // The same wait twice; the token of the second becomes the first's.
-// CHECK-LABEL: sym_name = "the_same_again"
+// CHECK-LABEL: tt.func @the_same_again(
 // CHECK: %[[TOKEN:.*]] = ditron.wait
 // CHECK-NOT: ditron.wait
 // CHECK: ditron.consume_token %arg1, %[[TOKEN]]
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<f32>, i32, i64) -> (), sym_name = "the_same_again"}> ({
-^bb0(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %n: i32, %v: i64):
+tt.func @the_same_again(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %n: i32, %v: i64) {
   // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   // expected-remark@+1 {{removed: an earlier wait implies it}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   %q = ditron.consume_token %p, %b : !tt.ptr<f32>
-  %x = "tt.load"(%q) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
-  "tt.return"() : () -> ()
-}) : () -> ()
+  %x = tt.load %q : !tt.ptr<f32>
+  tt.return
+}
 
 // A smaller value, fewer signals, less order: 5 >= 4, [2, 3) of [0, 4), relaxed after acquire; eq reached the value.
-// CHECK-LABEL: sym_name = "weaker_ones"
+// CHECK-LABEL: tt.func @weaker_ones(
 // CHECK-COUNT-2: ditron.wait
 // CHECK-NOT: ditron.{{.*}}wait
 // CHECK: tt.return
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i64) -> (), sym_name = "weaker_ones"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v: i64):
+tt.func @weaker_ones(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v: i64) {
   %c1 = arith.constant 1 : i32
   %c2 = arith.constant 2 : i32
   %c4 = arith.constant 4 : i32
@@ -34,7 +32,7 @@
   %five = arith.constant 5 : i64
   // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%c4] ge %five scope world : !tt.ptr<i64>
-  %two = "tt.addptr"(%sig, %c2) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %two = tt.addptr %sig, %c2 : !tt.ptr<i64>, i32
   // expected-remark@+1 {{removed: an earlier wait implies it}}
   %b = ditron.wait %two[%c1] gt %four scope gpu semantic relaxed : !tt.ptr<i64>
   // expected-remark@+1 {{removed: an earlier wait implies it}}
@@ -48,49 +46,47 @@
   %e = ditron.wait %other[%c1] ge %less : !tt.ptr<i64>
   // expected-remark@+1 {{removed: an earlier wait implies it}}
   %f = ditron.wait %other[%c1] gt %less : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // All ranks' signals hold this rank's, and that of a rank modulo their number.
-// CHECK-LABEL: sym_name = "one_of_all"
+// CHECK-LABEL: tt.func @one_of_all(
 // CHECK: %[[TOKEN:.*]] = ditron.wait
 // CHECK-NOT: ditron.wait
 // CHECK: ditron.consume_token %arg1, %[[TOKEN]]
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<f32>, i64) -> (), sym_name = "one_of_all"}> ({
-^bb0(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %v: i64):
+tt.func @one_of_all(%sig: !tt.ptr<i64>, %p: !tt.ptr<f32>, %v: i64) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
   %n = ditron.num_ranks
   // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  %mine = "tt.addptr"(%sig, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %mine = tt.addptr %sig, %rank : !tt.ptr<i64>, i32
   // expected-remark@+1 {{removed: an earlier wait implies it}}
   %b = ditron.wait %mine[%c1] ge %v : !tt.ptr<i64>
   scf.for %step = %c0 to %n step %c1 : i32 {
     %sum = arith.addi %rank, %n : i32
     %before = arith.subi %sum, %step : i32
     %peer = arith.remsi %before, %n : i32
-    %its = "tt.addptr"(%sig, %peer) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %its = tt.addptr %sig, %peer : !tt.ptr<i64>, i32
     // expected-remark@+1 {{removed: an earlier wait implies it}}
     %c = ditron.wait %its[%c1] ge %v : !tt.ptr<i64>
-    %at = "tt.addptr"(%sig, %step) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %at = tt.addptr %sig, %step : !tt.ptr<i64>, i32
     // expected-remark@+1 {{removed: an earlier wait implies it}}
     %d = ditron.wait %at[%c1] ge %v : !tt.ptr<i64>
     %q = ditron.consume_token %p, %d : !tt.ptr<f32>
-    %x = "tt.load"(%q) <{isVolatile = false}> : (!tt.ptr<f32>) -> f32
+    %x = tt.load %q : !tt.ptr<f32>
   }
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A wait before a loop or a branch holds inside.
-// CHECK-LABEL: sym_name = "before_a_loop"
+// CHECK-LABEL: tt.func @before_a_loop(
 // CHECK: ditron.wait
 // CHECK: scf.for
 // CHECK-NOT: ditron.wait
 // CHECK: tt.return
-"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i64) -> (), sym_name = "before_a_loop"}> ({
-^bb0(%sig: !tt.ptr<i64>, %n: i32, %v: i64):
+tt.func @before_a_loop(%sig: !tt.ptr<i64>, %n: i32, %v: i64) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   // expected-note@+1 {{the earlier wait}}
@@ -99,16 +95,15 @@
     // expected-remark@+1 {{removed: an earlier wait implies it}}
     %b = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
   }
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // Not implied: more signals, other signals, a larger or another value, eq and ne, more order, a wider scope, a result
 // that is used.
-// CHECK-LABEL: sym_name = "not_implied"
+// CHECK-LABEL: tt.func @not_implied(
 // CHECK-COUNT-9: ditron.wait
 // CHECK: ditron.signal_wait_until
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64, i64) -> i64, sym_name = "not_implied"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64, %w: i64):
+tt.func @not_implied(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64, %w: i64) -> i64 {
   %c1 = arith.constant 1 : i32
   %c2 = arith.constant 2 : i32
   %one = arith.constant 1 : i64
@@ -121,36 +116,34 @@
   %f = ditron.wait %other[%c1] eq %v scope gpu : !tt.ptr<i64>
   %g = ditron.wait %other[%c1] ne %v scope gpu : !tt.ptr<i64>
   %h = ditron.wait %other[%c1] ge %v : !tt.ptr<i64>
-  %next = "tt.addptr"(%other, %n) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %next = tt.addptr %other, %n : !tt.ptr<i64>, i32
   %i = ditron.wait %next[%c1] ge %v : !tt.ptr<i64>
   %seen = ditron.signal_wait_until %other ge %v : !tt.ptr<i64>
-  "tt.return"(%seen) : (i64) -> ()
-}) : () -> ()
+  tt.return %seen : i64
+}
 
 // Adding a number twice is not adding it once; nor is that of a rank twice one of the ranks.
-// CHECK-LABEL: sym_name = "added_twice"
+// CHECK-LABEL: tt.func @added_twice(
 // CHECK-COUNT-4: ditron.wait
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "added_twice"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %k: i32, %v: i64):
+tt.func @added_twice(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %k: i32, %v: i64) {
   %c1 = arith.constant 1 : i32
-  %once = "tt.addptr"(%sig, %k) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  %twice = "tt.addptr"(%once, %k) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %once = tt.addptr %sig, %k : !tt.ptr<i64>, i32
+  %twice = tt.addptr %once, %k : !tt.ptr<i64>, i32
   %a = ditron.wait %twice[%c1] ge %v : !tt.ptr<i64>
   %b = ditron.wait %once[%c1] ge %v : !tt.ptr<i64>
   %rank = ditron.rank
   %n = ditron.num_ranks
   %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
-  %mine = "tt.addptr"(%other, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
-  %beyond = "tt.addptr"(%mine, %rank) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+  %mine = tt.addptr %other, %rank : !tt.ptr<i64>, i32
+  %beyond = tt.addptr %mine, %rank : !tt.ptr<i64>, i32
   %d = ditron.wait %beyond[%c1] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // Not before: in one branch only, in a loop that may not run, of another turn of the loop.
-// CHECK-LABEL: sym_name = "not_before"
+// CHECK-LABEL: tt.func @not_before(
 // CHECK-COUNT-5: ditron.wait
-"tt.func"() <{function_type = (!tt.ptr<i64>, i1, i32, i64) -> (), sym_name = "not_before"}> ({
-^bb0(%sig: !tt.ptr<i64>, %yes: i1, %n: i32, %v: i64):
+tt.func @not_before(%sig: !tt.ptr<i64>, %yes: i1, %n: i32, %v: i64) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   scf.if %yes {
@@ -161,20 +154,19 @@
   scf.for %i = %c0 to %n step %c1 : i32 {
     %w = arith.extsi %i : i32 to i64
     %c = ditron.wait %sig[%c1] ge %w : !tt.ptr<i64>
-    %at = "tt.addptr"(%sig, %i) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %at = tt.addptr %sig, %i : !tt.ptr<i64>, i32
     %d = ditron.wait %at[%c1] ge %v : !tt.ptr<i64>
   }
   %e = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A branch of blocks: what the first block has waited for holds in all, no more.
-// CHECK-LABEL: sym_name = "blocks"
+// CHECK-LABEL: tt.func @blocks(
 // CHECK-COUNT-3: ditron.wait
 // CHECK-NOT: ditron.wait
 // CHECK: tt.return
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i1, i32, i64) -> (), sym_name = "blocks"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %yes: i1, %n: i32, %v: i64):
+tt.func @blocks(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %yes: i1, %n: i32, %v: i64) {
   // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   cf.cond_br %yes, ^bb1, ^bb2
@@ -185,14 +177,13 @@
   // expected-remark@+1 {{removed: an earlier wait implies it}}
   %c = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // Signals that the kernel sets back do not only grow.
-// CHECK-LABEL: sym_name = "set_back"
+// CHECK-LABEL: tt.func @set_back(
 // CHECK-COUNT-4: ditron.wait
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "set_back"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64):
+tt.func @set_back(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64) {
   %rank = ditron.rank
   %zero = arith.constant 0 : i64
   // expected-note@+1 {{the earlier wait}}
@@ -204,21 +195,20 @@
   // expected-note@+1 {{the earlier wait}}
   %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   // expected-note@+1 {{may reset the signals}}
-  "tt.store"(%other, %zero) : (!tt.ptr<i64>, i64) -> ()
+  tt.store %other, %zero : !tt.ptr<i64>
   // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A set of less than what is waited for sets back, and so may one of another number; one of as much does not.
-// CHECK-LABEL: sym_name = "set_to_less"
+// CHECK-LABEL: tt.func @set_to_less(
 // CHECK-COUNT-5: ditron.{{wait|notify}}
 // CHECK: ditron.wait %arg1
 // CHECK: ditron.notify
 // CHECK: ditron.notify
 // CHECK-NEXT: tt.return
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64, i64) -> (), sym_name = "set_to_less"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64, %w: i64):
+tt.func @set_to_less(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64, %w: i64) {
   %rank = ditron.rank
   %one = arith.constant 1 : i64
   %two = arith.constant 2 : i64
@@ -239,56 +229,52 @@
   ditron.notify %other set %more on %rank : !tt.ptr<i64>
   // expected-remark@+1 {{removed: an earlier wait implies it}}
   %f = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A function that is called may do anything with the pointers it gets, but with no others.
-// CHECK-LABEL: sym_name = "called"
+// CHECK-LABEL: tt.func @called(
 // CHECK-COUNT-3: ditron.wait
 // CHECK-NOT: ditron.wait
 // CHECK: tt.return
-"tt.func"() <{function_type = (!tt.ptr<i64>) -> (), sym_name = "reset", sym_visibility = "private"}> ({
-^bb0(%sig: !tt.ptr<i64>):
+tt.func private @reset(%sig: !tt.ptr<i64>) {
   %zero = arith.constant 0 : i64
-  "tt.store"(%sig, %zero) : (!tt.ptr<i64>, i64) -> ()
-  "tt.return"() : () -> ()
-}) : () -> ()
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32, i64) -> (), sym_name = "called"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64):
+  tt.store %sig, %zero : !tt.ptr<i64>
+  tt.return
+}
+tt.func @called(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32, %v: i64) {
   // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   // expected-note@+1 {{may reset the signals}}
-  "tt.call"(%sig) <{callee = @reset}> : (!tt.ptr<i64>) -> ()
+  tt.call @reset(%sig) : (!tt.ptr<i64>) -> ()
   // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   // expected-note@+1 {{the earlier wait}}
   %c = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
   // expected-remark@+1 {{removed: an earlier wait implies it}}
   %d = ditron.wait %other[%n] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A pointer of unknown origin may be any signal's.
-// CHECK-LABEL: sym_name = "unknown_origin"
+// CHECK-LABEL: tt.func @unknown_origin(
 // CHECK-COUNT-2: ditron.wait
-"tt.func"() <{function_type = (!tt.ptr<i64>, i32, i64) -> (), sym_name = "unknown_origin"}> ({
-^bb0(%sig: !tt.ptr<i64>, %n: i32, %v: i64):
+tt.func @unknown_origin(%sig: !tt.ptr<i64>, %n: i32, %v: i64) {
   %zero = arith.constant 0 : i64
-  %table = "tt.int_to_ptr"(%v) : (i64) -> !tt.ptr<i64>
+  %table = tt.int_to_ptr %v : i64 -> !tt.ptr<i64>
   // expected-note@+1 {{the earlier wait}}
   %a = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
   // expected-note@+1 {{may reset the signals}}
-  "tt.store"(%table, %zero) : (!tt.ptr<i64>, i64) -> ()
+  tt.store %table, %zero : !tt.ptr<i64>
   // expected-remark@+1 {{kept, although an earlier wait implies it}}
   %b = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // A value that is another number on the rank that sets it, or was in an earlier turn, is not known to be as much.
-// CHECK-LABEL: sym_name = "another_number_elsewhere"
+// CHECK-LABEL: tt.func @another_number_elsewhere(
 // CHECK-COUNT-4: ditron.wait
-"tt.func"() <{function_type = (!tt.ptr<i64>, !tt.ptr<i64>, i32) -> (), sym_name = "another_number_elsewhere"}> ({
-^bb0(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32):
+tt.func @another_number_elsewhere(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %n: i32) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
@@ -308,14 +294,13 @@
     // expected-remark@+1 {{kept, although an earlier wait implies it}}
     %d = ditron.wait %other[%c1] ge %turn : !tt.ptr<i64>
   }
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}
 
 // The number of ranks is taken from twice, so the remainder may be negative, and none of theirs.
-// CHECK-LABEL: sym_name = "perhaps_negative"
+// CHECK-LABEL: tt.func @perhaps_negative(
 // CHECK-COUNT-2: ditron.wait
-"tt.func"() <{function_type = (!tt.ptr<i64>, i64) -> (), sym_name = "perhaps_negative"}> ({
-^bb0(%sig: !tt.ptr<i64>, %v: i64):
+tt.func @perhaps_negative(%sig: !tt.ptr<i64>, %v: i64) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %rank = ditron.rank
@@ -325,8 +310,8 @@
     %left = arith.subi %n, %step : i32
     %far = arith.subi %left, %rank : i32
     %index = arith.remsi %far, %n : i32
-    %its = "tt.addptr"(%sig, %index) : (!tt.ptr<i64>, i32) -> !tt.ptr<i64>
+    %its = tt.addptr %sig, %index : !tt.ptr<i64>, i32
     %one = ditron.wait %its[%c1] ge %v : !tt.ptr<i64>
   }
-  "tt.return"() : () -> ()
-}) : () -> ()
+  tt.return
+}

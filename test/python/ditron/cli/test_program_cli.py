@@ -27,7 +27,7 @@ def dump(capsys, monkeypatch):
 def test_example_is_traced(dump):
     code, out, err = dump("examples/ag_gemm.py:ag_gemm", "--stage", "program")
     assert code == 0, err
-    assert "ditron.program @ag_gemm(%a: !ditron.buffer<?x?xbf16>" in out and '"tt.func"' in out
+    assert "ditron.program @ag_gemm(%a: !ditron.buffer<?x?xbf16>" in out and "tt.func" in out
     assert "arith.constant 128 : i64" in out
 
 

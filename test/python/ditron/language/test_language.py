@@ -282,6 +282,6 @@ def test_kernels_are_marked_and_have_the_hidden_argument(kernel):
     text = mixed(kernel)
     assert re.search(r"\{ditron.kernel[,}]", text)
     # x (or what the example has), ..., and the context, which no operation of the mixed module uses yet.
-    types = re.search(r"function_type = \((.*?)\) -> \(\)", text).group(1).split(", ")
+    types = re.findall(r"%\w+: ([^ ,{]+)", re.search(r"tt\.func public @\w+\((.*)\) attributes", text).group(1))
     assert len(types) == len(kernel.example["signature"]) + 1 and types[-1] == "!tt.ptr<i64>"
     assert list(kernel.signature.parameters) == kernel.arg_names == list(kernel.example["signature"])

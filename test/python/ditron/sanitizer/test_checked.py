@@ -56,7 +56,7 @@ def test_every_checked_operation_is_complete(target, transport):
     """Machine code under p2p; with a SHMEM library, LLVM IR in which only its functions are missing."""
     changed = {op.OPERATION_NAME.removeprefix("ditron.") for op, row in SANITIZER_TABLE.items() if row is not TABLE[op]}
     last = "llir" if transport != "p2p" else "cubin" if target == "cuda:90" else "hsaco"
-    kernels_of_operations = set(re.findall(r'sym_name = "(\w+)"', OPERATIONS.read_text())) & changed
+    kernels_of_operations = set(re.findall(r"tt\.func public @(\w+)", OPERATIONS.read_text())) & changed
     assert kernels_of_operations == changed
     for name in sorted(changed):
         program = ditron.compile(

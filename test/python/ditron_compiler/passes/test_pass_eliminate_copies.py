@@ -199,7 +199,7 @@ def test_needless_copies_are_gone_and_the_others_are_not():
 
 def test_a_kernel_puts_from_where_it_loads():
     texts = [str(module_of(programs["in_kernel"], "in_kernel", 4)) for programs in (PLAIN, WITHOUT)]
-    assert ["tt.store" in text.partition('sym_name = "send"')[2].partition("tt.return")[0] for text in texts] == [
+    assert ["tt.store" in text.partition("@send(")[2].partition("tt.return")[0] for text in texts] == [
         True,
         False,
     ]

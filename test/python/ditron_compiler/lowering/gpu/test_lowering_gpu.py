@@ -80,7 +80,7 @@ def multicast():
 def test_table_names_the_symbols_that_are_called(target, transport, symbols):
     text = (INPUTS / "gpu-ops.mlir").read_text() + ((INPUTS / "multimem.mlir").read_text() if target == NVIDIA else "")
     called: dict[str, set[str]] = {}
-    for kernel, source in zip(lower(text, target, transport), text.split('"tt.func"')[1:], strict=True):
+    for kernel, source in zip(lower(text, target, transport), text.split("tt.func ")[1:], strict=True):
         llvm = stages(kernel, target, transport, until="llir")["llir"]
         calls = set(re.findall(r"call [^@\n]*@((?:_ZN8rocshmem\d+)?n?v?\w*shmem\w*)\(", llvm))
         for operation in set(re.findall(r"ditron\.(\w+)", source)) & OPERATIONS:

@@ -95,6 +95,12 @@ tt.func public @signal_wait_until(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.
   tt.return
 }
 
+tt.func public @signal_fetch(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %x = ditron.signal_fetch %sig : !tt.ptr<i64>
+  tt.store %sig, %x : !tt.ptr<i64>
+  tt.return
+}
+
 tt.func public @putmem(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   ditron.putmem %p, %q, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
   tt.return

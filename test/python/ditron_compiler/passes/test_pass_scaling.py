@@ -11,7 +11,7 @@ import pytest
 
 from ditron_compiler import ir
 from ditron_compiler.ir.passmanager import PassManager
-from ditron_compiler.passes import register_all
+from ditron_compiler.pass_registry import register_all
 from ditron_compiler.pipeline import PIPELINES
 
 # Each step translates an address of its own, stores there, signals by a signal of its own, and waits for that; then for

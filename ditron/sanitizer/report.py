@@ -1,7 +1,7 @@
 """Checked mode on GPUs, the host's side: what kernels reported, as an error that names the Python line.
 
 A wait that takes too long, or an access that cannot be right, writes records into memory of the host and ends the
-kernel (runtime/gpu/checked.ll has the layout). The host looks there at each launch and at each synchronising call of
+kernel (runtime/gpu/sanitizer.ll has the layout). The host looks there at each launch and at each synchronising call of
 ditron, and raises. docs/checked-mode.md shows a report.
 """
 

@@ -46,7 +46,7 @@ def _span(tensor: torch.Tensor) -> int:
     return (last + 1) * tensor.itemsize
 
 
-def copy_of(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.Transfer:
+def copy_of(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.StridedCopy:
     """A copy between tensors of the same shape and dtype. Raises SimulationError for others."""
     for name, tensor in (("src", src), ("dst", dst)):
         if tensor.device.type != "cpu":
@@ -60,16 +60,16 @@ def copy_of(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.
             line,
         )
     rows, nbytes, to_pitch, from_pitch = _rows(what, dst, src, line)
-    return _sim.Transfer(rows, nbytes, dst.data_ptr(), to_pitch, src.data_ptr(), from_pitch, src.itemsize)
+    return _sim.StridedCopy(rows, nbytes, dst.data_ptr(), to_pitch, src.data_ptr(), from_pitch, src.itemsize)
 
 
-def fill_of(dst: torch.Tensor, value: int | float, line: str) -> _sim.Transfer:
+def fill_of(dst: torch.Tensor, value: int | float, line: str) -> _sim.StridedCopy:
     """A fill of a tensor with one value."""
     import torch
 
     rows, nbytes, pitch, _ = _rows("fill", dst, dst, line)
     element = bytes(torch.tensor([value]).to(dst.dtype).view(torch.uint8).tolist())
-    return _sim.Transfer(rows, nbytes, dst.data_ptr(), pitch, 0, 0, dst.itemsize, element)
+    return _sim.StridedCopy(rows, nbytes, dst.data_ptr(), pitch, 0, 0, dst.itemsize, element)
 
 
 def _rows(what: str, dst: torch.Tensor, src: torch.Tensor, line: str) -> tuple[int, int, int, int]:

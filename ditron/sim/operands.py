@@ -17,8 +17,8 @@ __all__ = ["LaunchArguments", "LoadedKernel", "operands", "signed"]
 
 
 class LoadedKernel(Protocol):
-    """A kernel compiled for the simulator: the address of its entry (``Kernel`` of ``runtime/sim/abi.h``), its name,
-    and its location table of ``file:line:col`` strings.
+    """A kernel compiled for the simulator: the address of its entry (``Kernel`` of ``runtime/sim/abi/abi.h``), its
+    name, and its location table of ``file:line:col`` strings.
 
     Others of :class:`ditron_compiler.lowering.sim.SimKernel` may be missing, as of kernels that are written in C.
     """

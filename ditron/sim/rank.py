@@ -152,7 +152,7 @@ class RankView:
 
     def host_access(self, address: int, nbytes: int, writes: bool, line: str) -> list:
         """Report an access of host code to the machine; returns what is wrong with it."""
-        return self._world.machine.script_access(self.rank, address, nbytes, writes, line)
+        return self._world.machine.host_access(self.rank, address, nbytes, writes, line)
 
     def free(self, tensor: torch.Tensor) -> None:
         """Free a tensor of :meth:`alloc`. Its memory is used again once every rank has freed it.
@@ -254,16 +254,16 @@ class RankView:
         rendezvous = group.rendezvous = group.rendezvous or Rendezvous(group.ranks, kind)
         rendezvous.arrive(self.rank, kind, payload)
         host = self._world.host(self.rank)
-        self._world.machine.record_script(self.rank, True, f"{kind}()")
+        self._world.machine.trace_host(self.rank, True, f"{kind}()")
         if not rendezvous.is_complete():
             host.pause(f"{kind}() at {caller_line()}")
-            self._world.machine.record_script(self.rank, False, "")
+            self._world.machine.trace_host(self.rank, False, "")
             return rendezvous.result
         group.rendezvous = None
         rendezvous.finish(compute)
-        self._world.machine.meet(list(group.ranks), kind == "barrier")
+        self._world.machine.host_barrier(list(group.ranks), kind == "barrier")
         for rank in group.ranks:
             self._world.host(rank).unblock()
         host.pause()
-        self._world.machine.record_script(self.rank, False, "")
+        self._world.machine.trace_host(self.rank, False, "")
         return rendezvous.result

@@ -43,7 +43,7 @@ def recording(
         yield
         return
     require_writable(world.size, trace, timeline)
-    world.machine.record(CAPACITY)
+    world.machine.enable_trace(CAPACITY)
     world.keeps_state = True
     try:
         yield
@@ -51,12 +51,12 @@ def recording(
         from ditron.sim import trace as format
 
         recorded = format.Recording(
-            world.machine.take_events(),
+            world.machine.take_trace(),
             title,
             world.size,
             world.ranks_per_node,
             world.seed,
-            not world.machine.record_full,
+            not world.machine.trace_truncated,
         )
         if not recorded.complete:
             warnings.warn(

@@ -66,7 +66,7 @@ def _cause(programs: list[ProgramReport], starved: list[str], hosts: list[HostTh
             "program ids, or launch no more programs than are resident"
         )
     waiting = sorted({report.rank for report in programs})
-    spinning = [report for report in programs if report.what.startswith(("waits for", "reads"))]
+    spinning = [report for report in programs if report.what.startswith(("waits for", "spins"))]
     if len(waiting) > 1 and spinning and not any(host.done for host in hosts) and len(waiting) == len(hosts):
         ranks = " and ".join((", ".join(map(str, waiting[:-1])), str(waiting[-1])))
         return (
@@ -106,8 +106,8 @@ def deadlock(
     if len(lines) > _MAX_LINES:
         shown.append(f"... and {len(lines) - _MAX_LINES} more (all in the exception's `waiters`)")
     advice = [_cause(programs, starved, hosts, cycle)]
-    if any(report.what.startswith("reads") for report in programs):
-        advice.append(f"(a loop that counts and gives up may need more looks: {knobs.sim_looks.name})")
+    if any(report.what.startswith("spins") for report in programs):
+        advice.append(f"(a loop that counts and gives up may need a higher limit: {knobs.sim_looks.name})")
     error = DeadlockError("\n  ".join(["deadlock: nothing can go on", *shown, *advice]))
     if programs:
         first = programs[0]

@@ -68,13 +68,13 @@ class WorldState:
         """Begin with a native machine on which nothing has run."""
         self.machine = _sim.Machine(self.size, self.ranks_per_node, self.heap_bytes, self.seed, *self._limits)
         self.heap_bases = [self.machine.address(rank, 0) for rank in range(self.size)]
-        self.machine.give_up_after(knobs.sim_looks.get())
+        self.machine.set_spin_limit(knobs.sim_looks.get())
         if self.races:
-            self.machine.find_races()
+            self.machine.enable_race_detector()
         if self.weak:
-            self.machine.weaken()
+            self.machine.enable_weak_memory()
         if self._threads:
-            self.machine.spread(self._threads)
+            self.machine.enable_parallel(self._threads)
         self.keeps_state = False
 
     def host(self, rank: int) -> HostThread:

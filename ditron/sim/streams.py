@@ -129,7 +129,7 @@ class SimStream:
         line = line or caller_line()
         self._add(
             (src, dst),
-            self._native.move(
+            self._native.local_copy(
                 line, copy_of("copy", src, dst, line), named_operands(zip(names, (src, dst), strict=True))
             ),
         )
@@ -137,7 +137,7 @@ class SimStream:
     def fill(self, dst: torch.Tensor, value: int | float, *, name: str = "dst", line: str = "") -> None:
         """Enqueue a fill of a tensor (rows, as for :meth:`copy`) with one value: a kernel, as a copy is."""
         line = line or caller_line()
-        self._add((dst,), self._native.move(line, fill_of(dst, value, line), named_operands([(name, dst)])))
+        self._add((dst,), self._native.local_copy(line, fill_of(dst, value, line), named_operands([(name, dst)])))
 
     def signal_write(
         self,
@@ -182,7 +182,7 @@ class SimStream:
     def record(self, *, line: str = "") -> SimEvent:
         """Enqueue a new event: streams of this rank may wait for what has been enqueued here so far."""
         self._world.require_alive()
-        event = SimEvent(self, self._native.record(line or caller_line()))
+        event = SimEvent(self, self._native.record_event(line or caller_line()))
         self._add((), [])
         return event
 
@@ -214,7 +214,7 @@ class SimStream:
 
     def release(self) -> None:
         """Drop the tensors of items that host code knows to be over."""
-        known = self._native.known
+        known = self._native.num_synchronized
         while self._released < known:
             self._kept.popleft()
             self._released += 1

@@ -107,25 +107,25 @@ def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
         bars[item.rank][kind].append(Bar(_row(recording, item), item.time, end))
 
     for e in recording.events:
-        place = e.rank, e.place
-        if e.kind == "item":
+        place = e.rank, e.slot
+        if e.kind == "op":
             items[place] = e
-        elif e.kind == "item end" and place in items:
+        elif e.kind == "op end" and place in items:
             add_item(items.pop(place), e.time)
-        elif e.place >= FIRST_STREAM:
+        elif e.slot >= FIRST_STREAM:
             continue  # what a stream does inside its items
         elif e.kind == "begin":
             begun[place] = e.time
         elif e.kind == "end" and place in begun:
-            bars[e.rank]["ready"].append(Bar(e.place, begun.pop(place), e.time))
-        elif e.kind == "turn":
+            bars[e.rank]["ready"].append(Bar(e.slot, begun.pop(place), e.time))
+        elif e.kind == "run":
             turn = e
-        elif e.kind == "turn end" and turn is not None:
-            bars[e.rank]["runs"].append(Bar(e.place, turn.time, e.time))
+        elif e.kind == "run end" and turn is not None:
+            bars[e.rank]["runs"].append(Bar(e.slot, turn.time, e.time))
         elif e.kind == "call" and e.name in WAITS:
             waits[place] = e.time
         elif e.kind == "call end" and e.name in WAITS and place in waits:
-            bars[e.rank]["waits"].append(Bar(e.place, waits.pop(place), e.time))
+            bars[e.rank]["waits"].append(Bar(e.slot, waits.pop(place), e.time))
     for item in items.values():  # the run ended before they did
         add_item(item, recording.end)
     for kind, open_ones in (("ready", begun), ("waits", waits)):
@@ -194,9 +194,9 @@ def _band(axis, recording: Recording, rank: int, rows: int, bars: dict[str, list
 
 def _row(recording: Recording, event: TraceEvent) -> int:
     """The row of a program, or below the programs that of a stream."""
-    if event.place < FIRST_STREAM:
-        return event.place
-    return max(recording.places(event.rank), 1) + event.place - FIRST_STREAM
+    if event.slot < FIRST_STREAM:
+        return event.slot
+    return max(recording.places(event.rank), 1) + event.slot - FIRST_STREAM
 
 
 def _under_way(recording: Recording, rank: int) -> tuple[list[int], list[int]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording", "Release", "perfetto", "write"]
 
 SCRIPT, ARRIVALS, FIRST_PLACE = 0, 1, 10  # tracks of a rank's process
-FIRST_STREAM = 1 << 16  # places of streams, after those of programs (Trace::firstStream in runtime/sim/trace.h)
+FIRST_STREAM = 1 << 16  # places of streams, after those of programs (Trace::firstStream in runtime/sim/report/trace.h)
 _TIME = (
     "1 us is one step of the simulator: a program's call into the machine, a turn that the scheduler gives, an "
     "arrival. Steps say in which order things happened, not how long they take on a GPU"
@@ -54,7 +54,7 @@ class Recording:
         self._streams: dict[int, list[str]] = defaultdict(list)
         for e in self.events:
             if e.kind == "begin":
-                self._places[e.rank] = max(self._places[e.rank], e.place + 1)
+                self._places[e.rank] = max(self._places[e.rank], e.slot + 1)
             elif e.kind == "stream":
                 self._streams[e.rank].append(e.what)
 
@@ -77,10 +77,10 @@ class Recording:
         waiting: dict[tuple[int, int], TraceEvent] = {}
         last: dict[tuple[int, int], TraceEvent] = {}
         for event in self.events:
-            place = event.rank, event.place
+            place = event.rank, event.slot
             if event.kind == "send":
                 sends[event.id] = event
-            elif event.kind == "call" and event.place >= 0 and event.address:
+            elif event.kind == "call" and event.slot >= 0 and event.address:
                 waiting[place] = event
                 last.pop(place, None)
             elif event.kind == "signal":
@@ -151,7 +151,7 @@ class _Builder:
         more = {"bp": "e"} if phase == "f" else {}
         self.line(phase, rank, track, time, kind, cat="transfer", id=ident, **more)
 
-    # --- one method per kind of event (runtime/sim/trace.h) ---------------------------------------------------------
+    # --- one method per kind of event (runtime/sim/report/trace.h) --------------------------------------------------
 
     def on_launch(self, e: TraceEvent) -> None:
         self.launches[e.id] = e
@@ -162,46 +162,46 @@ class _Builder:
             self.line("e", e.rank, SCRIPT, e.time, e.what, cat="launch", id=e.id)
 
     def on_begin(self, e: TraceEvent) -> None:
-        self.tracks[e.rank, FIRST_PLACE + e.place] = f"program place {e.place}"
-        self.programs[e.rank, e.place] = e.what
-        self.begin(e.rank, FIRST_PLACE + e.place, e.time, e.what, "program", {"launch": e.launch})
+        self.tracks[e.rank, FIRST_PLACE + e.slot] = f"program place {e.slot}"
+        self.programs[e.rank, e.slot] = e.what
+        self.begin(e.rank, FIRST_PLACE + e.slot, e.time, e.what, "program", {"launch": e.launch})
 
     def on_end(self, e: TraceEvent) -> None:
-        self.finish(e.rank, FIRST_PLACE + e.place, e.time)
+        self.finish(e.rank, FIRST_PLACE + e.slot, e.time)
 
-    def on_turn(self, e: TraceEvent) -> None:
+    def on_run(self, e: TraceEvent) -> None:
         self.turn = e
 
-    def on_turn_end(self, e: TraceEvent) -> None:
+    def on_run_end(self, e: TraceEvent) -> None:
         if self.turn is not None:
-            name = f"rank {e.rank}: {self.programs.get((e.rank, e.place), 'a program')}"
+            name = f"rank {e.rank}: {self.programs.get((e.rank, e.slot), 'a program')}"
             scheduler = self.recording.ranks
             self.tracks[scheduler, 0] = "turns: one program runs at a time"
             self.line("X", scheduler, 0, self.turn.time, name, cat="turn", dur=e.time - self.turn.time)
 
     def on_stream(self, e: TraceEvent) -> None:
-        self.tracks[e.rank, FIRST_PLACE + e.place] = self.programs[e.rank, e.place] = e.what
+        self.tracks[e.rank, FIRST_PLACE + e.slot] = self.programs[e.rank, e.slot] = e.what
 
-    def on_item(self, e: TraceEvent) -> None:
-        self.begin(e.rank, FIRST_PLACE + e.place, e.time, e.what, e.what.split()[0], {"line": e.location})
+    def on_op(self, e: TraceEvent) -> None:
+        self.begin(e.rank, FIRST_PLACE + e.slot, e.time, e.what, e.what.split()[0], {"line": e.location})
 
-    def on_item_end(self, e: TraceEvent) -> None:
-        self.finish(e.rank, FIRST_PLACE + e.place, e.time)
+    def on_op_end(self, e: TraceEvent) -> None:
+        self.finish(e.rank, FIRST_PLACE + e.slot, e.time)
 
     def on_call(self, e: TraceEvent) -> None:
-        if e.place < 0:
+        if e.slot < 0:
             self.tracks[e.rank, SCRIPT] = "script"
             self.begin(e.rank, SCRIPT, e.time, e.what, "script")
             return
         args = {"line": e.location} if e.location else {}
-        self.begin(e.rank, FIRST_PLACE + e.place, e.time, f"{e.name} {e.what}".rstrip(), e.name, args)
+        self.begin(e.rank, FIRST_PLACE + e.slot, e.time, f"{e.name} {e.what}".rstrip(), e.name, args)
 
     def on_call_end(self, e: TraceEvent) -> None:
-        if e.place < 0:
+        if e.slot < 0:
             self.finish(e.rank, SCRIPT, e.time)
             return
         release = self.released_by.get(id(e))
-        track = FIRST_PLACE + e.place
+        track = FIRST_PLACE + e.slot
         if release is not None:
             ident = f"release {release.arrival.id}-{e.time}"
             self.flow("s", "releases", ident, e.rank, ARRIVALS, release.arrival.time)
@@ -212,7 +212,7 @@ class _Builder:
     def on_send(self, e: TraceEvent) -> None:
         for kind, wanted in (("data", e.nbytes), ("signal", e.address)):
             if wanted and e.id in self.arrive[kind]:
-                self.flow("s", kind, f"{kind} {e.id}", e.rank, FIRST_PLACE + e.place, e.time)
+                self.flow("s", kind, f"{kind} {e.id}", e.rank, FIRST_PLACE + e.slot, e.time)
 
     def on_data(self, e: TraceEvent) -> None:
         self._arrival(e, f"{e.nbytes} bytes of rank {e.peer} in {e.what}")

@@ -140,7 +140,7 @@ class World(WorldState):
         stuck = False
         while not all(host.done for host in self._hosts):
             ready = [host for host in self._hosts if not host.done and not host.blocked_in]
-            busy = self.launches or self.machine.busy
+            busy = self.launches or self.machine.has_stream_work
             if ready and (stuck or not busy or self._random.random() < 0.5):
                 self._resume(self._random.choice(ready))
                 stuck = False
@@ -151,12 +151,14 @@ class World(WorldState):
                 stuck = False
             else:
                 stuck = self._run_machine(self._random.choice((16, 256, 4096)) if ready else MAX_SWITCHES)
-        while self.machine.busy:  # what host code has left on streams
-            if self._run_machine(MAX_SWITCHES) and self.machine.busy:
+        while self.machine.has_stream_work:  # what host code has left on streams
+            if self._run_machine(MAX_SWITCHES) and self.machine.has_stream_work:
                 raise self._deadlock()
 
     def _deadlock(self) -> Exception:
-        return report.deadlock(self.machine.waiters(), self.machine.starved(), self._hosts, self.machine.circle())
+        return report.deadlock(
+            self.machine.waiting_programs(), self.machine.starved_launches(), self._hosts, self.machine.stream_cycle()
+        )
 
     def _complete_transfers(self) -> None:
         """Let transfers in flight arrive: they may race too."""
@@ -194,7 +196,7 @@ class World(WorldState):
                 host.throw(failed)  # so that the traceback shows the launch
                 host.resume()
             raise failed
-        return status in (_sim.Status.STUCK, _sim.Status.IDLE)
+        return status in (_sim.Status.BLOCKED, _sim.Status.IDLE)
 
     def _continues_after(self, error: SimulationError) -> bool:
         """Whether host code that catches ``error`` at its launch continues, on a new machine, as test suites do.

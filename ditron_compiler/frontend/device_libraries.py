@@ -46,12 +46,12 @@ def extern_libs(
     if transport not in transports:
         raise ValueError(f"expected transport {' or '.join(map(repr, transports))} on {backend}, got {transport!r}")
     provider = runtime_library("gpu/p2p.ll" if transport == "p2p" else f"{vendor}/{transport}.ll")
-    files = [runtime_library("gpu/checked.ll")] if sanitize else []
+    files = [runtime_library("gpu/sanitizer.ll")] if sanitize else []
     files += [runtime_library("gpu/packets.ll"), provider, runtime_library("gpu/core.ll")]
     if backend == "cuda":
         files.append(runtime_library("nvidia/multimem.ll"))
     if sanitize:
-        files.append(runtime_library(f"{vendor}/checked.ll"))
+        files.append(runtime_library(f"{vendor}/sanitizer.ll"))
     files.append(runtime_library(f"{vendor}/common.ll"))
     shmem = None
     if bitcode and transport == "nvshmem":

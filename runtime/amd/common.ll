@@ -110,7 +110,7 @@ on_system:
 }
 
 ; One poll of a wait is relaxed and the acquire comes once, after the last: an acquiring poll would invalidate the caches
-; at every turn. The sleep (64 cycles) leaves the memory pipe to others.
+; in every iteration. The sleep (64 cycles) frees the memory pipeline for other waves.
 define linkonce_odr hidden i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {
   call void @llvm.amdgcn.s.sleep(i32 1)
   %r = call i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %scope, i32 0)
@@ -341,8 +341,8 @@ define linkonce_odr hidden void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64
 
 ; ---- compare and swap at the system's scope ----------------------------------------------------------------------
 
-; Triton's own reaches only the agent. It is called with the index of each element of a tensor: element 0 swaps, the others
-; give 0, so that their sum is the old value, and a reduction makes it the same in every thread.
+; Triton's own has agent scope only. It is called with the index of each element of a tensor: element 0 does the swap, the others
+; return 0, so that their sum is the old value, and a reduction broadcasts it to every thread.
 define linkonce_odr hidden i32 @ditron_cas_at_b32(ptr addrspace(1) %p, i32 %compare, i32 %value, i32 %index) #0 {
   %mine = icmp eq i32 %index, 0
   br i1 %mine, label %swap, label %other

@@ -98,7 +98,7 @@ done:
   ret i32 0
 }
 
-; One thread waits; the fence makes what it saw an acquire, which SHMEM does not promise for plain loads; the barrier hands it to all.
+; One thread waits; the fence makes its read an acquire, which SHMEM does not guarantee for plain loads; the barrier extends that to all.
 define linkonce_odr hidden i32 @ditron_signal_wait_until(ptr addrspace(1) %signal, i64 %value, i32 %cmp) #0 {
   %leader = call i1 @ditron_leads()
   br i1 %leader, label %lead, label %done

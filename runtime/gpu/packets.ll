@@ -1,4 +1,4 @@
-; Packets: data that brings its own flag (ditron.ll_put, ditron.ll_get), for every transport, to ranks that are mapped here.
+; Packets: data and flag in one access (ditron.ll_put, ditron.ll_get), for every transport, to ranks that are mapped here.
 ;
 ; ll     8 bytes: 4 of the message, then the low 32 bits of the epoch. Two of them are one access, as an aligned 8-byte half of it
 ;        is never torn. The last pair is always whole.
@@ -44,7 +44,7 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_packets_at(ptr addrspace(1) 
   ret ptr addrspace(1) %there
 }
 
-; The flag of ll: memory begins as 0, so 0 stands as 2^31.
+; The flag of ll. 0 is the initial value of memory, so epoch 0 is encoded as 2^31.
 define linkonce_odr hidden i64 @ditron_ll_flag(i64 %epoch) #1 {
   %low = and i64 %epoch, 4294967295
   %zero = icmp eq i64 %low, 0
@@ -120,7 +120,7 @@ done:
   ret void
 }
 
-; Of a message of no bytes there is a packet, too: its flag says that it was sent.
+; An empty message has a packet too: its flag tells that it was sent.
 define linkonce_odr hidden i64 @ditron_ll_pairs(i64 %bytes) #1 {
   %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
   %up = add i64 %some, 7
@@ -128,7 +128,7 @@ define linkonce_odr hidden i64 @ditron_ll_pairs(i64 %bytes) #1 {
   ret i64 %pairs
 }
 
-; ---- ll: a thread sends and takes two packets at a time ----------------------------------------------------------
+; ---- ll: a thread writes and reads two packets at a time ----------------------------------------------------------
 
 define linkonce_odr hidden i32 @ditron_ll_put(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, ptr addrspace(1) %src, i64 %bytes, i64 %epoch, i32 %rank) #0 {
 entry:
@@ -223,7 +223,7 @@ define linkonce_odr hidden i64 @ditron_ll128_offset(i64 %unit) #1 {
   ret i64 %r
 }
 
-; All lanes of a warp go round together, also those that have no unit left, and store together: that makes a line one access.
+; All lanes of a warp iterate together, also those without a unit left, and store together, so that a line is one access.
 define linkonce_odr hidden i32 @ditron_ll128_put(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, ptr addrspace(1) %src, i64 %bytes, i64 %epoch, i32 %rank) #0 {
 entry:
   %there = call ptr addrspace(1) @ditron_packets_at(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, i32 %rank)

@@ -1,9 +1,8 @@
-// Launches and the scheduler.
 #include "machine.h"
 
-#include "fault.h"
-#include "stream.h"
-#include "text.h"
+#include "report/text.h"
+#include "scheduler/fault.h"
+#include "streams/stream.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -11,77 +10,55 @@
 
 namespace ditron::sim {
 
-static thread_local Machine *runningMachine = nullptr;
-static thread_local Fiber *runningFiber = nullptr;
+static thread_local Machine *currentMachine = nullptr;
 
-/// How often, in switches, waits are looked at again: ordinary stores change
-/// memory without telling the machine.
-constexpr uint64_t rescanPeriod = 256;
-/// Printed lines for which the host is asked to take them.
-constexpr size_t manyLines = 256;
+Machine *Machine::current() { return currentMachine; }
+
+Machine *Machine::exchangeCurrent(Machine *machine, Fiber *fiber) {
+  Fiber::setCurrent(fiber);
+  return std::exchange(currentMachine, machine);
+}
 
 Machine::Machine(const Options &options)
-    : heap(options.numRanks, options.heapBytes), options(options),
+    : settings(options), heap(options.numRanks, options.heapBytes),
       random(options.seed),
       network(options.numRanks, options.ranksPerNode, options.seed, random,
               [this](const void *address, size_t bytes) {
-                changed(address, bytes);
+                scheduler.memoryChanged(address, bytes);
               }),
-      stacks(options.stackBytes), straggler(options.numRanks),
-      queues(options.numRanks), residents(options.numRanks) {
-  // Not never: a program may spin in a way that is not recognised, on what is
-  // under way.
-  constexpr uint64_t habits[] = {2, 8, 64, 1024};
-  landOneIn = habits[random.below(4)];
-  for (int32_t rank = 0; rank < options.numRanks; ++rank) {
-    straggler[rank] = random.oneIn(4);
-  }
-}
+      scheduler(random, network, options.numRanks), teams(options.numRanks),
+      launches(options.numRanks, options.resident), stacks(options.stackBytes),
+      parallel(*this) {}
 
 Machine::~Machine() = default;
 
-void Machine::record(size_t capacity) {
-  events = std::make_unique<Trace>(capacity);
-  network.arrived = [this](const Delivery &delivery, const void *where,
-                           size_t bytes) {
-    events->arrived(heap, delivery, where, bytes);
+void Machine::enableTrace(size_t capacity) {
+  trace = std::make_unique<Trace>(capacity);
+  network.onDelivered = [this](const Transfer &transfer, const void *where,
+                               size_t bytes) {
+    trace->delivered(heap, transfer, where, bytes);
   };
 }
 
-void Machine::findRaces() {
-  races = std::make_unique<Races>(heap, options.numRanks);
-  network.signalling = [this](const Delivery &delivery) {
-    if (delivery.passage && !hasFailed) {
-      if (std::optional<ProgramReport> wrong = races->land(delivery)) {
-        failed = std::move(*wrong);
-        hasFailed = true;
+void Machine::enableRaceDetector() {
+  races = std::make_unique<RaceDetector>(heap, settings.numRanks);
+  network.beforeSignal = [this](const Transfer &transfer) {
+    if (transfer.message && !diagnostics.hasFailed()) {
+      if (std::optional<ProgramReport> wrong = races->deliverSignal(transfer)) {
+        diagnostics.fail(std::move(*wrong));
       }
     }
   };
 }
 
-void Machine::weaken() {
-  visibility = std::make_unique<Visibility>(
-      heap, options.seed,
-      [this](const void *address, size_t bytes) { changed(address, bytes); });
+void Machine::enableWeakMemory() {
+  weakMemory = std::make_unique<WeakMemory>(
+      heap, settings.seed, [this](const void *address, size_t bytes) {
+        scheduler.memoryChanged(address, bytes);
+      });
 }
 
-Fiber *Machine::current() { return runningFiber; }
-Machine *Machine::running() { return runningMachine; }
-
-Team &Machine::team(std::vector<int32_t> ranks, const std::string &name) {
-  std::unique_ptr<Team> &slot = teams[{ranks, name}];
-  if (!slot) {
-    slot = std::make_unique<Team>();
-    slot->indexOf.assign(options.numRanks, -1);
-    slot->inside.assign(ranks.size(), nullptr);
-    for (size_t index = 0; index < ranks.size(); ++index) {
-      slot->indexOf[ranks[index]] = int32_t(index);
-    }
-    slot->ranks = std::move(ranks);
-  }
-  return *slot;
-}
+// --- launches --------------------------------------------------------------
 
 uint64_t Machine::submit(Launch description,
                          const std::vector<int32_t> &group) {
@@ -93,7 +70,7 @@ uint64_t Machine::submit(Launch description,
     }
     nodes.push_back(nodeOf(rank));
   }
-  for (int32_t rank = 0; rank < options.numRanks; ++rank) {
+  for (int32_t rank = 0; rank < settings.numRanks; ++rank) {
     world.push_back(rank);
   }
   std::sort(nodes.begin(), nodes.end());
@@ -101,55 +78,66 @@ uint64_t Machine::submit(Launch description,
   launch->node =
       int32_t(std::find(nodes.begin(), nodes.end(), nodeOf(launch->rank)) -
               nodes.begin());
-  launch->teams = {&team(group), &team(std::move(onNode)),
-                   &team(std::move(world))};
-  uint64_t id = launch->id = nextLaunch++;
-  note(id * 64 + launch->rank);
+  launch->teams = {&teams.get(group), &teams.get(std::move(onNode)),
+                   &teams.get(std::move(world))};
+  uint64_t id = launch->id = launches.newId();
+  scheduler.addToHash(id * 64 + launch->rank);
   if (launch->programs() == 0) {
     completed.push_back(id);
     return id;
   }
-  news();
-  Launch &queued = *(launches[id] = std::move(launch));
-  if (events) {
-    events->launched(queued);
+  scheduler.spins.progress();
+  Launch &queued = launches.add(std::move(launch));
+  if (trace) {
+    trace->launched(queued);
   }
   if (races) {
     races->launched(queued);
   }
-  queues[queued.rank].push_back(&queued);
-  admit(queued.rank);
+  startPrograms(queued.rank);
   return id;
 }
 
-void Machine::admit(int32_t rank) {
-  std::deque<Launch *> &queue = queues[rank];
-  while (!queue.empty() && residents[rank] < options.resident) {
-    Launch &launch = *queue.front();
-    if (launch.independent && launch.programs() > 1 && cores > 1 && !races &&
-        !visibility && !events) {
-      launch.started = launch.programs();
-      batches.push_back(std::make_unique<Batch>(launch));
-      queue.pop_front();
+bool Machine::canRunInParallel(const Launch &launch) const {
+  // The race detector, weak memory and the trace need one order.
+  return parallel.accepts(launch) && !races && !weakMemory && !trace;
+}
+
+void Machine::startPrograms(int32_t rank) {
+  while (Launch *launch = launches.startable(rank)) {
+    if (canRunInParallel(*launch)) {
+      launches.takeWhole(rank);
+      parallel.add(*launch);
       continue;
     }
-    if (unused.empty()) {
-      unused.push_back(&fibers.emplace_back());
+    Fiber &fiber = launches.startProgram(rank);
+    if (trace) {
+      fiber.traceSlot = trace->takeSlot(rank);
     }
-    Fiber &fiber = *unused.back();
-    unused.pop_back();
-    fiber = Fiber();
-    fiber.launch = &launch;
-    if (events) {
-      fiber.slot = events->takePlace(rank);
-    }
-    fiber.pid = launch.program(launch.started++);
-    ++residents[rank];
-    ready.push_back(&fiber);
-    if (launch.started == launch.programs()) {
-      queue.pop_front();
-    }
+    scheduler.start(fiber);
   }
+}
+
+void Machine::complete(Launch &launch) {
+  // The host may free what the kernel was given once the launch has completed.
+  network.completeLaunch(launch.rank, launch.id, [&](const void *address) {
+    return !heap.locate(address);
+  });
+  if (weakMemory) {
+    weakMemory->launchCompleted(launch);
+  }
+  if (trace) {
+    trace->launchCompleted(launch);
+  }
+  if (races) {
+    races->launchCompleted(launch);
+  }
+  if (launch.stream) {
+    launch.stream->launchCompleted();
+  } else {
+    completed.push_back(launch.id);
+  }
+  launches.remove(launch);
 }
 
 Stream &Machine::stream(int32_t rank, const std::string &name, int32_t index) {
@@ -163,10 +151,12 @@ Stream &Machine::stream(int32_t rank, const std::string &name, int32_t index) {
   return *slot;
 }
 
-bool Machine::busy() const {
+bool Machine::hasStreamWork() const {
   return std::any_of(streams.begin(), streams.end(),
-                     [](const auto &one) { return one.second->busy(); });
+                     [](const auto &one) { return one.second->hasWork(); });
 }
+
+// --- the loop --------------------------------------------------------------
 
 Machine::Status Machine::run(uint64_t maxSwitches) {
   if (thread == std::thread::id()) {
@@ -175,236 +165,247 @@ Machine::Status Machine::run(uint64_t maxSwitches) {
   if (thread != std::this_thread::get_id()) {
     throw std::logic_error("a machine must be run by one thread only");
   }
-  Machine *outer = std::exchange(runningMachine, this);
+  Machine *outer = exchangeCurrent(this, nullptr);
   Status status;
   {
     FaultGuard guard;
-    status = hasFailed ? Status::Failed : guarded(maxSwitches);
+    status = diagnostics.hasFailed() ? Status::Failed : runGuarded(maxSwitches);
   }
-  runningMachine = outer;
-  runningFiber = nullptr; // a fault leaves it set
+  exchangeCurrent(outer, nullptr); // a fault leaves a fiber
   return status;
+}
+
+/// A fault ends the run with a failure. Nothing here has a destructor, as a
+/// fault jumps out of the loop.
+Machine::Status Machine::runGuarded(uint64_t maxSwitches) {
+  struct {
+    Machine *machine;
+    uint64_t maxSwitches;
+    Status status;
+  } run = {this, maxSwitches, Status::Failed};
+  auto body = [](void *context) {
+    auto &it = *static_cast<decltype(run) *>(context);
+    it.status = it.machine->loop(it.maxSwitches);
+  };
+  Fault fault;
+  if (!runCatchingFaults(body, &run, fault)) {
+    Fiber &fiber = *Fiber::current();
+    diagnostics.fail(fiber, describeFault(*this, fiber, fault));
+    return Status::Failed;
+  }
+  return run.status;
 }
 
 Machine::Status Machine::loop(uint64_t maxSwitches) {
   for (uint64_t step = 0;; ++step) {
-    if (hasFailed) {
+    if (diagnostics.hasFailed()) {
       return Status::Failed;
     }
-    if (!completed.empty() || printed.size() >= manyLines) {
-      return completed.empty() ? Status::Paused : Status::Completed;
+    if (!completed.empty()) {
+      return Status::Completed;
     }
-    if (step == maxSwitches) {
+    if (diagnostics.isFull() || step == maxSwitches) {
       return Status::Paused;
     }
-    if (!batches.empty()) {
-      if (!runBatch()) {
+    if (parallel.hasLaunches()) {
+      if (!parallel.run()) {
         return Status::Paused;
       }
       continue;
     }
-    if (looks >= nextTry && onlyPolled()) {
-      return Status::Stuck;
+    if (scheduler.spins.isCheckDue() && isLivelocked()) {
+      return Status::Blocked;
     }
-    if (!network.empty() && random.oneIn(landOneIn)) {
-      land();
+    if (!network.empty() && scheduler.policy.delivers()) {
+      deliverOne();
     }
-    if (visibility) {
-      visibility->drift();
+    if (weakMemory) {
+      weakMemory->maybePublish();
     }
-    if (switchCount % rescanPeriod == rescanPeriod - 1) {
-      wakeWaiters();
+    if (scheduler.isRescanDue()) {
+      scheduler.wakeSatisfied();
     }
-    if (ready.empty() && !land() && !(visibility && visibility->publishOne()) &&
-        !wakeWaiters() && !wakeSpinners()) {
-      return launches.empty() ? Status::Idle : Status::Stuck;
+    if (!scheduler.hasReady() && !deliverOne() &&
+        !(weakMemory && weakMemory->publishOne()) &&
+        !scheduler.wakeSatisfied() && !scheduler.wakeSpinning()) {
+      return launches.empty() ? Status::Idle : Status::Blocked;
     }
-    if (!ready.empty()) {
-      resume(*pick());
+    if (scheduler.hasReady()) {
+      resume(scheduler.next());
     }
   }
 }
 
-bool Machine::land() {
-  if (!network.landOne()) {
+bool Machine::deliverOne() {
+  if (!network.deliverOne()) {
     return false;
   }
-  note(network.nextId());
-  for (size_t index = quieting.size(); index-- > 0;) {
-    if (over(*quieting[index])) {
-      wake(*quieting[index]);
-    }
+  scheduler.addToHash(network.nextId());
+  scheduler.wakeDelivered();
+  return true;
+}
+
+/// If not, makes all visible that is in flight, and lets programs read again.
+bool Machine::isLivelocked() {
+  if (scheduler.isLivelocked()) {
+    return true;
+  }
+  while (deliverOne()) {
+  }
+  while (weakMemory && weakMemory->publishOne()) {
+  }
+  scheduler.retrySpinning();
+  return false;
+}
+
+// --- programs --------------------------------------------------------------
+
+void Machine::resume(Fiber &fiber) {
+  if (!fiber.started && !start(fiber)) {
+    return;
+  }
+  if (trace) {
+    trace->resumed(fiber);
+  }
+  if (weakMemory) {
+    weakMemory->switchIn(fiber);
+  }
+  scheduler.switchTo(fiber);
+  if (weakMemory) {
+    weakMemory->switchOut();
+  }
+  if (trace) {
+    trace->suspended(fiber);
+  }
+  if (fiber.done) {
+    end(fiber);
+  }
+}
+
+bool Machine::start(Fiber &fiber) {
+  fiber.started = true;
+  scheduler.spins.progress();
+  if (races && !fiber.launch->isStream) {
+    races->programStarted(fiber);
+  }
+  try {
+    fiber.stack = stacks.take();
+  } catch (const std::bad_alloc &) {
+    diagnostics.fail(fiber, outOfStacks(stacks));
+    return false;
+  }
+  fiber.stack.prepare(runProgram);
+  if (trace && !fiber.launch->isStream) {
+    trace->programStarted(fiber);
   }
   return true;
 }
 
-Fiber *Machine::pick() {
-  size_t index = random.below(ready.size());
-  for (int attempt = 0; attempt < 3 && straggler[ready[index]->launch->rank] &&
-                        !random.oneIn(16);
-       ++attempt) {
-    index = random.below(ready.size());
-  }
-  Fiber *fiber = ready[index];
-  ready[index] = ready.back();
-  ready.pop_back();
-  return fiber;
-}
-
-void programEntry() {
-  Fiber &fiber = *runningFiber;
+/// The first function on every program's stack.
+void Machine::runProgram() {
+  Fiber &fiber = *Fiber::current();
   Launch &launch = *fiber.launch;
   launch.kernel(launch.args.data(), fiber.pid[0], fiber.pid[1], fiber.pid[2],
                 launch.grid[0], launch.grid[1], launch.grid[2]);
-  runningMachine->linger();
+  Machine &machine = *Machine::current();
+  machine.drainStores(fiber);
   fiber.done = true;
-  runningMachine->abandon();
+  machine.abandon();
 }
 
-/// A program's last stores take their time: others may go on meanwhile.
-void Machine::linger() {
+/// Before a program ends: others may run before its buffered stores are
+/// visible.
+void Machine::drainStores(Fiber &fiber) {
   try {
     if (races) {
-      races->checkEchoes(*current());
+      races->checkSameValueStores(fiber);
     }
   } catch (Failure &failure) {
-    fail(*current(), std::move(failure));
+    diagnostics.fail(fiber, std::move(failure));
     abandon();
   }
-  while (visibility && visibility->owes(*current()) && !random.oneIn(4)) {
-    ready.push_back(current());
-    leave();
+  while (weakMemory && weakMemory->hasBufferedStores(fiber) &&
+         !random.oneIn(4)) {
+    scheduler.yield();
   }
 }
 
-void Machine::resume(Fiber &fiber) {
-  ++switchCount;
-  note(((fiber.launch->id * 4096 + fiber.launch->rank) << 20) ^
-       (uint64_t(fiber.pid[2]) << 40) ^ (uint64_t(fiber.pid[1]) << 20) ^
-       fiber.pid[0]);
-  if (!fiber.begun) {
-    fiber.begun = true;
-    news();
-    if (races && !fiber.launch->isStream) {
-      races->begun(fiber);
-    }
-    try {
-      fiber.stack = stacks.take();
-    } catch (const std::bad_alloc &) {
-      fail(fiber, noStack());
-      return;
-    }
-    fiber.stack.prepare(programEntry);
-    if (events && !fiber.launch->isStream) {
-      events->begun(fiber);
-    }
-  }
-  if (events) {
-    events->turn(fiber);
-  }
-  runningFiber = &fiber;
-  if (visibility) {
-    visibility->enter(fiber);
-  }
-  switchContext(&scheduler, fiber.stack.context);
-  if (visibility) {
-    visibility->leave();
-  }
-  runningFiber = nullptr;
-  if (events) {
-    events->turnEnded(fiber);
-  }
-  if (fiber.done) {
-    retire(fiber);
-  }
-}
-
-Failure Machine::noStack() const {
-  return {
-      format("no memory for another stack of ", stacks.stackBytes(), " bytes"),
-      "let fewer programs run at a time (resident), or give them smaller "
-      "stacks (stack_bytes)"};
-}
-
-void Machine::retire(Fiber &fiber) {
-  news();
+void Machine::end(Fiber &fiber) {
+  scheduler.spins.progress();
   stacks.give(std::move(fiber.stack));
   Launch &launch = *fiber.launch;
   int32_t rank = launch.rank;
-  if (events) {
-    events->ended(fiber);
+  if (trace) {
+    trace->programEnded(fiber);
   }
   if (races) {
-    races->ended(fiber);
+    races->programEnded(fiber);
   }
-  if (visibility) {
-    visibility->ended(fiber);
+  if (weakMemory) {
+    weakMemory->programEnded(fiber);
   }
-  unused.push_back(&fiber);
-  --residents[rank];
-  if (++launch.finished == launch.programs()) {
-    conclude(launch);
+  if (launches.endProgram(fiber)) {
+    complete(launch);
   }
-  admit(rank);
-}
-
-/// All its programs have ended.
-void Machine::conclude(Launch &launch) {
-  // The host may free what the kernel was given once it hears that the launch
-  // is over.
-  network.settle(launch.rank, launch.id,
-                 [&](const void *address) { return !heap.locate(address); });
-  if (visibility) {
-    visibility->completed(launch);
-  }
-  if (events) {
-    events->completed(launch);
-  }
-  if (races) {
-    races->completed(launch);
-  }
-  if (launch.stream) {
-    launch.stream->launchOver();
-  } else {
-    completed.push_back(launch.id);
-  }
-  launches.erase(launch.id);
-}
-
-void Machine::leave() {
-  Fiber &fiber = *runningFiber;
-  switchContext(&fiber.stack.context, fiber.home ? *fiber.home : scheduler);
-}
-
-/// Make the calling thread run a program of `machine`; returns whose it ran.
-Machine *Machine::occupy(Machine *machine, Fiber *fiber) {
-  runningFiber = fiber;
-  return std::exchange(runningMachine, machine);
+  startPrograms(rank);
 }
 
 void Machine::abandon() {
-  leave();
+  scheduler.leave(*Fiber::current());
   __builtin_unreachable();
+}
+
+void Machine::barrier(Team &team) {
+  Fiber &fiber = *Fiber::current();
+  int32_t member = team.indexOf[fiber.launch->rank];
+  if (Fiber *other = team.inside[member]) {
+    throw Failure{
+        format("a second program of this rank calls a barrier while program (",
+               join(other->pid), ") is still in it"),
+        "call it from one program per rank, for example under `if "
+        "tl.program_id(0) == 0`"};
+  }
+  uint64_t generation = team.generation;
+  if (races) {
+    races->enterBarrier(fiber, team);
+  }
+  if (++team.arrived == int32_t(team.ranks.size())) {
+    team.arrived = 0;
+    ++team.generation;
+    if (races) {
+      races->leaveBarrier(fiber, team);
+    }
+    for (Fiber *&inside : team.inside) {
+      if (inside) {
+        if (races) {
+          races->leaveBarrier(*inside, team);
+        }
+        scheduler.wake(*inside);
+        inside = nullptr;
+      }
+    }
+    scheduler.maybeYield();
+    return;
+  }
+  team.inside[member] = &fiber;
+  Wait wait;
+  wait.kind = Wait::Kind::Barrier;
+  wait.team = &team;
+  wait.id = generation;
+  scheduler.block(wait);
+}
+
+// --- the host --------------------------------------------------------------
+
+void Machine::print(std::string line) {
+  diagnostics.print(std::move(line));
+  if (diagnostics.isFull()) {
+    scheduler.maybeYield(1);
+  }
 }
 
 std::vector<uint64_t> Machine::takeCompleted() {
   return std::exchange(completed, {});
-}
-void Machine::print(std::string line) {
-  printed.push_back(std::move(line));
-  if (printed.size() >= manyLines) {
-    pass();
-  }
-}
-std::vector<std::string> Machine::takePrinted() {
-  return std::exchange(printed, {});
-}
-std::vector<ProgramReport> Machine::takeWarnings() {
-  return std::exchange(warnings, {});
-}
-
-void Machine::note(uint64_t event) {
-  trace = (trace ^ event) * 0x9e3779b97f4a7c15u + (trace >> 29);
 }
 
 } // namespace ditron::sim

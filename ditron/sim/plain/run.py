@@ -70,9 +70,9 @@ def _run_alone(
         for warning in machine.take_warnings():
             report.warn(warning)
         if machine.take_completed():
-            machine.meet([0], True)  # orders this launch before the next one
+            machine.host_barrier([0], True)  # orders this launch before the next one
             return
         if status == _sim.Status.FAILED:
             raise report.failure(machine.failure)
-        if status in (_sim.Status.STUCK, _sim.Status.IDLE):
-            raise report.deadlock(machine.waiters(), machine.starved(), ())
+        if status in (_sim.Status.BLOCKED, _sim.Status.IDLE):
+            raise report.deadlock(machine.waiting_programs(), machine.starved_launches(), ())

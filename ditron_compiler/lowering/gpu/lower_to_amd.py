@@ -51,7 +51,7 @@ class LowerToAMD(Pass):
 
     Multicast (``multicast_ptr`` and ``multimem_*``) is an error: the links of AMD's GPUs have none.
 
-    With ``sanitize``, waits have a time limit and remote addresses are checked first (runtime/gpu/checked.ll).
+    With ``sanitize``, waits have a time limit and remote addresses are checked first (runtime/gpu/sanitizer.ll).
     """
 
     name: ClassVar[str] = "lower-to-amd"

@@ -49,7 +49,7 @@ class LowerToNvidia(Pass):
     On sm_90 and later, where descriptor accesses go through TMA, the pass also puts the proxy fence after each wait
     that TMA loads follow, and waits for TMA stores to complete before what publishes them.
 
-    With ``sanitize``, waits have a time limit and remote addresses are checked first (runtime/gpu/checked.ll).
+    With ``sanitize``, waits have a time limit and remote addresses are checked first (runtime/gpu/sanitizer.ll).
     """
 
     name: ClassVar[str] = "lower-to-nvidia"

@@ -1,4 +1,4 @@
-"""The sanitizer's rows of the GPU lowering: no wait hangs in silence (runtime/gpu/checked.ll).
+"""The sanitizer's rows of the GPU lowering: no wait hangs in silence (runtime/gpu/sanitizer.ll).
 
 A wait gets a time limit; the address of a remote access is checked before the access. Each such call carries its Python
 line: as a number, which the device writes into its report, and as text in the attribute ``libpath`` of the call. Triton

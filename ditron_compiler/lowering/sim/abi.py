@@ -1,4 +1,4 @@
-"""The simulator machine's C ABI as the lowering sees it (its home is runtime/sim/abi.h)."""
+"""The simulator machine's C ABI as the lowering sees it (its home is runtime/sim/abi/abi.h)."""
 
 from __future__ import annotations
 

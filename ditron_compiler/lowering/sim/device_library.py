@@ -1,5 +1,5 @@
-"""Functions of CUDA's libdevice that are called, not written out: the machine's (runtime/sim/libdevice.h) and some of
-the C library's that are no plain function of floats; and those that take words apart.
+"""Functions of CUDA's libdevice that are called, not written out: the machine's (runtime/sim/abi/libdevice.h) and some
+of the C library's that are no plain function of floats; and those that take words apart.
 """
 
 from __future__ import annotations

@@ -41,8 +41,9 @@ class LowerToSim(Pass):
     """Lower a kernel to scalar loops for the simulator.
 
     One program of the kernel becomes one C function: tiles turn into loop nests over static buffers, ditron operations
-    into calls of the machine (runtime/sim/abi.h). Nothing is computed tile by tile: a chain of elementwise operations
-    is one loop body in the nest of the store, dot, reduction or yield that needs it; loads stay where they are.
+    into calls of the machine (runtime/sim/abi/abi.h). Nothing is computed tile by tile: a chain of elementwise
+    operations is one loop body in the nest of the store, dot, reduction or yield that needs it; loads stay where they
+    are.
 
     Before::
 

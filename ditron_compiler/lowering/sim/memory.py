@@ -81,7 +81,7 @@ def zero(b: Builder, elem: Elem) -> ir.Value:
 
 
 def access_flags(fn: FunctionLowering, pointer: ir.Value, is_store: bool, volatile: bool = False) -> int:
-    """The flags of an access by `pointer` for the machine (`runtime/sim/abi.h`)."""
+    """The flags of an access by `pointer` for the machine (`runtime/sim/abi/abi.h`)."""
     argument = argument_of(pointer, fn.function)
     return STORE * is_store | VOLATILE * volatile | (0 if argument is None else argument + 1) << ARGUMENT_SHIFT
 

@@ -471,7 +471,7 @@ def freed_twice(kernel, data, flags, out):
 # --- waiting for ever -------------------------------------------------------------------------------------------------
 
 
-@broken("deadlock", says="no program has sent")
+@broken("deadlock", says="no program has signalled")
 @ditron.jit
 def missing_notify(data, flags, out, epoch, N: tl.constexpr):
     dl.putmem(data, out, N * 4, 1 - dl.rank())
@@ -494,7 +494,7 @@ def cyclic_wait(data, flags, out, epoch, N: tl.constexpr):
     dl.notify(flags, 1 - dl.rank(), epoch)
 
 
-@broken("deadlock", grid=3, resident=2, says="places are taken by programs that wait")
+@broken("deadlock", grid=3, resident=2, says="slots are taken by programs that wait")
 @ditron.jit
 def starved_producer(data, flags, out, epoch, N: tl.constexpr):
     if tl.program_id(0) < 2:
@@ -503,7 +503,7 @@ def starved_producer(data, flags, out, epoch, N: tl.constexpr):
         dl.notify(flags, dl.rank(), epoch)
 
 
-@broken("deadlock", says="not there: 1")
+@broken("deadlock", says="not arrived: 1")
 @ditron.jit
 def barrier_that_one_misses(data, flags, out, epoch, N: tl.constexpr):
     if dl.rank() == 0:

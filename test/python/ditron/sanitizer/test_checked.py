@@ -263,7 +263,7 @@ def test_script_that_never_asks_ends_with_the_report():
 def test_slots_are_those_of_the_library():
     from ditron_compiler.runtime_files import runtime_directory
 
-    text = (runtime_directory() / "gpu/checked.ll").read_text()
+    text = (runtime_directory() / "gpu/sanitizer.ll").read_text()
     for slot in (Slot.REPORT, Slot.LIMIT_NS):
         assert f"@ditron_slot(ptr addrspace(1) %ctx, i64 {int(slot)})" in text
     assert f"icmp ult i64 %free, {RECORDS}" in text and f"shl i64 %slot, {WORDS.bit_length() - 1}" in text

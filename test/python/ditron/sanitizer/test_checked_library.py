@@ -14,7 +14,7 @@ from ditron.distributed.context import Slot, barrier_area_bytes
 from ditron.sanitizer.report import RECORDS, WORDS, Kind, Monitor
 from ditron_compiler.runtime_files import runtime_directory
 
-# What a vendor's checked.ll provides. Leaving the kernel is counted, and is a return here.
+# What a vendor's sanitizer.ll provides. Leaving the kernel is counted, and is a return here.
 VENDOR = "\n".join(
     [
         "@left = global i64 0",
@@ -48,7 +48,7 @@ def library():
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(CPU + VENDOR)
-    for name in ("core", "p2p", "packets", "checked"):
+    for name in ("core", "p2p", "packets", "sanitizer"):
         text = (runtime_directory() / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
         text = text.replace("call void @ditron_exit()\n  unreachable", "call void @ditron_exit()\n  ret void")
         module.link_in(llvm.parse_assembly(text))

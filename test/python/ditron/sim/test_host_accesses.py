@@ -17,5 +17,5 @@ def test_operators_that_call_functions_read_their_arguments():
         view.stream("a").fill(x, 1, name="x")
         return torch.cond(torch.tensor(True), lambda x: x + 1, lambda x: x - 1, (x,)).tolist()
 
-    with pytest.raises(ditron.RaceError, match=r"race on x\[0\] of rank 0: nothing orders .*a read by the script"):
+    with pytest.raises(ditron.RaceError, match=r"race on x\[0\] of rank 0: nothing orders .*a read by host code"):
         sim.run(main, 1, races=True)

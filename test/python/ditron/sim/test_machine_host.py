@@ -147,7 +147,7 @@ def test_freed_memory_comes_back_as_zeros():
 
 
 def test_full_heap():
-    with pytest.raises(ditron.SimulationError, match="heap is full: 8388608 bytes were asked for(.|\n)*SYMMETRIC_SIZE"):
+    with pytest.raises(ditron.SimulationError, match="heap is full: 8388608 bytes were requested(.|\n)*SYMMETRIC_SIZE"):
         sim.run(lambda: sim.current_world().alloc((1 << 20,), torch.int64), 2, heap_bytes=1 << 20)
 
 

@@ -404,9 +404,9 @@ def test_calls_follow_each_other():
 
 def recorded(seed: int, races: bool = True) -> tuple[int, Recording]:
     world = World(2, seed=seed, races=races)
-    world.machine.record(1 << 20)
+    world.machine.enable_trace(1 << 20)
     world.run(all_gather)
-    return world.trace_hash, Recording(world.machine.take_events(), "test", 2, 2, seed)
+    return world.trace_hash, Recording(world.machine.take_trace(), "test", 2, 2, seed)
 
 
 def test_the_same_seed_is_the_same_run():
@@ -437,7 +437,7 @@ def test_items_are_in_the_trace():
     assert line_of("# the copy") in items[1]["args"]["line"]
     pieces = [e for e in recording.events if e.kind == "data" and e.rank == 1]
     assert sum(e.nbytes for e in pieces) == 128 and all(items[1]["ts"] < e.time < items[1]["end"] for e in pieces)
-    assert any(release.sender.place >= FIRST_STREAM for release in recording.releases)
+    assert any(release.sender.slot >= FIRST_STREAM for release in recording.releases)
 
 
 def test_rows_of_streams_are_drawn(tmp_path):

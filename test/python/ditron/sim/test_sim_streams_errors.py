@@ -53,7 +53,7 @@ def test_signal_from_another_stream():
     ), text
     load = re.search(r"stream_programs.py:(\d+)", text.replace(COPY, ""))
     assert COPY in text and "tl.load" in Path(stream_programs.__file__).read_text().splitlines()[int(load[1]) - 1]
-    assert "its reader waits for a signal written after it on its stream" in text
+    assert "its reader has to wait for a signal written after it on its stream" in text
 
 
 def test_no_event_between_streams():
@@ -71,7 +71,7 @@ def test_source_overwritten_while_it_is_copied():
 
 def test_the_script_reads_before_it_synchronizes():
     error = find(peeks=True)
-    assert "read by the script" in str(error) and "synchronize() the stream first" in str(error)
+    assert "read by host code" in str(error) and "synchronize() the stream first" in str(error)
 
 
 def test_the_script_reads_another_streams_work():
@@ -90,7 +90,7 @@ def test_the_script_reads_another_streams_work():
     assert sim.run(main, 1, args=(True,)) == [64]
     with pytest.raises(
         ditron.RaceError,
-        match=r"race on x\[0\] of rank 0: nothing orders this read by the script and "
+        match=r"race on x\[0\] of rank 0: nothing orders this read by host code and "
         r"a store by rank 0's stream a",
     ):
         sim.run(main, 1, args=(False,))
@@ -146,7 +146,7 @@ def test_a_pull_of_what_is_not_there_yet():
 
     with pytest.raises(ditron.RaceError, match=r"race on box\[0\] of rank") as caught:
         sim.run(main, 2)
-    assert "the copy waits on its stream for a signal that comes after what it is to read" in str(caught.value)
+    assert "let its stream wait for a signal that follows the writes it is to read" in str(caught.value)
 
 
 # --- deadlocks --------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_a_wait_that_nobody_ends():
     text = deadlock(main)
     assert re.search(
         rf"rank 1's stream copy waits at \S*{line_of('# nobody')} for signal arrived\[2\] >= 3, is 2; "
-        r"no program has sent arrived\[2\]",
+        r"no program has signalled arrived\[2\]",
         text,
     ), text
 
@@ -221,7 +221,7 @@ def test_a_local_copy_starves_behind_spinning_consumers():
     text = deadlock(lambda: starving(True), ranks=1, resident=4)
     assert re.search(
         rf"rank 0's stream copy: the copy at \S*{line_of('# own rows')} has not started: it is a kernel, "
-        r"and all 4 places of rank 0 are taken by programs that wait",
+        r"and all 4 program slots of rank 0 are taken by programs that wait",
         text,
     ), text
     assert (
@@ -283,7 +283,9 @@ def test_a_barrier_where_one_is_missing():
             view.stream().barrier()
         view.synchronize()
 
-    assert re.search(r"rank 0's main stream is at \S+ in a barrier of ranks 0, 1, 2; not there: 1", deadlock(main, 3))
+    assert re.search(
+        r"rank 0's main stream waits at \S+ in a barrier of ranks 0, 1, 2; not arrived: 1", deadlock(main, 3)
+    )
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

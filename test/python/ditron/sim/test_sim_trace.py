@@ -66,10 +66,15 @@ def trace(tmp_path_factory) -> dict:
 
 def recording_of(function, capacity: int = 1 << 20, **options) -> Recording:
     world = World(**options)
-    world.machine.record(capacity)
+    world.machine.enable_trace(capacity)
     world.run(function)
     return Recording(
-        world.machine.take_events(), "test", world.size, world.ranks_per_node, world.seed, not world.machine.record_full
+        world.machine.take_trace(),
+        "test",
+        world.size,
+        world.ranks_per_node,
+        world.seed,
+        not world.machine.trace_truncated,
     )
 
 
@@ -204,7 +209,7 @@ def test_watching_changes_nothing():
     for capacity in (0, 1 << 20):
         world = World(RANKS, seed=5)
         if capacity:
-            world.machine.record(capacity)
+            world.machine.enable_trace(capacity)
         world.run(run_ag_gemm)
         hashes.append(world.trace_hash)
     assert hashes[0] == hashes[1]

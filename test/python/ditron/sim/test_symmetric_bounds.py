@@ -406,5 +406,5 @@ def test_another_nodes_memory(how, index):
         view.barrier()
         far[(1,)](x, index, torch.zeros(1, dtype=torch.int64), how)
 
-    with pytest.raises(ditron.SimulationError, match=rf"{8 * index} bytes from a null pointer, made of `x`"):
+    with pytest.raises(ditron.SimulationError, match=rf"{8 * index} bytes from a null pointer, computed from `x`"):
         sim.run(main, 2, ranks_per_node=1)

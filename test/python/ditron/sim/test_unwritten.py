@@ -82,7 +82,7 @@ def gets(how_many: int, nbi: bool) -> None:
 def test_what_a_kernel_gets(nbi):
     sim.run(gets, 2, args=(N // 2, nbi))  # the rest was copied, and is not used
     error = found(gets, N // 2 + 1, nbi)
-    assert f"this load reads own[{N // 2}] of rank" in str(error) and "a copy of what nobody has written" in str(error)
+    assert f"this load reads own[{N // 2}] of rank" in str(error) and "a copy of uninitialized memory" in str(error)
     assert marked("load") in error.location
     [copy] = error.others
     assert marked("get nbi" if nbi else "get") in copy

@@ -88,7 +88,7 @@ def test_byte_for_byte():
     sim.run(rows, 2, args=(4, False))
     (finding,) = check(rows, 5, False).findings
     assert "dst[4] of rank" in finding.message and "a copy of what nobody has written" in finding.message
-    with pytest.raises(ditron.SimulationError, match=r"4\] of rank.*a copy of what nobody"):
+    with pytest.raises(ditron.SimulationError, match=r"4\] of rank.*a copy of uninitialized memory"):
         sim.run(rows, 2, args=(5, False))
     assert not check(rows, 4, True).findings, "where a transposed copy brings what is not followed"
 

@@ -9,7 +9,7 @@ from machine_kernels import kernel
 import ditron
 from ditron import sim
 
-# ditron's numbers (runtime/sim/abi.h): element types, and Triton's RMWOp.
+# ditron's numbers (runtime/sim/abi/abi.h): element types, and Triton's RMWOp.
 I32, I64, F32, F16, BF16, F64, U32, U64 = range(8)
 AND, OR, XOR, ADD, FADD, MAX, MIN, UMAX, UMIN, XCHG = range(1, 11)
 INTEGERS = {

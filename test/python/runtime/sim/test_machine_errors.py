@@ -239,7 +239,7 @@ def test_deadlock_says_who_waits_for_what():
         launch_on(1, WAIT)
     assert raised.value.waiters == (
         f"kernel waits, rank 1, program (0, 0, 0) at {LINE[3]}: waits for buf[0, 0] >= 9 (it is 0), buf[0, 1] >= 9 "
-        "(it is 0), buf[1, 0] >= 9 (it is 0), buf[1, 1] >= 9 (it is 0); no program has sent buf[0, 0]",
+        "(it is 0), buf[1, 0] >= 9 (it is 0), buf[1, 1] >= 9 (it is 0); no program has signalled buf[0, 0]",
         "rank 0's host code has ended",
     )
     assert all(line in str(raised.value) for line in raised.value.waiters)
@@ -247,7 +247,7 @@ def test_deadlock_says_who_waits_for_what():
 
 @pytest.mark.parametrize("how", range(4), ids=["load", "cas", "add", "ordinary"])
 def test_spin_loop_is_a_wait(how):
-    with pytest.raises(ditron.DeadlockError, match=r"reads the same again and again: buf\[1, 1\] is 0"):
+    with pytest.raises(ditron.DeadlockError, match=r"spins: reads buf\[1, 1\] = 0"):
         launch_on(0, SPIN, extra=[how])
 
 
@@ -290,7 +290,7 @@ STORE_AT_0 = mistake(
 
 
 def test_barrier_deadlock_says_who_is_missing():
-    with pytest.raises(ditron.DeadlockError, match="is in a barrier of ranks 0, 1, 2; not there: 1, 2"):
+    with pytest.raises(ditron.DeadlockError, match="waits in a barrier of ranks 0, 1, 2; not arrived: 1, 2"):
         launch_on(0, BARRIER, ranks=3)
 
 
@@ -319,7 +319,7 @@ wait:
     with pytest.raises(ditron.DeadlockError) as raised:
         launch_on(0, producer_last, grid=(3,), resident=2)
     assert (
-        "1 of 3 programs of `producer_last` on rank 0 have not started: all 2 places are taken by programs that wait"
+        "1 of 3 programs of `producer_last` on rank 0 have not started: all 2 program slots are taken by programs that wait"
     ) in raised.value.waiters
 
 

@@ -35,7 +35,7 @@ def test_the_next_launch_works():
         for _ in range(2):
             with pytest.raises(ditron.SimulationError, match="past the end of `out`"):
                 double[(1,)](x, out, 16, B=32)
-            with pytest.raises(ditron.DeadlockError, match=r"flag\[0\] is 0"):
+            with pytest.raises(ditron.DeadlockError, match=r"flag\[0\] = 0"):
                 hang[(1,)](flag)
         double[(1,)](x, out, 16, B=16)
         return out.tolist()

@@ -1,0 +1,54 @@
+// What the race detector keeps per logical thread and per signal in flight.
+#pragma once
+
+#include "races/access.h"
+#include "races/shadow_memory.h"
+#include "races/vector_clock.h"
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace ditron::sim {
+
+/// A store to where another program of the launch has stored by the same line.
+/// It is a race only if it changes the value.
+struct SameValueStore {
+  AccessId first, second;
+  std::byte *address;
+  std::vector<std::byte> before;
+};
+
+/// The clock of a program, a rank's host code or a stream, and what goes with
+/// it; part of a program's fiber.
+struct ThreadState {
+  struct RecentAccess {
+    int32_t loc;
+    Access kind;
+    AccessId id;
+  };
+
+  ThreadId id = 0;
+  ThreadId packetReader = 0; ///< Its reads of packets are this thread's; 0:
+                             ///< there are none yet.
+  uint32_t time = 0;
+  VectorClock clock;
+  std::map<int32_t, VectorClock> fencedPuts; ///< Per target: the puts that
+                                             ///< later ones to there follow.
+  std::vector<RecentAccess> recent;          ///< Accesses at this time.
+  /// The clock at its latest fence: relaxed writes after the fence release it.
+  std::optional<VectorClock> fenceClock;
+  /// What its relaxed reads have observed: acquired by its next fence.
+  std::optional<VectorClock> observed;
+  std::vector<SameValueStore> sameValueStores; ///< Of the store in progress.
+};
+
+/// What a signal in flight releases: whoever acquires the signal joins it.
+struct MessageClock {
+  VectorClock clock;
+  AccessId id = 0; ///< The write of the signal itself.
+  bool gpuScope = false;
+};
+
+} // namespace ditron::sim

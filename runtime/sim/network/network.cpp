@@ -10,7 +10,7 @@ namespace ditron::sim {
 constexpr size_t maxSnapshotBytes = size_t(256) << 20;
 /// Longer data may be delivered in two parts, in either order, that are
 /// multiples of this.
-constexpr size_t partBytes = 4096;
+constexpr size_t splitBytes = 4096;
 
 Network::Network(int32_t numRanks, int32_t ranksPerNode, uint64_t seed,
                  Random &random,
@@ -124,9 +124,9 @@ void Network::copyData(Transfer &transfer, bool whole) {
   if (transfer.split) {
     (transfer.tailFirst ? end : begin) = transfer.split;
     transfer.split = 0;
-  } else if (!whole && transfer.bytes > partBytes && random.oneIn(2)) {
+  } else if (!whole && transfer.bytes > splitBytes && random.oneIn(2)) {
     transfer.split =
-        (1 + random.below((transfer.bytes - 1) / partBytes)) * partBytes;
+        (1 + random.below((transfer.bytes - 1) / splitBytes)) * splitBytes;
     transfer.tailFirst = random.oneIn(2);
     (transfer.tailFirst ? begin : end) = transfer.split;
   }

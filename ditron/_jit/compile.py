@@ -120,7 +120,7 @@ def compile(
             not linked, and its calls remain in ``llir`` and ``ptx``.
         instrumentation: observes our passes: the module after each, their times, their statistics.
         locations: keep source locations in the text of the stages.
-        sanitize: compile with the GPU sanitizer (docs/checked-mode.md). Default: the environment variable
+        sanitize: compile with the GPU sanitizer (docs/sanitizer.md). Default: the environment variable
             ``DITRON_SANITIZE``.
 
     Raises ValueError for an unknown target, transport, pipeline, stage, option or parameter; triton's CompilationError

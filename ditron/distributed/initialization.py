@@ -43,7 +43,7 @@ def init(
             Default: the environment variable ``DITRON_TRANSPORT``, else ``"p2p"``.
         heap_bytes: symmetric memory per rank in bytes. Default: ``DITRON_SYMMETRIC_SIZE``, else 1 GiB.
         seed: of the simulator's schedule (default 0).
-        sanitize: run kernels on GPUs with the sanitizer (docs/checked-mode.md; the simulator always checks): True, or
+        sanitize: run kernels on GPUs with the sanitizer (docs/sanitizer.md; the simulator always checks): True, or
             2 to wait for each launch too. Default: ``DITRON_SANITIZE``, else off.
         max_nodes: how many nodes the script is for: 1 when it stores by ``symm_at`` to every rank. ``ditron check``
             checks no more.

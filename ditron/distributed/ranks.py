@@ -77,7 +77,7 @@ def barrier(group: Group | None = None) -> None:
 def synchronize(group: Group | None = None) -> None:
     """Wait for this rank's GPU and raise what its kernels reported to the sanitizer. Not collective.
 
-    Raises :class:`ditron.WaitTimeout` or :class:`ditron.SanitizerError`; see docs/checked-mode.md.
+    Raises :class:`ditron.WaitTimeout` or :class:`ditron.SanitizerError`; see docs/sanitizer.md.
     """
     group = group or state.current_group()
     if group is not None:

@@ -1,8 +1,8 @@
-"""Checked mode on GPUs, the host's side: what kernels reported, as an error that names the Python line.
+"""The host's side of the sanitizer: what kernels reported, as an error that names the Python line.
 
 A wait that takes too long, or an access that cannot be right, writes records into memory of the host and ends the
 kernel (runtime/gpu/sanitizer.ll has the layout). The host looks there at each launch and at each synchronising call of
-ditron, and raises. docs/checked-mode.md shows a report.
+ditron, and raises. docs/sanitizer.md shows a report.
 """
 
 from __future__ import annotations
@@ -118,12 +118,14 @@ class Report:
 
 
 _PLACE = re.compile(r"(\w+) in (\S+) at (?:(.*):(\d+)|.*)")
-_ttir: list[str] = []  # of every checked kernel that was loaded: their places are looked up when there is a report
+_ttir: list[
+    str
+] = []  # of every kernel with the sanitizer that was loaded: their places are looked up when there is a report
 _monitors: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
 def remember_kernel(ttir: str | None) -> None:
-    """A checked kernel was loaded; ``ttir`` (None when Triton's cache does not keep it) says where its calls stand."""
+    """A kernel was loaded; ``ttir`` (None when Triton's cache does not keep it) has the places of its calls."""
     if ttir is not None:
         _ttir.append(ttir)
 
@@ -219,15 +221,15 @@ def error_of(reports: Iterable[Report]) -> SanitizerError:
     if first.kind in (Kind.EXPIRED, Kind.WAITING):
         cls = WaitTimeout
         if first.kind == Kind.EXPIRED:
-            head = f"checked mode: a wait of kernel {first.kernel!r} was given up"
+            head = f"sanitizer: a wait of kernel {first.kernel!r} was given up"
         else:
-            head = f"checked mode: a wait of kernel {first.kernel!r} was ended, because rank {first.first} gave up"
+            head = f"sanitizer: a wait of kernel {first.kernel!r} was ended, because rank {first.first} gave up"
         hint = (
             "look for what should have written the signal; if it only takes long, set DITRON_SANITIZE_SECONDS to more "
             "than the time above"
         )
     else:
-        cls, head = SanitizerError, f"checked mode: kernel {first.kernel!r} was stopped before a wrong access"
+        cls, head = SanitizerError, f"sanitizer: kernel {first.kernel!r} was stopped before a wrong access"
         hint = "correct the rank or the pointer on that line"
     lines = [head, f"  {first}"]
     lines += _waiting(reports[1:])
@@ -281,7 +283,7 @@ def synchronize(group: Any) -> None:
 
 
 def meet(group: Any) -> None:
-    """The barrier of checked mode: wait for the GPUs; every rank of the group raises what any reported. Collective."""
+    """The barrier of the sanitizer: wait for the GPUs; every rank of the group raises what any reported. Collective."""
     import torch
 
     failure = None

@@ -39,7 +39,7 @@ ARCHITECTURES: dict[str, tuple[int | str, ...]] = {
 class Target:
     """Backend (``cuda``, ``hip`` or ``sim``), architecture (``90``, ``"gfx942"``, ``""``) and transport.
 
-    ``sanitize``: compile with the GPU sanitizer (docs/checked-mode.md); the simulator always checks.
+    ``sanitize``: compile with the GPU sanitizer (docs/sanitizer.md); the simulator always checks.
 
     >>> parse_target("cuda:90")
     Target(backend='cuda', arch=90, transport='p2p')

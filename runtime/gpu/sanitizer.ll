@@ -159,7 +159,7 @@ stay:
 
 ; As ditron_spin, for the bits of the word at `p` above the lowest `low`; returns whether the comparison was true before the time
 ; limit, and before another wait failed.
-define linkonce_odr hidden i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %low, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 %peer) #0 {
+define linkonce_odr hidden i1 @ditron_sanitizer_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %low, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 %peer) #0 {
 entry:
   %word = call ptr addrspace(1) @ditron_poison_word(ptr addrspace(1) %ctx)
   %limit = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 13)
@@ -192,7 +192,7 @@ done:
   ret i1 true
 }
 
-define linkonce_odr hidden i32 @ditron_checked_wait(ptr addrspace(1) %ctx, ptr addrspace(1) %signals, i32 %count, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place) #0 {
+define linkonce_odr hidden i32 @ditron_sanitizer_wait(ptr addrspace(1) %ctx, ptr addrspace(1) %signals, i32 %count, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place) #0 {
 entry:
   %tid = call i32 @ditron_thread_id()
   %threads = call i32 @ditron_num_threads()
@@ -201,7 +201,7 @@ entry:
 watch:
   %i = phi i32 [ %tid, %entry ], [ %next, %held ]
   %p = getelementptr i64, ptr addrspace(1) %signals, i32 %i
-  %holds = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 0, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 -1)
+  %holds = call i1 @ditron_sanitizer_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 0, i64 %value, i32 %cmp, i32 %scope, i32 %semantic, i64 %place, i32 -1)
   br i1 %holds, label %held, label %done
 held:
   %next = add i32 %i, %threads
@@ -213,13 +213,13 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_checked_signal_wait_until(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %cmp, i64 %place) #0 {
-  %r = call i32 @ditron_checked_wait(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 1, i64 %value, i32 %cmp, i32 2, i32 1, i64 %place)
+define linkonce_odr hidden i32 @ditron_sanitizer_signal_wait_until(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %cmp, i64 %place) #0 {
+  %r = call i32 @ditron_sanitizer_wait(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 1, i64 %value, i32 %cmp, i32 2, i32 1, i64 %place)
   ret i32 %r
 }
 
 ; Waits for `count` flags, one in every `stride` words from `flags` on, above the lowest `low` bits; returns whether all were set.
-define linkonce_odr hidden i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 %stride, i64 %low, i64 %value, i64 %place) #0 {
+define linkonce_odr hidden i1 @ditron_sanitizer_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 %stride, i64 %low, i64 %value, i64 %place) #0 {
 entry:
   %tid = call i32 @ditron_thread_id()
   %threads = call i32 @ditron_num_threads()
@@ -231,7 +231,7 @@ watch:
   %i = phi i64 [ %first, %entry ], [ %next, %held ]
   %word = mul i64 %i, %stride
   %p = getelementptr i64, ptr addrspace(1) %flags, i64 %word
-  %holds = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %low, i64 %value, i32 0, i32 2, i32 0, i64 %place, i32 -1)
+  %holds = call i1 @ditron_sanitizer_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 %low, i64 %value, i32 0, i32 2, i32 0, i64 %place, i32 -1)
   br i1 %holds, label %held, label %done
 held:
   %next = add i64 %i, %step
@@ -245,12 +245,12 @@ done:
 }
 
 ; When all flags are set, the message is read without a time limit.
-define linkonce_odr hidden i32 @ditron_checked_ll_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
+define linkonce_odr hidden i32 @ditron_sanitizer_ll_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
   %flag = call i64 @ditron_ll_flag(i64 %epoch)
   %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
   %up = add i64 %some, 3
   %count = lshr i64 %up, 2
-  %all = call i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, i64 %count, i64 1, i64 32, i64 %flag, i64 %place)
+  %all = call i1 @ditron_sanitizer_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, i64 %count, i64 1, i64 32, i64 %flag, i64 %place)
   br i1 %all, label %take, label %left
 take:
   %r = call i32 @ditron_ll_get(ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch)
@@ -259,12 +259,12 @@ left:
   ret i32 0
 }
 
-define linkonce_odr hidden i32 @ditron_checked_ll128_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
+define linkonce_odr hidden i32 @ditron_sanitizer_ll128_get(ptr addrspace(1) %ctx, ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch, i64 %place) #0 {
   %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
   %up = add i64 %some, 119
   %count = udiv i64 %up, 120
   %flags = getelementptr i64, ptr addrspace(1) %packets, i64 15
-  %all = call i1 @ditron_checked_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 16, i64 0, i64 %epoch, i64 %place)
+  %all = call i1 @ditron_sanitizer_flags(ptr addrspace(1) %ctx, ptr addrspace(1) %flags, i64 %count, i64 16, i64 0, i64 %epoch, i64 %place)
   br i1 %all, label %take, label %left
 take:
   %r = call i32 @ditron_ll128_get(ptr addrspace(1) %dst, ptr addrspace(1) %packets, i64 %bytes, i64 %epoch)
@@ -275,7 +275,7 @@ left:
 
 ; The barrier of core.ll, under every transport: signals are the transport's, waits are those above. A barrier of a world that
 ; is larger than the group is the transport's own and has no time limit; `%direct`: the transport has none (p2p).
-define linkonce_odr hidden i32 @ditron_checked_barrier(ptr addrspace(1) %ctx, i32 %team, i32 %direct, i64 %place) #0 {
+define linkonce_odr hidden i32 @ditron_sanitizer_barrier(ptr addrspace(1) %ctx, i32 %team, i32 %direct, i64 %place) #0 {
 entry:
   %n = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 1)
   %world = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 6)
@@ -343,7 +343,7 @@ watch:
   %r64 = zext i32 %r to i64
   %their_index = add i64 %row, %r64
   %their_ptr = getelementptr i64, ptr addrspace(1) %area, i64 %their_index
-  %came = call i1 @ditron_checked_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %their_ptr, i64 0, i64 %epoch, i32 3, i32 2, i32 1, i64 %place, i32 %r)
+  %came = call i1 @ditron_sanitizer_spin(ptr addrspace(1) %ctx, ptr addrspace(1) %their_ptr, i64 0, i64 %epoch, i32 3, i32 2, i32 1, i64 %place, i32 %r)
   br i1 %came, label %next, label %done
 next:
   %r.next = add i32 %r, %threads
@@ -402,7 +402,7 @@ done:
   ret i32 0
 }
 
-define linkonce_odr hidden ptr addrspace(1) @ditron_checked_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank, i64 %place) #0 {
+define linkonce_odr hidden ptr addrspace(1) @ditron_sanitizer_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank, i64 %place) #0 {
   %checked = call i32 @ditron_check_remote(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 1, i32 %rank, i32 1, i64 %place)
   %r = call ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank)
   ret ptr addrspace(1) %r

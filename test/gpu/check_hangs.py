@@ -1,4 +1,4 @@
-"""Checked mode on real GPUs: broken programs end in a report on every rank, and the GPUs are usable afterwards.
+"""The sanitizer on real GPUs: broken programs end in a report on every rank, and the GPUs are usable afterwards.
 
     test/gpu/check_hangs.py --table table.md
 

@@ -1,4 +1,4 @@
-"""Programs that hang, or go where they must not: what checked mode has to end and explain (see check_hangs.py).
+"""Programs that hang, or go where they must not: what the sanitizer has to end and explain (see check_hangs.py).
 
     DITRON_SANITIZE=1 torchrun --nproc-per-node 2 test/gpu/hanging.py missing_notify --out DIR
 

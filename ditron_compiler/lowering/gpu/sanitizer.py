@@ -36,7 +36,7 @@ def place_number(text: str) -> int:
 
 
 def places(ttir: str) -> dict[int, str]:
-    """Number -> ``"wait in KERNEL at FILE:LINE"`` of every checked call in a kernel's ``ttir``."""
+    """Number -> ``"wait in KERNEL at FILE:LINE"`` of every sanitizer call in a kernel's ``ttir``."""
     return {place_number(text): text for text in _PLACE.findall(ttir)}
 
 
@@ -56,7 +56,7 @@ def _wait(lowering: Lowering, op: ir.Operation) -> None:
         op,
         WAIT_ARGUMENTS,
         lambda operands: lowering.call(
-            "ditron_checked_wait",
+            "ditron_sanitizer_wait",
             [lowering.ctx, *operands, place],
             lowering.i32,
             divisibility=lowering.aligned,
@@ -67,7 +67,7 @@ def _wait(lowering: Lowering, op: ir.Operation) -> None:
 
 def _ll_get(lowering: Lowering, op: ir.Operation) -> None:
     place, text = _place(lowering, op)
-    symbol = f"ditron_checked_{protocol(lowering, op)}_get"
+    symbol = f"ditron_sanitizer_{protocol(lowering, op)}_get"
     wait(
         lowering,
         op,
@@ -84,7 +84,7 @@ def _signal_wait_until(lowering: Lowering, op: ir.Operation) -> None:
         lowering,
         op,
         lambda operands: lowering.call(
-            "ditron_checked_signal_wait_until", [lowering.ctx, *operands, place], lowering.i32, libpath=text
+            "ditron_sanitizer_signal_wait_until", [lowering.ctx, *operands, place], lowering.i32, libpath=text
         ),
     )
 
@@ -94,7 +94,7 @@ def _barrier(lowering: Lowering, op: ir.Operation) -> None:
     team = 0 if isinstance(op, ditron.BarrierAllOp) else int(op.team)
     place, text = _place(lowering, op)
     lowering.call(
-        "ditron_checked_barrier",
+        "ditron_sanitizer_barrier",
         [lowering.ctx, lowering.constant(team, lowering.i32), _direct(lowering), place],
         lowering.i32,
         libpath=text,
@@ -114,7 +114,7 @@ def _symm_at(lowering: Lowering, op: ir.Operation) -> None:
         lowering,
         op,
         lambda base, divisibility: lowering.call(
-            "ditron_checked_symm_at",
+            "ditron_sanitizer_symm_at",
             [lowering.ctx, base, op.rank, place],
             base.type,
             divisibility=divisibility,

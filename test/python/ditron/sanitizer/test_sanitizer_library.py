@@ -1,4 +1,4 @@
-"""Checked mode's device library, executed on the CPU: what it reports, whom it tells, and what it lets pass."""
+"""The sanitizer's device library, executed on the CPU: what it reports, whom it tells, and what it lets pass."""
 
 import ctypes
 
@@ -30,13 +30,13 @@ VENDOR = "\n".join(
 )
 P, I32, I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 SIGNATURES = {
-    "ditron_checked_wait": (I32, P, P, I32, I64, I32, I32, I32, I64),
-    "ditron_checked_signal_wait_until": (I32, P, P, I64, I32, I64),
-    "ditron_checked_ll_get": (I32, P, P, P, I64, I64, I64),
+    "ditron_sanitizer_wait": (I32, P, P, I32, I64, I32, I32, I32, I64),
+    "ditron_sanitizer_signal_wait_until": (I32, P, P, I64, I32, I64),
+    "ditron_sanitizer_ll_get": (I32, P, P, P, I64, I64, I64),
     "ditron_ll_put": (I32, P, P, P, I64, I64, I32),
-    "ditron_checked_barrier": (I32, P, I32, I32, I64),
+    "ditron_sanitizer_barrier": (I32, P, I32, I32, I64),
     "ditron_check_remote": (I32, P, P, I64, I32, I32, I64),
-    "ditron_checked_symm_at": (P, P, P, I32, I64),
+    "ditron_sanitizer_symm_at": (P, P, P, I32, I64),
     "ditron_notify": (I32, P, P, I64, I32, I32, I32),
     "times_left": (I64,),
 }
@@ -65,7 +65,7 @@ def library():
     return Library
 
 
-class CheckedRanks(Ranks):
+class SanitizerRanks(Ranks):
     """Ranks with a report buffer each."""
 
     def __init__(self, n: int, ranks_per_node: int | None = None, seconds: float = 0.05):
@@ -86,13 +86,13 @@ class CheckedRanks(Ranks):
 
 
 def test_wait_that_is_answered_reports_nothing(library):
-    ranks = CheckedRanks(2, seconds=20)
+    ranks = SanitizerRanks(2, seconds=20)
 
     def program(rank):
         for epoch in range(1, 51):
             library.notify(ranks.contexts[rank], ranks.at(rank, SIGNALS), epoch, 1 - rank, 0, 1)
-            library.checked_wait(ranks.contexts[rank], ranks.at(rank, SIGNALS), 1, epoch, GE, 1, 1, 7)
-            library.checked_signal_wait_until(ranks.contexts[rank], ranks.at(rank, SIGNALS), epoch, GE, 7)
+            library.sanitizer_wait(ranks.contexts[rank], ranks.at(rank, SIGNALS), 1, epoch, GE, 1, 1, 7)
+            library.sanitizer_signal_wait_until(ranks.contexts[rank], ranks.at(rank, SIGNALS), epoch, GE, 7)
 
     ranks.run(program)
     assert not any(monitor.reported for monitor in ranks.monitors) and library.times_left() == 0
@@ -100,9 +100,9 @@ def test_wait_that_is_answered_reports_nothing(library):
 
 
 def test_wait_that_expires_is_reported_and_everybody_is_told(library):
-    ranks = CheckedRanks(3, ranks_per_node=2)
+    ranks = SanitizerRanks(3, ranks_per_node=2)
     ranks.words(1, SIGNALS, 4)[:] = [9, 9, 4, 9]
-    library.checked_wait(ranks.contexts[1], ranks.at(1, SIGNALS), 4, 9, GE, 1, 1, 77)
+    library.sanitizer_wait(ranks.contexts[1], ranks.at(1, SIGNALS), 4, 9, GE, 1, 1, 77)
     assert library.times_left() == 1
     (report,) = ranks.monitors[1].reports()
     assert report.kind == Kind.EXPIRED and report.rank == 11 and report.program == (5, 6, 7) and report.thread == 0
@@ -111,26 +111,26 @@ def test_wait_that_expires_is_reported_and_everybody_is_told(library):
     # Rank 0 is on the same node and knows; rank 2's memory is not mapped here.
     assert [ranks.poison(r) for r in range(3)] == [2, 2, 0]
     # Who waits there is sent home at once, and says what it waited for; who need not wait goes on.
-    library.checked_wait(ranks.contexts[0], ranks.at(0, SIGNALS), 1, 0, GE, 1, 1, 78)
+    library.sanitizer_wait(ranks.contexts[0], ranks.at(0, SIGNALS), 1, 0, GE, 1, 1, 78)
     assert library.times_left() == 0 and not ranks.monitors[0].reported
-    library.checked_wait(ranks.contexts[0], ranks.at(0, SIGNALS), 1, 1, GE, 1, 1, 78)
+    library.sanitizer_wait(ranks.contexts[0], ranks.at(0, SIGNALS), 1, 1, GE, 1, 1, 78)
     (other,) = ranks.monitors[0].reports()
     assert other.kind == Kind.WAITING and other.first == 11 and other.seconds < 0.05
     assert library.times_left() == 1
 
 
 def test_packet_that_does_not_come_is_reported(library):
-    ranks, data = CheckedRanks(2), np.arange(64, dtype=np.uint8)
+    ranks, data = SanitizerRanks(2), np.arange(64, dtype=np.uint8)
     out = np.zeros(64, np.uint8)
     library.ll_put(ranks.contexts[0], ranks.at(0, DATA), data.ctypes.data, 40, 7, 1)
-    library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 40, 7, 5)
+    library.sanitizer_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 40, 7, 5)
     assert (out[:40] == data[:40]).all() and not out[40:].any() and not ranks.monitors[1].reported
     # One of no bytes is waited for, too.
-    library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 0, 7, 5)
+    library.sanitizer_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 0, 7, 5)
     assert not ranks.monitors[1].reported
     # The sender has sent 40 bytes, which are 10 packets; the eleventh has never been written.
     ranks.words(1, DATA + 80, 1)[0] = 3 << 32
-    library.checked_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 44, 7, 5)
+    library.sanitizer_ll_get(ranks.contexts[1], out.ctypes.data, ranks.at(1, DATA), 44, 7, 5)
     assert library.times_left() == 1
     (report,) = ranks.monitors[1].reports()
     assert report.kind == Kind.EXPIRED and (report.cmp, report.expected, report.actual) == ("==", 7, 3)
@@ -138,17 +138,17 @@ def test_packet_that_does_not_come_is_reported(library):
 
 
 def test_message_of_no_bytes_that_does_not_come_is_reported(library):
-    ranks = CheckedRanks(2)
-    library.checked_ll_get(ranks.contexts[1], ranks.at(1, DATA + 512), ranks.at(1, DATA), 0, 7, 5)
+    ranks = SanitizerRanks(2)
+    library.sanitizer_ll_get(ranks.contexts[1], ranks.at(1, DATA + 512), ranks.at(1, DATA), 0, 7, 5)
     assert library.times_left() == 1
     (report,) = ranks.monitors[1].reports()
     assert (report.kind, report.cmp, report.expected) == (Kind.EXPIRED, "==", 7)
 
 
 def test_more_reports_than_there_is_room_for(library):
-    ranks = CheckedRanks(1, seconds=0)
+    ranks = SanitizerRanks(1, seconds=0)
     for value in range(1, RECORDS + 9):
-        library.checked_wait(ranks.contexts[0], ranks.at(0, SIGNALS), 1, value, GE, 1, 1, 1)
+        library.sanitizer_wait(ranks.contexts[0], ranks.at(0, SIGNALS), 1, value, GE, 1, 1, 1)
     reports = ranks.monitors[0].reports()
     assert sorted(report.expected for report in reports) == list(range(1, RECORDS + 1))
     assert [report.kind for report in reports] == [Kind.EXPIRED] + [Kind.WAITING] * (RECORDS - 1)
@@ -157,32 +157,32 @@ def test_more_reports_than_there_is_room_for(library):
 
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_barrier_separates_and_mixes_with_none_that_is_missing(library, n):
-    ranks, seen = CheckedRanks(n, seconds=20), []
+    ranks, seen = SanitizerRanks(n, seconds=20), []
 
     def program(rank):
         mine = ranks.words(rank, DATA, 1)
         for epoch in range(1, 101):
             mine[0] = epoch
-            library.checked_barrier(ranks.contexts[rank], 0, 1, 1)
+            library.sanitizer_barrier(ranks.contexts[rank], 0, 1, 1)
             seen.append([int(ranks.words(peer, DATA, 1)[0]) for peer in range(n)] == [epoch] * n)
-            library.checked_barrier(ranks.contexts[rank], 1, 1, 1)
+            library.sanitizer_barrier(ranks.contexts[rank], 1, 1, 1)
 
     ranks.run(program)
     assert len(seen) == 100 * n and all(seen) and library.times_left() == 0
 
 
 def test_barrier_names_who_did_not_come(library):
-    ranks = CheckedRanks(3)
-    ranks.run(lambda rank: rank == 1 or library.checked_barrier(ranks.contexts[rank], 0, 1, 5))
+    ranks = SanitizerRanks(3)
+    ranks.run(lambda rank: rank == 1 or library.sanitizer_barrier(ranks.contexts[rank], 0, 1, 5))
     reports = ranks.monitors[0].reports() + ranks.monitors[2].reports()
     assert {report.peer for report in reports} == {11} and {report.expected for report in reports} == {1}
     assert "the barrier's counters" in reports[0].where and library.times_left() == 2
 
 
 def test_barrier_of_a_larger_world_is_refused_where_it_would_trap(library):
-    ranks = CheckedRanks(2)
+    ranks = SanitizerRanks(2)
     ranks.tables[0][Slot.WORLD_SIZE] = 4
-    library.checked_barrier(ranks.contexts[0], 2, 1, 5)
+    library.sanitizer_barrier(ranks.contexts[0], 2, 1, 5)
     assert ranks.monitors[0].reports()[0].kind == Kind.WORLD_NOT_REACHED
     library.times_left()
 
@@ -192,7 +192,7 @@ def test_barrier_of_a_larger_world_is_refused_where_it_would_trap(library):
     rank=st.integers(-3, 6), offset=st.integers(-64, HEAP + 64), nbytes=st.integers(0, HEAP + 8), direct=st.booleans()
 )
 def test_remote_access_is_let_pass_or_explained(library, rank, offset, nbytes, direct):
-    ranks = CheckedRanks(4, ranks_per_node=2)
+    ranks = SanitizerRanks(4, ranks_per_node=2)
     library.check_remote(ranks.contexts[1], ranks.at(1, offset), nbytes, rank, direct, 3)
     expected = None
     if not 0 <= rank < 4:
@@ -208,16 +208,16 @@ def test_remote_access_is_let_pass_or_explained(library, rank, offset, nbytes, d
         assert reports[0].nbytes == nbytes and reports[0].peer == (10 + rank if 0 <= rank < 4 else rank)
 
 
-def test_checked_symm_at(library):
-    ranks = CheckedRanks(4, ranks_per_node=2)
-    assert library.checked_symm_at(ranks.contexts[2], ranks.at(2, 100), 3, 1) == ranks.at(3, 100)
+def test_sanitizer_symm_at(library):
+    ranks = SanitizerRanks(4, ranks_per_node=2)
+    assert library.sanitizer_symm_at(ranks.contexts[2], ranks.at(2, 100), 3, 1) == ranks.at(3, 100)
     assert not ranks.monitors[2].reported
-    assert library.checked_symm_at(ranks.contexts[2], ranks.at(2, 100), 0, 1) is None
+    assert library.sanitizer_symm_at(ranks.contexts[2], ranks.at(2, 100), 0, 1) is None
     assert ranks.monitors[2].reports()[0].kind == Kind.RANK_NOT_MAPPED and library.times_left() == 1
 
 
 def test_first_of_many_threads_reports_a_wrong_access(library):
-    ranks = CheckedRanks(2)
+    ranks = SanitizerRanks(2)
     for _ in range(32):
         library.check_remote(ranks.contexts[0], ranks.at(0, 0), 8, 2, 1, 3)
     assert len(ranks.monitors[0].reports()) == 1 and library.times_left() == 32

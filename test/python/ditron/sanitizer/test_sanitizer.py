@@ -1,4 +1,4 @@
-"""Checked mode: what it adds to a kernel, that it adds nothing when it is off, and what the host makes of a report."""
+"""The sanitizer: what it adds to a kernel, that it adds nothing when it is off, and what the host makes of a report."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ from fake_gpu import FakeGroup, fake_gpu
 
 import ditron
 from ditron.distributed.context import Slot, barrier_area_bytes
-from ditron.sanitizer import report as checked
+from ditron.sanitizer import report as sanitizer
 from ditron.sanitizer.report import RECORDS, WORDS, Kind, Monitor, error_of
 from ditron_compiler import knobs, pipeline
 from ditron_compiler.frontend.source import compiler_key
@@ -52,7 +52,7 @@ def test_amd_compiles_it_to_machine_code():
 @pytest.mark.parametrize(
     "target, transport", [("cuda:90", "p2p"), ("cuda:90", "nvshmem"), ("hip:gfx942", "p2p"), ("hip:gfx942", "rocshmem")]
 )
-def test_every_checked_operation_is_complete(target, transport):
+def test_every_sanitizer_operation_is_complete(target, transport):
     """Machine code under p2p; with a SHMEM library, LLVM IR in which only its functions are missing."""
     changed = {op.OPERATION_NAME.removeprefix("ditron.") for op, row in SANITIZER_TABLE.items() if row is not TABLE[op]}
     last = "llir" if transport != "p2p" else "cubin" if target == "cuda:90" else "hsaco"
@@ -111,10 +111,10 @@ def test_addresses_have_names():
 
 @pytest.fixture
 def exchange_ttir(monkeypatch):
-    """The checked exchange kernel, as if it had been loaded; the number of its wait and of its notify."""
+    """The exchange kernel with the sanitizer, as if it had been loaded; the number of its wait and of its notify."""
     ttir = ditron.compile(kernels.exchange, *EXCHANGE, stop_after="lowered", sanitize=True).asm["lowered"]
-    monkeypatch.setattr(checked, "_ttir", [])
-    checked.remember_kernel(ttir)
+    monkeypatch.setattr(sanitizer, "_ttir", [])
+    sanitizer.remember_kernel(ttir)
     return {text.split()[0]: number for number, text in places(ttir).items()}
 
 
@@ -135,7 +135,7 @@ def test_an_expired_wait_names_everything(exchange_ttir):
     assert isinstance(error, ditron.WaitTimeout) and isinstance(error, ditron.SanitizerError)
     line = line_of("token = dl.wait(sig, 1, 1)")
     assert str(error).splitlines()[:6] == [
-        "checked mode: a wait of kernel 'exchange' was given up",
+        "sanitizer: a wait of kernel 'exchange' was given up",
         "  rank 5, program (3, 1, 0), thread 0: wait on signals[2]: expected >= 7, actual 6, after 2.5 s",
         f"    {kernels.__file__}:{line}, kernel exchange",
         "        token = dl.wait(sig, 1, 1)",
@@ -176,12 +176,12 @@ def test_a_place_that_is_not_known_is_no_reason_to_fail():
     assert "an unknown line" in text and "on the barrier's counters, for rank 6: expected >= 2, actual 1" in text
 
 
-def test_launch_in_a_checked_group(tmp_path, monkeypatch):
+def test_launch_in_a_group_with_the_sanitizer(tmp_path, monkeypatch):
     """Compiled in the mode, found again in Triton's cache with its lines, and refused once there is a report."""
     from test_jit import shift
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(checked, "_ttir", [])
+    monkeypatch.setattr(sanitizer, "_ttir", [])
     x, signals = torch.zeros(64), torch.zeros(1, dtype=torch.int64)
     with fake_gpu() as gpu:
         for _ in range(2):  # compiled, then from the disk
@@ -189,8 +189,8 @@ def test_launch_in_a_checked_group(tmp_path, monkeypatch):
             group.sanitize, group.monitor = 1, monitor_with()
             kernel = function[(1,)](x, x, x, signals, 50, 1, group=group)
             assert "globaltimer" in kernel.asm["ptx"]
-        assert len(checked._ttir) == 2
-        for ttir in checked._ttir:
+        assert len(sanitizer._ttir) == 2
+        for ttir in sanitizer._ttir:
             assert {text.split(" at ")[0] for text in places(ttir).values()} == {
                 "symm_at in shift",
                 "notify in shift",
@@ -206,9 +206,9 @@ def test_launch_in_a_checked_group(tmp_path, monkeypatch):
         assert len(gpu.launches) == 3
         group.all_gather_object = lambda value: [[], value]
         with pytest.raises(ditron.WaitTimeout):
-            checked.meet(group)
+            sanitizer.meet(group)
         with pytest.raises(ditron.WaitTimeout):
-            checked.synchronize(group)
+            sanitizer.synchronize(group)
 
 
 @pytest.mark.parametrize("sanitize, waits", [(1, 0), (2, 1)])
@@ -236,11 +236,11 @@ def test_report_of_a_failed_gpu_and_of_a_lost_peer(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", fail)
     group.all_gather_object = fail
     with pytest.raises(RuntimeError, match="CUDA error"):
-        checked.meet(group)
+        sanitizer.meet(group)
     with pytest.raises(RuntimeError, match="CUDA error"):
-        checked.synchronize(group)
+        sanitizer.synchronize(group)
     record(group.monitor, 0, 1, 0, 0, 0, 0, 0, BASE, 3, 2, 1, -1, 0, 10, 2)
-    for call in (checked.meet, checked.synchronize):
+    for call in (sanitizer.meet, sanitizer.synchronize):
         with pytest.raises(ditron.WaitTimeout) as raised:
             call(group)
         assert isinstance(raised.value.__cause__, RuntimeError)

@@ -468,7 +468,7 @@ def test_kernels_for_what_the_driver_has_not(machine):
     ]
 
 
-def test_checked_waits_are_kernels_at_the_programs_line(machine):
+def test_sanitizer_waits_are_kernels_at_the_programs_line(machine):
     machine.group.sanitize = 1
     unusual(torch.zeros(4))
     assert [name for name, _ in launched(machine)].count("unusual_wait_value") == 2

@@ -384,8 +384,8 @@ entry:
   %epoch = add i64 %last, 1
   %tid = call i32 @ditron_thread_id()
   %threads = call i32 @ditron_num_threads()
-  ; What the whole program stored is visible at the peers before they see the epoch; and nobody advances
-  ; the epoch before everybody has read it.
+  ; What the whole program stored is visible at the peers before they see the epoch; and no thread advances
+  ; the epoch before all have read it.
   call void @ditron_fence_scope(i32 2)
   call void @ditron_block_barrier()
   call void @ditron_fence_scope(i32 2)
@@ -418,7 +418,7 @@ next:
   %more = icmp slt i32 %r.next, %n32
   br i1 %more, label %peer, label %done
 done:
-  ; Everybody has read the epoch by now; the barrier that ends this one lets nobody into the next before it is stored.
+  ; All threads have read the epoch; the barrier that ends this one keeps all out of the next before it is stored.
   %first = icmp eq i32 %tid, 0
   br i1 %first, label %advance, label %leave
 advance:

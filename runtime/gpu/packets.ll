@@ -120,7 +120,7 @@ done:
   ret void
 }
 
-; An empty message has a packet too: its flag tells that it was sent.
+; An empty message has a packet too: its flag signals that it was sent.
 define linkonce_odr hidden i64 @ditron_ll_pairs(i64 %bytes) #1 {
   %some = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
   %up = add i64 %some, 7

@@ -73,7 +73,7 @@ public:
   void print(std::string line);
   /// Leave the running program for good.
   [[noreturn]] void abandon();
-  /// Tell the host that what has this id has completed.
+  /// Report to the host that the operation of this id has completed.
   void reportCompleted(uint64_t id) { completed.push_back(id); }
   using Streams = std::map<std::tuple<int32_t, std::string, int32_t>,
                            std::unique_ptr<Stream>>;

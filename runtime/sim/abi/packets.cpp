@@ -26,8 +26,8 @@ struct Packing {
       flag = flag ? flag : int64_t(1) << 31; // 0 is the initial value
     }
   }
-  /// Packets of a message. An empty one has some too, as their flags tell that
-  /// it was sent.
+  /// Packets of a message. An empty one has some too, to signal that it was
+  /// sent.
   size_t count(int64_t bytes) const {
     size_t some = size_t(std::max<int64_t>(bytes, 1));
     return (some + data * group - 1) / (data * group) * group;

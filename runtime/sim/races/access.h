@@ -1,4 +1,4 @@
-// The kinds of accesses that the race detector tells apart.
+// The kinds of accesses that the race detector distinguishes.
 #pragma once
 
 #include <cstdint>

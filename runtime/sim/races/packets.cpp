@@ -1,10 +1,10 @@
 // Packets in the race detector.
 //
-// Each packet is delivered whole, in any order. Whoever reads a message has all
-// of its packets, and acquires of the sender only its earlier reads of packets,
-// which were complete because a program polls before it goes on. The sender's
-// other stores are not ordered by a packet, unless there is a fence on both
-// sides.
+// Each packet is delivered whole, in any order. A program that has read a
+// message has all of its packets, and acquires of the sender only its earlier
+// reads of packets, which were complete because a program polls until they are.
+// The sender's other stores are not ordered by a packet, unless there is a
+// fence on both sides.
 #include "machine.h"
 #include "races/race_detector.h"
 

@@ -76,7 +76,7 @@ void RaceDetector::tick(ThreadState &thread) {
   thread.recent.clear();
 }
 
-/// Drop the entries of threads that the clock knows by queue to be completed.
+/// Drop the entries of threads that have completed by the counts of queues.
 void RaceDetector::prune(VectorClock &clock) const {
   clock.flatten();
   auto completed = [&](const auto &entry) {

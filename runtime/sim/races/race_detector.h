@@ -183,7 +183,7 @@ private:
     std::unordered_map<ThreadId, std::vector<size_t>> byIssuer;
     void clear() { *this = InFlight(); }
   };
-  /// What whoever reads a message of packets acquires.
+  /// What a read of a message of packets acquires.
   struct PacketMessage {
     int64_t epoch;
     VectorClock packetsRead; ///< Reads of packets before it was sent.

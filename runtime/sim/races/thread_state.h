@@ -44,7 +44,7 @@ struct ThreadState {
   std::vector<SameValueStore> sameValueStores; ///< Of the store in progress.
 };
 
-/// What a signal in flight releases: whoever acquires the signal joins it.
+/// What a signal in flight releases: an acquire of the signal joins it.
 struct MessageClock {
   VectorClock clock;
   AccessId id = 0; ///< The write of the signal itself.

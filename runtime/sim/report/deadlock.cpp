@@ -125,7 +125,7 @@ static std::string sentBy(const ProgramReport &sender) {
                       "), at ", sender.location);
 }
 
-/// What the race detector knows about updates of a signal.
+/// The updates of a signal that the race detector has recorded.
 static std::string updatesOf(const Machine &machine, const int64_t *signal) {
   const Heap &heap = machine.heap;
   if (std::optional<ProgramReport> sender =

@@ -1,4 +1,4 @@
-// What a run has to tell the host: a failure, warnings, and printed lines.
+// The output of a run for the host: a failure, warnings, and printed lines.
 #pragma once
 
 #include "report/report.h"
@@ -27,7 +27,7 @@ public:
   std::vector<ProgramReport> takeWarnings();
 
   void print(std::string line) { printed.push_back(std::move(line)); }
-  /// Whether the host should take the printed lines before programs go on.
+  /// Whether the host should take the printed lines before programs continue.
   bool isFull() const { return printed.size() >= maxLines; }
   std::vector<std::string> takePrinted();
 

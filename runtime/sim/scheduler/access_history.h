@@ -1,5 +1,5 @@
-// The latest accesses of a program that other programs may see or change: what
-// tells a spin loop from progress.
+// The latest accesses of a program to memory that others may access, by which
+// a spin loop is recognised.
 #pragma once
 
 #include <algorithm>

@@ -41,7 +41,7 @@ static void onFault(int signal, siginfo_t *info, void *) {
     return;
   }
   faultSignal = signal;
-  // The processor does not tell an address that cannot exist.
+  // The processor does not report a non-canonical address.
   faultAddress = info->si_code == SI_KERNEL ? noAddress : info->si_addr;
   siglongjmp(*faultExit, 1);
 }

@@ -80,7 +80,7 @@ bool Scheduler::isLivelocked() {
       std::all_of(ready.begin(), ready.end(),
                   [&](const Fiber *fiber) { return spins.isSpinning(*fiber); });
   if (livelocked && !ready.empty()) {
-    spins.progress(); // host code may go on
+    spins.progress(); // host code may continue
   }
   return livelocked;
 }

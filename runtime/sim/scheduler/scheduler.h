@@ -55,7 +55,7 @@ public:
     }
   }
   void yield();
-  /// Go on in the scheduler, or in the fiber's worker thread.
+  /// Switch back to the scheduler, or to the fiber's worker thread.
   void leave(Fiber &fiber);
 
   /// Memory has changed that a fiber may wait for.

@@ -20,7 +20,7 @@ public:
   enum class Value { New, Earlier, Unchanged };
   Value read(Fiber &fiber, const void *address, uint64_t bits, int32_t bytes);
   /// A write where other programs may read. Writing to the same address again,
-  /// in a loop, is no progress: whether the value is new its readers will tell.
+  /// in a loop, is no progress: a new value is progress when it is read.
   void write(Fiber &fiber, const void *address);
   /// Another effect that other programs can see: the program does not just
   /// spin.

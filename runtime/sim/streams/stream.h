@@ -65,7 +65,7 @@ struct StreamOp {
     RecordEvent,
     WaitEvent,
     Barrier,
-    Synchronize ///< Host code is told that the stream has come here.
+    Synchronize ///< Reports to host code that the stream has come here.
   };
   Kind kind = Kind::Synchronize;
   int32_t loc = 0;
@@ -83,7 +83,7 @@ struct StreamOp {
   Compare compare = Compare::Ge;
   std::shared_ptr<StreamEvent> event;
   std::vector<Operand> operands;
-  uint64_t id = 0; ///< Synchronize: what the host is told.
+  uint64_t id = 0; ///< Synchronize: what is reported.
 
   /// Whether the user asked for it as an operation of its own.
   bool isVisible() const { return kind != Kind::Synchronize; }

@@ -170,7 +170,7 @@ def count_steps(ranks: int, nodes: int, rows: int, pipeline: str, seed: int = 0)
     before = os.environ.get("DITRON_PIPELINE")
     os.environ["DITRON_PIPELINE"] = pipeline
     world = ditron.sim.World(ranks, ranks // nodes, seed)
-    world.machine.record(4_000_000)
+    world.machine.enable_trace(4_000_000)
     try:
         errors = world.run(multiply, (rows,))
     finally:
@@ -178,7 +178,7 @@ def count_steps(ranks: int, nodes: int, rows: int, pipeline: str, seed: int = 0)
         if before is not None:
             os.environ["DITRON_PIPELINE"] = before
     assert max(errors) < 1e-3, f"wrong by {max(errors)}"
-    return _steps_of(world.machine.take_events(), ranks)
+    return _steps_of(world.machine.take_trace(), ranks)
 
 
 def _steps_of(events: list, ranks: int) -> Steps:

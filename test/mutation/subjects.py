@@ -32,7 +32,7 @@ class Subject:
 
 def subjects() -> dict[str, Subject]:
     """By name. Importing the examples takes a moment."""
-    for folder in ("examples", "test/python/support", "test/python/ditron/sim"):
+    for folder in ("examples", "test/python/support", "test/python/ditron/sim", "test/python/ditron_compiler/passes"):
         path = str(_ROOT / folder)
         if path not in sys.path:
             sys.path.insert(0, path)

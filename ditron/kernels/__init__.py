@@ -1,0 +1,18 @@
+"""Operators: computation overlapped with communication, on tensors of PyTorch, on GPUs and on the simulator.
+
+import ditron
+from ditron.kernels import ag_gemm, gemm_rs
+
+ditron.init()
+hidden = ag_gemm(x, w_up)  # every rank's rows of x, times this rank's columns of the weight
+y = gemm_rs(hidden, w_down)  # this rank's rows of the sum over ranks
+"""
+
+from ditron.kernels.ag_gemm import ag_gemm
+from ditron.kernels.all_gather import all_gather
+from ditron.kernels.all_reduce import all_reduce
+from ditron.kernels.gemm_ar import gemm_ar
+from ditron.kernels.gemm_rs import gemm_rs
+from ditron.kernels.reduce_scatter import reduce_scatter
+
+__all__ = ["ag_gemm", "all_gather", "all_reduce", "gemm_ar", "gemm_rs", "reduce_scatter"]

@@ -1,0 +1,233 @@
+"""AllGather + GEMM: every rank gets all ranks' rows of A times the transpose of its own B.
+
+Copy engines push this rank's rows to every rank, nearest needer first, and write a signal there after each piece. One
+persistent kernel computes the own rows' tiles, then those of the ranks after this one, each when its piece has arrived.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.kernels.all_gather import all_gather
+from ditron.kernels.operands import capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.schedules import default_schedule, fits_tile_kernel
+from ditron.kernels.tiles import (
+    add_bias,
+    dot_tile,
+    piece_of,
+    piece_rows,
+    store_halves,
+    tile_position,
+    weight_descriptor,
+)
+from ditron_compiler.errors import DitronError
+
+__all__ = ["ag_gemm", "ag_gemm_program"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ag_gemm_kernel(
+    a_ptr,
+    gathered_ptr,
+    b_ptr,
+    bias_ptr,
+    c_ptr,
+    arrived_ptr,
+    rows,
+    N,
+    K,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PIECES: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+):
+    """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    shard_stride = tl.cast(rows, tl.int64) * K
+    a_desc = tl.make_tensor_descriptor(a_ptr, [1, rows, K], [shard_stride, K, 1], [1, BM, BK])
+    gathered_desc = tl.make_tensor_descriptor(gathered_ptr, [ranks, rows, K], [shard_stride, K, 1], [1, BM, BK])
+    b_desc = weight_descriptor(b_ptr, N, K, BN, BK, B_IS_KN)
+    c_desc = tl.make_tensor_descriptor(c_ptr, [ranks, rows, N], [tl.cast(rows, tl.int64) * N, N, 1], [1, BM, BN // 2])
+    tiles_m = tl.cdiv(rows, BM)
+    tiles_n = tl.cdiv(N, BN)
+    waited = own * PIECES
+    token = dl.wait(arrived_ptr + waited, 0, epoch)
+    for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS, flatten=True):
+        shard, m, n = tile_position(tile, tiles_m, tiles_n, own, ranks, GROUP)
+        piece = shard * PIECES + piece_of(m, tiles_m, PIECES)[0]
+        if shard == own:
+            source = a_desc
+            source_shard = 0
+            row = m * BM
+        else:
+            source = gathered_desc
+            source_shard = shard
+            if piece != waited:
+                token = dl.wait(arrived_ptr + piece, 1, epoch)
+            row = dl.consume_token(m * BM, token)
+        waited = piece  # before the loop over K: what changes after it makes Triton give up the pipeline across tiles
+        acc = dot_tile(source, b_desc, source_shard, row, n * BN, K, BM, BN, BK, B_IS_KN)
+        acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
+        store_halves(c_desc, shard, m * BM, n * BN, acc, BM, BN)
+
+
+@ditron.program(
+    example={
+        "a": "bf16[2048, 4096]",
+        "b": "bf16[1792, 4096]",
+        "bias": "bf16[1792]",
+        "c": "bf16[8192, 1792]",
+        "gathered_out": "bf16[1, 4096]",
+        "capacity": 2048,
+    },
+    sample_args=lambda ranks: {
+        "a": "bf16[40, 32]",
+        "b": "bf16[48, 32]",
+        "bias": "bf16[48]",
+        "c": f"bf16[{40 * ranks}, 48]",
+        "gathered_out": f"bf16[{40 * ranks}, 32]",
+        "capacity": 64,
+        "has_bias": True,
+        "keep": True,
+        "block": (16, 32, 32),
+        "programs": 3,
+    },
+    max_nodes=1,
+)
+def ag_gemm_program(
+    a,
+    b,
+    bias,
+    c,
+    gathered_out,
+    capacity,
+    *,
+    b_is_kn=False,
+    has_bias=False,
+    keep=False,
+    pieces=2,
+    programs=132,
+    block=(128, 256, 64),
+    group=8,
+    num_warps=8,
+    stages=4,
+):
+    """``c`` [ranks * rows, N] = all ranks' ``a`` [rows, K], times ``b`` [N, K] transposed, plus ``bias``.
+
+    ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. With ``keep``, all ranks' rows go to
+    ``gathered_out``. Memory is kept for up to ``capacity`` rows. ``pieces`` copies a shard, ``programs`` of the kernel.
+    """
+    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+    (rows, K), N = a.shape, c.shape[1]
+    gathered = dh.symm_empty(ranks * capacity, K, dtype=a.dtype, name="gathered")
+    arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
+    done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
+    BM, BN, BK = block
+
+    with dh.stream("copy"):
+        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        for step in dh.range(1, ranks):  # the rank before this one is the first to come to its rows
+            peer = (rank - step) % ranks
+            dh.signal_wait(done[peer], epoch)
+            for piece in range(pieces):
+                first, last = piece_rows(rows, BM, piece, pieces)
+                dh.rank_copy(a[first:last], gathered[rank * rows + first : rank * rows + last], peer)
+                dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
+    tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
+    ag_gemm_kernel[(dh.minimum(programs, tiles),)](
+        a,
+        gathered,
+        b,
+        bias,
+        c,
+        arrived,
+        rows,
+        N,
+        K,
+        epoch,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group,
+        PIECES=pieces,
+        PROGRAMS=programs,
+        B_IS_KN=b_is_kn,
+        HAS_BIAS=has_bias,
+        num_warps=num_warps,
+        num_stages=stages,
+    )
+    if keep:
+        dh.copy(a, gathered_out[rank * rows : (rank + 1) * rows])
+        for step in dh.range(1, ranks):
+            sender = (rank + step) % ranks
+            dh.signal_wait(arrived[sender * pieces + pieces - 1], epoch)
+            rows_of_sender = slice(sender * rows, (sender + 1) * rows)
+            dh.copy(gathered[rows_of_sender], gathered_out[rows_of_sender])
+
+
+def ag_gemm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+    gathered: torch.Tensor | None = None,
+    group: ditron.Group | None = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """All ranks' rows of A, in rank order, times the transpose of this rank's B: a column-parallel linear layer.
+
+    Args:
+        a: ``[rows, K]``, row-major, the same shape on every rank. b: ``[N, K]``, row-major or the transpose of a
+            row-major ``[K, N]``. bias: ``[N]``. All bfloat16, float16 or float32; sums are in fp32.
+        out: ``[num_ranks * rows, N]``, written if given.
+        gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
+        group: the ranks; default the current group. One node.
+        schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen.
+
+    Returns ``[num_ranks * rows, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        y = ditron.kernels.ag_gemm(x, weight)  # x: this rank's rows; y: all rows, this rank's columns
+    """
+    with in_group(group, "ag_gemm") as group:
+        matrices("ag_gemm", group, a=a, b=b)
+        (rows, K), N, ranks = a.shape, b.shape[0], group.num_ranks
+        if b.shape[1] != K:
+            raise DitronError(f"ag_gemm: a is [{rows}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
+        out = result("ag_gemm", (ranks * rows, N), a, out)
+        a = a.contiguous()
+        b, b_is_kn = weight_layout(b)
+        keep = gathered is not None
+        if keep:
+            gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered)
+        if schedule or fits_tile_kernel(group, a, b, out):
+            chosen = default_schedule(group, rows, N, K) | schedule
+            ag_gemm_program(
+                a,
+                b,
+                b if bias is None else bias,
+                out,
+                gathered if keep else a,
+                capacity_for(rows),
+                b_is_kn=b_is_kn,
+                has_bias=bias is not None,
+                keep=keep,
+                **chosen,
+            )
+            return out
+        whole = all_gather(a, out=gathered)
+        torch.matmul(whole, b if b_is_kn else b.t(), out=out)
+        return out if bias is None else out.add_(bias)

@@ -1,0 +1,164 @@
+"""All-reduce by stores to peers: one-shot, where everybody adds everything, and two-shot, where each rank adds a part.
+
+The memory that peers store to has two halves, used in turns, so that nobody waits before it stores: a rank that stores
+in call e + 2 has had something from every rank in call e + 1, which each sent after its call e had ended.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.kernels.operands import capacity_for, in_group, result, vector_operand
+from ditron_compiler.errors import DitronError
+
+__all__ = ["all_reduce", "one_shot_program", "two_shot_program"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def one_shot_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, BLOCK: tl.constexpr):
+    """A program for each block: sends it to every rank, adds what every rank sent, in rank order and in fp32."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    block = tl.program_id(0)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
+    mine = tl.load(x_ptr + at, mask=mask, other=0.0)
+    for step in range(1, ranks):
+        peer = (own + step) % ranks
+        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, mine, mask=mask)
+        dl.notify(arrived_ptr + block * ranks + own, peer, epoch)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for sender in range(ranks):
+        if sender == own:
+            total += mine.to(tl.float32)
+        else:
+            token = dl.wait(arrived_ptr + block * ranks + sender, 1, epoch)
+            part_ptr = dl.consume_token(inbox_ptr + sender * tl.cast(capacity, tl.int64), token)
+            total += tl.load(part_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@ditron.program(
+    example={"x": "bf16[8192]", "out": "bf16[8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": "bf16[80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+    max_nodes=1,
+)
+def one_shot_program(x, out, capacity, *, block=2048, num_warps=8):
+    """``out`` [n] = sum over ranks of ``x`` [n]. Memory is kept for ``capacity`` elements, a multiple of block."""
+    n = x.shape[0]
+    inbox = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(dh.num_ranks() * (capacity // block), dtype=torch.int64, name="arrived")
+    one_shot_kernel[(dh.cdiv(n, block),)](
+        x, out, inbox, arrived, n, capacity, dh.epoch(), BLOCK=block, num_warps=num_warps
+    )
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def two_shot_kernel(
+    x_ptr, out_ptr, inbox_ptr, sums_ptr, arrived_ptr, summed_ptr, n, capacity, epoch, BLOCK: tl.constexpr
+):
+    """Rank r adds part r of the elements and sends the sum to all; a program takes every P-th block of each part."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    first = tl.program_id(0)
+    programs = tl.num_programs(0)
+    half = epoch % 2
+    part = tl.cdiv(tl.cdiv(n, ranks), BLOCK) * BLOCK  # elements of one rank's part
+    inbox_ptr += half.to(tl.int64) * capacity
+    sums_ptr += half.to(tl.int64) * capacity
+    blocks = part // BLOCK
+    for step in range(1, ranks):
+        peer = (own + step) % ranks
+        box_ptr = dl.symm_at(inbox_ptr, peer) + own * tl.cast(part, tl.int64)
+        for block in range(first, blocks, programs):
+            within = block * BLOCK + tl.arange(0, BLOCK)
+            at = peer * tl.cast(part, tl.int64) + within
+            tl.store(box_ptr + within, tl.load(x_ptr + at, mask=at < n, other=0.0))
+        dl.notify(arrived_ptr + first * ranks + own, peer, epoch)
+    token = dl.wait(arrived_ptr + first * ranks, own, epoch)
+    before_ptr = dl.consume_token(inbox_ptr, token)
+    token = dl.wait(arrived_ptr + first * ranks + own + 1, ranks - 1 - own, epoch)
+    after_ptr = dl.consume_token(inbox_ptr, token)
+    for block in range(first, blocks, programs):
+        within = block * BLOCK + tl.arange(0, BLOCK)
+        at = own * tl.cast(part, tl.int64) + within
+        total = tl.zeros((BLOCK,), tl.float32)
+        for sender in range(own):
+            total += tl.load(before_ptr + sender * tl.cast(part, tl.int64) + within).to(tl.float32)
+        total += tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+        for sender in range(own + 1, ranks):
+            total += tl.load(after_ptr + sender * tl.cast(part, tl.int64) + within).to(tl.float32)
+        result = total.to(out_ptr.dtype.element_ty)
+        tl.store(out_ptr + at, result, mask=at < n)
+        for step in range(1, ranks):
+            tl.store(dl.symm_at(sums_ptr, (own + step) % ranks) + at, result)
+    for step in range(1, ranks):
+        dl.notify(summed_ptr + first * ranks + own, (own + step) % ranks, epoch)
+    for step in range(1, ranks):
+        sender = (own + ranks - step) % ranks
+        token = dl.wait(summed_ptr + first * ranks + sender, 1, epoch)
+        part_ptr = dl.consume_token(sums_ptr, token)
+        for block in range(first, blocks, programs):
+            at = sender * tl.cast(part, tl.int64) + block * BLOCK + tl.arange(0, BLOCK)
+            tl.store(out_ptr + at, tl.load(part_ptr + at), mask=at < n)
+
+
+@ditron.program(
+    example={"x": "bf16[1048576]", "out": "bf16[1048576]", "capacity": 1048576},
+    sample_args=lambda ranks: {"x": "bf16[200]", "out": "bf16[200]", "capacity": 256, "block": 16, "programs": 2},
+    max_nodes=1,
+)
+def two_shot_program(x, out, capacity, *, block=4096, programs=64, num_warps=16):
+    """As :func:`one_shot_program`, each rank adding its part; twice the latency, and 2 / ranks of the traffic."""
+    n, ranks = x.shape[0], dh.num_ranks()
+    room = capacity + ranks * block  # parts are rounded up to blocks
+    inbox = dh.symm_empty(2, room, dtype=x.dtype, name="inbox")
+    sums = dh.symm_empty(2, room, dtype=x.dtype, name="sums")
+    arrived = dh.symm_zeros(programs * ranks, dtype=torch.int64, name="arrived")
+    summed = dh.symm_zeros(programs * ranks, dtype=torch.int64, name="summed")
+    grid = dh.minimum(programs, dh.cdiv(dh.cdiv(n, ranks), block))
+    two_shot_kernel[(grid,)](
+        x, out, inbox, sums, arrived, summed, n, room, dh.epoch(), BLOCK=block, num_warps=num_warps
+    )
+
+
+#: Up to so many bytes, everybody adds everything.
+ONE_SHOT_BYTES = 256 << 10
+
+
+def all_reduce(
+    x: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    group: ditron.Group | None = None,
+    algorithm: str | None = None,
+) -> torch.Tensor:
+    """The sum over ranks of ``x``, added in fp32 and in rank order: bitwise the same on every rank.
+
+    Args:
+        x: any shape, the same on every rank. out: of the same shape, written if given; not ``x``.
+        group: the ranks; default the current group. One node.
+        algorithm: ``"one_shot"`` or ``"two_shot"``, instead of the one that is chosen by size.
+
+    Returns a tensor like ``x``. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        total = ditron.kernels.all_reduce(partial_sum)
+    """
+    with in_group(group, "all_reduce") as group:
+        vector_operand("all_reduce", group, x)
+        out = result("all_reduce", tuple(x.shape), x, out)
+        algorithm = algorithm or ("one_shot" if x.nbytes <= ONE_SHOT_BYTES else "two_shot")
+        if algorithm not in _PROGRAMS:
+            raise DitronError(f"all_reduce: unknown algorithm {algorithm!r}: expected 'one_shot' or 'two_shot'")
+        block = 256 if group.is_sim else 2048 if algorithm == "one_shot" else 4096
+        capacity = max(capacity_for(x.numel()), block)
+        _PROGRAMS[algorithm](x.contiguous().view(-1), out.view(-1), capacity, block=block)
+        return out
+
+
+_PROGRAMS = {"one_shot": one_shot_program, "two_shot": two_shot_program}

@@ -1,0 +1,202 @@
+"""GEMM + ReduceScatter: every rank gets its rows of the sum over ranks of A times the transpose of B.
+
+One persistent kernel computes the other ranks' rows first, those of the rank after it at the beginning, and counts
+finished tiles; a copy engine pushes each piece to its owner when all its tiles are counted. The own rows come last:
+their tiles wait for the others' parts and add them in fp32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.kernels.operands import capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.reduce_scatter import reduce_scatter
+from ditron.kernels.schedules import default_schedule, fits_tile_kernel
+from ditron.kernels.tiles import dot_tile, piece_of, piece_rows, store_halves, tile_position, weight_descriptor
+from ditron_compiler.errors import DitronError
+
+__all__ = ["gemm_rs", "gemm_rs_program"]
+
+# What the tiles of a piece add up to in a call, however many they are: calls of other shapes use the same counters.
+PIECE = 1 << 20
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def gemm_rs_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    outbox_ptr,
+    inbox_ptr,
+    counts_ptr,
+    arrived_ptr,
+    rows,
+    N,
+    K,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PIECES: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    PIECE: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+):
+    """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N]."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    shard_stride = tl.cast(rows, tl.int64) * N
+    box_shape = [ranks, rows, N]
+    a_desc = tl.make_tensor_descriptor(a_ptr, [ranks, rows, K], [tl.cast(rows, tl.int64) * K, K, 1], [1, BM, BK])
+    b_desc = weight_descriptor(b_ptr, N, K, BN, BK, B_IS_KN)
+    out_desc = tl.make_tensor_descriptor(out_ptr, [1, rows, N], [shard_stride, N, 1], [1, BM, BN // 2])
+    outbox_desc = tl.make_tensor_descriptor(outbox_ptr, box_shape, [shard_stride, N, 1], [1, BM, BN // 2])
+    tiles_m = tl.cdiv(rows, BM)
+    tiles_n = tl.cdiv(N, BN)
+    for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS):
+        shard, m, n = tile_position(tile, tiles_m, tiles_n, (own + 1) % ranks, ranks, GROUP)
+        piece, first, tile_rows = piece_of(m, tiles_m, PIECES)
+        acc = dot_tile(a_desc, b_desc, shard, m * BM, n * BN, K, BM, BN, BK, B_IS_KN)
+        if shard == own:
+            at_rows = m * BM + tl.arange(0, BM)[:, None]
+            at_cols = n * BN + tl.arange(0, BN)[None, :]
+            mask = (at_rows < rows) & (at_cols < N)
+            for other in range(1, ranks):
+                sender = (own + other) % ranks
+                token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
+                part_ptr = dl.consume_token(inbox_ptr, token) + sender * shard_stride
+                acc += tl.load(part_ptr + at_rows.to(tl.int64) * N + at_cols, mask=mask, other=0.0).to(tl.float32)
+            store_halves(out_desc, 0, m * BM, n * BN, acc, BM, BN)
+        else:
+            store_halves(outbox_desc, shard, m * BM, n * BN, acc, BM, BN)
+            share = tl.where((m == first) & (n == 0), PIECE - tile_rows * tiles_n + 1, 1)
+            dl.notify(counts_ptr + shard * PIECES + piece, own, share, op="add", scope="gpu")
+
+
+@ditron.program(
+    example={"a": "bf16[8192, 1024]", "b": "bf16[4096, 1024]", "out": "bf16[2048, 4096]", "capacity": 2048},
+    sample_args=lambda ranks: {
+        "a": f"bf16[{40 * ranks}, 32]",
+        "b": "bf16[48, 32]",
+        "out": "bf16[40, 48]",
+        "capacity": 64,
+        "pieces": 2,
+        "block": (16, 32, 32),
+        "programs": 3,
+    },
+    max_nodes=1,
+)
+def gemm_rs_program(
+    a,
+    b,
+    out,
+    capacity,
+    *,
+    b_is_kn=False,
+    pieces=4,
+    programs=132,
+    block=(128, 256, 64),
+    group=8,
+    num_warps=8,
+    stages=4,
+):
+    """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
+
+    ``b`` is ``[K, N]`` if b_is_kn. Memory is kept for up to ``capacity`` rows. A shard travels in ``pieces``, at most
+    as many as it has rows of tiles.
+    """
+    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+    (rows, N), K = out.shape, a.shape[1]
+    outbox = dh.empty(ranks * capacity, N, dtype=out.dtype, name="outbox")
+    inbox = dh.symm_empty(ranks * capacity, N, dtype=out.dtype, name="inbox")
+    counts = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="counts")
+    arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
+    done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
+    BM, BN, BK = block
+
+    tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
+    gemm_rs_kernel[(dh.minimum(programs, tiles),)](
+        a,
+        b,
+        out,
+        outbox,
+        inbox,
+        counts,
+        arrived,
+        rows,
+        N,
+        K,
+        epoch,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group,
+        PIECES=pieces,
+        PROGRAMS=programs,
+        PIECE=PIECE,
+        B_IS_KN=b_is_kn,
+        num_warps=num_warps,
+        num_stages=stages,
+    )
+    with dh.stream("copy"):
+        for step in dh.range(1, ranks):  # what the call before sent to this rank has been added
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        for step in dh.range(1, ranks):
+            owner = (rank + step) % ranks
+            dh.signal_wait(done[owner], epoch)
+            for piece in range(pieces):
+                first, last = piece_rows(rows, BM, piece, pieces)
+                dh.signal_wait(counts[owner * pieces + piece], epoch * PIECE)
+                source = outbox[owner * rows + first : owner * rows + last]
+                dh.rank_copy(source, inbox[rank * rows + first : rank * rows + last], owner)
+                dh.signal_write(arrived[rank * pieces + piece], epoch, owner)
+
+
+def gemm_rs(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    group: ditron.Group | None = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """This rank's rows of the sum over ranks of A times the transpose of B: a row-parallel linear layer.
+
+    Args:
+        a: ``[M, K]``, row-major, the same shape on every rank, M a multiple of the number of ranks. b: ``[N, K]``,
+            row-major or the transpose of a row-major ``[K, N]``. bfloat16, float16 or float32; sums are in fp32.
+        out: ``[M / num_ranks, N]``, written if given.
+        group: the ranks; default the current group. One node.
+        schedule: keyword-only arguments of :func:`gemm_rs_program`, instead of those that would be chosen.
+
+    Returns ``[M / num_ranks, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        y = ditron.kernels.gemm_rs(x, weight)  # x: all rows, this rank's columns; y: this rank's rows, summed
+    """
+    with in_group(group, "gemm_rs") as group:
+        matrices("gemm_rs", group, a=a, b=b)
+        (M, K), N, ranks = a.shape, b.shape[0], group.num_ranks
+        if b.shape[1] != K:
+            raise DitronError(f"gemm_rs: a is [{M}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
+        if M % ranks:
+            raise DitronError(
+                f"gemm_rs: a has {M} rows, which {ranks} ranks cannot share evenly: pad it to "
+                f"{-(-M // ranks) * ranks} rows"
+            )
+        rows = M // ranks
+        out = result("gemm_rs", (rows, N), a, out)
+        a = a.contiguous()
+        b, b_is_kn = weight_layout(b)
+        if schedule or fits_tile_kernel(group, a, b, out):
+            chosen = default_schedule(group, rows, N, K, most_pieces=4) | schedule
+            gemm_rs_program(a, b, out, capacity_for(rows), b_is_kn=b_is_kn, **chosen)
+            return out
+        product = torch.matmul(a, b if b_is_kn else b.t())
+        return reduce_scatter(product, out=out)

@@ -1,0 +1,77 @@
+"""What the operators' functions ask of their tensors, and how they size the memory that a program keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ditron.distributed.group import Group, require_group
+from ditron_compiler.errors import DitronError
+
+__all__ = ["capacity_for", "in_group", "matrices", "reaches_by_tma", "result", "vector_operand", "weight_layout"]
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+@contextmanager
+def in_group(group: Group | None, what: str) -> Iterator[Group]:
+    """Make ``group``, or the current one, the group that programs run in."""
+    group = require_group(group, f"ditron.kernels.{what}()")
+    with group:
+        yield group
+
+
+def capacity_for(extent: int) -> int:
+    """``extent`` rounded up to a power of two, at least 64: calls of many sizes share few allocations."""
+    return max(64, 1 << (extent - 1).bit_length())
+
+
+def matrices(what: str, group: Group, **tensors: torch.Tensor) -> None:
+    """Raise DitronError unless all are matrices of one dtype on the group's device."""
+    first = next(iter(tensors.values()))
+    for name, tensor in tensors.items():
+        if tensor.ndim != 2 or tensor.numel() == 0:
+            raise DitronError(f"{what}: {name} must be a matrix with elements, got shape {tuple(tensor.shape)}")
+        if tensor.dtype != first.dtype or tensor.dtype not in DTYPES:
+            raise DitronError(
+                f"{what}: expected matrices of one dtype, bfloat16, float16 or float32, got {name} of "
+                f"{tensor.dtype} beside {first.dtype}"
+            )
+        if tensor.device != group.device:
+            raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
+
+
+def vector_operand(what: str, group: Group, x: torch.Tensor) -> None:
+    """Raise DitronError unless a collective can take the tensor."""
+    if x.numel() == 0 or x.ndim == 0:
+        raise DitronError(f"{what}: expected a tensor with elements and a dimension, got shape {tuple(x.shape)}")
+    if x.dtype not in DTYPES:
+        raise DitronError(f"{what}: expected bfloat16, float16 or float32, got {x.dtype}")
+    if x.device != group.device:
+        raise DitronError(f"{what}: the tensor is on {x.device}, and this rank's device is {group.device}")
+
+
+def weight_layout(b: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """A contiguous matrix with the elements of ``b`` [N, K], and whether it is its transpose [K, N]."""
+    if b.stride(1) != 1 and b.stride(0) == 1 and b.t().is_contiguous():
+        return b.t(), True
+    return b.contiguous(), False
+
+
+def result(what: str, shape: tuple[int, ...], like: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+    """``out`` if it is what the operator writes, or a new tensor."""
+    if out is None:
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    if tuple(out.shape) != shape or out.dtype != like.dtype or out.device != like.device or not out.is_contiguous():
+        raise DitronError(
+            f"{what}: out must be contiguous, of shape {shape} and {like.dtype} on {like.device}, got "
+            f"{tuple(out.shape)} of {out.dtype} on {out.device}"
+        )
+    return out
+
+
+def reaches_by_tma(*tensors: torch.Tensor) -> bool:
+    """Whether TMA can address these row-major matrices: rows and base on multiples of 16 bytes."""
+    return all(t.shape[-1] * t.itemsize % 16 == 0 and t.data_ptr() % 16 == 0 for t in tensors)

@@ -1,0 +1,77 @@
+"""Reduce-scatter: copy engines push each rank's part to it, and a kernel adds the parts in fp32."""
+
+from __future__ import annotations
+
+import torch
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+from ditron.kernels.operands import capacity_for, in_group, result, vector_operand
+from ditron_compiler.errors import DitronError
+
+__all__ = ["reduce_scatter", "reduce_scatter_program"]
+
+
+@ditron.jit
+def add_parts_kernel(x_ptr, inbox_ptr, out_ptr, n, own, ranks, BLOCK: tl.constexpr):
+    """``out`` = sum over ranks of their part, in rank order; the own part from ``x``, the others from ``inbox``."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for part in range(ranks):
+        part_ptr = tl.where(part == own, x_ptr, inbox_ptr + part * tl.cast(n, tl.int64))
+        total += tl.load(part_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@ditron.program(
+    example={"x": "bf16[4, 1048576]", "out": "bf16[1048576]", "capacity": 1048576},
+    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+    max_nodes=1,
+)
+def reduce_scatter_program(x, out, capacity, *, block=4096, num_warps=8):
+    """``out`` [n] = this rank's row of the sum over ranks of ``x`` [ranks, n], added in fp32 and in rank order.
+
+    Memory is kept for up to ``capacity`` elements of a rank.
+    """
+    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+    n = out.shape[0]
+    inbox = dh.symm_empty(ranks * capacity, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(ranks, dtype=torch.int64, name="arrived")
+    done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
+    with dh.stream("copy"):
+        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        for step in dh.range(1, ranks):
+            owner = (rank + step) % ranks
+            dh.signal_wait(done[owner], epoch)
+            dh.rank_copy(x[owner], inbox[rank * n : (rank + 1) * n], owner)
+            dh.signal_write(arrived[rank], epoch, owner)
+    for step in dh.range(1, ranks):
+        dh.signal_wait(arrived[(rank + step) % ranks], epoch)
+    add_parts_kernel[(dh.cdiv(n, block),)](x[rank], inbox, out, n, rank, ranks, BLOCK=block, num_warps=num_warps)
+
+
+def reduce_scatter(
+    x: torch.Tensor, *, out: torch.Tensor | None = None, group: ditron.Group | None = None
+) -> torch.Tensor:
+    """This rank's rows of the sum over ranks of ``x``, added in fp32 and in rank order.
+
+    Args:
+        x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
+        out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group. One node.
+
+    Returns ``[rows / num_ranks, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        mine = ditron.kernels.reduce_scatter(partial_sums)
+    """
+    with in_group(group, "reduce_scatter") as group:
+        vector_operand("reduce_scatter", group, x)
+        ranks = group.num_ranks
+        if x.shape[0] % ranks:
+            raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
+        out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out)
+        block = 256 if group.is_sim else 4096
+        reduce_scatter_program(x.contiguous().view(ranks, -1), out.view(-1), capacity_for(out.numel()), block=block)
+        return out

@@ -1,0 +1,37 @@
+"""Which schedule an operator uses where the caller names none."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from ditron.distributed.group import Group
+from ditron.kernels.operands import capacity_for, reaches_by_tma
+
+__all__ = ["default_schedule", "fits_tile_kernel", "num_sms"]
+
+
+@cache
+def num_sms(device: torch.device) -> int:
+    """Streaming multiprocessors of a GPU."""
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
+    """Whether the persistent kernel can address the matrices, and is at home on the device (TMA: from Hopper on)."""
+    if not reaches_by_tma(*matrices) or matrices[0].dtype == torch.float32:
+        return False
+    return group.is_sim or torch.cuda.get_device_capability(group.device)[0] >= 9
+
+
+def default_schedule(group: Group, rows: int, N: int, K: int, most_pieces: int = 2) -> dict[str, Any]:
+    """Keyword arguments of a program with the persistent kernel, for ``rows`` rows per rank of a product [.., N].
+
+    It depends on the capacity of ``rows`` rather than on themselves, and so do memory and code.
+    """
+    block = (32, 32, 32) if group.is_sim else (128, 256, 64)  # small tiles: the simulator is for small matrices
+    fewest = capacity_for(rows) // 2 + 1  # rows of the smallest call that has this capacity
+    pieces = max(1, min(most_pieces, -(-fewest // block[0]))) if rows > 64 else 1
+    return {"block": block, "pieces": pieces, "programs": 8 if group.is_sim else num_sms(group.device)}

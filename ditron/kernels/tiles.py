@@ -1,0 +1,95 @@
+"""Tile functions that the operators share: the order of tiles, one tile's product, its way to memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+
+__all__ = ["add_bias", "dot_tile", "piece_of", "piece_rows", "store_halves", "tile_position", "weight_descriptor"]
+
+
+def piece_rows(rows: Any, block_rows: int, piece: int, pieces: int) -> tuple[Any, Any]:
+    """First and last row, in a host program, of one of the ``pieces`` that a shard's rows of tiles are divided into.
+
+    Each has a row of tiles or more when there are as many rows of tiles as pieces.
+    """
+    tiles = dh.cdiv(rows, block_rows)
+    first, last = tiles * piece // pieces * block_rows, tiles * (piece + 1) // pieces * block_rows
+    return dh.minimum(first, rows), dh.minimum(last, rows)
+
+
+@ditron.jit
+def piece_of(m, tiles_m, PIECES: tl.constexpr):
+    """The piece that a row of tiles lies in, and how many rows of tiles the piece begins at and has."""
+    piece = ((m + 1) * PIECES - 1) // tiles_m
+    first = tiles_m * piece // PIECES
+    return piece, first, tiles_m * (piece + 1) // PIECES - first
+
+
+@ditron.jit
+def tile_position(tile, tiles_m, tiles_n, first_shard, shards, GROUP: tl.constexpr):
+    """Shard, row of tiles in the shard and column of tiles of a linearized tile index.
+
+    Shards follow each other from ``first_shard`` on; each has ``tiles_m`` x ``tiles_n`` tiles, in groups of ``GROUP``
+    rows of tiles, so that the programs that run at one time share rows of A and columns of B in the L2 cache.
+    """
+    shard = (first_shard + tile // (tiles_m * tiles_n)) % shards
+    tile = tile % (tiles_m * tiles_n)
+    first = tile // (GROUP * tiles_n) * GROUP
+    size = tl.minimum(tiles_m - first, GROUP)
+    within = tile % (GROUP * tiles_n)
+    return shard, first + within % size, within // size
+
+
+@ditron.jit
+def weight_descriptor(b_ptr, N, K, BN: tl.constexpr, BK: tl.constexpr, B_IS_KN: tl.constexpr):
+    """Of B ``[N, K]``, or of ``[K, N]`` if B_IS_KN."""
+    if B_IS_KN:
+        return tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    else:
+        return tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
+
+
+@ditron.jit
+def dot_tile(
+    a_desc,
+    b_desc,
+    shard,
+    row,
+    col,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+):
+    """fp32 ``[BM, BN]`` at (row, col) of A[shard] @ B.T; ``a_desc`` is of ``[shards, rows, K]``."""
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(tl.cdiv(K, BK)):
+        a = a_desc.load([shard, row, k * BK]).reshape(BM, BK)
+        if B_IS_KN:
+            acc = tl.dot(a, b_desc.load([k * BK, col]), acc)
+        else:
+            acc = tl.dot(a, b_desc.load([col, k * BK]).T, acc)
+    return acc
+
+
+@ditron.jit
+def add_bias(acc, bias_ptr, col, N, BN: tl.constexpr, HAS_BIAS: tl.constexpr):
+    """``acc`` plus ``bias`` [N] in each row, if there is one."""
+    if HAS_BIAS:
+        cols = col + tl.arange(0, BN)
+        acc += tl.load(bias_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)[None, :]
+    return acc
+
+
+@ditron.jit
+def store_halves(desc, shard, row, col, acc, BM: tl.constexpr, BN: tl.constexpr):
+    """A tile to ``[shards, rows, N]`` in two halves: half the shared memory, which pays for one more stage of loads."""
+    left, right = tl.split(tl.permute(tl.reshape(acc, (BM, 2, BN // 2)), (0, 2, 1)))
+    desc.store([shard, row, col], left.to(desc.dtype).reshape(1, BM, BN // 2))
+    desc.store([shard, row, col + BN // 2], right.to(desc.dtype).reshape(1, BM, BN // 2))

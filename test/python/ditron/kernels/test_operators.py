@@ -1,0 +1,171 @@
+"""The operators on simulated ranks, against torch in fp64; shapes from the smallest to ones with ragged tiles."""
+
+import numerics
+import pytest
+import torch
+
+import ditron.sim
+from ditron import kernels
+from ditron_compiler.errors import DitronError
+
+SHAPES = [(40, 48, 32), (1, 8, 8), (70, 72, 40), (3, 5, 7), (100, 96, 64)]  # rows of a rank, N, K
+
+
+def run(main, **options):
+    def rank():
+        ditron.init()
+        return main()
+
+    return ditron.sim.run(rank, **options)
+
+
+def data(*shape, seed, dtype=torch.bfloat16):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def weight(b, layout):
+    """``b``, or a tensor like it whose memory is its transpose."""
+    return b if layout == "nk" else b.t().contiguous().t()
+
+
+def exact_sum(parts):
+    return parts.double().sum(0)
+
+
+def assert_sum_of_products(got, a, b):
+    """The sum over ranks of a[r] @ b[r].T, where each rank's part may have been rounded to the dtype once."""
+    ranks, _, K = a.shape
+    parts = torch.einsum("wmk,wnk->wmn", a.double(), b.double())
+    size = torch.einsum("wmk,wnk->wmn", a.double().abs(), b.double().abs()).sum(0)
+    rounding = torch.finfo(got.dtype).eps / 2 * parts.abs().sum(0) * (1 + numerics.gamma(K))
+    numerics.assert_error_within(got, parts.sum(0), numerics.gamma(K + ranks + 1) * size + rounding)
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("rows, N, K", SHAPES)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ag_gemm(ranks, rows, N, K, layout):
+    a, b, bias = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2), data(N, seed=3)
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            mine, gathered = a[rank].roll(call, 0).contiguous(), torch.empty(ranks * rows, K, dtype=a.dtype)
+            got = kernels.ag_gemm(mine, weight(b[rank], layout), bias, gathered=gathered)
+            whole = a.roll(call, 1).reshape(-1, K)
+            assert torch.equal(gathered, whole)
+            if K % 8 == 0 and N % 8 == 0:
+                numerics.assert_product(got, whole, b[rank].T, bias)
+            else:  # torch rounds the product before it adds the bias
+                torch.testing.assert_close(got, torch.matmul(whole, b[rank].t()) + bias)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("rows, N, K", SHAPES)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_gemm_rs(ranks, rows, N, K, layout):
+    a, b = data(ranks, ranks * rows, K, seed=1), data(ranks, N, K, seed=2)
+
+    def main():
+        rank = ditron.rank()
+        own = slice(rank * rows, (rank + 1) * rows)
+        for call in range(3):
+            turned = a.roll(call, 1)
+            got = kernels.gemm_rs(turned[rank].contiguous(), weight(b[rank], layout))
+            assert_sum_of_products(got, turned[:, own], b)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("rows", [5, 1024])  # all-reduced; scattered and gathered
+def test_gemm_ar(rows):
+    ranks, N, K = 2, 40, 16
+    a, b = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2)
+    results = run(lambda: kernels.gemm_ar(a[ditron.rank()], b[ditron.rank()]), ranks=ranks)
+    assert torch.equal(results[0], results[1])
+    assert_sum_of_products(results[0], a, b)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7, 3), (130, 5)])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_collectives(ranks, shape):
+    x = data(ranks, ranks * shape[0], *shape[1:], seed=1, dtype=torch.float16)
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            turned = x.roll(call, 1)
+            mine = turned[rank].contiguous()
+            assert torch.equal(kernels.all_gather(mine), turned.reshape(-1, *shape[1:]))
+            total = exact_sum(turned)
+            size = numerics.gamma(ranks) * turned.double().abs().sum(0)
+            numerics.assert_error_within(
+                kernels.reduce_scatter(mine), total.chunk(ranks)[rank], size.chunk(ranks)[rank]
+            )
+            for algorithm in ("one_shot", "two_shot"):
+                numerics.assert_error_within(kernels.all_reduce(mine, algorithm=algorithm), total, size)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_calls_of_many_sizes_share_memory(seed):
+    """33 to 64 rows are one allocation, and its counters serve them all, in any order."""
+    ranks, N, K = 2, 32, 16
+    b = data(ranks, N, K, seed=2)
+
+    def main():
+        rank = ditron.rank()
+        for rows in (64, 33, 50, 64, 40):
+            a = data(ranks, ranks * rows, K, seed=rows)
+            own = slice(rank * rows, (rank + 1) * rows)
+            assert_sum_of_products(kernels.gemm_rs(a[rank], b[rank]), a[:, own], b)
+            numerics.assert_product(
+                kernels.ag_gemm(a[rank, own].contiguous(), b[rank]),
+                torch.cat([a[r, r * rows : (r + 1) * rows] for r in range(ranks)]),
+                b[rank].T,
+            )
+
+    run(main, ranks=ranks, seed=seed)
+
+
+def test_a_subgroup():
+    x = data(4, 6, 8, seed=1)
+
+    def main():
+        group = ditron.new_group([3, 1])
+        if group is not None:
+            assert torch.equal(kernels.all_gather(x[ditron.rank()], group=group), torch.cat([x[3], x[1]]))
+
+    run(main, ranks=4)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda x: kernels.ag_gemm(x, x[:, :4]), "expected b to be"),
+        (lambda x: kernels.ag_gemm(x, x.float()), "of one dtype"),
+        (lambda x: kernels.ag_gemm(x[0], x), "must be a matrix"),
+        (lambda x: kernels.ag_gemm(x, x, out=x), "out must be contiguous, of shape"),
+        (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
+        (lambda x: kernels.reduce_scatter(x[:3]), "cannot be shared evenly"),
+        (lambda x: kernels.all_reduce(x.long()), "expected bfloat16"),
+        (lambda x: kernels.all_reduce(x[:0]), "with elements"),
+        (lambda x: kernels.all_reduce(x, algorithm="ring"), "unknown algorithm 'ring'"),
+    ],
+)
+def test_bad_operands(call, message):
+    x = data(8, 8, seed=1)
+
+    def main():
+        with pytest.raises(DitronError, match=message):
+            call(x)
+
+    run(main, ranks=2)
+
+
+def test_without_a_group():
+    with pytest.raises(DitronError, match=r"ditron.kernels.all_reduce\(\) before ditron.init"):
+        kernels.all_reduce(data(8, seed=1))

@@ -19,7 +19,6 @@ import faulthandler
 import functools
 import json
 import os
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,8 +33,7 @@ import triton  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ag_gemm_triton import BM, BN, AllGatherGemm, Symmetric  # noqa: E402
-
-MLPS = {"7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192)}
+from measuring import MLPS, Samples, random, relative_error  # noqa: E402
 
 
 def variants(M: int, N: int, programs: int, pushers: bool) -> dict[str, dict]:
@@ -57,15 +55,6 @@ def variants(M: int, N: int, programs: int, pushers: bool) -> dict[str, dict]:
         if divided:
             result[f"ours, {name}, tail / {divided['splits']}"] = {**args, **divided}
     return result
-
-
-def relative_error(result: torch.Tensor, expected: torch.Tensor) -> float:
-    return ((result.float() - expected).norm() / expected.norm()).item()
-
-
-def random(rows: int, cols: int, seed: int, device: torch.device) -> torch.Tensor:
-    generator = torch.Generator(device).manual_seed(seed)
-    return (torch.randn(rows, cols, device=device, generator=generator) * cols**-0.25).bfloat16()
 
 
 def check(memory: Symmetric, device: torch.device, bursts: int, pushers: bool) -> None:
@@ -121,41 +110,6 @@ def check(memory: Symmetric, device: torch.device, bursts: int, pushers: bool) -
             )
             assert int(wrong) == 0 and max(errors) < 3e-3
             dist.barrier()
-
-
-class Samples:
-    """Milliseconds of calls or graphs, taken in turns."""
-
-    def __init__(self, device: torch.device):
-        self.cache = torch.empty(192 << 20, dtype=torch.uint8, device=device)
-        self.one = torch.zeros(1, device=device)
-
-    def take(self, run: Callable[[], object], cycles: int) -> tuple[torch.cuda.Event, torch.cuda.Event]:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self.cache.zero_()
-        torch.cuda._sleep(cycles)  # while the host enqueues what comes
-        dist.all_reduce(self.one)
-        begin.record()
-        run()
-        end.record()
-        return begin, end
-
-    def medians(self, runs: dict[str, Callable[[], object]], rounds: int, cycles: int, calls: int) -> dict[str, float]:
-        """Of the slowest rank. An even number of calls of each, so that parities come out as they went in."""
-        names, times = list(runs), {name: [] for name in runs}
-        for turn in range(rounds + rounds % 2):
-            shift = turn % len(names)
-            order = names[shift:] + names[:shift]
-            for name in order[:: -1 if turn % 2 else 1]:
-                times[name].append(self.take(runs[name], cycles))
-            torch.cuda.synchronize()
-        mine = {
-            name: statistics.median(begin.elapsed_time(end) / calls for begin, end in pairs[2:])
-            for name, pairs in times.items()
-        }
-        everybody = [None] * dist.get_world_size()
-        dist.all_gather_object(everybody, mine)
-        return {name: max(rank[name] for rank in everybody) for name in names}
 
 
 def ditron_programs(a: torch.Tensor, b: torch.Tensor, M: int) -> dict[str, Callable[[], torch.Tensor]]:

@@ -26,9 +26,9 @@ import torch.distributed._symmetric_memory as symm_mem  # noqa: E402, F401  (reg
 import triton  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ag_gemm import MLPS, Samples, random, relative_error  # noqa: E402
 from ag_gemm_triton import Symmetric  # noqa: E402
 from gemm_rs_triton import GemmReduceScatter  # noqa: E402
+from measuring import MLPS, Samples, random, relative_error  # noqa: E402
 
 
 def expectation(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -22,8 +22,8 @@ import torch.distributed as dist  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gemm_kernels  # noqa: E402
-from ag_gemm import Samples  # noqa: E402
 from ag_gemm_triton import WRITE64, Symmetric, copy, stream_operations  # noqa: E402
+from measuring import Samples  # noqa: E402
 
 MB = 1 << 20
 LIMIT = 90  # seconds

@@ -1,0 +1,285 @@
+"""Tensor-parallel operators of ``ditron.kernels`` on the GPUs of one host, against cuBLAS, NCCL and torch's own.
+
+    torchrun --nproc-per-node 2 benchmark/tp.py ag_gemm gemm_rs all_reduce gemm_ar --table out.md
+
+AG+GEMM and GEMM+RS have the shapes of LLaMA and Qwen MLPs: *strong* divides the weight among the ranks, *tp8slice*
+gives each rank the eighth that it would have among eight. Floors: cuBLAS alone, and the copies between ranks alone.
+Peers: torch + NCCL, torch's fused operators (async tensor parallelism), torch's one-shot and two-shot all-reduce. A
+sample is one call, enqueued while the GPU is still busy, or a CUDA graph of several. Every result is compared with
+fp32 torch. Multicast is off. A shape has ``--limit`` seconds, after which a rank ends itself and torchrun the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symm_mem
+import triton
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measuring import MLPS, Samples, capture, extend, random, relative_error, start  # noqa: E402
+
+import ditron  # noqa: E402
+from ditron import kernels  # noqa: E402
+
+Run = Callable[[], object]
+
+
+class Case:
+    """One shape of one operator: its contenders, the result that is expected, calls in a graph."""
+
+    def __init__(self, operator: str, name: str, runs: dict[str, Run], expected: torch.Tensor, bound: float, calls=2):
+        self.operator, self.name, self.runs = operator, name, runs
+        self.expected, self.bound, self.calls = expected, bound, calls
+
+    def measure(self, samples: Samples, rounds: int) -> dict:
+        errors, graphs = {}, {}
+        for name, run in self.runs.items():
+            for _ in range(2):
+                result = run()
+                if isinstance(result, torch.Tensor):
+                    errors[name] = relative_error(result, self.expected)
+                    where = f"rank {dist.get_rank()}, {self.operator} {self.name}, {name}"
+                    assert errors[name] < self.bound, f"{where}: relative error {errors[name]}"
+            torch.cuda.synchronize()
+            dist.barrier()
+            graphs[name] = capture(run, self.calls)
+        self.expected = None
+        return {
+            "errors": errors,
+            "call": samples.medians(self.runs, rounds, 900_000, 1),
+            "graph": samples.medians({n: g.replay for n, g in graphs.items()}, rounds, 100_000, self.calls),
+        }
+
+
+def floor(run: Run) -> Run:
+    """What computes something else than the operator: its result is not compared."""
+    return lambda: (run(), None)[1]
+
+
+def mlp_shapes(ranks: int, names: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Name, the whole of the weight's divided dimension for this mode, and the other one."""
+    for mlp, (n, k) in MLPS.items():
+        for mode, part in (("strong", n // ranks), ("tp8slice", n // 8)):
+            if not names or f"{mlp} {mode}" in names:
+                yield f"{mlp} {mode}", part, k
+
+
+def copies_alone(nbytes: int, device: torch.device) -> Run:
+    """Push ``nbytes`` to every peer by the copy engine, nothing else."""
+    source = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    box = symm_mem.empty(nbytes * dist.get_world_size(), dtype=torch.uint8, device=device)
+    handle = symm_mem.rendezvous(box, group=dist.group.WORLD)
+    rank, ranks, stream = dist.get_rank(), dist.get_world_size(), torch.cuda.Stream(priority=-1)
+    peers = [(rank - step) % ranks for step in range(1, ranks)]
+    targets = [handle.get_buffer(peer, (nbytes,), torch.uint8, rank * nbytes) for peer in peers]
+
+    def run() -> None:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for target in targets:
+                target.copy_(source)
+        torch.cuda.current_stream().wait_stream(stream)
+
+    return run
+
+
+def ag_gemm(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, ranks, M = dist.get_rank(), dist.get_world_size(), args.rows
+    for name, N, K in mlp_shapes(ranks, args.shapes):
+        a, b = random(M // ranks, K, rank, device), random(N, K, 100 + rank, device)
+        gathered = torch.empty(M, K, dtype=a.dtype, device=device)
+        dist.all_gather_into_tensor(gathered, a)
+        c = torch.empty(M, N, dtype=a.dtype, device=device)
+        shard = symm_mem.empty(*a.shape, dtype=a.dtype, device=device).copy_(a)
+        symm_mem.rendezvous(shard, group=dist.group.WORLD)
+
+        def nccl(a=a, b=b, gathered=gathered, c=c) -> torch.Tensor:
+            dist.all_gather_into_tensor(gathered, a)
+            return torch.mm(gathered, b.T, out=c)
+
+        def async_tp(shard=shard, b=b) -> torch.Tensor:
+            return torch.ops.symm_mem.fused_all_gather_matmul(
+                shard, [b.T], gather_dim=0, group_name=dist.group.WORLD.group_name
+            )[1][0]
+
+        runs: dict[str, Run] = {
+            "cuBLAS alone": lambda b=b, gathered=gathered, c=c: torch.mm(gathered, b.T, out=c),
+            "copies alone": copies_alone(a.nbytes, device),
+            "torch + NCCL": nccl,
+            "async-TP": async_tp,
+            "ditron": lambda a=a, b=b, c=c: kernels.ag_gemm(a, b, out=c),
+        }
+        for pieces in args.pieces:
+            runs[f"ditron, {pieces} pieces"] = lambda a=a, b=b, c=c, n=pieces: kernels.ag_gemm(a, b, out=c, pieces=n)
+        yield Case("ag_gemm", f"{name} {N}x{K}", runs, gathered.float() @ b.float().T, 4e-3)
+
+
+def gemm_rs(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, ranks, M = dist.get_rank(), dist.get_world_size(), args.rows
+    for name, K, N in mlp_shapes(ranks, args.shapes):
+        a, b = random(M, K, rank, device), random(N, K, 100 + rank, device)
+        product = torch.empty(M, N, dtype=a.dtype, device=device)
+        rows = torch.empty(M // ranks, N, dtype=a.dtype, device=device)
+        expected = torch.empty(M // ranks, N, device=device)
+        dist.reduce_scatter_tensor(expected, a.float() @ b.float().T)
+
+        def nccl(a=a, b=b, product=product, rows=rows) -> torch.Tensor:
+            torch.mm(a, b.T, out=product)
+            dist.reduce_scatter_tensor(rows, product)
+            return rows
+
+        def async_tp(a=a, b=b) -> torch.Tensor:
+            return torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b.T, "sum", 0, dist.group.WORLD.group_name)
+
+        runs: dict[str, Run] = {
+            "cuBLAS alone": floor(lambda a=a, b=b, product=product: torch.mm(a, b.T, out=product)),
+            "copies alone": copies_alone(rows.nbytes, device),
+            "torch + NCCL": nccl,
+            "async-TP": async_tp,
+            "ditron": lambda a=a, b=b, rows=rows: kernels.gemm_rs(a, b, out=rows),
+        }
+        for pieces in args.pieces:
+            runs[f"ditron, {pieces} pieces"] = lambda a=a, b=b, r=rows, n=pieces: kernels.gemm_rs(a, b, out=r, pieces=n)
+        yield Case("gemm_rs", f"{name} {N}x{K}", runs, expected, 6e-3)
+
+
+def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, group = dist.get_rank(), dist.group.WORLD.group_name
+    for nbytes in args.bytes:
+        x = random(1, nbytes // 2, rank, device).view(-1)
+        out, reduced = torch.empty_like(x), x.clone()
+        shared = symm_mem.empty(x.shape, dtype=x.dtype, device=device).copy_(x)
+        symm_mem.rendezvous(shared, group=dist.group.WORLD)
+        expected = x.float()
+        dist.all_reduce(expected)
+
+        def nccl(x=x, reduced=reduced) -> torch.Tensor:
+            dist.all_reduce(reduced.copy_(x))
+            return reduced
+
+        def two_shot(x=x, shared=shared) -> torch.Tensor:
+            return torch.ops.symm_mem.two_shot_all_reduce_(shared.copy_(x), "sum", group)
+
+        runs: dict[str, Run] = {
+            "torch + NCCL": nccl,
+            "torch two-shot": two_shot,
+            "copy": floor(lambda x=x, out=out: out.copy_(x)),
+            "ditron": lambda x=x, out=out: kernels.all_reduce(x, out=out),
+        }
+        if nbytes <= 1 << 21:
+            runs["torch one-shot"] = lambda shared=shared, x=x: torch.ops.symm_mem.one_shot_all_reduce(
+                shared.copy_(x), "sum", group
+            )
+            runs["ditron, one_shot"] = lambda x=x, out=out: kernels.all_reduce(x, out=out, algorithm="one_shot")
+        runs["ditron, two_shot"] = lambda x=x, out=out: kernels.all_reduce(x, out=out, algorithm="two_shot")
+        yield Case("all_reduce", f"{nbytes} bytes", runs, expected, 6e-3, calls=20 if nbytes <= 1 << 22 else 4)
+
+
+def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, group = dist.get_rank(), dist.group.WORLD.group_name
+    for M in (1, 16, 64, 128, 8192):
+        for N, K in ((8192, 28672 // 8), (5120, 25600 // 8)):
+            a, b = random(M, K, rank, device), random(N, K, 100 + rank, device)
+            shared = symm_mem.empty(M, N, dtype=a.dtype, device=device)
+            symm_mem.rendezvous(shared, group=dist.group.WORLD)
+            c, out = torch.empty(M, N, dtype=a.dtype, device=device), torch.empty(M, N, dtype=a.dtype, device=device)
+            expected = a.float() @ b.float().T
+            dist.all_reduce(expected)
+
+            def nccl(a=a, b=b, c=c) -> torch.Tensor:
+                torch.mm(a, b.T, out=c)
+                dist.all_reduce(c)
+                return c
+
+            def symm(how: str, a=a, b=b, shared=shared) -> torch.Tensor:
+                torch.mm(a, b.T, out=shared)
+                return getattr(torch.ops.symm_mem, how)(shared, "sum", group)
+
+            runs: dict[str, Run] = {
+                "cuBLAS alone": floor(lambda a=a, b=b, c=c: torch.mm(a, b.T, out=c)),
+                "torch + NCCL": nccl,
+                "torch two-shot": lambda symm=symm: symm("two_shot_all_reduce_"),
+                "ditron": lambda a=a, b=b, out=out: kernels.gemm_ar(a, b, out=out),
+            }
+            if M <= 128:
+                runs["torch one-shot"] = lambda symm=symm: symm("one_shot_all_reduce")
+            yield Case("gemm_ar", f"M={M} {N}x{K}", runs, expected, 6e-3, calls=10 if M <= 128 else 2)
+
+
+OPERATORS = {"ag_gemm": ag_gemm, "gemm_rs": gemm_rs, "all_reduce": all_reduce, "gemm_ar": gemm_ar}
+FLOORS = ("cuBLAS alone", "copies alone", "copy")
+
+
+def row(case: Case, form: str, result: dict) -> str:
+    """Milliseconds of floors and peers, ours, and ratios: to the floor, and of the best peer to ours."""
+    times = result[form]
+    ours = times["ditron"]
+    peers = {n: t for n, t in times.items() if n not in FLOORS and not n.startswith("ditron")}
+    best = min(peers, key=peers.get)
+    fastest = min((n for n in times if n.startswith("ditron")), key=times.get)
+    floors = [times[n] for n in FLOORS if n in times]
+    unit = 1e3 if case.operator in ("all_reduce", "gemm_ar") else 1
+    digits = 1 if unit > 1 else 3
+    return (
+        f"| {case.operator} | {case.name} | {form} | {' / '.join(f'{t * unit:.{digits}f}' for t in floors)} | "
+        f"{' / '.join(f'{n} {t * unit:.{digits}f}' for n, t in peers.items())} | {ours * unit:.{digits}f} | "
+        f"{ours / max(floors):.2f} | {peers['torch + NCCL'] / ours:.2f} | {best}: {peers[best] / ours:.2f} | "
+        f"{fastest.removeprefix('ditron, ')} {times[fastest] * unit:.{digits}f} |"
+    )
+
+
+HEADER = (
+    "| operator | shape | form | floors | peers | ditron | / floor | NCCL / ditron | best peer / ditron | fastest |"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("operators", nargs="*", default=list(OPERATORS), choices=[*OPERATORS, []])
+    parser.add_argument("--rows", type=int, default=8192, help="M of all ranks together")
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
+    parser.add_argument("--pieces", nargs="*", type=int, default=[], help="other numbers of copies per shard to try")
+    parser.add_argument("--bytes", nargs="*", type=int, default=[1 << k for k in (13, 16, 18, 19, 20, 21, 23, 25, 27)])
+    parser.add_argument("--limit", type=int, default=90, help="seconds a shape may take")
+    parser.add_argument("--heap", type=int, default=6 << 30, help="bytes of symmetric memory")
+    parser.add_argument("--table", type=Path, help="append the table to this file")
+    parser.add_argument("--json", type=Path, help="write all medians to this file, after every shape")
+    args = parser.parse_args()
+    os.environ.setdefault("DITRON_PROTOCOL", "off")  # the tests run the protocol checker
+    device = start(args.limit)
+    triton.set_allocator(lambda nbytes, _align, _stream: torch.empty(nbytes, dtype=torch.int8, device=device))
+    ditron.init(transport="p2p", heap_bytes=args.heap)
+    samples, results = Samples(device), []
+    table = [HEADER, "|---" * (HEADER.count("|") - 1) + "|"]
+    for operator in args.operators:
+        extend(args.limit)
+        for case in OPERATORS[operator](args, device):
+            extend(args.limit)
+            result = case.measure(samples, args.rounds)
+            rows = [row(case, form, result) for form in ("call", "graph")]
+            table += rows
+            results.append({"operator": operator, "shape": case.name, **result})
+            if dist.get_rank() == 0:
+                print("\n".join(rows), flush=True)
+                if args.json:
+                    args.json.write_text(json.dumps(results, indent=1))
+    if dist.get_rank() == 0 and args.table:
+        title = f"M = {args.rows}, slowest of {dist.get_world_size()} x {torch.cuda.get_device_name()}"
+        versions = f"torch {torch.__version__}, triton {triton.__version__}, {datetime.date.today()}"
+        with args.table.open("a") as file:
+            file.write(f"\n{title}, {versions}; ms, all_reduce and gemm_ar us\n\n" + "\n".join(table) + "\n")
+    ditron.finalize()
+
+
+if __name__ == "__main__":
+    main()

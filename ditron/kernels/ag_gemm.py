@@ -19,10 +19,10 @@ from ditron.kernels.operands import capacity_for, in_group, matrices, result, we
 from ditron.kernels.schedules import default_schedule, fits_tile_kernel
 from ditron.kernels.tiles import (
     add_bias,
-    dot_tile,
+    dot_step,
     piece_of,
     piece_rows,
-    store_halves,
+    store_tile,
     tile_position,
     weight_descriptor,
 )
@@ -78,9 +78,11 @@ def ag_gemm_kernel(
                 token = dl.wait(arrived_ptr + piece, 1, epoch)
             row = dl.consume_token(m * BM, token)
         waited = piece  # before the loop over K: what changes after it makes Triton give up the pipeline across tiles
-        acc = dot_tile(source, b_desc, source_shard, row, n * BN, K, BM, BN, BK, B_IS_KN)
+        acc = tl.zeros((BM, BN), tl.float32)
+        for k in range(tl.cdiv(K, BK)):
+            acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN)
         acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
-        store_halves(c_desc, shard, m * BM, n * BN, acc, BM, BN)
+        store_tile(c_desc, shard, m * BM, n * BN, acc, 2)
 
 
 @ditron.program(

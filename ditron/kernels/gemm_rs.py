@@ -18,7 +18,16 @@ import ditron.language as dl
 from ditron.kernels.operands import capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.schedules import default_schedule, fits_tile_kernel
-from ditron.kernels.tiles import dot_tile, piece_of, piece_rows, store_halves, tile_position, weight_descriptor
+from ditron.kernels.tiles import (
+    columns_of,
+    dot_step,
+    piece_of,
+    piece_rows,
+    store_columns,
+    store_tile,
+    tile_position,
+    weight_descriptor,
+)
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_rs", "gemm_rs_program"]
@@ -48,45 +57,66 @@ def gemm_rs_kernel(
     PROGRAMS: tl.constexpr,
     PIECE: tl.constexpr,
     B_IS_KN: tl.constexpr,
+    RANKS: tl.constexpr,
+    LATER: tl.constexpr,
+    PARTS: tl.constexpr,
 ):
     """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N]."""
     own = dl.rank()
-    ranks = dl.num_ranks()
     shard_stride = tl.cast(rows, tl.int64) * N
-    box_shape = [ranks, rows, N]
-    a_desc = tl.make_tensor_descriptor(a_ptr, [ranks, rows, K], [tl.cast(rows, tl.int64) * K, K, 1], [1, BM, BK])
+    box_shape = [RANKS, rows, N]
+    a_desc = tl.make_tensor_descriptor(a_ptr, [RANKS, rows, K], [tl.cast(rows, tl.int64) * K, K, 1], [1, BM, BK])
     b_desc = weight_descriptor(b_ptr, N, K, BN, BK, B_IS_KN)
-    out_desc = tl.make_tensor_descriptor(out_ptr, [1, rows, N], [shard_stride, N, 1], [1, BM, BN // 2])
-    outbox_desc = tl.make_tensor_descriptor(outbox_ptr, box_shape, [shard_stride, N, 1], [1, BM, BN // 2])
+    out_desc = tl.make_tensor_descriptor(out_ptr, [1, rows, N], [shard_stride, N, 1], [1, BM, BN // PARTS])
+    outbox_desc = tl.make_tensor_descriptor(outbox_ptr, box_shape, [shard_stride, N, 1], [1, BM, BN // PARTS])
+    inbox_desc = tl.make_tensor_descriptor(inbox_ptr, box_shape, [shard_stride, N, 1], [1, BM, BN // PARTS])
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
-    for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS):
-        shard, m, n = tile_position(tile, tiles_m, tiles_n, (own + 1) % ranks, ranks, GROUP)
+    counted = -1  # piece of the tile before, which is not published yet, and what it counts
+    share = 0
+    for tile in tl.range(tl.program_id(0), RANKS * tiles_m * tiles_n, PROGRAMS, flatten=True):
+        shard, m, n = tile_position(tile, tiles_m, tiles_n, (own + 1) % RANKS, RANKS, GROUP)
         piece, first, tile_rows = piece_of(m, tiles_m, PIECES)
-        acc = dot_tile(a_desc, b_desc, shard, m * BM, n * BN, K, BM, BN, BK, B_IS_KN)
+        before = counted
+        before_share = share
+        counted = tl.where(shard == own, -1, shard * PIECES + piece)
+        share = tl.where((m == first) & (n == 0), PIECE - tile_rows * tiles_n + 1, 1)
+        acc = tl.zeros((BM, BN), tl.float32)
+        for k in range(tl.cdiv(K, BK)):
+            acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN)
+            # The stores of the tile before have long completed: nothing waits for them here.
+            if (k == tl.minimum(LATER, tl.cdiv(K, BK) - 1)) & (before >= 0):
+                dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
         if shard == own:
-            at_rows = m * BM + tl.arange(0, BM)[:, None]
-            at_cols = n * BN + tl.arange(0, BN)[None, :]
-            mask = (at_rows < rows) & (at_cols < N)
-            for other in range(1, ranks):
-                sender = (own + other) % ranks
-                token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
-                part_ptr = dl.consume_token(inbox_ptr, token) + sender * shard_stride
-                acc += tl.load(part_ptr + at_rows.to(tl.int64) * N + at_cols, mask=mask, other=0.0).to(tl.float32)
-            store_halves(out_desc, 0, m * BM, n * BN, acc, BM, BN)
+            for part in tl.static_range(PARTS):
+                total = columns_of(acc, part, PARTS)
+                col = n * BN + part * (BN // PARTS)
+                for other in tl.static_range(1, RANKS):
+                    sender = (own + other) % RANKS
+                    token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
+                    theirs = inbox_desc.load([sender, dl.consume_token(m * BM, token), col])
+                    total += theirs.reshape(BM, BN // PARTS).to(tl.float32)
+                store_columns(out_desc, 0, m * BM, col, total)
         else:
-            store_halves(outbox_desc, shard, m * BM, n * BN, acc, BM, BN)
-            share = tl.where((m == first) & (n == 0), PIECE - tile_rows * tiles_n + 1, 1)
-            dl.notify(counts_ptr + shard * PIECES + piece, own, share, op="add", scope="gpu")
+            store_tile(outbox_desc, shard, m * BM, n * BN, acc, PARTS)
+    if counted >= 0:
+        dl.notify(counts_ptr + counted, own, share, op="add", scope="gpu")
 
 
 @ditron.program(
-    example={"a": "bf16[8192, 1024]", "b": "bf16[4096, 1024]", "out": "bf16[2048, 4096]", "capacity": 2048},
+    example={
+        "a": "bf16[8192, 1024]",
+        "b": "bf16[4096, 1024]",
+        "out": "bf16[2048, 4096]",
+        "capacity": 2048,
+        "num_ranks": 4,
+    },
     sample_args=lambda ranks: {
         "a": f"bf16[{40 * ranks}, 32]",
         "b": "bf16[48, 32]",
         "out": "bf16[40, 48]",
         "capacity": 64,
+        "num_ranks": ranks,
         "pieces": 2,
         "block": (16, 32, 32),
         "programs": 3,
@@ -99,6 +129,7 @@ def gemm_rs_program(
     out,
     capacity,
     *,
+    num_ranks,
     b_is_kn=False,
     pieces=4,
     programs=132,
@@ -106,11 +137,12 @@ def gemm_rs_program(
     group=8,
     num_warps=8,
     stages=4,
+    parts=4,
 ):
     """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
 
-    ``b`` is ``[K, N]`` if b_is_kn. Memory is kept for up to ``capacity`` rows. A shard travels in ``pieces``, at most
-    as many as it has rows of tiles.
+    ``num_ranks`` is the group's. ``b`` is ``[K, N]`` if b_is_kn. Memory is kept for up to ``capacity`` rows. A shard
+    travels in ``pieces``, at most as many as it has rows of tiles.
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, N), K = out.shape, a.shape[1]
@@ -142,6 +174,9 @@ def gemm_rs_program(
         PROGRAMS=programs,
         PIECE=PIECE,
         B_IS_KN=b_is_kn,
+        RANKS=num_ranks,
+        LATER=4,
+        PARTS=parts,
         num_warps=num_warps,
         num_stages=stages,
     )
@@ -196,7 +231,7 @@ def gemm_rs(
         b, b_is_kn = weight_layout(b)
         if schedule or fits_tile_kernel(group, a, b, out):
             chosen = default_schedule(group, rows, N, K, most_pieces=4) | schedule
-            gemm_rs_program(a, b, out, capacity_for(rows), b_is_kn=b_is_kn, **chosen)
+            gemm_rs_program(a, b, out, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
             return out
         product = torch.matmul(a, b if b_is_kn else b.t())
         return reduce_scatter(product, out=out)

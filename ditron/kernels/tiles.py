@@ -9,7 +9,17 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 
-__all__ = ["add_bias", "dot_tile", "piece_of", "piece_rows", "store_halves", "tile_position", "weight_descriptor"]
+__all__ = [
+    "add_bias",
+    "columns_of",
+    "dot_step",
+    "piece_of",
+    "piece_rows",
+    "store_columns",
+    "store_tile",
+    "tile_position",
+    "weight_descriptor",
+]
 
 
 def piece_rows(rows: Any, block_rows: int, piece: int, pieces: int) -> tuple[Any, Any]:
@@ -55,27 +65,13 @@ def weight_descriptor(b_ptr, N, K, BN: tl.constexpr, BK: tl.constexpr, B_IS_KN: 
 
 
 @ditron.jit
-def dot_tile(
-    a_desc,
-    b_desc,
-    shard,
-    row,
-    col,
-    K,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    B_IS_KN: tl.constexpr,
-):
-    """fp32 ``[BM, BN]`` at (row, col) of A[shard] @ B.T; ``a_desc`` is of ``[shards, rows, K]``."""
-    acc = tl.zeros((BM, BN), tl.float32)
-    for k in range(tl.cdiv(K, BK)):
-        a = a_desc.load([shard, row, k * BK]).reshape(BM, BK)
-        if B_IS_KN:
-            acc = tl.dot(a, b_desc.load([k * BK, col]), acc)
-        else:
-            acc = tl.dot(a, b_desc.load([col, k * BK]).T, acc)
-    return acc
+def dot_step(a_desc, b_desc, shard, row, col, k, acc, BM: tl.constexpr, BK: tl.constexpr, B_IS_KN: tl.constexpr):
+    """``acc`` plus A[shard] @ B.T at (row, col) over K from ``k`` to ``k + BK``; ``a_desc`` is of [shards, rows, K]."""
+    a = a_desc.load([shard, row, k]).reshape(BM, BK)
+    if B_IS_KN:
+        return tl.dot(a, b_desc.load([k, col]), acc)
+    else:
+        return tl.dot(a, b_desc.load([col, k]).T, acc)
 
 
 @ditron.jit
@@ -88,8 +84,31 @@ def add_bias(acc, bias_ptr, col, N, BN: tl.constexpr, HAS_BIAS: tl.constexpr):
 
 
 @ditron.jit
-def store_halves(desc, shard, row, col, acc, BM: tl.constexpr, BN: tl.constexpr):
-    """A tile to ``[shards, rows, N]`` in two halves: half the shared memory, which pays for one more stage of loads."""
-    left, right = tl.split(tl.permute(tl.reshape(acc, (BM, 2, BN // 2)), (0, 2, 1)))
-    desc.store([shard, row, col], left.to(desc.dtype).reshape(1, BM, BN // 2))
-    desc.store([shard, row, col + BN // 2], right.to(desc.dtype).reshape(1, BM, BN // 2))
+def halves_of(acc):
+    """The left and the right half of an accumulator, in registers."""
+    return tl.split(tl.permute(tl.reshape(acc, (acc.shape[0], 2, acc.shape[1] // 2)), (0, 2, 1)))
+
+
+@ditron.jit
+def columns_of(acc, part: tl.constexpr, PARTS: tl.constexpr):
+    """One of ``PARTS`` (2 or 4) equal ranges of an accumulator's columns."""
+    left, right = halves_of(acc)
+    half = left if part < PARTS // 2 else right
+    if PARTS == 4:
+        left, right = halves_of(half)
+        half = left if part % 2 == 0 else right
+    return half
+
+
+@ditron.jit
+def store_columns(desc, shard, row, col, columns):
+    """Some columns of a tile to ``[shards, rows, N]``."""
+    desc.store([shard, row, col], columns.to(desc.dtype).reshape(1, columns.shape[0], columns.shape[1]))
+
+
+@ditron.jit
+def store_tile(desc, shard, row, col, acc, PARTS: tl.constexpr):
+    """A tile in ``PARTS`` ranges of columns: less shared memory, which pays for one more stage of loads."""
+    for part in tl.static_range(PARTS):
+        columns = columns_of(acc, part, PARTS)
+        store_columns(desc, shard, row, col + part * columns.shape[1], columns)

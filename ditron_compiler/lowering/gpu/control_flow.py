@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ditron_compiler import ir
 from ditron_compiler.analysis.divergence import divergent_control
 from ditron_compiler.analysis.memory_order_transfer import acquires
+from ditron_compiler.analysis.slicing import backward_slice
 from ditron_compiler.ir.dialects import ditron, scf, tt
 
 __all__ = ["keep_waits_in_order", "verify_convergence"]
@@ -42,8 +43,9 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
 
     A loop that waits in its own body is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
     iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as
-    usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing: then
-    no other rank can wait for an iteration that is not finished.
+    usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing (then no
+    other rank can wait for an iteration that is not finished) or if the wait is in the epilogue: what follows the nested
+    loops is not moved ahead.
     """
     seen: set[ir.Operation] = set()
     for op in operations:
@@ -53,7 +55,7 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
         while loop is not None and not isinstance(loop, tt.FuncOp):
             if isinstance(loop, scf.ForOp):
                 flatten = "tt.flatten" in loop.attributes
-                publisher = _publisher(loop) if flatten else None
+                publisher = _publisher(loop) if flatten and not _is_in_epilogue(op, loop) else None
                 if publisher is not None:
                     loop.emit_warning(
                         f"flatten=True is ignored: the loop contains '{op.name}', which flattening would move ahead of "
@@ -65,6 +67,30 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
                 seen.add(loop)
                 innermost = False
             loop = loop.parent
+
+
+def _is_in_epilogue(op: ir.Operation, loop: scf.ForOp) -> bool:
+    """Whether ``op`` comes after all loops in the body of ``loop``, and the next iteration does not depend on it."""
+    top = op
+    while top.parent != loop:
+        top = top.parent
+    body = list(loop.body)
+    nested = [other for other in body if _contains_loop(other)]
+    if not nested or _contains_loop(top) or body.index(top) < body.index(nested[-1]):
+        return False
+    results = set(op.results)
+    return not any(results & set(backward_slice(value)) for value in loop.body.terminator.operands)
+
+
+def _contains_loop(op: ir.Operation) -> bool:
+    found = False
+
+    def visit(inner: ir.Operation) -> None:
+        nonlocal found
+        found = found or isinstance(inner, (scf.ForOp, scf.WhileOp))
+
+    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
 
 
 # The operations of ditron that publish nothing. Atomics of Triton's, calls and inline assembly count as publishing.

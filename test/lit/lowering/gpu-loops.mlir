@@ -43,6 +43,48 @@ tt.func public @flattened_around_a_wait(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.p
   tt.return
 }
 
+// A wait after the nested loop is not moved ahead of anything, so the loop may publish and be flattened.
+// CHECK-LABEL: tt.func public @wait_in_the_epilogue(
+// CHECK: symbol = "ditron_wait"
+// CHECK: {tt.flatten, tt.num_stages = 3 : i32}
+tt.func public @wait_in_the_epilogue(%n: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    scf.if %own {
+      %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    } else {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// Unless the next iteration depends on it.
+// CHECK-LABEL: tt.func public @wait_for_the_next_iteration(
+// CHECK-NOT: tt.flatten
+// CHECK: {tt.num_stages = 1 : i32}
+tt.func public @wait_for_the_next_iteration(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{flatten=True is ignored: the loop contains 'ditron.wait'}}
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%before = %sig) -> (!tt.ptr<i64>) : i32 {
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %before : !tt.ptr<i64>
+    }
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    %p = ditron.consume_token %sig, %t : !tt.ptr<i64>
+    ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    scf.yield %p : !tt.ptr<i64>
+  } {tt.flatten}
+  tt.return
+}
+
 // An atomic of Triton's publishes, too.
 // CHECK-LABEL: tt.func public @atomic_beside_a_wait(
 // CHECK-NOT: tt.flatten

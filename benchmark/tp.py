@@ -65,6 +65,11 @@ def floor(run: Run) -> Run:
     return lambda: (run(), None)[1]
 
 
+def schedule(text: str) -> tuple[str, dict[str, int]]:
+    """Keyword arguments ``a=1,b=2`` of an operator, and their text."""
+    return text, {name: int(value) for name, value in (item.split("=") for item in text.split(","))}
+
+
 def mlp_shapes(ranks: int, names: list[str]) -> Iterator[tuple[str, int, int]]:
     """Name, the whole of the weight's divided dimension for this mode, and the other one."""
     for mlp, (n, k) in MLPS.items():
@@ -118,8 +123,8 @@ def ag_gemm(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
             "async-TP": async_tp,
             "ditron": lambda a=a, b=b, c=c: kernels.ag_gemm(a, b, out=c),
         }
-        for pieces in args.pieces:
-            runs[f"ditron, {pieces} pieces"] = lambda a=a, b=b, c=c, n=pieces: kernels.ag_gemm(a, b, out=c, pieces=n)
+        for how, schedule in args.ag_schedules:
+            runs[f"ditron, {how}"] = lambda a=a, b=b, c=c, s=schedule: kernels.ag_gemm(a, b, out=c, **s)
         yield Case("ag_gemm", f"{name} {N}x{K}", runs, gathered.float() @ b.float().T, 4e-3)
 
 
@@ -147,8 +152,8 @@ def gemm_rs(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
             "async-TP": async_tp,
             "ditron": lambda a=a, b=b, rows=rows: kernels.gemm_rs(a, b, out=rows),
         }
-        for pieces in args.pieces:
-            runs[f"ditron, {pieces} pieces"] = lambda a=a, b=b, r=rows, n=pieces: kernels.gemm_rs(a, b, out=r, pieces=n)
+        for how, schedule in args.rs_schedules:
+            runs[f"ditron, {how}"] = lambda a=a, b=b, r=rows, s=schedule: kernels.gemm_rs(a, b, out=r, **s)
         yield Case("gemm_rs", f"{name} {N}x{K}", runs, expected, 6e-3)
 
 
@@ -248,7 +253,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8192, help="M of all ranks together")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
-    parser.add_argument("--pieces", nargs="*", type=int, default=[], help="other numbers of copies per shard to try")
+    for operator in ("ag", "rs"):
+        parser.add_argument(f"--{operator}-schedules", nargs="*", type=schedule, default=[], metavar="pieces=1,group=4")
     parser.add_argument("--bytes", nargs="*", type=int, default=[1 << k for k in (13, 16, 18, 19, 20, 21, 23, 25, 27)])
     parser.add_argument("--limit", type=int, default=90, help="seconds a shape may take")
     parser.add_argument("--heap", type=int, default=6 << 30, help="bytes of symmetric memory")

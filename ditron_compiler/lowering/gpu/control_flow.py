@@ -43,9 +43,9 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
 
     A loop that waits in its own body is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
     iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as
-    usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing (then no
-    other rank can wait for an iteration that is not finished) or if the wait is in the epilogue: what follows the nested
-    loops is not moved ahead.
+    usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing (then
+    no other rank can wait for an iteration that is not finished) or if the wait is in the epilogue: what follows the
+    nested loops is not moved ahead.
     """
     seen: set[ir.Operation] = set()
     for op in operations:

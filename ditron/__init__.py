@@ -26,7 +26,7 @@ from ditron_compiler.errors import (
 from ditron_compiler.versions import check_versions
 
 if TYPE_CHECKING:  # for editors and type checkers; __getattr__ below does the same when a name is first used
-    from ditron import host, language, sim
+    from ditron import host, kernels, language, sim
     from ditron._jit.autotune import autotune
     from ditron._jit.compile import CompiledProgram, compile
     from ditron._jit.decorator import jit
@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for editors and type checkers; __getattr__ below does the s
     from ditron.distributed import (
         Group,
         all_gather_object,
+        as_group,
         barrier,
         current_group,
         device,
@@ -58,6 +59,7 @@ _HOMES = {
     "autotune": "ditron._jit.autotune",
     "jit": "ditron._jit.decorator",
     "host": "ditron.host",
+    "kernels": "ditron.kernels",
     "program": "ditron._program.program",
     "language": "ditron.language",
     "sim": "ditron.sim",
@@ -65,6 +67,7 @@ _HOMES = {
         (
             "Group",
             "all_gather_object",
+            "as_group",
             "barrier",
             "current_group",
             "device",

@@ -25,10 +25,12 @@ from ditron.distributed.ranks import (
     world,
 )
 from ditron.distributed.state import current_group
+from ditron.distributed.torch_groups import as_group
 
 __all__ = [
     "Group",
     "all_gather_object",
+    "as_group",
     "barrier",
     "current_group",
     "device",

@@ -50,6 +50,7 @@ class GpuGroup(Group):
 
         super().__init__(ranks, world_rank, transport, device, ranks_per_node)
         self.process_group, self.heap, self.sanitize = process_group, heap, sanitize
+        self._of_process_groups: dict[str, GpuGroup] = {}  # of torch, by their names
         node = world_rank // ranks_per_node
         local = [r for r in self.ranks if r // ranks_per_node == node]
         fixed = {
@@ -112,9 +113,38 @@ class GpuGroup(Group):
     def all_gather_object(self, value: Any) -> list:
         import torch.distributed as dist
 
-        gathered = [None] * self.num_ranks
+        gathered: list[Any] = [None] * self.num_ranks
         dist.all_gather_object(gathered, value, group=self.process_group)
-        return gathered
+        order = dist.get_process_group_ranks(self.process_group)
+        return [gathered[order.index(rank)] for rank in self.ranks]
+
+    def of_process_group(self, process_group: Any) -> Group:
+        import torch.distributed as dist
+
+        ranks = dist.get_process_group_ranks(process_group)
+        if ranks == self.ranks:
+            return self
+        found = self._of_process_groups.get(process_group.group_name)
+        if found is not None and found.process_group is process_group:
+            return found
+        if self.transport != "p2p":
+            raise DitronError(
+                f"transport {self.transport!r} allocates memory on every rank of the world, and a process group is of "
+                f"ranks {ranks} alone: make the group by ditron.new_group on all ranks"
+            )
+        heap = P2PHeap(self.heap.buffer.numel(), self.device, process_group, ranks)
+        made = GpuGroup(
+            ranks,
+            self.ranks[self.rank],
+            self.transport,
+            self.device,
+            process_group,
+            heap,
+            self.ranks_per_node,
+            self.sanitize,
+        )
+        self._of_process_groups[process_group.group_name] = made
+        return made
 
     def subgroup(self, ranks: Sequence[int]) -> Group | None:
         import torch.distributed as dist
@@ -139,6 +169,7 @@ class GpuGroup(Group):
         import torch.distributed as dist
 
         self.barrier()
+        self._of_process_groups.clear()
         self.heap.finalize()
         if self.transport == "nvshmem":
             NvshmemHeap.shut_down()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ditron.distributed import state
@@ -23,6 +24,7 @@ class Group:
 
     Attributes:
         rank: this process's rank in the group; num_ranks: how many there are.
+        name: the same on every rank; what operators in a graph of torch's carry.
         ranks: world rank of each group rank. ranks_per_node: of the world.
         transport: ``"p2p"``, ``"nvshmem"``, ``"rocshmem"`` or ``"sim"``.
         device: where this rank's tensors live.
@@ -50,6 +52,7 @@ class Group:
         self.ranks_per_node = ranks_per_node
         self.transport = transport
         self.device = device
+        self.name = state.register(self)
         self.packets: dict[int, PacketMemory] = {}  # of symm_packets, by address
 
     def __enter__(self) -> Group:
@@ -58,6 +61,9 @@ class Group:
 
     def __exit__(self, *exc: object) -> None:
         state.leave()
+
+    def __deepcopy__(self, memo: dict) -> Group:
+        return self  # a copy of a module is a module of the same group
 
     def __repr__(self) -> str:
         return f"Group(rank {self.rank} of {self.num_ranks}, {self.transport}, world ranks {self.ranks})"
@@ -98,6 +104,12 @@ class Group:
         """The group of these world ranks; None when this rank is no member. Collective over the world."""
         raise NotImplementedError
 
+    def of_process_group(self, process_group: Any) -> Group:
+        """The group of a process group of torch, the same each time; self is the world. Collective over its ranks."""
+        raise DitronError(
+            "the simulator has no process groups of torch: pass a ditron.Group, made by ditron.new_group, or None"
+        )
+
     def finalize(self) -> None:
         """Leave the world: release what the world group holds. Collective."""
 
@@ -110,6 +122,10 @@ class Group:
     def launch(self, kernel: Any, grid: Any, args: tuple, kwargs: dict, warmup: bool) -> Any:
         """Launch a ``ditron.jit`` kernel on this rank, or with ``warmup`` only compile it; returns the compiled one."""
         raise NotImplementedError
+
+    def within_operator(self) -> AbstractContextManager:
+        """Around the kernel of an operator of torch's: it puts back what torch turns off there."""
+        return nullcontext()
 
     def before_launch(self) -> None:
         """Raise when a kernel has reported an error: what comes after it would compute with what never arrived."""

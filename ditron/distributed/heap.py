@@ -122,11 +122,14 @@ class P2PHeap(Heap):
 
     def __init__(self, nbytes: int, device: torch.device, process_group: Any, world_ranks: list[int]):
         import torch
+        import torch.distributed as dist
         import torch.distributed._symmetric_memory as symm_mem
 
         buffer = symm_mem.empty(nbytes, dtype=torch.uint8, device=device)
         self._handle: Any = symm_mem.rendezvous(buffer, process_group)
-        super().__init__(buffer, [int(p) for p in self._handle.buffer_ptrs], len(world_ranks))
+        order = dist.get_process_group_ranks(process_group)  # ascending, whatever was asked for
+        bases = [int(self._handle.buffer_ptrs[order.index(rank)]) for rank in world_ranks]
+        super().__init__(buffer, bases, len(world_ranks))
 
     def on_module_loaded(self, module: int) -> None:
         """Nothing to do: p2p kernels reach peers through their context alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ditron.distributed.group import Group
@@ -56,6 +57,12 @@ class SimulatedGroup(Group):
         from ditron.sim.launch import launch
 
         return launch(kernel, self, grid, args, kwargs, warmup)
+
+    def within_operator(self) -> AbstractContextManager:
+        from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+        mode = self.world.host_mode
+        return nullcontext() if mode is None or mode in _get_current_dispatch_mode_stack() else mode
 
     def benchmark(self, call: Callable[[], Any], quantiles: Sequence[float], warmup: int, repeat: int) -> list[float]:
         return [0.0] * len(quantiles)  # time on the simulator says nothing about a GPU

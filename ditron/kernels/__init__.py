@@ -8,11 +8,21 @@ hidden = ag_gemm(x, w_up)  # every rank's rows of x, times this rank's columns o
 y = gemm_rs(hidden, w_down)  # this rank's rows of the sum over ranks
 """
 
-from ditron.kernels.ag_gemm import ag_gemm
-from ditron.kernels.all_gather import all_gather
+from ditron.kernels import torch_library as _torch_library  # noqa: F401 (registers torch.ops.ditron)
+from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered
+from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.reduce_scatter import reduce_scatter
 
-__all__ = ["ag_gemm", "all_gather", "all_reduce", "gemm_ar", "gemm_rs", "reduce_scatter"]
+__all__ = [
+    "ag_gemm",
+    "ag_gemm_gathered",
+    "all_gather",
+    "all_reduce",
+    "gemm_ar",
+    "gemm_rs",
+    "own_part",
+    "reduce_scatter",
+]

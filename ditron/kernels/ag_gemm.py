@@ -14,8 +14,10 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
+from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
-from ditron.kernels.operands import capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.schedules import default_schedule, fits_tile_kernel
 from ditron.kernels.tiles import (
     add_bias,
@@ -28,7 +30,7 @@ from ditron.kernels.tiles import (
 )
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_gemm", "ag_gemm_program"]
+__all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_program"]
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -180,6 +182,7 @@ def ag_gemm_program(
             dh.copy(gathered[rows_of_sender], gathered_out[rows_of_sender])
 
 
+@torch_operator("a", "b", "bias")
 def ag_gemm(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -187,7 +190,7 @@ def ag_gemm(
     *,
     out: torch.Tensor | None = None,
     gathered: torch.Tensor | None = None,
-    group: ditron.Group | None = None,
+    group: AnyGroup = None,
     **schedule: Any,
 ) -> torch.Tensor:
     """All ranks' rows of A, in rank order, times the transpose of this rank's B: a column-parallel linear layer.
@@ -210,7 +213,7 @@ def ag_gemm(
         if b.shape[1] != K:
             raise DitronError(f"ag_gemm: a is [{rows}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
         out = result("ag_gemm", (ranks * rows, N), a, out)
-        a = a.contiguous()
+        a = aligned(a)
         b, b_is_kn = weight_layout(b)
         keep = gathered is not None
         if keep:
@@ -220,7 +223,7 @@ def ag_gemm(
             ag_gemm_program(
                 a,
                 b,
-                b if bias is None else bias,
+                b if bias is None else aligned(bias),
                 out,
                 gathered if keep else a,
                 capacity_for(rows),
@@ -233,3 +236,19 @@ def ag_gemm(
         whole = all_gather(a, out=gathered)
         torch.matmul(whole, b if b_is_kn else b.t(), out=out)
         return out if bias is None else out.add_(bias)
+
+
+@torch_operator("a", "b", "bias")
+def ag_gemm_gathered(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, *, group: AnyGroup = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As :func:`ag_gemm`, and the rows of all ranks, which are then kept for the gradient of ``b``.
+
+    Returns ``[num_ranks * rows, N]`` and ``[num_ranks * rows, K]``.
+
+        y, whole = ditron.kernels.ag_gemm_gathered(x, weight)
+    """
+    with in_group(group, "ag_gemm_gathered") as group:
+        matrices("ag_gemm_gathered", group, a=a)
+        gathered = a.new_empty(group.num_ranks * a.shape[0], a.shape[1])
+        return ag_gemm(a, b, bias, gathered=gathered, group=group), gathered

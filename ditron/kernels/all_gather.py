@@ -6,9 +6,12 @@ import torch
 
 import ditron
 import ditron.host as dh
-from ditron.kernels.operands import capacity_for, in_group, result, vector_operand
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron_compiler.errors import DitronError
 
-__all__ = ["all_gather", "all_gather_program"]
+__all__ = ["all_gather", "all_gather_program", "own_part"]
 
 
 @ditron.program(
@@ -38,11 +41,16 @@ def all_gather_program(x, out, capacity):
         dh.copy(gathered[sender * n : (sender + 1) * n], out[sender])
 
 
-def all_gather(x: torch.Tensor, *, out: torch.Tensor | None = None, group: ditron.Group | None = None) -> torch.Tensor:
+@torch_operator("x", "gradient")
+def all_gather(
+    x: torch.Tensor, *, out: torch.Tensor | None = None, gradient: str = "partial", group: AnyGroup = None
+) -> torch.Tensor:
     """All ranks' ``x``, concatenated along the first dimension in rank order.
 
     Args:
         x: ``[rows, ...]``, the same shape on every rank. out: ``[num_ranks * rows, ...]``, written if given.
+        gradient: of the result. ``"partial"``: each rank has a part of it, and they are added. ``"replicate"``: every
+            rank computes the same from it and has the same gradient.
         group: the ranks; default the current group. One node.
 
     Returns ``[num_ranks * rows, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -52,5 +60,22 @@ def all_gather(x: torch.Tensor, *, out: torch.Tensor | None = None, group: ditro
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out)
-        all_gather_program(x.contiguous().view(-1), out.view(group.num_ranks, -1), capacity_for(x.numel()))
+        all_gather_program(aligned(x).view(-1), out.view(group.num_ranks, -1), capacity_for(x.numel()))
         return out
+
+
+@torch_operator("x")
+def own_part(x: torch.Tensor, *, group: AnyGroup = None) -> torch.Tensor:
+    """This rank's rows of ``x``, which is the same on every rank: what :func:`all_gather` makes whole again.
+
+    Args:
+        x: ``[rows, ...]``, rows a multiple of the number of ranks. group: the ranks; default the current group.
+
+    Returns a new tensor, ``[rows / num_ranks, ...]``; its gradient is gathered.
+
+        mine = ditron.kernels.own_part(everything)
+    """
+    with in_group(group, "own_part") as group:
+        if x.ndim == 0 or x.shape[0] % group.num_ranks:
+            raise DitronError(f"own_part: a tensor of shape {tuple(x.shape)} has no {group.num_ranks} equal parts")
+        return x.view(group.num_ranks, -1, *x.shape[1:])[group.rank].clone(memory_format=torch.contiguous_format)

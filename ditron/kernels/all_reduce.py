@@ -12,7 +12,9 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
-from ditron.kernels.operands import capacity_for, in_group, result, vector_operand
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_reduce", "one_shot_program", "two_shot_program"]
@@ -131,17 +133,21 @@ def two_shot_program(x, out, capacity, *, block=4096, programs=64, num_warps=16)
 ONE_SHOT_BYTES = 256 << 10
 
 
+@torch_operator("x", "gradient")
 def all_reduce(
     x: torch.Tensor,
     *,
     out: torch.Tensor | None = None,
-    group: ditron.Group | None = None,
+    gradient: str = "replicate",
+    group: AnyGroup = None,
     algorithm: str | None = None,
 ) -> torch.Tensor:
     """The sum over ranks of ``x``, added in fp32 and in rank order: bitwise the same on every rank.
 
     Args:
         x: any shape, the same on every rank. out: of the same shape, written if given; not ``x``.
+        gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
+            is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
         group: the ranks; default the current group. One node.
         algorithm: ``"one_shot"`` or ``"two_shot"``, instead of the one that is chosen by size.
 
@@ -157,7 +163,7 @@ def all_reduce(
             raise DitronError(f"all_reduce: unknown algorithm {algorithm!r}: expected 'one_shot' or 'two_shot'")
         block = 256 if group.is_sim else 2048 if algorithm == "one_shot" else 4096
         capacity = max(capacity_for(x.numel()), block)
-        _PROGRAMS[algorithm](x.contiguous().view(-1), out.view(-1), capacity, block=block)
+        _PROGRAMS[algorithm](aligned(x).view(-1), out.view(-1), capacity, block=block)
         return out
 
 

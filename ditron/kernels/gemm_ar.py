@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-import ditron
+from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.all_reduce import all_reduce
+from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.operands import in_group, matrices, result
 from ditron_compiler.errors import DitronError
@@ -17,8 +18,14 @@ __all__ = ["gemm_ar"]
 SCATTERED_ROWS = 1024
 
 
+@torch_operator("a", "b", "gradient")
 def gemm_ar(
-    a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor | None = None, group: ditron.Group | None = None
+    a: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    gradient: str = "replicate",
+    group: AnyGroup = None,
 ) -> torch.Tensor:
     """The sum over ranks of A times the transpose of B: a row-parallel linear layer without sequence parallelism.
 
@@ -26,6 +33,8 @@ def gemm_ar(
         a: ``[M, K]``, row-major, the same shape on every rank. b: ``[N, K]``, row-major or the transpose of a row-major
             ``[K, N]``. bfloat16, float16 or float32; sums over ranks are in fp32.
         out: ``[M, N]``, written if given. group: the ranks; default the current group. One node.
+        gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
+            is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
 
     Returns ``[M, N]``, bitwise the same on every rank. Collective over the group. Raises DitronError for tensors that
     do not fit.

@@ -15,7 +15,9 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
-from ditron.kernels.operands import capacity_for, in_group, matrices, result, weight_layout
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.schedules import default_schedule, fits_tile_kernel
 from ditron.kernels.tiles import (
@@ -194,12 +196,13 @@ def gemm_rs_program(
                 dh.signal_write(arrived[rank * pieces + piece], epoch, owner)
 
 
+@torch_operator("a", "b")
 def gemm_rs(
     a: torch.Tensor,
     b: torch.Tensor,
     *,
     out: torch.Tensor | None = None,
-    group: ditron.Group | None = None,
+    group: AnyGroup = None,
     **schedule: Any,
 ) -> torch.Tensor:
     """This rank's rows of the sum over ranks of A times the transpose of B: a row-parallel linear layer.
@@ -227,7 +230,7 @@ def gemm_rs(
             )
         rows = M // ranks
         out = result("gemm_rs", (rows, N), a, out)
-        a = a.contiguous()
+        a = aligned(a)
         b, b_is_kn = weight_layout(b)
         if schedule or fits_tile_kernel(group, a, b, out):
             chosen = default_schedule(group, rows, N, K, most_pieces=4) | schedule

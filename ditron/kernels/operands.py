@@ -8,19 +8,29 @@ from contextlib import contextmanager
 import torch
 
 from ditron.distributed.group import Group, require_group
+from ditron.distributed.torch_groups import AnyGroup, as_group
 from ditron_compiler.errors import DitronError
 
-__all__ = ["capacity_for", "in_group", "matrices", "reaches_by_tma", "result", "vector_operand", "weight_layout"]
+__all__ = [
+    "aligned",
+    "capacity_for",
+    "in_group",
+    "matrices",
+    "reaches_by_tma",
+    "result",
+    "vector_operand",
+    "weight_layout",
+]
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 @contextmanager
-def in_group(group: Group | None, what: str) -> Iterator[Group]:
+def in_group(group: AnyGroup, what: str) -> Iterator[Group]:
     """Make ``group``, or the current one, the group that programs run in."""
-    group = require_group(group, f"ditron.kernels.{what}()")
-    with group:
-        yield group
+    found = as_group(require_group(None, f"ditron.kernels.{what}()") if group is None else group)
+    with found:
+        yield found
 
 
 def capacity_for(extent: int) -> int:
@@ -53,11 +63,20 @@ def vector_operand(what: str, group: Group, x: torch.Tensor) -> None:
         raise DitronError(f"{what}: the tensor is on {x.device}, and this rank's device is {group.device}")
 
 
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor``, or a copy that is contiguous and begins at a multiple of 16 bytes.
+
+    A program keeps memory per alignment of its arguments, and ranks that use different ones wait for each other.
+    """
+    dense = tensor.contiguous()
+    return dense if dense.data_ptr() % 16 == 0 else dense.clone()
+
+
 def weight_layout(b: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """A contiguous matrix with the elements of ``b`` [N, K], and whether it is its transpose [K, N]."""
     if b.stride(1) != 1 and b.stride(0) == 1 and b.t().is_contiguous():
-        return b.t(), True
-    return b.contiguous(), False
+        return aligned(b.t()), True
+    return aligned(b), False
 
 
 def result(what: str, shape: tuple[int, ...], like: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
@@ -69,6 +88,8 @@ def result(what: str, shape: tuple[int, ...], like: torch.Tensor, out: torch.Ten
             f"{what}: out must be contiguous, of shape {shape} and {like.dtype} on {like.device}, got "
             f"{tuple(out.shape)} of {out.dtype} on {out.device}"
         )
+    if out.data_ptr() % 16:
+        raise DitronError(f"{what}: out must begin at a multiple of 16 bytes, and this view begins at {out.data_ptr()}")
     return out
 
 

@@ -7,7 +7,9 @@ import triton.language as tl
 
 import ditron
 import ditron.host as dh
-from ditron.kernels.operands import capacity_for, in_group, result, vector_operand
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron_compiler.errors import DitronError
 
 __all__ = ["reduce_scatter", "reduce_scatter_program"]
@@ -53,9 +55,8 @@ def reduce_scatter_program(x, out, capacity, *, block=4096, num_warps=8):
     add_parts_kernel[(dh.cdiv(n, block),)](x[rank], inbox, out, n, rank, ranks, BLOCK=block, num_warps=num_warps)
 
 
-def reduce_scatter(
-    x: torch.Tensor, *, out: torch.Tensor | None = None, group: ditron.Group | None = None
-) -> torch.Tensor:
+@torch_operator("x")
+def reduce_scatter(x: torch.Tensor, *, out: torch.Tensor | None = None, group: AnyGroup = None) -> torch.Tensor:
     """This rank's rows of the sum over ranks of ``x``, added in fp32 and in rank order.
 
     Args:
@@ -73,5 +74,5 @@ def reduce_scatter(
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out)
         block = 256 if group.is_sim else 4096
-        reduce_scatter_program(x.contiguous().view(ranks, -1), out.view(-1), capacity_for(out.numel()), block=block)
+        reduce_scatter_program(aligned(x).view(ranks, -1), out.view(-1), capacity_for(out.numel()), block=block)
         return out

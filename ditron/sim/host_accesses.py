@@ -31,10 +31,12 @@ class HostAccessMode(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
+    sees_into_operators = True  # ditron.kernels need not be called through torch for it
 
     def __init__(self, rank: RankView):
         super().__init__()
         self._rank = rank
+        rank.host_mode = self
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}

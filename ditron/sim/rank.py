@@ -18,6 +18,7 @@ from ditron_compiler.source_location import caller_line
 
 if TYPE_CHECKING:
     import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["RankView", "current_world", "enter"]
 
@@ -68,6 +69,7 @@ class RankView:
         self.local_rank = rank % world.ranks_per_node
         self.world_group = world.world_group
         self.streams = RankStreams(world, rank)
+        self.host_mode: TorchDispatchMode | None = None  # which records what host code accesses
 
     @property
     def records_accesses(self) -> bool:

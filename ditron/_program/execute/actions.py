@@ -88,15 +88,9 @@ class Planner:
     def _launch(self, step: Any, stream: int) -> Action:
         kernel = self._kernel_of(step)
         grid = step.grid
-        template, pointers, numbers, descriptors = [], [], [], []
+        template, pointers, numbers = [], [], []
         for position, value in enumerate(step.args):
-            if isinstance(value, host.DescriptorView):
-                encode = kernel.encoder(position, value)
-                argument, address = self._address(value.buffer)
-                if argument >= 0:
-                    descriptors.append((position, argument, address, encode))
-                value = encode(address) if argument < 0 else None
-            elif isinstance(value, host.BufferView):
+            if isinstance(value, host.BufferView):
                 argument, value = self._address(value)
                 if argument >= 0:
                     pointers.append((position, argument, value))
@@ -110,8 +104,6 @@ class Planner:
             arguments = template.copy()
             for position, argument, offset in pointers:
                 arguments[position] = bases[argument] + offset
-            for position, argument, offset, encode in descriptors:
-                arguments[position] = encode(bases[argument] + offset)
             for position, slope, offset in numbers:
                 arguments[position] = slope * epoch + offset
             launch(grid, stream, arguments)

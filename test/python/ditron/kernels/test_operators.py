@@ -131,6 +131,33 @@ def test_calls_of_many_sizes_share_memory(seed):
     run(main, ranks=ranks, seed=seed)
 
 
+def test_ranks_may_align_tensors_differently():
+    """Views that begin at 16 bytes on one rank and not on the other: the same calls, in the same memory."""
+    ranks, rows, N, K = 2, 4, 8, 8
+    a, b, bias = data(rows + 1, K + 1, seed=1), data(N, K, seed=2), data(N + 1, seed=3)
+
+    def main():
+        rank = ditron.rank()
+        for shift in (0, rank, 1 - rank, 1):
+            flat = a.flatten()[shift : shift + rows * K].view(rows, K)
+            offset = bias[shift : shift + N]
+            parts = [a.flatten()[s : s + rows * K].view(rows, K) for s in ditron.all_gather_object(shift)]
+            got = kernels.ag_gemm(flat, b, offset)
+            numerics.assert_product(got, torch.cat(parts), b.T, offset)
+            assert torch.equal(kernels.all_gather(flat), torch.cat(parts))
+            assert_sum_of_products(
+                kernels.gemm_rs(flat, b), torch.stack(parts)[:, 2 * rank : 2 * rank + 2], b.expand(2, N, K)
+            )
+            for algorithm in ("one_shot", "two_shot"):
+                total = kernels.all_reduce(flat, algorithm=algorithm)
+                numerics.assert_error_within(
+                    total, exact_sum(torch.stack(parts)), numerics.gamma(2) * torch.stack(parts).double().abs().sum(0)
+                )
+            torch.testing.assert_close(kernels.reduce_scatter(flat), total[2 * rank : 2 * rank + 2])
+
+    run(main, ranks=ranks)
+
+
 def test_a_subgroup():
     x = data(4, 6, 8, seed=1)
 
@@ -149,6 +176,7 @@ def test_a_subgroup():
         (lambda x: kernels.ag_gemm(x, x.float()), "of one dtype"),
         (lambda x: kernels.ag_gemm(x[0], x), "must be a matrix"),
         (lambda x: kernels.ag_gemm(x, x, out=x), "out must be contiguous, of shape"),
+        (lambda x: kernels.all_reduce(x, out=torch.empty(65).bfloat16()[1:].view(8, 8)), "multiple of 16 bytes"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
         (lambda x: kernels.reduce_scatter(x[:3]), "cannot be shared evenly"),
         (lambda x: kernels.all_reduce(x.long()), "expected bfloat16"),

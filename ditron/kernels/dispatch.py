@@ -1,0 +1,65 @@
+"""How an operator's function is called: as it is, or as the operator of its name in ``torch.ops.ditron``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from ditron.distributed.torch_groups import group_name
+from ditron_compiler.errors import DitronError
+
+__all__ = ["torch_operator"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Call the function through ``torch.ops.ditron`` where gradients are recorded or torch traces what is called.
+
+    There it takes its positional arguments, those named in ``traced``, and ``group``: what it writes is new.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        name = function.__name__
+
+        @functools.wraps(function)
+        def call(*args: Any, group: Any = None, **options: Any) -> Any:
+            if not torch.compiler.is_compiling() and _is_plain((*args, *options.values())):
+                return function(*args, group=group, **options)
+            for option in list(options):
+                if option not in traced and options.pop(option) is not None:
+                    raise DitronError(
+                        f"{name}: {option}= cannot be given where gradients are recorded or the call is compiled: "
+                        "leave it out, or call the operator under torch.no_grad()"
+                    )
+            if gradient := options.get("gradient"):
+                check_gradient(name, gradient)
+            return getattr(torch.ops.ditron, name)(*args, **options, group=group_name(group))
+
+        return call
+
+    return decorate
+
+
+def check_gradient(what: str, gradient: str) -> None:
+    """Raise DitronError for what is no convention of gradients."""
+    if gradient not in ("replicate", "partial"):
+        raise DitronError(f"{what}: unknown gradient {gradient!r}: expected 'replicate' or 'partial'")
+
+
+def _is_plain(values: tuple) -> bool:
+    """Whether only tensors of torch's own are given, nobody records gradients, and no mode sees what is called."""
+    records = torch.is_grad_enabled()
+    for value in values:
+        if isinstance(value, torch.Tensor) and (
+            type(value) not in (torch.Tensor, torch.nn.Parameter) or (records and value.requires_grad)
+        ):
+            return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return all(getattr(mode, "sees_into_operators", False) for mode in _get_current_dispatch_mode_stack())

@@ -1,0 +1,235 @@
+"""The operators in torch's dispatcher, ``torch.ops.ditron``: schemas, shapes for tracing, and gradients.
+
+A group is given by its name, a string; ``""`` is the current one. Gradients take their group from what was saved with
+the forward call, for autograd runs them in threads of its own. They are collective like the forward: if a tensor
+requires a gradient on one rank, it must on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ditron.distributed.torch_groups import group_named
+from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered
+from ditron.kernels.all_gather import all_gather, own_part
+from ditron.kernels.all_reduce import all_reduce
+from ditron.kernels.gemm_ar import gemm_ar
+from ditron.kernels.gemm_rs import gemm_rs
+from ditron.kernels.reduce_scatter import reduce_scatter
+
+Tensor = torch.Tensor
+ops = torch.ops.ditron
+
+
+def _define(schema: str, function: Callable, fake: Callable, backward: Callable, setup_context: Callable) -> None:
+    name = "ditron::" + schema[: schema.index("(")]
+    torch.library.define(name, schema[schema.index("(") :], tags=(torch.Tag.pt2_compliant_tag,))
+    eager = function.__wrapped__  # type: ignore[attr-defined]
+
+    def kernel(*args: Any, group: str = "", **options: Any) -> Any:
+        found = group_named(group)
+        with found.within_operator():
+            return eager(*args, group=found, **options)
+
+    torch.library.impl(name, ("cpu", "cuda"))(kernel)
+    torch.library.register_fake(name)(fake)
+    torch.library.register_autograd(name, backward, setup_context=setup_context)
+
+
+def _num_ranks(group: str) -> int:
+    return group_named(group).num_ranks
+
+
+def _save(ctx: Any, group: str, *tensors: Tensor | None) -> None:
+    ctx.group = group_named(group).name
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors)
+
+
+# ag_gemm
+
+
+def _ag_gemm_fake(a: Tensor, b: Tensor, bias: Tensor | None = None, *, group: str = "") -> Tensor:
+    torch._check(a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1], lambda: "ag_gemm: expected b to be [N, K]")
+    return a.new_empty(_num_ranks(group) * a.shape[0], b.shape[0])
+
+
+def _ag_gemm_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    a, b, _ = inputs
+    _save(ctx, keyword_only_inputs["group"], a, b)
+
+
+def _ag_gemm_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    """The rows of A that this rank has not are gathered again: kept, they would be num_ranks times the input."""
+    a, b = ctx.saved_tensors
+    return _column_gradients(ctx, grad, b, lambda: ops.all_gather(a, group=ctx.group))
+
+
+def _column_gradients(ctx: Any, grad: Tensor | None, b: Tensor, gathered: Callable[[], Tensor]) -> tuple:
+    if grad is None:
+        return None, None, None
+    of_a, of_b, of_bias = (*ctx.needs_input_grad, False)[:3]  # the dispatcher leaves out a bias of None
+    return (
+        ops.gemm_rs(grad, b.t(), group=ctx.group) if of_a else None,
+        torch.mm(grad.t(), gathered()) if of_b else None,
+        grad.sum(0) if of_bias else None,
+    )
+
+
+_define(
+    "ag_gemm(Tensor a, Tensor b, Tensor? bias=None, *, str group='') -> Tensor",
+    ag_gemm,
+    _ag_gemm_fake,
+    _ag_gemm_backward,
+    _ag_gemm_setup,
+)
+
+
+def _ag_gemm_gathered_fake(
+    a: Tensor, b: Tensor, bias: Tensor | None = None, *, group: str = ""
+) -> tuple[Tensor, Tensor]:
+    return _ag_gemm_fake(a, b, bias, group=group), a.new_empty(_num_ranks(group) * a.shape[0], a.shape[1])
+
+
+def _ag_gemm_gathered_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: tuple) -> None:
+    _save(ctx, keyword_only_inputs["group"], inputs[1], output[1])
+
+
+def _ag_gemm_gathered_backward(ctx: Any, grad: Tensor | None, grad_gathered: Tensor | None) -> tuple:
+    b, gathered = ctx.saved_tensors
+    of_a, of_b, of_bias = _column_gradients(ctx, grad, b, lambda: gathered)
+    if grad_gathered is not None and ctx.needs_input_grad[0]:
+        of_rows = ops.reduce_scatter(grad_gathered, group=ctx.group)
+        of_a = of_rows if of_a is None else of_a + of_rows
+    return of_a, of_b, of_bias
+
+
+_define(
+    "ag_gemm_gathered(Tensor a, Tensor b, Tensor? bias=None, *, str group='') -> (Tensor, Tensor)",
+    ag_gemm_gathered,
+    _ag_gemm_gathered_fake,
+    _ag_gemm_gathered_backward,
+    _ag_gemm_gathered_setup,
+)
+
+# gemm_rs
+
+
+def _gemm_rs_fake(a: Tensor, b: Tensor, *, group: str = "") -> Tensor:
+    torch._check(a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1], lambda: "gemm_rs: expected b to be [N, K]")
+    ranks = _num_ranks(group)
+    torch._check(a.shape[0] % ranks == 0, lambda: "gemm_rs: expected a to have a multiple of num_ranks rows")
+    return a.new_empty(a.shape[0] // ranks, b.shape[0])
+
+
+def _gemm_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    _save(ctx, keyword_only_inputs["group"], *inputs)
+    ctx.gradient = keyword_only_inputs.get("gradient")
+
+
+def _gemm_rs_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    """The gradient's rows that are gathered for A's gradient are those that B's needs."""
+    a, b = ctx.saved_tensors
+    of_a, of_b = ctx.needs_input_grad[:2]
+    if grad is None:
+        return None, None
+    if of_a and of_b:
+        grad_a, gathered = ops.ag_gemm_gathered(grad, b.t(), group=ctx.group)
+        return grad_a, torch.mm(gathered.t(), a)
+    if of_a:
+        return ops.ag_gemm(grad, b.t(), group=ctx.group), None
+    return None, torch.mm(ops.all_gather(grad, group=ctx.group).t(), a)
+
+
+_define(
+    "gemm_rs(Tensor a, Tensor b, *, str group='') -> Tensor", gemm_rs, _gemm_rs_fake, _gemm_rs_backward, _gemm_setup
+)
+
+# gemm_ar
+
+
+def _gemm_ar_fake(a: Tensor, b: Tensor, *, gradient: str = "replicate", group: str = "") -> Tensor:
+    torch._check(a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1], lambda: "gemm_ar: expected b to be [N, K]")
+    return a.new_empty(a.shape[0], b.shape[0])
+
+
+def _gemm_ar_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    a, b = ctx.saved_tensors
+    of_a, of_b = ctx.needs_input_grad[:2]
+    if grad is None:
+        return None, None
+    if ctx.gradient == "partial":
+        grad = ops.all_reduce(grad, group=ctx.group)
+    return torch.mm(grad, b) if of_a else None, torch.mm(grad.t(), a) if of_b else None
+
+
+_define(
+    "gemm_ar(Tensor a, Tensor b, *, str gradient='replicate', str group='') -> Tensor",
+    gemm_ar,
+    _gemm_ar_fake,
+    _gemm_ar_backward,
+    _gemm_setup,
+)
+
+# Collectives
+
+
+def _collective_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    _save(ctx, keyword_only_inputs["group"])
+    ctx.gradient = keyword_only_inputs.get("gradient")
+
+
+def _all_gather_fake(x: Tensor, *, gradient: str = "partial", group: str = "") -> Tensor:
+    return x.new_empty(_num_ranks(group) * x.shape[0], *x.shape[1:])
+
+
+def _all_gather_backward(ctx: Any, grad: Tensor | None) -> Tensor | None:
+    if grad is None:
+        return None
+    backward = ops.reduce_scatter if ctx.gradient == "partial" else ops.own_part
+    return backward(grad, group=ctx.group)
+
+
+_define(
+    "all_gather(Tensor x, *, str gradient='partial', str group='') -> Tensor",
+    all_gather,
+    _all_gather_fake,
+    _all_gather_backward,
+    _collective_setup,
+)
+
+
+def _part_fake(x: Tensor, *, group: str = "") -> Tensor:
+    ranks = _num_ranks(group)
+    torch._check(x.shape[0] % ranks == 0, lambda: "expected a multiple of num_ranks rows")
+    return x.new_empty(x.shape[0] // ranks, *x.shape[1:])
+
+
+def _part_backward(ctx: Any, grad: Tensor | None) -> Tensor | None:
+    return None if grad is None else ops.all_gather(grad, group=ctx.group)
+
+
+_define(
+    "reduce_scatter(Tensor x, *, str group='') -> Tensor", reduce_scatter, _part_fake, _part_backward, _collective_setup
+)
+_define("own_part(Tensor x, *, str group='') -> Tensor", own_part, _part_fake, _part_backward, _collective_setup)
+
+
+def _all_reduce_fake(x: Tensor, *, gradient: str = "replicate", group: str = "") -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _all_reduce_backward(ctx: Any, grad: Tensor | None) -> Tensor | None:
+    return ops.all_reduce(grad, group=ctx.group) if grad is not None and ctx.gradient == "partial" else grad
+
+
+_define(
+    "all_reduce(Tensor x, *, str gradient='replicate', str group='') -> Tensor",
+    all_reduce,
+    _all_reduce_fake,
+    _all_reduce_backward,
+    _collective_setup,
+)

@@ -57,8 +57,9 @@ def _is_user_file(file: str) -> bool:
 
 
 def is_user_code(code: CodeType) -> bool:
-    """Whether code is the user's. A dynamic_func is Triton's, made at run time."""
-    return code.co_name != "dynamic_func" and _is_user_file(code.co_filename)
+    """Whether code is the user's. Python makes the constructors of dataclasses at run time, Triton a dynamic_func."""
+    made = code.co_name == "dynamic_func" or code.co_qualname.startswith("__create_fn__")
+    return not made and _is_user_file(code.co_filename)
 
 
 def caller_frame() -> FrameType | None:

@@ -161,6 +161,40 @@ def Ditron_SliceOp : Ditron_HostOp<"slice", "slice", [NoMemoryEffect, AttrSizedO
   let hasVerifier = 1;
 }
 
+def Ditron_TensorDescriptorOp : Ditron_Op<"tensor_descriptor", [Ditron_InProgram, NoMemoryEffect,
+    AttrSizedOperandSegments, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "a tensor descriptor of a buffer, made by the host";
+  let description = [{
+    What TMA loads and stores blocks by: the buffer's address, the sizes and the
+    strides (in elements) of a tensor in it, and the block, which the type of the
+    result says. The tensor lies within the buffer. It has 1 to 5 dimensions, the
+    last one contiguous; its address and its other strides are multiples of 16
+    bytes. What a load reads outside of the tensor is zero, or NaN with
+    `nan_padding`.
+
+    A launch takes it where the kernel has a `!tt.tensordesc`, followed by the
+    sizes as `i32` and the strides as `i64`, which are parameters of the kernel.
+
+    ```mlir
+    %desc = ditron.tensor_descriptor %a sizes [%m, %k] strides [%k, 1] : <?x?xbf16> to !tt.tensordesc<tensor<128x64xbf16>>
+    ```
+  }];
+  let arguments = (ins
+    Arg<Ditron_Buffer, "buffer that the tensor lies in">:$source,
+    Arg<Variadic<I64>, "sizes that are values">:$sizes,
+    Arg<Variadic<I64>, "strides that are values">:$strides,
+    Ditron_Known<"sizes">:$static_sizes,
+    Ditron_Known<"strides">:$static_strides,
+    Arg<UnitAttr, "NaN outside of the tensor, not zero">:$nan_padding);
+  let results = (outs Res<Ditron_TensorDescriptor, "the descriptor">:$result);
+  let assemblyFormat = [{
+    $source `sizes` custom<Ints>($sizes, $static_sizes) `strides` custom<Ints>($strides, $static_strides)
+    (`nan_padding` $nan_padding^)? attr-dict `:` type($source) `to` type($result)
+  }];
+  let hasCanonicalizer = 1;
+  let hasVerifier = 1;
+}
+
 def Ditron_StreamOp : Ditron_Op<"stream", [Ditron_InProgram, Pure,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a stream of this rank's GPU";

@@ -184,8 +184,8 @@ def Ditron_LaunchOp : Ditron_Queued<"launch", [AttrSizedOperandSegments,
   let summary = "launch a kernel of the module";
   let description = [{
     The kernel is a `tt.func`. Its parameters are given in order: a buffer for a
-    pointer to the buffer's elements, a number for a number of the same type. The
-    context, the hidden last parameter of a `ditron.kernel`, is not given. The
+    pointer to the buffer's elements, a descriptor that `ditron.tensor_descriptor`
+    made for a `!tt.tensordesc`, a number for a number of the same type. The context, the hidden last parameter of a `ditron.kernel`, is not given. The
     kernel touches only the parts of memory that its buffers are. The grid has
     one to three numbers. `options` are those of a Triton launch.
 

@@ -84,8 +84,11 @@ def Ditron_SignalBuffer : Type<And<[
     CPred<"::llvm::cast<::mlir::ditron::BufferType>($_self).isSymmetric()">]>,
   "buffer of signals, !ditron.buffer<shape x i64, symmetric>", "::mlir::ditron::BufferType">;
 def Ditron_Number : AnyTypeOf<[AnySignlessInteger, AnyFloat], "integer or float">;
-def Ditron_Argument : AnyTypeOf<[Ditron_Buffer, AnySignlessInteger, AnyFloat],
-  "buffer, integer or float">;
+// !tt.tensordesc<...> comes from the stand-in for Triton's dialect, TritonShim.h.
+def Ditron_TensorDescriptor : Type<CPred<"::mlir::ditron::tt::isDescriptorType($_self)">,
+  "tensor descriptor, !tt.tensordesc<...>">;
+def Ditron_Argument : AnyTypeOf<[Ditron_Buffer, Ditron_TensorDescriptor, AnySignlessInteger, AnyFloat],
+  "buffer, tensor descriptor, integer or float">;
 
 // !tt.ptr<T> comes from the stand-in for Triton's dialect, TritonShim.h.
 class PtrTo<Pred pointee, string summary> : Type<And<[

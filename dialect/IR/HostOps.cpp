@@ -271,6 +271,67 @@ LogicalResult SliceOp::verify() {
   return verifySizes(*this, sizes, result, dropped);
 }
 
+void TensorDescriptorOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getResult(), "desc");
+}
+
+/// The element type of a descriptor as a buffer has it: without signedness.
+static Type signless(Type element) {
+  auto integer = dyn_cast<IntegerType>(element);
+  return integer ? IntegerType::get(element.getContext(), integer.getWidth())
+                 : element;
+}
+
+LogicalResult TensorDescriptorOp::verify() {
+  RankedTensorType block = tt::getDescriptorBlock(getType());
+  if (!block) {
+    return emitOpError("expected a block in the type of the result, as in "
+                       "!tt.tensordesc<tensor<16x64xbf16>>, got ")
+           << getType();
+  }
+  Type element = getSource().getType().getElementType();
+  if (signless(block.getElementType()) != element) {
+    return emitOpError("expected a block of the buffer's elements, ")
+           << element << ", got " << block;
+  }
+  auto rank = size_t(block.getRank());
+  if (rank < 1 || rank > 5) {
+    return emitOpError("expected a block of 1 to 5 dimensions, got ") << block;
+  }
+  if (getStaticSizes().size() != rank || getStaticStrides().size() != rank) {
+    return emitOpError("expected ")
+           << rank << " sizes and strides, one for each dimension of the "
+           << "block, got " << getStaticSizes().size() << " and "
+           << getStaticStrides().size();
+  }
+  if (failed(verifyInts(*this, getStaticSizes(), getSizes(), "size")) ||
+      failed(verifyInts(*this, getStaticStrides(), getStrides(), "stride"))) {
+    return failure();
+  }
+  if (getNanPadding() && !isa<FloatType>(element)) {
+    return emitOpError("expected floats where NaN is outside, got ") << element;
+  }
+  Ints sizes(getContext(), getStaticSizes(), getSizes());
+  Ints strides(getContext(), getStaticStrides(), getStrides());
+  int64_t bytes = std::max<int64_t>(element.getIntOrFloatBitWidth() / 8, 1);
+  for (size_t i = 0; i < rank; ++i) {
+    std::optional<int64_t> size = sizes.known(i), stride = strides.known(i);
+    if (size && *size < 1) {
+      return emitOpError("expected sizes of at least 1, got constant ")
+             << *size;
+    }
+    if (stride && i + 1 == rank && *stride != 1) {
+      return emitOpError("expected the last stride to be 1, got constant ")
+             << *stride;
+    }
+    if (stride && i + 1 < rank && (*stride < 0 || *stride * bytes % 16)) {
+      return emitOpError("expected strides of a multiple of 16 bytes, got ")
+             << *stride << " elements of " << bytes;
+    }
+  }
+  return success();
+}
+
 /// Whether `size` is how many elements `buffer` has along a dimension.
 static bool isWholeSize(OpFoldResult size, Value buffer, uint64_t dimension) {
   if (size == getDim(buffer, dimension)) {
@@ -335,6 +396,30 @@ struct KnownPart : OpRewritePattern<SliceOp> {
       op.setStaticSizes(sizes);
       op.getOffsetsMutable().assign(offsetValues);
       op.getSizesMutable().assign(sizeValues);
+    });
+    return success();
+  }
+};
+
+/// Sizes and strides that are constants become part of the operation.
+struct KnownTensor : OpRewritePattern<TensorDescriptorOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TensorDescriptorOp op,
+                                PatternRewriter &rewriter) const override {
+    SmallVector<int64_t> sizes, strides;
+    SmallVector<Value> sizeValues, strideValues;
+    bool changed = succeeded(
+        absorbConstants(op.getStaticSizes(), op.getSizes(), sizes, sizeValues));
+    changed |= succeeded(absorbConstants(op.getStaticStrides(), op.getStrides(),
+                                         strides, strideValues));
+    if (!changed) {
+      return rewriter.notifyMatchFailure(op, "no constants");
+    }
+    rewriter.modifyOpInPlace(op, [&] {
+      op.setStaticSizes(sizes);
+      op.setStaticStrides(strides);
+      op.getSizesMutable().assign(sizeValues);
+      op.getStridesMutable().assign(strideValues);
     });
     return success();
   }
@@ -417,6 +502,11 @@ void AllocOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 void SliceOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                           MLIRContext *context) {
   patterns.add<KnownPart, SliceOfSlice>(context);
+}
+
+void TensorDescriptorOp::getCanonicalizationPatterns(
+    RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<KnownTensor>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -163,6 +163,13 @@ LogicalResult LaunchOp::verify() {
              << *number;
     }
   }
+  for (auto [i, argument] : llvm::enumerate(getArgs())) {
+    if (tt::isDescriptorType(argument.getType()) &&
+        !argument.getDefiningOp<TensorDescriptorOp>()) {
+      return emitOpError("expected argument ")
+             << i << ", a descriptor, to be made by ditron.tensor_descriptor";
+    }
+  }
   return success();
 }
 

@@ -3,9 +3,11 @@
 #include "dialect/IR/TritonShim.h"
 #include "dialect/IR/TritonOpTable.h"
 
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/MLIRContext.h"
 
@@ -103,6 +105,26 @@ Type tt::parseDescriptorParameters(AsmParser &parser) {
   }
   stream << '>';
   return OpaqueType::get(parser.getBuilder().getStringAttr("tt"), text);
+}
+
+bool tt::isDescriptorType(Type type) {
+  auto opaque = dyn_cast<OpaqueType>(type);
+  return opaque && opaque.getDialectNamespace() == "tt" &&
+         opaque.getTypeData().starts_with("tensordesc<");
+}
+
+RankedTensorType tt::getDescriptorBlock(Type descriptor) {
+  StringRef text = cast<OpaqueType>(descriptor).getTypeData();
+  text.consume_front("tensordesc<");
+  text.consume_front("tensor<");
+  // Up to the layout, if there is one.
+  text = text.take_until([](char c) { return c == ',' || c == '>'; });
+  ScopedDiagnosticHandler quiet(descriptor.getContext(),
+                                [](Diagnostic &) { return success(); });
+  Type block = parseType(("tensor<" + text + ">").str(),
+                         descriptor.getContext(), /*numRead=*/nullptr,
+                         /*isKnownNullTerminated=*/true);
+  return dyn_cast_or_null<RankedTensorType>(block);
 }
 
 //===----------------------------------------------------------------------===//

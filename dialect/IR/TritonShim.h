@@ -8,6 +8,7 @@
 #ifndef DITRON_TRITON_SHIM_H
 #define DITRON_TRITON_SHIM_H
 
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/Types.h"
 
@@ -43,6 +44,13 @@ void printPointerParameters(PointerType type, AsmPrinter &printer);
 /// What follows `!tt.tensordesc`: `<tensor<16x64xf16>>` or `<16x64xf16>`, as
 /// the opaque type that the whole is.
 Type parseDescriptorParameters(AsmParser &parser);
+
+/// Whether a type is `!tt.tensordesc<...>`.
+bool isDescriptorType(Type type);
+
+/// Shape and element type of a descriptor's block, as a tensor without layout;
+/// null when the type does not say them. Integers may be signed or unsigned.
+RankedTensorType getDescriptorBlock(Type descriptor);
 
 /// Adds `tt` and the other dialects that Triton's modules mention.
 void registerShims(DialectRegistry &registry);

@@ -89,8 +89,8 @@ class BufferAccess:
     """A read or write of a part of a buffer by an operation.
 
     Attributes:
-        operand: the number of the operation's operand. peer: the rank whose memory it is, None for this rank's, "any"
-            when that is not known.
+        operand: the number of the operation's operand, the buffer or a descriptor of it. peer: the rank whose memory it
+            is, None for this rank's, "any" when that is not known.
     """
 
     op: ir.Operation
@@ -99,6 +99,11 @@ class BufferAccess:
     reads: bool
     writes: bool
     peer: Polynomial | Literal["any"] | None = None
+
+    @property
+    def by_descriptor(self) -> bool:
+        """Whether it is by a tensor descriptor, which has the buffer's address and sizes in it."""
+        return not isinstance(self.op.operands[self.operand].type, ditron.BufferType)
 
     def substitute(self, substitution: Substitution) -> BufferAccess:
         peer = self.peer.substitute(substitution) if isinstance(self.peer, Polynomial) else self.peer
@@ -188,10 +193,12 @@ class ProgramAccesses:
     def _launch(self, op: ditron.LaunchOp) -> Iterator[BufferAccess]:
         first = len(op.grid)
         for index, (argument, use) in enumerate(zip(op.args, self.argument_effects(op), strict=True)):
-            if isinstance(argument.type, ditron.BufferType):
-                yield BufferAccess(op, first + index, buffer_region(argument), use.reads, use.writes)
+            descriptor = defining_op(argument)
+            buffer = descriptor.source if isinstance(descriptor, ditron.TensorDescriptorOp) else argument
+            if isinstance(buffer.type, ditron.BufferType):
+                yield BufferAccess(op, first + index, buffer_region(buffer), use.reads, use.writes)
                 if use.remote:
-                    yield BufferAccess(op, first + index, buffer_region(argument), True, True, "any")
+                    yield BufferAccess(op, first + index, buffer_region(buffer), True, True, "any")
 
     def argument_effects(self, launch: ditron.LaunchOp) -> tuple[ArgumentEffects, ...]:
         """What the kernel of a launch does with each argument."""

@@ -41,6 +41,10 @@ def source_for_readers(accesses: ProgramAccesses, copy: ditron.CopyOp) -> list[B
             raise MatchFailure(f"another operation writes the destination in '{name}'", access.op)
         if not _is_after(copy, access.op):
             raise MatchFailure(f"'{name}' is read where the copy does not dominate", access.op)
+        if access.by_descriptor:
+            raise MatchFailure(
+                f"'{name}' is read by a tensor descriptor, whose strides are those of '{name}'", access.op
+            )
         if not target.contains(access.region):
             if loop := _reading_in_first_iteration(access, copy, target):
                 raise NeedsPeeling(loop)
@@ -66,6 +70,10 @@ def destination_for_writer(accesses: ProgramAccesses, copy: ditron.CopyOp) -> Bu
     if len(writers) != 1:
         raise MatchFailure(f"{len(writers)} operations write '{name}'", writers[0].op if writers else None)
     (writer,) = writers
+    if writer.by_descriptor:
+        raise MatchFailure(
+            f"'{name}' is written by a tensor descriptor, whose strides are those of '{name}'", writer.op
+        )
     if writer.op.block != copy.block or not writer.op.is_before_in_block(copy):
         raise MatchFailure(f"'{name}' is not written before the copy in the same block", writer.op)
     if writer.region != source:
@@ -135,7 +143,7 @@ def _signal_to_peers(accesses: ProgramAccesses, first: int, last: int) -> ir.Ope
     """An operation that may let peers proceed, between two points of the program."""
     for op, at in accesses.order.items():
         if first < at < last:
-            remote = isinstance(op, ditron.LaunchOp) and any(use.remote for use in accesses.argument_uses(op))
+            remote = isinstance(op, ditron.LaunchOp) and any(use.remote for use in accesses.argument_effects(op))
             if remote or isinstance(op, ditron.SignalWriteOp | ditron.StreamBarrierOp):
                 return op
     return None

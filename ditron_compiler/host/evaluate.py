@@ -8,10 +8,21 @@ from typing import Any, NamedTuple
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.argument_assumptions import ASSUMPTIONS
+from ditron_compiler.host.descriptors import check_descriptor
 from ditron_compiler.host.numbers import BINARY, CASTS, compare, width_of, wrap
 from ditron_compiler.host.queued import QueuedOperations
 from ditron_compiler.host.slots import Action, EvaluationState, location
-from ditron_compiler.host.steps import Await, BufferView, EvaluationError, RankPlacement, Record, Step, Storage, Stream
+from ditron_compiler.host.steps import (
+    Await,
+    BufferView,
+    DescriptorView,
+    EvaluationError,
+    RankPlacement,
+    Record,
+    Step,
+    Storage,
+    Stream,
+)
 from ditron_compiler.ir.dialects import arith, ditron, scf
 
 __all__ = ["Argument", "Evaluation", "Evaluator", "evaluate"]
@@ -313,6 +324,18 @@ class Evaluator(QueuedOperations):
 
         return self._compute(op, make)
 
+    def _tensor_descriptor(self, op: ditron.TensorDescriptorOp) -> Action:
+        source, sizes, strides = self._slots[op.source], self._list(op.mixed_sizes), self._list(op.mixed_strides)
+        itemsize, nan_padding, loc = max(op.source.type.element_type.width // 8, 1), op.nan_padding, location(op)
+
+        def make(state: EvaluationState) -> DescriptorView:
+            values = state.values
+            descriptor = DescriptorView(values[source], sizes(values), strides(values), nan_padding)
+            check_descriptor(descriptor, itemsize, loc)
+            return descriptor
+
+        return self._compute(op, make)
+
     def _stream(self, op: ditron.StreamOp) -> Action:
         label = ir.StringAttr(op.label).value
         if op.index is None:
@@ -341,6 +364,7 @@ _ACTIONS: dict[type, Callable[[Evaluator, Any], Action | None]] = {
     ditron.StrideOp: Evaluator._stride,
     ditron.AllocOp: Evaluator._alloc,
     ditron.SliceOp: Evaluator._slice,
+    ditron.TensorDescriptorOp: Evaluator._tensor_descriptor,
     ditron.StreamOp: Evaluator._stream,
     ditron.RecordOp: Evaluator._record,
     ditron.AwaitOp: Evaluator._await,

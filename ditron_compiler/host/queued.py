@@ -13,6 +13,7 @@ from ditron_compiler.host.steps import (
     Await,
     BufferView,
     Copy,
+    DescriptorView,
     EvaluationError,
     Fill,
     Launch,
@@ -135,9 +136,24 @@ class QueuedOperations(Slots):
                 raise EvaluationError(f"{loc}: @{kernel} cannot be launched on a grid of {x} x {y} x {z}")
             if not x * y * z:
                 return None  # no programs
-            return Launch(kernel, (x, y, z), tuple(state.values[slot] for slot in args), options, loc=loc, **where)
+            given = tuple(state.values[slot] for slot in args)
+            _check_descriptors(kernel, given, loc)
+            return Launch(kernel, (x, y, z), given, options, loc=loc, **where)
 
         return self._step(op, op.stream, make)
+
+
+def _check_descriptors(kernel: str, args: tuple, loc: str) -> None:
+    """Behind a descriptor a kernel is given its shape and strides, once more."""
+    for index, value in enumerate(args, 1):
+        if isinstance(value, DescriptorView):
+            expected = *value.shape, *value.strides
+            given = args[index : index + len(expected)]
+            if given != expected:
+                raise EvaluationError(
+                    f"{loc}: @{kernel} is given {list(given)} behind a tensor descriptor, whose "
+                    f" sizes and strides are {list(expected)}"
+                )
 
 
 def _check_shapes(src: BufferView, dst: BufferView, loc: str) -> None:

@@ -9,6 +9,7 @@ __all__ = [
     "Await",
     "BufferView",
     "Copy",
+    "DescriptorView",
     "EvaluationError",
     "Fill",
     "Launch",
@@ -84,6 +85,19 @@ class BufferView:
 
 
 @dataclass(frozen=True)
+class DescriptorView:
+    """A host-made tensor descriptor: a tensor in a buffer, from its first element on. Strides are in elements.
+
+    ``nan_padding``: what a load reads outside of the tensor is NaN, not zero.
+    """
+
+    buffer: BufferView
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    nan_padding: bool = False
+
+
+@dataclass(frozen=True)
 class Stream:
     """A stream of the rank's GPU. The one that the program is called on has the name ""."""
 
@@ -101,11 +115,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Launch(Step):
-    """A launch of a kernel, by its symbol, with at least one program. ``args`` do not include the hidden context."""
+    """A launch of a kernel, by its symbol, with at least one program. ``args`` do not include the hidden context.
+
+    Behind a descriptor are its shape and its strides, which are parameters of the kernel, too.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
-    args: tuple[int | float | BufferView, ...]
+    args: tuple[int | float | BufferView | DescriptorView, ...]
     options: dict[str, int | float | bool | str] = field(default_factory=dict, hash=False)
 
 

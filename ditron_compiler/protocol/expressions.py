@@ -206,8 +206,8 @@ def _descriptor(op: ir.Operation, a: list[str]) -> str:
 
 
 def descriptor_block(kind: ir.Type) -> tuple[tuple[int, ...], int]:
-    """Block and element size of ``!tt.tensordesc<tensor<128x64xbf16>>``."""
-    inner = str(kind).partition("tensor<")[2].split(",")[0].rstrip(">")
+    """Block and element size of ``!tt.tensordesc<tensor<128x64xbf16>>``; later Tritons write ``<128x64xbf16>``."""
+    inner = str(kind).removeprefix("!tt.tensordesc<").removeprefix("tensor<").split(",")[0].rstrip(">")
     *extents, element = inner.split("x")
     return tuple(int(extent) for extent in extents), max(int("".join(c for c in element if c.isdigit()) or 8) // 8, 1)
 

@@ -88,9 +88,15 @@ class Planner:
     def _launch(self, step: Any, stream: int) -> Action:
         kernel = self._kernel_of(step)
         grid = step.grid
-        template, pointers, numbers = [], [], []
+        template, pointers, numbers, descriptors = [], [], [], []
         for position, value in enumerate(step.args):
-            if isinstance(value, host.BufferView):
+            if isinstance(value, host.DescriptorView):
+                encode = kernel.encoder(position, value)
+                argument, address = self._address(value.buffer)
+                if argument >= 0:
+                    descriptors.append((position, argument, address, encode))
+                value = encode(address) if argument < 0 else None
+            elif isinstance(value, host.BufferView):
                 argument, value = self._address(value)
                 if argument >= 0:
                     pointers.append((position, argument, value))
@@ -104,6 +110,8 @@ class Planner:
             arguments = template.copy()
             for position, argument, offset in pointers:
                 arguments[position] = bases[argument] + offset
+            for position, argument, offset, encode in descriptors:
+                arguments[position] = encode(bases[argument] + offset)
             for position, slope, offset in numbers:
                 arguments[position] = slope * epoch + offset
             launch(grid, stream, arguments)

@@ -16,7 +16,8 @@ from triton.backends.compiler import Language
 from triton.compiler import ASTSource, CompiledKernel
 
 from ditron._jit.decorator import attach_group
-from ditron_compiler import ir
+from ditron._program.execute.descriptors import DescriptorEncoder
+from ditron_compiler import host, ir
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries
 from ditron_compiler.frontend.source import compiler_key, lower_to_triton
@@ -43,6 +44,8 @@ def parameters_of(text: str) -> list[str]:
 
 
 def _triton_type(spelled: str) -> str:
+    if spelled.startswith("!tt.tensordesc"):
+        return "nvTmaDesc"  # encoded; the sizes and strides behind it are parameters of their own
     pointee = re.fullmatch(r"!tt\.ptr<([^,>]+)(?:, \d+)?>", spelled)
     return f"*{_TYPES.get(pointee[1], pointee[1])}" if pointee else _TYPES.get(spelled, spelled)
 
@@ -80,11 +83,28 @@ class DeviceKernel:
     def __init__(self, text: str, symbol: str, options: Mapping[str, Any], target: Target, group: Any):
         self.kernel = attach_group(compile_for_gpu(text, symbol, options, target), lambda: group)
         self.parameters = parameters_of(text)
+        self._descriptors = self._take_descriptors()
         self._run, self._function = self.kernel.run, self.kernel.function
         self._packed = self.kernel.packed_metadata
 
+    def _take_descriptors(self) -> dict[int, Any]:
+        """Make Triton's launcher take encoded descriptors, so that it encodes none; before it is made.
+
+        What encoding has to know of each, by the position of the parameter: swizzle, box ...
+        """
+        positions = [index for index, kind in enumerate(self.parameters) if kind.startswith("!tt.tensordesc")]
+        if not positions:
+            return {}
+        about = self.kernel.metadata.tensordesc_meta
+        self.kernel.metadata = self.kernel.metadata._replace(tensordesc_meta=None)
+        return dict(zip(positions, about, strict=True))
+
+    def encoder(self, position: int, view: host.DescriptorView) -> DescriptorEncoder:
+        """What makes the argument at a position of a descriptor."""
+        return DescriptorEncoder(view, self._descriptors[position])
+
     def launch(self, grid: tuple[int, int, int], stream: int, arguments: list) -> None:
-        """Launch on a stream; ``arguments`` are addresses and numbers, the context's address last."""
+        """Launch on a stream; ``arguments`` are addresses, descriptors and numbers, the context's address last."""
         enter, leave = _hooks.launch_enter_hook, _hooks.launch_exit_hook
         if not getattr(enter, "calls", enter) and not getattr(leave, "calls", leave):
             return self._run(*grid, stream, self._function, self._packed, None, None, None, *arguments)

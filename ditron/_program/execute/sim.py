@@ -60,8 +60,11 @@ class SimRunner:
 
     def _launch(self, step: Any, stream: Any, tensor: Any) -> None:
         kernel = self.view.compile(self.executable.kernel(step.kernel))
-        slots, tensors = [], []
+        slots, tensors, pads = [], [], []
         for kind, value in zip(kernel.arg_types, step.args, strict=False):
+            if isinstance(value, host.DescriptorView):
+                pads.append(int(value.nan_padding))
+                value = value.buffer
             if isinstance(value, host.BufferView):
                 given = tensor(value)
                 slots.append(given.data_ptr())
@@ -73,7 +76,7 @@ class SimRunner:
         if kernel.packets:
             given = [slots[argument.index] for argument in kernel.packets]
             self.group.require_packets(kernel.packets, given, step.grid, step.kernel, None)
-        slots += [0] * (len(kernel.arg_types) - len(slots))  # the context, which the simulator does not need
+        slots += [0] * (len(kernel.arg_types) - len(slots)) + pads  # the context, which the simulator does not need
         stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
 
     def _rank_copy(self, step: Any, stream: Any, tensor: Any) -> None:

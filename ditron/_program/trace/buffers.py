@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ditron._program.trace.dtypes import dtypes, names_of, to_mlir
 from ditron._program.trace.tracer import Tracer
-from ditron._program.trace.values import Int, Symbol, _python_int, as_int, describe, divisor_of
+from ditron._program.trace.values import Int, Symbol, _python_int, as_int, describe, divisor_of, in_triton_descriptor
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.source_location import caller
@@ -49,10 +49,12 @@ class Buffer(Symbol):
         symmetric: bool,
         align: int,
         strides: Sequence[Any] | None = None,
+        root: Buffer | None = None,
     ):
         super().__init__(tracer, value)
         self.shape, self.dtype, self.symmetric, self.align = tuple(shape), dtype, symmetric, align
         self._strides = strides
+        self.root: Buffer = self if root is None else root
 
     @property
     def ndim(self) -> int:
@@ -69,8 +71,10 @@ class Buffer(Symbol):
             count = extent * count
         return count
 
-    def stride(self, dim: int) -> Any:
-        """Elements from one index to the next along ``dim``."""
+    def stride(self, dim: int | None = None) -> Any:
+        """As torch's: elements from one index to the next along ``dim``, or along each dimension."""
+        if dim is None:
+            return tuple(self.stride(dim) for dim in range(self.ndim))
         dim = range(self.ndim)[dim]
         if self._strides is not None:
             return self._strides[dim]
@@ -80,7 +84,14 @@ class Buffer(Symbol):
         return count
 
     def data_ptr(self) -> int:
-        """What a launch of plain Triton asks for: an error."""
+        """What a launch of plain Triton asks for: an error. Triton's ``TensorDescriptor`` asks for the alignment."""
+        if in_triton_descriptor():
+            if self.root.align % 16:
+                self.tracer.fail(
+                    f"a tensor descriptor of {self!r}, whose address is not a multiple of 16 bytes: give the program a "
+                    "tensor that begins at one, such as a new one"
+                )
+            return self.root.align
         self.tracer.fail(
             "a buffer of a program has no address while the program is traced: launch kernels that are "
             "decorated by @ditron.jit, which is triton.jit and more"
@@ -132,7 +143,9 @@ class Buffer(Symbol):
         where, count = mixed(self.tracer, offsets, "an offset"), mixed(self.tracer, sizes, "a size")
         value = self.tracer.emit(dialect.SliceOp, self.use(), where, count, drop=dropped).result
         strides = [self.stride(dim) for dim in range(dropped, self.ndim)]
-        return Buffer(self.tracer, value, shape, self.dtype, self.symmetric, self._align_of(offsets), strides)
+        return Buffer(
+            self.tracer, value, shape, self.dtype, self.symmetric, self._align_of(offsets), strides, self.root
+        )
 
     def _align_of(self, offsets: list) -> int:
         """A known divisor of the address of a slice, in bytes."""
@@ -151,7 +164,9 @@ class Element(Buffer):
     """One element of a buffer, ``signals[rank]``: a signal, or the first element of what a kernel is given."""
 
     def __init__(self, base: Buffer, indices: list):
-        super().__init__(base.tracer, base.value, (), base.dtype, base.symmetric, base._align_of(indices))
+        super().__init__(
+            base.tracer, base.value, (), base.dtype, base.symmetric, base._align_of(indices), root=base.root
+        )
         self.base, self.indices = base, indices
 
     def use(self) -> ir.Value:

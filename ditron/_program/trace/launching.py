@@ -16,6 +16,7 @@ from triton._C.libtriton import ir as triton_ir
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import create_function_from_signature
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ditron._program.trace.buffers import Buffer, as_buffer, mixed
 from ditron._program.trace.tracer import Tracer
@@ -24,7 +25,7 @@ from ditron_compiler import ir
 from ditron_compiler.errors import CompileError
 from ditron_compiler.frontend.diagnostics import explained
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, DitronSource
-from ditron_compiler.ir.dialects import arith
+from ditron_compiler.ir.dialects import arith, tt
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.source_location import caller
 
@@ -53,11 +54,22 @@ def _representative(tracer: Tracer, name: str, value: Any) -> Any:
         return (1 << 40 if value.wide else 0) + (16 if value.divisor % 16 == 0 else 17)
     if isinstance(value, Cond):
         return True
+    if isinstance(value, TensorDescriptor):
+        return _representative_descriptor(tracer, name, value)
     if hasattr(value, "data_ptr"):
         as_buffer(tracer, value, f"argument {name!r} of the kernel")
     if _holds_symbols(value):
         tracer.fail(f"argument {name!r} of the kernel is a tuple of symbolic values: pass them one by one")
     return value
+
+
+def _representative_descriptor(tracer: Tracer, name: str, value: TensorDescriptor) -> TensorDescriptor:
+    """A descriptor of the same block and dtype."""
+    base = as_buffer(tracer, value.base, f"what argument {name!r} of the kernel, a tensor descriptor, describes")
+    if getattr(value, "round_f32_to_tf32", False):
+        tracer.fail(f"argument {name!r} of the kernel: a descriptor in a program cannot have round_f32_to_tf32")
+    rank = len(value.block_shape)
+    return TensorDescriptor(_Pointer(base.root), [16] * rank, [16] * (rank - 1) + [1], value.block_shape, value.padding)
 
 
 def _holds_symbols(value: Any) -> bool:
@@ -103,11 +115,14 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
     with _launched_here(tracer, fn.__name__):
         text = _mixed_text(tracer, fn, signature, constexprs, attrs, backend, parsed)
     symbol = _add_kernel(tracer, fn.__name__, text)
-    operands = [
-        _operand(tracer, name, kind, given.get(name, bound[name]))
-        for name, kind in signature.items()
-        if name != CONTEXT_ARGUMENT and kind != "constexpr"
-    ]
+    operands: list[ir.Value] = []
+    for name, kind in signature.items():
+        if name != CONTEXT_ARGUMENT and kind != "constexpr":
+            value = given.get(name, bound[name])
+            if isinstance(value, TensorDescriptor):
+                operands += _descriptor_operands(tracer, symbol, len(operands), value)
+            else:
+                operands.append(_operand(tracer, name, kind, value))
     meta = {name: given.get(name, value) for name, value in bound.items()}
     extents = grid(meta) if callable(grid) else grid
     extents = tuple(extents) if isinstance(extents, Sequence) else (extents,)
@@ -135,11 +150,8 @@ def _launched_here(tracer: Tracer, name: str) -> Iterator[None]:
 def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:
     """The operand for a parameter of Triton type ``kind``."""
     what = f"argument {name!r} of the kernel"
-    if not isinstance(kind, str) or kind.startswith("tensordesc"):
-        tracer.fail(
-            f"{what} is {describe(value)}, which a program cannot pass: make descriptors in the kernel, by "
-            "tl.make_tensor_descriptor, and pass the elements of tuples one by one"
-        )
+    if not isinstance(kind, str):
+        tracer.fail(f"{what} is {describe(value)}, which a program cannot pass: pass the elements of tuples one by one")
     if kind.startswith("*"):
         return as_buffer(tracer, value, what).use()
     if isinstance(value, Cond) or kind in ("u1", "i1"):
@@ -148,7 +160,12 @@ def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:
         if isinstance(value, Int):
             tracer.fail(f"{what} is a float, and is given a symbolic integer: let the kernel convert it")
         return tracer.emit(arith.ConstantOp, ir.Type.parse(_FLOATS[kind], tracer.module.context), float(value)).result
-    number, bits = as_int(tracer, value, what), int(kind[1:])
+    return _number(tracer, value, int(kind[1:]), what)
+
+
+def _number(tracer: Tracer, value: Any, bits: int, what: str) -> ir.Value:
+    """An integer in as many bits."""
+    number = as_int(tracer, value, what)
     if bits == 64:
         return number
     narrow = ir.IntegerType.get_signless(bits, context=tracer.module.context)
@@ -156,6 +173,40 @@ def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:
     if known is not None:
         return tracer.emit(arith.ConstantOp, narrow, known).result
     return tracer.emit(arith.TruncIOp, narrow, number).result
+
+
+def _descriptor_operands(tracer: Tracer, symbol: str, index: int, value: TensorDescriptor) -> Iterator[ir.Value]:
+    """The operands for a descriptor, which is parameter ``index`` of the kernel: itself, its sizes and its strides.
+
+    For hardware without TMA, Triton has taken it apart: a pointer, the same numbers as i64, and flags.
+    """
+    kernel = next(
+        op
+        for op in tracer.module.body.operations
+        if isinstance(op, tt.FuncOp) and ir.StringAttr(op.sym_name).value == symbol
+    )
+    size, stride = "a size of a tensor descriptor", "a stride of a tensor descriptor"
+    buffer = as_buffer(tracer, value.base, "what a tensor descriptor describes").use()
+    parameter = kernel.arguments[index].type
+    if isinstance(parameter, tt.PointerType):
+        yield buffer
+        for number in value.shape:
+            yield _number(tracer, number, 64, size)
+        for number in value.strides:
+            yield _number(tracer, number, 64, stride)
+        flags = [value.padding == "nan", False]  # the second one from Triton 3.8 on: round_f32_to_tf32
+        first = index + 1 + 2 * len(value.shape)
+        for argument, flag in zip(kernel.arguments[first : first + 2], flags, strict=True):
+            if str(argument.type) == "i1":
+                yield condition(tracer, flag)
+    else:
+        sizes, strides = mixed(tracer, value.shape, size), mixed(tracer, value.strides, stride)
+        nan = value.padding == "nan"
+        yield tracer.emit(dialect.TensorDescriptorOp, parameter, buffer, sizes, strides, nan_padding=nan).result
+    for number in value.shape:
+        yield _number(tracer, number, 32, size)
+    for number in value.strides:
+        yield _number(tracer, number, 64, stride)
 
 
 def _options(tracer: Tracer, options: dict[str, Any]) -> Any:

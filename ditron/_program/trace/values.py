@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
+
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ditron._program.trace.tracer import Tracer, active
 from ditron_compiler.analysis.linear import Polynomial
@@ -13,10 +16,30 @@ from ditron_compiler.ir.dialects import arith
 if TYPE_CHECKING:
     from ditron_compiler import ir
 
-__all__ = ["Cond", "Event", "Int", "Stream", "as_int", "binary", "describe", "divisor_of", "element_constant", "select"]
+__all__ = [
+    "Cond",
+    "Event",
+    "Int",
+    "Stream",
+    "as_int",
+    "binary",
+    "describe",
+    "divisor_of",
+    "element_constant",
+    "in_triton_descriptor",
+    "select",
+]
 
 # Nothing needs more than 16 bytes of alignment; a bound keeps numbers small.
 _MAX_DIVISOR = 1 << 20
+
+
+def in_triton_descriptor() -> bool:
+    """Whether the caller's caller is the constructor of Triton's ``TensorDescriptor``.
+
+    It asserts what numbers it can; of symbolic ones the same is checked when the program runs.
+    """
+    return sys._getframe(2).f_code is TensorDescriptor.__post_init__.__code__
 
 
 class Symbol:
@@ -33,6 +56,8 @@ class Symbol:
         return self.value
 
     def __bool__(self) -> bool:
+        if in_triton_descriptor():
+            return True
         self.tracer.fail(
             f"{self.what} is not known while the program is traced: Python's if, while, and, or, not, min "
             "and max cannot test it; use 'with dh.when(condition):', dh.where, & | ~, dh.minimum or "

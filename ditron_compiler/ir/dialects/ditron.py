@@ -35,6 +35,7 @@ from ._ditron_ops_gen import ProgramOp as _ProgramOp
 from ._ditron_ops_gen import SignalWaitOp as _SignalWaitOp
 from ._ditron_ops_gen import SignalWriteOp as _SignalWriteOp
 from ._ditron_ops_gen import SliceOp as _SliceOp
+from ._ditron_ops_gen import TensorDescriptorOp as _TensorDescriptorOp
 from ._ditron_ops_gen import _Dialect
 
 #: A number that is known, or an i64 value.
@@ -148,6 +149,43 @@ class SliceOp(_SliceOp):
     @property
     def mixed_sizes(self) -> list[Int]:
         return _join(self.sizes, self.static_sizes)
+
+
+@register_operation(_Dialect, replace=True)
+class TensorDescriptorOp(_TensorDescriptorOp):
+    """``TensorDescriptorOp(type, source, sizes, strides, nan_padding=False)``; numbers or i64 values."""
+
+    def __init__(
+        self,
+        kind: ir.Type,
+        source: ir.Value,
+        sizes: Sequence[Int],
+        strides: Sequence[Int],
+        *,
+        nan_padding: bool = False,
+        loc=None,
+        ip=None,
+    ):
+        (size_values, static_sizes), (stride_values, static_strides) = _split(sizes), _split(strides)
+        super().__init__(
+            kind,
+            source,
+            size_values,
+            stride_values,
+            static_sizes,
+            static_strides,
+            nan_padding=nan_padding,
+            loc=loc,
+            ip=ip,
+        )
+
+    @property
+    def mixed_sizes(self) -> list[Int]:
+        return _join(self.sizes, self.static_sizes)
+
+    @property
+    def mixed_strides(self) -> list[Int]:
+        return _join(self.strides, self.static_strides)
 
 
 @register_operation(_Dialect, replace=True)

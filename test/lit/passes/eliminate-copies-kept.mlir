@@ -235,3 +235,36 @@ ditron.program @aligned(%a: !ditron.buffer<2x?xf32>, %out: !ditron.buffer<4xf32>
   ditron.launch @read grid(1) (%x, %out) : (!ditron.buffer<?xf32>, !ditron.buffer<4xf32>)
 }
 }
+
+// -----
+
+tt.func @load_block(%a: !tt.tensordesc<tensor<8xf32>>, %n: i32, %s: i64, %c: !tt.ptr<f32>) {
+  %zero = arith.constant 0 : i32
+  %x = tt.descriptor_load %a[%zero] : !tt.tensordesc<tensor<8xf32>> -> tensor<8xf32>
+  tt.return
+}
+tt.func @store_block(%a: !tt.tensordesc<tensor<8xf32>>, %n: i32, %s: i64) {
+  %zero = arith.constant 0 : i32
+  %x = arith.constant dense<1.0> : tensor<8xf32>
+  tt.descriptor_store %a[%zero], %x : !tt.tensordesc<tensor<8xf32>>, tensor<8xf32>
+  tt.return
+}
+// A descriptor has its buffer's address and strides: it is not given another one.
+// CHECK-LABEL: @descriptors_of_a_copy
+// CHECK-COUNT-2: ditron.copy
+ditron.program @descriptors_of_a_copy(%a: !ditron.buffer<8xf32>, %out: !ditron.buffer<8xf32>, %scratch: !ditron.buffer<8xf32>) {
+  %n = arith.constant 8 : i32
+  %one = arith.constant 1 : i64
+  %copied = ditron.alloc "copied" [8] : <8xf32>
+  // expected-remark@+1 {{copy kept: 'copied' is read by a tensor descriptor, whose strides are those of 'copied'; 'a' is an argument, which the program has not written}}
+  ditron.copy %a to %copied : <8xf32> to <8xf32>
+  %from = ditron.tensor_descriptor %copied sizes [8] strides [1] : <8xf32> to !tt.tensordesc<tensor<8xf32>>
+  // expected-note@+1 {{here}}
+  ditron.launch @load_block grid(1) (%from, %n, %one, %scratch) : (!tt.tensordesc<tensor<8xf32>>, i32, i64, !ditron.buffer<8xf32>)
+  %made = ditron.alloc "made" [8] : <8xf32>
+  %to = ditron.tensor_descriptor %made sizes [8] strides [1] : <8xf32> to !tt.tensordesc<tensor<8xf32>>
+  // expected-note@+1 {{here}}
+  ditron.launch @store_block grid(1) (%to, %n, %one) : (!tt.tensordesc<tensor<8xf32>>, i32, i64)
+  // expected-remark@+1 {{copy kept: 'out' is an argument, which the caller reads after the program; 'made' is written by a tensor descriptor, whose strides are those of 'made'}}
+  ditron.copy %made to %out : <8xf32> to <8xf32>
+}

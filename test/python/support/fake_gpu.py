@@ -24,7 +24,10 @@ class FakeDriver:
     def __init__(self):
         self.launches: list[tuple] = []  # (kernel source, grid, arguments)
         self.loaded: list[str] = []
+        self.encoded: list[tuple] = []  # arguments of each tensor map
         self.utils = SimpleNamespace(
+            fill_tma_descriptor=self._encode,
+            fill_tma_descriptor_tiled=self._encode,
             get_device_properties=lambda device: {"max_shared_mem": 232448},
             load_binary=self._load,
             unload_module=lambda module: None,
@@ -34,6 +37,10 @@ class FakeDriver:
         assert isinstance(binary, bytes) and binary
         self.loaded.append(name)
         return 77, 1234, 32, 0, 1024
+
+    def _encode(self, address, swizzle, elem_size, elem_type, block, shape, strides, padding):
+        self.encoded.append((address, list(block), list(shape), list(strides), padding))
+        return "tensor map", address
 
     def launcher_cls(self, src, metadata):
         def run(grid_x, grid_y, grid_z, stream, function, packed, launch_metadata, enter_hook, exit_hook, *args):

@@ -31,14 +31,16 @@ test-fake-cuda: build  ## CPU tensors that report to be CUDA tensors (ditron/sim
 CXX_FILES = $(shell git ls-files 'dialect/*.cpp' 'dialect/*.h' 'runtime/*.cpp' 'runtime/*.h')
 
 .PHONY: lint
-lint: build $(VENV)/.lint  ## formatters, linters, types of the public API; `make format` mends what it can
-	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check -q . || { echo "make format mends formatting"; exit 1; }
-	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+lint: build $(VENV)/.lint  ## formatters, linters, types of the public API
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format --check -q . || { echo "make format mends this"; exit 1; }
+	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES) || { echo "make format mends this"; exit 1; }
 	@$(BIN)/mypy && echo "== lint: clean"
 
 .PHONY: format
-format: $(VENV)/.lint  ## ruff format, sorted imports, clang-format
-	@$(BIN)/ruff check -q --fix . && $(BIN)/ruff format -q . && $(BIN)/clang-format -i $(CXX_FILES)
+format: $(VENV)/.lint  ## ruff format, what ruff can fix, clang-format; prints what is left to mend by hand
+	@$(BIN)/ruff format -q . && $(BIN)/ruff check -q --fix --exit-zero . && $(BIN)/ruff format -q .
+	@$(BIN)/clang-format -i $(CXX_FILES)
 
 $(VENV)/.lint: $(VENV)/.ready
 	@$(BIN)/pip install -q $$($(BIN)/python cmake/develop.py requirements lint) && touch $@
@@ -81,7 +83,7 @@ docs: build  ## write the generated pages of docs/ anew and build the site in bu
 
 .PHONY: build
 build: $(VENV)/.ready build/dev/build.ninja  ## Debian packages, virtual environment, native modules
-	@ninja -C build/dev --quiet
+	@ninja -C build/dev --quiet | sed '/^ninja: no work to do\.$$/d'
 
 build/dev/build.ninja: $(VENV)/.ready
 	@echo "== configuring" && cmake -G Ninja -S . -B build/dev -DDITRON_IN_PLACE=ON \

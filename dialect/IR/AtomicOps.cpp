@@ -2,6 +2,7 @@
 
 #include "dialect/IR/Checks.h"
 
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -14,6 +15,20 @@ void LdOp::getEffects(Effects &effects) {
   // As good as a write: what comes after an acquire must not move above it, and
   // a loop that only polls, however relaxed, must not go as dead.
   effects.emplace_back(MemoryEffects::Write::get());
+}
+
+/// Whether adding `value` never makes an integer less.
+static bool isKnownNonNegative(Value value) {
+  APInt constant;
+  return matchPattern(value, m_ConstantInt(&constant)) &&
+         constant.isNonNegative();
+}
+
+bool AtomicAddOp::mayDecrease() { return !isKnownNonNegative(getValue()); }
+
+bool RedOp::mayDecrease() {
+  return getOp() != ReduceOp::Max &&
+         !(getOp() == ReduceOp::Add && isKnownNonNegative(getValue()));
 }
 
 static Type getElementType(Value ptr) {

@@ -79,6 +79,9 @@ def Ditron_AtomicAddOp : Ditron_Op<"atomic_add", [
     $ptr `,` $value (`scope` custom<Keyword>($scope)^)? (`semantic` custom<Keyword>($semantic)^)?
     attr-dict `:` type($ptr)
   }];
+  let extraClassDeclaration = [{
+    bool mayDecrease();
+  }];
 }
 
 def Ditron_AtomicCasOp : Ditron_Op<"atomic_cas", [
@@ -125,6 +128,9 @@ def Ditron_RedOp : Ditron_Op<"red", [
     (`semantic` custom<Keyword>($semantic)^)? attr-dict `:` type($ptr)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool mayDecrease();
+  }];
 }
 
 def Ditron_MultimemLdReduceOp : Ditron_Op<"multimem_ld_reduce", [

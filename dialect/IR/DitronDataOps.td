@@ -69,8 +69,9 @@ def Ditron_PutmemSignalOp : Ditron_Op<"putmem_signal", [
   let summary = "copy bytes to another rank, then update a signal there";
   let description = [{
     `shmem_putmem_signal`: as `ditron.putmem`, and when the data is visible at
-    `rank`, `signal` there is updated. Whoever sees the signal sees the
-    data of this transfer; earlier puts are *not* ordered by it. With `nbi`
+    `rank`, `signal` there is updated. Whoever sees the signal sees the data of
+    this transfer. Earlier puts, and stores through `ditron.symm_at`, are *not*
+    ordered by it: a `ditron.fence` before it orders both. With `nbi`
     (`shmem_putmem_signal_nbi`) `src` must not change before `ditron.quiet`.
 
     ```mlir

@@ -61,6 +61,8 @@ def Ditron_AtomicOpInterface : Ditron_OpInterface<"AtomicOpInterface",
       (ins), "", "return true;">,
     InterfaceMethod<"Whether it reads and writes in one step.", "bool", "isReadModifyWrite",
       (ins), "", "return true;">,
+    InterfaceMethod<"Whether a signed integer in memory may be less afterwards.", "bool", "mayDecrease",
+      (ins), "", "return $_op.writesMemory();">,
   ];
 }
 

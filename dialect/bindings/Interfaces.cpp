@@ -164,7 +164,9 @@ static void bindClasses(nb::module_ &m) {
       .property("ptr", &AtomicOpInterface::getPtr, "The address, or a tensor of them.")
       .property("reads_memory", &AtomicOpInterface::readsMemory, "Whether it returns what it read.")
       .property("writes_memory", &AtomicOpInterface::writesMemory, "Whether it writes memory.")
-      .property("is_read_modify_write", &AtomicOpInterface::isReadModifyWrite, "Whether it reads and writes at once.");
+      .property("is_read_modify_write", &AtomicOpInterface::isReadModifyWrite, "Whether it reads and writes at once.")
+      .property("may_decrease", &AtomicOpInterface::mayDecrease,
+                "Whether an integer in memory may be less afterwards.");
   auto signal = InterfaceClass<SignalOpInterface>(classes, "SignalOpInterface", "An op that accesses a signal.")
                     .property("signal", &SignalOpInterface::getSignal, "The signal, or the first of several.");
   auto signalRead =

@@ -62,19 +62,24 @@ _DESCRIPTOR_OPS = (
     tt.DescriptorLoadOp,
     tt.DescriptorGatherOp,
 )
-_ATOMIC_WRITES = (ditron.StOp, ditron.RedOp, ditron.AtomicAddOp, ditron.AtomicCasOp)
-_COMMUNICATES = (
-    ditron.SignalUpdateOpInterface,
-    ditron.MemoryTransferOpInterface,
-    ditron.SyncAllOp,
-    *_ATOMIC_WRITES,
-)
+_THREAD_OPS = (ditron.BallotOp, ditron.ShflOp, ditron.SyncThreadsOp)  # within the program
+_NO_ACCESS = (ditron.SignalReadOpInterface, *_THREAD_OPS)  # what they order, ``acquires`` says
 _RELEVANT = (*_TILE_STORES, *_TILE_LOADS, *OPAQUE, tt.ReturnOp)  # beside all of ditron
 
 
 def acquires(op: ir.Operation) -> bool:
     """Whether later accesses of the program may rely on what ``op`` has observed."""
     return isinstance(op, ditron.Spins) or isinstance(op, ditron.MemoryOrderOpInterface) and op.acquires
+
+
+_COMMUNICATES = (ditron.SignalUpdateOpInterface, ditron.MemoryTransferOpInterface, ditron.SyncAllOp)
+
+
+def _communicates(op: ir.Operation) -> bool:
+    """Whether other ranks may rely on what precedes ``op``, a ditron operation."""
+    if isinstance(op, ditron.AtomicOpInterface):
+        return op.writes_memory
+    return isinstance(op, _COMMUNICATES)
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,9 @@ class _Summary:
     @staticmethod
     def of(op: ir.Operation) -> _Summary:
         if not isinstance(op, tt.CallOp):
-            return _Summary(not op.is_memory_effect_free, not op.is_memory_effect_free)
+            unknown = not op.is_memory_effect_free
+            communicates = op.name.startswith("ditron.") and not isinstance(op, ditron.ExternCallOp)
+            return _Summary(unknown, unknown, unknown and communicates)
         effects = [inner for inner in reachable_operations(op) if not inner.is_memory_effect_free]
         return _Summary(
             any(isinstance(inner, (*_TILE_STORES, *OPAQUE)) for inner in effects),
@@ -120,9 +127,7 @@ class TransferFunctions:
                 self._is_warp_specialized |= "tt.warp_specialize" in op.attributes
 
         function.walk(visit)
-        self.communicates = any(isinstance(op, _COMMUNICATES) for op in ours) or any(
-            self._summary(op).communicates for op in calls
-        )
+        self.communicates = any(map(_communicates, ours)) or any(self._summary(op).communicates for op in calls)
         if not self.communicates:
             return
         signals = [op.signal for op in ours if isinstance(op, ditron.SignalOpInterface)]
@@ -154,8 +159,11 @@ class TransferFunctions:
             state.add(STORE, None, op)
         elif isinstance(op, ditron.LLGetOp):
             self._store(op, op.dst, state, missing)
-        elif isinstance(op, tt.ReturnOp) and self._at_end:
-            self._end(op, state, missing)
+        elif isinstance(op, tt.ReturnOp):
+            if self._at_end:
+                self._end(op, state, missing)
+        elif not isinstance(op, _NO_ACCESS) and not op.is_memory_effect_free:
+            self._opaque(op, state, missing)  # an operation that this analysis does not know
         if acquires(op):
             state.add(WAITED, None, op)
 
@@ -258,21 +266,22 @@ class TransferFunctions:
     def _atomic(
         self, op: ditron.AtomicOpInterface, state: MemoryOrderState, missing: list[MissingOrder] | None
     ) -> None:
-        if isinstance(op, ditron.LdOp):
-            if not self._is_flag(op.ptr, op.result):
+        if not op.writes_memory:
+            if not self._is_flag(op.ptr):
                 self._load(op, op.ptr, state, missing)
-        elif self._is_flag(op.ptr, op.value if not isinstance(op, ditron.AtomicCasOp) else op.cmp):
+        elif self._is_flag(op.ptr):
             self._need(op, "quiet", (PUT,), state, missing)
             self._need(op, "fence", () if op.releases else PUBLISHED, state, missing)
         else:
             self._store(op, op.ptr, state, missing)
 
-    def _is_flag(self, pointer: ir.Value, value: ir.Value) -> bool:
-        """Whether an access of ``value`` is of a signal of this kernel, or of an i64 of another rank."""
+    def _is_flag(self, pointer: ir.Value) -> bool:
+        """Whether an atomic access is of a signal of this kernel, or of an i64 of another rank."""
         if ir.RankedTensorType.isinstance(pointer.type):
             return False
+        is_i64 = str(pointer.type).startswith("!tt.ptr<i64")
         return any(
-            origin.root in self._signal_objects or origin.rank is not None and str(value.type) == "i64"
+            origin.root in self._signal_objects or origin.rank is not None and is_i64
             for origin in underlying_objects(pointer)
         )
 
@@ -281,26 +290,32 @@ class TransferFunctions:
     ) -> None:
         if isinstance(op, ditron.NotifyOp):
             self._notify(op, state)
-        elif isinstance(op, ditron.SignalOpOp):
+        elif isinstance(op, ditron.MemoryTransferOpInterface):
+            self._transfer(op, state, missing)
+        elif isinstance(op, ditron.SignalUpdateOpInterface):
             self._need(op, "fence", PUBLISHED, state, missing)
             self._update(op, state, missing)
-        elif isinstance(op, ditron.PutmemSignalOp):
-            self._need_unused(op, (DESTINATION,), op.src, state, missing)
-            self._need(op, "fence", (PUT, STORE), state, missing)
-            self._update(op, state, missing)
-            if op.is_nbi:
-                self._add_objects(SOURCE, op.src, op, state)
-        elif isinstance(op, ditron.PutmemOp):
-            self._need_unused(op, (DESTINATION,), op.src, state, missing)
-            state.add(PUT, op.rank, op)
-            if op.is_nbi:
-                self._add_objects(SOURCE, op.src, op, state)
-        elif isinstance(op, ditron.GetmemOp):
+        elif isinstance(op, ditron.LLPutOp):
+            self._load(op, op.src, state, missing)
+        else:
+            self._opaque(op, state, missing)  # an operation that this analysis does not know
+
+    def _transfer(
+        self, op: ditron.MemoryTransferOpInterface, state: MemoryOrderState, missing: list[MissingOrder] | None
+    ) -> None:
+        if not op.is_put:
             self._need_unused(op, (SOURCE,), op.dst, state, missing)
             if op.is_nbi:
                 self._add_objects(DESTINATION, op.dst, op, state)
-        elif isinstance(op, ditron.LLPutOp):
-            self._load(op, op.src, state, missing)
+            return
+        self._need_unused(op, (DESTINATION,), op.src, state, missing)
+        if isinstance(op, ditron.SignalUpdateOpInterface):
+            self._need(op, "fence", (PUT, STORE), state, missing)
+            self._update(op, state, missing)
+        else:
+            state.add(PUT, op.rank, op)
+        if op.is_nbi:
+            self._add_objects(SOURCE, op.src, op, state)
 
     def _notify(self, op: ditron.NotifyOp, state: MemoryOrderState) -> None:
         """Releases to its rank by itself; to this rank perhaps with the scope of this GPU only."""

@@ -18,11 +18,8 @@ _POINTER_WRITES = (
     tt.StoreOp,
     tt.AtomicRMWOp,
     tt.AtomicCASOp,
-    ditron.StOp,
-    ditron.AtomicCasOp,
-    ditron.MultimemStOp,
-    ditron.MultimemRedOp,
 )
+_UPDATES_OR_TRANSFERS = (ditron.SignalOpInterface, ditron.MemoryTransferOpInterface, ditron.PacketOpInterface)
 _DESCRIPTOR_WRITES = (tt.DescriptorStoreOp, tt.DescriptorScatterOp, tt.DescriptorReduceOp)
 
 
@@ -67,13 +64,12 @@ def _decreased(op: ir.Operation) -> list[ir.Value]:
         return [op.ptr]
     if isinstance(op, _DESCRIPTOR_WRITES):
         return [op.desc]
-    if isinstance(op, (ditron.RedOp, ditron.AtomicAddOp)):
-        kind = op.op if isinstance(op, ditron.RedOp) else ditron.ReduceOp.Add
-        value = constant_int(op.value)
-        increases = kind is ditron.ReduceOp.Max or kind is ditron.ReduceOp.Add and value is not None and value >= 0
-        return [] if increases else [op.ptr]
+    if isinstance(op, ditron.AtomicOpInterface):
+        return [op.ptr] if op.may_decrease else []
     if isinstance(op, ditron.SignalWaitOpInterface):
         return [op.signal] if op.cmp in (ditron.Cmp.LT, ditron.Cmp.LE) else []  # others decrease it
+    if op.name.startswith("ditron.") and not isinstance(op, _UPDATES_OR_TRANSFERS):
+        return [value for kind, value in op.memory_effects or () if kind == "write" and value is not None]
     pointers = []
     if isinstance(op, ditron.MemoryTransferOpInterface):
         pointers.append(op.dst)

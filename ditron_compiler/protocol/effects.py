@@ -1,4 +1,7 @@
-"""The operations that access memory or order accesses: the method of :class:`.program.Program` that executes each."""
+"""The operations that access memory or order accesses: the method of :class:`.program.AbstractProgram` for each.
+
+Those of atomics are in :class:`.atomics.Atomics`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron, tt
 
-__all__ = ["EFFECTS", "Effect", "effect_of", "is_flag_type"]
+__all__ = ["EFFECTS", "NO_EFFECT", "Effect", "effect_of", "is_flag_type", "may_block"]
 
 Operands = Callable[[ir.Operation], Sequence[ir.Value | None]]
 
@@ -18,13 +21,15 @@ class Effect:
     """How an operation is executed.
 
     Attributes:
-        method: of ``Program``. operands: the operands that it is given; None for an optional one that is absent.
-        waits: the method is a generator. value_method: a generator that is called instead when the result is needed.
+        method: of ``AbstractProgram``. operands: the operands that it is given; None for an optional one that is
+        absent. waits: the method is a generator. blocks: a generator may block until another program does something;
+        False where it only lets others run first. value_method: a generator called instead if the result is needed.
     """
 
     method: str
     operands: Operands
     waits: bool = False
+    blocks: bool = True
     value_method: str = ""
 
 
@@ -59,7 +64,7 @@ EFFECTS: dict[type, Effect] = {
     tt.DescriptorStoreOp: Effect("write_box", _box),
     tt.DescriptorReduceOp: Effect("write_box", _box),
     tt.DescriptorScatterOp: Effect("not_followed", _named()),
-    tt.AtomicRMWOp: Effect("atomic", _named("ptr", "val", "mask"), waits=True),
+    tt.AtomicRMWOp: Effect("atomic", _named("ptr", "val", "mask"), waits=True, blocks=False),
     tt.AtomicCASOp: Effect("cas", _named("ptr", "cmp", "val"), waits=True),
     ditron.SymmAtOp: Effect("symm_at", _named("ptr", "rank")),
     ditron.MulticastPtrOp: Effect("multicast", _named("ptr")),
@@ -79,9 +84,9 @@ EFFECTS: dict[type, Effect] = {
     ditron.BarrierOp: Effect("barrier", _named(), waits=True),
     ditron.SyncAllOp: Effect("barrier", _named(), waits=True),
     ditron.LdOp: Effect("ld", _named("ptr"), waits=True),
-    ditron.StOp: Effect("st", _integer_atomic, waits=True),
-    ditron.RedOp: Effect("atomic", _integer_atomic, waits=True),
-    ditron.AtomicAddOp: Effect("atomic", _integer_atomic, waits=True),
+    ditron.StOp: Effect("st", _integer_atomic, waits=True, blocks=False),
+    ditron.RedOp: Effect("atomic", _integer_atomic, waits=True, blocks=False),
+    ditron.AtomicAddOp: Effect("atomic", _integer_atomic, waits=True, blocks=False),
     ditron.AtomicCasOp: Effect("cas", _named("ptr", "cmp", "value"), waits=True),
     ditron.MultimemLdReduceOp: Effect("multimem_read", _named("ptr")),
     ditron.MultimemStOp: Effect("multimem_write", _named("ptr")),
@@ -90,6 +95,20 @@ EFFECTS: dict[type, Effect] = {
 }
 
 
+#: Operations with memory effects that neither access memory nor order what other programs see.
+NO_EFFECT: frozenset[type] = frozenset((ditron.BallotOp, ditron.ShflOp, ditron.SyncThreadsOp))
+_NOT_FOLLOWED = Effect("not_followed", _named())
+
+
 def effect_of(op: ir.Operation) -> Effect | None:
-    """The effect of ``op``; None when it only computes."""
-    return EFFECTS.get(type(op))
+    """The effect of ``op``; None when it only computes. A ditron operation without a row is noted as not followed."""
+    effect = EFFECTS.get(type(op))
+    if effect is not None or not op.name.startswith("ditron."):
+        return effect
+    return None if type(op) in NO_EFFECT or op.is_memory_effect_free else _NOT_FOLLOWED
+
+
+def may_block(op_class: type) -> bool:
+    """Whether an operation of this class may block until another program does something."""
+    effect = EFFECTS.get(op_class)
+    return effect is not None and effect.waits and effect.blocks

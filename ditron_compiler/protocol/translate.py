@@ -1,7 +1,7 @@
 """A kernel of a mixed module becomes a Python generator of its backward slice: accesses, order and control flow.
 
 Tile arithmetic that only computes data is dropped: a matrix product is a loop of two reads. What has an effect is a
-call of a method of :class:`.program.Program`; what may have to wait is a ``yield from``.
+call of a method of :class:`.program.AbstractProgram`; what may have to wait is a ``yield from``.
 """
 
 from __future__ import annotations
@@ -14,27 +14,16 @@ import numpy as np
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.packet_layout import PacketArgument
-from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
+from ditron_compiler.ir.dialects import arith, cf, scf, tt
 from ditron_compiler.ir.kernels import kernels_of
 from ditron_compiler.ir.passmanager import PassManager
 from ditron_compiler.protocol import values
-from ditron_compiler.protocol.effects import effect_of
+from ditron_compiler.protocol.effects import effect_of, may_block
 from ditron_compiler.protocol.expressions import EXPRESSIONS, constant, descriptor_block
 from ditron_compiler.protocol.sites import Site, make_site
 from ditron_compiler.protocol.slices import BackwardSlice
 
 __all__ = ["Kernel", "translate", "translate_module"]
-
-_MAY_WAIT = (
-    ditron.SignalReadOpInterface,
-    ditron.LLGetOp,
-    ditron.LdOp,
-    ditron.AtomicCasOp,
-    ditron.BarrierAllOp,
-    ditron.BarrierOp,
-    ditron.SyncAllOp,
-    tt.AtomicCASOp,
-)
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,7 @@ class Kernel:
     """A kernel that the abstract machine runs.
 
     Attributes:
-        run: generator function of a :class:`.program.Program` and the arguments.
+        run: generator function of a :class:`.program.AbstractProgram` and the arguments.
         sites: its operations with an effect, by number. arg_types: as in the IR. spins: whether it may wait.
         source: the Python text, for debugging this module. packets: the packet memory that it needs.
     """
@@ -65,7 +54,7 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
     source = "\n".join(writer.lines)
     exec(compile(source, f"<{name} as translated>", "exec"), names)
     kinds = tuple(str(kind) for kind in function.function_type.value.inputs)
-    spins = any(site.isa(*_MAY_WAIT) for site in writer.sites)
+    spins = any(may_block(site.op_class) for site in writer.sites)
     return Kernel(
         name,
         names[writer.functions[name]],

@@ -31,6 +31,8 @@ TARGETS: dict[str, dict[str, int]] = {
     "ditron.signal_write": {}, "ditron.signal_wait": {}, "ditron.record": {}, "ditron.await": {},
     "ditron.stream_barrier": {},
 }  # fmt: skip
+#: Operations that access signals or memory of other ranks, or order accesses, and are not mutated: reads that do not wait.
+NOT_MUTATED = {"ditron.signal_fetch"}
 #: Operations that a neighbour is exchanged with: they touch memory or hold what does.
 _NEIGHBOURS = {
     "tt.load",

@@ -19,16 +19,11 @@ from ditron_compiler.ir.pass_base import Pass, option
 
 __all__ = ["LLProtocol"]
 
-# Operations that a quiet completes or a fence orders; in a kernel without any of them neither has an effect.
 _ORDERED = (
     ditron.SignalUpdateOpInterface,
     ditron.MemoryTransferOpInterface,
     ditron.RequiresMulticast,
     ditron.SymmAtOp,
-    ditron.StOp,
-    ditron.RedOp,
-    ditron.AtomicAddOp,
-    ditron.AtomicCasOp,
     ditron.ExternCallOp,
 )
 
@@ -125,12 +120,17 @@ class LLProtocol(Pass):
 
     def _remove_fences(self, function: tt.FuncOp) -> None:
         every = operations(function)
-        if any(isinstance(op, _ORDERED) for op in every):
+        if any(map(_is_ordered, every)):
             return
         for op in every:
             if isinstance(op, (ditron.QuietOp, ditron.FenceOp)):
                 op.erase()
                 self.count("quiets and fences removed")
+
+
+def _is_ordered(op: ir.Operation) -> bool:
+    """Whether a quiet completes ``op`` or a fence orders it; in a kernel without any such neither has an effect."""
+    return isinstance(op, _ORDERED) or isinstance(op, ditron.AtomicOpInterface) and op.writes_memory
 
 
 def _packet_argument(channel: SignalChannel) -> PacketArgument:

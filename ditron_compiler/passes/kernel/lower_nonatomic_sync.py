@@ -16,7 +16,6 @@ from ditron_compiler.ir.pass_base import Pass, PassFailure
 __all__ = ["LowerNonatomicSync"]
 
 _TRITON_ATOMICS = (tt.AtomicRMWOp, tt.AtomicCASOp, tt.DescriptorReduceOp)
-_ATOMICS = (ditron.AtomicAddOp, ditron.RedOp, ditron.AtomicCasOp, *_TRITON_ATOMICS)
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def _needs_remote_atomic(op: ir.Operation) -> str | None:
             "support: give each writer its own signal (ptr + rank, or one per writing program), let it set the "
             "epoch, and wait for all of them by the count of dl.wait"
         )
-    if isinstance(op, _ATOMICS) and not _is_within_gpu(op):
+    if _is_atomic_update(op) and not _is_within_gpu(op):
         return (
             f"'{op.name}' is a read-modify-write that may be on another GPU, which the links of this pipeline do "
             "not support: write to a separate cell for each rank with dl.st or dl.notify and combine them at the "
@@ -89,6 +88,13 @@ def _needs_remote_atomic(op: ir.Operation) -> str | None:
     if isinstance(op, ditron.RequiresMulticast):
         return f"'{op.name}' needs NVLink, which this pipeline does not assume: use dl.putmem, or another pipeline"
     return None
+
+
+def _is_atomic_update(op: ir.Operation) -> bool:
+    """Whether ``op`` is a read-modify-write."""
+    if isinstance(op, ditron.AtomicOpInterface):
+        return op.is_read_modify_write
+    return isinstance(op, _TRITON_ATOMICS)
 
 
 def _atomic_in_callee(call: tt.CallOp) -> str | None:

@@ -32,8 +32,13 @@ module {
     ditron.sync_threads
     %id = ditron.thread_id
     %threads = ditron.num_threads
+    %warp = ditron.warp_id
+    %lane = ditron.lane_id
+    %other = ditron.shfl idx %v, %lane : i32
     %mc = ditron.multicast_ptr %cell : !tt.ptr<i32>
     %sum = ditron.multimem_ld_reduce add %mc : !tt.ptr<i32>
+    ditron.multimem_st %mc, %sum : !tt.ptr<i32>
+    ditron.multimem_red %mc add %sum : !tt.ptr<i32>
     "tt.return"() : () -> ()
   }) : () -> ()
 }
@@ -74,8 +79,8 @@ def names(ops, interface) -> set[str]:
         (ditron.Spins, "wait signal_wait_until ll_get barrier_all barrier sync_all"),
         (ditron.OrdersMemory, "fence quiet barrier_all barrier"),
         (ditron.CompletesTransfers, "quiet barrier_all barrier"),
-        (ditron.ThreadDependent, "thread_id"),
-        (ditron.RequiresMulticast, "multicast_ptr multimem_ld_reduce"),
+        (ditron.ThreadDependent, "thread_id lane_id warp_id shfl"),
+        (ditron.RequiresMulticast, "multicast_ptr multimem_ld_reduce multimem_st multimem_red"),
         (ditron.ReturnsToken, "wait ll_get"),
         (ditron.InProgram, ""),
     ],
@@ -83,6 +88,9 @@ def names(ops, interface) -> set[str]:
 )
 def test_operations_of_an_interface(ops, interface, expected):
     assert names(ops, interface) == set(expected.split())
+    classes = [cls for cls in vars(ditron).values() if isinstance(getattr(cls, "OPERATION_NAME", None), str)]
+    of_kernels = {cls for cls in classes if issubclass(cls, interface) and not issubclass(cls, ditron.InProgram)}
+    assert {cls.OPERATION_NAME.removeprefix("ditron.") for cls in of_kernels} == set(expected.split()), "add it above"
 
 
 def test_classes_have_the_interfaces_without_an_operation():
@@ -138,14 +146,14 @@ def test_packets(ops):
 
 
 def test_atomics(ops):
-    asked = ("reads_memory", "writes_memory", "is_read_modify_write", "acquires", "releases")
+    asked = ("reads_memory", "writes_memory", "is_read_modify_write", "may_decrease", "acquires", "releases")
     does = {name: [getattr(ops[name], question) for question in asked] for name in names(ops, ditron.AtomicOpInterface)}
     assert does == {
-        "ld": [True, False, False, True, False],
-        "st": [False, True, False, False, True],
-        "atomic_add": [True, True, True, True, True],
-        "atomic_cas": [True, True, True, False, False],
-        "red": [False, True, True, False, False],
+        "ld": [True, False, False, False, True, False],
+        "st": [False, True, False, True, False, True],
+        "atomic_add": [True, True, True, True, True, True],
+        "atomic_cas": [True, True, True, True, False, False],
+        "red": [False, True, True, False, False, False],
     }
     assert all(ops[name].ptr == ops["tt.func"].arguments[3] for name in does)
     assert ops["red"].op is ditron.ReduceOp.Max

@@ -27,6 +27,7 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction, KernelParam, create_function_from_signature
 
+from ditron._jit.scratch import with_scratch
 from ditron._jit.tracing import active
 from ditron.distributed.group import require_group
 from ditron.distributed.packets import guarded
@@ -149,6 +150,8 @@ class _GroupKernel(CompiledKernel):
             super()._init_handles()
             group = self.group()
             group.on_module_loaded(self)
+            if getattr(self.metadata, "global_scratch_size", 0):
+                self._run = with_scratch(self._run, self.group)  # type: ignore[has-type]
             if packets := PacketArgument.all_in(self.asm["source"]):
                 self._run = guarded(self._run, packets, self.group, self.name, self.src)  # type: ignore[has-type]
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import torch
 from triton.backends.compiler import GPUTarget
+from triton.runtime import _allocation
 from triton.runtime.driver import driver
 
 from ditron.distributed.gpu_group import GpuGroup
@@ -24,6 +25,7 @@ class FakeDriver:
     def __init__(self):
         self.launches: list[tuple] = []  # (kernel source, grid, arguments)
         self.loaded: list[str] = []
+        self.scratch: list = []  # what the launcher's allocator gave
         self.encoded: list[tuple] = []  # arguments of each tensor map
         self.utils = SimpleNamespace(
             fill_tma_descriptor=self._encode,
@@ -44,6 +46,9 @@ class FakeDriver:
 
     def launcher_cls(self, src, metadata):
         def run(grid_x, grid_y, grid_z, stream, function, packed, launch_metadata, enter_hook, exit_hook, *args):
+            if metadata.global_scratch_size:
+                size = grid_x * grid_y * grid_z * metadata.num_ctas * metadata.global_scratch_size
+                self.scratch.append(_allocation._allocator.get()(size, metadata.global_scratch_align, stream))
             self.launches.append((src, (grid_x, grid_y, grid_z), args))
 
         return run

@@ -553,3 +553,21 @@ def test_launchers_of_triton_take_encoded_descriptors(machine):
     kinds = list(kernel.src.signature.values())
     assert kinds == ["nvTmaDesc", "i32", "i32", "i64", "i64"] * 2 + ["*i64"]
     assert kernel.metadata.tensordesc_meta is None
+
+
+@ditron.jit
+def double_block(x_ptr, m, n, BM: tl.constexpr, BN: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [BM, BN])
+    x.store([tl.program_id(0) * BM, 0], 2 * x.load([tl.program_id(0) * BM, 0]))
+
+
+@ditron.program
+def doubles(x):
+    double_block[(3,)](x, *x.shape, BM=16, BN=32)
+
+
+def test_a_kernel_that_makes_descriptors_has_memory_for_them(machine):
+    doubles(torch.zeros(48, 32))
+    doubles(torch.zeros(48, 32))
+    assert [memory.dtype for memory in machine.triton.scratch] == [torch.int8] * 2
+    assert machine.triton.scratch[0].numel() >= 3 * 128

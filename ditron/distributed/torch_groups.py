@@ -39,9 +39,10 @@ def as_group(group: AnyGroup) -> Group:
 def _process_group(group: Any) -> Any:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.distributed_c10d import _resolve_process_group
 
     if isinstance(group, ProcessGroup):
-        return group
+        return _resolve_process_group(group.group_name)  # itself, where torch.compile shows a stand-in
     if not isinstance(group, DeviceMesh):
         raise DitronError(f"expected a ditron.Group, a ProcessGroup or a DeviceMesh, got {group!r}")
     if group.ndim != 1:

@@ -56,6 +56,25 @@ def test_meshes(world):
         ditron.as_group(mesh)
 
 
+@pytest.mark.parametrize("kind", ["process group", "mesh", "group"])
+def test_compiled_functions_take_groups(world, kind):
+    """The name of the group is a constant of the graph."""
+    import ditron.kernels
+
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))["tp"]
+    group = {"mesh": mesh, "process group": mesh.get_group(), "group": ditron.as_group(mesh)}[kind]
+    graphs = []
+
+    def backend(module, example):
+        graphs.append(module.graph)
+        return lambda *args: (args[0],)
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: ditron.kernels.all_gather(x, group=group), backend=backend, fullgraph=True)(torch.ones(4))
+    (call,) = (node for node in graphs[0].nodes if node.op == "call_function")
+    assert call.kwargs["group"] == "2,3" and call.meta["example_value"].shape == (8,)
+
+
 def test_a_process_group_allocates_on_its_ranks_alone(world):
     world.transport = "nvshmem"
     with pytest.raises(DitronError, match="by ditron.new_group on all ranks"):

@@ -1,0 +1,160 @@
+"""The operators as operators of torch: what torch.library asks of them, compiled functions, traced graphs."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import ditron.sim
+from ditron import kernels
+
+ops = torch.ops.ditron
+
+
+def run(main, ranks=2, **options):
+    def rank():
+        ditron.init()
+        return main(ditron.rank())
+
+    return ditron.sim.run(rank, ranks=ranks, **options)
+
+
+def data(*shape, seed=1, **options):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).requires_grad_(**options)
+
+
+def weight(N, K):
+    return data(N, K, seed=2)
+
+
+CALLS = {
+    "ag_gemm": lambda: (data(4, 8), weight(6, 8), data(6)),
+    "ag_gemm_gathered": lambda: (data(4, 8), weight(6, 8)),
+    "gemm_rs": lambda: (data(4, 8), weight(6, 8)),
+    "gemm_ar": lambda: (data(4, 8), weight(6, 8)),
+    "all_gather": lambda: (data(3, 5),),
+    "reduce_scatter": lambda: (data(4, 5),),
+    "own_part": lambda: (data(4, 5),),
+    "all_reduce": lambda: (data(3, 5),),
+}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("name", CALLS)
+def test_opcheck(name, ranks):
+    """Schema, shapes for tracing, gradients, and the same from AOTAutograd; on several ranks in step."""
+
+    def main(rank):
+        torch.library.opcheck(getattr(ops, name).default, CALLS[name](), {"group": ditron.world().name})
+
+    run(main, ranks, races=False)
+
+
+def test_every_operator_is_checked():
+    assert set(CALLS) == set(kernels.__all__)
+
+
+def mlp(x, up, down, bias):
+    """A column-parallel layer and a row-parallel one, the sum of a loss, and its gradients' operators."""
+    hidden = torch.relu(kernels.ag_gemm(x, up, bias))
+    return kernels.gemm_rs(hidden, down) + kernels.all_reduce(x.sum(0, keepdim=True), gradient="partial")
+
+
+def operands(rank):
+    return [data(*shape, seed=rank + i) for i, shape in enumerate([(4, 8), (6, 8), (8, 6), (6,)])]
+
+
+def gradients(function, tensors):
+    tensors = [t.detach().clone().requires_grad_() for t in tensors]
+    y = function(*tensors)
+    (y**2).sum().backward()
+    return [y.detach(), *(t.grad for t in tensors)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_compiled(ranks):
+    """Without a break of the graph, and with the results of eager calls, gradients included."""
+    graphs = []
+
+    def backend(module, example):
+        graphs.append(module)
+        return torch._dynamo.lookup_backend("aot_eager")(module, example)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(mlp, fullgraph=True, backend=backend)
+
+    def main(rank):
+        tensors = operands(rank)
+        expected = gradients(mlp, tensors)
+        with torch.compiler.set_stance("default"):  # the simulator leaves functions as they are
+            for _ in range(2):
+                torch.testing.assert_close(gradients(compiled, tensors), expected)
+
+    run(main, ranks, races=False)
+    assert 1 <= len(graphs) <= ranks
+    called = {node.target for node in graphs[0].graph.nodes if node.op == "call_function"}
+    assert {ops.ag_gemm, ops.gemm_rs, ops.all_reduce} <= called | {getattr(t, "overloadpacket", t) for t in called}
+
+
+def test_compiled_anew_for_another_group():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: kernels.all_gather(x), fullgraph=True, backend="aot_eager")
+
+    def rank_main():
+        ditron.init()
+        rank = ditron.rank()
+        groups = [ditron.new_group([0]), ditron.new_group([1])]
+        x = torch.full((2, 2), float(rank))
+        with torch.compiler.set_stance("default"):
+            assert compiled(x).shape == (4, 2)
+            with groups[rank]:
+                assert torch.equal(compiled(x), x)
+            assert compiled(x).shape == (4, 2)
+
+    ditron.sim.run(rank_main, ranks=2, races=False)
+
+
+def test_symbolic_sizes():
+    """One graph for every number of rows."""
+    torch._dynamo.reset()
+    frames = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(lambda x, w: kernels.gemm_rs(kernels.ag_gemm(x, w), w.t()), backend=frames, dynamic=True)
+
+    def main(rank):
+        w = data(6, 8)
+        with torch.compiler.set_stance("default"):
+            for rows in (4, 5, 7, 64):
+                x = data(rows, 8, seed=rows)
+                torch.testing.assert_close(compiled(x, w), x @ w.t() @ w)
+
+    run(main, 1, races=False)
+    assert frames.frame_count == 1
+
+
+def test_traced():
+    """By make_fx, on tensors without memory; the graph names the group."""
+
+    def main(rank):
+        with FakeTensorMode():
+            x, w = torch.empty(4, 8), torch.empty(6, 8)
+            assert kernels.ag_gemm(x, w).shape == (8, 6) and kernels.gemm_rs(x, w).shape == (2, 6)
+        graph = make_fx(mlp, tracing_mode="symbolic")(*operands(rank))
+        names = [node.kwargs["group"] for node in graph.graph.nodes if node.target == ops.ag_gemm.default]
+        assert names == ["0,1"]
+        torch.testing.assert_close(graph(*operands(rank)), mlp(*operands(rank)))
+
+    run(main, races=False)
+
+
+def test_exported():
+    class Block(torch.nn.Module):
+        def forward(self, x, w):
+            return kernels.all_reduce(kernels.ag_gemm(x, w))
+
+    def main(rank):
+        with torch.compiler.set_stance("default"):
+            program = torch.export.export(Block(), (data(4, 8), weight(6, 8)), strict=False)
+        x, w = data(4, 8, seed=5), weight(6, 8)
+        torch.testing.assert_close(program.module()(x, w), x @ w.t())
+
+    run(main, 1, races=False)

@@ -25,6 +25,7 @@ import torch.distributed._symmetric_memory as symm_mem
 import triton
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ag_gemm_triton import copy  # noqa: E402
 from measuring import MLPS, Samples, capture, extend, random, relative_error, start  # noqa: E402
 
 import ditron  # noqa: E402
@@ -65,9 +66,10 @@ def floor(run: Run) -> Run:
     return lambda: (run(), None)[1]
 
 
-def schedule(text: str) -> tuple[str, dict[str, int]]:
-    """Keyword arguments ``a=1,b=2`` of an operator, and their text."""
-    return text, {name: int(value) for name, value in (item.split("=") for item in text.split(","))}
+def schedule(text: str) -> tuple[str, dict[str, int | str]]:
+    """Keyword arguments ``a=1,b=word`` of an operator, and their text."""
+    pairs = (item.split("=") for item in text.split(","))
+    return text, {name: int(value) if value.isdigit() else value for name, value in pairs}
 
 
 def mlp_shapes(ranks: int, names: list[str]) -> Iterator[tuple[str, int, int]]:
@@ -85,13 +87,12 @@ def copies_alone(nbytes: int, device: torch.device) -> Run:
     handle = symm_mem.rendezvous(box, group=dist.group.WORLD)
     rank, ranks, stream = dist.get_rank(), dist.get_world_size(), torch.cuda.Stream(priority=-1)
     peers = [(rank - step) % ranks for step in range(1, ranks)]
-    targets = [handle.get_buffer(peer, (nbytes,), torch.uint8, rank * nbytes) for peer in peers]
+    targets = [int(handle.buffer_ptrs[peer]) + rank * nbytes for peer in peers]
 
-    def run() -> None:
+    def run(_memory=(box, handle)) -> None:  # kept mapped
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for target in targets:
-                target.copy_(source)
+        for target in targets:
+            copy(stream, target, source.data_ptr(), nbytes)
         torch.cuda.current_stream().wait_stream(stream)
 
     return run
@@ -184,8 +185,9 @@ def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
             runs["torch one-shot"] = lambda shared=shared, x=x: torch.ops.symm_mem.one_shot_all_reduce(
                 shared.copy_(x), "sum", group
             )
-            runs["ditron, one_shot"] = lambda x=x, out=out: kernels.all_reduce(x, out=out, algorithm="one_shot")
-        runs["ditron, two_shot"] = lambda x=x, out=out: kernels.all_reduce(x, out=out, algorithm="two_shot")
+        for how, schedule in args.ar_schedules:
+            if schedule["algorithm"] != "one_shot" or nbytes <= 1 << 21:
+                runs[f"ditron, {how}"] = lambda x=x, out=out, s=schedule: kernels.all_reduce(x, out=out, **s)
         yield Case("all_reduce", f"{nbytes} bytes", runs, expected, 6e-3, calls=20 if nbytes <= 1 << 22 else 4)
 
 
@@ -253,8 +255,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8192, help="M of all ranks together")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
-    for operator in ("ag", "rs"):
-        parser.add_argument(f"--{operator}-schedules", nargs="*", type=schedule, default=[], metavar="pieces=1,group=4")
+    for operator in ("ag", "rs", "ar"):
+        parser.add_argument(
+            f"--{operator}-schedules", nargs="*", type=schedule, default=[], metavar="pieces=1,group_m=4"
+        )
     parser.add_argument("--bytes", nargs="*", type=int, default=[1 << k for k in (13, 16, 18, 19, 20, 21, 23, 25, 27)])
     parser.add_argument("--limit", type=int, default=90, help="seconds a shape may take")
     parser.add_argument("--heap", type=int, default=6 << 30, help="bytes of symmetric memory")

@@ -55,8 +55,8 @@ def ag_gemm_kernel(
     HAS_BIAS: tl.constexpr,
 ):
     """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
-    own = dl.rank()
     ranks = dl.num_ranks()
+    own = dl.rank()
     shard_stride = tl.cast(rows, tl.int64) * K
     a_desc = tl.make_tensor_descriptor(a_ptr, [1, rows, K], [shard_stride, K, 1], [1, BM, BK])
     gathered_desc = tl.make_tensor_descriptor(gathered_ptr, [ranks, rows, K], [shard_stride, K, 1], [1, BM, BK])
@@ -124,7 +124,7 @@ def ag_gemm_program(
     pieces=2,
     programs=132,
     block=(128, 256, 64),
-    group=8,
+    group_m=8,
     num_warps=8,
     stages=4,
 ):
@@ -165,7 +165,7 @@ def ag_gemm_program(
         BM=BM,
         BN=BN,
         BK=BK,
-        GROUP=group,
+        GROUP=group_m,
         PIECES=pieces,
         PROGRAMS=programs,
         B_IS_KN=b_is_kn,

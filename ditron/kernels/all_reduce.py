@@ -6,6 +6,8 @@ in call e + 2 has had something from every rank in call e + 1, which each sent a
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton.language as tl
 
@@ -50,7 +52,7 @@ def one_shot_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, 
     sample_args=lambda ranks: {"x": "bf16[80]", "out": "bf16[80]", "capacity": 128, "block": 32},
     max_nodes=1,
 )
-def one_shot_program(x, out, capacity, *, block=2048, num_warps=8):
+def one_shot_program(x, out, capacity, *, block=4096, num_warps=16):
     """``out`` [n] = sum over ranks of ``x`` [n]. Memory is kept for ``capacity`` elements, a multiple of block."""
     n = x.shape[0]
     inbox = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="inbox")
@@ -115,7 +117,7 @@ def two_shot_kernel(
     sample_args=lambda ranks: {"x": "bf16[200]", "out": "bf16[200]", "capacity": 256, "block": 16, "programs": 2},
     max_nodes=1,
 )
-def two_shot_program(x, out, capacity, *, block=4096, programs=64, num_warps=16):
+def two_shot_program(x, out, capacity, *, block=4096, programs=128, num_warps=16):
     """As :func:`one_shot_program`, each rank adding its part; twice the latency, and 2 / ranks of the traffic."""
     n, ranks = x.shape[0], dh.num_ranks()
     room = capacity + ranks * block  # parts are rounded up to blocks
@@ -129,8 +131,8 @@ def two_shot_program(x, out, capacity, *, block=4096, programs=64, num_warps=16)
     )
 
 
-#: Up to so many bytes, everybody adds everything.
-ONE_SHOT_BYTES = 256 << 10
+#: Up to so many bytes sent by each rank, everybody adds everything (docs/results/tensor-parallel.md).
+ONE_SHOT_BYTES = 2 << 20
 
 
 @torch_operator("x", "gradient")
@@ -141,6 +143,7 @@ def all_reduce(
     gradient: str = "replicate",
     group: AnyGroup = None,
     algorithm: str | None = None,
+    **schedule: Any,
 ) -> torch.Tensor:
     """The sum over ranks of ``x``, added in fp32 and in rank order: bitwise the same on every rank.
 
@@ -150,6 +153,7 @@ def all_reduce(
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
         group: the ranks; default the current group. One node.
         algorithm: ``"one_shot"`` or ``"two_shot"``, instead of the one that is chosen by size.
+        schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns a tensor like ``x``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -158,12 +162,13 @@ def all_reduce(
     with in_group(group, "all_reduce") as group:
         vector_operand("all_reduce", group, x)
         out = result("all_reduce", tuple(x.shape), x, out)
-        algorithm = algorithm or ("one_shot" if x.nbytes <= ONE_SHOT_BYTES else "two_shot")
+        few = x.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES
+        algorithm = algorithm or ("one_shot" if few else "two_shot")
         if algorithm not in _PROGRAMS:
             raise DitronError(f"all_reduce: unknown algorithm {algorithm!r}: expected 'one_shot' or 'two_shot'")
-        block = 256 if group.is_sim else 2048 if algorithm == "one_shot" else 4096
-        capacity = max(capacity_for(x.numel()), block)
-        _PROGRAMS[algorithm](aligned(x).view(-1), out.view(-1), capacity, block=block)
+        chosen = {"block": 256 if group.is_sim else 4096} | schedule
+        capacity = max(capacity_for(x.numel()), chosen["block"])
+        _PROGRAMS[algorithm](aligned(x).view(-1), out.view(-1), capacity, **chosen)
         return out
 
 

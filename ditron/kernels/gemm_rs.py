@@ -60,7 +60,6 @@ def gemm_rs_kernel(
     PIECE: tl.constexpr,
     B_IS_KN: tl.constexpr,
     RANKS: tl.constexpr,
-    LATER: tl.constexpr,
     PARTS: tl.constexpr,
 ):
     """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N]."""
@@ -86,9 +85,8 @@ def gemm_rs_kernel(
         acc = tl.zeros((BM, BN), tl.float32)
         for k in range(tl.cdiv(K, BK)):
             acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN)
-            # The stores of the tile before have long completed: nothing waits for them here.
-            if (k == tl.minimum(LATER, tl.cdiv(K, BK) - 1)) & (before >= 0):
-                dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
+        if before >= 0:  # its stores have long completed: nothing waits for them here
+            dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
         if shard == own:
             for part in tl.static_range(PARTS):
                 total = columns_of(acc, part, PARTS)
@@ -136,7 +134,7 @@ def gemm_rs_program(
     pieces=4,
     programs=132,
     block=(128, 256, 64),
-    group=8,
+    group_m=8,
     num_warps=8,
     stages=4,
     parts=4,
@@ -171,13 +169,12 @@ def gemm_rs_program(
         BM=BM,
         BN=BN,
         BK=BK,
-        GROUP=group,
+        GROUP=group_m,
         PIECES=pieces,
         PROGRAMS=programs,
         PIECE=PIECE,
         B_IS_KN=b_is_kn,
         RANKS=num_ranks,
-        LATER=4,
         PARTS=parts,
         num_warps=num_warps,
         num_stages=stages,

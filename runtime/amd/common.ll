@@ -109,6 +109,23 @@ on_system:
   ret void
 }
 
+; The threads for which `leader` holds fence, then set a signal or add to it.
+define linkonce_odr hidden void @ditron_release_signal(i1 %leader, ptr addrspace(1) %p, i64 %value, i32 %op, i32 %scope) #0 {
+  br i1 %leader, label %lead, label %done
+lead:
+  call void @ditron_fence_scope(i32 %scope)
+  %is_add = icmp eq i32 %op, 1
+  br i1 %is_add, label %add, label %set
+add:
+  call void @ditron_add_b64(ptr addrspace(1) %p, i64 %value, i32 %scope)
+  br label %done
+set:
+  %stored = call i32 @ditron_st_b64(ptr addrspace(1) %p, i64 %value, i32 %scope, i32 0)
+  br label %done
+done:
+  ret void
+}
+
 ; One poll of a wait is relaxed and the acquire comes once, after the last: an acquiring poll would invalidate the caches
 ; in every iteration. The sleep (64 cycles) frees the memory pipeline for other waves.
 define linkonce_odr hidden i64 @ditron_poll(ptr addrspace(1) %p, i32 %scope, i32 %semantic) #0 {

@@ -12,6 +12,7 @@ declare ptr addrspace(1) @ditron_translate(ptr addrspace(1), ptr addrspace(1), i
 declare void @ditron_require_mapped(ptr addrspace(1))
 declare i32 @ditron_wait(ptr addrspace(1), i32, i64, i32, i32, i32)
 declare void @ditron_signal(ptr addrspace(1), i64, i32, i32)
+declare void @ditron_release_signal(i1, ptr addrspace(1), i64, i32, i32)
 declare i1 @ditron_leads()
 declare void @ditron_copy_together(ptr addrspace(1), ptr addrspace(1), i64, i32)
 declare void @ditron_barrier_mapped(ptr addrspace(1), i32)
@@ -42,13 +43,8 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx,
 define linkonce_odr hidden i32 @ditron_notify(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i64 %value, i32 %rank, i32 %op, i32 %scope) #0 {
   call void @ditron_block_barrier()
   %leader = call i1 @ditron_leads()
-  br i1 %leader, label %lead, label %done
-lead:
   %there = call ptr addrspace(1) @ditron_reach(ptr addrspace(1) %ctx, ptr addrspace(1) %signal, i32 %rank)
-  call void @ditron_fence_scope(i32 %scope)
-  call void @ditron_signal(ptr addrspace(1) %there, i64 %value, i32 %op, i32 %scope)
-  br label %done
-done:
+  call void @ditron_release_signal(i1 %leader, ptr addrspace(1) %there, i64 %value, i32 %op, i32 %scope)
   ret i32 0
 }
 

@@ -320,5 +320,30 @@ on_system:
   ret void
 }
 
+; The threads for which `leader` holds fence, then set a signal or add to it. Predicated instead of a branch: where products
+; (wgmma) are in flight, ptxas would wait for them in the branch, and then serializes all of the kernel's.
+define linkonce_odr hidden void @ditron_release_signal(i1 %leader, ptr addrspace(1) %p, i64 %v, i32 %op, i32 %scope) #0 {
+  %acts = zext i1 %leader to i32
+  %gpu = icmp eq i32 %scope, 0
+  %is_add = icmp eq i32 %op, 1
+  br i1 %is_add, label %add, label %set
+add:
+  br i1 %gpu, label %add_gpu, label %add_system
+set:
+  br i1 %gpu, label %set_gpu, label %set_system
+add_gpu:
+  call void asm sideeffect "{ .reg .pred p; setp.ne.u32 p, $0, 0; @p fence.acq_rel.gpu; @p red.relaxed.gpu.global.add.u64 [$1], $2; }", "r,l,l,~{memory}"(i32 %acts, ptr addrspace(1) %p, i64 %v)
+  ret void
+add_system:
+  call void asm sideeffect "{ .reg .pred p; setp.ne.u32 p, $0, 0; @p fence.acq_rel.sys; @p red.relaxed.sys.global.add.u64 [$1], $2; }", "r,l,l,~{memory}"(i32 %acts, ptr addrspace(1) %p, i64 %v)
+  ret void
+set_gpu:
+  call void asm sideeffect "{ .reg .pred p; setp.ne.u32 p, $0, 0; @p fence.acq_rel.gpu; @p st.relaxed.gpu.global.b64 [$1], $2; }", "r,l,l,~{memory}"(i32 %acts, ptr addrspace(1) %p, i64 %v)
+  ret void
+set_system:
+  call void asm sideeffect "{ .reg .pred p; setp.ne.u32 p, $0, 0; @p fence.acq_rel.sys; @p st.relaxed.sys.global.b64 [$1], $2; }", "r,l,l,~{memory}"(i32 %acts, ptr addrspace(1) %p, i64 %v)
+  ret void
+}
+
 attributes #0 = { alwaysinline convergent nounwind }
 attributes #1 = { alwaysinline nounwind }  ; no barrier inside: may be moved and merged

@@ -33,16 +33,13 @@
 // CHECK: call void @llvm.nvvm.barrier
 // CHECK: load i64, ptr addrspace(1) {{.*}} !invariant.load
 // CHECK: call void @llvm.trap()
-// CHECK: fence acq_rel
-// CHECK: store atomic i64 {{.*}} monotonic
+// CHECK: asm sideeffect {{.*}}@p fence.acq_rel.sys; @p st.relaxed.sys.global.b64
 // CHECK-LABEL: define {{.*}} @notify_add(
 // CHECK: call void @llvm.nvvm.barrier
-// CHECK: fence acq_rel
-// CHECK: red.relaxed.sys.global.add.u64
+// CHECK: asm sideeffect {{.*}}@p fence.acq_rel.sys; @p red.relaxed.sys.global.add.u64
 // CHECK-LABEL: define {{.*}} @notify_on_gpu(
 // CHECK: call void @llvm.nvvm.barrier
-// CHECK: fence syncscope("device") acq_rel
-// CHECK: store atomic i64 {{.*}} syncscope("device") monotonic
+// CHECK: asm sideeffect {{.*}}@p fence.acq_rel.gpu; @p st.relaxed.gpu.global.b64
 // CHECK-LABEL: define {{.*}} @signal_op(
 // CHECK-NOT: call void @llvm.{{.*}}barrier
 // CHECK-NOT: fence

@@ -43,6 +43,10 @@ CPU = "\n".join(
         "{ %v = load atomic i64, ptr addrspace(1) %p seq_cst, align 8 ret i64 %v }",
         "define void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %s) "
         "{ %o = atomicrmw add ptr addrspace(1) %p, i64 %v seq_cst ret void }",
+        "declare void @ditron_signal(ptr addrspace(1), i64, i32, i32)",
+        "define void @ditron_release_signal(i1 %leader, ptr addrspace(1) %p, i64 %v, i32 %op, i32 %s) "
+        "{ br i1 %leader, label %lead, label %done lead: call void @ditron_fence_scope(i32 %s) "
+        "call void @ditron_signal(ptr addrspace(1) %p, i64 %v, i32 %op, i32 %s) br label %done done: ret void }",
         *(
             f"define i32 @ditron_st_b{b}(ptr addrspace(1) %p, i{b} %v, i32 %s, i32 %m) "
             f"{{ store atomic i{b} %v, ptr addrspace(1) %p seq_cst, align {b // 8} ret i32 0 }}"

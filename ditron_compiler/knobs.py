@@ -19,6 +19,7 @@ __all__ = [
     "Knob",
     "all_knobs",
     "cache_dir",
+    "heap",
     "sanitize",
     "sanitize_seconds",
     "local_rank",
@@ -52,6 +53,11 @@ def _parse_switch(text: str) -> bool:
     return {"1": True, "on": True, "0": False, "off": False}[text.lower()]
 
 
+def _one_of(*choices: str) -> Callable[[str], str]:
+    """Reads one of these words."""
+    return {choice: choice for choice in choices}.__getitem__
+
+
 @dataclass(frozen=True)
 class Knob:
     """One environment variable: its name, how its text is read, its default, and what it is for."""
@@ -60,6 +66,11 @@ class Knob:
     parse: Callable[[str], Any]
     default: Any
     doc: str
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the variable is set, and not empty."""
+        return bool(os.environ.get(self.name))
 
     def get(self) -> Any:
         """The variable's value, or the default when it is unset or empty.
@@ -79,7 +90,14 @@ symmetric_size = Knob(
     "DITRON_SYMMETRIC_SIZE",
     _parse_bytes,
     1 << 30,
-    "bytes of symmetric memory per rank and group, e.g. 512M or 2G (default 1G)",
+    "bytes of symmetric memory per rank and group, e.g. 512M or 2G (default 1G); where it grows, those mapped at once",
+)
+heap = Knob(
+    "DITRON_HEAP",
+    _one_of("torch", "vmm"),
+    "torch",
+    "symmetric memory of transport p2p: torch (default; a size that is given, per group) or vmm (grows as needed, by "
+    "CUDA's virtual memory management)",
 )
 transport = Knob(
     "DITRON_TRANSPORT",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ditron.distributed.context import Slot, barrier_area_bytes, pack
 from ditron.distributed.group import Group
-from ditron.distributed.heap import Heap, NvshmemHeap, P2PHeap
+from ditron.distributed.heap import Heap
+from ditron.distributed.local_sockets import RankLeft
 from ditron.sanitizer import report as sanitizer
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from ditron_compiler.frontend.targets import Target
 
 __all__ = ["GpuGroup"]
-
-_nonmember_heaps: list[Heap] = []  # of groups that this rank is no member of: NVSHMEM allocates on every rank
 
 
 class GpuGroup(Group):
@@ -51,6 +51,7 @@ class GpuGroup(Group):
         super().__init__(ranks, world_rank, transport, device, ranks_per_node)
         self.process_group, self.heap, self.sanitize = process_group, heap, sanitize
         self._of_process_groups: dict[str, GpuGroup] = {}  # of torch, by their names
+        self._heap_bytes = heap.nbytes
         node = world_rank // ranks_per_node
         local = [r for r in self.ranks if r // ranks_per_node == node]
         fixed = {
@@ -63,14 +64,13 @@ class GpuGroup(Group):
             Slot.WORLD_SIZE: dist.get_world_size(),
             Slot.TEAM: heap.team,
             Slot.HEAP_BASE: heap.base,
-            Slot.HEAP_BYTES: heap.buffer.numel(),
-            Slot.BARRIER_OFFSET: 0,
+            Slot.HEAP_BYTES: heap.nbytes,
+            Slot.BARRIER_OFFSET: heap.barrier_offset,
         }
         if sanitize:
             reports = torch.zeros(sanitizer.RECORDS * sanitizer.WORDS, dtype=torch.int64, pin_memory=True)
-            self.monitor = sanitizer.Monitor(
-                reports, self.ranks, self.rank, heap.base, heap.buffer.numel(), barrier_area_bytes(self.num_ranks)
-            )
+            area = range(heap.barrier_offset, heap.barrier_offset + barrier_area_bytes(self.num_ranks))
+            self.monitor = sanitizer.Monitor(reports, self.ranks, self.rank, heap.base, heap.nbytes, area)
             fixed |= {Slot.REPORT: reports.data_ptr(), Slot.LIMIT_NS: int(knobs.sanitize_seconds.get() * 1e9)}
         self.context = torch.tensor(pack(fixed, heap.peer_bases, self.ranks), dtype=torch.int64, device=device)
         self.barrier()
@@ -80,22 +80,35 @@ class GpuGroup(Group):
         return self.device.index
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
-        asked = self.all_gather_object((tuple(shape), dtype))
+        call, mine = "symm_empty()", [list(shape), str(dtype)]
+        asked = self.heap.peers.values(call, mine) if self.heap.peers else self.all_gather_object(mine)
         if any(other != asked[self.rank] for other in asked):
             lines = [f"rank {r} asked for {tuple(s)} {d}" for r, (s, d) in enumerate(asked)]
             raise DitronError(
                 f"symm_empty: expected every rank of the group to ask for the same tensor: "
                 f"{'; '.join(lines)}: symmetric memory is symmetric, allocate the largest on all ranks"
             )
-        tensor = self.heap.allocate(shape, dtype)
+        tensor = self.heap.allocate(shape, dtype, name)
+        self._update_bounds()
         if self.sanitize:
             self.monitor.remember(tensor, name)
         return tensor
 
     def free(self, tensor: torch.Tensor) -> None:
         self.heap.free(tensor)
+        self._update_bounds()
         if self.sanitize:
             self.monitor.forget(tensor)
+
+    def _update_bounds(self) -> None:
+        """Write where the heap ends into the context when that has changed: the sanitizer's checks read it."""
+        import torch
+
+        if self._heap_bytes != self.heap.nbytes:
+            self._heap_bytes = self.heap.nbytes
+            self.context[Slot.HEAP_BYTES : Slot.HEAP_BYTES + 1].copy_(torch.tensor([self._heap_bytes]))
+            if self.sanitize:
+                self.monitor.nbytes = self._heap_bytes
 
     def barrier(self) -> None:
         import torch
@@ -104,6 +117,9 @@ class GpuGroup(Group):
         if self.sanitize:
             return sanitizer.meet(self)
         torch.cuda.synchronize(self.device)
+        if self.heap.peers:  # which notices when a process has ended
+            self.heap.peers.values("barrier()", None)
+            return
         dist.barrier(self.process_group, device_ids=[self.device.index])
         torch.cuda.synchronize(self.device)
 
@@ -132,7 +148,7 @@ class GpuGroup(Group):
                 f"transport {self.transport!r} allocates memory on every rank of the world, and a process group is of "
                 f"ranks {ranks} alone: make the group by ditron.new_group on all ranks"
             )
-        heap = P2PHeap(self.heap.buffer.numel(), self.device, process_group, ranks)
+        heap = self.heap.of_process_group(ranks, process_group)
         made = GpuGroup(
             ranks,
             self.ranks[self.rank],
@@ -151,16 +167,9 @@ class GpuGroup(Group):
 
         process_group = dist.new_group(list(ranks))
         world_rank = self.ranks[self.rank]
-        member = world_rank in ranks
-        if self.transport == "p2p":
-            if not member:
-                return None
-            heap: Heap = P2PHeap(self.heap.buffer.numel(), self.device, process_group, list(ranks))
-        else:
-            heap = NvshmemHeap(self.heap.buffer.numel(), self.device, list(ranks))
-            if not member:
-                _nonmember_heaps.append(heap)
-                return None
+        heap = self.heap.subgroup(list(ranks), process_group, world_rank in ranks)
+        if heap is None:
+            return None
         return GpuGroup(
             ranks, world_rank, self.transport, self.device, process_group, heap, self.ranks_per_node, self.sanitize
         )
@@ -168,12 +177,20 @@ class GpuGroup(Group):
     def finalize(self) -> None:
         import torch.distributed as dist
 
-        self.barrier()
         self._of_process_groups.clear()
+        try:
+            self.barrier()
+        except Exception as error:
+            if not self.heap.peers:
+                raise
+            self.heap.finalize()  # which waits for nobody
+            if not isinstance(error, RankLeft):
+                raise
+            warnings.warn(f"ditron.finalize(): {error}", RuntimeWarning, stacklevel=3)
+            return  # torch's group would wait for the rank that left
         self.heap.finalize()
-        if self.transport == "nvshmem":
-            NvshmemHeap.shut_down()
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
     def target(self) -> Target:
         from triton.runtime.driver import driver

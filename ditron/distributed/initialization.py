@@ -8,7 +8,9 @@ from typing import NoReturn
 from ditron.distributed import state
 from ditron.distributed.gpu_group import GpuGroup
 from ditron.distributed.group import Group
-from ditron.distributed.heap import NvshmemHeap, P2PHeap
+from ditron.distributed.heap import Heap
+from ditron.distributed.nvshmem_heap import NvshmemHeap
+from ditron.distributed.p2p_heap import make_p2p_heap
 from ditron.distributed.simulated_group import SimulatedGroup
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError, NodesError
@@ -41,7 +43,8 @@ def init(
         ranks_per_node: ranks of one node. Default: all on the simulator; ``LOCAL_WORLD_SIZE`` under torchrun.
         transport: ``"p2p"`` (one node, nothing extra to install) or ``"nvshmem"`` / ``"rocshmem"``.
             Default: the environment variable ``DITRON_TRANSPORT``, else ``"p2p"``.
-        heap_bytes: symmetric memory per rank in bytes. Default: ``DITRON_SYMMETRIC_SIZE``, else 1 GiB.
+        heap_bytes: symmetric memory per rank and group in bytes. Default: ``DITRON_SYMMETRIC_SIZE``, else 1 GiB. Where
+            it grows (``DITRON_HEAP=vmm``, transport ``"p2p"``): what is mapped at once and kept, 64 MiB by default.
         seed: of the simulator's schedule (default 0).
         sanitize: run kernels on GPUs with the sanitizer (docs/sanitizer.md; the simulator always checks): True, or
             2 to wait for each launch too. Default: ``DITRON_SANITIZE``, else off.
@@ -146,13 +149,12 @@ def _gpu_world(
             f"transport 'p2p' reaches the GPUs of one node, and the world has {world_size} ranks on "
             f"nodes of {ranks_per_node}: use transport 'nvshmem'"
         )
-    nbytes = heap_bytes or knobs.symmetric_size.get()
     ranks = list(range(world_size))
     if transport == "p2p":
-        heap: P2PHeap | NvshmemHeap = P2PHeap(nbytes, device, dist.group.WORLD, ranks)
+        heap: Heap = make_p2p_heap(heap_bytes, device, dist.group.WORLD, world_rank, ranks)
     else:
         NvshmemHeap.initialize(device, world_rank, world_size)
-        heap = NvshmemHeap(nbytes, device, ranks)
+        heap = NvshmemHeap(heap_bytes or knobs.symmetric_size.get(), device, ranks)
     return GpuGroup(ranks, world_rank, transport, device, dist.group.WORLD, heap, ranks_per_node, sanitize)
 
 

@@ -136,10 +136,10 @@ class Monitor:
     Args:
         buffer: int64 ``[RECORDS * WORDS]``, zero, memory of the host that the GPU can write.
         ranks: world rank of each group rank. rank: this process's, in the group.
-        base, nbytes: the symmetric heap. area: bytes at its start that ditron itself uses.
+        base, nbytes: the symmetric heap. area: offsets of the barriers' counters in it.
     """
 
-    def __init__(self, buffer: torch.Tensor, ranks: Sequence[int], rank: int, base: int, nbytes: int, area: int):
+    def __init__(self, buffer: torch.Tensor, ranks: Sequence[int], rank: int, base: int, nbytes: int, area: range):
         self.buffer, self.ranks, self.rank = buffer, list(ranks), rank
         self.base, self.nbytes, self.area = base, nbytes, area
         self.told = False  # whether the reports were raised
@@ -159,7 +159,7 @@ class Monitor:
         offset = address - self.base
         if not 0 <= offset < self.nbytes:
             return f"address {address:#x}, which is outside of the symmetric heap"
-        if offset < self.area:
+        if offset in self.area:
             return "the barrier's counters"
         for start, (name, shape, size) in self._tensors.items():
             count = 1

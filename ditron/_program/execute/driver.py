@@ -8,10 +8,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint16, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_int, c_size_t, c_uint, c_uint8, c_uint16, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
+from ditron._cuda import declare, error_name, libcuda
 from ditron_compiler.errors import DitronError
 
 __all__ = ["WAIT_FLAGS", "Driver", "driver"]
@@ -52,7 +53,6 @@ _SIGNATURES = {
     "cuEventRecord": (c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
-    "cuGetErrorName": (c_int, POINTER(c_char_p)),
 }
 
 
@@ -60,23 +60,15 @@ class Driver:
     """``libcuda``; ``library`` is what stands in for it in tests. Raises DitronError when a call fails."""
 
     def __init__(self, library: Any = None):
-        if library is None:
-            try:
-                library = ctypes.CDLL("libcuda.so.1")
-            except OSError as error:
-                raise DitronError(f"CUDA's driver library cannot be loaded: {error}") from error
+        library = libcuda() if library is None else library
         self._library = library
-        for name, types in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.argtypes, function.restype = types, c_int
+        declare(library, _SIGNATURES)
         self._copy, self._copy_2d = library.cuMemcpyDtoDAsync_v2, library.cuMemcpy2DAsync_v2
         self._write, self._wait = library.cuStreamWriteValue64_v2, library.cuStreamWaitValue64_v2
         self._record, self._await = library.cuEventRecord, library.cuStreamWaitEvent
 
     def _fail(self, code: int, what: str) -> None:
-        name = c_char_p()
-        self._library.cuGetErrorName(code, byref(name))
-        raise DitronError(f"{what}: the CUDA driver answers {(name.value or b'an unknown error').decode()} ({code})")
+        raise DitronError(f"{what}: the CUDA driver answers {error_name(self._library, code)} ({code})")
 
     def copy(self, dst: int, src: int, nbytes: int, stream: int) -> None:
         """Bytes that lie together."""

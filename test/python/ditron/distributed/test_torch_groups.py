@@ -10,7 +10,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import ditron
 from ditron import DitronError
-from ditron.distributed import gpu_group, heap, state
+from ditron.distributed import heap, state
 from ditron.distributed.gpu_group import GpuGroup
 from ditron.distributed.torch_groups import group_name, group_named
 
@@ -21,15 +21,17 @@ RANK = 2
 def world(monkeypatch):
     """Rank 2 of 4, whose groups have no memory."""
 
-    def fake_heap(nbytes, device, process_group, ranks):
-        return SimpleNamespace(team=0, base=0, peer_bases=[0] * len(ranks), buffer=torch.empty(nbytes))
+    def fake_heap(ranks, process_group=None):
+        peer_bases = [0] * len(ranks)
+        return SimpleNamespace(
+            team=0, base=0, peer_bases=peer_bases, nbytes=8, barrier_offset=0, of_process_group=fake_heap
+        )
 
-    monkeypatch.setattr(gpu_group, "P2PHeap", fake_heap)
     monkeypatch.setattr(GpuGroup, "barrier", lambda self: None)
     dist.init_process_group("fake", rank=RANK, world_size=4, store=FakeStore())
     ranks = [0, 1, 2, 3]
     device = torch.device("cpu", 0)
-    group = GpuGroup(ranks, RANK, "p2p", device, dist.group.WORLD, fake_heap(8, device, None, ranks), 4)
+    group = GpuGroup(ranks, RANK, "p2p", device, dist.group.WORLD, fake_heap(ranks), 4)
     state.set_world(group)
     yield group
     state.clear()
@@ -101,7 +103,7 @@ def test_peers_lie_in_the_order_of_the_group(monkeypatch):
     monkeypatch.setattr(symm_mem, "empty", lambda n, dtype, device: torch.empty(n, dtype=dtype))
     monkeypatch.setattr(symm_mem, "rendezvous", lambda buffer, group: SimpleNamespace(buffer_ptrs=[100, 300]))
     monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: [1, 3])
-    assert heap.P2PHeap(4096, torch.device("cpu"), None, [3, 1]).peer_bases == [300, 100]
+    assert heap.TorchHeap(4096, torch.device("cpu"), None, [3, 1]).peer_bases == [300, 100]
 
 
 def test_without_a_group():

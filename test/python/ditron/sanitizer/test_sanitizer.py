@@ -87,7 +87,7 @@ BASE, NBYTES = 1 << 30, 1 << 20
 def monitor_with(*tensors, ranks=(4, 5, 6)):
     """A monitor of rank 5, whose heap begins at ``BASE``; tensors are (offset, name, shape, bytes an element)."""
     monitor = Monitor(
-        torch.zeros(RECORDS * WORDS, dtype=torch.int64), ranks, 1, BASE, NBYTES, barrier_area_bytes(len(ranks))
+        torch.zeros(RECORDS * WORDS, dtype=torch.int64), ranks, 1, BASE, NBYTES, range(barrier_area_bytes(len(ranks)))
     )
     monitor.told = True
     for offset, name, shape, size in tensors:
@@ -251,7 +251,7 @@ def test_script_that_never_asks_ends_with_the_report():
         import torch
         torch.cuda.synchronize = lambda *_: None
         from ditron.sanitizer.report import Monitor
-        monitor = Monitor(torch.zeros(512, dtype=torch.int64), [0], 0, 4096, 4096, 64)
+        monitor = Monitor(torch.zeros(512, dtype=torch.int64), [0], 0, 4096, 4096, range(64))
         monitor.buffer[:14] = torch.tensor([1, 0, 0, 0, 0, 0, 4200, 3, 2, 1, -1, 0, 10, 1])
         print("the end")
     """)

@@ -75,7 +75,7 @@ class SanitizerRanks(Ranks):
         for rank, table in enumerate(self.tables):
             buffer = torch.zeros(RECORDS * WORDS, dtype=torch.int64)
             self.monitors.append(
-                Monitor(buffer, [10 + r for r in range(n)], rank, self.bases[rank], HEAP, barrier_area_bytes(n))
+                Monitor(buffer, [10 + r for r in range(n)], rank, self.bases[rank], HEAP, range(barrier_area_bytes(n)))
             )
             self.monitors[-1].told = True  # no report of a test at the interpreter's end
             table[Slot.REPORT], table[Slot.LIMIT_NS] = buffer.data_ptr(), int(seconds * 1e9)

@@ -24,3 +24,10 @@ def loop(stop: int) -> None:
 def stages(path: str) -> str | bytes:
     program: ditron.CompiledProgram = ditron.compile(path, target="cuda:90")
     return program.asm["ptx"]
+
+
+def layer(x: torch.Tensor, weight: torch.Tensor, module: torch.nn.Module) -> torch.Tensor:
+    y: torch.Tensor = ditron.kernels.ag_gemm(x, weight, group=ditron.world())
+    total, whole = ditron.kernels.ag_gemm_gathered(x, weight)
+    parallel: torch.nn.Module = ditron.nn.parallelize(module, {"up": "colwise"})
+    return parallel(y + total)

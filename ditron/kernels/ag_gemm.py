@@ -238,11 +238,16 @@ def ag_gemm(
         return out if bias is None else out.add_(bias)
 
 
-@torch_operator("a", "b", "bias")
+@torch_operator("a", "b", "bias", "keep")
 def ag_gemm_gathered(
-    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, *, group: AnyGroup = None
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    keep: bool = True,
+    group: AnyGroup = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As :func:`ag_gemm`, and the rows of all ranks, which are then kept for the gradient of ``b``.
+    """As :func:`ag_gemm`, and the rows of all ranks; with ``keep`` they are kept for the gradient of ``b``.
 
     Returns ``[num_ranks * rows, N]`` and ``[num_ranks * rows, K]``.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ditron.distributed.torch_groups import group_named
 from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered
@@ -20,7 +21,6 @@ from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.reduce_scatter import reduce_scatter
 
-Tensor = torch.Tensor
 ops = torch.ops.ditron
 
 
@@ -89,18 +89,20 @@ _define(
 
 
 def _ag_gemm_gathered_fake(
-    a: Tensor, b: Tensor, bias: Tensor | None = None, *, group: str = ""
+    a: Tensor, b: Tensor, bias: Tensor | None = None, *, keep: bool = True, group: str = ""
 ) -> tuple[Tensor, Tensor]:
     return _ag_gemm_fake(a, b, bias, group=group), a.new_empty(_num_ranks(group) * a.shape[0], a.shape[1])
 
 
 def _ag_gemm_gathered_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: tuple) -> None:
-    _save(ctx, keyword_only_inputs["group"], inputs[1], output[1])
+    ctx.is_kept = keyword_only_inputs["keep"]
+    _save(ctx, keyword_only_inputs["group"], output[1] if ctx.is_kept else inputs[0], inputs[1])
 
 
 def _ag_gemm_gathered_backward(ctx: Any, grad: Tensor | None, grad_gathered: Tensor | None) -> tuple:
-    b, gathered = ctx.saved_tensors
-    of_a, of_b, of_bias = _column_gradients(ctx, grad, b, lambda: gathered)
+    a, b = ctx.saved_tensors
+    gathered = (lambda: a) if ctx.is_kept else (lambda: ops.all_gather(a, group=ctx.group))
+    of_a, of_b, of_bias = _column_gradients(ctx, grad, b, gathered)
     if grad_gathered is not None and ctx.needs_input_grad[0]:
         of_rows = ops.reduce_scatter(grad_gathered, group=ctx.group)
         of_a = of_rows if of_a is None else of_a + of_rows
@@ -108,7 +110,7 @@ def _ag_gemm_gathered_backward(ctx: Any, grad: Tensor | None, grad_gathered: Ten
 
 
 _define(
-    "ag_gemm_gathered(Tensor a, Tensor b, Tensor? bias=None, *, str group='') -> (Tensor, Tensor)",
+    "ag_gemm_gathered(Tensor a, Tensor b, Tensor? bias=None, *, bool keep=True, str group='') -> (Tensor, Tensor)",
     ag_gemm_gathered,
     _ag_gemm_gathered_fake,
     _ag_gemm_gathered_backward,

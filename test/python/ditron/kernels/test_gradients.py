@@ -37,7 +37,7 @@ def assert_products(got, terms):
     numerics.assert_error_within(got, exact, numerics.gamma(inner + len(terms)) * size + rounding)
 
 
-@pytest.mark.parametrize("gathered", [False, True])
+@pytest.mark.parametrize("gathered", [None, {}, {"keep": False}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_ag_gemm(dtype, gathered):
     rows, N, K = 6, 16, 24
@@ -46,8 +46,8 @@ def test_ag_gemm(dtype, gathered):
 
     def main(rank):
         mine, weight, offset = leaf(a[rank]), leaf(b[rank]), leaf(bias[rank])
-        if gathered:
-            y, whole = kernels.ag_gemm_gathered(mine, weight, offset)
+        if gathered is not None:
+            y, whole = kernels.ag_gemm_gathered(mine, weight, offset, **gathered)
             assert torch.equal(whole, a.flatten(0, 1))
         else:
             y = kernels.ag_gemm(mine, weight, offset)

@@ -17,6 +17,7 @@ from ditron._program.arguments import (
     symbolic_argument,
 )
 from ditron._program.execute.executable import Executable, argument_key
+from ditron._program.execute.lru import LruCache
 from ditron._program.trace.launching import launch
 from ditron._program.trace.tracer import Tracer, active
 from ditron.distributed.group import require_group
@@ -32,6 +33,8 @@ from ditron_compiler.pass_registry import similar
 from ditron_compiler.source_location import SourceLocation
 
 __all__ = ["Program", "program"]
+
+_MAX_CALLS = 1024  # kinds of calls whose runner is found by one look-up
 
 
 def program(
@@ -112,7 +115,8 @@ class Program:
         self.constants = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         self._signature = inspect.signature(fn)
         self._executables: dict[Any, Executable] = {}
-        self._runners: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()  # by group, arguments
+        # By group and what of the arguments a call depends on.
+        self._runners: weakref.WeakKeyDictionary[Any, LruCache] = weakref.WeakKeyDictionary()
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
@@ -133,7 +137,7 @@ class Program:
             self._check_nodes(len(group.nodes))
             runner = self._executable(args, kwargs, group.target()).runner(group)
             key = argument_key(args)
-            self._runners.setdefault(group, {})[key, tuple(kwargs.items())] = runner
+            self._runners.setdefault(group, LruCache(_MAX_CALLS))[key, tuple(kwargs.items())] = runner
         runner(args, key)
 
     def free(self) -> None:

@@ -27,7 +27,7 @@ from ditron_compiler.host.steps import (
 )
 from ditron_compiler.ir.dialects import ditron
 
-__all__ = ["QueuedOperations"]
+__all__ = ["QueuedOperations", "launch_options"]
 
 _MAX_GRID = 2**31 - 1
 
@@ -128,7 +128,7 @@ class QueuedOperations(Slots):
     def _launch(self, op: ditron.LaunchOp) -> Action:
         kernel, args = op.kernel.value, [self._slots[value] for value in op.args]
         numbers = self._list(op.mixed_grid)
-        options = {name: value.value for name, value in op.options.items()} if op.options is not None else {}
+        options = launch_options(op)
 
         def make(state: EvaluationState, loc: str, **where: Any) -> Step | None:
             x, y, z = (*numbers(state.values), 1, 1)[:3]
@@ -141,6 +141,11 @@ class QueuedOperations(Slots):
             return Launch(kernel, (x, y, z), given, options, loc=loc, **where)
 
         return self._step(op, op.stream, make)
+
+
+def launch_options(op: ditron.LaunchOp) -> dict[str, int | float | bool | str]:
+    """Triton's options that a launch gives."""
+    return {name: value.value for name, value in op.options.items()} if op.options is not None else {}
 
 
 def _check_descriptors(kernel: str, args: tuple, loc: str) -> None:

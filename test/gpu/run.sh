@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [overlap] [packets] [prints] [hangs] [heap]
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [overlap] [descriptors] [packets] [prints] [hangs] [heap]
 # Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
 # under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
 set -uo pipefail
@@ -26,6 +26,7 @@ for part in $parts; do
     smoke-programs) run 150 "$gpus" test/gpu/check_programs.py --small --calls 10 ;;
     programs) run 500 "$gpus" test/gpu/check_programs.py --table "$out/results.md" ;;
     overlap) run 200 "$gpus" test/gpu/check_programs.py --only overlap --table "$out/results.md" ;;
+    descriptors) run 150 "$gpus" test/gpu/check_descriptors.py --table "$out/results.md" ;;
     prints) timeout 120 python3 test/gpu/check_prints.py ;;
     packets) run 120 "$gpus" test/gpu/check_packets.py --table "$out/results.md" ;;
     hangs) timeout 280 python3 test/gpu/check_hangs.py --table "$out/results.md" ;;

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ditron._program.execute.driver import WAIT_FLAGS
 from ditron._program.execute.epochs import EPOCH, linear_numbers
 from ditron._program.trace.dtypes import from_mlir
-from ditron_compiler import host
+from ditron_compiler import host, ir
 from ditron_compiler.analysis.linear import Polynomial
 from ditron_compiler.errors import DitronError
 from ditron_compiler.host.rows import PitchedRows, pitched_rows
+from ditron_compiler.ir.dialects import ditron
 
 if TYPE_CHECKING:
     from ditron._program.execute.driver import Driver
@@ -20,13 +21,30 @@ if TYPE_CHECKING:
     from ditron._program.execute.memory import Memory
     from ditron.distributed.gpu_group import GpuGroup
 
-__all__ = ["DEVICE_VALUES", "Action", "CapturedPlanner", "Planner"]
+__all__ = ["DEVICE_VALUES", "Action", "CapturedPlanner", "Planner", "builtin_of"]
 
 # One driver call, given the arguments' addresses and the epoch.
 Action = Callable[[list[int], int], None]
 
 # int64 values on the device: the count of calls, and what is computed from it.
 DEVICE_VALUES = 64
+
+
+def builtin_of(op: ir.Operation, sanitize: bool) -> tuple[str, dict[str, str]] | None:
+    """The built-in kernel, and its constants, that carries out an operation where the host knows the epoch.
+
+    None where the driver does.
+    """
+    if isinstance(op, ditron.SignalWaitOp):
+        return wait_kernel(str(op.cmp), sanitize)
+    if isinstance(op, ditron.SignalWriteOp) and str(op.op) == "add":
+        return "add_value", {}
+    return ("barrier", {}) if isinstance(op, ditron.StreamBarrierOp) else None
+
+
+def wait_kernel(cmp: str, sanitize: bool) -> tuple[str, dict[str, str]] | None:
+    """The built-in kernel that waits for a signal: the driver's wait has neither all comparisons nor a time limit."""
+    return ("wait_value", {"CMP": cmp}) if cmp not in WAIT_FLAGS or sanitize else None
 
 
 class Resources(Protocol):
@@ -176,10 +194,11 @@ class Planner:
         return self._single(kernel, stream, [signal, step.value, step.peer])
 
     def _signal_wait(self, step: Any, stream: int) -> Action:
-        flags = WAIT_FLAGS.get(step.cmp)
-        if flags is None or self.group.sanitize:  # the driver's wait has neither the comparison nor a limit
-            kernel = self.runner.builtin("wait_value", step.loc, CMP=step.cmp)
+        if (builtin := wait_kernel(step.cmp, bool(self.group.sanitize))) is not None:
+            kind, constants = builtin
+            kernel = self.runner.builtin(kind, step.loc, **constants)
             return self._single(kernel, stream, [self._address(step.signal)[1], step.value])
+        flags = WAIT_FLAGS[step.cmp]
         address, wait, value = self._address(step.signal)[1], self.driver.wait_value, step.value
         if not isinstance(value, Polynomial):
             return lambda bases, epoch: wait(address, value, flags, stream)

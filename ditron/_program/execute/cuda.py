@@ -1,7 +1,7 @@
 """Programs on GPUs: a list of driver calls, planned once per argument shapes and replayed with little Python.
 
-Copies between ranks are made by copy engines on peer pointers, signals are written and awaited by streams. Modules are
-loaded before the first call on any rank: loading code waits for running kernels, which may wait for this rank.
+Copies between ranks are made by copy engines on peer pointers, signals are written and awaited by streams. All kernels
+are loaded before the first call on any rank: loading code waits for running kernels, which may wait for this rank.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ditron._program.execute.actions import DEVICE_VALUES, Action, CapturedPlanner, Planner
+from triton.runtime.errors import OutOfResources
+
+from ditron._program.execute.actions import DEVICE_VALUES, Action, CapturedPlanner, Planner, builtin_of
 from ditron._program.execute.builtin_kernels import builtin_kernel
 from ditron._program.execute.driver import driver
 from ditron._program.execute.epochs import linear_steps, period_of
 from ditron._program.execute.kernels import DeviceKernel, with_pointers
 from ditron._program.execute.loaded import LoadedProgram
+from ditron._program.execute.lru import LruCache
 from ditron._program.execute.memory import Memory
-from ditron_compiler.errors import DitronError
+from ditron_compiler import ir
+from ditron_compiler.errors import CompileError, DitronError
+from ditron_compiler.host.queued import launch_options
+from ditron_compiler.host.slots import location
+from ditron_compiler.ir.dialects import ditron
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +31,9 @@ if TYPE_CHECKING:
     from ditron._program.execute.overlaps import OverlapCheck
 
 __all__ = ["CudaRunner"]
+
+_MAX_SHAPES = 512  # of which plans are kept; calls with others plan anew
+_MAX_PLANS = 64  # of one set of shapes: by stream and epoch
 
 _streams: dict[tuple[int, str, int], torch.cuda.Stream] = {}
 
@@ -57,7 +67,7 @@ class Shape:
     memory: Memory
     device: _DeviceEpoch
     overlaps: OverlapCheck
-    plans: dict[Any, list[Action]] = field(default_factory=dict)
+    plans: LruCache = field(default_factory=lambda: LruCache(_MAX_PLANS))
 
 
 @dataclass
@@ -83,7 +93,8 @@ class CudaRunner:
             )
         self.period = period_of(executable.program)
         self.index = group.device.index
-        self._shapes: dict[Any, Shape] = {}
+        self._shapes = LruCache(_MAX_SHAPES)
+        self._is_loaded = False
         self._memories: dict[Any, tuple[Memory, _DeviceEpoch]] = {}
         self._kernels: dict[Any, DeviceKernel] = {}
         self._events: dict[Any, int] = {}
@@ -111,7 +122,10 @@ class CudaRunner:
         return [memory for memory, _ in self._memories.values()]
 
     def _make_shape(self, key: Any, args: tuple) -> Shape:
-        """Allocate, compile and load for new shapes. Collective: every rank has loaded when it returns."""
+        """Plan for new shapes.
+
+        Collective where memory has to be allocated, and in the first call: every rank has loaded when it returns.
+        """
         import torch
 
         for name, value in zip(self.executable.parameters, args, strict=True):
@@ -120,12 +134,13 @@ class CudaRunner:
                     f"program {self.executable.name!r}: argument {name!r} is on {value.device}, and "
                     f"this rank's GPU is {self.group.device}: make tensors on ditron.device()"
                 )
-        if _is_capturing():
+        storages, is_first = self.executable.allocations(args, self.group), not self._is_loaded
+        if _is_capturing() and (is_first or storages not in self._memories):
             raise DitronError(
                 f"program {self.executable.name!r} is captured before it was called with these shapes: "
                 "call it once on every rank first, which allocates its memory and loads its kernels"
             )
-        storages = self.executable.allocations(args, self.group)
+        self._load()
         if storages not in self._memories:
             memory = Memory.allocate(self.executable.name, storages, self.group)
             values = torch.zeros(DEVICE_VALUES, dtype=torch.int64, device=self.group.device)
@@ -133,8 +148,31 @@ class CudaRunner:
         shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.overlap_check(args))
         for ahead in range(1, 1 + (self.period or 1)):
             self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)
-        self.group.barrier()
+        if is_first:
+            self.group.barrier()
         return shape
+
+    def _load(self) -> None:
+        """Compile and load every kernel of the program, also those that this rank does not launch in this call.
+
+        What fails does so here, before anything waits on a stream.
+        """
+        if self._is_loaded:
+            return
+        operations: list[ir.Operation] = []
+        self.executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
+        for op in operations:
+            if isinstance(op, ditron.LaunchOp):
+                symbol = op.kernel.value
+                try:
+                    self.kernel(symbol, tuple(sorted(launch_options(op).items())))
+                except OutOfResources as error:
+                    place = op.location.file_line_col or (None, 0, 0)
+                    raise CompileError(f"kernel {symbol!r} cannot run on this GPU: {error}", *place) from error
+            elif (builtin := builtin_of(op, bool(self.group.sanitize))) is not None:
+                kind, constants = builtin
+                self.builtin(kind, location(op), **constants)
+        self._is_loaded = True
 
     def _plan(self, shape: Shape, args: tuple, stream: int, epoch: int) -> list[Action]:
         """The actions of call ``epoch``, cached when they repeat."""
@@ -154,8 +192,8 @@ class CudaRunner:
     def _captured(self, shape: Shape, args: tuple, stream: int) -> list[Action]:
         """The actions of a captured call: what depends on the epoch is read from device memory."""
         key = ("captured", stream)
-        if key in shape.plans:
-            return shape.plans[key]
+        if (known := shape.plans.get(key)) is not None:
+            return known
         epoch = max(shape.memory.epoch, 1) + 4
         calls = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(4)]
         steps = linear_steps(epoch, calls[0], epoch + 1, calls[1]) if self.period == 1 else None
@@ -168,8 +206,8 @@ class CudaRunner:
         if shape.device.before < 0:
             shape.device.before = shape.memory.epoch
         with self.driver.unsafe_while_capturing():
-            shape.plans[key] = CapturedPlanner(self, shape, stream).actions(steps)
-        return shape.plans[key]
+            actions = shape.plans[key] = CapturedPlanner(self, shape, stream).actions(steps)
+        return actions
 
     def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel:
         """A kernel of the module; the integer parameters ``pointers`` are passed as pointers to them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ditron._program.execute.loaded import LoadedProgram
+from ditron._program.execute.lru import LruCache
 from ditron._program.execute.memory import Memory
 from ditron._program.trace.dtypes import as_allocated
 from ditron_compiler import host
@@ -13,8 +14,6 @@ from ditron_compiler.lowering.sim.arguments import FLOATS, float_bits
 
 if TYPE_CHECKING:
     import torch
-
-    from ditron._program.execute.overlaps import OverlapCheck
 
 __all__ = ["SimRunner"]
 
@@ -25,7 +24,7 @@ class SimRunner:
     def __init__(self, executable: LoadedProgram, group: Any):
         self.executable, self.group, self.view = executable, group, group.world
         self._memories: dict[Any, Memory] = {}
-        self._overlaps: dict[Any, OverlapCheck] = {}
+        self._overlaps = LruCache(512)
 
     def __call__(self, args: tuple, key: Any) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
@@ -34,9 +33,10 @@ class SimRunner:
                     f"program {self.executable.name!r}: argument {name!r} is on {value.device}, and "
                     "the program runs on the simulator: make tensors on ditron.device()"
                 )
-        if key not in self._overlaps:
-            self._overlaps[key] = self.executable.overlap_check(args)
-        self._overlaps[key].check(args, [0 if type(value) is int else value.data_ptr() for value in args])
+        overlaps = self._overlaps.get(key)
+        if overlaps is None:
+            overlaps = self._overlaps[key] = self.executable.overlap_check(args)
+        overlaps.check(args, [0 if type(value) is int else value.data_ptr() for value in args])
         storages = self.executable.allocations(args, self.group)
         memory = self._memories.get(storages)
         if memory is None:

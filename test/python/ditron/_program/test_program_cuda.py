@@ -11,7 +11,6 @@ import pytest
 import torch
 import triton.language as tl
 from fake_gpu import fake_gpu
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
@@ -505,69 +504,3 @@ def pushed(x, out):
     box = dh.symm_empty(*x.shape, dtype=x.dtype, name="box")
     dh.copy(x, box)
     dh.copy(box, out)
-
-
-@ditron.jit
-def copy_block(src, dst, BM: tl.constexpr, BN: tl.constexpr):
-    i, j = tl.program_id(0) * BM, tl.program_id(1) * BN
-    dst.store([i, j], src.load([i, j]))
-
-
-@ditron.program
-def by_descriptor(x):
-    m, n = x.shape
-    box = dh.symm_empty(2, m, n, dtype=x.dtype, name="box")
-    source, target = (TensorDescriptor.from_tensor(buffer, [16, 64]) for buffer in (x[16:m], box[1, 16:m]))
-    copy_block[(dh.cdiv(m - 16, 16), dh.cdiv(n, 64))](source, target, BM=16, BN=64)
-
-
-def test_descriptors_are_encoded_once_per_address(machine):
-    tensors = [torch.zeros(40, 72, dtype=torch.bfloat16) for _ in range(2)]
-    addresses = [tensor.data_ptr() + 2 * 16 * 72 for tensor in tensors]
-    for _ in range(3):
-        for x, address in zip(tensors, addresses, strict=True):
-            by_descriptor(x)
-            source, *rest = machine.triton.launches[-1][2]
-            assert source == ("tensor map", address) and rest[:4] == [24, 72, 72, 1]
-            box = machine.group.tensors["by_descriptor.box"].data_ptr() + 2 * (40 * 72 + 16 * 72)
-            assert rest[4] == ("tensor map", box) and rest[5:9] == [24, 72, 72, 1]
-    assert machine.triton.encoded == [(address, [16, 64], [24, 72], [72, 1], 0) for address in (box, *addresses)]
-    machine.capturing, machine.stream = True, 5  # a captured call is another plan
-    by_descriptor(tensors[0])
-    assert machine.triton.launches[-1][2][0] == ("tensor map", addresses[0])
-    assert len(machine.triton.encoded) == 5
-
-
-def test_encoded_descriptors_are_bounded(machine, monkeypatch):
-    monkeypatch.setattr("ditron._program.execute.descriptors._MAX_ENCODED", 2)
-    tensors = [torch.zeros(40, 72, dtype=torch.bfloat16) for _ in range(3)]
-    for x in (*tensors, *tensors[1:], tensors[0]):
-        by_descriptor(x)
-    assert len(machine.triton.encoded) == 1 + 4  # the buffer's; three, of which two are kept; the first again
-
-
-def test_launchers_of_triton_take_encoded_descriptors(machine):
-    """By the type of an encoded descriptor in the signature, and without what Triton would encode it by."""
-    by_descriptor(torch.zeros(40, 72, dtype=torch.bfloat16))
-    [kernel] = [kernel for kernel in machine.group.loaded if kernel.name == "copy_block"]
-    kinds = list(kernel.src.signature.values())
-    assert kinds == ["nvTmaDesc", "i32", "i32", "i64", "i64"] * 2 + ["*i64"]
-    assert kernel.metadata.tensordesc_meta is None
-
-
-@ditron.jit
-def double_block(x_ptr, m, n, BM: tl.constexpr, BN: tl.constexpr):
-    x = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [BM, BN])
-    x.store([tl.program_id(0) * BM, 0], 2 * x.load([tl.program_id(0) * BM, 0]))
-
-
-@ditron.program
-def doubles(x):
-    double_block[(3,)](x, *x.shape, BM=16, BN=32)
-
-
-def test_a_kernel_that_makes_descriptors_has_memory_for_them(machine):
-    doubles(torch.zeros(48, 32))
-    doubles(torch.zeros(48, 32))
-    assert [memory.dtype for memory in machine.triton.scratch] == [torch.int8] * 2
-    assert machine.triton.scratch[0].numel() >= 3 * 128

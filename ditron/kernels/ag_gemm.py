@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
@@ -24,9 +25,9 @@ from ditron.kernels.tiles import (
     dot_step,
     piece_of,
     piece_rows,
+    shards_descriptor,
     store_tile,
     tile_position,
-    weight_descriptor,
 )
 from ditron_compiler.errors import DitronError
 
@@ -35,11 +36,11 @@ __all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_program"]
 
 @ditron.jit(do_not_specialize=["epoch"])
 def ag_gemm_kernel(
-    a_ptr,
-    gathered_ptr,
-    b_ptr,
+    a_desc,
+    gathered_desc,
+    b_desc,
     bias_ptr,
-    c_ptr,
+    c_desc,
     arrived_ptr,
     rows,
     N,
@@ -57,11 +58,6 @@ def ag_gemm_kernel(
     """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
     ranks = dl.num_ranks()
     own = dl.rank()
-    shard_stride = tl.cast(rows, tl.int64) * K
-    a_desc = tl.make_tensor_descriptor(a_ptr, [1, rows, K], [shard_stride, K, 1], [1, BM, BK])
-    gathered_desc = tl.make_tensor_descriptor(gathered_ptr, [ranks, rows, K], [shard_stride, K, 1], [1, BM, BK])
-    b_desc = weight_descriptor(b_ptr, N, K, BN, BK, B_IS_KN)
-    c_desc = tl.make_tensor_descriptor(c_ptr, [ranks, rows, N], [tl.cast(rows, tl.int64) * N, N, 1], [1, BM, BN // 2])
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
     waited = own * PIECES
@@ -152,11 +148,11 @@ def ag_gemm_program(
                 dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
     tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
     ag_gemm_kernel[(dh.minimum(programs, tiles),)](
-        a,
-        gathered,
-        b,
+        shards_descriptor(a, 1, rows, K, (BM, BK)),
+        shards_descriptor(gathered, ranks, rows, K, (BM, BK)),
+        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
         bias,
-        c,
+        shards_descriptor(c, ranks, rows, N, (BM, BN // 2)),
         arrived,
         rows,
         N,

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
@@ -25,10 +26,10 @@ from ditron.kernels.tiles import (
     dot_step,
     piece_of,
     piece_rows,
+    shards_descriptor,
     store_columns,
     store_tile,
     tile_position,
-    weight_descriptor,
 )
 from ditron_compiler.errors import DitronError
 
@@ -40,11 +41,11 @@ PIECE = 1 << 20
 
 @ditron.jit(do_not_specialize=["epoch"])
 def gemm_rs_kernel(
-    a_ptr,
-    b_ptr,
-    out_ptr,
-    outbox_ptr,
-    inbox_ptr,
+    a_desc,
+    b_desc,
+    out_desc,
+    outbox_desc,
+    inbox_desc,
     counts_ptr,
     arrived_ptr,
     rows,
@@ -64,13 +65,6 @@ def gemm_rs_kernel(
 ):
     """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N]."""
     own = dl.rank()
-    shard_stride = tl.cast(rows, tl.int64) * N
-    box_shape = [RANKS, rows, N]
-    a_desc = tl.make_tensor_descriptor(a_ptr, [RANKS, rows, K], [tl.cast(rows, tl.int64) * K, K, 1], [1, BM, BK])
-    b_desc = weight_descriptor(b_ptr, N, K, BN, BK, B_IS_KN)
-    out_desc = tl.make_tensor_descriptor(out_ptr, [1, rows, N], [shard_stride, N, 1], [1, BM, BN // PARTS])
-    outbox_desc = tl.make_tensor_descriptor(outbox_ptr, box_shape, [shard_stride, N, 1], [1, BM, BN // PARTS])
-    inbox_desc = tl.make_tensor_descriptor(inbox_ptr, box_shape, [shard_stride, N, 1], [1, BM, BN // PARTS])
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
     counted = -1  # piece of the tile before, which is not published yet, and what it counts
@@ -152,14 +146,15 @@ def gemm_rs_program(
     arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
     BM, BN, BK = block
+    columns = (BM, BN // parts)
 
     tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
     gemm_rs_kernel[(dh.minimum(programs, tiles),)](
-        a,
-        b,
-        out,
-        outbox,
-        inbox,
+        shards_descriptor(a, ranks, rows, K, (BM, BK)),
+        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+        shards_descriptor(out, 1, rows, N, columns),
+        shards_descriptor(outbox, ranks, rows, N, columns),
+        shards_descriptor(inbox, ranks, rows, N, columns),
         counts,
         arrived,
         rows,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
@@ -15,10 +17,10 @@ __all__ = [
     "dot_step",
     "piece_of",
     "piece_rows",
+    "shards_descriptor",
     "store_columns",
     "store_tile",
     "tile_position",
-    "weight_descriptor",
 ]
 
 
@@ -30,6 +32,11 @@ def piece_rows(rows: Any, block_rows: int, piece: int, pieces: int) -> tuple[Any
     tiles = dh.cdiv(rows, block_rows)
     first, last = tiles * piece // pieces * block_rows, tiles * (piece + 1) // pieces * block_rows
     return dh.minimum(first, rows), dh.minimum(last, rows)
+
+
+def shards_descriptor(buffer: Any, shards: Any, rows: Any, columns: Any, block: Sequence[int]) -> TensorDescriptor:
+    """A buffer of a host program as ``[shards, rows, columns]``: a tile of one shard is clipped at its last row."""
+    return TensorDescriptor(buffer, [shards, rows, columns], [rows * columns, columns, 1], [1, *block])
 
 
 @ditron.jit
@@ -53,15 +60,6 @@ def tile_position(tile, tiles_m, tiles_n, first_shard, shards, GROUP: tl.constex
     size = tl.minimum(tiles_m - first, GROUP)
     within = tile % (GROUP * tiles_n)
     return shard, first + within % size, within // size
-
-
-@ditron.jit
-def weight_descriptor(b_ptr, N, K, BN: tl.constexpr, BK: tl.constexpr, B_IS_KN: tl.constexpr):
-    """Of B ``[N, K]``, or of ``[K, N]`` if B_IS_KN."""
-    if B_IS_KN:
-        return tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
-    else:
-        return tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
 
 
 @ditron.jit

@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -66,10 +67,18 @@ def floor(run: Run) -> Run:
     return lambda: (run(), None)[1]
 
 
-def schedule(text: str) -> tuple[str, dict[str, int | str]]:
+def schedule(text: str) -> tuple[str, dict[str, Any]]:
     """Keyword arguments ``a=1,b=word`` of an operator, and their text."""
     pairs = (item.split("=") for item in text.split(","))
-    return text, {name: int(value) if value.isdigit() else value for name, value in pairs}
+    return text, {name: _value(value) for name, value in pairs}
+
+
+def _value(text: str) -> int | str | tuple[int, ...]:
+    """A number, a word, or numbers as in ``128x256x64``."""
+    numbers = text.split("x")
+    if not all(map(str.isdigit, numbers)):
+        return text
+    return int(text) if len(numbers) == 1 else tuple(map(int, numbers))
 
 
 def mlp_shapes(ranks: int, names: list[str]) -> Iterator[tuple[str, int, int]]:
@@ -127,6 +136,66 @@ def ag_gemm(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
         for how, schedule in args.ag_schedules:
             runs[f"ditron, {how}"] = lambda a=a, b=b, c=c, s=schedule: kernels.ag_gemm(a, b, out=c, **s)
         yield Case("ag_gemm", f"{name} {N}x{K}", runs, gathered.float() @ b.float().T, 4e-3)
+
+
+def ag_small(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for N, K in ((3584, 8192), (1792, 4096)):
+        for rows in args.small_rows:
+            a, b = random(rows, K, rank, device), random(N, K, 100 + rank, device)
+            gathered = torch.empty(ranks * rows, K, dtype=a.dtype, device=device)
+            dist.all_gather_into_tensor(gathered, a)
+            c = torch.empty(ranks * rows, N, dtype=a.dtype, device=device)
+            shard = symm_mem.empty(*a.shape, dtype=a.dtype, device=device).copy_(a)
+            symm_mem.rendezvous(shard, group=dist.group.WORLD)
+
+            def nccl(a=a, b=b, gathered=gathered, c=c) -> torch.Tensor:
+                dist.all_gather_into_tensor(gathered, a)
+                return torch.mm(gathered, b.T, out=c)
+
+            def async_tp(shard=shard, b=b) -> torch.Tensor:
+                return torch.ops.symm_mem.fused_all_gather_matmul(
+                    shard, [b.T], gather_dim=0, group_name=dist.group.WORLD.group_name
+                )[1][0]
+
+            runs: dict[str, Run] = {
+                "cuBLAS alone": floor(lambda b=b, gathered=gathered, c=c: torch.mm(gathered, b.T, out=c)),
+                "torch + NCCL": nccl,
+                "async-TP": async_tp,
+                "ditron": lambda a=a, b=b, c=c: kernels.ag_gemm(a, b, out=c),
+            }
+            for how, schedule in args.small_schedules:
+                runs[f"ditron, {how}"] = lambda a=a, b=b, c=c, s=schedule: kernels.ag_gemm(a, b, out=c, **s)
+            yield Case("ag_small", f"M={ranks * rows} {N}x{K}", runs, gathered.float() @ b.float().T, 4e-3, calls=10)
+
+
+def rs_small(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for N, K in ((8192, 3584), (4096, 1792)):
+        for rows in args.small_rows:
+            a, b = random(ranks * rows, K, rank, device), random(N, K, 100 + rank, device)
+            product = torch.empty(ranks * rows, N, dtype=a.dtype, device=device)
+            own = torch.empty(rows, N, dtype=a.dtype, device=device)
+            expected = torch.empty(rows, N, device=device)
+            dist.reduce_scatter_tensor(expected, a.float() @ b.float().T)
+
+            def nccl(a=a, b=b, product=product, own=own) -> torch.Tensor:
+                torch.mm(a, b.T, out=product)
+                dist.reduce_scatter_tensor(own, product)
+                return own
+
+            def async_tp(a=a, b=b) -> torch.Tensor:
+                return torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b.T, "sum", 0, dist.group.WORLD.group_name)
+
+            runs: dict[str, Run] = {
+                "cuBLAS alone": floor(lambda a=a, b=b, product=product: torch.mm(a, b.T, out=product)),
+                "torch + NCCL": nccl,
+                "async-TP": async_tp,
+                "ditron": lambda a=a, b=b, own=own: kernels.gemm_rs(a, b, out=own),
+            }
+            for how, schedule in args.small_schedules:
+                runs[f"ditron, {how}"] = lambda a=a, b=b, own=own, s=schedule: kernels.gemm_rs(a, b, out=own, **s)
+            yield Case("rs_small", f"M={ranks * rows} {N}x{K}", runs, expected, 6e-3, calls=10)
 
 
 def gemm_rs(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
@@ -222,7 +291,15 @@ def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
             yield Case("gemm_ar", f"M={M} {N}x{K}", runs, expected, 6e-3, calls=10 if M <= 128 else 2)
 
 
-OPERATORS = {"ag_gemm": ag_gemm, "gemm_rs": gemm_rs, "all_reduce": all_reduce, "gemm_ar": gemm_ar}
+OPERATORS = {
+    "ag_gemm": ag_gemm,
+    "gemm_rs": gemm_rs,
+    "all_reduce": all_reduce,
+    "gemm_ar": gemm_ar,
+    "ag_small": ag_small,
+    "rs_small": rs_small,
+}
+MICROSECONDS = ("all_reduce", "gemm_ar", "ag_small", "rs_small")
 FLOORS = ("cuBLAS alone", "copies alone", "copy")
 
 
@@ -234,7 +311,7 @@ def row(case: Case, form: str, result: dict) -> str:
     best = min(peers, key=peers.get)
     fastest = min((n for n in times if n.startswith("ditron")), key=times.get)
     floors = [times[n] for n in FLOORS if n in times]
-    unit = 1e3 if case.operator in ("all_reduce", "gemm_ar") else 1
+    unit = 1e3 if case.operator in MICROSECONDS else 1
     digits = 1 if unit > 1 else 3
     return (
         f"| {case.operator} | {case.name} | {form} | {' / '.join(f'{t * unit:.{digits}f}' for t in floors)} | "
@@ -255,10 +332,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8192, help="M of all ranks together")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
-    for operator in ("ag", "rs", "ar"):
+    for operator in ("ag", "rs", "ar", "small"):
         parser.add_argument(
             f"--{operator}-schedules", nargs="*", type=schedule, default=[], metavar="pieces=1,group_m=4"
         )
+    parser.add_argument("--small-rows", nargs="*", type=int, default=[1, 8, 32, 64, 128, 256, 512, 1024])
     parser.add_argument("--bytes", nargs="*", type=int, default=[1 << k for k in (13, 16, 18, 19, 20, 21, 23, 25, 27)])
     parser.add_argument("--limit", type=int, default=90, help="seconds a shape may take")
     parser.add_argument("--heap", type=int, default=6 << 30, help="bytes of symmetric memory")
@@ -287,7 +365,7 @@ def main() -> None:
         title = f"M = {args.rows}, slowest of {dist.get_world_size()} x {torch.cuda.get_device_name()}"
         versions = f"torch {torch.__version__}, triton {triton.__version__}, {datetime.date.today()}"
         with args.table.open("a") as file:
-            file.write(f"\n{title}, {versions}; ms, all_reduce and gemm_ar us\n\n" + "\n".join(table) + "\n")
+            file.write(f"\n{title}, {versions}; ms; us: {', '.join(MICROSECONDS)}\n\n" + "\n".join(table) + "\n")
     ditron.finalize()
 
 

@@ -19,7 +19,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
-from ditron.kernels.schedules import default_schedule, fits_tile_kernel
+from ditron.kernels.schedules import default_schedule, overlaps
 from ditron.kernels.tiles import (
     add_bias,
     dot_step,
@@ -187,6 +187,7 @@ def ag_gemm(
     out: torch.Tensor | None = None,
     gathered: torch.Tensor | None = None,
     group: AnyGroup = None,
+    algorithm: str | None = None,
     **schedule: Any,
 ) -> torch.Tensor:
     """All ranks' rows of A, in rank order, times the transpose of this rank's B: a column-parallel linear layer.
@@ -197,6 +198,8 @@ def ag_gemm(
         out: ``[num_ranks * rows, N]``, written if given.
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
         group: the ranks; default the current group. One node.
+        algorithm: ``"overlapped"``, or ``"sequential"`` for a product and a collective one after the other, instead of
+            the one that is chosen by size.
         schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen.
 
     Returns ``[num_ranks * rows, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -214,7 +217,7 @@ def ag_gemm(
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered)
-        if schedule or fits_tile_kernel(group, a, b, out):
+        if overlaps("ag_gemm", group, algorithm, rows, a, b, out):
             chosen = default_schedule(group, rows, N, K) | schedule
             ag_gemm_program(
                 a,

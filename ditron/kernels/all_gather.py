@@ -1,17 +1,21 @@
-"""All-gather: copy engines push this rank's elements to every rank."""
+"""All-gather: copy engines push this rank's elements to every rank; few are stored there by a kernel."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+import triton.language as tl
 
 import ditron
 import ditron.host as dh
+import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_gather", "all_gather_program", "own_part"]
+__all__ = ["all_gather", "all_gather_program", "own_part", "stored_gather_program"]
 
 
 @ditron.program(
@@ -41,9 +45,59 @@ def all_gather_program(x, out, capacity):
         dh.copy(gathered[sender * n : (sender + 1) * n], out[sender])
 
 
+@ditron.jit(do_not_specialize=["epoch"])
+def stored_gather_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, BLOCK: tl.constexpr):
+    """A program for each block: stores it in every rank's inbox, and copies what every rank stored here to ``out``."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    block = tl.program_id(0)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
+    mine = tl.load(x_ptr + at, mask=mask)
+    for step in range(1, ranks):
+        peer = (own + step) % ranks
+        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, mine, mask=mask)
+        dl.notify(arrived_ptr + block * ranks + own, peer, epoch)
+    tl.store(out_ptr + own.to(tl.int64) * n + at, mine, mask=mask)
+    for step in range(1, ranks):
+        sender = (own + step) % ranks
+        token = dl.wait(arrived_ptr + block * ranks + sender, 1, epoch)
+        part_ptr = dl.consume_token(inbox_ptr + sender.to(tl.int64) * capacity, token)
+        tl.store(out_ptr + sender.to(tl.int64) * n + at, tl.load(part_ptr + at, mask=mask), mask=mask)
+
+
+@ditron.program(
+    example={"x": "bf16[8192]", "out": "bf16[4, 8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": "bf16[80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 32},
+    max_nodes=1,
+)
+def stored_gather_program(x, out, capacity, *, block=4096, num_warps=16):
+    """As :func:`all_gather_program`, by stores of a kernel; ``capacity`` is a multiple of block.
+
+    The inbox has two halves, used in turns, as all_reduce.py explains.
+    """
+    n = x.shape[0]
+    inbox = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(dh.num_ranks() * (capacity // block), dtype=torch.int64, name="arrived")
+    stored_gather_kernel[(dh.cdiv(n, block),)](
+        x, out, inbox, arrived, n, capacity, dh.epoch(), BLOCK=block, num_warps=num_warps
+    )
+
+
+#: Up to so many bytes sent by each rank, a kernel stores them (docs/results/tensor-parallel.md).
+STORED_BYTES = 2 << 20
+
+
 @torch_operator("x", "gradient")
 def all_gather(
-    x: torch.Tensor, *, out: torch.Tensor | None = None, gradient: str = "partial", group: AnyGroup = None
+    x: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    gradient: str = "partial",
+    group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
 ) -> torch.Tensor:
     """All ranks' ``x``, concatenated along the first dimension in rank order.
 
@@ -52,6 +106,8 @@ def all_gather(
         gradient: of the result. ``"partial"``: each rank has a part of it, and they are added. ``"replicate"``: every
             rank computes the same from it and has the same gradient.
         group: the ranks; default the current group. One node.
+        algorithm: ``"copied"`` by copy engines or ``"stored"`` by a kernel, instead of the one that is chosen by size.
+        schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[num_ranks * rows, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -60,8 +116,19 @@ def all_gather(
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out)
-        all_gather_program(aligned(x).view(-1), out.view(group.num_ranks, -1), capacity_for(x.numel()))
+        few = x.nbytes * (group.num_ranks - 1) <= STORED_BYTES
+        algorithm = algorithm or ("stored" if few else "copied")
+        if algorithm not in _PROGRAMS:
+            raise DitronError(f"all_gather: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
+        capacity = capacity_for(x.numel())
+        if algorithm == "stored":
+            schedule = {"block": 256 if group.is_sim else 4096} | schedule
+            capacity = max(capacity, schedule["block"])
+        _PROGRAMS[algorithm](aligned(x).view(-1), out.view(group.num_ranks, -1), capacity, **schedule)
         return out
+
+
+_PROGRAMS = {"copied": all_gather_program, "stored": stored_gather_program}
 
 
 @torch_operator("x")

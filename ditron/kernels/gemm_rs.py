@@ -20,7 +20,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
-from ditron.kernels.schedules import default_schedule, fits_tile_kernel
+from ditron.kernels.schedules import default_schedule, overlaps
 from ditron.kernels.tiles import (
     columns_of,
     dot_step,
@@ -195,6 +195,7 @@ def gemm_rs(
     *,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
+    algorithm: str | None = None,
     **schedule: Any,
 ) -> torch.Tensor:
     """This rank's rows of the sum over ranks of A times the transpose of B: a row-parallel linear layer.
@@ -204,6 +205,8 @@ def gemm_rs(
             row-major or the transpose of a row-major ``[K, N]``. bfloat16, float16 or float32; sums are in fp32.
         out: ``[M / num_ranks, N]``, written if given.
         group: the ranks; default the current group. One node.
+        algorithm: ``"overlapped"``, or ``"sequential"`` for a product and a collective one after the other, instead of
+            the one that is chosen by size.
         schedule: keyword-only arguments of :func:`gemm_rs_program`, instead of those that would be chosen.
 
     Returns ``[M / num_ranks, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -224,7 +227,7 @@ def gemm_rs(
         out = result("gemm_rs", (rows, N), a, out)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
-        if schedule or fits_tile_kernel(group, a, b, out):
+        if overlaps("gemm_rs", group, algorithm, rows, a, b, out):
             chosen = default_schedule(group, rows, N, K, most_pieces=4) | schedule
             gemm_rs_program(a, b, out, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
             return out

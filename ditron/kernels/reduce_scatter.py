@@ -1,18 +1,21 @@
-"""Reduce-scatter: copy engines push each rank's part to it, and a kernel adds the parts in fp32."""
+"""Reduce-scatter: each rank's part is pushed to it, by copy engines or by stores, and a kernel adds in fp32."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton.language as tl
 
 import ditron
 import ditron.host as dh
+import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron_compiler.errors import DitronError
 
-__all__ = ["reduce_scatter", "reduce_scatter_program"]
+__all__ = ["reduce_scatter", "reduce_scatter_program", "stored_scatter_program"]
 
 
 @ditron.jit
@@ -55,13 +58,69 @@ def reduce_scatter_program(x, out, capacity, *, block=4096, num_warps=8):
     add_parts_kernel[(dh.cdiv(n, block),)](x[rank], inbox, out, n, rank, ranks, BLOCK=block, num_warps=num_warps)
 
 
+@ditron.jit(do_not_specialize=["epoch"])
+def stored_scatter_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, BLOCK: tl.constexpr):
+    """A program for each block of a part: stores every rank's at that rank, and adds what every rank stored here."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    block = tl.program_id(0)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
+    for step in range(1, ranks):
+        peer = (own + step) % ranks
+        theirs = tl.load(x_ptr + peer.to(tl.int64) * n + at, mask=mask)
+        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, theirs, mask=mask)
+        dl.notify(arrived_ptr + block * ranks + own, peer, epoch)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for sender in range(ranks):
+        if sender == own:
+            total += tl.load(x_ptr + own.to(tl.int64) * n + at, mask=mask, other=0.0).to(tl.float32)
+        else:
+            token = dl.wait(arrived_ptr + block * ranks + sender, 1, epoch)
+            part_ptr = dl.consume_token(inbox_ptr + sender * tl.cast(capacity, tl.int64), token)
+            total += tl.load(part_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@ditron.program(
+    example={"x": "bf16[4, 8192]", "out": "bf16[8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+    max_nodes=1,
+)
+def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
+    """As :func:`reduce_scatter_program`, by stores of one kernel; ``capacity`` is a multiple of block.
+
+    The inbox has two halves, used in turns, as all_reduce.py explains.
+    """
+    n = out.shape[0]
+    inbox = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(dh.num_ranks() * (capacity // block), dtype=torch.int64, name="arrived")
+    stored_scatter_kernel[(dh.cdiv(n, block),)](
+        x, out, inbox, arrived, n, capacity, dh.epoch(), BLOCK=block, num_warps=num_warps
+    )
+
+
+#: Up to so many bytes sent by each rank, a kernel stores them (docs/results/tensor-parallel.md).
+STORED_BYTES = 2 << 20
+
+
 @torch_operator("x")
-def reduce_scatter(x: torch.Tensor, *, out: torch.Tensor | None = None, group: AnyGroup = None) -> torch.Tensor:
+def reduce_scatter(
+    x: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
+) -> torch.Tensor:
     """This rank's rows of the sum over ranks of ``x``, added in fp32 and in rank order.
 
     Args:
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
         out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group. One node.
+        algorithm: ``"copied"`` by copy engines or ``"stored"`` by a kernel, instead of the one that is chosen by size.
+        schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[rows / num_ranks, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -73,6 +132,13 @@ def reduce_scatter(x: torch.Tensor, *, out: torch.Tensor | None = None, group: A
         if x.shape[0] % ranks:
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out)
-        block = 256 if group.is_sim else 4096
-        reduce_scatter_program(aligned(x).view(ranks, -1), out.view(-1), capacity_for(out.numel()), block=block)
+        algorithm = algorithm or ("stored" if out.nbytes * (ranks - 1) <= STORED_BYTES else "copied")
+        if algorithm not in _PROGRAMS:
+            raise DitronError(f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
+        chosen = {"block": 256 if group.is_sim else 4096} | schedule
+        capacity = max(capacity_for(out.numel()), chosen["block"])
+        _PROGRAMS[algorithm](aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
         return out
+
+
+_PROGRAMS = {"copied": reduce_scatter_program, "stored": stored_scatter_program}

@@ -9,8 +9,12 @@ import torch
 
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
+from ditron_compiler.errors import DitronError
 
-__all__ = ["default_schedule", "fits_tile_kernel", "num_sms"]
+__all__ = ["default_schedule", "fits_tile_kernel", "num_sms", "overlaps"]
+
+#: From so many rows of all ranks on, communication is hidden under the product (docs/results/tensor-parallel.md).
+OVERLAPPED_ROWS = 1024
 
 
 @cache
@@ -24,6 +28,24 @@ def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
     if not reaches_by_tma(*matrices) or matrices[0].dtype == torch.float32:
         return False
     return group.is_sim or torch.cuda.get_device_capability(group.device)[0] >= 9
+
+
+def overlaps(what: str, group: Group, algorithm: str | None, rows: int, *matrices: torch.Tensor) -> bool:
+    """Whether an operator runs its persistent kernel, and not a matrix product and a collective, one by one.
+
+    Raises DitronError when ``algorithm`` is neither of them, or cannot address the matrices.
+    """
+    fits = fits_tile_kernel(group, *matrices)
+    if algorithm is None:
+        return fits and (group.is_sim or rows * group.num_ranks >= OVERLAPPED_ROWS)
+    if algorithm not in ("overlapped", "sequential"):
+        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'")
+    if algorithm == "overlapped" and not fits:
+        raise DitronError(
+            f"{what}: algorithm='overlapped' takes bfloat16 or float16 matrices with rows of a multiple of 16 bytes, "
+            "on GPUs from Hopper on: leave algorithm= out, or pad them"
+        )
+    return algorithm == "overlapped"
 
 
 def default_schedule(group: Group, rows: int, N: int, K: int, most_pieces: int = 2) -> dict[str, Any]:

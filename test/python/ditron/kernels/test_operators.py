@@ -98,12 +98,13 @@ def test_collectives(ranks, shape):
         for call in range(3):
             turned = x.roll(call, 1)
             mine = turned[rank].contiguous()
-            assert torch.equal(kernels.all_gather(mine), turned.reshape(-1, *shape[1:]))
+            for algorithm in ("copied", "stored"):
+                assert torch.equal(kernels.all_gather(mine, algorithm=algorithm), turned.reshape(-1, *shape[1:]))
             total = exact_sum(turned)
             size = numerics.gamma(ranks) * turned.double().abs().sum(0)
-            numerics.assert_error_within(
-                kernels.reduce_scatter(mine), total.chunk(ranks)[rank], size.chunk(ranks)[rank]
-            )
+            for algorithm in ("copied", "stored"):
+                part = kernels.reduce_scatter(mine, algorithm=algorithm)
+                numerics.assert_error_within(part, total.chunk(ranks)[rank], size.chunk(ranks)[rank])
             for algorithm in ("one_shot", "two_shot"):
                 numerics.assert_error_within(kernels.all_reduce(mine, algorithm=algorithm), total, size)
 
@@ -178,10 +179,14 @@ def test_a_subgroup():
         (lambda x: kernels.ag_gemm(x, x, out=x), "out must be contiguous, of shape"),
         (lambda x: kernels.all_reduce(x, out=torch.empty(65).bfloat16()[1:].view(8, 8)), "multiple of 16 bytes"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
+        (lambda x: kernels.gemm_rs(x, x, algorithm="fast"), "unknown algorithm 'fast'"),
+        (lambda x: kernels.ag_gemm(x.float(), x.float(), algorithm="overlapped"), "takes bfloat16 or float16"),
         (lambda x: kernels.reduce_scatter(x[:3]), "cannot be shared evenly"),
         (lambda x: kernels.all_reduce(x.long()), "expected bfloat16"),
         (lambda x: kernels.all_reduce(x[:0]), "with elements"),
         (lambda x: kernels.all_reduce(x, algorithm="ring"), "unknown algorithm 'ring'"),
+        (lambda x: kernels.all_gather(x, algorithm="ring"), "unknown algorithm 'ring'"),
+        (lambda x: kernels.reduce_scatter(x, algorithm="ring"), "unknown algorithm 'ring'"),
     ],
 )
 def test_bad_operands(call, message):

@@ -67,6 +67,14 @@ def push(x):
     dh.signal_write(done[0], epoch, left)
 
 
+@ditron.program
+def through(x, out):
+    """out = x, by way of memory that the program keeps."""
+    kept = dh.empty(x.shape, dtype=x.dtype, name="kept")
+    dh.copy(x, kept)
+    dh.copy(kept, out)
+
+
 def expect(right: bool, what: str) -> None:
     if not right:
         raise AssertionError(what)
@@ -226,6 +234,31 @@ def sanitized() -> None:
     expect(ditron.world().monitor.name(tensor[5:].data_ptr()) == "later[5]", "the name of an address")
 
 
+def streams() -> None:
+    """Programs on two streams in turn: a call waits for the end of the one before it, whose memory it uses."""
+    both = torch.cuda.Stream(), torch.cuda.Stream()
+    left = (ditron.rank() - 1) % ditron.num_ranks()
+    given = [torch.zeros(64 * MIB, dtype=torch.int32, device=ditron.device()) for _ in range(4)]
+    outs = [torch.empty_like(x) for x in given]
+    push(given[0])
+    through(given[0], outs[0])
+    for turn in range(20):
+        for call, x in enumerate(given):
+            x.fill_(1000 * turn + 10 * call + ditron.rank())
+        torch.cuda.synchronize()
+        for call, x in enumerate(given):
+            with torch.cuda.stream(both[call % 2]):
+                through(x, outs[call])
+                if call == 2 * (turn % 2):
+                    torch.cuda._sleep(1_000_000 * (1 + ditron.rank()))
+                push(x)
+        torch.cuda.synchronize()
+        for call, (x, out) in enumerate(zip(given, outs, strict=True)):
+            expect(bool((out == 1000 * turn + 10 * call + ditron.rank()).all()), f"through: turn {turn}, call {call}")
+            expect(bool((x == 1000 * turn + 10 * call + left).all()), f"push: turn {turn}, call {call}")
+        ditron.barrier()
+
+
 def error() -> None:
     """Rank 1 raises; rank 0, which allocates, is told at once."""
     if ditron.rank() == 1:
@@ -264,7 +297,7 @@ def finalized() -> None:
 
 # Case -> exit codes that are right, by rank (None: any).
 CASES: dict[Callable[[], None], tuple[int | None, int | None]] = {
-    case: (0, 0) for case in (grow, programs, groups, memory, cached, sanitized, unfinished, finalized)
+    case: (0, 0) for case in (grow, programs, groups, memory, cached, sanitized, streams, unfinished, finalized)
 }
 CASES[error] = (0, 1)
 

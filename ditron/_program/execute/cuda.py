@@ -6,6 +6,7 @@ are loaded before the first call on any rank: loading code waits for running ker
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ditron._program.execute.kernels import DeviceKernel, with_pointers
 from ditron._program.execute.loaded import LoadedProgram
 from ditron._program.execute.lru import LruCache
 from ditron._program.execute.memory import Memory
+from ditron._program.execute.order import CallOrder
 from ditron_compiler import ir
 from ditron_compiler.errors import CompileError, DitronError
 from ditron_compiler.host.queued import launch_options
@@ -78,6 +80,7 @@ class _DeviceEpoch:
     """
 
     values: torch.Tensor
+    order: CallOrder  # of the calls with this memory
     before: int = -1  # calls that the host counted before; -1: the host still counts
 
 
@@ -85,7 +88,8 @@ class CudaRunner:
     """One program on one rank's GPU."""
 
     def __init__(self, executable: LoadedProgram, group: Any):
-        self.executable, self.group, self.target = executable, group, group.target()
+        # The runner dies with the group, and does not keep it alive.
+        self.executable, self.group, self.target = executable, weakref.proxy(group), group.target()
         if self.target.backend != "cuda":
             raise DitronError(
                 f"program {executable.name!r}: host programs run on NVIDIA's GPUs and on the simulator; "
@@ -106,15 +110,18 @@ class CudaRunner:
         stream = _current_stream(self.index)
         bases = [0 if type(value) is int else value.data_ptr() for value in args]
         shape.overlaps.check(args, bases)
-        if shape.device.before >= 0 or _is_capturing():
+        capturing = _is_capturing()
+        if shape.device.before >= 0 or capturing:
             actions, epoch = self._captured(shape, args, stream), 0
         else:
             epoch = shape.memory.epoch = shape.memory.epoch + 1
             actions = shape.plans.get((epoch % self.period if self.period else 0, stream)) if self.period else None
             if actions is None:
                 actions = self._plan(shape, args, stream, epoch)
+        shape.device.order.begin(stream, capturing)
         for action in actions:
             action(bases, epoch)
+        shape.device.order.end(stream, capturing)
         self.group.after_launch()
 
     def memories(self) -> list[Memory]:
@@ -144,7 +151,7 @@ class CudaRunner:
         if storages not in self._memories:
             memory = Memory.allocate(self.executable.name, storages, self.group)
             values = torch.zeros(DEVICE_VALUES, dtype=torch.int64, device=self.group.device)
-            self._memories[storages] = memory, _DeviceEpoch(values)
+            self._memories[storages] = memory, _DeviceEpoch(values, CallOrder(self.driver))
         shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.overlap_check(args))
         for ahead in range(1, 1 + (self.period or 1)):
             self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)

@@ -52,6 +52,7 @@ _SIGNATURES = {
     "cuEventCreate": (POINTER(c_void_p), c_uint),
     "cuEventRecord": (c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cuStreamGetCaptureInfo_v2": (c_void_p, POINTER(c_int), POINTER(c_uint64), c_void_p, c_void_p, c_void_p),
     "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
 }
 
@@ -132,6 +133,13 @@ class Driver:
         """Let the stream wait for an event."""
         if code := self._await(stream, event, 0):
             self._fail(code, "waiting for an event")
+
+    def capture_of(self, stream: int) -> int:
+        """The number of the capture that a stream is in; 0 when it is in none."""
+        status, number = c_int(), c_uint64()
+        if code := self._library.cuStreamGetCaptureInfo_v2(stream, byref(status), byref(number), None, None, None):
+            self._fail(code, "asking for a stream's capture")
+        return number.value if status.value else 0
 
     @contextmanager
     def unsafe_while_capturing(self) -> Iterator[None]:

@@ -5,6 +5,8 @@ are only memory, has its copies and signals done; kernels are compiled for real 
 """
 
 import ctypes
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +34,7 @@ class FakeLibrary:
     def __init__(self):
         self.log: list[tuple] = []
         self.events = 0
+        self.capture = 0  # number of the one under way
 
     def __getattr__(self, name: str):
         if not name.startswith("cu"):
@@ -79,6 +82,8 @@ class _Call:
             log.append(("write", address, value, stream))
         elif name == "cuStreamWaitValue64":
             log.append(("wait", *args[1:], args[0]))
+        elif name == "cuStreamGetCaptureInfo":
+            args[1]._obj.value, args[2]._obj.value = 1, self.library.capture
         elif name in ("cuEventRecord", "cuStreamWaitEvent"):
             log.append((name, args[0], args[1]))
         return 0
@@ -268,6 +273,65 @@ def test_captured(machine):
     assert machine.triton.launches[0][0].name == "send_advance"
 
 
+def order_of(log: list[tuple], call) -> list[tuple]:
+    """What the call logs, but for the program's own streams: where it begins, and where it ends."""
+    start = len(log)
+    call()
+    return [log[start], log[-1]]
+
+
+def test_calls_on_several_streams_follow_each_other(machine):
+    """A call on another stream begins by waiting for the event that the one before it ended with."""
+    x, out, log = torch.randn(4, 8), torch.empty(4, 8), machine.library.log
+    begins, ends = [], []
+    for machine.stream in (5, 5, 6, 6, 5):
+        first, last = order_of(log, lambda: send(x, out))
+        begins.append(first if first[0] == "cuStreamWaitEvent" and first[1] == machine.stream else None)
+        ends.append(last)
+    event = ends[0][1]
+    assert ends == [("cuEventRecord", event, stream) for stream in (5, 5, 6, 6, 5)]
+    assert begins == [None, None, ("cuStreamWaitEvent", 6, event), None, ("cuStreamWaitEvent", 5, event)]
+
+
+def test_programs_on_several_streams_do_not_wait_for_each_other(machine):
+    x, out, log = torch.randn(4, 8), torch.empty(4, 8), machine.library.log
+    send(x, out)
+    machine.stream = 6
+    by_parity(x, out)
+    start = len(log)
+    by_parity(x, out)
+    assert log[start][0] != "cuStreamWaitEvent"
+
+
+def test_a_program_does_not_keep_a_group(machine):
+    group = FakeGroup()
+    with group:
+        send(torch.randn(4, 8), torch.empty(4, 8))
+    assert group.tensors
+    for kernel in group.loaded:
+        kernel.module = None
+    dead = weakref.ref(group)
+    del group, kernel
+    gc.collect()
+    assert dead() is None
+
+
+def test_captured_calls_on_several_streams(machine):
+    """The calls of one capture follow each other; what was enqueued outside, or in another capture, is not awaited."""
+    x, out, log = torch.randn(4, 8), torch.empty(4, 8), machine.library.log
+    send(x, out)
+    machine.capturing, begins = True, []
+    for machine.library.capture, machine.stream in ((7, 5), (7, 6), (8, 5), (8, 5), (9, 6)):
+        first, last = order_of(log, lambda: send(x, out))
+        begins.append(first if first[0] == "cuStreamWaitEvent" else None)
+        assert last[0] == "cuEventRecord"
+    captured = last[1]
+    assert begins == [None, ("cuStreamWaitEvent", 6, captured), None, None, None]
+    machine.capturing = False
+    first, last = order_of(log, lambda: send(x, out))
+    assert first == ("cuStreamWaitEvent", 6, last[1]) and last[1] != captured  # the eager call on stream 0
+
+
 def test_captured_before_it_was_called(machine):
     machine.capturing = True
     with pytest.raises(DitronError, match="call it once on every rank first"):
@@ -331,7 +395,8 @@ def test_copies_of_parts(machine, source, target, rows):
     expected[target] = x[source]
     ditron.program(parts)(x, out)
     assert torch.equal(out, expected)
-    [entry] = machine.library.log
+    [entry, end] = machine.library.log
+    assert end[0] == "cuEventRecord"
     assert entry[0] == ("copy" if rows == 1 else "rows")
 
 

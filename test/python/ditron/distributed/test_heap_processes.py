@@ -61,6 +61,12 @@ def test_a_process_that_ends(tmp_path):
         assert any("rank 1 has ended" in text for text in result["warned"])
 
 
+def test_the_end_of_a_process_without_finalize(tmp_path):
+    for code, _, err in processes("unfinished", tmp_path):
+        assert code == 0, err
+        assert "Traceback" not in err and "Fatal" not in err
+
+
 def test_fallback_to_torch(tmp_path):
     for rank, (code, result, err) in enumerate(processes("fallback", tmp_path, 2)):
         assert code == 0, err

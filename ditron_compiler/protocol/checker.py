@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from ditron_compiler.ir.dialects import ditron, tt
-from ditron_compiler.protocol.explain import findings
+from ditron_compiler.protocol.explain import findings, unordered_stores
 from ditron_compiler.protocol.finding import CheckReport, Finding
 from ditron_compiler.protocol.hangs import starvation
 from ditron_compiler.protocol.scenario import HostLaunch, Scenario
@@ -28,6 +28,8 @@ def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list
     for order_seed in range(1, 1 + _ORDERS if _has_atomics(scenario) else 1):
         if not found:
             found = {finding.key: finding for finding in findings(execute(scenario, order_seed=order_seed))}
+    if not found and machine.unfenced_stores:
+        found = {finding.key: finding for finding in unordered_stores(execute(scenario, put_orders=False))}
     notes = list(machine.notes)
     if one_sm and not machine.stuck:
         more, advice = starvation(execute(scenario, one_sm=True))

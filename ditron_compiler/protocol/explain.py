@@ -14,7 +14,7 @@ from ditron_compiler.protocol.memory import describe, parts
 from ditron_compiler.protocol.races import Conflict, Pair, conflicts, missing_token_dependences, unordered
 from ditron_compiler.protocol.unwritten import unwritten
 
-__all__ = ["findings"]
+__all__ = ["findings", "unordered_stores"]
 
 
 def findings(machine: Machine) -> Iterator[Finding]:
@@ -46,6 +46,15 @@ def findings(machine: Machine) -> Iterator[Finding]:
             "load through dl.consume_token(pointer, token)",
             (("the wait", wait.loc), (write.how, write.loc)),
         )
+
+
+def unordered_stores(machine: Machine) -> Iterator[Finding]:
+    """Stores to other ranks that only a put with a signal behind them orders, of a machine in which it does not."""
+    pairs, _ = _ordered(machine)
+    yield from _races(
+        machine,
+        [pair for pair in pairs if pair.first.node in machine.unfenced_stores and pair.first.how == "a store"],
+    )
 
 
 def _ordered(machine: Machine) -> tuple[list[Pair], list[Reordering]]:

@@ -162,15 +162,17 @@ class PendingLaunch:
 
 class Machine:
     """Runs a scenario. ``one_sm``: with one SM per rank, on which programs that may spin run first. ``order_seed``:
-    other programs may run before each atomic, in an order that this number chooses; 0: none do.
+    other programs may run before each atomic, in an order that this number chooses; 0: none do. ``put_orders``: a put
+    with a signal orders what its program did before; if not, its own data only, as OpenSHMEM says.
 
     Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck:
     the tasks that are blocked at the end; queued: (rank, what) that found no SM; copies: source and destination, by
-    number; unknown_writes: nodes that may have written to unknown addresses.
+    number; unknown_writes: nodes that may have written to unknown addresses; unfenced_stores: nodes with stores to
+    other ranks before a put with a signal, without a fence between.
     """
 
-    def __init__(self, scenario: Scenario, one_sm: bool = False, order_seed: int = 0):
-        self.scenario, self.one_sm, self.order_seed = scenario, one_sm, order_seed
+    def __init__(self, scenario: Scenario, one_sm: bool = False, order_seed: int = 0, put_orders: bool = True):
+        self.scenario, self.one_sm, self.order_seed, self.put_orders = scenario, one_sm, order_seed, put_orders
         self.graph = Graph()
         self.accesses: dict[tuple[int, int], list[AccessRecord]] = {}
         self.waits: list[WaitEvent] = []
@@ -194,6 +196,7 @@ class Machine:
         self.steps_done: set[tuple[int, int]] = set()  # (rank, number) of the signals that streams wrote
         self.copies: list[tuple[Span, Span]] = []
         self.unknown_writes: list[int] = []
+        self.unfenced_stores: set[int] = set()
         self.in_flight: list[dict[int, set[int]]] = [{} for _ in range(scenario.ranks)]
 
     # --- running -------------------------------------------------------------------------------------------------

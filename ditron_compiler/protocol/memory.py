@@ -20,6 +20,7 @@ __all__ = [
     "copied_to",
     "common",
     "describe",
+    "is_remote",
     "merged",
     "overlap",
     "parts",
@@ -70,6 +71,11 @@ def parts(pointer: int) -> tuple[int, int, int]:
 def with_rank(pointer: Any, rank: int) -> Any:
     """The same place on another rank; of a pointer or a tile of them."""
     return pointer & ((1 << _RANK_SHIFT) - 1) | (rank + 1) << _RANK_SHIFT
+
+
+def is_remote(pointers: Any, rank: int) -> bool:
+    """Whether any of ``pointers`` leads to memory of another rank than ``rank``."""
+    return bool(np.any(pointers >> _RANK_SHIFT != rank + 1))
 
 
 def runs(pointers: Any, mask: Any, itemsize: int) -> Span:

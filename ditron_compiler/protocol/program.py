@@ -11,7 +11,7 @@ from ditron_compiler.analysis.packet_layout import packet_bytes
 from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol.atomics import Atomics
 from ditron_compiler.protocol.machine import MAX_STEPS, Keys, Machine, SignalUpdate, Task, WaitEvent
-from ditron_compiler.protocol.memory import NULL, parts, runs, with_rank
+from ditron_compiler.protocol.memory import NULL, is_remote, parts, runs, with_rank
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN, BlockDescriptor, any_unknown
 
@@ -32,6 +32,7 @@ class AbstractProgram(Atomics):
         self._begin = task.node
         self._fence = task.node  # the segment that the latest fence has ended
         self._fenced: dict[int, set[int]] = {}
+        self._unfenced_stores: set[int] = set()  # segments since then with stores to other ranks
         self._gets: set[int] = set()
         self._observed_versions: dict[tuple[int, int], int] = {}
         self._relaxed_reads: list[Any] = []  # read without acquire since the latest fence: waits, and nodes of writes
@@ -73,6 +74,10 @@ class AbstractProgram(Atomics):
         return UNKNOWN
 
     def write(self, number: int, pointer: Any, mask: Any = True, value: Any = None) -> None:
+        if pointer is not UNKNOWN and is_remote(pointer, self.rank):
+            if self.task.node == self._fence and not self.machine.put_orders:
+                self.machine.end_segment(self.task)  # what the latest fence orders ends before this
+            self._unfenced_stores.add(self.task.node)
         self._access(number, pointer, mask, True, "a store")
         if value is not None and value is not UNKNOWN and np.all(mask) and self._is_flag(pointer):
             self._update(number, pointer, "set", value, "a plain store", release=False)
@@ -218,6 +223,7 @@ class AbstractProgram(Atomics):
         self._transfer(number, to, source, nbytes, rank, None)
 
     def put_signal(self, number: int, to: Any, source: Any, nbytes: Any, pointer: Any, value: Any, rank: Any) -> None:
+        self.machine.unfenced_stores |= self._unfenced_stores
         self._transfer(number, to, source, nbytes, rank, (pointer, value))
 
     def _transfer(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any, signal: tuple | None) -> None:
@@ -232,7 +238,9 @@ class AbstractProgram(Atomics):
         notify, issued = site.isa(ditron.NotifyOp), task.node
         if data is not None and data[2] > 0:
             to, source, nbytes = data
-            lands = machine.send(task, rank, visible=[issued, *self._fenced.get(rank, ())])
+            own = signal is None or machine.put_orders
+            earlier = [issued if own else self._fence, *self._fenced.get(rank, ())]
+            lands = machine.send(task, rank, visible=earlier, ordered=[issued])
             here = np.array([[source, source + nbytes]], dtype=np.int64)
             nbi = site.get("nbi", "")
             there = with_rank(np.array([[to, to + nbytes]], dtype=np.int64), rank)
@@ -332,6 +340,7 @@ class AbstractProgram(Atomics):
     def fence(self, number: int) -> None:
         self._fenced = {rank: set(nodes) for rank, nodes in self.task.pending.items()}
         self._fence = self.task.node
+        self._unfenced_stores.clear()
         self._acquire()
 
     def quiet(self, number: int) -> None:
@@ -339,6 +348,7 @@ class AbstractProgram(Atomics):
         self._gets = set()
         self.machine.quiet(self.task)
         self._fenced, self._fence = {}, self.task.node
+        self._unfenced_stores.clear()
         self._acquire()
 
     def _acquire(self) -> None:

@@ -16,9 +16,9 @@ from ditron_compiler.protocol.program import AbstractProgram
 __all__ = ["execute", "stream_task"]
 
 
-def execute(scenario: host.Scenario, one_sm: bool = False, order_seed: int = 0) -> Machine:
+def execute(scenario: host.Scenario, one_sm: bool = False, order_seed: int = 0, put_orders: bool = True) -> Machine:
     """Run every rank's host code on a :class:`.machine.Machine`, to its end or until nothing makes progress."""
-    machine = Machine(scenario, one_sm, order_seed)
+    machine = Machine(scenario, one_sm, order_seed, put_orders)
     for rank, steps in enumerate(scenario.steps):
         for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
             task = Task(rank, "", stream, 1, None, machine.graph.add())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 
 import paths
@@ -146,3 +147,45 @@ def test_a_message_of_no_bytes_is_waited_for(sends):
         messages_of_nothing[(1,)](ditron.symm_packets(1, nbytes=64), torch.empty(4), 1, SENDS=sends)
 
     assert len(check_function(run, [(2, None)]).findings) == (0 if sends else 1)
+
+
+@ditron.jit(pipeline="as-written")
+def stored_before_put_signal(data, flags, out, N: tl.constexpr, ORDER: tl.constexpr):
+    at = tl.arange(0, N)
+    peer = 1 - dl.rank()
+    tl.store(dl.symm_at(data, peer) + N + at, 1.0)  # stored
+    if ORDER == "fence":
+        dl.fence()
+    dl.putmem_signal(data, out, N * 4, flags, 1, peer)
+    token = dl.wait(flags, 1, 1)
+    if ORDER == "notify":
+        dl.notify(flags + 1, peer, 1)
+        token = dl.wait(flags + 1, 1, 1)
+    if ORDER != "not read":
+        tl.store(out + at, tl.load(dl.consume_token(data, token) + N + at))  # read
+    dl.barrier_all()
+
+
+@pytest.mark.parametrize("order", ["none", "fence", "notify", "not read"])
+def test_a_put_with_a_signal_orders_its_own_data_only(order):
+    """OpenSHMEM orders earlier stores by a fence. The simulator takes the signal for a release of them."""
+
+    def main():
+        ditron.init()
+        data = ditron.symm_zeros(2, 32, dtype=torch.float32)
+        flags = ditron.symm_zeros(8, dtype=torch.int64)
+        out = torch.zeros(32)
+        stored_before_put_signal[(1,)](data, flags, out, 32, order)
+        ditron.barrier()
+
+    found = check_function(main, [(2, None)]).findings
+    if order != "none":
+        assert not found, str(found[0])
+        return
+    assert [finding.kind for finding in found] == ["unpublished"]
+    source = inspect.getsourcelines(stored_before_put_signal.fn)
+    lines = {mark: source[1] + [mark in line for line in source[0]].index(True) for mark in ("# stored", "# read")}
+    assert {int(loc.split(":")[1]) for loc in (found[0].loc, *(loc for _, loc in found[0].others))} >= set(
+        lines.values()
+    )
+    assert "dl.fence()" in str(found[0])

@@ -9,6 +9,7 @@ TableGen's own JSON is the source, so what the page says is what the compiler wa
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 import shutil
@@ -268,6 +269,30 @@ def enum_section(records: Records, enum: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def functions() -> dict[str, str]:
+    """Name -> signature of each function of ditron.language that makes an operation."""
+    found = {}
+    for path in sorted((ROOT / "ditron" / "language").glob("[a-z]*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and "primitive" in (ast.unparse(d) for d in node.decorator_list):
+                node.args.args = [argument for argument in node.args.args if argument.arg != "_semantic"]
+                node.args.defaults = node.args.defaults[:-1]  # of _semantic, the last
+                found[node.name] = f"dl.{node.name}({ast.unparse(node.args)})"
+    return found
+
+
+def function_table(ops: list[dict]) -> str:
+    """Which function of ditron.language makes which operation."""
+    signatures = functions()
+    lines = ["| operation | in kernels (`import ditron.language as dl`) |", "| --- | --- |"]
+    for op in ops:
+        made = [signatures[name] for name in (op["opName"], f"{op['opName']}_nbi") if name in signatures]
+        if made:
+            text = "<br>".join(f"`{signature}`" for signature in made)
+            lines.append(f"| [{op['opName']}](#ditron{op['opName']}) | {text} |")
+    return "\n".join(lines)
+
+
 def page() -> str:
     """The whole page, in Markdown."""
     records = Records()
@@ -283,6 +308,7 @@ def page() -> str:
         names = [op["opName"] for op in ops if place(op)[0] == number]
         index.append(f"| {heading} | " + ", ".join(f"[{n}](#ditron{n})" for n in names) + " |")
     parts.append("\n".join(index))
+    parts.append(function_table(ops))
     parts.append("## Types")
     parts += [type_section(record) for record in records.named("TypeDef")]
     for number, heading in enumerate(GROUPS.values()):

@@ -74,9 +74,9 @@ class AbstractProgram(Atomics):
         return UNKNOWN
 
     def write(self, number: int, pointer: Any, mask: Any = True, value: Any = None) -> None:
+        if self.task.node == self._fence:
+            self.machine.end_segment(self.task)  # what the latest fence or barrier orders ends before this
         if pointer is not UNKNOWN and is_remote(pointer, self.rank):
-            if self.task.node == self._fence and not self.machine.put_orders:
-                self.machine.end_segment(self.task)  # what the latest fence orders ends before this
             self._unfenced_stores.add(self.task.node)
         self._access(number, pointer, mask, True, "a store")
         if value is not None and value is not UNKNOWN and np.all(mask) and self._is_flag(pointer):

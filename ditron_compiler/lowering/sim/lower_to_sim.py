@@ -150,15 +150,27 @@ def _argument_type(function: ir.Operation, argument: ir.Value) -> Shaped:
     except UnsupportedType as error:
         raise Unsupported(function, f"the simulator has no {error}") from None
     if type.shape is not None or type.is_token:
-        raise Unsupported(function, "the simulator has no function arguments that are tiles; drop noinline")
+        raise Unsupported(
+            function, f"the simulator has no {_kind(function)} arguments that are tiles{_way_out(function)}"
+        )
     return type
 
 
 def _result_type(function: ir.Operation, type: ir.Type) -> str:
     parsed = parse_type(str(type))
     if parsed.shape is not None or parsed.elem is None:
-        raise Unsupported(function, "the simulator has no function results that are tiles; drop noinline")
+        raise Unsupported(
+            function, f"the simulator has no {_kind(function)} results that are tiles{_way_out(function)}"
+        )
     return parsed.elem.carrier
+
+
+def _kind(function: ir.Operation) -> str:
+    return "function" if _is_private(function) else "kernel"
+
+
+def _way_out(function: ir.Operation) -> str:
+    return "; drop noinline" if _is_private(function) else ": pass a pointer, and load from it"
 
 
 def _function_type(function: ir.Operation) -> ir.Type:

@@ -26,7 +26,8 @@ class MergeWaits(Pass):
     Signals increase monotonically, so a condition that has held keeps holding. A wait is removed if a wait that
     dominates it covers all of its signals, with at least its value, scope and memory order; uses of its token get the
     earlier one. Only ``ge`` and ``gt`` can be implied, never ``eq``, ``ne``, ``lt`` or ``le``. A wait is kept if the
-    kernel may reset its signals: by stores, by waits for ``lt`` or ``le``, by a ``set`` to a value that may be less
+    kernel may reset its signals: by stores, by atomics (but for ``max`` and the addition of a constant that is not
+    negative), by waits for ``lt`` or ``le``, by a ``set`` to a value that may be less
     than the one waited for (another constant, or a value that cannot be compared), or out of sight of this pass, in a
     function that it calls, in inline assembly, or through a pointer to an unknown object. Assumes that different
     arguments do not alias, and that no other kernel resets the signals concurrently.

@@ -61,3 +61,17 @@ tt.func public @atomic(%p: !tt.ptr<i8>, %x: i8) {
   %y = tt.atomic_rmw add, acq_rel, gpu, %p, %x : (!tt.ptr<i8>, i8) -> i8
   tt.return
 }
+
+// -----
+
+// expected-error@+1 {{the simulator has no kernel arguments that are tiles: pass a pointer, and load from it}}
+tt.func public @tile_argument(%x: tensor<8xf32>) {
+  tt.return
+}
+
+// -----
+
+// expected-error@+1 {{the simulator has no function arguments that are tiles; drop noinline}}
+tt.func private @tile_argument_of_a_helper(%x: tensor<8xf32>) {
+  tt.return
+}

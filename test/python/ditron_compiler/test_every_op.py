@@ -5,6 +5,7 @@ that they do not name, and the tables that name operations leave none out.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 
 import paths
@@ -27,6 +28,7 @@ from ditron_compiler.protocol.translate import translate_module
 
 EXAMPLES = device_examples()
 CLASSES = {value.OPERATION_NAME: value for value in vars(ditron).values() if hasattr(value, "OPERATION_NAME")}
+LIT = paths.ROOT / "test" / "lit"
 ATOMICS = sorted(name for name, cls in CLASSES.items() if issubclass(cls, ditron.AtomicOpInterface))
 #: Lowered before the target.
 EXPANDED = {"ditron.swizzle"}
@@ -71,6 +73,11 @@ def test_tables_have_every_operation(name):
         assert CLASSES[name] in TABLE and name in HANDLERS
     op = the(name, parse(as_kernel(EXAMPLES[name])))
     assert op.is_memory_effect_free or CLASSES[name] in EFFECTS or CLASSES[name] in NO_EFFECT
+
+
+def test_the_kernels_for_gpus_have_every_operation():
+    text = "".join((LIT / "lowering" / "Inputs" / file).read_text() for file in ("gpu-ops.mlir", "multimem.mlir"))
+    assert {name for name in EXAMPLES if not re.search(rf"{name}\b", text)} == EXPANDED
 
 
 def test_protocol_checker_notes_an_operation_without_a_row(monkeypatch):

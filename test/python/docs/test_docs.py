@@ -12,6 +12,7 @@ import pytest
 ROOT = paths.ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"# ((?:Inputs/)?\w+\.py)\n")
 BIN = Path(sys.executable).parent
 
 
@@ -37,7 +38,11 @@ def commands() -> list:
 
 @pytest.mark.parametrize("script", blocks("python"))
 def test_python_block_runs(script, tmp_path):
-    path = tmp_path / "block.py"
+    for param in blocks("python"):  # a block that begins with the name of its file may use the others that do
+        if named := NAMED.match(param.values[0]):
+            (tmp_path / named[1]).parent.mkdir(exist_ok=True)
+            (tmp_path / named[1]).write_text(param.values[0])
+    path = tmp_path / (named[1] if (named := NAMED.match(script)) else "block.py")
     path.write_text(script)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""docs/tutorials/write-a-pass.md does what it says: its two files make a tested pass, in under 40 lines of code."""
+"""docs/tutorials/write-a-pass.md does what it says: its three files make a tested pass, in under 40 lines of code."""
 
 import re
 import subprocess
@@ -38,7 +38,11 @@ def lit(folder):
 
 
 def test_under_forty_lines():
-    assert set(files()) == {"Inputs/drop_double_fences.py", "drop-double-fences.mlir"}
+    assert set(files()) == {
+        "Inputs/drop_double_fences.py",
+        "drop-double-fences.mlir",
+        "Inputs/test_drop_double_fences.py",
+    }
     code = [line for line in files()["Inputs/drop_double_fences.py"].splitlines() if line.strip()]
     assert len(code) < 40
 
@@ -52,6 +56,23 @@ def test_its_test_can_fail(folder):
     path = folder / "Inputs" / "drop_double_fences.py"
     path.write_text(path.read_text().replace("fence.erase()", "pass"))
     assert lit(folder).returncode != 0
+
+
+def run_pytest(folder):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder / "Inputs"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_its_execution_test_passes(folder):
+    done = run_pytest(folder)
+    assert done.returncode == 0, done.stdout
+
+
+def test_its_execution_test_can_fail(folder):
+    path = folder / "Inputs" / "drop_double_fences.py"
+    path.write_text(path.read_text().replace("if isinstance(fence.prev_op, ditron.FenceOp):", "if True:"))
+    done = run_pytest(folder)
+    assert done.returncode == 1 and "race on" in done.stdout
 
 
 def test_statistics_as_shown(folder):

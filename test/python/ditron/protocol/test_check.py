@@ -150,13 +150,18 @@ def test_a_message_of_no_bytes_is_waited_for(sends):
 
 
 @ditron.jit(pipeline="as-written")
-def stored_before_put_signal(data, flags, out, N: tl.constexpr, ORDER: tl.constexpr):
+def stored_before_a_signal(data, flags, out, N: tl.constexpr, SIGNAL: tl.constexpr, ORDER: tl.constexpr):
     at = tl.arange(0, N)
     peer = 1 - dl.rank()
+    if ORDER == "barrier before":
+        dl.barrier_all()
     tl.store(dl.symm_at(data, peer) + N + at, 1.0)  # stored
     if ORDER == "fence":
         dl.fence()
-    dl.putmem_signal(data, out, N * 4, flags, 1, peer)
+    if SIGNAL == "putmem_signal":
+        dl.putmem_signal(data, out, N * 4, flags, 1, peer)
+    else:
+        dl.signal_op(flags, 1, peer)
     token = dl.wait(flags, 1, 1)
     if ORDER == "notify":
         dl.notify(flags + 1, peer, 1)
@@ -166,24 +171,25 @@ def stored_before_put_signal(data, flags, out, N: tl.constexpr, ORDER: tl.conste
     dl.barrier_all()
 
 
-@pytest.mark.parametrize("order", ["none", "fence", "notify", "not read"])
-def test_a_put_with_a_signal_orders_its_own_data_only(order):
-    """OpenSHMEM orders earlier stores by a fence. The simulator takes the signal for a release of them."""
+@pytest.mark.parametrize("order", ["none", "barrier before", "fence", "notify", "not read"])
+@pytest.mark.parametrize("signal", ["putmem_signal", "signal_op"])
+def test_a_signal_without_a_fence_orders_no_stores(signal, order):
+    """As in OpenSHMEM. The simulator takes the signal for a release of them."""
 
     def main():
         ditron.init()
         data = ditron.symm_zeros(2, 32, dtype=torch.float32)
         flags = ditron.symm_zeros(8, dtype=torch.int64)
         out = torch.zeros(32)
-        stored_before_put_signal[(1,)](data, flags, out, 32, order)
+        stored_before_a_signal[(1,)](data, flags, out, 32, signal, order)
         ditron.barrier()
 
     found = check_function(main, [(2, None)]).findings
-    if order != "none":
+    if order not in ("none", "barrier before"):
         assert not found, str(found[0])
         return
     assert [finding.kind for finding in found] == ["unpublished"]
-    source = inspect.getsourcelines(stored_before_put_signal.fn)
+    source = inspect.getsourcelines(stored_before_a_signal.fn)
     lines = {mark: source[1] + [mark in line for line in source[0]].index(True) for mark in ("# stored", "# read")}
     assert {int(loc.split(":")[1]) for loc in (found[0].loc, *(loc for _, loc in found[0].others))} >= set(
         lines.values()

@@ -345,7 +345,6 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.setdefault("DITRON_PROTOCOL", "off")  # the tests run the protocol checker
     device = start(args.limit)
-    triton.set_allocator(lambda nbytes, _align, _stream: torch.empty(nbytes, dtype=torch.int8, device=device))
     ditron.init(transport="p2p", heap_bytes=args.heap)
     samples, results = Samples(device), []
     table = [HEADER, "|---" * (HEADER.count("|") - 1) + "|"]

@@ -130,8 +130,8 @@ def gemm_rs_program(
     block=(128, 256, 64),
     group_m=8,
     num_warps=8,
-    stages=4,
-    parts=4,
+    stages=3,
+    parts=2,
 ):
     """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
 

@@ -17,7 +17,6 @@ import time
 
 import torch
 import torch.distributed as dist
-import triton
 
 import ditron
 from ditron import kernels
@@ -25,9 +24,12 @@ from ditron import kernels
 LARGEST = 1200  # rows of a rank
 
 
-def wrong(got: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | float, parts: int) -> int:
-    """Elements that differ by more than the rounding of ``parts`` bf16 parts and of fp32 sums of magnitude ``size``."""
-    bound = 2.0**-8 * (1 + parts) * exact.abs() + 2.0**-9 * parts * size + 1e-30
+def wrong(got: torch.Tensor, exact: torch.Tensor, parts: torch.Tensor | float, products: torch.Tensor | float) -> int:
+    """Elements that differ by more than rounding: of the result and of its ``parts`` to bf16, of fp32 sums of products.
+
+    ``parts``: the sum of their magnitudes, where they are rounded; ``products``: the sum of the products' magnitudes.
+    """
+    bound = 2.0**-8 * (exact.abs() + parts) + 2.0**-16 * products
     return int(((got.float() - exact).abs() > bound).sum()) + int(got.isnan().sum())
 
 
@@ -41,6 +43,13 @@ def summed(x: torch.Tensor) -> torch.Tensor:
     x = x.float().clone()
     dist.all_reduce(x)
     return x
+
+
+def count(bad: dict[str, int], burst: list, results: list[torch.Tensor]) -> None:
+    """Add up the wrong elements by operator."""
+    for (kind, _, check), got in zip(burst, results, strict=True):
+        if elements := check(got):
+            bad[kind] = bad.get(kind, 0) + elements
 
 
 class Calls:
@@ -61,7 +70,7 @@ class Calls:
         return self.pool[first : first + count, :columns].contiguous()
 
     def one(self):
-        """An operator's call, and what counts the wrong elements of its result."""
+        """An operator's name, its call, and what counts the wrong elements of its result."""
         kind = self.draw.choice(["ag_gemm", "gemm_rs", "gemm_ar", "all_gather", "reduce_scatter", "all_reduce"])
         rows = self.draw.choice([self.draw.randint(1, LARGEST), self.draw.randint(1, 64), 128])
         (n, k), b = self.draw.choice(list(self.weights.items()))
@@ -69,22 +78,27 @@ class Calls:
         x = self.rows(per_rank, k)
         own = slice(self.rank * rows, (self.rank + 1) * rows)
         if kind == "ag_gemm":
-            return lambda: kernels.ag_gemm(x, b), lambda got: self.check(got, gathered(x).float(), b)
+            return kind, lambda: kernels.ag_gemm(x, b), lambda got: self.check(got, gathered(x).float(), b)
         if kind == "all_gather":
-            return lambda: kernels.all_gather(x), lambda got: int((got != gathered(x)).sum())
+            return kind, lambda: kernels.all_gather(x), lambda got: int((got != gathered(x)).sum())
         if kind in ("gemm_rs", "gemm_ar"):
             part = own if kind == "gemm_rs" else slice(None)
 
             def check(got):
-                exact = summed(x.float() @ b.float().T)[part]
-                return wrong(got, exact, summed(x.float().abs() @ b.float().abs().T)[part] * 2.0**-6, self.ranks)
+                mine = x.float() @ b.float().T
+                products = summed(x.float().abs() @ b.float().abs().T)
+                return wrong(got, summed(mine)[part], summed(mine.abs())[part], products[part])
 
-            return lambda: getattr(kernels, kind)(x, b), check
+            return kind, lambda: getattr(kernels, kind)(x, b), check
         part = own if kind == "reduce_scatter" else slice(None)
-        return lambda: getattr(kernels, kind)(x), lambda got: wrong(got, summed(x)[part], summed(x.abs())[part], 1)
+        return (
+            kind,
+            lambda: getattr(kernels, kind)(x),
+            lambda got: wrong(got, summed(x)[part], 0.0, summed(x.abs())[part]),
+        )
 
     def check(self, got: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> int:
-        return wrong(got, a @ b.float().T, (a.abs() @ b.float().abs().T) * 2.0**-6, 1)
+        return wrong(got, a @ b.float().T, 0.0, a.abs() @ b.float().abs().T)
 
 
 def main() -> None:
@@ -100,11 +114,10 @@ def main() -> None:
     faulthandler.dump_traceback_later(args.limit, exit=True)
     dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(seconds=args.limit))
     torch.backends.cuda.matmul.allow_tf32 = False
-    triton.set_allocator(lambda nbytes, _align, _stream: torch.empty(nbytes, dtype=torch.int8, device=device))
     ditron.init(transport="p2p", heap_bytes=2 << 30)
     calls, local = Calls(args.seed, device), random.Random(1000 + args.seed + dist.get_rank())
     other, noise = torch.cuda.Stream(), torch.randn(2048, 2048, device=device)
-    bad, used, begin, done = 0, 0, time.time(), 0
+    bad, used, begin, done = {}, 0, time.time(), 0
     while done < args.calls:
         faulthandler.dump_traceback_later(args.limit, exit=True)
         burst = [calls.one() for _ in range(calls.draw.randint(1, 8))]
@@ -113,29 +126,29 @@ def main() -> None:
         if local.random() < 0.2:
             with torch.cuda.stream(other):
                 noise @ noise
-        results = [call() for call, _ in burst]
-        bad += sum(check(got) for (_, check), got in zip(burst, results, strict=True))
+        results = [call() for _, call, _ in burst]
+        count(bad, burst, results)
         done += len(burst)
         torch.cuda.synchronize()
         if used == 0 and done > args.calls // 10:
             used = torch.cuda.mem_get_info()[0]
         if dist.get_rank() == 0 and done // 1000 != (done - len(burst)) // 1000:
-            print(f"{done} calls, {bad} wrong elements, {time.time() - begin:.0f} s", flush=True)
+            print(f"{done} calls, wrong elements {bad}, {time.time() - begin:.0f} s", flush=True)
     grown = used - torch.cuda.mem_get_info()[0]
     print(
-        f"rank {dist.get_rank()}: {done} calls, {bad} wrong elements, free memory fell by {grown >> 20} MiB", flush=True
+        f"rank {dist.get_rank()}: {done} calls, wrong elements {bad}, free memory fell by {grown >> 20} MiB", flush=True
     )
     dist.barrier()
 
     faulthandler.dump_traceback_later(args.limit, exit=True)
     burst = [calls.one() for _ in range(12)]
-    for call, _ in burst:
+    for _, call, _ in burst:
         call()
     torch.cuda.synchronize()
     dist.barrier()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-        results = [call() for call, _ in burst]
+        results = [call() for _, call, _ in burst]
     dist.barrier()
     for replay in range(args.replays):
         if local.random() < 0.05:
@@ -144,14 +157,14 @@ def main() -> None:
         if replay % 100 == 99:
             torch.cuda.synchronize()
             faulthandler.dump_traceback_later(args.limit, exit=True)
-            bad += sum(check(got) for (_, check), got in zip(burst, results, strict=True))
+            count(bad, burst, results)
             for got in results:
                 got.fill_(float("nan"))
     torch.cuda.synchronize()
-    print(f"rank {dist.get_rank()}: {args.replays} replays of 12 calls, {bad} wrong elements in all", flush=True)
+    print(f"rank {dist.get_rank()}: {args.replays} replays of 12 calls, wrong elements {bad} in all", flush=True)
     dist.barrier()
     ditron.finalize()
-    assert bad == 0
+    assert not bad
 
 
 if __name__ == "__main__":

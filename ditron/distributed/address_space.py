@@ -117,11 +117,16 @@ class AddressSpace:
             del self.held[start]
         self._unmapped.add(offset, offset + segment.nbytes)
 
-    def close(self) -> None:
-        """Unmap everything and give the addresses back, also when the GPU has failed. May be called again."""
+    def close(self, in_use: bool = False) -> None:
+        """Unmap everything and give the addresses back, also when the GPU has failed. May be called again.
+
+        What the GPU still uses cannot be unmapped: then it is left to the end of the process.
+        """
         if self.closed:
             return
         self.closed = True
+        if in_use:
+            return
         for offset in list(self._segments):
             with suppress(CudaError):
                 self.unmap(offset)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ditron.distributed.context import Slot, barrier_area_bytes, pack
+from ditron.distributed.device_wait import GpuWaits, wait_for_device
 from ditron.distributed.group import Group
 from ditron.distributed.heap import Heap
 from ditron.distributed.local_sockets import RankLeft
@@ -116,7 +117,7 @@ class GpuGroup(Group):
 
         if self.sanitize:
             return sanitizer.meet(self)
-        torch.cuda.synchronize(self.device)
+        wait_for_device(self.device, self.heap.peers)
         if self.heap.peers:  # which notices when a process has ended
             self.heap.peers.values("barrier()", None)
             return
@@ -124,6 +125,8 @@ class GpuGroup(Group):
         torch.cuda.synchronize(self.device)
 
     def synchronize(self) -> None:
+        if not self.sanitize:
+            wait_for_device(self.device, self.heap.peers)
         sanitizer.synchronize(self)
 
     def all_gather_object(self, value: Any) -> list:
@@ -183,7 +186,7 @@ class GpuGroup(Group):
         except Exception as error:
             if not self.heap.peers:
                 raise
-            self.heap.finalize()  # which waits for nobody
+            self.heap.finalize(in_use=isinstance(error, GpuWaits))  # which waits for nobody
             if not isinstance(error, RankLeft):
                 raise
             warnings.warn(f"ditron.finalize(): {error}", RuntimeWarning, stacklevel=3)

@@ -195,9 +195,9 @@ class GrowingHeap(Heap):
                 _destroy(group.process_group)
         self._return_unused()
 
-    def finalize(self) -> None:
+    def finalize(self, in_use: bool = False) -> None:
         """Unmap the memory of all groups, and leave. May be called again, and when the GPU has failed."""
-        self.space.close()
+        self.space.close(in_use)
         self.peers.sockets.close()
 
 

@@ -94,8 +94,8 @@ class Heap:
     def on_module_loaded(self, module: int) -> None:
         """Called with the driver's handle of each module that was loaded."""
 
-    def finalize(self) -> None:
-        """Return the memory."""
+    def finalize(self, in_use: bool = False) -> None:
+        """Return the memory; where this rank's GPU still uses it, leave it to the end of the process."""
         raise NotImplementedError
 
 
@@ -152,7 +152,7 @@ class TorchHeap(FixedHeap):
     def of_process_group(self, ranks: list[int], process_group: Any) -> Heap:
         return TorchHeap(self.nbytes, self.buffer.device, process_group, ranks)
 
-    def finalize(self) -> None:
+    def finalize(self, in_use: bool = False) -> None:
         self._handle = None
 
 

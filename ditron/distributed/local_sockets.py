@@ -13,6 +13,7 @@ import secrets
 import socket
 import struct
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,8 @@ class LocalSockets:
 
     def __init__(self, rank: int, connections: dict[int, socket.socket], seconds: float = _SECONDS):
         self.rank, self._connections, self.seconds = rank, connections, seconds
+        # Also when the interpreter exits, before anything there can take long: the others wait.
+        weakref.finalize(self, _close, connections)
 
     @classmethod
     def connect(cls, rank: int, all_gather: Callable[[Any], list], seconds: float = 60.0) -> LocalSockets:
@@ -153,9 +156,7 @@ class LocalSockets:
 
     def close(self) -> None:
         """End the connections; the others notice. May be called again."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections = {}
+        _close(self._connections)
 
 
 class GroupSockets:
@@ -175,6 +176,12 @@ class GroupSockets:
     def ended(self) -> list[int]:
         """World ranks of the group whose process has ended."""
         return self.sockets.ended([rank for rank in self.ranks if rank != self.sockets.rank])
+
+
+def _close(connections: dict[int, socket.socket]) -> None:
+    for connection in connections.values():
+        connection.close()
+    connections.clear()
 
 
 def _connect(name: str, greeting: list, seconds: float) -> socket.socket:

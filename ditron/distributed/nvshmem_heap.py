@@ -70,7 +70,7 @@ class NvshmemHeap(FixedHeap):
 
         bindings.cumodule_init(module)
 
-    def finalize(self) -> None:
+    def finalize(self, in_use: bool = False) -> None:
         import nvshmem.core as shmem
 
         shmem.free_tensor(self._tensor)

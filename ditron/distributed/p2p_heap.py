@@ -61,6 +61,7 @@ def _growing(initial: int, device: torch.device, process_group: Any, rank: int, 
             raise _Unavailable("; ".join(reasons))
         return [given for _, given in answers]
 
+    torch.cuda.synchronize(device)  # makes the GPU's context the current one
     memory, reason, total = None, "", 0
     try:
         memory = VirtualMemory(device.index)

@@ -249,7 +249,7 @@ def streams() -> None:
         for call, x in enumerate(given):
             with torch.cuda.stream(both[call % 2]):
                 through(x, outs[call])
-                if call == 2 * (turn % 2):
+                if call == turn % 4:
                     torch.cuda._sleep(1_000_000 * (1 + ditron.rank()))
                 push(x)
         torch.cuda.synchronize()
@@ -277,6 +277,30 @@ def error() -> None:
         expect(any("rank 1 has ended" in str(item.message) for item in caught), "finalize warns")
 
 
+@ditron.jit
+def wait_kernel(signal_ptr):
+    dl.wait(signal_ptr, 1, 1)
+
+
+def stuck() -> None:
+    """Rank 1 raises while rank 0's GPU waits for a signal of it: rank 0 is told, and its process ends."""
+    signals = ditron.symm_zeros(1, dtype=torch.int64, name="signals")
+    if ditron.rank() == 1:
+        time.sleep(1)
+        raise RuntimeError("the user's error")
+    wait_kernel[(1,)](signals)
+    start = time.perf_counter()
+    try:
+        ditron.synchronize()
+        expect(False, "a signal that nobody sent")
+    except ditron.DitronError as failure:
+        expect("rank 1 ended" in str(failure), str(failure))
+        expect(time.perf_counter() - start < 30, "it took too long")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ditron.finalize()
+
+
 def unfinished() -> None:
     """The process ends with tensors and groups alive, and no finalize."""
     globals()["kept"] = ditron.symm_zeros(MIB, dtype=torch.int32), ditron.new_group([0, 1])
@@ -299,7 +323,7 @@ def finalized() -> None:
 CASES: dict[Callable[[], None], tuple[int | None, int | None]] = {
     case: (0, 0) for case in (grow, programs, groups, memory, cached, sanitized, streams, unfinished, finalized)
 }
-CASES[error] = (0, 1)
+CASES |= {error: (0, 1), stuck: (0, 1)}
 
 
 def rank_main(name: str) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import sys
+import time
 import warnings
 
 import torch
@@ -118,6 +119,27 @@ def leave(rank: int, ranks: int, folder: str) -> dict:
     return {}
 
 
+def stuck(rank: int, ranks: int, folder: str) -> dict:
+    """Rank 1 ends by an error while the others' GPUs wait for it."""
+    world = start(rank, ranks, folder, FakeCuda())
+    ditron.barrier()
+    if rank == 1:
+        raise RuntimeError("the user's error")
+    torch.cuda.synchronize = lambda *_: time.sleep(1000)
+    errors = []
+    for call in (ditron.synchronize, ditron.barrier):
+        try:
+            call()
+        except ditron.DitronError as error:
+            errors.append(str(error))
+    begin = time.perf_counter()
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        ditron.finalize()
+    dist.destroy_process_group()
+    return {"errors": errors, "seconds": time.perf_counter() - begin, "mapped": len(world.heap.space._segments)}
+
+
 def unfinished(rank: int, ranks: int, folder: str) -> dict:
     """The process ends without ``ditron.finalize``, with tensors and groups alive in globals."""
     world = start(rank, ranks, folder, FakeCuda())
@@ -131,6 +153,7 @@ def fallback(rank: int, ranks: int, folder: str) -> dict:
     """A GPU without virtual memory management on rank 1: every rank takes torch's heap, rank 0 says why."""
     cuda = FakeCuda()
     cuda.attributes[102] = 0 if rank == 1 else 1
+    torch.cuda.synchronize = lambda *_: None
     p2p_heap.TorchHeap = lambda nbytes, *_: f"torch {nbytes}"
     p2p_heap.VirtualMemory = lambda _: FakeMemory(cuda)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)

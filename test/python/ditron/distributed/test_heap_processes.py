@@ -61,6 +61,17 @@ def test_a_process_that_ends(tmp_path):
         assert any("rank 1 has ended" in text for text in result["warned"])
 
 
+def test_a_process_that_ends_while_gpus_wait_for_it(tmp_path):
+    """Every call that waits for the GPU tells who has ended; memory that the GPU may use stays mapped."""
+    results = processes("stuck", tmp_path)
+    assert results[1][0] == 1 and "the user's error" in results[1][2]
+    for rank in (0, 2):
+        code, result, err = results[rank]
+        assert code == 0, err
+        assert len(result["errors"]) == 2 and all("rank 1" in text and "ended" in text for text in result["errors"])
+        assert result["seconds"] < 30 and result["mapped"] == 1
+
+
 def test_the_end_of_a_process_without_finalize(tmp_path):
     for code, _, err in processes("unfinished", tmp_path):
         assert code == 0, err

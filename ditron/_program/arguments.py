@@ -4,17 +4,87 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from ditron._program.trace.buffers import Buffer, element_type
 from ditron._program.trace.dtypes import dtypes, from_mlir, names_of
 from ditron._program.trace.tracer import Tracer
-from ditron._program.trace.values import Int
+from ditron._program.trace.values import Float, Int
 from ditron_compiler import ir
 from ditron_compiler.errors import DitronError
 from ditron_compiler.ir.dialects import ditron as dialect
 
-__all__ = ["TensorSpec", "argument_type", "assumptions", "parse_argument", "specialization_key", "symbolic_argument"]
+__all__ = [
+    "TensorSpec",
+    "argument_type",
+    "assumptions",
+    "flatten",
+    "leaf_names",
+    "parse_argument",
+    "specialization_key",
+    "symbolic_argument",
+    "unflatten",
+]
+
+#: The form of arguments that are tensors and numbers. Others have a place for each argument: ``_LEAF``, None, or
+#: ("tuple" or "list", places).
+_FLAT: Any = None
+_LEAF = "leaf"
+
+
+def flatten(args: tuple) -> tuple[tuple, Any]:
+    """The tensors and numbers among arguments, in tuples and lists too, and the form: how they were nested."""
+    for value in args:
+        if value is None or isinstance(value, (tuple, list)):
+            break
+    else:
+        return args, _FLAT
+    leaves: list[Any] = []
+
+    def form(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, (tuple, list)):
+            return "tuple" if isinstance(value, tuple) else "list", tuple([form(element) for element in value])
+        leaves.append(value)
+        return _LEAF
+
+    nested = tuple([form(value) for value in args])
+    return tuple(leaves), nested
+
+
+def unflatten(leaves: Sequence[Any], form: Any) -> list[Any]:
+    """Arguments from their leaves."""
+    if form is _FLAT:
+        return list(leaves)
+    rest = iter(leaves)
+
+    def build(place: Any) -> Any:
+        if place is None:
+            return None
+        if place == _LEAF:
+            return next(rest)
+        kind, places = place
+        elements = [build(inner) for inner in places]
+        return tuple(elements) if kind == "tuple" else elements
+
+    return [build(place) for place in form]
+
+
+def leaf_names(names: Sequence[str], form: Any) -> list[str]:
+    """The names of leaves: ``weights.0`` and ``weights.1`` of a tuple."""
+    if form is _FLAT:
+        return list(names)
+
+    def below(name: str, place: Any) -> list[str]:
+        if place is None:
+            return []
+        if place == _LEAF:
+            return [name]
+        return [leaf for index, inner in enumerate(place[1]) for leaf in below(f"{name}.{index}", inner)]
+
+    return [leaf for name, place in zip(names, form, strict=True) for leaf in below(name, place)]
 
 
 class TensorSpec:
@@ -38,7 +108,9 @@ _TRITON = {"fp16": "f16", "fp32": "f32", "fp64": "f64"}
 
 
 def parse_argument(value: Any) -> Any:
-    """``"bf16[64, 128]"`` as a :class:`TensorSpec`; other values are returned."""
+    """``"bf16[64, 128]"`` as a :class:`TensorSpec`, in tuples and lists too; other values are returned."""
+    if isinstance(value, (tuple, list)):
+        return type(value)([parse_argument(element) for element in value])
     if not isinstance(value, str):
         return value
     match = _SPEC.fullmatch(value.strip())
@@ -55,6 +127,8 @@ def specialization_key(value: Any) -> Any:
     """What the trace depends on: dtype, contiguity, divisibility by 16. AttributeError for another kind of value."""
     if type(value) is int:
         return value % 16 == 0
+    if type(value) is float:
+        return float
     shape = value.shape
     dense = value.is_contiguous()
     return (
@@ -70,6 +144,8 @@ def argument_type(tracer: Tracer, name: str, value: Any) -> ir.Type:
     """The MLIR type of a program's argument."""
     if type(value) is int:
         return ir.IntegerType.get_signless(64, context=tracer.module.context)
+    if type(value) is float:
+        return ir.Type.parse("f32", tracer.module.context)
     try:
         return dialect.BufferType.get([None] * len(value.shape), element_type(tracer, value.dtype), "local")
     except KeyError:
@@ -83,6 +159,8 @@ def symbolic_argument(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
     """The symbolic value of an argument."""
     if type(value) is int:
         return Int(tracer, argument, 16 if value % 16 == 0 else 1)
+    if type(value) is float:
+        return Float(tracer, argument)
     buffer = Buffer(tracer, argument, (), value.dtype, False, 16 if value.data_ptr() % 16 == 0 else 1)
 
     def known(op: Any, numbers: Any) -> tuple[Int, ...]:
@@ -101,7 +179,7 @@ def assumptions(args: dict[str, Any]) -> ir.DictAttr:
     """What passes may assume about the tensors of a trace (ditron_compiler/analysis/argument_assumptions.py)."""
     found = {}
     for name, value in args.items():
-        if type(value) is int:
+        if isinstance(value, (int, float)):
             continue
         known = {
             "dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),

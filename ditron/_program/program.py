@@ -12,9 +12,12 @@ from ditron._program.arguments import (
     TensorSpec,
     argument_type,
     assumptions,
+    flatten,
+    leaf_names,
     parse_argument,
     specialization_key,
     symbolic_argument,
+    unflatten,
 )
 from ditron._program.execute.executable import Executable, argument_key
 from ditron._program.execute.lru import LruCache
@@ -59,9 +62,9 @@ def program(
         max_nodes: how many nodes it supports: 1 when it copies to all ranks, as copy engines reach one node only. A
             call in a group on more raises NodesError, and ``ditron check`` skips such groups.
 
-    The function's positional parameters are tensors, which must not be None, and integers; its keyword-only ones are
-    compile-time constants: any hashable value. It returns nothing: results are written to tensors that it is given,
-    which overlap none of its other arguments.
+    The function's positional parameters are tensors, integers and floats, None, and tuples and lists of those; its
+    keyword-only ones are compile-time constants: any hashable value. It returns nothing: results are written to tensors
+    that it is given, which overlap none of its other arguments. A method can be a program: each object has its own.
 
     Raises CompileError, at the line, for what a program cannot do.
 
@@ -89,7 +92,7 @@ class Program:
     ):
         functools.update_wrapper(self, fn)
         self.fn, self.example, self.sample_args, self.max_nodes = fn, example, sample_args, max_nodes
-        self._location = SourceLocation.of_function(fn.__code__)
+        self._location = SourceLocation.of_function(inspect.unwrap(fn).__code__)
         try:
             self.passes = _passes(passes)
         except ValueError as error:
@@ -117,6 +120,7 @@ class Program:
         self._executables: dict[Any, Executable] = {}
         # By group and what of the arguments a call depends on.
         self._runners: weakref.WeakKeyDictionary[Any, LruCache] = weakref.WeakKeyDictionary()
+        self._methods: dict[int, Program] = {}  # where it is a method: by id of the object
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
@@ -129,16 +133,36 @@ class Program:
         if len(args) != len(self.names):
             args, kwargs = self._bind(args, kwargs)
         try:
-            key = argument_key(args)
-            runner = self._runners[group].get((key, tuple(kwargs.items())))
+            leaves, form = flatten(args)
+            key = argument_key(leaves)
+            runner = self._runners[group].get((form, key, tuple(kwargs.items())))
         except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which raise below
             runner = None
         if runner is None:
             self._check_nodes(len(group.nodes))
             runner = self._executable(args, kwargs, group.target()).runner(group)
-            key = argument_key(args)
-            self._runners.setdefault(group, LruCache(_MAX_CALLS))[key, tuple(kwargs.items())] = runner
-        runner(args, key)
+            leaves, form = flatten(args)
+            key = argument_key(leaves)
+            self._runners.setdefault(group, LruCache(_MAX_CALLS))[form, key, tuple(kwargs.items())] = runner
+        runner(leaves, key)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Program:
+        """As a method of ``instance``: a program of its own; what it reads of the object is constant in its trace."""
+        if instance is None:
+            return self
+        if id(instance) not in self._methods:
+            self._methods[id(instance)] = self._method_of(weakref.ref(instance))
+            weakref.finalize(instance, self._methods.pop, id(instance), None)
+        return self._methods[id(instance)]
+
+    def _method_of(self, instance: weakref.ref) -> Program:
+        @functools.wraps(self.fn)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self.fn(instance(), *args, **kwargs)
+
+        parameters = list(self._signature.parameters.values())
+        method.__signature__ = self._signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
+        return Program(method, self.passes, self.example, self.sample_args, self.max_nodes)
 
     def free(self) -> None:
         """Give back the memory that the program keeps between its calls in the current group: collective.
@@ -165,9 +189,9 @@ class Program:
         import torch
 
         args, kwargs = self._example((), dict(given))
-        return tuple(
-            torch.empty(value.shape, dtype=value.dtype) if isinstance(value, TensorSpec) else value for value in args
-        ), kwargs
+        leaves, form = flatten(args)
+        made = [torch.empty(v.shape, dtype=v.dtype) if isinstance(v, TensorSpec) else v for v in leaves]
+        return tuple(unflatten(made, form)), kwargs
 
     def executable_and_arguments(
         self, given: Mapping[str, Any], target: str = "sim", instrumentation: Instrumentation | None = None
@@ -178,7 +202,7 @@ class Program:
         """
         args, kwargs = self._example((), dict(given))
         module = self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target), instrumentation)
-        return Executable(module), list(args)
+        return Executable(module), list(flatten(args)[0])
 
     def __repr__(self) -> str:
         return f"<ditron.program {self.fn.__module__}.{self.fn.__qualname__}>"
@@ -211,7 +235,8 @@ class Program:
 
     def _executable(self, args: tuple, given: dict, target: Target) -> Executable:
         try:
-            kinds = tuple([specialization_key(value) for value in args])
+            leaves, form = flatten(args)
+            kinds = form, tuple([specialization_key(value) for value in leaves])
             found = self._executables.get(key := (kinds, tuple(given.items()), target))
         except TypeError as error:
             raise DitronError(
@@ -241,14 +266,15 @@ class Program:
             )
 
     def _wrong_argument(self, args: tuple) -> DitronError:
-        for name, value in zip(self.names, args, strict=False):
+        leaves, form = flatten(args)
+        for name, value in zip(leaf_names(self.names, form), leaves, strict=False):
             try:
                 specialization_key(value)
             except AttributeError:
                 return DitronError(
-                    f"program {self.fn.__name__!r}: argument {name!r} must be a tensor or an integer, "
-                    f"got {value!r}: what is neither is a keyword-only parameter, after a * in the "
-                    "signature"
+                    f"program {self.fn.__name__!r}: argument {name!r} must be a tensor, an integer, a float, None, or "
+                    f"a tuple or list of those, got {value!r}: what is none of them is a keyword-only parameter, after "
+                    "a * in the signature"
                 )
         raise AssertionError("an argument was refused and is not found")
 
@@ -257,23 +283,25 @@ class Program:
     ) -> ir.Module:
         """Trace the function into a module and run the passes over it."""
         location, name = self._location, self.fn.__name__
+        leaves, form = flatten(args)
+        names = leaf_names(self.names, form)
         with ir.Context() as context, raise_compile_errors():
             context.allow_unregistered_dialects = True  # Triton's modules hold operations that we have no use for
             with ir.Location.file(location.file, location.line, location.column):
                 module = ir.Module.create()
                 tracer = Tracer(name, target, module, launch, instrumentation)
-                types = [argument_type(tracer, key, value) for key, value in zip(self.names, args, strict=True)]
+                types = [argument_type(tracer, key, value) for key, value in zip(names, leaves, strict=True)]
                 with ir.InsertionPoint(module.body):
-                    op = dialect.ProgramOp(name, dict(zip(self.names, types, strict=True)))
+                    op = dialect.ProgramOp(name, dict(zip(names, types, strict=True)))
                 module.operation.attributes[ASSUMPTIONS] = ir.DictAttr.get(
-                    {name: assumptions(dict(zip(self.names, args, strict=True)))}
+                    {name: assumptions(dict(zip(names, leaves, strict=True)))}
                 )
             with tracer.tracing(op.block, location):
                 values = [
                     symbolic_argument(tracer, value, argument)
-                    for value, argument in zip(args, op.block.arguments, strict=True)
+                    for value, argument in zip(leaves, op.block.arguments, strict=True)
                 ]
-                result = self.fn(*values, **constants)
+                result = self.fn(*unflatten(values, form), **constants)
             if result is not None:
                 raise location.error(
                     f"program {name!r} returns a value, and a program has none: write results into a "

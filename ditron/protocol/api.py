@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -116,7 +117,8 @@ def check_program(
         ditron.init()
         view = current_world()
         tensors, constants = program.arguments(program.sample_args(ditron.num_ranks()))
-        line = f"{program.fn.__code__.co_filename}:{program.fn.__code__.co_firstlineno}"
+        code = inspect.unwrap(program.fn).__code__
+        line = f"{code.co_filename}:{code.co_firstlineno}"
         for view.call in range(1, calls + 1):
             _by_caller(view, program, tensors, line, writes=True)
             program(*tensors, **constants)
@@ -126,7 +128,10 @@ def check_program(
 
 
 def _by_caller(view: Any, program: Any, tensors: Sequence[Any], line: str, *, writes: bool) -> None:
-    for name, tensor in zip(program.names, tensors, strict=True):
+    from ditron._program.arguments import flatten, leaf_names
+
+    leaves, form = flatten(tuple(tensors))
+    for name, tensor in zip(leaf_names(program.names, form), leaves, strict=True):
         if hasattr(tensor, "data_ptr"):
             view.touch(name, tensor, writes=writes, line=line)
 

@@ -17,6 +17,7 @@ from ditron_compiler.host.steps import (
     BufferView,
     DescriptorView,
     EvaluationError,
+    FloatArgument,
     RankPlacement,
     Record,
     Step,
@@ -99,7 +100,7 @@ class Evaluator(QueuedOperations):
                 if wrap(given, kind.width) != given and not 0 <= given < 1 << kind.width:
                     raise EvaluationError(f"{wrong}, got {given}, which does not fit")
                 return wrap(int(given), kind.width)
-            return float(given)
+            return FloatArgument(given, index)
         if isinstance(given, (int, float)):
             raise EvaluationError(f"{wrong}, got the number {given}")
         shape, strides, dtype = tuple(given[0]), tuple(given[1]), given[2]

@@ -12,6 +12,7 @@ __all__ = [
     "DescriptorView",
     "EvaluationError",
     "Fill",
+    "FloatArgument",
     "Launch",
     "ONE_NODE",
     "RankPlacement",
@@ -95,6 +96,17 @@ class DescriptorView:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     nan_padding: bool = False
+
+
+class FloatArgument(float):
+    """The value of a float argument of the program, which passes it on; ``index``: the number of the argument."""
+
+    index: int
+
+    def __new__(cls, value: float, index: int) -> FloatArgument:
+        made = super().__new__(cls, value)
+        made.index = index
+        return made
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVICE_VALUES", "Action", "CapturedPlanner", "Planner", "builtin_of"]
 
-# One driver call, given the arguments' addresses and the epoch.
+# One driver call, given the arguments' addresses (of numbers, their values) and the epoch.
 Action = Callable[[list[int], int], None]
 
 # int64 values on the device: the count of calls, and what is computed from it.
@@ -120,6 +120,8 @@ class Planner:
                     pointers.append((position, argument, value))
             elif isinstance(value, Polynomial):
                 value = self._number_of(position, value, numbers)
+            elif isinstance(value, host.FloatArgument):
+                pointers.append((position, value.index, 0))
             template.append(value)
         template += [self.group.context.data_ptr()] * (len(kernel.parameters) - len(template))
         launch = kernel.launch

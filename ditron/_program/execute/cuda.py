@@ -108,7 +108,7 @@ class CudaRunner:
         self.group.before_launch()
         shape = self._shapes.get(key) or self._make_shape(key, args)
         stream = _current_stream(self.index)
-        bases = [0 if type(value) is int else value.data_ptr() for value in args]
+        bases = [value if isinstance(value, (int, float)) else value.data_ptr() for value in args]
         shape.overlaps.check(args, bases)
         capturing = _is_capturing()
         if shape.device.before >= 0 or capturing:
@@ -136,7 +136,7 @@ class CudaRunner:
         import torch
 
         for name, value in zip(self.executable.parameters, args, strict=True):
-            if type(value) is not int and value.device != self.group.device:
+            if not isinstance(value, (int, float)) and value.device != self.group.device:
                 raise DitronError(
                     f"program {self.executable.name!r}: argument {name!r} is on {value.device}, and "
                     f"this rank's GPU is {self.group.device}: make tensors on ditron.device()"

@@ -62,11 +62,13 @@ _BACKENDS: dict[str, Callable[[LoadedProgram, Group], Any]] = {"cuda": _cuda, "s
 
 
 def argument_key(args: tuple) -> tuple:
-    """What of the arguments a call depends on. AttributeError for what is neither a tensor nor an integer."""
+    """What of the arguments a call depends on. AttributeError for what is neither a tensor nor a number."""
     return tuple(
         [
             value
             if type(value) is int
+            else float
+            if type(value) is float  # its value is passed on, and decides nothing
             else (value.shape, value.stride(), value.dtype, value.get_device(), value.data_ptr() % 16 == 0)
             for value in args
         ]

@@ -100,6 +100,6 @@ def place_in(group: Group) -> host.RankPlacement:
 
 def _describe(value: Any) -> Any:
     """An argument as the evaluator takes it: a number, or shape, strides and element type."""
-    if isinstance(value, int):
+    if isinstance(value, (int, float)):
         return value
     return tuple(value.shape), tuple(value.stride()), to_mlir(value.dtype)

@@ -32,7 +32,7 @@ class OverlapCheck:
 
     def __init__(self, name: str, names: Sequence[str], writes: frozenset[int], args: Sequence[Any]):
         self._name, self._names, self._writes = name, names, writes
-        spans = {index: span(*_bytes(value)) for index, value in enumerate(args) if type(value) is not int}
+        spans = {index: span(*_bytes(value)) for index, value in enumerate(args) if not isinstance(value, (int, float))}
         self._pairs = [
             (i, j, m, n)
             for i, m in spans.items()

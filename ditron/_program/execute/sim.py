@@ -28,7 +28,7 @@ class SimRunner:
 
     def __call__(self, args: tuple, key: Any) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
-            if type(value) is not int and value.device.type != "cpu":
+            if not isinstance(value, (int, float)) and value.device.type != "cpu":
                 raise DitronError(
                     f"program {self.executable.name!r}: argument {name!r} is on {value.device}, and "
                     "the program runs on the simulator: make tensors on ditron.device()"
@@ -36,7 +36,7 @@ class SimRunner:
         overlaps = self._overlaps.get(key)
         if overlaps is None:
             overlaps = self._overlaps[key] = self.executable.overlap_check(args)
-        overlaps.check(args, [0 if type(value) is int else value.data_ptr() for value in args])
+        overlaps.check(args, [0 if isinstance(value, (int, float)) else value.data_ptr() for value in args])
         storages = self.executable.allocations(args, self.group)
         memory = self._memories.get(storages)
         if memory is None:

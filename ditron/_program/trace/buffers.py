@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ditron._program.trace.dtypes import dtypes, names_of, to_mlir
-from ditron._program.trace.tracer import Tracer
+from ditron._program.trace.tracer import Tracer, require
 from ditron._program.trace.values import Int, Symbol, _python_int, as_int, describe, divisor_of, in_triton_descriptor
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron as dialect
@@ -97,6 +97,40 @@ class Buffer(Symbol):
             "decorated by @ditron.jit, which is triton.jit and more"
         )
 
+    # What tensors have and buffers have not: errors that say what a program is.
+
+    def _refuse(self, what: str) -> NoReturn:
+        self.tracer.fail(
+            f"{what}: a program does not compute with elements. It is traced, once, with symbolic buffers, and becomes "
+            "the launches, copies and signals that each call enqueues: let a kernel compute (kernel[grid](x, ...)), or "
+            "do it with the tensors, before or after the call"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not _is_of_tensors(name):
+            raise AttributeError(f"a buffer of a program has no {name!r}")
+        self._refuse(f"a buffer has no .{name}")
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        require("torch")
+        buffer = next(value for value in _values((args, kwargs or {})) if isinstance(value, Buffer))
+        buffer._refuse(f"torch.{getattr(function, '__name__', function)} of a buffer")
+
+    def __bool__(self) -> bool:
+        self._refuse("the truth of a buffer")
+
+    def __iter__(self) -> Any:
+        self._refuse("a loop over a buffer (its rows are x[i], in 'for i in dh.range(x.shape[0])')")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse("an assignment to elements of a buffer (dh.copy and dh.fill write parts)")
+
+    def __eq__(self, other: object) -> Any:
+        return True if self is other else self._refuse("a comparison of buffers")
+
+    __hash__ = object.__hash__
+
     def __len__(self) -> int:
         self.tracer.fail("len() of a buffer: use buffer.shape[0], which may be symbolic")
 
@@ -158,6 +192,43 @@ class Buffer(Symbol):
     def __repr__(self) -> str:
         extents = ", ".join("?" if isinstance(extent, Int) else str(extent) for extent in self.shape)
         return f"a {'symmetric ' if self.symmetric else ''}buffer of shape [{extents}] of {self.dtype}"
+
+
+def _is_of_tensors(name: str) -> bool:
+    import torch
+
+    return hasattr(torch.Tensor, name)
+
+
+def _values(nested: Any) -> Iterator[Any]:
+    """What is in tuples, lists and dicts."""
+    if isinstance(nested, dict):
+        nested = tuple(nested.values())
+    if isinstance(nested, (tuple, list)):
+        for value in nested:
+            yield from _values(value)
+    else:
+        yield nested
+
+
+def _refused(symbol: str) -> Any:
+    def refuse(self: Buffer, *_: Any) -> Any:
+        self._refuse(f"'{symbol}' of a buffer")
+
+    return refuse
+
+
+for _name, _symbol in {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}.items():  # fmt: skip
+    for _prefix in ("", "r", "i"):
+        setattr(Buffer, f"__{_prefix}{_name}__", _refused(_symbol))
+for _name, _symbol in {
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "ne": "!=", "neg": "-", "pos": "+", "abs": "abs", "invert": "~",
+    "float": "float", "int": "int", "round": "round", "contains": "in",
+}.items():  # fmt: skip
+    setattr(Buffer, f"__{_name}__", _refused(_symbol))
 
 
 class Element(Buffer):

@@ -20,7 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ditron._program.trace.buffers import Buffer, as_buffer, mixed
 from ditron._program.trace.tracer import Tracer
-from ditron._program.trace.values import Cond, Int, Symbol, _python_int, as_int, condition, describe
+from ditron._program.trace.values import Cond, Float, Int, Symbol, _python_int, as_int, condition, describe
 from ditron_compiler import ir
 from ditron_compiler.errors import CompileError
 from ditron_compiler.frontend.diagnostics import explained
@@ -54,6 +54,8 @@ def _representative(tracer: Tracer, name: str, value: Any) -> Any:
         return (1 << 40 if value.wide else 0) + (16 if value.divisor % 16 == 0 else 17)
     if isinstance(value, Cond):
         return True
+    if isinstance(value, Float):
+        return 0.5
     if isinstance(value, TensorDescriptor):
         return _representative_descriptor(tracer, name, value)
     if hasattr(value, "data_ptr"):
@@ -157,6 +159,10 @@ def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:
     if isinstance(value, Cond) or kind in ("u1", "i1"):
         return condition(tracer, value)
     if kind in _FLOATS:
+        if isinstance(value, Float):
+            if kind != "fp32":
+                tracer.fail(f"{what} is {kind}, and is given a float argument of the program, which is fp32")
+            return value.use()
         if isinstance(value, Int):
             tracer.fail(f"{what} is a float, and is given a symbolic integer: let the kernel convert it")
         return tracer.emit(arith.ConstantOp, ir.Type.parse(_FLOATS[kind], tracer.module.context), float(value)).result

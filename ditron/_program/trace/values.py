@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cond",
     "Event",
+    "Float",
     "Int",
     "Stream",
     "as_int",
@@ -230,6 +231,26 @@ class Int(Symbol):
 
     def __repr__(self) -> str:
         return "a symbolic integer"
+
+
+class Float(Symbol):
+    """A float argument of the program: kernels get it, as fp32."""
+
+    what = "a symbolic float"
+
+    def _computed(self, *_: Any) -> Any:
+        self.tracer.fail(
+            "a float argument of a program is passed on to kernels: compute with it there, or before the call; a "
+            "keyword-only parameter is a constant of the trace"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _computed
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _computed
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = __round__ = _computed
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return "a symbolic float"
 
 
 class Stream(Symbol):

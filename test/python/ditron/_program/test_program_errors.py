@@ -372,7 +372,13 @@ def test_arguments():
         for arguments, constants, message in [
             ((x,), {}, "missing a required argument: 'out'"),
             ((x, x, x), {}, r"'first'\(x, out, \*, block=3\): too many positional arguments; got 3"),
-            ((x, None), {}, "argument 'out' must be a tensor or an integer"),
+            (
+                (x, "text"),
+                {},
+                "argument 'out' must be a tensor, an integer, a float, None, or a tuple or list of those",
+            ),
+            ((x, [x, {}]), {}, r"argument 'out.1' must be a tensor"),
+            ((x, None), {}, "dst must be a buffer, got None"),
             ((x, x), {"block": [1]}, "must be hashable"),
             ((x, x), {"blocks": 1}, "unexpected keyword"),
         ]:

@@ -350,6 +350,8 @@ def run(name: str) -> tuple[list[int | None], str, float]:
                 env=os.environ
                 | {
                     "DITRON_HEAP": "vmm",
+                    "NCCL_NVLS_ENABLE": "0",  # NVLink multicast is never enabled
+                    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
                     "TORCHELASTIC_RUN_ID": "check_heap",
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port),

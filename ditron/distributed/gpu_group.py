@@ -180,7 +180,6 @@ class GpuGroup(Group):
     def finalize(self) -> None:
         import torch.distributed as dist
 
-        self._of_process_groups.clear()
         try:
             self.barrier()
         except Exception as error:
@@ -191,6 +190,7 @@ class GpuGroup(Group):
                 raise
             warnings.warn(f"ditron.finalize(): {error}", RuntimeWarning, stacklevel=3)
             return  # torch's group would wait for the rank that left
+        self._of_process_groups.clear()
         self.heap.finalize()
         if dist.is_initialized():
             dist.destroy_process_group()

@@ -196,20 +196,37 @@ def test_process_groups_need_their_ranks_alone():
 
 def test_groups_that_are_dropped_return_their_memory():
     def body(rank):
-        used = []
+        used, areas = [], set()
         for turn in range(100):
             ranks = [[0, 1], [0], [1, 2], [0, 1, 2]][turn % 4]
             heap = rank.heap.subgroup(ranks, None, rank.rank in ranks)
             if heap:
+                areas.add(heap.barrier_offset)
                 tensor = rank.allocate(10_000, "", heap)
                 assert not tensor.data_ptr() - heap.base == heap.barrier_offset
                 del tensor
             del heap
             used.append((rank.cuda.used, len(rank.cuda.mapped), len(rank.heap._subgroups)))
-        return used
+        return used, len(areas)
 
-    for used in good(on_node(body, 3)):
-        assert max(used) <= (3 * UNIT, 9, 2)
+    for used, areas in good(on_node(body, 3)):
+        assert max(used) <= (3 * UNIT, 9, 2) and areas <= 3
+
+
+def test_a_group_that_one_rank_holds_stays():
+    def body(rank):
+        heap = rank.heap.subgroup([0, 1], None, True)
+        tensor = rank.allocate(1000, "", heap)
+        tensor.fill_(5 + rank.rank)
+        rank.meet()
+        if rank.rank == 1:
+            del heap, tensor
+        for _ in range(3):
+            rank.heap.subgroup([0, 1], None, True)
+        assert set(rank.heap._subgroups) >= {1}
+        return [rank.peer(tensor, peer, heap).unique().tolist() for peer in (0, 1)] if rank.rank == 0 else None
+
+    assert good(on_node(body, 2)) == [[[5], [6]], None]
 
 
 def test_a_tensor_keeps_its_group_alive():

@@ -260,6 +260,51 @@ def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
         yield Case("all_reduce", f"{nbytes} bytes", runs, expected, 6e-3, calls=20 if nbytes <= 1 << 22 else 4)
 
 
+def all_gather(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for nbytes in args.bytes:
+        x = random(1, nbytes // 2, rank, device).view(-1)
+        out, gathered = (torch.empty(ranks * x.numel(), dtype=x.dtype, device=device) for _ in range(2))
+        dist.all_gather_into_tensor(gathered, x)
+
+        def nccl(x=x, gathered=gathered) -> torch.Tensor:
+            dist.all_gather_into_tensor(gathered, x)
+            return gathered
+
+        runs: dict[str, Run] = {
+            "copies alone": copies_alone(nbytes, device),
+            "torch + NCCL": nccl,
+            "ditron": lambda x=x, out=out: kernels.all_gather(x, out=out),
+        }
+        for how, schedule in args.move_schedules:
+            runs[f"ditron, {how}"] = lambda x=x, out=out, s=schedule: kernels.all_gather(x, out=out, **s)
+        calls = 20 if nbytes <= 1 << 22 else 4
+        yield Case("all_gather", f"{nbytes} bytes a rank", runs, gathered.float(), 1e-9, calls)
+
+
+def reduce_scatter(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for nbytes in args.bytes:
+        x = random(ranks, nbytes // 2, rank, device).view(-1)
+        out, scattered = (torch.empty(nbytes // 2, dtype=x.dtype, device=device) for _ in range(2))
+        expected = torch.empty(nbytes // 2, device=device)
+        dist.reduce_scatter_tensor(expected, x.float())
+
+        def nccl(x=x, scattered=scattered) -> torch.Tensor:
+            dist.reduce_scatter_tensor(scattered, x)
+            return scattered
+
+        runs: dict[str, Run] = {
+            "copies alone": copies_alone(nbytes, device),
+            "torch + NCCL": nccl,
+            "ditron": lambda x=x, out=out: kernels.reduce_scatter(x, out=out),
+        }
+        for how, schedule in args.move_schedules:
+            runs[f"ditron, {how}"] = lambda x=x, out=out, s=schedule: kernels.reduce_scatter(x, out=out, **s)
+        calls = 20 if nbytes <= 1 << 22 else 4
+        yield Case("reduce_scatter", f"{nbytes} bytes a rank", runs, expected, 6e-3, calls)
+
+
 def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     rank, group = dist.get_rank(), dist.group.WORLD.group_name
     for M in (1, 16, 64, 128, 8192):
@@ -296,10 +341,12 @@ OPERATORS = {
     "gemm_rs": gemm_rs,
     "all_reduce": all_reduce,
     "gemm_ar": gemm_ar,
+    "all_gather": all_gather,
+    "reduce_scatter": reduce_scatter,
     "ag_small": ag_small,
     "rs_small": rs_small,
 }
-MICROSECONDS = ("all_reduce", "gemm_ar", "ag_small", "rs_small")
+MICROSECONDS = ("all_reduce", "all_gather", "reduce_scatter", "gemm_ar", "ag_small", "rs_small")
 FLOORS = ("cuBLAS alone", "copies alone", "copy")
 
 
@@ -332,7 +379,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8192, help="M of all ranks together")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
-    for operator in ("ag", "rs", "ar", "small"):
+    for operator in ("ag", "rs", "ar", "small", "move"):
         parser.add_argument(
             f"--{operator}-schedules", nargs="*", type=schedule, default=[], metavar="pieces=1,group_m=4"
         )

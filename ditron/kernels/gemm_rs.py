@@ -67,6 +67,8 @@ def gemm_rs_kernel(
     own = dl.rank()
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
+    k_steps = tl.cdiv(K, BK)
+    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
     counted = -1  # piece of the tile before, which is not published yet, and what it counts
     share = 0
     for tile in tl.range(tl.program_id(0), RANKS * tiles_m * tiles_n, PROGRAMS, flatten=True):
@@ -77,10 +79,10 @@ def gemm_rs_kernel(
         counted = tl.where(shard == own, -1, shard * PIECES + piece)
         share = tl.where((m == first) & (n == 0), PIECE - tile_rows * tiles_n + 1, 1)
         acc = tl.zeros((BM, BN), tl.float32)
-        for k in range(tl.cdiv(K, BK)):
+        for k in range(k_steps):
             acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN)
-        if before >= 0:  # its stores have long completed: nothing waits for them here
-            dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
+            if (k == publish_at) & (before >= 0):
+                dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
         if shard == own:
             for part in tl.static_range(PARTS):
                 total = columns_of(acc, part, PARTS)

@@ -19,7 +19,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
-from ditron.kernels.schedules import default_schedule, overlaps
+from ditron.kernels.schedules import default_schedule, overlaps, sent_bytes
 from ditron.kernels.tiles import (
     add_bias,
     dot_step,
@@ -217,8 +217,8 @@ def ag_gemm(
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered)
-        if overlaps("ag_gemm", group, algorithm, rows, a, b, out):
-            chosen = default_schedule(group, rows, N, K) | schedule
+        if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out):
+            chosen = default_schedule(group, rows, most_pieces=2) | schedule
             ag_gemm_program(
                 a,
                 b,

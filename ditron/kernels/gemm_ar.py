@@ -10,12 +10,10 @@ from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.operands import in_group, matrices, result
+from ditron.kernels.schedules import overlaps, sent_bytes
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_ar"]
-
-#: From so many rows on, the sum is scattered by :func:`gemm_rs`, under the product, and gathered.
-SCATTERED_ROWS = 1024
 
 
 @torch_operator("a", "b", "gradient")
@@ -47,6 +45,8 @@ def gemm_ar(
         if b.shape[1] != K:
             raise DitronError(f"gemm_ar: a is [{M}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
         out = result("gemm_ar", (M, N), a, out)
-        if M % group.num_ranks == 0 and M >= SCATTERED_ROWS:
+        # The sum is scattered under the product, and gathered, where hiding it pays.
+        part = out[: M // group.num_ranks]
+        if M % group.num_ranks == 0 and overlaps("gemm_ar", group, None, sent_bytes(group, part), a, part):
             return all_gather(gemm_rs(a, b), out=out)
         return all_reduce(torch.matmul(a, b.t()), out=out)

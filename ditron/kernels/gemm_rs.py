@@ -20,7 +20,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
-from ditron.kernels.schedules import default_schedule, overlaps
+from ditron.kernels.schedules import default_schedule, overlaps, sent_bytes
 from ditron.kernels.tiles import (
     columns_of,
     dot_step,
@@ -229,8 +229,8 @@ def gemm_rs(
         out = result("gemm_rs", (rows, N), a, out)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
-        if overlaps("gemm_rs", group, algorithm, rows, a, b, out):
-            chosen = default_schedule(group, rows, N, K, most_pieces=4) | schedule
+        if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out):
+            chosen = default_schedule(group, rows, most_pieces=4) | schedule
             gemm_rs_program(a, b, out, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
             return out
         product = torch.matmul(a, b if b_is_kn else b.t())

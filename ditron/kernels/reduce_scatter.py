@@ -101,8 +101,9 @@ def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
     )
 
 
-#: Up to so many bytes sent by each rank, a kernel stores them (docs/results/tensor-parallel.md).
-STORED_BYTES = 2 << 20
+#: Up to so many bytes sent by each rank, a kernel stores them: faster than copy engines and a copy out of the workspace
+#: (docs/results/tensor-parallel.md).
+STORED_BYTES = 128 << 20
 
 
 @torch_operator("x")

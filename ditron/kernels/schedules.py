@@ -11,10 +11,11 @@ from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron_compiler.errors import DitronError
 
-__all__ = ["default_schedule", "fits_tile_kernel", "num_sms", "overlaps"]
+__all__ = ["default_schedule", "fits_tile_kernel", "num_sms", "overlaps", "sent_bytes"]
 
-#: From so many rows of all ranks on, communication is hidden under the product (docs/results/tensor-parallel.md).
-OVERLAPPED_ROWS = 1024
+#: From so many bytes sent by each rank on, communication is hidden under the product: below, a product and a collective
+#: one after the other take less than the persistent kernel's signals and last tiles (docs/results/tensor-parallel.md).
+OVERLAPPED_BYTES = 12 << 20
 
 
 @cache
@@ -30,14 +31,21 @@ def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
     return group.is_sim or torch.cuda.get_device_capability(group.device)[0] >= 9
 
 
-def overlaps(what: str, group: Group, algorithm: str | None, rows: int, *matrices: torch.Tensor) -> bool:
+def sent_bytes(group: Group, part: torch.Tensor) -> int:
+    """Bytes that a rank sends when every other one gets a tensor like ``part``."""
+    return part.nbytes * (group.num_ranks - 1)
+
+
+def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matrices: torch.Tensor) -> bool:
     """Whether an operator runs its persistent kernel, and not a matrix product and a collective, one by one.
+
+    Each rank sends ``nbytes``.
 
     Raises DitronError when ``algorithm`` is neither of them, or cannot address the matrices.
     """
     fits = fits_tile_kernel(group, *matrices)
     if algorithm is None:
-        return fits and (group.is_sim or rows * group.num_ranks >= OVERLAPPED_ROWS)
+        return fits and (group.is_sim or nbytes >= OVERLAPPED_BYTES)
     if algorithm not in ("overlapped", "sequential"):
         raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'")
     if algorithm == "overlapped" and not fits:
@@ -48,12 +56,18 @@ def overlaps(what: str, group: Group, algorithm: str | None, rows: int, *matrice
     return algorithm == "overlapped"
 
 
-def default_schedule(group: Group, rows: int, N: int, K: int, most_pieces: int = 2) -> dict[str, Any]:
-    """Keyword arguments of a program with the persistent kernel, for ``rows`` rows per rank of a product [.., N].
+def default_schedule(group: Group, rows: int, most_pieces: int) -> dict[str, Any]:
+    """Keyword arguments of a program with the persistent kernel, for ``rows`` rows per rank.
 
     It depends on the capacity of ``rows`` rather than on themselves, and so do memory and code.
     """
     block = (32, 32, 32) if group.is_sim else (128, 256, 64)  # small tiles: the simulator is for small matrices
-    fewest = capacity_for(rows) // 2 + 1  # rows of the smallest call that has this capacity
-    pieces = max(1, min(most_pieces, -(-fewest // block[0]))) if rows > 64 else 1
-    return {"block": block, "pieces": pieces, "programs": 8 if group.is_sim else num_sms(group.device)}
+    capacity = capacity_for(rows)
+    fewest = capacity // 2 + 1 if rows > 64 else 1  # rows of the smallest call that has this capacity
+    pieces = min(most_pieces, -(-fewest // block[0]))
+    return {
+        "block": block,
+        "pieces": pieces,
+        "group_m": max(1, min(8, -(-capacity // block[0]) // pieces)),  # a group of rows of tiles is of one piece
+        "programs": 8 if group.is_sim else num_sms(group.device),
+    }

@@ -3,7 +3,21 @@
 block = ditron.nn.parallelize(block, {"mlp.up": "colwise", "mlp.down": "rowwise"})
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ditron.nn.linear import ColumnParallelLinear, RowParallelLinear
 from ditron.nn.parallelize import parallelize
 
-__all__ = ["ColumnParallelLinear", "RowParallelLinear", "parallelize"]
+if TYPE_CHECKING:
+    from ditron.nn.fuse_collectives import fuse_collectives
+
+__all__ = ["ColumnParallelLinear", "RowParallelLinear", "fuse_collectives", "parallelize"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "fuse_collectives":
+        raise AttributeError(f"module 'ditron.nn' has no attribute {name!r}")
+    import importlib
+
+    module = importlib.import_module("ditron.nn.fuse_collectives")  # imports torch's compiler, which takes seconds
+    return module.fuse_collectives

@@ -9,6 +9,7 @@ ours may exceed by a tenth. Before each call a rank chosen by chance sleeps on i
 from __future__ import annotations
 
 import argparse
+import copy
 import faulthandler
 import os
 import random
@@ -297,9 +298,79 @@ def misaligned() -> list[tuple[float, float]]:
     return []
 
 
+class MLP(torch.nn.Module):
+    """Knows nothing of ranks."""
+
+    def __init__(self, size: int, inner: int):
+        super().__init__()
+        self.gate, self.up = (torch.nn.Linear(size, inner, bias=False) for _ in range(2))
+        self.down = torch.nn.Linear(inner, size, bias=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+def layers(compiles: bool) -> list[tuple[float, float]]:
+    """An MLP that ``ditron.nn.parallelize`` has divided, with its gradients, against itself on one GPU."""
+    rank, ranks = ditron.rank(), ditron.num_ranks()
+    torch.manual_seed(0)
+    plain = MLP(512, 256 * ranks).to(ditron.device(), torch.bfloat16)
+    x, grad = (random_tensor((2, 64 * ranks, 512), seed, "nk", torch.bfloat16) for seed in (1, 2))
+
+    def part(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.chunk(ranks, 1)[rank].contiguous()
+
+    def results(module: Callable, x: torch.Tensor, grad: torch.Tensor) -> Tensors:
+        x = x.clone().requires_grad_()
+        y = module(x)
+        y.backward(grad)
+        return [y.detach(), x.grad]
+
+    exact = [part(t) for t in results(copy.deepcopy(plain).float(), x.float(), grad.float())]
+    same = [part(t) for t in results(copy.deepcopy(plain), x, grad)]
+    plan = {"": "gather", "gate": "colwise", "up": "colwise", "down": "rowwise"}
+    divided: Callable = ditron.nn.parallelize(copy.deepcopy(plain), plan)
+    if compiles:
+        divided = torch.compile(divided, fullgraph=True)
+    got = results(divided, part(x), part(grad))
+    more = 1.25  # the parts of a sum over ranks are rounded, which one GPU does not do
+    return [(relative_error(g, e), more * relative_error(s, e)) for g, s, e in zip(got, same, exact, strict=True)]
+
+
+def fused() -> list[tuple[float, float]]:
+    """torch's functional collectives, replaced by operators when they are compiled, against what they are eagerly."""
+    import torch.distributed._functional_collectives as collectives
+
+    ranks, group = ditron.num_ranks(), dist.group.WORLD
+    fuse = ditron.nn.fuse_collectives(group)
+
+    def mlp(x: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(torch.nn.functional.linear(collectives.all_gather_tensor_autograd(x, 1, group), up))
+        return collectives.reduce_scatter_tensor_autograd(torch.nn.functional.linear(hidden, down), "sum", 1, group)
+
+    shapes = [(2, 64, 512), (256, 512), (512, 256)]
+    leaves = [[random_tensor(s, 10 * r + i, "nk", torch.bfloat16) for i, s in enumerate(shapes)] for r in range(ranks)]
+
+    def results(function: Callable, tensors: Tensors) -> Tensors:
+        tensors = [t.clone().requires_grad_() for t in tensors]
+        y = function(*tensors)
+        y.square().sum().backward()
+        return [y.detach(), *(t.grad for t in tensors)]
+
+    mine = leaves[ditron.rank()]
+    exact, same = results(mlp, [t.float() for t in mine]), results(mlp, mine)
+    with torch.compiler.config.patch(force_disable_caches=True):
+        got = results(torch.compile(mlp, fullgraph=True, options={"post_grad_custom_pre_pass": fuse}), mine)
+    assert fuse.replaced == {"ag_gemm": 2, "gemm_rs": 2}, fuse.replaced
+    return [(relative_error(g, e), relative_error(s, e)) for g, s, e in zip(got, same, exact, strict=True)]
+
+
 def checks(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], list[tuple[float, float]]]]]:
     yield "groups", groups
     yield "misaligned tensors", misaligned
+    yield "layers", lambda: layers(compiles=False)
+    yield "layers, compiled", lambda: layers(compiles=True)
+    yield "collectives fused by torch.compile", fused
     for name, operator in OPERATORS.items():
         if args.only and args.only not in name:
             continue

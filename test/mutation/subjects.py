@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import ditron
 
 __all__ = ["GROUPS", "Subject", "subjects"]
@@ -36,7 +38,7 @@ def subjects() -> dict[str, Subject]:
         path = str(_ROOT / folder)
         if path not in sys.path:
             sys.path.insert(0, path)
-    found = [*_examples(), *_programs(), *_clean_kernels(), *_patterns()]
+    found = [*_examples(), *_programs(), *_operators(), *_clean_kernels(), *_patterns()]
     return {subject.name: subject for subject in found}
 
 
@@ -83,6 +85,61 @@ def _programs() -> list[Subject]:
         program("ag_gemm_ring", "ag_gemm_ring", 8e-3, check="ag_gemm", multiply="ring_gemm"),
         program("gemm_rs_chunks", "gemm_rs", 1.5e-2, make="GemmReduceScatterChunks"),
         *_after_passes(),
+    ]
+
+
+def _operators() -> list[Subject]:
+    """The host programs of ditron.kernels: called three times, with other data each time."""
+    from ditron import kernels
+
+    def error(got: torch.Tensor, exact: torch.Tensor) -> float:
+        return ((got.float() - exact).abs().max() / exact.abs().max()).item()
+
+    def data(*shape: int, seed: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+    tiles = dict(algorithm="overlapped", block=(16, 16, 16), programs=3)
+
+    def ag_gemm(call: int, rank: int, ranks: int) -> float:
+        a, b = data(ranks, 40, 16, seed=call), data(ranks, 32, 16, seed=call + 10)
+        exact = a.reshape(-1, 16).float() @ b[rank].float().T
+        return error(kernels.ag_gemm(a[rank], b[rank], pieces=2, **tiles), exact)
+
+    def gemm_rs(call: int, rank: int, ranks: int) -> float:
+        a, b = data(ranks, ranks * 40, 16, seed=call), data(ranks, 32, 16, seed=call + 10)
+        exact = sum(a[r].float() @ b[r].float().T for r in range(ranks)).chunk(ranks)[rank]
+        return error(kernels.gemm_rs(a[rank], b[rank], pieces=2, **tiles), exact)
+
+    def moved(operator: str, algorithm: str, **schedule: int) -> Callable[[int, int, int], float]:
+        def run(call: int, rank: int, ranks: int) -> float:
+            x = data(ranks, ranks, 40, seed=call)
+            exact = {
+                "all_gather": lambda: x.float().reshape(-1, 40),
+                "reduce_scatter": lambda: x.float().sum(0).chunk(ranks)[rank],
+                "all_reduce": lambda: x.float().sum(0),
+            }[operator]()
+            return error(getattr(kernels, operator)(x[rank], algorithm=algorithm, **schedule), exact)
+
+        return run
+
+    def subject(name: str, program: str, calls: Callable[[int, int, int], float]) -> Subject:
+        module = importlib.import_module(f"ditron.kernels.{name.partition(',')[0]}")
+
+        def run() -> float:
+            ditron.init()
+            return max(calls(call, ditron.rank(), ditron.num_ranks()) for call in range(3))
+
+        return Subject(f"kernels.{name}", run, 1.5e-2, ((2, None), (3, None)), getattr(module, program))
+
+    return [
+        subject("ag_gemm", "ag_gemm_program", ag_gemm),
+        subject("gemm_rs", "gemm_rs_program", gemm_rs),
+        subject("all_gather, copied", "all_gather_program", moved("all_gather", "copied")),
+        subject("all_gather, stored", "stored_gather_program", moved("all_gather", "stored", block=64)),
+        subject("reduce_scatter, copied", "reduce_scatter_program", moved("reduce_scatter", "copied", block=64)),
+        subject("reduce_scatter, stored", "stored_scatter_program", moved("reduce_scatter", "stored", block=64)),
+        subject("all_reduce, one_shot", "one_shot_program", moved("all_reduce", "one_shot", block=64)),
+        subject("all_reduce, two_shot", "two_shot_program", moved("all_reduce", "two_shot", block=16, programs=2)),
     ]
 
 

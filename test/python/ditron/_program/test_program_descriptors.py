@@ -10,6 +10,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 import ditron.host as dh
 from ditron import CompileError, DitronError
+from ditron._program.execute.executable import Executable
 from ditron.protocol import api as checking
 
 HERE = Path(__file__)
@@ -199,8 +200,16 @@ def test_a_loop_that_describes_each_part():
 
 @pytest.mark.parametrize("target", ["cuda:80", "hip:gfx942"])
 def test_without_tma_a_descriptor_is_taken_apart(target):
-    text = str(through.module("bf16[40, 72]", "bf16[40, 72]", target=target))
-    assert "tensordesc" not in text and text.count("ditron.launch") == 2
+    module = through.module("bf16[40, 72]", "bf16[40, 72]", target=target)
+    assert "tensordesc" not in str(module) and str(module).count("ditron.launch") == 2
+    program = Executable(module)
+
+    def body(rank, num_ranks):
+        x, out = torch.randn(40, 72).bfloat16(), torch.zeros(40, 72).bfloat16()
+        program(x, out)
+        assert torch.equal(out, x)
+
+    on_ranks(body, 1, seeds=[0])
 
 
 # What hardware cannot have, known when the program runs.
@@ -284,8 +293,6 @@ def test_sizes_that_are_no_integers():
 
 def test_what_a_kernel_is_told_of_a_descriptor_is_what_it_is():
     """A module that was written by hand may have it otherwise."""
-    from ditron._program.execute.executable import Executable
-
     text = str(ditron.program(misaligned_rows).module("f32[8, 16]", "f32[8]").operation.get_asm())
     assert "sizes [%dim, %dim_0]" in text
     changed = Executable(text.replace("sizes [%dim, %dim_0]", "sizes [4, %dim_0]"))

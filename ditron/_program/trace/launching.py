@@ -60,8 +60,8 @@ def _representative(tracer: Tracer, name: str, value: Any) -> Any:
         return _representative_descriptor(tracer, name, value)
     if hasattr(value, "data_ptr"):
         as_buffer(tracer, value, f"argument {name!r} of the kernel")
-    if _holds_symbols(value):
-        tracer.fail(f"argument {name!r} of the kernel is a tuple of symbolic values: pass them one by one")
+    if isinstance(value, (tuple, list)):  # Triton's tuples
+        return tuple(_representative(tracer, f"{name}[{i}]", element) for i, element in enumerate(value))
     return value
 
 
@@ -119,12 +119,8 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
     symbol = _add_kernel(tracer, fn.__name__, text)
     operands: list[ir.Value] = []
     for name, kind in signature.items():
-        if name != CONTEXT_ARGUMENT and kind != "constexpr":
-            value = given.get(name, bound[name])
-            if isinstance(value, TensorDescriptor):
-                operands += _descriptor_operands(tracer, symbol, len(operands), value)
-            else:
-                operands.append(_operand(tracer, name, kind, value))
+        if name != CONTEXT_ARGUMENT:
+            _add_operands(tracer, symbol, operands, name, kind, given.get(name, bound[name]))
     meta = {name: given.get(name, value) for name, value in bound.items()}
     extents = grid(meta) if callable(grid) else grid
     extents = tuple(extents) if isinstance(extents, Sequence) else (extents,)
@@ -149,11 +145,20 @@ def _launched_here(tracer: Tracer, name: str) -> Iterator[None]:
         raise CompileError(known.message, known.file, known.line, known.column, (*known.notes, note)) from error
 
 
+def _add_operands(tracer: Tracer, symbol: str, operands: list[ir.Value], name: str, kind: Any, value: Any) -> None:
+    """Add the operands for a parameter of Triton type ``kind``: several for tuples and descriptors, none for None."""
+    if isinstance(kind, tuple):
+        for index, (inner, element) in enumerate(zip(kind, value, strict=True)):
+            _add_operands(tracer, symbol, operands, f"{name}[{index}]", inner, element)
+    elif isinstance(value, TensorDescriptor):
+        operands += _descriptor_operands(tracer, symbol, len(operands), value)
+    elif kind != "constexpr":
+        operands.append(_operand(tracer, name, kind, value))
+
+
 def _operand(tracer: Tracer, name: str, kind: Any, value: Any) -> ir.Value:
     """The operand for a parameter of Triton type ``kind``."""
     what = f"argument {name!r} of the kernel"
-    if not isinstance(kind, str):
-        tracer.fail(f"{what} is {describe(value)}, which a program cannot pass: pass the elements of tuples one by one")
     if kind.startswith("*"):
         return as_buffer(tracer, value, what).use()
     if isinstance(value, Cond) or kind in ("u1", "i1"):

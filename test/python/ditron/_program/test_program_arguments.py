@@ -258,3 +258,35 @@ def test_a_float_for_a_parameter_of_another_type():
 
     with pytest.raises(CompileError, match="is fp64, and is given a float argument of the program, which is fp32"):
         ditron.program(given).module("f32[64]", "f32[64]", 1.5)
+
+
+@ditron.jit
+def sum_of_all(tensors, factors, bias, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for number in tl.static_range(len(tensors)):
+        total += factors[number] * tl.load(tensors[number] + i, mask=i < n)
+    if bias[1] is not None:
+        total += tl.load(bias[1] + i, mask=i < n) * bias[0]
+    tl.store(out_ptr + i, total, mask=i < n)
+
+
+@ditron.program
+def weighted(tensors, out, bias=None, alpha=2.0):
+    n = out.shape[0]
+    factors = [alpha, *range(1, len(tensors))]
+    sum_of_all[(dh.cdiv(n, 32),)](tensors, factors, (n, bias), out, n, BLOCK=32)
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_a_tuple_is_an_argument_of_a_kernel(with_bias):
+    """Of buffers, numbers and None, symbolic or not."""
+
+    def body(rank, num_ranks):
+        tensors, out = torch.randn(3, 40), torch.zeros(40)
+        bias = torch.randn(40) if with_bias else None
+        weighted(list(tensors), out, bias, 0.5)
+        expected = 0.5 * tensors[0] + tensors[1] + 2 * tensors[2]
+        torch.testing.assert_close(out, expected + 40 * bias if with_bias else expected)
+
+    on_ranks(body, 1)

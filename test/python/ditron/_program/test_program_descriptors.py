@@ -157,6 +157,34 @@ def test_parts():
 
 
 @ditron.jit
+def add_all(blocks, out, COUNT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    i, j = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = blocks[0].load([i, j])
+    for number in tl.static_range(1, COUNT):
+        total += blocks[number].load([i, j])
+    out.store([i, j], total)
+
+
+def test_a_tuple_of_descriptors():
+    """As several weights of one kernel."""
+
+    def add(tensors, out):
+        described = tuple(TensorDescriptor.from_tensor(tensor, [16, 16]) for tensor in tensors)
+        grid = dh.cdiv(out.shape[0], 16), dh.cdiv(out.shape[1], 16)
+        result = TensorDescriptor.from_tensor(out, [16, 16])
+        add_all[grid](described, result, COUNT=len(tensors), BM=16, BN=16)
+
+    program = ditron.program(add)
+
+    def body(rank, num_ranks):
+        tensors, out = torch.randn(3, 20, 40), torch.zeros(20, 40)
+        program(list(tensors), out)
+        torch.testing.assert_close(out, tensors.sum(0))
+
+    on_ranks(body, 1)
+
+
+@ditron.jit
 def sum_block(x, out_ptr, BM: tl.constexpr, BN: tl.constexpr):
     rows = tl.sum(x.load([0, 0]), 1)
     tl.store(out_ptr + tl.arange(0, BM), rows)

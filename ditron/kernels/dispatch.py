@@ -21,14 +21,18 @@ R = TypeVar("R")
 def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Call the function through ``torch.ops.ditron`` where gradients are recorded or torch traces what is called.
 
-    There it takes its positional arguments, those named in ``traced``, and ``group``: what it writes is new.
+    There it takes its positional arguments, those named in ``traced``, and ``group``: what it writes is new. Products
+    take their tensors in the dtype of ``torch.autocast`` where it is on.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name = function.__name__
+        is_product = "gemm" in name
 
         @functools.wraps(function)
         def call(*args: Any, group: Any = None, **options: Any) -> Any:
+            if is_product:
+                args, options = _in_autocast(args), dict(zip(options, _in_autocast((*options.values(),)), strict=True))
             if not torch.compiler.is_compiling() and _is_plain((*args, *options.values())):
                 return function(*args, group=group, **options)
             for option in list(options):
@@ -50,6 +54,15 @@ def check_gradient(what: str, gradient: str) -> None:
     """Raise DitronError for what is no convention of gradients."""
     if gradient not in ("replicate", "partial"):
         raise DitronError(f"{what}: unknown gradient {gradient!r}: expected 'replicate' or 'partial'")
+
+
+def _in_autocast(values: tuple) -> tuple:
+    """The values, tensors among them in the dtype of an autocast that is on."""
+    device = next((value.device.type for value in values if isinstance(value, torch.Tensor)), None)
+    if device is None or not torch.is_autocast_enabled(device):
+        return values
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(value.to(dtype) if isinstance(value, torch.Tensor) else value for value in values)
 
 
 def _is_plain(values: tuple) -> bool:

@@ -132,6 +132,25 @@ def test_made_without_a_linear():
     run(main)
 
 
+@pytest.mark.parametrize("options", [{}, {"sequence_parallel": False}])
+def test_autocast(options):
+    """Products in bfloat16, gradients in the dtype of the parameters, as nn.Linear's."""
+    layer, x = linear(torch.float32, bias=False), torch.randn(8, 16)
+
+    def main(rank):
+        up = ColumnParallelLinear.from_linear(layer, **options)
+        mine = chunk(rank, 0)(x) if not options else x
+        with torch.autocast("cpu", torch.bfloat16):
+            with torch.no_grad():
+                assert up(mine).dtype == torch.bfloat16
+            y = up(mine)
+        y.sum().backward()
+        assert (y.dtype, up.weight.grad.dtype) == (torch.bfloat16, torch.float32)
+        numerics.assert_product(y.detach(), x.bfloat16(), up.weight.detach().bfloat16().T)
+
+    run(main)
+
+
 def test_what_cannot_be_divided():
     def main(rank):
         with pytest.raises(DitronError, match="out_features cannot be divided among 2 ranks: 7"):

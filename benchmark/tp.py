@@ -28,6 +28,7 @@ import triton
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ag_gemm_triton import copy  # noqa: E402
 from measuring import MLPS, Samples, capture, extend, random, relative_error, start  # noqa: E402
+from tp_report import HEADER, MICROSECONDS, table_rows  # noqa: E402
 
 import ditron  # noqa: E402
 from ditron import kernels  # noqa: E402
@@ -346,31 +347,6 @@ OPERATORS = {
     "ag_small": ag_small,
     "rs_small": rs_small,
 }
-MICROSECONDS = ("all_reduce", "all_gather", "reduce_scatter", "gemm_ar", "ag_small", "rs_small")
-FLOORS = ("cuBLAS alone", "copies alone", "copy")
-
-
-def row(case: Case, form: str, result: dict) -> str:
-    """Milliseconds of floors and peers, ours, and ratios: to the floor, and of the best peer to ours."""
-    times = result[form]
-    ours = times["ditron"]
-    peers = {n: t for n, t in times.items() if n not in FLOORS and not n.startswith("ditron")}
-    best = min(peers, key=peers.get)
-    fastest = min((n for n in times if n.startswith("ditron")), key=times.get)
-    floors = [times[n] for n in FLOORS if n in times]
-    unit = 1e3 if case.operator in MICROSECONDS else 1
-    digits = 1 if unit > 1 else 3
-    return (
-        f"| {case.operator} | {case.name} | {form} | {' / '.join(f'{t * unit:.{digits}f}' for t in floors)} | "
-        f"{' / '.join(f'{n} {t * unit:.{digits}f}' for n, t in peers.items())} | {ours * unit:.{digits}f} | "
-        f"{ours / max(floors):.2f} | {peers['torch + NCCL'] / ours:.2f} | {best}: {peers[best] / ours:.2f} | "
-        f"{fastest.removeprefix('ditron, ')} {times[fastest] * unit:.{digits}f} |"
-    )
-
-
-HEADER = (
-    "| operator | shape | form | floors | peers | ditron | / floor | NCCL / ditron | best peer / ditron | fastest |"
-)
 
 
 def main() -> None:
@@ -394,15 +370,15 @@ def main() -> None:
     device = start(args.limit)
     ditron.init(transport="p2p", heap_bytes=args.heap)
     samples, results = Samples(device), []
-    table = [HEADER, "|---" * (HEADER.count("|") - 1) + "|"]
+    table = list(HEADER)
     for operator in args.operators:
         extend(args.limit)
         for case in OPERATORS[operator](args, device):
             extend(args.limit)
             result = case.measure(samples, args.rounds)
-            rows = [row(case, form, result) for form in ("call", "graph")]
-            table += rows
             results.append({"operator": operator, "shape": case.name, **result})
+            rows = table_rows(results[-1])
+            table += rows
             if dist.get_rank() == 0:
                 print("\n".join(rows), flush=True)
                 if args.json:

@@ -94,10 +94,10 @@ symmetric_size = Knob(
 )
 heap = Knob(
     "DITRON_HEAP",
-    _one_of("torch", "vmm"),
-    "torch",
-    "symmetric memory of transport p2p: torch (default; a size that is given, per group) or vmm (grows as needed, by "
-    "CUDA's virtual memory management)",
+    _one_of("vmm", "torch"),
+    "vmm",
+    "symmetric memory of transport p2p: vmm (default; grows as needed, by CUDA's virtual memory management) or torch "
+    "(a size that is given, per group)",
 )
 transport = Knob(
     "DITRON_TRANSPORT",

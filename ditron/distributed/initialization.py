@@ -43,8 +43,9 @@ def init(
         ranks_per_node: ranks of one node. Default: all on the simulator; ``LOCAL_WORLD_SIZE`` under torchrun.
         transport: ``"p2p"`` (one node, nothing extra to install) or ``"nvshmem"`` / ``"rocshmem"``.
             Default: the environment variable ``DITRON_TRANSPORT``, else ``"p2p"``.
-        heap_bytes: symmetric memory per rank and group in bytes. Default: ``DITRON_SYMMETRIC_SIZE``, else 1 GiB. Where
-            it grows (``DITRON_HEAP=vmm``, transport ``"p2p"``): what is mapped at once and kept, 64 MiB by default.
+        heap_bytes: symmetric memory that is mapped at once and kept, in bytes (default: 64 MiB); more is mapped as
+            needed. Where it cannot grow (``DITRON_HEAP=torch``, NVSHMEM), all that a rank has in each group (default:
+            ``DITRON_SYMMETRIC_SIZE``, else 1 GiB).
         seed: of the simulator's schedule (default 0).
         sanitize: run kernels on GPUs with the sanitizer (docs/sanitizer.md; the simulator always checks): True, or
             2 to wait for each launch too. Default: ``DITRON_SANITIZE``, else off.

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from ditron._program.execute.memory import Memory
     from ditron.distributed.gpu_group import GpuGroup
 
-__all__ = ["DEVICE_VALUES", "Action", "CapturedPlanner", "Planner", "builtin_of"]
+__all__ = ["CAPTURED_VALUES", "DEVICE_VALUES", "Action", "CapturedPlanner", "Planner", "builtin_of"]
 
 # One driver call, given the arguments' addresses (of numbers, their values) and the epoch.
 Action = Callable[[list[int], int], None]
 
-# int64 values on the device: the count of calls, and what is computed from it.
+# int64 values on the device: the count of calls, and what one call computes from it.
 DEVICE_VALUES = 64
+# The same for as many captured calls as fit; those that do not share the first.
+CAPTURED_VALUES = 16384
 
 
 def builtin_of(op: ir.Operation, sanitize: bool) -> tuple[str, dict[str, str]] | None:
@@ -233,9 +235,17 @@ class Planner:
 
 
 class CapturedPlanner(Planner):
-    """Plans actions that a CUDA graph can replay: what depends on the epoch is read from device memory."""
+    """Plans actions that a CUDA graph can replay: what depends on the epoch is read from device memory.
+
+    With ``ahead``, the values of this call have memory of their own and are computed on a stream of their own, on which
+    captured calls follow each other: in a graph that is done long before the call begins.
+    """
 
     captures = True
+
+    def __init__(self, runner: Resources, shape: Any, stream: int, ahead: bool = False):
+        super().__init__(runner, shape, stream)
+        self.ahead = ahead
 
     def actions(self, steps: list) -> list[Action]:
         needed = [_slope_and_offset(number) for number in linear_numbers(steps)]
@@ -252,19 +262,39 @@ class CapturedPlanner(Planner):
             )
         epoch = self.shape.device
         count = epoch.values.data_ptr()
+        own = epoch.take(len(self.values)) if self.ahead else None
+        self.first_value = count + 8 if own is None else own
         advance = self.runner.builtin(
             "advance",
             steps[0].loc,
             SLOPES=tuple(slope for slope, _ in self.values),
             OFFSETS=tuple(offset for _, offset in self.values),
         )
-        first = self._single(advance, self.main, [count, count + 8, epoch.before])
-        return [first, *super().actions(steps)]
+        arguments = [count, self.first_value, epoch.before]
+        if own is None:
+            return [self._single(advance, self.main, arguments), *super().actions(steps)]
+        return [self._advance_ahead(advance, arguments), *super().actions(steps)]
+
+    def _advance_ahead(self, advance: DeviceKernel, arguments: list) -> Action:
+        """Compute the call's values on the stream for that; it joins the capture when it is first used in it."""
+        stream, main, driver = self.runner.side_stream("count of captured calls", 0), self.main, self.driver
+        launch = self._single(advance, stream, arguments)
+        begun, done = (self.runner.event(name, self.captures) for name in ("call begins", "values are computed"))
+
+        def action(bases: list[int], epoch: int) -> None:
+            if driver.capture_of(stream) != driver.capture_of(main):
+                driver.record(begun, main)
+                driver.wait_event(begun, stream)
+            launch(bases, epoch)
+            driver.record(done, stream)
+            driver.wait_event(done, main)
+
+        return action
 
     def _value_address(self, value: int | Polynomial) -> int:
         """The address of a number."""
         pair = _slope_and_offset(value) if isinstance(value, Polynomial) else (0, value)
-        return self.shape.device.values.data_ptr() + 8 * (1 + self.values[pair])
+        return self.first_value + 8 * self.values[pair]
 
     def _kernel_of(self, step: Any) -> DeviceKernel:
         pointers = tuple(index for index, value in enumerate(step.args) if isinstance(value, Polynomial))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from triton.runtime.errors import OutOfResources
 
-from ditron._program.execute.actions import DEVICE_VALUES, Action, CapturedPlanner, Planner, builtin_of
+from ditron._program.execute.actions import CAPTURED_VALUES, DEVICE_VALUES, Action, CapturedPlanner, Planner, builtin_of
 from ditron._program.execute.builtin_kernels import builtin_kernel
 from ditron._program.execute.driver import driver
 from ditron._program.execute.epochs import linear_steps, period_of
@@ -76,12 +76,19 @@ class Shape:
 class _DeviceEpoch:
     """The epoch on the device, where CUDA graphs can replay it: calls are counted there, from ``before`` on.
 
-    ``values[0]`` is the count; the others hold what the program computes from the epoch.
+    ``values[0]`` is the count; the others hold what the program computes from the epoch: first that of calls that are
+    not captured, then, from ``used`` on free, that of captured ones.
     """
 
     values: torch.Tensor
     order: CallOrder  # of the calls with this memory
     before: int = -1  # calls that the host counted before; -1: the host still counts
+    used: int = DEVICE_VALUES
+
+    def take(self, count: int) -> int | None:
+        """The address of ``count`` values for one captured call; None when there are no more."""
+        first, self.used = self.used, self.used + count
+        return self.values.data_ptr() + 8 * first if self.used <= self.values.numel() else None
 
 
 class CudaRunner:
@@ -112,7 +119,7 @@ class CudaRunner:
         shape.overlaps.check(args, bases)
         capturing = _is_capturing()
         if shape.device.before >= 0 or capturing:
-            actions, epoch = self._captured(shape, args, stream), 0
+            actions, epoch = self._captured(shape, args, stream, capturing), 0
         else:
             epoch = shape.memory.epoch = shape.memory.epoch + 1
             actions = shape.plans.get((epoch % self.period if self.period else 0, stream)) if self.period else None
@@ -150,7 +157,7 @@ class CudaRunner:
         self._load()
         if storages not in self._memories:
             memory = Memory.allocate(self.executable.name, storages, self.group)
-            values = torch.zeros(DEVICE_VALUES, dtype=torch.int64, device=self.group.device)
+            values = torch.zeros(DEVICE_VALUES + CAPTURED_VALUES, dtype=torch.int64, device=self.group.device)
             self._memories[storages] = memory, _DeviceEpoch(values, CallOrder(self.driver))
         shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.overlap_check(args))
         for ahead in range(1, 1 + (self.period or 1)):
@@ -196,10 +203,10 @@ class CudaRunner:
             shape.plans[epoch % self.period, stream] = actions
         return actions
 
-    def _captured(self, shape: Shape, args: tuple, stream: int) -> list[Action]:
-        """The actions of a captured call: what depends on the epoch is read from device memory."""
+    def _captured(self, shape: Shape, args: tuple, stream: int, capturing: bool) -> list[Action]:
+        """The actions of a call whose number is on the device: what depends on the epoch is read from there."""
         key = ("captured", stream)
-        if (known := shape.plans.get(key)) is not None:
+        if not capturing and (known := shape.plans.get(key)) is not None:
             return known
         epoch = max(shape.memory.epoch, 1) + 4
         calls = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(4)]
@@ -213,7 +220,9 @@ class CudaRunner:
         if shape.device.before < 0:
             shape.device.before = shape.memory.epoch
         with self.driver.unsafe_while_capturing():
-            actions = shape.plans[key] = CapturedPlanner(self, shape, stream).actions(steps)
+            actions = CapturedPlanner(self, shape, stream, ahead=capturing).actions(steps)
+        if not capturing:
+            shape.plans[key] = actions
         return actions
 
     def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel:

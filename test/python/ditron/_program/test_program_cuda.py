@@ -35,6 +35,7 @@ class FakeLibrary:
         self.log: list[tuple] = []
         self.events = 0
         self.capture = 0  # number of the one under way
+        self.in_capture = lambda stream: True  # which streams are in it
 
     def __getattr__(self, name: str):
         if not name.startswith("cu"):
@@ -83,7 +84,8 @@ class _Call:
         elif name == "cuStreamWaitValue64":
             log.append(("wait", *args[1:], args[0]))
         elif name == "cuStreamGetCaptureInfo":
-            args[1]._obj.value, args[2]._obj.value = 1, self.library.capture
+            args[1]._obj.value = 1
+            args[2]._obj.value = self.library.capture if self.library.in_capture(args[0]) else 0
         elif name in ("cuEventRecord", "cuStreamWaitEvent"):
             log.append((name, args[0], args[1]))
         return 0
@@ -262,7 +264,7 @@ def test_captured(machine):
     launches = [(source.name, arguments) for source, _, arguments in machine.triton.launches]
     assert [name for name, _ in launches] == ["send_advance", "send_wait_loaded", "send_wait_loaded", "use"]
     count, cells, before = launches[0][1][:3]
-    assert before == 2 and cells == count + 8
+    assert before == 2 and cells > count + 8  # this call's own
     assert launches[3][1][4] in (cells, cells + 8)  # the epoch, by its address
     assert "wait" not in {entry[0] for entry in machine.library.log}
     signals = [entry for entry in machine.library.log if entry[0] == "copy" and entry[3] == 8]
@@ -271,6 +273,27 @@ def test_captured(machine):
     machine.triton.launches.clear()
     send(x, out)  # replays count on the device, and so do calls from now on
     assert machine.triton.launches[0][0].name == "send_advance"
+
+
+def test_captured_calls_are_counted_ahead(machine):
+    """On a stream of its own, into values of each call's own, so that a kernel follows the call before it at once."""
+    x, out, library = torch.randn(4, 8), torch.empty(4, 8), machine.library
+    send(x, out)
+    machine.capturing, machine.stream, library.capture = True, 5, 7
+    library.in_capture = lambda stream: stream == 5 or joined
+    values = []
+    for joined in (False, True):
+        library.log.clear()
+        machine.triton.launches.clear()
+        send(x, out)
+        values.append(machine.triton.launches[0][2][1])
+        events = [entry for entry in library.log if entry[0] in ("cuEventRecord", "cuStreamWaitEvent")]
+        if not joined:  # the stream joins the capture once
+            (_, begun, main), (_, side, awaited), *events = events
+            assert main == 5 != side and awaited == begun
+        assert events[0][0] == "cuEventRecord" and events[0][2] == side
+        assert events[1] == ("cuStreamWaitEvent", 5, events[0][1])
+    assert values[0] != values[1]
 
 
 def order_of(log: list[tuple], call) -> list[tuple]:

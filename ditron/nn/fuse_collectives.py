@@ -197,9 +197,11 @@ def _moved(ndim: int, source: int, target: int) -> list[int]:
 
 def _products_of(gathered: Node) -> list[Product]:
     """The products that have all rows of a gathered tensor on their left."""
-    matrices = [gathered] if value(gathered).ndim == 2 else []
     columns = value(gathered).shape[-1]
-    matrices += [u for u in gathered.users if is_view(u) and value(u).ndim == 2 and value(u).shape[1] == columns]
+    shapes, matrices = [gathered], []
+    for node in shapes:  # grows: views of views
+        shapes += [user for user in node.users if is_view(user) and value(user).shape[-1:] == (columns,)]
+        matrices += [node] if value(node).ndim == 2 else []
     found = [(matrix, find_product(user)) for matrix in matrices for user in matrix.users]
     return [product for matrix, product in found if product is not None and product.a is matrix]
 

@@ -345,10 +345,10 @@ def fused() -> list[tuple[float, float]]:
     fuse = ditron.nn.fuse_collectives(group)
 
     def mlp(x: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-        hidden = torch.relu(torch.nn.functional.linear(collectives.all_gather_tensor_autograd(x, 1, group), up))
-        return collectives.reduce_scatter_tensor_autograd(torch.nn.functional.linear(hidden, down), "sum", 1, group)
+        hidden = torch.relu(torch.nn.functional.linear(collectives.all_gather_tensor_autograd(x, 0, group), up))
+        return collectives.reduce_scatter_tensor_autograd(torch.nn.functional.linear(hidden, down), "sum", 0, group)
 
-    shapes = [(2, 64, 512), (256, 512), (512, 256)]
+    shapes = [(64, 2, 512), (256, 512), (512, 256)]
     leaves = [[random_tensor(s, 10 * r + i, "nk", torch.bfloat16) for i, s in enumerate(shapes)] for r in range(ranks)]
 
     def results(function: Callable, tensors: Tensors) -> Tensors:

@@ -2,13 +2,16 @@
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch_compiler import needs_compiler_in_threads
 
 import ditron.sim
 from ditron import kernels
 
 ops = torch.ops.ditron
+pytestmark = needs_compiler_in_threads
 
 
 def run(main, ranks=2, **options):

@@ -9,11 +9,15 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as collectives
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch_compiler import needs_compiler_in_threads
 
 import ditron.sim
 from ditron.nn.fuse_collectives import FuseCollectives
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning"),
+    needs_compiler_in_threads,
+]
 RANKS = 2
 
 
@@ -84,7 +88,7 @@ def assert_no_collective_is_left(module):
 
 
 A, B, BIAS = ranks_of(4, 8), ranks_of(6, 8), ranks_of(6)
-A3 = ranks_of(3, 4, 8)
+A1, A3 = ranks_of(1, 4, 8), ranks_of(3, 4, 8)
 
 
 def linear(x, w, bias=None):
@@ -92,7 +96,7 @@ def linear(x, w, bias=None):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("x, dim", [(A, 0), (A3, 0), (A3, 1)])
+@pytest.mark.parametrize("x, dim", [(A, 0), (A3, 0), (A3, 1), (A1, 1)])
 def test_gather_and_product(x, dim, bias):
     got, fuse, module = run(
         lambda x, w, b: linear(gather(x, dim), w, b if bias else None), lambda rank: (x[rank], B[rank], BIAS[rank])
@@ -123,7 +127,7 @@ def test_one_gather_and_several_products(dim):
 
 
 @pytest.mark.parametrize("op", ["sum", "avg"])
-@pytest.mark.parametrize("x, dim", [(A, 0), (ranks_of(4, 3, 8), 0), (A3, 1)])
+@pytest.mark.parametrize("x, dim", [(A, 0), (ranks_of(4, 3, 8), 0), (A3, 1), (A1, 1)])
 def test_product_and_scatter(x, dim, op):
     got, fuse, module = run(lambda x, w: scatter(linear(x, w), dim, op), lambda rank: (x[rank], B[rank]))
     assert fuse.replaced == {"gemm_rs": 1}

@@ -6,6 +6,7 @@ import llama
 import pytest
 import torch
 from torch import nn
+from torch_compiler import needs_compiler_in_threads
 
 import ditron.nn
 import ditron.sim
@@ -119,6 +120,7 @@ def test_after_a_change_of_dtype_and_a_load():
     run(main)
 
 
+@needs_compiler_in_threads
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_compiled(ranks):
     block, x, grad, exact, plain = problem()

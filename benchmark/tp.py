@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -366,7 +365,6 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="append the table to this file")
     parser.add_argument("--json", type=Path, help="write all medians to this file, after every shape")
     args = parser.parse_args()
-    os.environ.setdefault("DITRON_PROTOCOL", "off")  # the tests run the protocol checker
     device = start(args.limit)
     ditron.init(transport="p2p", heap_bytes=args.heap)
     samples, results = Samples(device), []

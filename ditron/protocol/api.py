@@ -181,6 +181,8 @@ def at_compile_time(program: Any, module: Any) -> None:
     how = knobs.protocol.get()
     if how == "off" or program.sample_args is None or is_capturing(current_world()):
         return
+    if program.fn.__module__.startswith("ditron.kernels."):  # shipped, and checked by our tests
+        return
     code = program.fn.__code__
     place = dict(category=ProtocolWarning, filename=code.co_filename, lineno=code.co_firstlineno)
     try:

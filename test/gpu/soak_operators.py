@@ -108,7 +108,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, default=60, help="seconds without progress")
     args = parser.parse_args()
-    os.environ.setdefault("DITRON_PROTOCOL", "off")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     faulthandler.dump_traceback_later(args.limit, exit=True)

@@ -260,6 +260,39 @@ def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
         yield Case("all_reduce", f"{nbytes} bytes", runs, expected, 6e-3, calls=20 if nbytes <= 1 << 22 else 4)
 
 
+def all_reduce_norm(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    rank, group, N = dist.get_rank(), dist.group.WORLD.group_name, 8192
+    for rows in (1, 4, 16, 64, 128):
+        x, residual, weight = random(rows, N, rank, device), random(rows, N, 9, device), random(1, N, 8, device)[0]
+        shared = symm_mem.empty(x.shape, dtype=x.dtype, device=device).copy_(x)
+        symm_mem.rendezvous(shared, group=dist.group.WORLD)
+        out, total, reduced = torch.empty_like(x), torch.empty_like(x), x.clone()
+        exact = x.float()
+        dist.all_reduce(exact)
+        normalize = torch.compile(lambda s, r, w: torch.nn.functional.rms_norm(s + r, (s.shape[-1],), w, 1e-6))
+
+        def nccl(x=x, reduced=reduced, residual=residual, weight=weight, normalize=normalize) -> torch.Tensor:
+            dist.all_reduce(reduced.copy_(x))
+            return normalize(reduced, residual, weight)
+
+        def one_shot(x=x, shared=shared, residual=residual, weight=weight, normalize=normalize) -> torch.Tensor:
+            shared.copy_(x)
+            return normalize(torch.ops.symm_mem.one_shot_all_reduce(shared, "sum", group), residual, weight)
+
+        def ours(x=x, residual=residual, weight=weight, out=out, total=total) -> torch.Tensor:
+            return kernels.all_reduce_rms_norm(x, residual, weight, out=out, total=total)[0]
+
+        runs: dict[str, Run] = {
+            "copy": floor(lambda x=x, out=out: out.copy_(x)),
+            "torch + NCCL": nccl,
+            "torch one-shot": one_shot,
+            "ditron": ours,
+            "ditron, all_reduce alone": floor(lambda x=x, out=out: kernels.all_reduce(x, out=out)),
+        }
+        expected = torch.nn.functional.rms_norm(exact + residual.float(), (N,), weight.float(), 1e-6)
+        yield Case("all_reduce_norm", f"{rows} x {N}", runs, expected, 1e-2, calls=20)
+
+
 def all_gather(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for nbytes in args.bytes:
@@ -340,6 +373,7 @@ OPERATORS = {
     "ag_gemm": ag_gemm,
     "gemm_rs": gemm_rs,
     "all_reduce": all_reduce,
+    "all_reduce_norm": all_reduce_norm,
     "gemm_ar": gemm_ar,
     "all_gather": all_gather,
     "reduce_scatter": reduce_scatter,

@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-MICROSECONDS = ("all_reduce", "all_gather", "reduce_scatter", "gemm_ar", "ag_small", "rs_small")
+MICROSECONDS = ("all_reduce", "all_reduce_norm", "all_gather", "reduce_scatter", "gemm_ar", "ag_small", "rs_small")
 FLOORS = ("cuBLAS alone", "copies alone", "copy")
 _TITLE = (
     "| operator | shape | form | floors | peers | ditron | / floor | NCCL / ditron | best peer / ditron | fastest |"

@@ -12,6 +12,7 @@ from ditron.kernels import torch_library as _torch_library  # noqa: F401 (regist
 from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered
 from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
+from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.reduce_scatter import reduce_scatter
@@ -21,6 +22,7 @@ __all__ = [
     "ag_gemm_gathered",
     "all_gather",
     "all_reduce",
+    "all_reduce_rms_norm",
     "gemm_ar",
     "gemm_rs",
     "own_part",

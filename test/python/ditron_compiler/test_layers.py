@@ -49,6 +49,12 @@ def test_no_import_cycle(edges):
     assert not import_graph.cycles(edges)
 
 
+def test_test_files_have_names_of_their_own():
+    """pytest imports them by their base names."""
+    names = [path.name for path in (paths.ROOT / "test" / "python").rglob("test_*.py")]
+    assert not {name for name in names if names.count(name) > 1}
+
+
 def test_only_the_frontend_imports_triton(edges):
     found = [edge for edge in edges if edge.target.split(".")[0] == "triton"]
     assert any(edge.source.startswith("ditron_compiler.frontend.") for edge in found)

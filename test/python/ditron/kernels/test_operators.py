@@ -159,6 +159,23 @@ def test_ranks_may_align_tensors_differently():
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("shape", [(1, 40), (2, 3, 64), (5, 7)])
+def test_all_reduce_rms_norm(shape):
+    ranks, eps = 3, 1e-3
+    x, residual, weight = data(ranks, *shape, seed=1), data(*shape, seed=2), data(shape[-1], seed=3)
+
+    def main():
+        for call in range(3):
+            turned = x.roll(call, 1)
+            out, total = kernels.all_reduce_rms_norm(turned[ditron.rank()].contiguous(), residual, weight, eps)
+            exact, size = exact_sum(turned) + residual.double(), turned.double().abs().sum(0) + residual.double().abs()
+            numerics.assert_error_within(total, exact, numerics.gamma(ranks + 1) * size)
+            norm = torch.nn.functional.rms_norm(total.double(), shape[-1:], weight.double(), eps)
+            numerics.assert_error_within(out, norm, numerics.gamma(shape[-1] + 8) * norm.abs())
+
+    run(main, ranks=ranks)
+
+
 def test_a_subgroup():
     x = data(4, 6, 8, seed=1)
 
@@ -186,6 +203,9 @@ def test_a_subgroup():
         (lambda x: kernels.all_reduce(x[:0]), "with elements"),
         (lambda x: kernels.all_reduce(x, algorithm="ring"), "unknown algorithm 'ring'"),
         (lambda x: kernels.all_gather(x, algorithm="ring"), "unknown algorithm 'ring'"),
+        (lambda x: kernels.all_reduce_rms_norm(x, x[:4], x[0]), "expected a residual like it"),
+        (lambda x: kernels.all_reduce_rms_norm(x, x, x[0].float()), "expected one dtype"),
+        (lambda x: kernels.all_reduce_rms_norm(x.clone().requires_grad_(), x, x[0]), "has no gradient"),
         (lambda x: kernels.reduce_scatter(x, algorithm="ring"), "unknown algorithm 'ring'"),
     ],
 )

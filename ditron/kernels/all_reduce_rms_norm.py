@@ -1,0 +1,168 @@
+"""All-reduce, residual add and RMSNorm: what follows a row-parallel layer in a transformer block, in one kernel."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.all_reduce import ONE_SHOT_BYTES, all_reduce
+from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.schedules import sent_bytes
+from ditron_compiler.errors import DitronError
+
+__all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def all_reduce_rms_norm_kernel(
+    x_ptr,
+    residual_ptr,
+    weight_ptr,
+    out_ptr,
+    sum_ptr,
+    inbox_ptr,
+    arrived_ptr,
+    N,
+    capacity,
+    eps,
+    epoch,
+    BLOCK: tl.constexpr,
+):
+    """A program for each row: sends it to every rank, adds what every rank sent and the residual, normalizes."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    at = row.to(tl.int64) * N + cols
+    inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
+    mine = tl.load(x_ptr + at, mask=mask, other=0.0)
+    for step in range(1, ranks):
+        peer = (own + step) % ranks
+        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, mine, mask=mask)
+        dl.notify(arrived_ptr + row * ranks + own, peer, epoch)
+    # Neither depends on the peers: loaded while their rows are on the way.
+    residual = tl.load(residual_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for sender in range(ranks):
+        if sender == own:
+            total += mine.to(tl.float32)
+        else:
+            token = dl.wait(arrived_ptr + row * ranks + sender, 1, epoch)
+            part_ptr = dl.consume_token(inbox_ptr + sender * tl.cast(capacity, tl.int64), token)
+            total += tl.load(part_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    rounded = (total + residual).to(sum_ptr.dtype.element_ty)
+    tl.store(sum_ptr + at, rounded, mask=mask)
+    total = rounded.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(total * total, 0) / N + eps)
+    tl.store(out_ptr + at, (total * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@ditron.program(
+    example={
+        "x": "bf16[16, 8192]",
+        "residual": "bf16[16, 8192]",
+        "weight": "bf16[8192]",
+        "out": "bf16[16, 8192]",
+        "total": "bf16[16, 8192]",
+        "capacity": 16,
+        "eps": 1e-5,
+        "block": 8192,
+    },
+    sample_args=lambda ranks: {
+        "x": "bf16[3, 40]",
+        "residual": "bf16[3, 40]",
+        "weight": "bf16[40]",
+        "out": "bf16[3, 40]",
+        "total": "bf16[3, 40]",
+        "capacity": 4,
+        "eps": 1e-5,
+        "block": 64,
+    },
+    max_nodes=1,
+)
+def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=16):
+    """``total`` = ``residual`` + sum over ranks of ``x``, ``out`` = its rows over their root mean square times ``weight``.
+
+    All but ``weight`` [N] are ``[rows, N]``; N is at most ``block``. Memory is kept for up to ``capacity`` rows. The
+    inbox has two halves, used in turns, as all_reduce.py explains.
+    """
+    rows, N = x.shape
+    inbox = dh.symm_empty(2, dh.num_ranks() * capacity * N, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(dh.num_ranks() * capacity, dtype=torch.int64, name="arrived")
+    all_reduce_rms_norm_kernel[(rows,)](
+        x,
+        residual,
+        weight,
+        out,
+        total,
+        inbox,
+        arrived,
+        N,
+        capacity * N,
+        eps,
+        dh.epoch(),
+        BLOCK=block,
+        num_warps=num_warps,
+    )
+
+
+def all_reduce_rms_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    *,
+    out: torch.Tensor | None = None,
+    total: torch.Tensor | None = None,
+    group: AnyGroup = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of the residual plus the sum over ranks of ``x``; for inference: no gradients.
+
+    Args:
+        x, residual: ``[..., N]``, the same shape on every rank. weight: ``[N]``. One dtype,
+            bfloat16, float16 or float32.
+        eps: added to the mean square. out, total: like ``x``, written if given.
+        group: the ranks; default the current group. One node.
+
+    Returns the normalized rows and ``total``, residual plus sum, which is rounded to the dtype before it is normalized
+    (Zhang and Sennrich, Root Mean Square Layer Normalization, 2019, eq. 4). Both are bitwise the same on every rank if
+    ``residual`` is. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        y, residual = ditron.kernels.all_reduce_rms_norm(partial_sum, residual, norm.weight)
+    """
+    what = "all_reduce_rms_norm"
+    with in_group(group, what) as group:
+        vector_operand(what, group, x)
+        N = x.shape[-1]
+        if residual.shape != x.shape or tuple(weight.shape) != (N,):
+            raise DitronError(
+                f"{what}: x is {tuple(x.shape)}: expected a residual like it and a weight of [{N}], got "
+                f"{tuple(residual.shape)} and {tuple(weight.shape)}"
+            )
+        if residual.dtype != x.dtype or weight.dtype != x.dtype:
+            raise DitronError(f"{what}: expected one dtype, got {x.dtype}, {residual.dtype} and {weight.dtype}")
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (x, residual, weight)):
+            raise DitronError(f"{what} has no gradient: call it under torch.no_grad(), or use all_reduce and a norm")
+        out, total = result(what, tuple(x.shape), x, out), result(what, tuple(x.shape), x, total)
+        if sent_bytes(group, x) > ONE_SHOT_BYTES or N > 16384:
+            torch.add(all_reduce(x), residual, out=total)
+            out.copy_(torch.nn.functional.rms_norm(total, (N,), weight, eps))
+            return out, total
+        rows = x.numel() // N
+        all_reduce_rms_norm_program(
+            *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
+            aligned(weight),
+            out.view(-1, N),
+            total.view(-1, N),
+            capacity_for(rows),
+            float(eps),
+            block=triton.next_power_of_2(N),
+        )
+        return out, total

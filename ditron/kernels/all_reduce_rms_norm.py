@@ -88,7 +88,7 @@ def all_reduce_rms_norm_kernel(
     max_nodes=1,
 )
 def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=16):
-    """``total`` = ``residual`` + sum over ranks of ``x``, ``out`` = its rows over their root mean square times ``weight``.
+    """``total`` = ``residual`` + sum over ranks of ``x``; ``out`` = its RMSNorm with ``weight``.
 
     All but ``weight`` [N] are ``[rows, N]``; N is at most ``block``. Memory is kept for up to ``capacity`` rows. The
     inbox has two halves, used in turns, as all_reduce.py explains.

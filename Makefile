@@ -31,11 +31,13 @@ test-fake-cuda: build  ## CPU tensors that report to be CUDA tensors (ditron/sim
 CXX_FILES = $(shell git ls-files 'dialect/*.cpp' 'dialect/*.h' 'runtime/*.cpp' 'runtime/*.h')
 
 .PHONY: lint
-lint: build $(VENV)/.lint  ## formatters, linters, types of the public API
-	@$(BIN)/ruff check -q .
-	@$(BIN)/ruff format --check -q . || { echo "make format mends this"; exit 1; }
-	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES) || { echo "make format mends this"; exit 1; }
-	@$(BIN)/mypy && echo "== lint: clean"
+lint: build $(VENV)/.lint  ## formatters, linters, types of the public API: all of them, whichever fails
+	@failed=; \
+	$(BIN)/ruff check -q . || failed=1; \
+	$(BIN)/ruff format --check -q . || { echo "make format mends this"; failed=1; }; \
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES) || { echo "make format mends this"; failed=1; }; \
+	$(BIN)/mypy || failed=1; \
+	test -z "$$failed" && echo "== lint: clean"
 
 .PHONY: format
 format: $(VENV)/.lint  ## ruff format, what ruff can fix, clang-format; prints what is left to mend by hand
@@ -43,7 +45,7 @@ format: $(VENV)/.lint  ## ruff format, what ruff can fix, clang-format; prints w
 	@$(BIN)/clang-format -i $(CXX_FILES)
 
 $(VENV)/.lint: $(VENV)/.ready
-	@$(BIN)/pip install -q $$($(BIN)/python cmake/develop.py requirements lint) && touch $@
+	@$(BIN)/pip install -qq $$($(BIN)/python cmake/develop.py requirements lint) && touch $@
 
 .PHONY: test-matrix
 test-matrix: build  ## compile all examples for both vendors under the oldest and the newest Triton
@@ -88,12 +90,13 @@ build: $(VENV)/.ready build/dev/build.ninja  ## Debian packages, virtual environ
 build/dev/build.ninja: $(VENV)/.ready
 	@echo "== configuring" && cmake -G Ninja -S . -B build/dev -DDITRON_IN_PLACE=ON \
 	  -DPython_EXECUTABLE=$(abspath $(BIN))/python > build/configure.log || { cat build/configure.log; exit 1; }
+	@echo "== native modules (minutes the first time)"
 
 $(VENV)/.ready: pyproject.toml constraints.txt cmake/develop.py | system
 	@echo "== virtual environment $(VENV)" && mkdir -p build
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python cmake/develop.py requirements > build/requirements.txt
-	@$(BIN)/pip install -q -c constraints.txt -r build/requirements.txt
+	@$(BIN)/pip install -qq -c constraints.txt -r build/requirements.txt
 	@$(BIN)/python cmake/develop.py link
 	@touch $@
 

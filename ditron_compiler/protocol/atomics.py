@@ -93,9 +93,15 @@ class Atomics:
         return root.zeroed or not root.given or bool(self.machine.cells.get(int(pointer), Cell(0)).writers)
 
     def _wait_for_change(self, number: int, pointer: int) -> Generator[Keys, None, None]:
-        """Before a second load of a cell whose value has not changed since: block until it does."""
+        """Before a second load of an unchanged cell: block until it changes if a loop may spin on it, else let others
+        run first.
+        """
         key, cell = (number, int(pointer)), self.machine.cell(pointer)
         while self._observed_versions.get(key) == cell.version:
+            if not self.sites[number].spins:
+                self.machine.again(self.task)
+                yield ()
+                break
             self.task.blocked = WaitEvent(
                 self.task,
                 self.task.node,

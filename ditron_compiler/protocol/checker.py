@@ -10,6 +10,7 @@ from ditron_compiler.protocol.explain import findings, unordered_stores
 from ditron_compiler.protocol.finding import CheckReport, Finding
 from ditron_compiler.protocol.hangs import starvation
 from ditron_compiler.protocol.scenario import HostLaunch, Scenario
+from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.streams import execute
 
 __all__ = ["check_scenario", "check_scenarios"]
@@ -43,11 +44,17 @@ def _has_atomics(scenario: Scenario) -> bool:
     kernels = {
         id(step.kernel): step.kernel for steps in scenario.steps for step in steps if isinstance(step, HostLaunch)
     }
-    return any(site.isa(*_ATOMICS) for kernel in kernels.values() for site in kernel.sites)
+    return any(_is_atomic(site) for kernel in kernels.values() for site in kernel.sites)
+
+
+def _is_atomic(site: Site) -> bool:
+    """An atomic, or a read of a signal that does not wait for it."""
+    if site.isa(ditron.SignalReadOpInterface):
+        return not site.isa(ditron.SignalWaitOpInterface)
+    return site.isa(ditron.AtomicOpInterface, tt.AtomicRMWOp, tt.AtomicCASOp)
 
 
 _ORDERS = 6
-_ATOMICS = (ditron.AtomicOpInterface, ditron.SignalFetchOp, tt.AtomicRMWOp, tt.AtomicCASOp)
 
 
 def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> CheckReport:

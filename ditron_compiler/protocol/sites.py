@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.ir.dialects import tt
+from ditron_compiler.ir.dialects import scf, tt
 from ditron_compiler.ir.locations import user_line
 from ditron_compiler.protocol.effects import effect_of, is_flag_type
 from ditron_compiler.protocol.expressions import bits_of, itemsize, shape_of
@@ -22,7 +22,8 @@ class Site:
         number: among the kernel's sites. ordinal: position in the function. op_class: its typed class. loc:
         ``file:line:col``. itemsize: bytes of an element it accesses. attributes: its enumerations (scope, semantic, op,
         cmp, team) as keywords, and flags. loops: ordinals of the loops around it. tokens: ordinals of the waits whose
-        tokens its operands depend on. consumed: of a wait, whether any operation consumes its token.
+        tokens its operands depend on. consumed: of a wait, whether any operation consumes its token. spins: whether
+        it may be repeated until a value changes: it is in an ``scf.while``, or in a function, which one may call.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Site:
     loops: tuple[int, ...]
     tokens: frozenset[int]
     consumed: bool
+    spins: bool
 
     @property
     def name(self) -> str:
@@ -86,6 +88,15 @@ def _attributes(op: ir.Operation) -> dict[str, str]:
     return {}
 
 
+def _spins(op: ir.Operation) -> bool:
+    parent = op.parent
+    while not isinstance(parent, tt.FuncOp):
+        if isinstance(parent, scf.WhileOp):
+            return True
+        parent = parent.parent
+    return parent.sym_visibility is not None and parent.sym_visibility.value == "private"
+
+
 def make_site(number: int, op: ir.Operation, loops: tuple[int, ...], slices: BackwardSlice) -> Site:
     """The site of ``op``, the kernel's ``number``-th."""
     operands, size = list(op.operands), 0
@@ -106,4 +117,5 @@ def make_site(number: int, op: ir.Operation, loops: tuple[int, ...], slices: Bac
         loops,
         slices.tokens(op),
         ordinal in slices.consumed(),
+        _spins(op),
     )

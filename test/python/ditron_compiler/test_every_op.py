@@ -24,6 +24,7 @@ from ditron_compiler.lowering.gpu.table import TABLE
 from ditron_compiler.lowering.sim import lower_to_sim  # noqa: F401 - registers the handlers
 from ditron_compiler.lowering.sim.function import HANDLERS
 from ditron_compiler.protocol.effects import EFFECTS, NO_EFFECT, effect_of, may_block
+from ditron_compiler.protocol.expressions import EXPRESSIONS
 from ditron_compiler.protocol.translate import translate_module
 
 EXAMPLES = device_examples()
@@ -73,6 +74,8 @@ def test_tables_have_every_operation(name):
         assert CLASSES[name] in TABLE and name in HANDLERS
     op = the(name, parse(as_kernel(EXAMPLES[name])))
     assert op.is_memory_effect_free or CLASSES[name] in EFFECTS or CLASSES[name] in NO_EFFECT
+    if effect_of(op) is None and op.results and name not in EXPANDED:
+        assert CLASSES[name] in EXPRESSIONS, "the protocol checker takes its value for UNKNOWN"
 
 
 def test_the_kernels_for_gpus_have_every_operation():

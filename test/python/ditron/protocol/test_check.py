@@ -70,6 +70,39 @@ def test_right_kernel_is_clean(kernel):
     assert not report.findings and not report.notes, str(report)
 
 
+@ditron.jit(pipeline="as-written")
+def look_at(flags, out, HOW: tl.constexpr, SPIN: tl.constexpr):
+    seen = tl.full((), 0, tl.int64)
+    if SPIN:
+        while seen < 1:
+            seen = look(flags, HOW)
+    else:
+        for _ in range(3):
+            seen += look(flags, HOW)
+    tl.store(out, seen)
+
+
+@ditron.jit
+def look(flags, HOW: tl.constexpr):
+    if HOW == "signal_fetch":
+        return dl.signal_fetch(flags)
+    if HOW == "ld":
+        return dl.ld(flags, scope="world", semantic="acquire")
+    return dl.atomic_cas(flags, 1, 1)
+
+
+@pytest.mark.parametrize("spin", [True, False])
+@pytest.mark.parametrize("how", ["signal_fetch", "ld", "atomic_cas"])
+def test_a_loop_that_spins_hangs_and_one_with_bounds_does_not(how, spin):
+    def run():
+        ditron.init()
+        flags = ditron.symm_zeros(1, dtype=torch.int64, name="flags")
+        look_at[(1,)](flags, torch.zeros(1, dtype=torch.int64), HOW=how, SPIN=spin)
+
+    report = check_function(run, [(2, None)])
+    assert [finding.kind for finding in report.findings] == (["never-signalled"] if spin else []), str(report)
+
+
 TILE = dict(block=(16, 16, 16))
 SHIPPED = {
     "ag_gemm_in_kernel": lambda check: check(20, 16, 16, num_push=2, push_rows=8, **TILE),

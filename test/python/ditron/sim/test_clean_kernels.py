@@ -41,6 +41,37 @@ def fetched_signal(data, flags, out, epoch, N: tl.constexpr):
 
 
 @ditron.jit
+def polled_signal(data, flags, out, epoch, N: tl.constexpr):
+    at = tl.arange(0, N)
+    dl.putmem_signal(data, out, N * 4, flags, epoch, 1 - dl.rank())
+    for _ in range(3):  # it need not change between two reads
+        if dl.signal_fetch(flags) >= epoch:
+            tl.store(out + N + at, tl.load(data + at))
+    dl.barrier_all()
+
+
+@ditron.jit
+def polled_flag(data, flags, out, epoch, N: tl.constexpr):
+    at = tl.arange(0, N)
+    peer = 1 - dl.rank()
+    tl.store(dl.symm_at(data, peer) + at, 1.0)
+    dl.st(dl.symm_at(flags, peer), epoch, scope="node", semantic="release")
+    for _ in range(3):
+        if dl.ld(flags, scope="node", semantic="acquire") >= epoch:
+            tl.store(out + at, tl.load(data + at))
+    dl.barrier_all()
+
+
+@ditron.jit
+def lock_or_leave(data, flags, out, epoch, N: tl.constexpr):
+    at = tl.arange(0, N)
+    for _ in range(3):
+        if dl.atomic_cas(flags, 0, 1, semantic="acquire") == 0:
+            tl.store(data + at, tl.load(out + at) + tl.program_id(0))
+            dl.st(flags, 0, semantic="release")
+
+
+@ditron.jit
 def fence_then_signal(data, flags, out, epoch, N: tl.constexpr):
     at = tl.arange(0, N)
     peer = 1 - dl.rank()
@@ -106,7 +137,7 @@ def neighbours_and_masks(data, flags, out, epoch, N: tl.constexpr):
 
 
 KERNELS = {
-    flag_in_order: 1, fetched_signal: 1, fence_then_signal: 1, one_buffer_with_credit: 1, lock: 4, last_program_adds_up: 4,
+    flag_in_order: 1, fetched_signal: 1, polled_signal: 1, polled_flag: 1, lock_or_leave: 4, fence_then_signal: 1, one_buffer_with_credit: 1, lock: 4, last_program_adds_up: 4,
     get_then_quiet: 1, neighbours_and_masks: 4,
 }  # fmt: skip
 

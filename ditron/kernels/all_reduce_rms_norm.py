@@ -11,6 +11,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_reduce import ONE_SHOT_BYTES, all_reduce
+from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.schedules import sent_bytes
 from ditron_compiler.errors import DitronError
@@ -113,6 +114,7 @@ def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, 
     )
 
 
+@torch_operator("x", "residual", "weight", "eps")
 def all_reduce_rms_norm(
     x: torch.Tensor,
     residual: torch.Tensor,
@@ -123,7 +125,7 @@ def all_reduce_rms_norm(
     total: torch.Tensor | None = None,
     group: AnyGroup = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """RMSNorm of the residual plus the sum over ranks of ``x``; for inference: no gradients.
+    """RMSNorm of the residual plus the sum over ranks of ``x``.
 
     Args:
         x, residual: ``[..., N]``, the same shape on every rank. weight: ``[N]``. One dtype,
@@ -133,7 +135,8 @@ def all_reduce_rms_norm(
 
     Returns the normalized rows and ``total``, residual plus sum, which is rounded to the dtype before it is normalized
     (Zhang and Sennrich, Root Mean Square Layer Normalization, 2019, eq. 4). Both are bitwise the same on every rank if
-    ``residual`` is. Collective over the group. Raises DitronError for tensors that do not fit.
+    ``residual`` is, and their gradients are taken to be so. Collective over the group. Raises DitronError for tensors
+    that do not fit.
 
         y, residual = ditron.kernels.all_reduce_rms_norm(partial_sum, residual, norm.weight)
     """
@@ -148,8 +151,6 @@ def all_reduce_rms_norm(
             )
         if residual.dtype != x.dtype or weight.dtype != x.dtype:
             raise DitronError(f"{what}: expected one dtype, got {x.dtype}, {residual.dtype} and {weight.dtype}")
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (x, residual, weight)):
-            raise DitronError(f"{what} has no gradient: call it under torch.no_grad(), or use all_reduce and a norm")
         out, total = result(what, tuple(x.shape), x, out), result(what, tuple(x.shape), x, total)
         if sent_bytes(group, x) > ONE_SHOT_BYTES or N > 16384:
             torch.add(all_reduce(x), residual, out=total)

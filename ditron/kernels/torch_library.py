@@ -17,6 +17,7 @@ from ditron.distributed.torch_groups import group_named
 from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered
 from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
+from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.reduce_scatter import reduce_scatter
@@ -234,4 +235,43 @@ _define(
     _all_reduce_fake,
     _all_reduce_backward,
     _collective_setup,
+)
+
+
+# all_reduce_rms_norm
+
+
+def _rms_norm_fake(
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6, *, group: str = ""
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+def _rms_norm_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: tuple) -> None:
+    ctx.eps = inputs[3]
+    _save(ctx, keyword_only_inputs["group"], output[1], inputs[2])
+
+
+def _rms_norm_backward(ctx: Any, grad_out: Tensor | None, grad_total: Tensor | None) -> tuple:
+    """Both results are the same on every rank, and so are their gradients, as of ``all_reduce``."""
+    total, weight = ctx.saved_tensors
+    if grad_out is None:
+        return grad_total, grad_total, None, None
+    rows, grad = total.float(), grad_out.float()
+    scale = torch.rsqrt(rows.square().mean(-1, keepdim=True) + ctx.eps)
+    normal, of_normal = rows * scale, grad * weight.float()
+    of_rows = scale * (of_normal - normal * (of_normal * normal).mean(-1, keepdim=True))
+    if grad_total is not None:
+        of_rows = of_rows + grad_total.float()
+    of_rows = of_rows.to(total.dtype)
+    return of_rows, of_rows, (grad * normal).flatten(0, -2).sum(0).to(weight.dtype), None
+
+
+_define(
+    "all_reduce_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps=1e-06, *, str group='')"
+    " -> (Tensor, Tensor)",
+    all_reduce_rms_norm,
+    _rms_norm_fake,
+    _rms_norm_backward,
+    _rms_norm_setup,
 )

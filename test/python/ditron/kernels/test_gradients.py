@@ -131,6 +131,27 @@ def test_collectives():
     run(main, ranks=2)
 
 
+def test_all_reduce_rms_norm():
+    """Against autograd through the same in fp64; every rank has the whole gradient."""
+    x, residual, weight = data(2, 3, 8, seed=1), data(3, 8, seed=2), data(8, seed=3)
+    grads = data(2, 3, 8, seed=4)
+
+    def exact():
+        tensors = [leaf(t.double()) for t in (x.sum(0), residual, weight)]
+        total = tensors[0] + tensors[1]
+        out = total * torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-3) * tensors[2]
+        torch.autograd.backward([out, total], [g.double() for g in grads])
+        return [t.grad for t in tensors]
+
+    def main(rank):
+        tensors = [leaf(x[rank]), leaf(residual), leaf(weight)]
+        torch.autograd.backward(kernels.all_reduce_rms_norm(*tensors, 1e-3), [*grads])
+        for tensor, expected in zip(tensors, exact(), strict=True):
+            torch.testing.assert_close(tensor.grad.double(), expected, rtol=1e-5, atol=1e-5)
+
+    run(main, ranks=2)
+
+
 def test_second_derivatives():
     """d/da of |d(sum y**2)/da|**2 of a column- and a row-parallel product, against one rank's."""
     rows, N, K = 2, 4, 8

@@ -39,6 +39,7 @@ CALLS = {
     "reduce_scatter": lambda: (data(4, 5),),
     "own_part": lambda: (data(4, 5),),
     "all_reduce": lambda: (data(3, 5),),
+    "all_reduce_rms_norm": lambda: (data(3, 8), data(3, 8, seed=2), data(8, seed=3)),
 }
 
 

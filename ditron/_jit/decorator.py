@@ -44,8 +44,6 @@ __all__ = ["DitronJITFunction", "jit", "attach_group"]
 class DitronJITFunction(JITFunction):
     """What :func:`jit` returns: a Triton JIT function with one more, hidden parameter when it is a kernel."""
 
-    __test__ = False  # pytest: a kernel named test_... is no test
-
     def __init__(
         self,
         fn: Callable,

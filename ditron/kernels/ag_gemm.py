@@ -18,8 +18,8 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
-from ditron.kernels.schedules import default_schedule, overlaps, sent_bytes
+from ditron.kernels.operands import aligned, bias_of, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.schedules import overlaps, schedule_for, sent_bytes
 from ditron.kernels.tiles import (
     add_bias,
     dot_step,
@@ -194,7 +194,8 @@ def ag_gemm(
 
     Args:
         a: ``[rows, K]``, row-major, the same shape on every rank. b: ``[N, K]``, row-major or the transpose of a
-            row-major ``[K, N]``. bias: ``[N]``. All bfloat16, float16 or float32; sums are in fp32.
+            row-major ``[K, N]``, N the same on every rank. bias: ``[N]``. All bfloat16, float16 or float32; sums are in
+            fp32.
         out: ``[num_ranks * rows, N]``, written if given.
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
         group: the ranks; default the current group. One node.
@@ -211,14 +212,15 @@ def ag_gemm(
         (rows, K), N, ranks = a.shape, b.shape[0], group.num_ranks
         if b.shape[1] != K:
             raise DitronError(f"ag_gemm: a is [{rows}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
-        out = result("ag_gemm", (ranks * rows, N), a, out)
+        bias_of("ag_gemm", a, N, bias)
+        out = result("ag_gemm", (ranks * rows, N), a, out, a=a, b=b, bias=bias, gathered=gathered)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
         keep = gathered is not None
         if keep:
-            gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered)
+            gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
         if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out):
-            chosen = default_schedule(group, rows, most_pieces=2) | schedule
+            chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False)
             ag_gemm_program(
                 a,
                 b,

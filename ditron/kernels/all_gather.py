@@ -116,7 +116,7 @@ def all_gather(
     """
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x)
-        out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out)
+        out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
         few = x.nbytes * (group.num_ranks - 1) <= STORED_BYTES
         algorithm = algorithm or ("stored" if few else "copied")
         if algorithm not in _PROGRAMS:

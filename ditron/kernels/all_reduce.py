@@ -1,7 +1,8 @@
 """All-reduce by stores to peers: one-shot, where everybody adds everything, and two-shot, where each rank adds a part.
 
 The memory that peers store to has two halves, used in turns, so that nobody waits before it stores: a rank that stores
-in call e + 2 has had something from every rank in call e + 1, which each sent after its call e had ended.
+in call e + 2 has had something from every rank in call e + 1, which each sent after its call e had ended. More programs
+than fit on a GPU at once wait for the same programs of the peers: GPUs start them in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def all_reduce(
     """
     with in_group(group, "all_reduce") as group:
         vector_operand("all_reduce", group, x)
-        out = result("all_reduce", tuple(x.shape), x, out)
+        out = result("all_reduce", tuple(x.shape), x, out, x=x)
         few = x.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES
         algorithm = algorithm or ("one_shot" if few else "two_shot")
         if algorithm not in _PROGRAMS:

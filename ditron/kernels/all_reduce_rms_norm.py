@@ -151,7 +151,9 @@ def all_reduce_rms_norm(
             )
         if residual.dtype != x.dtype or weight.dtype != x.dtype:
             raise DitronError(f"{what}: expected one dtype, got {x.dtype}, {residual.dtype} and {weight.dtype}")
-        out, total = result(what, tuple(x.shape), x, out), result(what, tuple(x.shape), x, total)
+        inputs = {"x": x, "residual": residual, "weight": weight}
+        out = result(what, tuple(x.shape), x, out, total=total, **inputs)
+        total = result(what, tuple(x.shape), x, total, **inputs)
         if sent_bytes(group, x) > ONE_SHOT_BYTES or N > 16384:
             torch.add(all_reduce(x), residual, out=total)
             out.copy_(torch.nn.functional.rms_norm(total, (N,), weight, eps))

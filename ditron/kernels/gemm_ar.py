@@ -44,7 +44,7 @@ def gemm_ar(
         (M, K), N = a.shape, b.shape[0]
         if b.shape[1] != K:
             raise DitronError(f"gemm_ar: a is [{M}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
-        out = result("gemm_ar", (M, N), a, out)
+        out = result("gemm_ar", (M, N), a, out, a=a, b=b)
         # The sum is scattered under the product, and gathered, where hiding it pays.
         part = out[: M // group.num_ranks]
         if M % group.num_ranks == 0 and overlaps("gemm_ar", group, None, sent_bytes(group, part), a, part):

@@ -20,7 +20,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
-from ditron.kernels.schedules import default_schedule, overlaps, sent_bytes
+from ditron.kernels.schedules import overlaps, schedule_for, sent_bytes
 from ditron.kernels.tiles import (
     columns_of,
     dot_step,
@@ -226,11 +226,11 @@ def gemm_rs(
                 f"{-(-M // ranks) * ranks} rows"
             )
         rows = M // ranks
-        out = result("gemm_rs", (rows, N), a, out)
+        out = result("gemm_rs", (rows, N), a, out, a=a, b=b)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
         if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out):
-            chosen = default_schedule(group, rows, most_pieces=4) | schedule
+            chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True)
             gemm_rs_program(a, b, out, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
             return out
         product = torch.matmul(a, b if b_is_kn else b.t())

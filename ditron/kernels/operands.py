@@ -13,6 +13,7 @@ from ditron_compiler.errors import DitronError
 
 __all__ = [
     "aligned",
+    "bias_of",
     "capacity_for",
     "in_group",
     "matrices",
@@ -34,7 +35,10 @@ def in_group(group: AnyGroup, what: str) -> Iterator[Group]:
 
 
 def capacity_for(extent: int) -> int:
-    """``extent`` rounded up to a power of two, at least 64: calls of many sizes share few allocations."""
+    """``extent`` rounded up to a power of two, at least 64: calls of many sizes share few allocations.
+
+    (Those whose extents are divisible by 16 are compiled, and have memory, apart from the others.)
+    """
     return max(64, 1 << (extent - 1).bit_length())
 
 
@@ -79,8 +83,10 @@ def weight_layout(b: torch.Tensor) -> tuple[torch.Tensor, bool]:
     return aligned(b), False
 
 
-def result(what: str, shape: tuple[int, ...], like: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-    """``out`` if it is what the operator writes, or a new tensor."""
+def result(
+    what: str, shape: tuple[int, ...], like: torch.Tensor, out: torch.Tensor | None, **others: torch.Tensor | None
+) -> torch.Tensor:
+    """``out`` if the operator can write it, which overlaps none of the ``others`` in memory, or a new tensor."""
     if out is None:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
     if tuple(out.shape) != shape or out.dtype != like.dtype or out.device != like.device or not out.is_contiguous():
@@ -90,7 +96,26 @@ def result(what: str, shape: tuple[int, ...], like: torch.Tensor, out: torch.Ten
         )
     if out.data_ptr() % 16:
         raise DitronError(f"{what}: out must begin at a multiple of 16 bytes, and this view begins at {out.data_ptr()}")
+    begin, end = _span(out)
+    for name, other in others.items():
+        if other is not None and other.device == out.device and _span(other)[0] < end and begin < _span(other)[1]:
+            raise DitronError(f"{what}: out overlaps {name} in memory: give it a tensor of its own")
     return out
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where a tensor begins and ends."""
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.itemsize
+
+
+def bias_of(what: str, like: torch.Tensor, N: int, bias: torch.Tensor | None) -> None:
+    """Raise DitronError unless there is no bias, or one of ``N`` elements like those of the matrices."""
+    if bias is not None and (tuple(bias.shape) != (N,) or bias.dtype != like.dtype or bias.device != like.device):
+        raise DitronError(
+            f"{what}: bias must be [{N}] of {like.dtype} on {like.device}, got {tuple(bias.shape)} of {bias.dtype} on "
+            f"{bias.device}"
+        )
 
 
 def reaches_by_tma(*tensors: torch.Tensor) -> bool:

@@ -132,7 +132,7 @@ def reduce_scatter(
         ranks = group.num_ranks
         if x.shape[0] % ranks:
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
-        out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out)
+        out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out, x=x)
         algorithm = algorithm or ("stored" if out.nbytes * (ranks - 1) <= STORED_BYTES else "copied")
         if algorithm not in _PROGRAMS:
             raise DitronError(f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")

@@ -11,7 +11,7 @@ from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron_compiler.errors import DitronError
 
-__all__ = ["default_schedule", "fits_tile_kernel", "num_sms", "overlaps", "sent_bytes"]
+__all__ = ["fits_tile_kernel", "num_sms", "overlaps", "schedule_for", "sent_bytes"]
 
 #: From so many bytes sent by each rank on, communication is hidden under the product: below, a product and a collective
 #: one after the other take less than the persistent kernel's signals and last tiles (docs/results/tensor-parallel.md).
@@ -56,18 +56,26 @@ def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matri
     return algorithm == "overlapped"
 
 
-def default_schedule(group: Group, rows: int, most_pieces: int) -> dict[str, Any]:
-    """Keyword arguments of a program with the persistent kernel, for ``rows`` rows per rank.
+def schedule_for(
+    what: str, group: Group, rows: int, most_pieces: int, given: dict[str, Any], *, whole_pieces: bool
+) -> dict[str, Any]:
+    """Keyword arguments of a program with the persistent kernel, for ``rows`` rows per rank: ``given``, and others.
 
-    It depends on the capacity of ``rows`` rather than on themselves, and so do memory and code.
+    The others depend on the capacity of ``rows`` rather than on themselves, and so do memory and code. Raises
+    DitronError for more pieces than rows of tiles where each piece must have one (``whole_pieces``).
     """
-    block = (32, 32, 32) if group.is_sim else (128, 256, 64)  # small tiles: the simulator is for small matrices
+    block = given.get(
+        "block", (32, 32, 32) if group.is_sim else (128, 256, 64)
+    )  # small ones: the simulator's are small
     capacity = capacity_for(rows)
     fewest = capacity // 2 + 1 if rows > 64 else 1  # rows of the smallest call that has this capacity
-    pieces = min(most_pieces, -(-fewest // block[0]))
+    pieces = given.get("pieces", min(most_pieces, -(-fewest // block[0])))
+    tile_rows = -(-rows // block[0])
+    if pieces < 1 or whole_pieces and pieces > tile_rows:
+        raise DitronError(f"{what}: pieces must be from 1 to {tile_rows}, the rows of tiles of a rank, got {pieces}")
     return {
         "block": block,
         "pieces": pieces,
         "group_m": max(1, min(8, -(-capacity // block[0]) // pieces)),  # a group of rows of tiles is of one piece
         "programs": 8 if group.is_sim else num_sms(group.device),
-    }
+    } | given

@@ -37,14 +37,17 @@ __all__ = ["CudaRunner"]
 _MAX_SHAPES = 512  # of which plans are kept; calls with others plan anew
 _MAX_PLANS = 64  # of one set of shapes: by stream and epoch
 
-_streams: dict[tuple[int, str, int], torch.cuda.Stream] = {}
+_streams: dict[tuple[int, str, str, int], torch.cuda.Stream] = {}
 
 
-def _side_stream(device: Any, name: str, index: int) -> int:
-    """The handle of a named stream: one per GPU and name, for all programs."""
+def _side_stream(device: Any, group: str, name: str, index: int) -> int:
+    """The handle of a named stream: one per GPU, group and name, for all programs.
+
+    Per group, because a stream that waits for a peer of one group must not hold up what another group waits for.
+    """
     import torch
 
-    key = (device.index, name, index)
+    key = (device.index, group, name, index)
     if key not in _streams:
         _streams[key] = torch.cuda.Stream(device)
     return _streams[key].cuda_stream
@@ -209,7 +212,7 @@ class CudaRunner:
         if not capturing and (known := shape.plans.get(key)) is not None:
             return known
         epoch = max(shape.memory.epoch, 1) + 4
-        calls = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(4)]
+        calls = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(2)]
         steps = linear_steps(epoch, calls[0], epoch + 1, calls[1]) if self.period == 1 else None
         if steps is None:
             raise DitronError(
@@ -251,4 +254,4 @@ class CudaRunner:
 
     def side_stream(self, name: str, index: int) -> int:
         """The handle of a named stream."""
-        return _side_stream(self.group.device, name, index)
+        return _side_stream(self.group.device, self.group.name, name, index)

@@ -144,7 +144,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(cuda, "driver", lambda: fake)
     monkeypatch.setattr(cuda, "_current_stream", lambda device: state.stream)
     monkeypatch.setattr(cuda, "_is_capturing", lambda: state.capturing)
-    monkeypatch.setattr(cuda, "_side_stream", lambda device, name, index: 1000 + sum(map(ord, name)) + index)
+    monkeypatch.setattr(cuda, "_side_stream", lambda device, group, name, index: 1000 + sum(map(ord, name)) + index)
     monkeypatch.setattr("ditron.distributed.state._process_world", group)
     with fake_gpu() as triton_driver:
         state.triton = triton_driver

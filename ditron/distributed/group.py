@@ -65,6 +65,9 @@ class Group:
     def __deepcopy__(self, memo: dict) -> Group:
         return self  # a copy of a module is a module of the same group
 
+    def __reduce__(self) -> tuple:
+        return _unpickled, (self.name,)
+
     def __repr__(self) -> str:
         return f"Group(rank {self.rank} of {self.num_ranks}, {self.transport}, world ranks {self.ranks})"
 
@@ -150,6 +153,16 @@ class Group:
 
     def record_allocation(self, name: str, tensor: torch.Tensor, zeroed: bool) -> None:
         """Tell the protocol checker of a tensor that a host program allocated; nothing where none records."""
+
+
+def _unpickled(name: str) -> Group:
+    group = state.group_named(name)
+    if group is None:
+        raise DitronError(
+            f"cannot load what was saved with the group named {name!r}, of these world ranks: there is none here. Call "
+            "ditron.init() with as many ranks, and ditron.new_group() as the program that saved it did, then load it"
+        )
+    return group
 
 
 def require_group(group: Group | None, what: str) -> Group:

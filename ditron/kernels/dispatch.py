@@ -22,7 +22,7 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Call the function through ``torch.ops.ditron`` where gradients are recorded or torch traces what is called.
 
     There it takes its positional arguments, those named in ``traced``, and ``group``: what it writes is new. Products
-    take their tensors in the dtype of ``torch.autocast`` where it is on.
+    take their operands in the dtype of ``torch.autocast`` where it is on.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -32,7 +32,9 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @functools.wraps(function)
         def call(*args: Any, group: Any = None, **options: Any) -> Any:
             if is_product:
-                args, options = _in_autocast(args), dict(zip(options, _in_autocast((*options.values(),)), strict=True))
+                operands = {option: value for option, value in options.items() if option in traced}
+                cast = _in_autocast((*args, *operands.values()))
+                args, options = cast[: len(args)], options | dict(zip(operands, cast[len(args) :], strict=True))
             if not torch.compiler.is_compiling() and _is_plain((*args, *options.values())):
                 return function(*args, group=group, **options)
             for option in list(options):
@@ -57,12 +59,21 @@ def check_gradient(what: str, gradient: str) -> None:
 
 
 def _in_autocast(values: tuple) -> tuple:
-    """The values, tensors among them in the dtype of an autocast that is on."""
+    """The values, those that autocast converts in its dtype: floating-point tensors on its device, but not float64."""
     device = next((value.device.type for value in values if isinstance(value, torch.Tensor)), None)
     if device is None or not torch.is_autocast_enabled(device):
         return values
     dtype = torch.get_autocast_dtype(device)
-    return tuple(value.to(dtype) if isinstance(value, torch.Tensor) else value for value in values)
+    return tuple(value.to(dtype) if _is_converted(value, device) else value for value in values)
+
+
+def _is_converted(value: Any, device: str) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.is_floating_point()
+        and value.dtype != torch.float64
+        and value.device.type == device
+    )
 
 
 def _is_plain(values: tuple) -> bool:

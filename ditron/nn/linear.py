@@ -14,7 +14,12 @@ from ditron.nn.gradients import summed_gradient
 from ditron.nn.rows import restore, rows_first
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ColumnParallelLinear", "RowParallelLinear"]
+__all__ = ["ColumnParallelLinear", "RowParallelLinear", "version_of"]
+
+
+def version_of(x: torch.Tensor) -> int:
+    """Changes when ``x`` is written in place, where torch counts that."""
+    return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
 
 
 class _ParallelLinear(nn.Module):
@@ -109,7 +114,9 @@ class ColumnParallelLinear(_ParallelLinear):
             dtype,
         )
         self.gather_output, self.keep_gathered = gather_output, keep_gathered
-        self.ready: tuple[torch.Tensor, torch.Tensor] | None = None  # an input, and its output, computed before
+        # In a module that parallelize has gather its input: whether that runs, and x is whole; else None.
+        self.input_is_gathered: bool | None = None
+        self.ready: tuple[torch.Tensor, int, torch.Tensor] | None = None  # then an input, its version, and its output
         self.reset_parameters()
 
     @classmethod
@@ -126,8 +133,16 @@ class ColumnParallelLinear(_ParallelLinear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[.., rows, in_features]`` to ``[.., num_ranks * rows, out_features / num_ranks]`` if sequence-parallel."""
         ready, self.ready = self.ready, None
-        if ready is not None and ready[0] is x:
-            y = ready[1]
+        if ready is not None and ready[0] is x and ready[1] == version_of(x):
+            y = ready[2]
+        elif self.input_is_gathered:  # another tensor, or another call, whose output the caller may write to
+            y = nn.functional.linear(x, self.weight, self.bias)
+        elif self.input_is_gathered is False:
+            raise DitronError(
+                "ColumnParallelLinear: called outside of the forward of the module that gathers its input, as "
+                "torch.utils.checkpoint does in backward when it is used within: checkpoint that module as a whole, or "
+                'leave its "gather" out of the plan'
+            )
         elif self.sequence_parallel:
             rows, between = rows_first(x, self.sequence_dim)
             if self.keep_gathered:
@@ -197,6 +212,11 @@ class RowParallelLinear(_ParallelLinear):
         rows, between = rows_first(x, self.sequence_dim)
         bias = self.bias
         if self.sequence_parallel:
+            if x.shape[self.sequence_dim] % self.group.num_ranks:
+                raise DitronError(
+                    f"RowParallelLinear: a sequence of {x.shape[self.sequence_dim]} cannot be divided among "
+                    f"{self.group.num_ranks} ranks: pad it to a multiple of them"
+                )
             y = kernels.gemm_rs(rows, self.weight, group=self.group)
             bias = None if bias is None else summed_gradient(bias, self.group.name)
         else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -13,14 +13,12 @@ from torch import nn
 from ditron import kernels
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup, as_group
-from ditron.nn.linear import ColumnParallelLinear, RowParallelLinear
+from ditron.nn.linear import ColumnParallelLinear, RowParallelLinear, version_of
+from ditron.nn.plan import LAYERS, check_plan, find
 from ditron.nn.rows import restore, rows_first
 from ditron_compiler.errors import DitronError
 
 __all__ = ["parallelize"]
-
-LAYERS: dict[str, Any] = {"colwise": ColumnParallelLinear, "rowwise": RowParallelLinear}
-STYLES = (*LAYERS, "gather", "sequence")
 
 
 def parallelize(
@@ -39,90 +37,103 @@ def parallelize(
             to what becomes of them. ``"colwise"``, ``"rowwise"``: an ``nn.Linear`` becomes a ColumnParallelLinear or
             RowParallelLinear. ``"gather"``: the first tensor that the submodule is called with is gathered along the
             sequence, and multiplied meanwhile by the weights of its colwise children, for all of them at once.
+            Whatever else they are called with there is taken as whole.
             ``"sequence"``: the submodule has all of its parameters on every rank and sees a part of the sequence
             (norms do), and their gradients are added.
         group: the ranks, as operators take it; default the current group.
         sequence_parallel, sequence_dim: of the layers. Without it, activations between parallel layers are whole on
             every rank, and ``"gather"`` and ``"sequence"`` do nothing.
 
-    Raises DitronError for a name that nothing has, an unknown style, and layers that cannot be divided.
+    Raises DitronError for a name that nothing has, an unknown style, and layers that cannot be divided or share
+    weights with others, before it changes anything.
 
         ditron.nn.parallelize(mlp, {"up": "colwise", "down": "rowwise"})
     """
     group = as_group(group)
-    found = [(name, style) for pattern, style in plan.items() for name in _matches(module, pattern, style)]
+    found = find(module, plan)
     options = {"group": group, "sequence_parallel": sequence_parallel, "sequence_dim": sequence_dim}
+    if not sequence_parallel:
+        found = [(name, style) for name, style in found if style in LAYERS]
+    check_plan(module, found, group)
     for name, style in found:
         if style in LAYERS:
-            linear = module.get_submodule(name)
-            if not isinstance(linear, nn.Linear):
-                raise DitronError(f"parallelize: {name!r} is {style} and must be an nn.Linear, got {type(linear)}")
-            try:
-                module.set_submodule(name, LAYERS[style].from_linear(linear, **options))
-            except DitronError as error:
-                raise DitronError(f"parallelize: {name!r}: {error}") from None
-    for name, style in found if sequence_parallel else ():
+            module.set_submodule(name, LAYERS[style].from_linear(module.get_submodule(name), **options))
+    for name, style in found:
         submodule = module.get_submodule(name)
         if style == "gather":
-            _gather_input(name, submodule, group, sequence_dim)
+            _gather_input(submodule, group, sequence_dim)
         elif style == "sequence":
             _sum_gradients(submodule, (), group)
             submodule.register_forward_pre_hook(partial(_sum_gradients, group=group))
     return module
 
 
-def _matches(module: nn.Module, pattern: str, style: str) -> list[str]:
-    if style not in STYLES:
-        raise DitronError(f"parallelize: unknown style {style!r} of {pattern!r}: expected one of {', '.join(STYLES)}")
-    parts = pattern.split(".")
-    names = [
-        name
-        for name, _ in module.named_modules()
-        if len(atoms := name.split(".")) == len(parts) and all(map(fnmatchcase, atoms, parts))
-    ]
-    if not names:
-        raise DitronError(f"parallelize: no submodule is named {pattern!r}")
-    return names
+class _Summed:
+    """Marks a parameter whose gradient is summed; one that was pickled has lost its hook, and the mark with it."""
+
+    def __reduce__(self) -> tuple:
+        return OrderedDict, ()
 
 
 def _sum_gradients(module: nn.Module, args: tuple, group: Group) -> None:
-    """Have the gradients of a module's parameters summed over ranks, also of those that it has been given since."""
-    for parameter in module.parameters():
-        if parameter.requires_grad and not hasattr(parameter, "_ditron_group"):
-            parameter._ditron_group = group.name  # type: ignore[attr-defined]
-            parameter.register_hook(partial(_summed, group=group))
+    """Have the gradients of a module's parameters summed over ranks, also of those that it has been given since.
+
+    Those of parallel layers are of this rank's part, or summed by the layer.
+    """
+    for child in module.modules():
+        if isinstance(child, ColumnParallelLinear | RowParallelLinear):
+            continue
+        for parameter in child.parameters(recurse=False):
+            if parameter.requires_grad and not getattr(parameter, "_ditron_summed", None):
+                parameter._ditron_summed = _Summed()  # type: ignore[attr-defined]
+                parameter.register_hook(partial(_summed, group=group))
 
 
 def _summed(grad: torch.Tensor, group: Group) -> torch.Tensor:
     return kernels.all_reduce(grad, group=group)
 
 
-def _gather_input(name: str, module: nn.Module, group: Group, sequence_dim: int) -> None:
+def _gather_input(module: nn.Module, group: Group, sequence_dim: int) -> None:
     layers = [child for child in module.children() if isinstance(child, ColumnParallelLinear)]
-    if not layers:
-        raise DitronError(f"parallelize: {name!r} is to gather its input, and none of its children is colwise")
     _lay_side_by_side(layers)
-
-    def before(module: nn.Module, args: tuple, kwargs: dict) -> tuple:
-        values = [*args, *kwargs.values()]
-        index = next(i for i, value in enumerate(values) if isinstance(value, torch.Tensor))
-        rows, between = rows_first(values[index], sequence_dim)
-        bias = (
-            torch.cat([_bias(layer) for layer in layers]) if any(layer.bias is not None for layer in layers) else None
-        )
-        weight = _joined([layer.weight for layer in layers])
-        product, gathered = kernels.ag_gemm_gathered(rows, weight, bias, keep=False, group=group)
-        values[index] = restore(gathered, sequence_dim, between)
-        for layer, part in zip(layers, product.split([len(layer.weight) for layer in layers], 1), strict=True):
-            layer.ready = values[index], restore(part, sequence_dim, between)
-        return tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :], strict=True))
-
-    def after(module: nn.Module, args: tuple, output: Any) -> None:
-        for layer in layers:
-            layer.ready = None
-
+    for layer in layers:
+        layer.input_is_gathered = False
+    # copies and pickles of the module have hooks with their own layers
+    before = partial(_gather, layers=layers, group=group, sequence_dim=sequence_dim)
     module.register_forward_pre_hook(before, with_kwargs=True)
-    module.register_forward_hook(after, always_call=True)
+    module.register_forward_hook(partial(_forget, layers=layers), always_call=True)
+
+
+def _gather(
+    module: nn.Module,
+    args: tuple,
+    kwargs: dict,
+    layers: list[ColumnParallelLinear],
+    group: Group,
+    sequence_dim: int,
+) -> tuple:
+    values = [*args, *kwargs.values()]
+    tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
+    if not tensors:
+        raise DitronError(
+            f"{type(module).__name__} is to gather its input, and was called without a tensor: give it the tensor that "
+            'its colwise layers multiply as an argument, or leave its "gather" out of the plan'
+        )
+    index = tensors[0]
+    rows, between = rows_first(values[index], sequence_dim)
+    bias = torch.cat([_bias(layer) for layer in layers]) if any(layer.bias is not None for layer in layers) else None
+    weight = _joined([layer.weight for layer in layers])
+    product, gathered = kernels.ag_gemm_gathered(rows, weight, bias, keep=False, group=group)
+    values[index] = restore(gathered, sequence_dim, between)
+    for layer, part in zip(layers, product.split([len(layer.weight) for layer in layers], 1), strict=True):
+        layer.input_is_gathered = True
+        layer.ready = values[index], version_of(values[index]), restore(part, sequence_dim, between)
+    return tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :], strict=True))
+
+
+def _forget(module: nn.Module, args: tuple, output: Any, layers: list[ColumnParallelLinear]) -> None:
+    for layer in layers:
+        layer.input_is_gathered, layer.ready = False, None
 
 
 def _bias(layer: ColumnParallelLinear) -> torch.Tensor:

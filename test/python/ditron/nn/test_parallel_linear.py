@@ -1,6 +1,8 @@
 """Parallel linear layers on simulated ranks, against nn.Linear in fp64."""
 
 import copy
+import io
+import pickle
 
 import numerics
 import pytest
@@ -8,7 +10,7 @@ import torch
 from torch import nn
 
 import ditron.sim
-from ditron import DitronError
+from ditron import DitronError, kernels
 from ditron.nn import ColumnParallelLinear, RowParallelLinear
 
 RANKS = 2
@@ -147,6 +149,60 @@ def test_autocast(options):
         y.sum().backward()
         assert (y.dtype, up.weight.grad.dtype) == (torch.bfloat16, torch.float32)
         numerics.assert_product(y.detach(), x.bfloat16(), up.weight.detach().bfloat16().T)
+
+    run(main)
+
+
+def test_autocast_leaves_out_and_other_dtypes_alone():
+    """The result cannot go to an ``out`` of another dtype, and float64 and integers are not converted."""
+
+    def main(rank):
+        x, w, bias = torch.ones(4, 8), torch.ones(6, 8), torch.ones(6)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            for option, shape in {"out": (8, 6), "gathered": (8, 8)}.items():
+                right = torch.zeros(shape, dtype=torch.bfloat16)
+                kernels.ag_gemm(x, w, **{option: right})
+                assert right.count_nonzero() == right.numel()
+                with pytest.raises(DitronError, match="bfloat16.*float32"):
+                    kernels.ag_gemm(x, w, **{option: torch.zeros(shape)})
+            assert kernels.ag_gemm(a=x, b=w, bias=bias).dtype == torch.bfloat16
+            for dtype in (torch.float64, torch.int8):
+                with pytest.raises(DitronError, match="expected matrices of one dtype, bfloat16, float16 or float32"):
+                    kernels.ag_gemm(x.to(dtype), w.to(dtype))
+
+    run(main)
+
+
+@pytest.mark.parametrize("made", [ColumnParallelLinear, RowParallelLinear])
+def test_saved_whole(made):
+    """A module is saved with the name of its group, which must exist where it is loaded."""
+
+    def main(rank):
+        group = ditron.new_group([0, 1])
+        module = made(16, 24, group=group)
+        file = io.BytesIO()
+        torch.save(module, file)
+        file.seek(0)
+        loaded = torch.load(file, weights_only=False)
+        assert loaded.group is group and torch.equal(loaded.weight, module.weight)
+        return pickle.dumps(module)
+
+    saved = run(main)[0]
+    with pytest.raises(DitronError, match="saved with the group named '0,1#2'.*ditron.new_group"):
+        pickle.loads(saved)
+
+
+def test_inputs_without_a_sequence():
+    def main(rank):
+        for made in (ColumnParallelLinear, RowParallelLinear):
+            with pytest.raises(DitronError, match=r"shape \(8,\), whose dimension -2 must be the sequence"):
+                made(8, 8)(torch.ones(8))
+            with pytest.raises(DitronError, match=r"shape \(4, 8\), whose dimension 2 must be the sequence"):
+                made(8, 8, sequence_dim=2)(torch.ones(4, 8))
+            with pytest.raises(DitronError, match="dimension 1 must be the sequence, and the last the features"):
+                made(8, 8, sequence_dim=1)(torch.ones(4, 8))
+        with pytest.raises(DitronError, match="a sequence of 5 cannot be divided among 2 ranks: pad it"):
+            RowParallelLinear(8, 8)(torch.ones(2, 5, 4))
 
     run(main)
 

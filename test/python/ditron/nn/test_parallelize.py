@@ -145,6 +145,8 @@ def test_compiled(ranks):
         ({"mlp.up_proj": "columns"}, "unknown style 'columns' of 'mlp.up_proj'"),
         ({"mlp": "rowwise"}, "'mlp' is rowwise and must be an nn.Linear"),
         ({"mlp": "gather"}, "none of its children is colwise"),
+        ({"mlp.gate_proj": "colwise", "mlp.*": "rowwise"}, "'mlp.gate_proj' is both colwise and rowwise"),
+        ({"mlp": "gather", "mlp.gate_proj": "colwise", "mlp.down_proj": "colwise"}, "inputs of several sizes"),
         ({"mlp.up_proj": "colwise"}, "'mlp.up_proj': ColumnParallelLinear: out_features cannot be divided"),
     ],
 )
@@ -152,7 +154,9 @@ def test_bad_plans(plan, message):
     def main(rank):
         block = llama.Block()
         block.mlp.up_proj = nn.Linear(32, 47)
+        before = str(block), [parameter.data_ptr() for parameter in block.parameters()]
         with pytest.raises(DitronError, match=message):
-            ditron.nn.parallelize(block, plan)
+            ditron.nn.parallelize(block, {"self_attn.q_proj": "colwise"} | plan)
+        assert before == (str(block), [parameter.data_ptr() for parameter in block.parameters()])
 
     run(main)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects.enums import keyword
 from ditron_compiler.ir.locations import user_line
+from ditron_compiler.ir.matchers import constant_int
 
 __all__ = ["Mutation", "apply", "mutations"]
 
@@ -131,7 +132,8 @@ def _ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]]:
     if op.name in ("ditron.putmem", "ditron.getmem", "ditron.putmem_signal") and "nbi" not in op.attributes:
         yield "weaken", "to nbi", lambda: _nbi(op)
     for name, index in TARGETS[op.name].items():
-        for step in (1, -1) if name in ("value", "count") else (1,):
+        nothing = name == "count" and constant_int(op.operands[index]) == 0
+        for step in (1, -1) if name in ("value", "count") and not nothing else (1,):
             sign = "+" if step > 0 else "-"
             yield "re-index", f"{name} {sign} 1", lambda i=index, n=name, s=step: _shift(op, n, i, s)
     yield from _host_ways(op)
@@ -161,6 +163,10 @@ def _may_go(op: ir.Operation) -> bool:
 
 
 def _remove(op: ir.Operation) -> None:
+    if op.name == "ditron.wait" and any(user.name != "ditron.consume_token" for user in op.results[0].users):
+        count = TARGETS[op.name]["count"]  # a loop or a branch carries the token: wait for nothing
+        op.operands[count] = _constant(op.operands[count].type, 0, op)
+        return
     if op.name in ("ditron.wait", "ditron.ll_get", "ditron.record"):
         for user in list(op.results[0].users):
             _remove(user)

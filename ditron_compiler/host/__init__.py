@@ -18,8 +18,8 @@ from .steps import (
     SignalWrite,
     Step,
     Storage,
-    Stream,
     StreamBarrier,
+    StreamId,
 )
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "SignalWait",
     "SignalWrite",
     "Step",
-    "Stream",
+    "StreamId",
     "StreamBarrier",
     "evaluate",
 ]

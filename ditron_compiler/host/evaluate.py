@@ -22,7 +22,7 @@ from ditron_compiler.host.steps import (
     Record,
     Step,
     Storage,
-    Stream,
+    StreamId,
 )
 from ditron_compiler.ir.dialects import arith, ditron, scf
 
@@ -77,7 +77,7 @@ class Evaluator(QueuedOperations):
 
     def _forked_and_joined(self, state: EvaluationState) -> list[Step]:
         """The steps, with the events that fork further streams from the program's, and join them at the end."""
-        main = Stream()
+        main = StreamId()
         further = dict.fromkeys(step.stream for step in state.steps if step.stream != main)
         if not further:
             return state.steps
@@ -340,10 +340,10 @@ class Evaluator(QueuedOperations):
     def _stream(self, op: ditron.StreamOp) -> Action:
         label = ir.StringAttr(op.label).value
         if op.index is None:
-            stream = Stream(label)
+            stream = StreamId(label)
             return self._compute(op, lambda state: stream)
         index = self._slots[op.index]
-        return self._compute(op, lambda state: Stream(label, state.values[index]))
+        return self._compute(op, lambda state: StreamId(label, state.values[index]))
 
 
 #: Operation -> the method that compiles it to an action.

@@ -22,8 +22,8 @@ from ditron_compiler.host.steps import (
     SignalWait,
     SignalWrite,
     Step,
-    Stream,
     StreamBarrier,
+    StreamId,
 )
 from ditron_compiler.ir.dialects import ditron
 
@@ -37,7 +37,7 @@ class QueuedOperations(Slots):
 
     def _step(self, op: ir.Operation, stream: ir.Value | None, make: Callable[..., Step | None]) -> Action:
         """The action that appends the step ``make(state, stream=, loc=)``."""
-        get, loc, main = self._get(stream) if stream is not None else None, location(op), Stream()
+        get, loc, main = self._get(stream) if stream is not None else None, location(op), StreamId()
 
         def run(state: EvaluationState) -> None:
             step = make(state, stream=get(state.values) if get else main, loc=loc)

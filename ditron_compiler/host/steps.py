@@ -22,7 +22,7 @@ __all__ = [
     "SignalWait",
     "SignalWrite",
     "Step",
-    "Stream",
+    "StreamId",
     "StreamBarrier",
 ]
 
@@ -110,7 +110,7 @@ class FloatArgument(float):
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamId:
     """A stream of the rank's GPU. The one that the program is called on has the name ""."""
 
     name: str = ""
@@ -121,7 +121,7 @@ class Stream:
 class Step:
     """An operation on a stream; ``loc`` is the program's line, ``file:line:column``."""
 
-    stream: Stream
+    stream: StreamId
     loc: str
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ditron_compiler.protocol.machine import Cell, Keys, Machine, SignalUpdate, Task, WaitEvent
+from ditron_compiler.protocol.machine import Cell, Keys, Machine, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.memory import parts
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN
@@ -144,7 +144,7 @@ class Atomics:
         # As in C++, a relaxed write publishes what came before the latest fence.
         node = self.machine.end_segment(task) if release else self.machine.graph.add([self._fence], [issued])
         release = release or self._fence != self._begin
-        writer = SignalUpdate(
+        writer = UpdateEvent(
             int(pointer),
             node,
             issued,
@@ -165,7 +165,7 @@ class Atomics:
         self.machine.end_segment(task)
 
 
-def reaches(machine: Machine, writer: SignalUpdate, rank: int, scope: str) -> bool:
+def reaches(machine: Machine, writer: UpdateEvent, rank: int, scope: str) -> bool:
     """Whether the scopes of a write and of a read by ``rank`` include each other."""
     if writer.task.rank == rank:
         return True

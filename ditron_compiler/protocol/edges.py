@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ditron_compiler.protocol.atomics import reaches
-from ditron_compiler.protocol.machine import Cell, Machine, SignalUpdate, WaitEvent, satisfies
+from ditron_compiler.protocol.machine import Cell, Machine, UpdateEvent, WaitEvent, satisfies
 
 __all__ = ["Reordering", "attainable", "overtaking", "required", "add_wait_edges"]
 
 #: The consequence, two updates of a cell of which the later may arrive first, and a wait for the first.
-Reordering = tuple[str, SignalUpdate, SignalUpdate, WaitEvent | None]
+Reordering = tuple[str, UpdateEvent, UpdateEvent, WaitEvent | None]
 
 
 def add_wait_edges(machine: Machine) -> None:
@@ -34,7 +34,7 @@ def add_wait_edges(machine: Machine) -> None:
                     changed |= _after_one_of(machine, wait, machine.cell(cell))
 
 
-def _after(machine: Machine, wait: WaitEvent, node: int, writers: list[SignalUpdate]) -> bool:
+def _after(machine: Machine, wait: WaitEvent, node: int, writers: list[UpdateEvent]) -> bool:
     """Order a wait after a node, with visibility if all these signals release it; whether the edge is new."""
     visible = all(w.release and reaches(machine, w, wait.task.rank, wait.scope) for w in writers)
     changed = machine.graph.order(node, wait.after, visible and wait.acquire)
@@ -64,7 +64,7 @@ def _after_one_of(machine: Machine, wait: WaitEvent, cell: Cell) -> bool:
     return changed
 
 
-def required(machine: Machine, wait: WaitEvent, cell: Cell) -> list[SignalUpdate]:
+def required(machine: Machine, wait: WaitEvent, cell: Cell) -> list[UpdateEvent]:
     """The signals without which the wait cannot return."""
     before = machine.graph.before
     possible = [w for w in cell.writers if not before[w.node] >> wait.after & 1]
@@ -80,7 +80,7 @@ def required(machine: Machine, wait: WaitEvent, cell: Cell) -> list[SignalUpdate
     ]
 
 
-def attainable(writers: Iterable[SignalUpdate], wait: WaitEvent) -> bool:
+def attainable(writers: Iterable[UpdateEvent], wait: WaitEvent) -> bool:
     """Whether these updates, in some order, satisfy a wait for a cell that is 0 at first."""
     writers = list(writers)
     sets = [0, *(w.value for w in writers if w.op == "set")]
@@ -140,7 +140,7 @@ def _unreceived(machine: Machine, cell: Cell) -> Iterable[Reordering]:
             yield "untaken", first, second, None
 
 
-def _value_after(cell: Cell, writer: SignalUpdate) -> int:
+def _value_after(cell: Cell, writer: UpdateEvent) -> int:
     """The cell's value after the update, in the order of the run."""
     value = 0
     for other in cell.writers:

@@ -9,7 +9,7 @@ from ditron_compiler.protocol.edges import Reordering, add_wait_edges, overtakin
 from ditron_compiler.protocol.finding import Finding
 from ditron_compiler.protocol.hangs import cell_name, hangs
 from ditron_compiler.protocol.induction import prove
-from ditron_compiler.protocol.machine import AccessRecord, Machine, SignalUpdate, Task, WaitEvent
+from ditron_compiler.protocol.machine import AccessRecord, Machine, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.memory import describe, parts
 from ditron_compiler.protocol.races import Conflict, Pair, conflicts, missing_token_dependences, unordered
 from ditron_compiler.protocol.unwritten import unwritten
@@ -82,7 +82,7 @@ def _races(machine: Machine, pairs: list[Pair]) -> list[Finding]:
 _RANK = {"unordered": 1, "reuse": 2, "writers": 3}  # lower: more specific
 
 
-def _where(machine: Machine, *events: AccessRecord | SignalUpdate | WaitEvent | Task) -> str:
+def _where(machine: Machine, *events: AccessRecord | UpdateEvent | WaitEvent | Task) -> str:
     who = "; ".join(dict.fromkeys(f"{getattr(event, 'task', event)}, call {event.call}" for event in events))
     return f"with {machine.scenario.title}: {who}"
 
@@ -276,7 +276,7 @@ class _Race:
             *extra,
         )
 
-    def _unpublished(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: SignalUpdate) -> Finding:
+    def _unpublished(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: UpdateEvent) -> Finding:
         text = f"{read.how} of {self.place}: the signal that is waited for does not say that {write.how} is done"
         hint = (
             "send the signal after it"
@@ -285,7 +285,7 @@ class _Race:
         )
         return self._say("unpublished", text, read, write, hint, ("the signal", signal.loc), ("the wait", wait.loc))
 
-    def _weak(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: SignalUpdate) -> Finding:
+    def _weak(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: UpdateEvent) -> Finding:
         others = (("the signal", signal.loc), ("the wait", wait.loc))
         if not reaches(self.machine, signal, wait.task.rank, wait.scope):
             low = (
@@ -312,7 +312,7 @@ class _Race:
             *others,
         )
 
-    def _too_early(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: SignalUpdate) -> Finding:
+    def _too_early(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: UpdateEvent) -> Finding:
         cell = self.machine.cell(signal.cell)
         instead = [
             w

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ditron_compiler.protocol.atomics import reaches
 from ditron_compiler.protocol.edges import attainable
-from ditron_compiler.protocol.machine import Machine, SignalUpdate, WaitEvent
+from ditron_compiler.protocol.machine import Machine, UpdateEvent, WaitEvent
 
 __all__ = ["prove"]
 
@@ -45,7 +45,7 @@ def _after(machine: Machine, node: int) -> list[int]:
     while True:
         known = sum(1 << end for end in asked) | 1 << node
 
-        def publishes(writer: SignalUpdate, wait: WaitEvent, known: int = known) -> bool:
+        def publishes(writer: UpdateEvent, wait: WaitEvent, known: int = known) -> bool:
             """Whether the node happens before any wait that observes this update."""
             return (
                 bool((visible[writer.node] | 1 << writer.node) & known)

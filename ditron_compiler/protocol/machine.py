@@ -31,7 +31,7 @@ __all__ = [
     "PendingLaunch",
     "Task",
     "WaitEvent",
-    "SignalUpdate",
+    "UpdateEvent",
     "satisfies",
 ]
 
@@ -42,7 +42,7 @@ MAX_STEPS, MAX_NODES = 20_000, 30_000
 
 
 @dataclass
-class SignalUpdate:
+class UpdateEvent:
     """An update of a signal: ``set`` or ``add``. ``node`` is its arrival, ``issued`` the segment that sent it."""
 
     cell: int
@@ -91,8 +91,8 @@ class Cell:
 
     value: Any
     version: int = 0
-    writers: list[SignalUpdate] = field(default_factory=list)
-    releases: list[SignalUpdate] = field(default_factory=list)  # what an acquire load synchronizes with
+    writers: list[UpdateEvent] = field(default_factory=list)
+    releases: list[UpdateEvent] = field(default_factory=list)  # what an acquire load synchronizes with
 
 
 @dataclass
@@ -408,7 +408,7 @@ class Machine:
         """The integer at ``pointer``; 0 where nothing was written."""
         return self.cells.setdefault(int(pointer), Cell(0))
 
-    def write_cell(self, writer: SignalUpdate, value: Any = None) -> None:
+    def write_cell(self, writer: UpdateEvent, value: Any = None) -> None:
         """An update arrives. ``value``: of the cell afterwards, where ``op`` does not determine it."""
         cell = self.cell(writer.cell)
         cell.writers.append(writer)

@@ -10,7 +10,7 @@ import numpy as np
 from ditron_compiler.analysis.packet_layout import packet_bytes
 from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol.atomics import Atomics
-from ditron_compiler.protocol.machine import MAX_STEPS, Keys, Machine, SignalUpdate, Task, WaitEvent
+from ditron_compiler.protocol.machine import MAX_STEPS, Keys, Machine, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.memory import NULL, is_remote, parts, runs, with_rank
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN, BlockDescriptor, any_unknown
@@ -267,7 +267,7 @@ class AbstractProgram(Atomics):
                 machine.access(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
                 scope = site.get("scope", "node") if notify else "world"
                 machine.write_cell(
-                    SignalUpdate(
+                    UpdateEvent(
                         pointer,
                         node,
                         issued,
@@ -319,7 +319,7 @@ class AbstractProgram(Atomics):
                 task, _packets(there, nbytes), True, "packets", site.loc, site=number, node=node, atomic=True
             )
             machine.write_cell(
-                SignalUpdate(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call, release=False)
+                UpdateEvent(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call, release=False)
             )
             machine.end_segment(task)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ditron_compiler.host import ONE_NODE
 from ditron_compiler.protocol import scenario as host
-from ditron_compiler.protocol.machine import Blocked, Keys, Machine, PendingLaunch, SignalUpdate, Task, WaitEvent
+from ditron_compiler.protocol.machine import Blocked, Keys, Machine, PendingLaunch, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.memory import parts
 from ditron_compiler.protocol.program import AbstractProgram
 
@@ -127,7 +127,7 @@ def _signal_write(machine: Machine, task: Task, step: host.HostSignalWrite) -> N
         landing = machine.end_segment(task)
         machine.access(task, np.array([[cell, cell + 8]]), True, "a signal written by a stream", step.loc, atomic=True)
         machine.write_cell(
-            SignalUpdate(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write", step.call)
+            UpdateEvent(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write", step.call)
         )
         machine.end_segment(task)
 

@@ -100,14 +100,14 @@ def test_ag_gemm_on_a_rank():
     assert [(s.stream.name, s.event) for s in (*steps[:2], *steps[-2:])] == [("", 1), ("copy", 1), ("copy", 2), ("", 2)]
     copies = steps[4:10:2]
     assert [copy.peer for copy in copies] == [0, 3, 2]
-    assert {copy.stream for copy in copies} == {host.Stream("copy")}
+    assert {copy.stream for copy in copies} == {host.StreamId("copy")}
     assert copies[0].src == host.BufferView(host.Storage("argument", "a", 0, (8, 64), "bf16"), 0, (8, 64), (64, 1))
     assert copies[0].dst == host.BufferView(workspace, 32 * 64 + 8 * 64, (8, 64), (64, 1)) and copies[0].push
     assert steps[5] == host.SignalWrite(
-        host.BufferView(arrived, 1, (), ()), "set", 3, 0, stream=host.Stream("copy"), loc=steps[5].loc
+        host.BufferView(arrived, 1, (), ()), "set", 3, 0, stream=host.StreamId("copy"), loc=steps[5].loc
     )
     launch = steps[10]
-    assert (launch.kernel, launch.grid, launch.stream) == ("gemm", (1, 2, 1), host.Stream())
+    assert (launch.kernel, launch.grid, launch.stream) == ("gemm", (1, 2, 1), host.StreamId())
     assert launch.options == {"num_warps": 8}
     assert launch.args[0] == host.BufferView(workspace, 32 * 64, (32, 64), (64, 1)) and launch.args[4] == 3
 
@@ -216,7 +216,7 @@ def test_streams_and_events():
     ditron.await %f stream %ring
     ditron.stream_barrier stream %ring"""
     steps = run(body).steps[2:-2]
-    main, ring = host.Stream(), host.Stream("ring", 2)
+    main, ring = host.StreamId(), host.StreamId("ring", 2)
     assert [(type(s), s.stream, getattr(s, "event", None)) for s in steps] == [
         (host.Record, ring, 0),
         (host.Record, main, 1),

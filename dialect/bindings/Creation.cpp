@@ -348,6 +348,9 @@ static void bindSymbolTable(nb::module_ &m) {
             if (op.get()->getBlock() && op.get()->getParentOp() != self.py().get()) {
               raise(PyExc_ValueError, "the operation is in another symbol table");
             }
+            if (op.get()->isAncestor(self.py().get())) {
+              raise(PyExc_ValueError, "the operation holds the symbol table, which cannot be inserted into itself");
+            }
             StringAttr name = SymbolTable(self.py().get()).insert(op.get());
             op.owned = false;
             op.attachToRoot();

@@ -436,3 +436,10 @@ def test_llvm_ir(context):
 def test_arrays_that_are_read_have_their_class(text, kind):
     with ir.Context():
         assert type(ir.Attribute.parse(text)) is getattr(ir, f"Dense{kind}ArrayAttr")
+
+
+def test_a_symbol_table_is_not_inserted_into_itself():
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with pytest.raises(ValueError, match="cannot be inserted into itself"):
+            ir.SymbolTable(module.operation).insert(module.operation)

@@ -1,4 +1,4 @@
-"""All-gather: copy engines push this rank's elements to every rank; few are stored there by a kernel."""
+"""All-gather: a kernel stores this rank's elements at every rank; copy engines push them where they are many."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.schedules import STORED_BYTES, sent_bytes
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_gather", "all_gather_program", "own_part", "stored_gather_program"]
@@ -85,11 +86,6 @@ def stored_gather_program(x, out, capacity, *, block=4096, num_warps=16):
     )
 
 
-#: Up to so many bytes sent by each rank, a kernel stores them: faster than copy engines and a copy out of the workspace
-#: (docs/results/tensor-parallel.md).
-STORED_BYTES = 128 << 20
-
-
 @torch_operator("x", "gradient")
 def all_gather(
     x: torch.Tensor,
@@ -117,7 +113,7 @@ def all_gather(
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
-        few = x.nbytes * (group.num_ranks - 1) <= STORED_BYTES
+        few = sent_bytes(group, x) <= STORED_BYTES
         algorithm = algorithm or ("stored" if few else "copied")
         if algorithm not in _PROGRAMS:
             raise DitronError(f"all_gather: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")

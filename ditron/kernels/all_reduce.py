@@ -18,6 +18,7 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.schedules import sent_bytes
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_reduce", "one_shot_program", "two_shot_program"]
@@ -163,7 +164,7 @@ def all_reduce(
     with in_group(group, "all_reduce") as group:
         vector_operand("all_reduce", group, x)
         out = result("all_reduce", tuple(x.shape), x, out, x=x)
-        few = x.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES
+        few = sent_bytes(group, x) <= ONE_SHOT_BYTES
         algorithm = algorithm or ("one_shot" if few else "two_shot")
         if algorithm not in _PROGRAMS:
             raise DitronError(f"all_reduce: unknown algorithm {algorithm!r}: expected 'one_shot' or 'two_shot'")

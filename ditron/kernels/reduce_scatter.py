@@ -13,6 +13,7 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.schedules import STORED_BYTES, sent_bytes
 from ditron_compiler.errors import DitronError
 
 __all__ = ["reduce_scatter", "reduce_scatter_program", "stored_scatter_program"]
@@ -101,11 +102,6 @@ def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
     )
 
 
-#: Up to so many bytes sent by each rank, a kernel stores them: faster than copy engines and a copy out of the workspace
-#: (docs/results/tensor-parallel.md).
-STORED_BYTES = 128 << 20
-
-
 @torch_operator("x")
 def reduce_scatter(
     x: torch.Tensor,
@@ -133,7 +129,7 @@ def reduce_scatter(
         if x.shape[0] % ranks:
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out, x=x)
-        algorithm = algorithm or ("stored" if out.nbytes * (ranks - 1) <= STORED_BYTES else "copied")
+        algorithm = algorithm or ("stored" if sent_bytes(group, out) <= STORED_BYTES else "copied")
         if algorithm not in _PROGRAMS:
             raise DitronError(f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
         chosen = {"block": 256 if group.is_sim else 4096} | schedule

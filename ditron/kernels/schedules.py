@@ -11,11 +11,15 @@ from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron_compiler.errors import DitronError
 
-__all__ = ["fits_tile_kernel", "num_sms", "overlaps", "schedule_for", "sent_bytes"]
+__all__ = ["STORED_BYTES", "fits_tile_kernel", "num_sms", "overlaps", "schedule_for", "sent_bytes"]
 
 #: From so many bytes sent by each rank on, communication is hidden under the product: below, a product and a collective
 #: one after the other take less than the persistent kernel's signals and last tiles (docs/results/tensor-parallel.md).
 OVERLAPPED_BYTES = 12 << 20
+
+#: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
+#: the workspace (docs/results/tensor-parallel.md).
+STORED_BYTES = 128 << 20
 
 
 @cache

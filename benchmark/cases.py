@@ -1,0 +1,136 @@
+"""A shape of an operator with its contenders: what every benchmark of operators runs, compares and times."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symm_mem
+import triton
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ag_gemm_triton import copy  # noqa: E402
+from measuring import MLPS, Samples, capture, extend, relative_error, start  # noqa: E402
+from tp_report import HEADER, MICROSECONDS, table_rows  # noqa: E402
+
+import ditron  # noqa: E402
+
+Run = Callable[[], object]
+
+
+class Case:
+    """One shape of one operator: its contenders, the result that is expected, calls in a graph."""
+
+    def __init__(self, operator: str, name: str, runs: dict[str, Run], expected: torch.Tensor, bound: float, calls=2):
+        self.operator, self.name, self.runs = operator, name, runs
+        self.expected, self.bound, self.calls = expected, bound, calls
+
+    def measure(self, samples: Samples, rounds: int) -> dict:
+        errors, graphs = {}, {}
+        for name, run in self.runs.items():
+            for _ in range(2):
+                result = run()
+                if isinstance(result, torch.Tensor):
+                    errors[name] = relative_error(result, self.expected)
+                    where = f"rank {dist.get_rank()}, {self.operator} {self.name}, {name}"
+                    assert errors[name] < self.bound, f"{where}: relative error {errors[name]}"
+            torch.cuda.synchronize()
+            dist.barrier()
+            graphs[name] = capture(run, self.calls)
+        self.expected = None
+        return {
+            "errors": errors,
+            "call": samples.medians(self.runs, rounds, 900_000, 1),
+            "graph": samples.medians({n: g.replay for n, g in graphs.items()}, rounds, 100_000, self.calls),
+        }
+
+
+def floor(run: Run) -> Run:
+    """What computes something else than the operator: its result is not compared."""
+    return lambda: (run(), None)[1]
+
+
+def mlp_shapes(ranks: int, names: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Name, the whole of the weight's divided dimension for this mode, and the other one."""
+    for mlp, (n, k) in MLPS.items():
+        for mode, part in (("strong", n // ranks), ("tp8slice", n // 8)):
+            if not names or f"{mlp} {mode}" in names:
+                yield f"{mlp} {mode}", part, k
+
+
+def copies_alone(nbytes: int, device: torch.device) -> Run:
+    """Push ``nbytes`` to every peer by the copy engine, nothing else."""
+    source = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    box = symm_mem.empty(nbytes * dist.get_world_size(), dtype=torch.uint8, device=device)
+    handle = symm_mem.rendezvous(box, group=dist.group.WORLD)
+    rank, ranks, stream = dist.get_rank(), dist.get_world_size(), torch.cuda.Stream(priority=-1)
+    peers = [(rank - step) % ranks for step in range(1, ranks)]
+    targets = [int(handle.buffer_ptrs[peer]) + rank * nbytes for peer in peers]
+
+    def run(_memory=(box, handle)) -> None:  # kept mapped
+        stream.wait_stream(torch.cuda.current_stream())
+        for target in targets:
+            copy(stream, target, source.data_ptr(), nbytes)
+        torch.cuda.current_stream().wait_stream(stream)
+
+    return run
+
+
+def parse_schedule(text: str) -> tuple[str, dict[str, Any]]:
+    """Keyword arguments ``a=1,b=word`` of an operator, and their text."""
+    pairs = (item.split("=") for item in text.split(","))
+    return text, {name: _value(value) for name, value in pairs}
+
+
+def _value(text: str) -> int | str | tuple[int, ...]:
+    """A number, a word, or numbers as in ``128x256x64``."""
+    numbers = text.split("x")
+    if not all(map(str.isdigit, numbers)):
+        return text
+    return int(text) if len(numbers) == 1 else tuple(map(int, numbers))
+
+
+Operators = dict[str, Callable[[argparse.Namespace, torch.device], Iterator[Case]]]
+
+
+def arguments(description: str, operators: Operators) -> argparse.ArgumentParser:
+    """What every benchmark of operators takes."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("operators", nargs="*", default=list(operators), choices=[*operators, []])
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--limit", type=int, default=90, help="seconds a shape may take")
+    parser.add_argument("--table", type=Path, help="append the table to this file")
+    parser.add_argument("--json", type=Path, help="write all medians to this file, after every shape")
+    return parser
+
+
+def measure(operators: Operators, args: argparse.Namespace, title: str = "") -> None:
+    """Run the operators that ``args`` names; rank 0 prints, and writes the table and the medians."""
+    device = start(args.limit)
+    ditron.init(transport="p2p")
+    samples, results, table = Samples(device), [], list(HEADER)
+    for operator in args.operators:
+        extend(args.limit)
+        for case in operators[operator](args, device):
+            extend(args.limit)
+            result = case.measure(samples, args.rounds)
+            results.append({"operator": operator, "shape": case.name, **result})
+            rows = table_rows(results[-1])
+            table += rows
+            if dist.get_rank() == 0:
+                print("\n".join(rows), flush=True)
+                if args.json:
+                    args.json.write_text(json.dumps(results, indent=1))
+    if dist.get_rank() == 0 and args.table:
+        title += f"slowest of {dist.get_world_size()} x {torch.cuda.get_device_name()}"
+        versions = f"torch {torch.__version__}, triton {triton.__version__}, {datetime.date.today()}"
+        with args.table.open("a") as file:
+            file.write(f"\n{title}, {versions}; ms; us: {', '.join(MICROSECONDS)}\n\n" + "\n".join(table) + "\n")
+    ditron.finalize()

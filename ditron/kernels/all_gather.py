@@ -12,11 +12,12 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import STORED_BYTES, sent_bytes
+from ditron.kernels.schedules import block_for, by_size, sent_bytes
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_gather", "all_gather_program", "own_part", "stored_gather_program"]
+__all__ = ["all_gather", "all_gather_program", "ll_gather_program", "own_part", "stored_gather_program"]
 
 
 @ditron.program(
@@ -57,15 +58,12 @@ def stored_gather_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, ep
     inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
     mine = tl.load(x_ptr + at, mask=mask)
     for step in range(1, ranks):
-        peer = (own + step) % ranks
-        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, mine, mask=mask)
-        dl.notify(arrived_ptr + block * ranks + own, peer, epoch)
+        send_block(mine, inbox_ptr, arrived_ptr, block, at, mask, (own + step) % ranks, capacity, epoch)
     tl.store(out_ptr + own.to(tl.int64) * n + at, mine, mask=mask)
     for step in range(1, ranks):
         sender = (own + step) % ranks
-        token = dl.wait(arrived_ptr + block * ranks + sender, 1, epoch)
-        part_ptr = dl.consume_token(inbox_ptr + sender.to(tl.int64) * capacity, token)
-        tl.store(out_ptr + sender.to(tl.int64) * n + at, tl.load(part_ptr + at, mask=mask), mask=mask)
+        part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
+        tl.store(out_ptr + sender.to(tl.int64) * n + at, part, mask=mask)
 
 
 @ditron.program(
@@ -76,7 +74,7 @@ def stored_gather_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, ep
 def stored_gather_program(x, out, capacity, *, block=4096, num_warps=16):
     """As :func:`all_gather_program`, by stores of a kernel; ``capacity`` is a multiple of block.
 
-    The inbox has two halves, used in turns, as all_reduce.py explains.
+    The inbox has two halves, used in turns, as exchange.py explains.
     """
     n = x.shape[0]
     inbox = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="inbox")
@@ -84,6 +82,37 @@ def stored_gather_program(x, out, capacity, *, block=4096, num_warps=16):
     stored_gather_kernel[(dh.cdiv(n, block),)](
         x, out, inbox, arrived, n, capacity, dh.epoch(), BLOCK=block, num_warps=num_warps
     )
+
+
+@ditron.jit(do_not_specialize=["n", "epoch"])
+def ll_gather_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
+    """A program for each block: sends it to every rank as packets, and unpacks what every rank sent to ``out``."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    block = tl.program_id(0)
+    count = tl.minimum(n - block * BLOCK, BLOCK)
+    x_ptr += block * BLOCK
+    out_ptr += block * BLOCK
+    for step in range(1, ranks):
+        send_packets(x_ptr, count, boxes_ptr, block, blocks, (own + step) % ranks, epoch, BLOCK)
+    within = tl.arange(0, BLOCK)
+    mine = tl.load(x_ptr + within, mask=within < count)
+    tl.store(out_ptr + own.to(tl.int64) * n + within, mine, mask=within < count)
+    for step in range(1, ranks):
+        sender = (own + step) % ranks
+        receive_packets(out_ptr + sender.to(tl.int64) * n, count, boxes_ptr, block, blocks, sender, epoch, BLOCK)
+
+
+@ditron.program(
+    example={"x": "bf16[8192]", "out": "bf16[4, 8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": "bf16[80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 32},
+    max_nodes=1,
+)
+def ll_gather_program(x, out, capacity, *, block=1024, num_warps=4):
+    """As :func:`stored_gather_program`, by packets: no signal and no fence, and twice the bytes."""
+    n, blocks = x.shape[0], capacity // block
+    boxes = packet_boxes(blocks, block, x.dtype)
+    ll_gather_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
 @torch_operator("x", "gradient")
@@ -103,7 +132,8 @@ def all_gather(
         gradient: of the result. ``"partial"``: each rank has a part of it, and they are added. ``"replicate"``: every
             rank computes the same from it and has the same gradient.
         group: the ranks; default the current group. One node.
-        algorithm: ``"copied"`` by copy engines or ``"stored"`` by a kernel, instead of the one that is chosen by size.
+        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel or ``"ll"`` as packets, instead of the one
+            that is chosen by size.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[num_ranks * rows, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -113,19 +143,18 @@ def all_gather(
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
-        few = sent_bytes(group, x) <= STORED_BYTES
-        algorithm = algorithm or ("stored" if few else "copied")
+        algorithm = algorithm or by_size(sent_bytes(group, x))
         if algorithm not in _PROGRAMS:
-            raise DitronError(f"all_gather: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
+            raise DitronError(f"all_gather: unknown algorithm {algorithm!r}: expected 'copied', 'stored' or 'll'")
         capacity = capacity_for(x.numel())
-        if algorithm == "stored":
-            schedule = {"block": 256 if group.is_sim else 4096} | schedule
+        if algorithm != "copied":
+            schedule = block_for(group, algorithm) | schedule
             capacity = max(capacity, schedule["block"])
         _PROGRAMS[algorithm](aligned(x).view(-1), out.view(group.num_ranks, -1), capacity, **schedule)
         return out
 
 
-_PROGRAMS = {"copied": all_gather_program, "stored": stored_gather_program}
+_PROGRAMS = {"copied": all_gather_program, "stored": stored_gather_program, "ll": ll_gather_program}
 
 
 @torch_operator("x")

@@ -1,8 +1,7 @@
-"""All-reduce by stores to peers: one-shot, where everybody adds everything, and two-shot, where each rank adds a part.
+"""All-reduce by stores to peers: everybody adds everything (as packets, or one-shot), or each a part (two-shot).
 
-The memory that peers store to has two halves, used in turns, so that nobody waits before it stores: a rank that stores
-in call e + 2 has had something from every rank in call e + 1, which each sent after its call e had ended. More programs
-than fit on a GPU at once wait for the same programs of the peers: GPUs start them in the order of their numbers.
+exchange.py says why nobody waits before it stores. More programs than fit on a GPU at once wait for the same programs
+of the peers: GPUs start them in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -17,11 +16,35 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import sent_bytes
+from ditron.kernels.schedules import LL_BYTES, block_for, sent_bytes
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_reduce", "one_shot_program", "two_shot_program"]
+__all__ = ["all_reduce", "ll_program", "one_shot_program", "two_shot_program"]
+
+
+@ditron.jit(do_not_specialize=["n", "epoch"])
+def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
+    """A program for each block: sends it to every rank as packets, and adds what every rank sent."""
+    block = tl.program_id(0)
+    count = tl.minimum(n - block * BLOCK, BLOCK)
+    out_ptr += block * BLOCK
+    total = sum_of_packets(x_ptr + block * BLOCK, 0, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK)
+    within = tl.arange(0, BLOCK)
+    tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
+
+
+@ditron.program(
+    example={"x": "bf16[8192]", "out": "bf16[8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": "bf16[80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+    max_nodes=1,
+)
+def ll_program(x, out, capacity, *, block=1024, num_warps=4):
+    """As :func:`one_shot_program`, by packets: no signal and no fence, and twice the bytes."""
+    n, blocks = x.shape[0], capacity // block
+    boxes = packet_boxes(blocks, block, x.dtype)
+    ll_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -35,17 +58,14 @@ def one_shot_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, 
     inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
     mine = tl.load(x_ptr + at, mask=mask, other=0.0)
     for step in range(1, ranks):
-        peer = (own + step) % ranks
-        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, mine, mask=mask)
-        dl.notify(arrived_ptr + block * ranks + own, peer, epoch)
+        send_block(mine, inbox_ptr, arrived_ptr, block, at, mask, (own + step) % ranks, capacity, epoch)
     total = tl.zeros((BLOCK,), tl.float32)
     for sender in range(ranks):
         if sender == own:
             total += mine.to(tl.float32)
         else:
-            token = dl.wait(arrived_ptr + block * ranks + sender, 1, epoch)
-            part_ptr = dl.consume_token(inbox_ptr + sender * tl.cast(capacity, tl.int64), token)
-            total += tl.load(part_ptr + at, mask=mask, other=0.0).to(tl.float32)
+            part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
+            total += part.to(tl.float32)
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -154,7 +174,7 @@ def all_reduce(
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
         group: the ranks; default the current group. One node.
-        algorithm: ``"one_shot"`` or ``"two_shot"``, instead of the one that is chosen by size.
+        algorithm: ``"ll"`` (packets), ``"one_shot"`` or ``"two_shot"``, instead of the one that is chosen by size.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns a tensor like ``x``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -164,14 +184,16 @@ def all_reduce(
     with in_group(group, "all_reduce") as group:
         vector_operand("all_reduce", group, x)
         out = result("all_reduce", tuple(x.shape), x, out, x=x)
-        few = sent_bytes(group, x) <= ONE_SHOT_BYTES
-        algorithm = algorithm or ("one_shot" if few else "two_shot")
+        nbytes = sent_bytes(group, x)
+        algorithm = algorithm or (
+            "ll" if nbytes <= LL_BYTES else "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
+        )
         if algorithm not in _PROGRAMS:
-            raise DitronError(f"all_reduce: unknown algorithm {algorithm!r}: expected 'one_shot' or 'two_shot'")
-        chosen = {"block": 256 if group.is_sim else 4096} | schedule
+            raise DitronError(f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'one_shot' or 'two_shot'")
+        chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(x.numel()), chosen["block"])
         _PROGRAMS[algorithm](aligned(x).view(-1), out.view(-1), capacity, **chosen)
         return out
 
 
-_PROGRAMS = {"one_shot": one_shot_program, "two_shot": two_shot_program}
+_PROGRAMS = {"ll": ll_program, "one_shot": one_shot_program, "two_shot": two_shot_program}

@@ -12,11 +12,22 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_reduce import ONE_SHOT_BYTES, all_reduce
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import sent_bytes
+from ditron.kernels.schedules import LL_BYTES, sent_bytes
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program"]
+__all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program", "ll_rms_norm_program"]
+
+
+@ditron.jit
+def store_normalized(out_ptr, sum_ptr, at, mask, total, weight, N, eps):
+    """The rounded ``total`` to ``sum``, and its RMSNorm to ``out``."""
+    rounded = total.to(sum_ptr.dtype.element_ty)
+    tl.store(sum_ptr + at, rounded, mask=mask)
+    total = rounded.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(total * total, 0) / N + eps)
+    tl.store(out_ptr + at, (total * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -44,9 +55,7 @@ def all_reduce_rms_norm_kernel(
     inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
     mine = tl.load(x_ptr + at, mask=mask, other=0.0)
     for step in range(1, ranks):
-        peer = (own + step) % ranks
-        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, mine, mask=mask)
-        dl.notify(arrived_ptr + row * ranks + own, peer, epoch)
+        send_block(mine, inbox_ptr, arrived_ptr, row, at, mask, (own + step) % ranks, capacity, epoch)
     # Neither depends on the peers: loaded while their rows are on the way.
     residual = tl.load(residual_ptr + at, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
@@ -55,44 +64,52 @@ def all_reduce_rms_norm_kernel(
         if sender == own:
             total += mine.to(tl.float32)
         else:
-            token = dl.wait(arrived_ptr + row * ranks + sender, 1, epoch)
-            part_ptr = dl.consume_token(inbox_ptr + sender * tl.cast(capacity, tl.int64), token)
-            total += tl.load(part_ptr + at, mask=mask, other=0.0).to(tl.float32)
-    rounded = (total + residual).to(sum_ptr.dtype.element_ty)
-    tl.store(sum_ptr + at, rounded, mask=mask)
-    total = rounded.to(tl.float32)
-    scale = tl.rsqrt(tl.sum(total * total, 0) / N + eps)
-    tl.store(out_ptr + at, (total * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
+            part = receive_block(inbox_ptr, arrived_ptr, row, at, mask, sender, capacity, epoch)
+            total += part.to(tl.float32)
+    store_normalized(out_ptr, sum_ptr, at, mask, total + residual, weight, N, eps)
 
 
-@ditron.program(
-    example={
-        "x": "bf16[16, 8192]",
-        "residual": "bf16[16, 8192]",
-        "weight": "bf16[8192]",
-        "out": "bf16[16, 8192]",
-        "total": "bf16[16, 8192]",
-        "capacity": 16,
-        "eps": 1e-5,
-        "block": 8192,
-    },
-    sample_args=lambda ranks: {
-        "x": "bf16[3, 40]",
-        "residual": "bf16[3, 40]",
-        "weight": "bf16[40]",
-        "out": "bf16[3, 40]",
-        "total": "bf16[3, 40]",
-        "capacity": 4,
-        "eps": 1e-5,
-        "block": 64,
-    },
-    max_nodes=1,
-)
+@ditron.jit(do_not_specialize=["epoch"])
+def ll_kernel(x_ptr, residual_ptr, weight_ptr, out_ptr, sum_ptr, boxes_ptr, N, rows, eps, epoch, BLOCK: tl.constexpr):
+    """As :func:`all_reduce_rms_norm_kernel`, by packets, which are unpacked to ``sum``; boxes are for ``rows`` rows."""
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    first = row.to(tl.int64) * N
+    residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    total = sum_of_packets(x_ptr + first, 0, sum_ptr + first, N, boxes_ptr, row, rows, epoch, BLOCK)
+    store_normalized(out_ptr, sum_ptr, first + cols, mask, total + residual, weight, N, eps)
+
+
+EXAMPLE = {
+    "x": "bf16[16, 8192]",
+    "residual": "bf16[16, 8192]",
+    "weight": "bf16[8192]",
+    "out": "bf16[16, 8192]",
+    "total": "bf16[16, 8192]",
+    "capacity": 16,
+    "eps": 1e-5,
+    "block": 8192,
+}
+SAMPLE = {
+    "x": "bf16[3, 40]",
+    "residual": "bf16[3, 40]",
+    "weight": "bf16[40]",
+    "out": "bf16[3, 40]",
+    "total": "bf16[3, 40]",
+    "capacity": 4,
+    "eps": 1e-5,
+    "block": 64,
+}
+
+
+@ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE, max_nodes=1)
 def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=16):
     """``total`` = ``residual`` + sum over ranks of ``x``; ``out`` = its RMSNorm with ``weight``.
 
     All but ``weight`` [N] are ``[rows, N]``; N is at most ``block``. Memory is kept for up to ``capacity`` rows. The
-    inbox has two halves, used in turns, as all_reduce.py explains.
+    inbox has two halves, used in turns, as exchange.py explains.
     """
     rows, N = x.shape
     inbox = dh.symm_empty(2, dh.num_ranks() * capacity * N, dtype=x.dtype, name="inbox")
@@ -111,6 +128,16 @@ def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, 
         dh.epoch(),
         BLOCK=block,
         num_warps=num_warps,
+    )
+
+
+@ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE, max_nodes=1)
+def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=16):
+    """As :func:`all_reduce_rms_norm_program`, by packets."""
+    rows, N = x.shape
+    boxes = packet_boxes(capacity, block, x.dtype)
+    ll_kernel[(rows,)](
+        x, residual, weight, out, total, boxes, N, capacity, eps, dh.epoch(), BLOCK=block, num_warps=num_warps
     )
 
 
@@ -159,7 +186,8 @@ def all_reduce_rms_norm(
             out.copy_(torch.nn.functional.rms_norm(total, (N,), weight, eps))
             return out, total
         rows = x.numel() // N
-        all_reduce_rms_norm_program(
+        program = ll_rms_norm_program if sent_bytes(group, x) <= LL_BYTES else all_reduce_rms_norm_program
+        program(
             *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
             aligned(weight),
             out.view(-1, N),

@@ -12,11 +12,12 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import STORED_BYTES, sent_bytes
+from ditron.kernels.schedules import block_for, by_size, sent_bytes
 from ditron_compiler.errors import DitronError
 
-__all__ = ["reduce_scatter", "reduce_scatter_program", "stored_scatter_program"]
+__all__ = ["ll_scatter_program", "reduce_scatter", "reduce_scatter_program", "stored_scatter_program"]
 
 
 @ditron.jit
@@ -71,16 +72,14 @@ def stored_scatter_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, e
     for step in range(1, ranks):
         peer = (own + step) % ranks
         theirs = tl.load(x_ptr + peer.to(tl.int64) * n + at, mask=mask)
-        tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity, peer) + at, theirs, mask=mask)
-        dl.notify(arrived_ptr + block * ranks + own, peer, epoch)
+        send_block(theirs, inbox_ptr, arrived_ptr, block, at, mask, peer, capacity, epoch)
     total = tl.zeros((BLOCK,), tl.float32)
     for sender in range(ranks):
         if sender == own:
             total += tl.load(x_ptr + own.to(tl.int64) * n + at, mask=mask, other=0.0).to(tl.float32)
         else:
-            token = dl.wait(arrived_ptr + block * ranks + sender, 1, epoch)
-            part_ptr = dl.consume_token(inbox_ptr + sender * tl.cast(capacity, tl.int64), token)
-            total += tl.load(part_ptr + at, mask=mask, other=0.0).to(tl.float32)
+            part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
+            total += part.to(tl.float32)
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -92,7 +91,7 @@ def stored_scatter_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, e
 def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
     """As :func:`reduce_scatter_program`, by stores of one kernel; ``capacity`` is a multiple of block.
 
-    The inbox has two halves, used in turns, as all_reduce.py explains.
+    The inbox has two halves, used in turns, as exchange.py explains.
     """
     n = out.shape[0]
     inbox = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="inbox")
@@ -100,6 +99,29 @@ def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
     stored_scatter_kernel[(dh.cdiv(n, block),)](
         x, out, inbox, arrived, n, capacity, dh.epoch(), BLOCK=block, num_warps=num_warps
     )
+
+
+@ditron.jit(do_not_specialize=["n", "epoch"])
+def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
+    """A program for each block of a part: sends every rank's to it as packets, and adds what every rank sent here."""
+    block = tl.program_id(0)
+    count = tl.minimum(n - block * BLOCK, BLOCK)
+    out_ptr += block * BLOCK
+    total = sum_of_packets(x_ptr + block * BLOCK, n, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK)
+    within = tl.arange(0, BLOCK)
+    tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
+
+
+@ditron.program(
+    example={"x": "bf16[4, 8192]", "out": "bf16[8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+    max_nodes=1,
+)
+def ll_scatter_program(x, out, capacity, *, block=1024, num_warps=4):
+    """As :func:`stored_scatter_program`, by packets: no signal and no fence, and twice the bytes."""
+    n, blocks = out.shape[0], capacity // block
+    boxes = packet_boxes(blocks, block, x.dtype)
+    ll_scatter_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
 @torch_operator("x")
@@ -116,7 +138,8 @@ def reduce_scatter(
     Args:
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
         out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group. One node.
-        algorithm: ``"copied"`` by copy engines or ``"stored"`` by a kernel, instead of the one that is chosen by size.
+        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel or ``"ll"`` as packets, instead of the one
+            that is chosen by size.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[rows / num_ranks, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -129,13 +152,13 @@ def reduce_scatter(
         if x.shape[0] % ranks:
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out, x=x)
-        algorithm = algorithm or ("stored" if sent_bytes(group, out) <= STORED_BYTES else "copied")
+        algorithm = algorithm or by_size(sent_bytes(group, out))
         if algorithm not in _PROGRAMS:
-            raise DitronError(f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
-        chosen = {"block": 256 if group.is_sim else 4096} | schedule
+            raise DitronError(f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored' or 'll'")
+        chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(out.numel()), chosen["block"])
         _PROGRAMS[algorithm](aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
         return out
 
 
-_PROGRAMS = {"copied": reduce_scatter_program, "stored": stored_scatter_program}
+_PROGRAMS = {"copied": reduce_scatter_program, "stored": stored_scatter_program, "ll": ll_scatter_program}

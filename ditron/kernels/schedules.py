@@ -11,11 +11,24 @@ from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron_compiler.errors import DitronError
 
-__all__ = ["STORED_BYTES", "fits_tile_kernel", "num_sms", "overlaps", "schedule_for", "sent_bytes"]
+__all__ = [
+    "LL_BYTES",
+    "STORED_BYTES",
+    "block_for",
+    "by_size",
+    "fits_tile_kernel",
+    "num_sms",
+    "overlaps",
+    "schedule_for",
+    "sent_bytes",
+]
 
 #: From so many bytes sent by each rank on, communication is hidden under the product: below, a product and a collective
 #: one after the other take less than the persistent kernel's signals and last tiles (docs/results/tensor-parallel.md).
 OVERLAPPED_BYTES = 12 << 20
+
+#: Up to so many bytes sent by each rank, a collective sends packets: twice the bytes, without a fence and a signal.
+LL_BYTES = 128 << 10
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
 #: the workspace (docs/results/tensor-parallel.md).
@@ -38,6 +51,16 @@ def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
 def sent_bytes(group: Group, part: torch.Tensor) -> int:
     """Bytes that a rank sends when every other one gets a tensor like ``part``."""
     return part.nbytes * (group.num_ranks - 1)
+
+
+def by_size(nbytes: int) -> str:
+    """The algorithm of an all-gather or reduce-scatter in which each rank sends ``nbytes``."""
+    return "ll" if nbytes <= LL_BYTES else "stored" if nbytes <= STORED_BYTES else "copied"
+
+
+def block_for(group: Group, algorithm: str) -> dict[str, int]:
+    """Elements that a program of a collective sends to each rank at once, small ones on the simulator."""
+    return {"block": 256 if group.is_sim else 1024 if algorithm == "ll" else 4096}
 
 
 def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matrices: torch.Tensor) -> bool:

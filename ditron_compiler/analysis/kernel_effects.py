@@ -67,6 +67,12 @@ def _accesses(op: ir.Operation) -> Iterator[tuple[ir.Value, ArgumentEffects]]:
             yield op.local, _READ if op.is_put else _WRITE
         if isinstance(op, ditron.SignalUpdateOpInterface):
             yield op.signal, _REMOTE | _WRITE
+    elif isinstance(op, ditron.LLPutOp):
+        yield op.packets, _REMOTE | _WRITE
+        yield op.src, _READ
+    elif isinstance(op, ditron.LLGetOp):
+        yield op.packets, _READ
+        yield op.dst, _WRITE
     else:
         for pointer in pointer_operands(op):
             yield pointer, _ANY

@@ -136,8 +136,11 @@ def _operators() -> list[Subject]:
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
         subject("all_gather, copied", "all_gather_program", moved("all_gather", "copied")),
         subject("all_gather, stored", "stored_gather_program", moved("all_gather", "stored", block=64)),
+        subject("all_gather, ll", "ll_gather_program", moved("all_gather", "ll", block=64)),
         subject("reduce_scatter, copied", "reduce_scatter_program", moved("reduce_scatter", "copied", block=64)),
         subject("reduce_scatter, stored", "stored_scatter_program", moved("reduce_scatter", "stored", block=64)),
+        subject("reduce_scatter, ll", "ll_scatter_program", moved("reduce_scatter", "ll", block=64)),
+        subject("all_reduce, ll", "ll_program", moved("all_reduce", "ll", block=64)),
         subject("all_reduce, one_shot", "one_shot_program", moved("all_reduce", "one_shot", block=64)),
         subject("all_reduce, two_shot", "two_shot_program", moved("all_reduce", "two_shot", block=16, programs=2)),
     ]

@@ -13,9 +13,12 @@ namespace ditron::sim {
 /// The part of a clock that a packet releases: reads of packets.
 VectorClock RaceDetector::packetsReadBefore(const VectorClock &clock) const {
   VectorClock reads(numRanks);
-  for (int32_t rank = 0; rank < numRanks; ++rank) {
-    reads.packetsRead[rank] =
-        std::max(clock.launches[rank], clock.packetsRead[rank]);
+  VectorClock::Counts &counts = reads.packetsRead;
+  counts.resize(std::max(clock.launches.size(), clock.packetsRead.size()));
+  for (size_t queue = 0; queue < counts.size(); ++queue) {
+    counts[queue] =
+        std::max(VectorClock::of(clock.launches, int32_t(queue)),
+                 VectorClock::of(clock.packetsRead, int32_t(queue)));
   }
   auto keepReaders = [&](const VectorClock::Entries &entries) {
     for (const auto &[thread, time] : entries) {

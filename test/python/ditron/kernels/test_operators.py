@@ -105,7 +105,7 @@ def test_collectives(ranks, shape):
             for algorithm in ("copied", "stored"):
                 part = kernels.reduce_scatter(mine, algorithm=algorithm)
                 numerics.assert_error_within(part, total.chunk(ranks)[rank], size.chunk(ranks)[rank])
-            for algorithm in ("one_shot", "two_shot"):
+            for algorithm in ("ll", "one_shot", "two_shot"):
                 numerics.assert_error_within(kernels.all_reduce(mine, algorithm=algorithm), total, size)
 
     run(main, ranks=ranks)
@@ -149,7 +149,7 @@ def test_ranks_may_align_tensors_differently():
             assert_sum_of_products(
                 kernels.gemm_rs(flat, b), torch.stack(parts)[:, 2 * rank : 2 * rank + 2], b.expand(2, N, K)
             )
-            for algorithm in ("one_shot", "two_shot"):
+            for algorithm in ("ll", "one_shot", "two_shot"):
                 total = kernels.all_reduce(flat, algorithm=algorithm)
                 numerics.assert_error_within(
                     total, exact_sum(torch.stack(parts)), numerics.gamma(2) * torch.stack(parts).double().abs().sum(0)

@@ -144,6 +144,16 @@ def test_kernel_effects(kernel):
     assert set(others) == {ArgumentEffects()}
 
 
+def test_kernel_effects_of_packets(kernel):
+    function = kernel(
+        "ditron.ll_put %sig, %p, %v, %v on %n : !tt.ptr<i64>, !tt.ptr<f32>\n"
+        "%t = ditron.ll_get %q, %sig, %v, %v : !tt.ptr<f32>, !tt.ptr<i64>"
+    )
+    packets, source, destination, *_ = argument_effects(function)
+    assert packets == ArgumentEffects(reads=True, writes=True, remote=True)
+    assert source == ArgumentEffects(reads=True) and destination == ArgumentEffects(writes=True)
+
+
 def test_memory_order_joins_paths(kernel):
     store = '%x = "tt.load"(%p) : (!tt.ptr<f32>) -> f32\nscf.if %b { "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> () }\n'
     signal = "ditron.signal_op %sig set %v on %n : !tt.ptr<i64>"

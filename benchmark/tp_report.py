@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 MICROSECONDS = ("all_reduce", "all_reduce_norm", "all_gather", "reduce_scatter", "gemm_ar", "ag_small", "rs_small")
-FLOORS = ("cuBLAS alone", "copies alone", "copy")
+FLOORS = ("cuBLAS alone", "copies alone", "copy", "no communication")
 _TITLE = (
     "| operator | shape | form | floors | peers | ditron | / floor | NCCL / ditron | best peer / ditron | fastest |"
 )
@@ -22,7 +22,7 @@ TITLES = {"ag_gemm": "all-gather + GEMM", "gemm_rs": "GEMM + reduce-scatter"}
 
 def table_rows(case: dict) -> list[str]:
     """A row per form: times of floors and peers, ours, and ratios to the floor, and of the peers to ours."""
-    return [_row(case, form) for form in ("call", "graph")]
+    return [_row(case, form) for form in ("call", "graph") if form in case]
 
 
 def _row(case: dict, form: str) -> str:
@@ -34,10 +34,11 @@ def _row(case: dict, form: str) -> str:
     floors = [times[n] for n in FLOORS if n in times]
     unit = 1e3 if case["operator"] in MICROSECONDS else 1
     digits = 1 if unit > 1 else 3
+    nccl = peers.get("torch + NCCL", peers.get("torch TP"))
     return (
         f"| {case['operator']} | {case['shape']} | {form} | {' / '.join(f'{t * unit:.{digits}f}' for t in floors)} | "
         f"{' / '.join(f'{n} {t * unit:.{digits}f}' for n, t in peers.items())} | {ours * unit:.{digits}f} | "
-        f"{ours / max(floors):.2f} | {peers['torch + NCCL'] / ours:.2f} | {best}: {peers[best] / ours:.2f} | "
+        f"{ours / max(floors):.2f} | {nccl / ours:.2f} | {best}: {peers[best] / ours:.2f} | "
         f"{fastest.removeprefix('ditron, ')} {times[fastest] * unit:.{digits}f} |"
     )
 

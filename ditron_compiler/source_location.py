@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -13,11 +15,14 @@ from types import CodeType, FrameType
 
 from ditron_compiler.errors import CompileError
 
-__all__ = ["UNKNOWN", "SourceLocation", "caller", "caller_frame", "caller_line", "is_user_code", "raised_at"]
+__all__ = ["UNKNOWN", "SourceLocation", "caller", "caller_frame", "caller_line", "is_user_code", "raised_at", "tracing"]
 
 #: What messages say in place of a line that is not known.
 UNKNOWN = "an unknown line"
 _PACKAGES = ("ditron", "ditron_compiler", "torch", "triton")
+# The file of the function that is traced in this thread: the user's, also where it is one of our operators. The
+# operator's caller may have no frame: gradients run in threads of autograd's.
+_TRACED: ContextVar[str] = ContextVar("traced", default="")
 _TYPED_IN = ("<stdin>", "<string>", "<ipython-input")  # files that are the user's for all their brackets
 
 
@@ -49,7 +54,19 @@ def _directories(packages: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(Path(sys.modules[name].__file__).resolve().parent) + "/" for name in packages)
 
 
+@contextlib.contextmanager
+def tracing(file: str) -> Iterator[None]:
+    """Take this file, of the function that is traced, as the user's."""
+    token = _TRACED.set(file)
+    try:
+        yield
+    finally:
+        _TRACED.reset(token)
+
+
 def _is_user_file(file: str) -> bool:
+    if file == _TRACED.get():
+        return True
     if file.startswith("<"):
         return file.startswith(_TYPED_IN)
     loaded = tuple(name for name in _PACKAGES if name in sys.modules)

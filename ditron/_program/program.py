@@ -33,7 +33,7 @@ from ditron_compiler.frontend.targets import SIM_TARGET, Target, parse_target
 from ditron_compiler.instrumentation import Instrumentation
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.pass_registry import similar
-from ditron_compiler.source_location import SourceLocation
+from ditron_compiler.source_location import SourceLocation, tracing
 
 __all__ = ["Program", "program"]
 
@@ -301,7 +301,8 @@ class Program:
                     symbolic_argument(tracer, value, argument)
                     for value, argument in zip(leaves, op.block.arguments, strict=True)
                 ]
-                result = self.fn(*unflatten(values, form), **constants)
+                with tracing(location.file):
+                    result = self.fn(*unflatten(values, form), **constants)
             if result is not None:
                 raise location.error(
                     f"program {name!r} returns a value, and a program has none: write results into a "

@@ -1,7 +1,10 @@
 """Tracing a Python function into a ditron.program: the IR it becomes."""
 
+import _thread
+import operator
 import re
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from traced_programs import scale, trace, wait_for
 
 import ditron
 import ditron.host as dh
+from ditron.kernels.ag_gemm import ag_gemm_program
 from ditron_compiler import ir
 
 HERE = Path(__file__)
@@ -262,3 +266,14 @@ def test_traced_once_for_each_kind_of_arguments():
 
     ditron.sim.run(main, ranks=1)
     assert traces == [8, 8, 4, 8]
+
+
+def test_traced_where_no_frame_is_the_callers():
+    """As in a thread of autograd's, whose only Python frames are torch's and ours: an operator's gradient."""
+    traced = []
+    trace = operator.methodcaller("module")
+    _thread.start_new_thread(traced.extend, (map(trace, [ag_gemm_program]),))
+    end = time.monotonic() + 60
+    while not traced and time.monotonic() < end:
+        time.sleep(0.01)
+    assert "ag_gemm_kernel" in str(traced[0])

@@ -84,7 +84,7 @@ def stored_gather_program(x, out, capacity, *, block=4096, num_warps=16):
     )
 
 
-@ditron.jit(do_not_specialize=["n", "epoch"])
+@ditron.jit(do_not_specialize=["epoch"])
 def ll_gather_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
     """A program for each block: sends it to every rank as packets, and unpacks what every rank sent to ``out``."""
     own = dl.rank()

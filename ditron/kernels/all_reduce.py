@@ -24,7 +24,7 @@ from ditron_compiler.errors import DitronError
 __all__ = ["all_reduce", "ll_program", "one_shot_program", "two_shot_program"]
 
 
-@ditron.jit(do_not_specialize=["n", "epoch"])
+@ditron.jit(do_not_specialize=["epoch"])
 def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
     """A program for each block: sends it to every rank as packets, and adds what every rank sent."""
     block = tl.program_id(0)

@@ -101,7 +101,7 @@ def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
     )
 
 
-@ditron.jit(do_not_specialize=["n", "epoch"])
+@ditron.jit(do_not_specialize=["epoch"])
 def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
     """A program for each block of a part: sends every rank's to it as packets, and adds what every rank sent here."""
     block = tl.program_id(0)

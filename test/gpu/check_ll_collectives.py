@@ -1,0 +1,92 @@
+"""Collectives by packets on real GPUs: thousands of replays of graphs, ranks out of step, every element compared.
+
+    torchrun --nproc-per-node 2 test/gpu/check_ll_collectives.py
+    ditron run --sim 3 test/gpu/check_ll_collectives.py --replays 20
+
+On GPUs a graph holds one call, or three, with new elements for each, which a counter on the device makes; a delay of
+random length stands before every other replay. The simulator makes the calls without graphs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import random
+from collections.abc import Callable
+
+import torch
+
+import ditron
+from ditron import kernels
+
+SIZES = 1, 7, 40, 2048, 3000, 8192, 32768  # elements
+
+
+class Calls:
+    """Calls of one collective on ``n`` elements (of a rank), each with other elements; counts wrong results."""
+
+    def __init__(self, what: str, n: int, dtype: torch.dtype):
+        device, self.rank, self.ranks, self.what = ditron.device(), ditron.rank(), ditron.num_ranks(), what
+        self.count, self.bad = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
+        self.at = torch.arange(n * (self.ranks if what == "reduce_scatter" else 1), device=device)
+        self.dtype = dtype
+
+    def of(self, rank: int) -> torch.Tensor:
+        """A rank's elements in this call: integers whose sums have few bits."""
+        return (self.at % 7 + (rank + 1) * (self.count % 13)).to(self.dtype)
+
+    def __call__(self) -> None:
+        self.count += 1
+        got = getattr(kernels, self.what)(self.of(self.rank), algorithm="ll")
+        everybody = torch.stack([self.of(rank) for rank in range(self.ranks)])
+        expected = {
+            "all_reduce": lambda: everybody.float().sum(0),
+            "all_gather": lambda: everybody.view(-1),
+            "reduce_scatter": lambda: everybody.float().sum(0).chunk(self.ranks)[self.rank],
+        }[self.what]()
+        self.bad += (got != expected.to(self.dtype)).sum()
+
+
+def check(calls: Calls, replays: int) -> int:
+    """Number of wrong elements."""
+    late = random.Random(calls.rank)
+    runs: list[Callable[[], None]] = [calls]
+    if calls.at.is_cuda:
+        for _ in range(2):
+            calls()
+        torch.cuda.synchronize()
+        ditron.barrier()
+        for length in (1, 3):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(length):
+                    calls()
+            runs.append(graph.replay)
+    for replay in range(replays):
+        if calls.at.is_cuda and replay % 2:
+            torch.cuda._sleep(late.randrange(40_000))
+        runs[1 + replay % 2 if len(runs) > 1 and replay % 17 else 0]()
+    ditron.barrier()
+    return int(calls.bad)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replays", type=int, default=3000)
+    parser.add_argument("--limit", type=float, default=100, help="seconds until a rank that hangs is ended")
+    args = parser.parse_args()
+    faulthandler.dump_traceback_later(args.limit, exit=True)
+    ditron.init()
+    wrong = {}
+    for what in ("all_reduce", "all_gather", "reduce_scatter"):
+        for n in SIZES:
+            for dtype in (torch.bfloat16, torch.float32):
+                wrong[what, n, dtype] = check(Calls(what, n, dtype), args.replays)
+    if ditron.rank() == 0:
+        print(f"{len(wrong)} cases, {args.replays} replays each: {sum(wrong.values())} wrong elements", flush=True)
+    assert not any(wrong.values()), {case: count for case, count in wrong.items() if count}
+    ditron.finalize()
+
+
+if __name__ == "__main__":
+    main()

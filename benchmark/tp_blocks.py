@@ -117,7 +117,6 @@ def block_case(
             compiled = torch.compile(by_torch, options=options)
             contender = "ditron, torch TP compiled" if options is fuse else "torch TP compiled"
             runs[contender + how] = lambda module=compiled: step(module, mine, my_grad)
-        torch.distributed._symmetric_memory.enable_symm_mem_for_group(dist.group.WORLD.group_name)
     return Case(operator, f"{name} {args.rows} rows", runs, expected, 2e-2, calls=0, cycles=4_000_000)
 
 

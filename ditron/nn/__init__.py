@@ -9,7 +9,7 @@ from ditron.nn.linear import ColumnParallelLinear, RowParallelLinear
 from ditron.nn.parallelize import parallelize
 
 if TYPE_CHECKING:
-    from ditron.nn.fuse_collectives import fuse_collectives
+    from ditron.nn.collective_fusion import fuse_collectives
 
 __all__ = ["ColumnParallelLinear", "RowParallelLinear", "fuse_collectives", "parallelize"]
 
@@ -19,5 +19,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ditron.nn' has no attribute {name!r}")
     import importlib
 
-    module = importlib.import_module("ditron.nn.fuse_collectives")  # imports torch's compiler, which takes seconds
+    module = importlib.import_module("ditron.nn.collective_fusion")  # imports torch's compiler, which takes seconds
     return module.fuse_collectives

@@ -12,7 +12,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch_compiler import needs_compiler_in_threads
 
 import ditron.sim
-from ditron.nn.fuse_collectives import FuseCollectives
+from ditron.nn.collective_fusion import FuseCollectives
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning"),
@@ -93,6 +93,11 @@ A1, A3 = ranks_of(1, 4, 8), ranks_of(3, 4, 8)
 
 def linear(x, w, bias=None):
     return torch.nn.functional.linear(x, w, bias)
+
+
+def test_exported_as_a_function_however_often_it_is_asked_for():
+    assert callable(ditron.nn.fuse_collectives)
+    assert ditron.nn.fuse_collectives is ditron.nn.fuse_collectives
 
 
 @pytest.mark.parametrize("bias", [False, True])

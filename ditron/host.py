@@ -17,9 +17,10 @@ the program runs, on each rank. docs/programs.md is the guide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ditron._program.calls import library_call
 from ditron._program.trace.buffers import Buffer, allocate, as_buffer, as_signal
 from ditron._program.trace.control import loop, when
 from ditron._program.trace.tracer import Tracer, require
@@ -37,6 +38,7 @@ __all__ = [
     "all_gather",
     "await_event",
     "barrier",
+    "call",
     "cdiv",
     "copy",
     "empty",
@@ -260,6 +262,24 @@ def fill(dst: Buffer, value: Any, *, stream: Stream | None = None) -> None:
     target = as_buffer(tracer, dst, "dst")
     constant = element_constant(tracer, value, target.dtype)
     tracer.emit(dialect.FillOp, target.use(), constant, stream=_on(tracer, stream))
+
+
+def call(
+    fn: Callable[..., Any], reads: Sequence[Buffer] = (), writes: Sequence[Buffer] = (), *, stream: Stream | None = None
+) -> None:
+    """Call a function of a library: ``fn(*reads, *writes)`` with torch tensors, on the step's stream.
+
+    On GPUs the host calls it when it comes to the step, with that stream as torch's current one; what it enqueues there
+    is the step, and a CUDA graph captures it. On the simulator it computes on the CPU when the stream comes to it. It
+    must read and write nothing but these tensors, which the checker takes it to do; a tensor that it updates is in both
+    lists. It may be called once more, for tensors of the same shapes, before the first call with them: a library loads
+    its kernels then. Shapes and numbers it takes from the tensors, or from constants of the program.
+
+        dh.call(lambda a, b, c: torch.mm(a, b, out=c), reads=[a, b], writes=[c])
+    """
+    tracer = require("call()")
+    name, read, written = library_call(tracer, fn, reads, writes)
+    tracer.emit(dialect.CallOp, name, [b.use() for b in read], [b.use() for b in written], stream=_on(tracer, stream))
 
 
 def signal_write(signal: Buffer, value: Any, peer: Any, *, op: str = "set", stream: Stream | None = None) -> None:

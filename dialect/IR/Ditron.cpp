@@ -91,6 +91,21 @@ static void printEnds(OpAsmPrinter &printer, Operation *, Value src, Value dst,
   }
 }
 
+/// The type of a rank: i32, which is not printed, or `, tensor<64xi32>`.
+static ParseResult parseTensorOfRanks(OpAsmParser &parser, Type &type) {
+  if (succeeded(parser.parseOptionalComma())) {
+    return parser.parseType(type);
+  }
+  type = parser.getBuilder().getI32Type();
+  return success();
+}
+
+static void printTensorOfRanks(OpAsmPrinter &printer, Operation *, Type type) {
+  if (isa<RankedTensorType>(type)) {
+    printer << ", " << type;
+  }
+}
+
 #define GET_ATTRDEF_CLASSES
 #include "dialect/IR/DitronAttrs.cpp.inc"
 

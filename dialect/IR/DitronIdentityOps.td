@@ -86,8 +86,9 @@ def Ditron_SymmAtOp : Ditron_NamedOp<"symm_at", "peer", [Pure, AllTypesMatch<["p
     the result of another `symm_at`. Null when `rank` is on another node: use
     `ditron.putmem` or `ditron.getmem` there. The result has the alignment of
     `ptr`, because symmetric heaps are aligned alike on every rank. On a tensor
-    of pointers it works elementwise. Stores through the result are ordered by a
-    later `ditron.notify` to that rank.
+    of pointers it works elementwise; a tensor of ranks, of the same shape, has a
+    rank for each of them, all in `[0, num_ranks)`. Stores through the result are
+    ordered by a later `ditron.notify` to that rank.
 
     The own rank folds away: `ditron.symm_at %p on %me`, where `%me` is
     `ditron.rank`, is `%p`.
@@ -95,13 +96,14 @@ def Ditron_SymmAtOp : Ditron_NamedOp<"symm_at", "peer", [Pure, AllTypesMatch<["p
     ```mlir
     %peer = ditron.symm_at %ptr on %rank : !tt.ptr<bf16>
     %many = ditron.symm_at %ptrs on %rank : tensor<64x!tt.ptr<bf16>>
+    %each = ditron.symm_at %ptrs on %ranks : tensor<64x!tt.ptr<bf16>>, tensor<64xi32>
     ```
   }];
   let arguments = (ins
     Arg<Ditron_PtrLike, "symmetric address on this rank">:$ptr,
-    Arg<I32, "rank of the group whose object is wanted">:$rank);
+    Arg<Ditron_RankLike, "rank of the group whose object is wanted, or one for each pointer">:$rank);
   let results = (outs Res<Ditron_PtrLike, "address of the object on `rank`, or null">:$result);
-  let assemblyFormat = "$ptr `on` $rank attr-dict `:` type($ptr)";
+  let assemblyFormat = "$ptr `on` $rank attr-dict `:` type($ptr) `` custom<TensorOfRanks>(type($rank))";
   let hasFolder = 1;
   let hasVerifier = 1;
 }

@@ -208,6 +208,29 @@ def Ditron_LaunchOp : Ditron_Queued<"launch", [AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
+def Ditron_CallOp : Ditron_Queued<"call", [AttrSizedOperandSegments]> {
+  let summary = "call a function of a library that puts work on the stream";
+  let description = [{
+    The host calls the Python function that the program has under the name
+    `callee`, with tensors of `reads` and then of `writes`; what it puts on the
+    stream reads and writes nothing else. It may need SMs. A buffer that it reads
+    and writes is in both lists.
+
+    ```mlir
+    ditron.call "mm" reads(%a, %b : !ditron.buffer<?x?xbf16>, !ditron.buffer<?x?xbf16>) writes(%c : !ditron.buffer<?x?xbf16>) stream %main
+    ```
+  }];
+  let arguments = (ins
+    Arg<StrAttr, "name of the function">:$callee,
+    Arg<Variadic<Ditron_Buffer>, "what is read", [MemRead]>:$reads,
+    Arg<Variadic<Ditron_Buffer>, "what is written", [MemWrite]>:$writes,
+    Ditron_OnStream:$stream);
+  let assemblyFormat = [{
+    $callee `reads` `(` ($reads^ `:` type($reads))? `)` `writes` `(` ($writes^ `:` type($writes))? `)`
+    (`stream` $stream^)? attr-dict
+  }];
+}
+
 def Ditron_AllGatherOp : Ditron_Queued<"all_gather"> {
   let summary = "give every rank the shards of all, with one signal each";
   let description = [{

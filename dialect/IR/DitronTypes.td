@@ -106,6 +106,7 @@ def Scalar8To64 : TypeConstraint<CPred<
 
 def Ditron_Ptr : PtrTo<CPred<"true">, "pointer, !tt.ptr<T>">;
 def Ditron_PtrLike : OrTensor<Ditron_Ptr, "pointer or tensor of pointers, !tt.ptr<T>">;
+def Ditron_RankLike : OrTensor<I32, "i32 or tensor of i32">;
 def Ditron_SignalPtr : PtrTo<I64.predicate,
   "signal pointer, !tt.ptr<i64> (signals are 64-bit epoch counters that only grow)">;
 

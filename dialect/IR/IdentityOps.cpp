@@ -2,6 +2,7 @@
 
 #include "dialect/IR/Checks.h"
 
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -10,6 +11,12 @@ using namespace mlir::ditron;
 LogicalResult SymmAtOp::verify() {
   if (failed(verifyRank(*this, getRank()))) {
     return failure();
+  }
+  if (isa<RankedTensorType>(getRank().getType()) &&
+      failed(
+          verifyCompatibleShapes({getRank().getType(), getPtr().getType()}))) {
+    return emitOpError("expected a rank for each pointer, got ")
+           << getRank().getType() << " for " << getPtr().getType();
   }
   return verifyOwnAddress(*this, getPtr(), "ptr");
 }

@@ -21,6 +21,7 @@ KINDS = (".png", ".svg", ".pdf")
 _COLORS = {
     host.Launch: "#cfe0f3",
     host.RankCopy: "#cfe8d5",
+    host.Call: "#cfe0f3",
     host.Copy: "#e4ddd0",
     host.Fill: "#e4ddd0",
     host.SignalWrite: "#ead3e2",
@@ -112,6 +113,8 @@ def _text(step: Any) -> str:
     if isinstance(step, host.Launch):
         extents = [str(extent) for extent in step.grid if extent > 1]
         return f"{step.kernel}\n{' x '.join(extents) or '1'} program{'s' * bool(extents)}"
+    if isinstance(step, host.Call):
+        return f"call {step.callee}\nto {', '.join(map(_name, step.writes))}"
     if isinstance(step, host.RankCopy):
         if step.push:
             return f"push {_name(step.src)}\nto {_name(step.dst)} of rank {step.peer}"

@@ -19,6 +19,7 @@ from ditron._program.arguments import (
     symbolic_argument,
     unflatten,
 )
+from ditron._program.calls import LibraryFunction
 from ditron._program.execute.executable import Executable, argument_key
 from ditron._program.execute.lru import LruCache
 from ditron._program.trace.launching import launch
@@ -182,7 +183,7 @@ class Program:
         A tensor may be described, as ``"bf16[64, 128]"``; without arguments, the ``example`` is taken.
         """
         args, kwargs = self._example(args, kwargs)
-        return self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target))
+        return self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target))[0]
 
     def arguments(self, given: Mapping[str, Any]) -> tuple[tuple, dict]:
         """Positional and keyword-only arguments, with new tensors; ``given`` are those of :meth:`module` by name."""
@@ -201,8 +202,8 @@ class Program:
         ``instrumentation`` observes the passes, those over kernels and those over the program.
         """
         args, kwargs = self._example((), dict(given))
-        module = self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target), instrumentation)
-        return Executable(module), list(flatten(args)[0])
+        traced = self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target), instrumentation)
+        return Executable(traced[0], functions=traced[1]), list(flatten(args)[0])
 
     def __repr__(self) -> str:
         return f"<ditron.program {self.fn.__module__}.{self.fn.__qualname__}>"
@@ -249,12 +250,12 @@ class Program:
             _, constants = self._bind(args, given)
             whole = (kinds, tuple(constants.items()), target)
             if whole not in self._executables:
-                module = self._trace(args, constants, target)
+                module, functions = self._trace(args, constants, target)
                 if self.sample_args is not None:
                     from ditron.protocol.api import at_compile_time
 
                     at_compile_time(self, module)
-                self._executables[whole] = Executable(module)
+                self._executables[whole] = Executable(module, functions=functions)
             found = self._executables[key] = self._executables[whole]
         return found
 
@@ -280,8 +281,8 @@ class Program:
 
     def _trace(
         self, args: tuple, constants: dict, target: Target, instrumentation: Instrumentation | None = None
-    ) -> ir.Module:
-        """Trace the function into a module and run the passes over it."""
+    ) -> tuple[ir.Module, dict[str, LibraryFunction]]:
+        """Trace the function into a module and run the passes over it; with the functions that it calls."""
         location, name = self._location, self.fn.__name__
         leaves, form = flatten(args)
         names = leaf_names(self.names, form)
@@ -315,7 +316,7 @@ class Program:
                 if not str(error).startswith("cannot parse the pipeline"):
                     raise
                 raise location.error(f"passes= of program {name!r}: {error}") from None
-        return module
+        return module, tracer.functions
 
 
 def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:

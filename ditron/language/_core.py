@@ -24,6 +24,7 @@ __all__ = [
     "emit_void",
     "enum",
     "integer",
+    "integers",
     "element",
     "pointer",
     "primitive",
@@ -174,6 +175,17 @@ def integer(
             f"dl.{name}: {argument} must be an integer of at most {dtype.primitive_bitwidth} bits, got "
             f"{describe(value)}, whose upper bits would be lost; if they are never used, convert it: "
             f"{argument}.to(tl.{dtype})"
+        )
+    return semantic.cast(value, dtype)
+
+
+def integers(name: str, value: Any, argument: str, dtype: tl.dtype, semantic) -> tl.tensor:
+    """As :func:`integer`, or a tensor of integers of at most the width of ``dtype``."""
+    if not isinstance(value, tl.tensor) or not value.type.is_block():
+        return integer(name, value, argument, dtype, semantic, minimum=0)
+    if not value.dtype.is_int() or value.dtype.primitive_bitwidth > dtype.primitive_bitwidth:
+        raise TypeError(
+            f"dl.{name}: {argument} must be integers of at most {dtype.primitive_bitwidth} bits, got {describe(value)}"
         )
     return semantic.cast(value, dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triton.language import core as tl
 
-from ditron.language._core import attributes, emit, enum, integer, pointer, primitive
+from ditron.language._core import attributes, emit, enum, integers, pointer, primitive
 
 __all__ = ["local_rank", "multicast_ptr", "node", "num_local_ranks", "num_ranks", "rank", "symm_at"]
 
@@ -57,15 +57,20 @@ def symm_at(ptr, rank, _semantic=None):
 
     Args:
         ptr: pointer into a symmetric tensor, or a tensor of such pointers.
-        rank: rank in the group (int scalar).
+        rank: rank in the group (int scalar), or a tensor of ranks: both are broadcast against each other, and each
+            pointer is translated to the rank beside it. Every rank is in ``[0, num_ranks)``, also where a mask will
+            turn the access off: take ``ranks % dl.num_ranks()``.
 
-    Returns a pointer of the same type; null when that rank is on another node: use :func:`putmem` and :func:`getmem`
-    there. OpenSHMEM: ``shmem_ptr``.
+    Returns a pointer of the same type, or a tensor of them; null when that rank is on another node: use :func:`putmem`
+    and :func:`getmem` there. OpenSHMEM: ``shmem_ptr``.
 
         tl.store(dl.symm_at(inbox_ptr, right) + offsets, x)
+        rows = dl.symm_at(inbox_ptr + offsets[None, :], ranks[:, None])  # one row from each rank
     """
     pointer("symm_at", ptr, "ptr", tensors=True)
-    rank = integer("symm_at", rank, "rank", tl.int32, _semantic, minimum=0)
+    rank = integers("symm_at", rank, "rank", tl.int32, _semantic)
+    if rank.type.is_block():
+        ptr, rank = _semantic.broadcast_impl_value(ptr, rank)
     return emit("symm_at", [ptr, rank], ptr.type, _semantic, pure=True)
 
 

@@ -389,6 +389,25 @@ class CapturedStream:
     def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
         self._owner.add(HostAccess(*self._facts(line), "a fill", None, self._owner.span(name, dst), needs_sm=True))
 
+    def call(
+        self,
+        function: Callable[[], Any],
+        reads: Sequence[Any] = (),
+        writes: Sequence[Any] = (),
+        *,
+        name: str = "",
+        names: Sequence[str] = (),
+        line: str = "",
+    ) -> None:
+        owner, what = self._owner, f"a call of {name or 'a function'}"
+        names = names or ["a tensor"] * (len(reads) + len(writes))
+        for tensors, given, written in ((reads, names, False), (writes, names[len(reads) :], True)):
+            spans = [owner.span(key, tensor) for key, tensor in zip(given, tensors, strict=False)]
+            if spans:
+                span = memory.merged(np.concatenate(spans))
+                accesses = (None, span) if written else (span, None)
+                owner.add(HostAccess(*self._facts(line), what, *accesses, needs_sm=True, opaque=written))
+
     def signal_write(
         self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None, line: str = ""
     ) -> None:

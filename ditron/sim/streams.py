@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ditron.sim.copies import check_signal, copy_of, fill_of, named_operands
+from ditron.sim.host_accesses import byte_ranges
 from ditron.sim.operands import LaunchArguments, LoadedKernel
 from ditron.sim.rendezvous import RankGroup
 from ditron.sim.report import failure, host_error
@@ -20,6 +22,21 @@ __all__ = ["RankStreams", "SimEvent", "SimStream"]
 
 _OPS = {"set": 0, "add": 1}
 _COMPARISONS = {"eq": 0, "ne": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5}
+
+
+@dataclass(frozen=True)
+class _HostCall:
+    """A function of host code that a stream has come to: the world unblocks it as it does host code."""
+
+    stream: SimStream
+    number: int
+    function: Callable[[], Any]
+
+    def unblock(self) -> None:
+        try:
+            self.stream._world.call_host(self.stream.rank, self.function)
+        finally:
+            self.stream._native.host_call_returned(self.number)
 
 
 class SimEvent:
@@ -138,6 +155,29 @@ class SimStream:
         """Enqueue a fill of a tensor (rows, as for :meth:`copy`) with one value: a kernel, as a copy is."""
         line = line or caller_line()
         self._add((dst,), self._native.local_copy(line, fill_of(dst, value, line), named_operands([(name, dst)])))
+
+    def call(
+        self,
+        function: Callable[[], Any],
+        reads: Sequence[torch.Tensor] = (),
+        writes: Sequence[torch.Tensor] = (),
+        *,
+        name: str = "",
+        names: Sequence[str] = (),
+        line: str = "",
+    ) -> None:
+        """Enqueue a call of a Python function, which reads and writes these tensors of this rank: as a kernel does.
+
+        Args: name: what reports call the function. names: what they call the tensors.
+        """
+        line = line or caller_line()
+        tensors = (*reads, *writes)
+        number = self._world.machine.new_id()
+        ranges = [[run for tensor in some for run in byte_ranges(tensor)] for some in (reads, writes)]
+        known = named_operands(zip(names or ["a tensor"] * len(tensors), tensors, strict=True))
+        wrong = self._native.call_host(line, name or "a function", number, *ranges, known)
+        self._add(tensors, wrong)
+        self._world.launches[number] = _HostCall(self, number, function)
 
     def signal_write(
         self,

@@ -177,6 +177,16 @@ class World(WorldState):
                 host.error.add_note(f"raised on rank {host.rank} of {self.size}")
             raise host.error
 
+    def call_host(self, rank: int, function: Callable[[], Any]) -> None:
+        """Call a function of a rank's host code, which a stream has come to."""
+        self._random_states.switch_to(rank)
+        try:
+            function()
+        except Exception as error:
+            if self.size > 1:
+                error.add_note(f"raised on rank {rank} of {self.size}")
+            raise
+
     def _run_machine(self, max_switches: int) -> bool:
         """Run programs; true when none can make progress."""
         status = self.machine.run(max_switches)

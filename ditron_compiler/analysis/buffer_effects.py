@@ -185,6 +185,11 @@ class ProgramAccesses:
     def _fill(self, op: ditron.FillOp) -> Iterator[BufferAccess]:
         yield BufferAccess(op, 0, buffer_region(op.dst), False, True)
 
+    def _call(self, op: ditron.CallOp) -> Iterator[BufferAccess]:
+        reads = len(op.reads)
+        for number, buffer in enumerate([*op.reads, *op.writes]):
+            yield BufferAccess(op, number, buffer_region(buffer), number < reads, number >= reads)
+
     def _all_gather(self, op: ditron.AllGatherOp) -> Iterator[BufferAccess]:
         yield BufferAccess(op, 0, buffer_region(op.src), True, False)
         yield BufferAccess(op, 1, buffer_region(op.dst), True, True)
@@ -214,4 +219,5 @@ _ACCESSES: dict[type, Callable[[ProgramAccesses, ir.Operation], Iterator[BufferA
     ditron.FillOp: ProgramAccesses._fill,
     ditron.AllGatherOp: ProgramAccesses._all_gather,
     ditron.LaunchOp: ProgramAccesses._launch,
+    ditron.CallOp: ProgramAccesses._call,
 }

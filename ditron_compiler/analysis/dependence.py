@@ -26,6 +26,7 @@ _QUEUED = (
     ditron.SignalWaitOp,
     ditron.StreamBarrierOp,
     ditron.LaunchOp,
+    ditron.CallOp,
     ditron.AllGatherOp,
 )
 

@@ -12,7 +12,7 @@ from ditron_compiler.analysis.slicing import incoming_values
 from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.ir.matchers import INTEGER_CASTS, constant_int, defining_op
 
-__all__ = ["divisibility"]
+__all__ = ["divisibility", "pointee_bytes"]
 
 _ANY = 1 << 30  # the divisibility of 0
 
@@ -42,7 +42,7 @@ def _divisibility(value: ir.Value, open_loops: set[ir.Value]) -> int:
             return _COMBINED[type(op)](*(_divisibility(operand, open_loops) for operand in op.operands))
         if isinstance(op, tt.AddPtrOp):
             base, offset = (_divisibility(operand, open_loops) for operand in (op.ptr, op.offset))
-            return gcd(base, offset * _pointee_bytes(op.ptr.type))
+            return gcd(base, offset * pointee_bytes(op.ptr.type))
         if isinstance(op, (*SAME_OBJECT, *INTEGER_CASTS, ditron.SymmAtOp)):
             return _divisibility(op.operands[0], open_loops)
     incoming = incoming_values(value)
@@ -78,6 +78,7 @@ def _power(number: int) -> int:
     return number & -number if number else _ANY
 
 
-def _pointee_bytes(type_: ir.Type) -> int:
+def pointee_bytes(type_: ir.Type) -> int:
+    """The bytes of what a pointer, or each of a tensor of them, points to."""
     bits = re.search(r"!tt\.ptr<[a-z]+(\d+)", str(type_))
     return max(int(bits[1]) // 8, 1) if bits else 1

@@ -5,6 +5,7 @@ from .steps import (
     ONE_NODE,
     Await,
     BufferView,
+    Call,
     Copy,
     DescriptorView,
     EvaluationError,
@@ -25,6 +26,7 @@ from .steps import (
 __all__ = [
     "Await",
     "BufferView",
+    "Call",
     "Copy",
     "DescriptorView",
     "Evaluation",

@@ -376,6 +376,7 @@ _ACTIONS: dict[type, Callable[[Evaluator, Any], Action | None]] = {
     ditron.SignalWriteOp: Evaluator._signal_write,
     ditron.SignalWaitOp: Evaluator._signal_wait,
     ditron.LaunchOp: Evaluator._launch,
+    ditron.CallOp: Evaluator._call,
 }
 
 

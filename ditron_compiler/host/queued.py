@@ -12,6 +12,7 @@ from ditron_compiler.host.steps import (
     ONE_NODE,
     Await,
     BufferView,
+    Call,
     Copy,
     DescriptorView,
     EvaluationError,
@@ -124,6 +125,16 @@ class QueuedOperations(Slots):
         return self._step(
             op, op.stream, lambda state, **where: SignalWait(signal(state), cmp, value(state.values), **where)
         )
+
+    def _call(self, op: ditron.CallOp) -> Action:
+        callee = op.callee.value
+        reads, writes = ([self._get(value) for value in values] for values in (op.reads, op.writes))
+
+        def make(state: EvaluationState, **where: Any) -> Step:
+            read, written = (tuple(get(state.values) for get in gets) for gets in (reads, writes))
+            return Call(callee, read, written, **where)
+
+        return self._step(op, op.stream, make)
 
     def _launch(self, op: ditron.LaunchOp) -> Action:
         kernel, args = op.kernel.value, [self._slots[value] for value in op.args]

@@ -8,6 +8,7 @@ from typing import Literal
 __all__ = [
     "Await",
     "BufferView",
+    "Call",
     "Copy",
     "DescriptorView",
     "EvaluationError",
@@ -136,6 +137,15 @@ class Launch(Step):
     grid: tuple[int, int, int]
     args: tuple[int | float | BufferView | DescriptorView, ...]
     options: dict[str, int | float | bool | str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Call(Step):
+    """A call of a Python function, by its name in the program, with tensors of ``reads`` and then of ``writes``."""
+
+    callee: str
+    reads: tuple[BufferView, ...]
+    writes: tuple[BufferView, ...]
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ def parts(pointer: int) -> tuple[int, int, int]:
     return (pointer >> _RANK_SHIFT) - 1, pointer >> _OFFSET_BITS & ((1 << _ROOT_BITS) - 1), low - _MIDDLE
 
 
-def with_rank(pointer: Any, rank: int) -> Any:
-    """The same place on another rank; of a pointer or a tile of them."""
+def with_rank(pointer: Any, rank: Any) -> Any:
+    """The same place on another rank; of a pointer or a tile of them, on a rank or a tile of them."""
     return pointer & ((1 << _RANK_SHIFT) - 1) | (rank + 1) << _RANK_SHIFT
 
 

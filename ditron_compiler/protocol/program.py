@@ -140,7 +140,14 @@ class AbstractProgram(Atomics):
     # --- pointers ------------------------------------------------------------------------------------------------
 
     def symm_at(self, number: int, pointer: Any, rank: Any) -> Any:
-        if pointer is UNKNOWN or rank is UNKNOWN or not self._rank_exists(number, rank):
+        if pointer is UNKNOWN or rank is UNKNOWN:
+            return UNKNOWN
+        if isinstance(rank, np.ndarray):
+            if not all(self._rank_exists(number, extreme) for extreme in dict.fromkeys((rank.min(), rank.max()))):
+                return UNKNOWN
+            here = rank // self.num_local_ranks == self.node
+            return np.where(here, self._moved(pointer, rank.astype(np.int64)), NULL)
+        if not self._rank_exists(number, rank):
             return UNKNOWN
         rank = int(rank)
         if rank // self.num_local_ranks != self.node:
@@ -150,7 +157,7 @@ class AbstractProgram(Atomics):
     def multicast(self, number: int, pointer: Any) -> Any:
         return pointer
 
-    def _moved(self, pointer: Any, rank: int) -> Any:
+    def _moved(self, pointer: Any, rank: Any) -> Any:
         return pointer if pointer is UNKNOWN else with_rank(pointer, rank)
 
     def _rank_exists(self, number: int, rank: int) -> bool:

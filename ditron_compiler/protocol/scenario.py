@@ -50,6 +50,7 @@ class HostAccess(HostOp):
     """Reads and writes by the host, a copy engine, or, with ``needs_sm``, a kernel that is not followed.
 
     ``in_order``: what it copies goes, in the order of addresses, to what it writes; not transposed.
+    ``opaque``: nothing is known of the values that it writes.
     """
 
     name: str
@@ -57,6 +58,7 @@ class HostAccess(HostOp):
     writes: Span | None
     needs_sm: bool = False
     in_order: bool = True
+    opaque: bool = False
 
 
 @dataclass(frozen=True)

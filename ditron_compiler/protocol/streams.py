@@ -102,6 +102,8 @@ def _host_access(machine: Machine, task: Task, step: host.HostAccess) -> Generat
         if span is not None:
             _check_node(machine, task, span[:1, 0], step.name, step.loc)
             machine.access(task, span, write, step.name, step.loc, copy=copy)
+            if step.opaque:
+                machine.filled.update(parts(int(pointer))[:2] for pointer in span[:, 0])
     machine.end_segment(task)
 
 

@@ -48,6 +48,16 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ct
   ret ptr addrspace(1) %r
 }
 
+; How far a peer's heap is from this rank's, in elements of `bytes`; `p` is any pointer into this rank's.
+define linkonce_odr hidden i64 @ditron_symm_distance(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank, i64 %bytes) #1 {
+  %there = call ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank)
+  %to = ptrtoint ptr addrspace(1) %there to i64
+  %from = ptrtoint ptr addrspace(1) %p to i64
+  %distance = sub i64 %to, %from
+  %r = sdiv exact i64 %distance, %bytes
+  ret i64 %r
+}
+
 ; The calling thread signals.
 define linkonce_odr hidden void @ditron_shmem_signal(ptr addrspace(1) %signal, i64 %value, i32 %op, i32 %pe) #0 {
   %generic = addrspacecast ptr addrspace(1) %signal to ptr

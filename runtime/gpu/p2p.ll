@@ -24,6 +24,16 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ct
   ret ptr addrspace(1) %r
 }
 
+; How far a peer's heap is from this rank's, in elements of `bytes`; `p` is any pointer into this rank's.
+define linkonce_odr hidden i64 @ditron_symm_distance(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank, i64 %bytes) #1 {
+  %there = call ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank)
+  %to = ptrtoint ptr addrspace(1) %there to i64
+  %from = ptrtoint ptr addrspace(1) %p to i64
+  %distance = sub i64 %to, %from
+  %r = sdiv exact i64 %distance, %bytes
+  ret i64 %r
+}
+
 ; Multicast memory belongs to the group as a whole; its base is 0 where the links have no multicast.
 define linkonce_odr hidden ptr addrspace(1) @ditron_multicast_ptr(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %team) #1 {
   %base = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 12)

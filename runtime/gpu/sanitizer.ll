@@ -36,6 +36,7 @@ declare i32 @ditron_quiet()
 declare i32 @ditron_barrier(ptr addrspace(1), i32)
 declare i32 @ditron_signal_op(ptr addrspace(1), ptr addrspace(1), i64, i32, i32)
 declare ptr addrspace(1) @ditron_symm_at(ptr addrspace(1), ptr addrspace(1), i32)
+declare i64 @ditron_symm_distance(ptr addrspace(1), ptr addrspace(1), i32, i64)
 
 ; ---- the report --------------------------------------------------------------------------------------------------
 
@@ -406,6 +407,12 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_sanitizer_symm_at(ptr addrsp
   %checked = call i32 @ditron_check_remote(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 1, i32 %rank, i32 1, i64 %place)
   %r = call ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank)
   ret ptr addrspace(1) %r
+}
+
+define linkonce_odr hidden i64 @ditron_sanitizer_symm_distance(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank, i64 %bytes, i64 %place) #0 {
+  %checked = call i32 @ditron_check_remote(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i64 1, i32 %rank, i32 1, i64 %place)
+  %r = call i64 @ditron_symm_distance(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank, i64 %bytes)
+  ret i64 %r
 }
 
 attributes #0 = { alwaysinline convergent nounwind }

@@ -49,6 +49,16 @@ define linkonce_odr hidden ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ct
   ret ptr addrspace(1) %r
 }
 
+; How far a peer's heap is from this rank's, in elements of `bytes`; `p` is any pointer into this rank's.
+define linkonce_odr hidden i64 @ditron_symm_distance(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank, i64 %bytes) #1 {
+  %there = call ptr addrspace(1) @ditron_symm_at(ptr addrspace(1) %ctx, ptr addrspace(1) %p, i32 %rank)
+  %to = ptrtoint ptr addrspace(1) %there to i64
+  %from = ptrtoint ptr addrspace(1) %p to i64
+  %distance = sub i64 %to, %from
+  %r = sdiv exact i64 %distance, %bytes
+  ret i64 %r
+}
+
 ; The SHMEM team of ours: the group's own is in the context.
 define linkonce_odr hidden i32 @ditron_team(ptr addrspace(1) %ctx, i32 %team) #1 {
   %slot = call i64 @ditron_slot(ptr addrspace(1) %ctx, i64 7)

@@ -57,13 +57,13 @@ def _mutated(mutant: Mutant | None) -> Iterator[None]:
     executables: dict[Program, dict] = {}
 
     def traced(program: Program, *args: Any) -> Any:
-        """A program with its kernels, and the mutation made after its passes."""
-        module = trace(program, *args)
+        """A program with its kernels, and the mutation made after its passes; with the functions that it calls."""
+        module, functions = trace(program, *args)
         if _Source.found is not None:
             _Source.found.setdefault(program.__name__, mutate.mutations(module))
         if mutant is not None and mutant[0] == program.__name__:
             mutate.apply(mutant[1], module)
-        return module
+        return module, functions
 
     def executable(program: Program, *args: Any) -> Any:
         if program not in executables:

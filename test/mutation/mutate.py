@@ -46,6 +46,7 @@ _NEIGHBOURS = {
     "ditron.putmem",
     "ditron.getmem",
     "ditron.launch",
+    "ditron.call",
     "ditron.rank_copy",
     "ditron.copy",
     "ditron.fill",

@@ -80,10 +80,21 @@ def _programs() -> list[Subject]:
 
         return Subject(module, run, tolerance, ((2, None), (3, None)), getattr(example, name))
 
+    def library() -> Subject:
+        """One whose kernels are a library's."""
+        example = importlib.import_module("library_program")
+
+        def run() -> float:
+            ditron.init()
+            return example.check()
+
+        return Subject("library_program", run, 1e-6, ((2, None), (3, None)), example.gather_and_multiply)
+
     return [
         program("ag_gemm", "ag_gemm", 8e-3),
         program("ag_gemm_ring", "ag_gemm_ring", 8e-3, check="ag_gemm", multiply="ring_gemm"),
         program("gemm_rs_chunks", "gemm_rs", 1.5e-2, make="GemmReduceScatterChunks"),
+        library(),
         *_after_passes(),
     ]
 

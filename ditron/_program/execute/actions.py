@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ditron._program.execute.driver import WAIT_FLAGS
 from ditron._program.execute.epochs import EPOCH, linear_numbers
+from ditron._program.execute.library import on_stream, tensor_of
 from ditron._program.trace.dtypes import from_mlir
 from ditron_compiler import host, ir
 from ditron_compiler.analysis.linear import Polynomial
@@ -142,6 +143,17 @@ class Planner:
 
     def _kernel_of(self, step: Any) -> DeviceKernel:
         return self.runner.kernel(step.kernel, _options(step))
+
+    def _call(self, step: Any, stream: int) -> Action:
+        function, memory = self.runner.executable.function(step), self.shape.memory
+        buffers, device = (*step.reads, *step.writes), self.group.device
+
+        def action(bases: list[int], epoch: int) -> None:
+            tensors = [tensor_of(buffer, bases.tensors, memory) for buffer in buffers]  # type: ignore[attr-defined]
+            with on_stream(stream, device):
+                function(tensors, step.loc)
+
+        return action
 
     def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
         numbers.append((position, *_slope_and_offset(value)))
@@ -321,6 +333,7 @@ class CapturedPlanner(Planner):
 
 _STEPS = {
     host.Launch: "_launch",
+    host.Call: "_call",
     host.RankCopy: "_rank_copy",
     host.Copy: "_copy",
     host.Fill: "_fill",

@@ -17,6 +17,7 @@ from ditron._program.execute.builtin_kernels import builtin_kernel
 from ditron._program.execute.driver import driver
 from ditron._program.execute.epochs import linear_steps, period_of
 from ditron._program.execute.kernels import DeviceKernel, with_pointers
+from ditron._program.execute.library import Arguments, warm_up
 from ditron._program.execute.loaded import LoadedProgram
 from ditron._program.execute.lru import LruCache
 from ditron._program.execute.memory import Memory
@@ -120,6 +121,8 @@ class CudaRunner:
         stream = _current_stream(self.index)
         bases = [value if isinstance(value, (int, float)) else value.data_ptr() for value in args]
         shape.overlaps.check(args, bases)
+        if self.executable.functions:
+            bases = Arguments(bases, args)
         capturing = _is_capturing()
         if shape.device.before >= 0 or capturing:
             actions, epoch = self._captured(shape, args, stream, capturing), 0
@@ -163,6 +166,11 @@ class CudaRunner:
             values = torch.zeros(DEVICE_VALUES + CAPTURED_VALUES, dtype=torch.int64, device=self.group.device)
             self._memories[storages] = memory, _DeviceEpoch(values, CallOrder(self.driver))
         shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.overlap_check(args))
+        if self.executable.functions and not _is_capturing():
+            steps = self.executable.evaluate(args, self.group, shape.memory.epoch + 1)
+            main = _current_stream(self.index)
+            streams = lambda s: self.side_stream(s.name, s.index) if s.name else main  # noqa: E731
+            warm_up(self.executable, steps, streams, self.group.device)
         for ahead in range(1, 1 + (self.period or 1)):
             self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)
         if is_first:

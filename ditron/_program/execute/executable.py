@@ -7,9 +7,10 @@ file, runs like one that was traced a moment ago.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ditron._program.calls import LibraryFunction
 from ditron._program.execute.loaded import LoadedProgram
 from ditron.distributed.group import Group, require_group
 from ditron_compiler import ir
@@ -20,8 +21,10 @@ __all__ = ["Executable", "argument_key"]
 class Executable(LoadedProgram):
     """A program that can be run, on every rank of a group."""
 
-    def __init__(self, module: ir.Module | str, name: str | None = None):
-        super().__init__(module, name)
+    def __init__(
+        self, module: ir.Module | str, name: str | None = None, functions: Mapping[str, LibraryFunction] | None = None
+    ):
+        super().__init__(module, name, functions)
         self._runners: weakref.WeakKeyDictionary[Group, Any] = weakref.WeakKeyDictionary()
 
     def __call__(self, *args: Any) -> None:

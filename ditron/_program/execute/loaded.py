@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ditron._program.calls import LibraryFunction
 from ditron._program.execute.overlaps import OverlapCheck, written
 from ditron._program.trace.dtypes import to_mlir
 from ditron.distributed.group import Group
@@ -23,11 +24,16 @@ class LoadedProgram:
         module: holds the program and the kernels it launches, or is its text; it is not changed. name: of the program,
             when there are several.
 
+        functions: those that the program calls, by the names that it has for them.
+
     Raises ValueError when there is no such program, DitronError for operations that cannot be executed, ir.MLIRError
     for text that is no module.
     """
 
-    def __init__(self, module: ir.Module | str, name: str | None = None):
+    def __init__(
+        self, module: ir.Module | str, name: str | None = None, functions: Mapping[str, LibraryFunction] | None = None
+    ):
+        self.functions = dict(functions or {})
         text = (
             module
             if isinstance(module, str)
@@ -74,6 +80,15 @@ class LoadedProgram:
             return self._evaluator(place, [_describe(value) for value in args], epoch)
         except host.EvaluationError as error:
             raise DitronError(str(error)) from error
+
+    def function(self, step: host.Call) -> LibraryFunction:
+        """The function that a step calls."""
+        if step.callee not in self.functions:
+            raise DitronError(
+                f"{step.loc}: the function {step.callee!r}, which program {self.name!r} calls here, is not given: a "
+                "module's text has none; Executable(module, functions={...})"
+            )
+        return self.functions[step.callee]
 
     def kernel(self, symbol: str) -> str:
         """The text of a module that holds one kernel of the program."""

@@ -79,6 +79,18 @@ class SimRunner:
         slots += [0] * (len(kernel.arg_types) - len(slots)) + pads  # the context, which the simulator does not need
         stream.launch(kernel, step.grid, slots, group=self.group.handle, tensors=tensors, line=step.loc)
 
+    def _call(self, step: Any, stream: Any, tensor: Any) -> None:
+        reads, writes = ([tensor(buffer) for buffer in buffers] for buffers in (step.reads, step.writes))
+        function = self.executable.function(step)
+        stream.call(
+            lambda: function([*reads, *writes], step.loc),
+            reads,
+            writes,
+            name=step.callee,
+            names=[buffer.storage.name for buffer in (*step.reads, *step.writes)],
+            line=step.loc,
+        )
+
     def _rank_copy(self, step: Any, stream: Any, tensor: Any) -> None:
         stream.rank_copy(
             tensor(step.src),
@@ -118,6 +130,7 @@ class SimRunner:
 
 _STEPS = {
     host.Launch: SimRunner._launch,
+    host.Call: SimRunner._call,
     host.RankCopy: SimRunner._rank_copy,
     host.Copy: SimRunner._copy,
     host.Fill: SimRunner._fill,

@@ -62,6 +62,7 @@ class Tracer:
         streams: those of ``with dh.stream():``, innermost last.
         launcher: records a launch, ``launcher(tracer, kernel, grid, args, kwargs)``.
         kernels: symbol of each kernel in the module, by its text. labels: names of allocations.
+        functions: those that the program calls, by name.
         entry: values that are computed once, at the beginning: rank, epoch, dimensions.
     """
 
@@ -72,6 +73,7 @@ class Tracer:
     instrumentation: Any = None
     streams: list[Any] = field(default_factory=list)
     kernels: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Any] = field(default_factory=dict)
     entry: dict[Any, Any] = field(default_factory=dict)
     labels: dict[str, SourceLocation] = field(default_factory=dict)
     _scopes: list[Scope] = field(default_factory=list)

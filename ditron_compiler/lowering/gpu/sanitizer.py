@@ -13,7 +13,8 @@ import re
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron
-from ditron_compiler.lowering.gpu.builder import Lowering
+from ditron_compiler.lowering.gpu.builder import Lowering, is_tensor
+from ditron_compiler.lowering.gpu.pointers import translate_each
 from ditron_compiler.lowering.gpu.table import (
     GET_ARGUMENTS,
     TABLE,
@@ -110,6 +111,15 @@ def _direct(lowering: Lowering) -> ir.Value:
 
 def _symm_at(lowering: Lowering, op: ir.Operation) -> None:
     place, text = _place(lowering, op)
+
+    def build(symbol: str, operands: list[ir.Value], result: ir.Type, aligned: ir.Attribute | None) -> ir.Value:
+        where = lowering.splat(place, result)
+        symbol = f"ditron_sanitizer_{symbol}"
+        return lowering.call(symbol, [*operands, where], result, divisibility=aligned, libpath=text)
+
+    if is_tensor(op.rank.type):
+        translate_each(lowering, op, build)
+        return
     translate(
         lowering,
         op,

@@ -11,7 +11,7 @@ from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.ir.type_propagation import propagate_type
 from ditron_compiler.lowering.gpu import atomics
 from ditron_compiler.lowering.gpu.builder import Lowering, LoweringError, element_of, is_tensor
-from ditron_compiler.lowering.gpu.pointers import divisibility, rebase
+from ditron_compiler.lowering.gpu.pointers import divisibility, rebase, translate_each
 
 __all__ = ["TABLE", "WAIT_ARGUMENTS", "Row", "protocol", "signal_wait_until", "translate", "wait"]
 
@@ -155,6 +155,17 @@ def _translate(symbol: str, *arguments: str) -> Lower:
     return lower
 
 
+def _symm_at(lowering: Lowering, op: ditron.SymmAtOp) -> None:
+    if not is_tensor(op.rank.type):
+        _translate("ditron_symm_at", "rank")(lowering, op)
+        return
+
+    def build(symbol: str, operands: list[ir.Value], result: ir.Type, aligned: ir.Attribute | None) -> ir.Value:
+        return lowering.call(f"ditron_{symbol}", operands, result, pure=True, divisibility=aligned)
+
+    translate_each(lowering, op, build)
+
+
 def signal_wait_until(lowering: Lowering, op: ir.Operation, build: Callable[[list[ir.Value]], ir.Value]) -> None:
     """``build`` makes the call that waits, of the signal, the value and the comparison."""
     build([argument(lowering, op, name) for name in ("signal", "value", "cmp")])
@@ -225,7 +236,7 @@ TABLE: dict[type, Row] = {
     ditron.NumLocalRanksOp: Row(lambda low, op: _node_query(low, "ditron_num_ranks")),
     ditron.NodeOp: Row(call("ditron_node", "ctx", pure=True)),
     # symmetric pointers
-    ditron.SymmAtOp: Row(_translate("ditron_symm_at", "rank")),
+    ditron.SymmAtOp: Row(_symm_at),
     ditron.MulticastPtrOp: Row(_translate("ditron_multicast_ptr", "team")),
     # signals
     ditron.WaitOp: Row(_wait),

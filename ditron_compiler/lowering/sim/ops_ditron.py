@@ -98,8 +98,18 @@ def _ballot(fn, op):
 
 @lowers("ditron.symm_at")
 def _symm_at(fn, op):
-    rank = fn.scalar(op.operands[1])
-    _translate(fn, op, "ditron_sim_symm_at", rank)
+    ranks = fn.env[op.rank]
+    if not isinstance(ranks, Tile):
+        _translate(fn, op, "ditron_sim_symm_at", fn.scalar(op.rank))
+        return
+    pointers, where = fn.env[op.ptr], fn.where(op)
+    each = ElementwiseTile(
+        pointers.elem,
+        lambda b, v: fn.call("ditron_sim_symm_at", [v[0], v[1], where], ("!llvm.ptr",))[0],
+        (pointers, ranks),
+        0,
+    )
+    fn.set(op, fn.materialize(each))
 
 
 @lowers("ditron.multicast_ptr")

@@ -32,6 +32,8 @@ class HoistSymmAt(Pass):
     Across nodes ``symm_at`` is null, which ``symm_at(base) + offsets`` is not: a pointer whose address is observed,
     converted to an integer to compare it with null, or passed to a function or assembly, stays where it is computed.
 
+    With a tensor of ranks it stays where it is, unless all ranks are one scalar.
+
     It leaves a loop when the base and the rank are loop-invariant, and either the loop has at least one iteration or
     the rank is in range by construction (``(rank + 1) % num_ranks``). It never leaves an ``if``, whose condition may be
     what keeps the rank in range.
@@ -57,9 +59,11 @@ class HoistSymmAt(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions(op):
-            found = [o for o in operations(function) if isinstance(o, ditron.SymmAtOp)]
+            found = [_with_scalar_rank(o) for o in operations(function) if isinstance(o, ditron.SymmAtOp)]
             observed = _observed(function) if found else set()
             for translation in found:
+                if ir.RankedTensorType.isinstance(translation.rank.type):
+                    continue
                 objects = {UnderlyingObject(o.root, translation.rank) for o in underlying_objects(translation.ptr)}
                 if objects & observed or any(_may_be_any(o.root) for o in observed):
                     translation.emit_remark(
@@ -133,6 +137,19 @@ class HoistSymmAt(Pass):
                 op.result.replace_all_uses_with(same)
                 op.erase()
                 self.count("common subexpressions eliminated")
+
+
+def _with_scalar_rank(op: ditron.SymmAtOp) -> ditron.SymmAtOp:
+    """``op`` itself, or what replaces it: one on the scalar that all its ranks are."""
+    rank = op.rank
+    while isinstance(defining_op(rank), tt.BroadcastOp | tt.ExpandDimsOp | tt.SplatOp):
+        rank = defining_op(rank).operands[0]
+    if rank == op.rank or ir.RankedTensorType.isinstance(rank.type):
+        return op
+    scalar = ditron.SymmAtOp(op.ptr, rank, loc=op.location, ip=ir.InsertionPoint(op))
+    op.result.replace_all_uses_with(scalar.result)
+    op.erase()
+    return scalar
 
 
 def _observed(function: ir.Operation) -> set[UnderlyingObject]:

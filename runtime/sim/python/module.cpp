@@ -163,12 +163,12 @@ NB_MODULE(_sim, m) {
           "__init__",
           [](Machine *self, int32_t ranks, int32_t ranksPerNode,
              size_t heapBytes, uint64_t seed, int32_t resident,
-             size_t stackBytes) {
+             size_t stackBytes, bool graphs) {
             new (self) Machine(Options{ranks, ranksPerNode, heapBytes,
-                                       stackBytes, resident, seed});
+                                       stackBytes, resident, seed, graphs});
           },
           "ranks"_a, "ranks_per_node"_a, "heap_bytes"_a, "seed"_a, "resident"_a,
-          "stack_bytes"_a)
+          "stack_bytes"_a, "graphs"_a = false)
       .def("allocate", &allocate, "nbytes"_a, "name"_a, "dtype"_a, "itemsize"_a,
            "shape"_a, "ranks"_a, "undefined"_a = false,
            "Reserve zeroed bytes on every rank and return their offset in the "
@@ -271,6 +271,9 @@ NB_MODULE(_sim, m) {
       .def("stream", &Machine::stream, "rank"_a, "name"_a, "index"_a,
            nb::rv_policy::reference_internal,
            "A rank's stream; made when it is first asked for.")
+      .def(
+          "new_id", [](Machine &self) { return self.launches.newId(); },
+          "For Stream.call_host.")
       .def_prop_ro("has_stream_work", &Machine::hasStreamWork,
                    "Whether a stream has operations.")
       .def("stream_cycle", &streamCycle,

@@ -1,6 +1,7 @@
 #include "python/stream_module.h"
 
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -87,6 +88,22 @@ void bindStreams(nb::module_ &m) {
                                     count, value, Compare(compare));
           },
           "line"_a, "signals"_a, "count"_a, "value"_a, "compare"_a)
+      .def(
+          "call_host",
+          [](Stream &self, const std::string &line, std::string name,
+             uint64_t id, HostCall::Ranges reads, HostCall::Ranges writes,
+             std::vector<Operand> operands) {
+            HostCall call;
+            call.id = id;
+            call.reads = std::move(reads);
+            call.writes = std::move(writes);
+            return self.callHost(line, std::move(name), std::move(call),
+                                 std::move(operands));
+          },
+          "line"_a, "name"_a, "id"_a, "reads"_a, "writes"_a, "operands"_a,
+          "A function of host code: take_completed returns its id when it is "
+          "to be called. reads, writes: addresses and bytes.")
+      .def("host_call_returned", &Stream::hostCallReturned, "id"_a)
       .def("record_event", &Stream::recordEvent, "line"_a)
       .def("wait_event", &Stream::waitEvent, "line"_a, "event"_a)
       .def("barrier", &Stream::barrier, "line"_a, "group"_a)

@@ -211,6 +211,16 @@ std::vector<std::string> starvedLaunches(const Machine &machine) {
                                " are taken by programs that wait"));
         continue;
       }
+      if (launch->isWait) {
+        lines.push_back(format(
+            launch->stream->description(), ": the signal_wait at ",
+            launch->locations.front(),
+            " has not started: in a CUDA graph it is a kernel, and starts "
+            "after "
+            "all programs of those launched before it; launch no more programs "
+            "than run at a time"));
+        continue;
+      }
       lines.push_back(format(launch->programs() - launch->started, " of ",
                              launch->programs(), " programs of `", launch->name,
                              "` on ",

@@ -50,6 +50,11 @@ struct Launch {
   Stream *stream = nullptr; ///< Null: launched by host code directly.
   int32_t queue = -1;  ///< The stream's in the race detector; -1: host code's.
   bool isCopy = false; ///< A copy or fill within the rank.
+  bool isHostCall = false;
+  /// A stream's wait in a CUDA graph: a kernel so small that it fits beside
+  /// others, but which does not start before all of those launched earlier
+  /// have.
+  bool isWait = false;
   bool isStream = false; ///< No launch, but the stream's own operations.
   /// The programs do not communicate: they may run in parallel.
   bool independent = false;

@@ -10,8 +10,11 @@ Launch &LaunchQueue::add(std::unique_ptr<Launch> launch) {
 }
 
 Launch *LaunchQueue::startable(int32_t rank) const {
-  return !queued[rank].empty() && resident[rank] < slots ? queued[rank].front()
-                                                         : nullptr;
+  if (queued[rank].empty()) {
+    return nullptr;
+  }
+  Launch *next = queued[rank].front();
+  return resident[rank] < slots || next->isWait ? next : nullptr;
 }
 
 Fiber &LaunchQueue::startProgram(int32_t rank) {
@@ -24,7 +27,7 @@ Fiber &LaunchQueue::startProgram(int32_t rank) {
   fiber = Fiber();
   fiber.launch = &launch;
   fiber.pid = launch.program(launch.started++);
-  ++resident[rank];
+  resident[rank] += !launch.isWait;
   if (launch.started == launch.programs()) {
     queued[rank].pop_front();
   }
@@ -40,7 +43,7 @@ void LaunchQueue::takeWhole(int32_t rank) {
 bool LaunchQueue::endProgram(Fiber &fiber) {
   Launch &launch = *fiber.launch;
   unused.push_back(&fiber);
-  --resident[launch.rank];
+  resident[launch.rank] -= !launch.isWait;
   return ++launch.finished == launch.programs();
 }
 

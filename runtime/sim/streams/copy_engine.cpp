@@ -74,6 +74,32 @@ void localCopyKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
   });
 }
 
+void hostCallKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
+                    int32_t) {
+  auto &hosted = *reinterpret_cast<HostCall *>(*static_cast<uint64_t *>(args));
+  call(0, [&](Machine &machine, Fiber &fiber) {
+    auto access = [&](const HostCall::Ranges &ranges, Access kind) {
+      for (auto [address, bytes] : ranges) {
+        machine.races->access(fiber, reinterpret_cast<const void *>(address),
+                              bytes, kind);
+      }
+    };
+    if (machine.races) {
+      access(hosted.reads, Access::Load);
+      access(hosted.writes, Access::Store);
+    }
+    machine.scheduler.maybeYield(2);
+    machine.reportCompleted(hosted.id);
+    Wait wait;
+    wait.kind = Wait::Kind::Signals;
+    wait.signals = &hosted.returned;
+    wait.count = 1;
+    wait.value = 1;
+    wait.compare = Compare::Ge;
+    machine.scheduler.block(wait);
+  });
+}
+
 /// Between ranks. For the race detector all of it is accessed at once, by the
 /// stream: no other operation can be ordered after a part of it only.
 void Stream::runRankCopy(const StreamOp &op) {

@@ -1,4 +1,5 @@
-// How copies and fills move their bytes: in parts, in any order.
+// The kernels of copies, fills and host calls, and how bytes are moved: in
+// parts, in any order.
 #pragma once
 
 #include "scheduler/random.h"
@@ -18,5 +19,10 @@ void movePart(Machine &machine, const StridedCopy &copy, const CopyPart &part);
 /// is the address of the StridedCopy.
 void localCopyKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
                      int32_t);
+
+/// The kernel, of one program, that stands for a function of host code: its
+/// argument is the address of the HostCall.
+void hostCallKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
+                    int32_t);
 
 } // namespace ditron::sim

@@ -53,9 +53,7 @@ void Stream::run(StreamOp &op) {
   case StreamOp::Kind::SignalWrite:
     return runSignalWrite(op);
   case StreamOp::Kind::SignalWait:
-    ditron_sim_wait(op.signal, op.count, op.value, int32_t(op.compare), 2,
-                    int32_t(Semantic::Acquire), op.loc);
-    return;
+    return runSignalWait(op);
   case StreamOp::Kind::RecordEvent:
     if (machine.races) {
       op.event->clock = fiber.thread.clock;
@@ -93,6 +91,33 @@ void Stream::runBarrier(StreamOp &op) {
   machine.barrier(machine.teams.get(op.group, name));
 }
 
+/// The kernel, of one program, that waits for signals in a CUDA graph.
+static void waitKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
+                       int32_t) {
+  const auto &op =
+      *reinterpret_cast<const StreamOp *>(*static_cast<uint64_t *>(args));
+  ditron_sim_wait(op.signal, op.count, op.value, int32_t(op.compare), 2,
+                  int32_t(Semantic::Acquire), 0);
+}
+
+void Stream::runSignalWait(StreamOp &op) {
+  if (!machine.options().graphs) {
+    ditron_sim_wait(op.signal, op.count, op.value, int32_t(op.compare), 2,
+                    int32_t(Semantic::Acquire), op.loc);
+    return;
+  }
+  op.group = {self.rank};
+  op.launch = std::make_unique<Launch>();
+  op.launch->rank = self.rank;
+  op.launch->name = "signal_wait";
+  op.launch->kernel = waitKernel;
+  op.launch->locations = {self.locations[op.loc]};
+  op.launch->isWait = true;
+  op.launch->grid = {1, 1, 1};
+  op.launch->args = {reinterpret_cast<uint64_t>(&op)};
+  runLaunch(op);
+}
+
 void Stream::runLaunch(StreamOp &op) {
   Launch &launch = *op.launch;
   if (launch.programs() == 0) {
@@ -102,6 +127,8 @@ void Stream::runLaunch(StreamOp &op) {
   launch.queue = self.queue;
   if (launch.isCopy) {
     launch.args = {reinterpret_cast<uint64_t>(&op.copy)};
+  } else if (launch.isHostCall) {
+    launch.args = {reinterpret_cast<uint64_t>(&op.call)};
   }
   int64_t before = launchesCompleted;
   machine.submit(std::move(launch), op.group);

@@ -7,6 +7,7 @@
 #include "streams/copy_engine.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace ditron::sim {
 
@@ -154,6 +155,44 @@ Stream::Errors Stream::localCopy(const std::string &line, StridedCopy copy,
     op.launch->grid = {t.toSpan() ? 1 : 0, 1, 1};
     op.launch->operands = std::move(operands);
   });
+}
+
+Stream::Errors Stream::callHost(const std::string &line, std::string name,
+                                HostCall call, std::vector<Operand> operands) {
+  StreamOp op;
+  op.kind = StreamOp::Kind::Launch;
+  op.what = "call " + name;
+  op.group = {self.rank};
+  op.call = std::move(call);
+  return enqueue(std::move(op), line, [&](StreamOp &op) {
+    for (const HostCall::Ranges *ranges : {&op.call.reads, &op.call.writes}) {
+      for (auto [address, bytes] : *ranges) {
+        checkAccess(machine, fiber, reinterpret_cast<const void *>(address),
+                    int64_t(bytes), "call");
+      }
+    }
+    op.launch = std::make_unique<Launch>();
+    op.launch->rank = self.rank;
+    op.launch->name = std::move(name);
+    op.launch->kernel = hostCallKernel;
+    op.launch->locations = {line};
+    op.launch->isHostCall = true;
+    op.launch->grid = {1, 1, 1};
+    op.launch->operands = std::move(operands);
+  });
+}
+
+void Stream::hostCallReturned(uint64_t id) {
+  HostCall &call = ops.front().call;
+  if (ops.empty() || call.id != id) {
+    throw std::logic_error("the stream is at another operation");
+  }
+  for (auto [address, bytes] : call.writes) {
+    machine.scheduler.memoryChanged(reinterpret_cast<const void *>(address),
+                                    bytes);
+  }
+  call.returned = 1;
+  machine.scheduler.memoryChanged(&call.returned, sizeof call.returned);
 }
 
 Stream::Errors Stream::writeSignal(const std::string &line, void *signal,

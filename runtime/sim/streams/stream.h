@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ditron::sim {
@@ -47,6 +48,15 @@ struct CopyPart {
   size_t row, rows, start, bytes;
 };
 
+/// A function of host code that is called when the stream comes to it.
+struct HostCall {
+  /// Address and bytes.
+  using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
+  uint64_t id = 0; ///< What is reported when it is to be called.
+  Ranges reads, writes;
+  int64_t returned = 0; ///< 1 once it has.
+};
+
 /// As a CUDA event: a point of a stream.
 struct StreamEvent {
   Stream *stream = nullptr;
@@ -58,7 +68,7 @@ struct StreamEvent {
 
 struct StreamOp {
   enum class Kind {
-    Launch, ///< Of a kernel, or a copy or fill within the rank.
+    Launch, ///< Of a kernel, a copy or fill within the rank, or a host call.
     RankCopy,
     SignalWrite,
     SignalWait,
@@ -74,6 +84,7 @@ struct StreamOp {
   std::vector<int32_t> group;
   std::unique_ptr<Launch> launch;
   StridedCopy copy;
+  HostCall call;
   int32_t peer = -1; ///< World rank.
   bool push = true;
   int64_t *signal = nullptr;
@@ -108,6 +119,12 @@ public:
   /// A copy, or a fill, within the rank.
   Errors localCopy(const std::string &line, StridedCopy copy,
                    std::vector<Operand> operands);
+  /// A function of host code that reads and writes memory of this rank. The
+  /// machine reports its id when it is to be called; `hostCallReturned` ends
+  /// it.
+  Errors callHost(const std::string &line, std::string name, HostCall call,
+                  std::vector<Operand> operands);
+  void hostCallReturned(uint64_t id);
   Errors writeSignal(const std::string &line, void *signal, int64_t value,
                      SignalOp op, int32_t peer);
   Errors waitSignals(const std::string &line, void *signals, int32_t count,
@@ -149,6 +166,7 @@ private:
                  const std::function<void(StreamOp &)> &check = nullptr);
   void run(StreamOp &op);
   void runLaunch(StreamOp &op);
+  void runSignalWait(StreamOp &op);
   void runBarrier(StreamOp &op);
   void runRankCopy(const StreamOp &op);
   void copyByEngine(const StridedCopy &copy, const std::vector<CopyPart> &parts,

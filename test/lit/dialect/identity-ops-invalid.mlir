@@ -41,6 +41,39 @@ func.func @negative_rank(%p: !tt.ptr<f32>) {
 
 // -----
 
+func.func @negative_ranks(%ps: tensor<4x!tt.ptr<f32>>) {
+  %r = arith.constant dense<-1> : tensor<4xi32>
+  // expected-error@+1 {{'ditron.symm_at' op expected rank to be in [0, num_ranks), got constant -1}}
+  %0 = ditron.symm_at %ps on %r : tensor<4x!tt.ptr<f32>>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @ranks_of_one_pointer(%p: !tt.ptr<f32>, %r: tensor<4xi32>) {
+  // expected-error@+1 {{'ditron.symm_at' op expected a rank for each pointer, got 'tensor<4xi32>' for '!tt.ptr<f32>'}}
+  %0 = ditron.symm_at %p on %r : !tt.ptr<f32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @ranks_of_other_shape(%ps: tensor<4x!tt.ptr<f32>>, %r: tensor<8xi32>) {
+  // expected-error@+1 {{'ditron.symm_at' op expected a rank for each pointer, got 'tensor<8xi32>' for 'tensor<4x!tt.ptr<f32>>'}}
+  %0 = ditron.symm_at %ps on %r : tensor<4x!tt.ptr<f32>>, tensor<8xi32>
+  return
+}
+
+// -----
+
+func.func @ranks_of_64_bits(%ps: tensor<4x!tt.ptr<f32>>, %r: tensor<4xi64>) {
+  // expected-error@+1 {{'ditron.symm_at' op operand #1 must be i32 or tensor of i32, but got 'tensor<4xi64>'}}
+  %0 = ditron.symm_at %ps on %r : tensor<4x!tt.ptr<f32>>, tensor<4xi64>
+  return
+}
+
+// -----
+
 func.func @symm_at_twice(%p: !tt.ptr<f32>, %r: i32) {
   // expected-note@+1 {{translated here}}
   %0 = ditron.symm_at %p on %r : !tt.ptr<f32>

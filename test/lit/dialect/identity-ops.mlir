@@ -39,12 +39,15 @@ func.func @default_team_is_group() {
 }
 
 // CHECK-LABEL: @symmetric_pointers
-func.func @symmetric_pointers(%p: !tt.ptr<bf16>, %ps: tensor<4x8x!tt.ptr<f32, 3>>, %r: i32) {
+func.func @symmetric_pointers(%p: !tt.ptr<bf16>, %ps: tensor<4x8x!tt.ptr<f32, 3>>, %r: i32, %rs: tensor<4x8xi32>) {
   // CHECK: %peer = ditron.symm_at %arg0 on %arg2 : !tt.ptr<bf16>
   // GENERIC: "ditron.symm_at"({{.*}}) : (!tt.ptr<bf16>, i32) -> !tt.ptr<bf16>
   %0 = ditron.symm_at %p on %r : !tt.ptr<bf16>
   // CHECK: ditron.symm_at %arg1 on %arg2 : tensor<4x8x!tt.ptr<f32, 3>>
   %1 = ditron.symm_at %ps on %r : tensor<4x8x!tt.ptr<f32, 3>>
+  // CHECK: ditron.symm_at %arg1 on %arg3 : tensor<4x8x!tt.ptr<f32, 3>>, tensor<4x8xi32>
+  // GENERIC: "ditron.symm_at"({{.*}}) : (tensor<4x8x!tt.ptr<f32, 3>>, tensor<4x8xi32>) -> tensor<4x8x!tt.ptr<f32, 3>>
+  %each = ditron.symm_at %ps on %rs : tensor<4x8x!tt.ptr<f32, 3>>, tensor<4x8xi32>
   // CHECK: %mc = ditron.multicast_ptr %arg0 : !tt.ptr<bf16>
   %2 = ditron.multicast_ptr %p : !tt.ptr<bf16>
   // CHECK: ditron.multicast_ptr %arg0 team node : !tt.ptr<bf16>

@@ -46,6 +46,10 @@ ditron.program @copies(%a: !ditron.buffer<?x?xbf16>, %s: !ditron.buffer<?x?xbf16
   ditron.fill %a, %zero : <?x?xbf16>
   // CHECK: ditron.fill %a, %zero stream %copy : <?x?xbf16>
   ditron.fill %a, %zero stream %copy : <?x?xbf16>
+  // CHECK: ditron.call "mm" reads(%a, %s : !ditron.buffer<?x?xbf16>, !ditron.buffer<?x?xbf16, symmetric>) writes(%a : !ditron.buffer<?x?xbf16>) stream %copy
+  ditron.call "mm" reads(%a, %s : !ditron.buffer<?x?xbf16>, !ditron.buffer<?x?xbf16, symmetric>) writes(%a : !ditron.buffer<?x?xbf16>) stream %copy
+  // CHECK: ditron.call "zero" reads() writes(%a : !ditron.buffer<?x?xbf16>){{$}}
+  ditron.call "zero" reads() writes(%a : !ditron.buffer<?x?xbf16>)
 }
 
 // CHECK-LABEL: ditron.program @signals

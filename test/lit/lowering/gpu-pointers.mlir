@@ -84,3 +84,39 @@ tt.func public @stores_of_threads(%p: !tt.ptr<i32>, %ctx: !tt.ptr<i64>) attribut
   ditron.st %p, %c1 : !tt.ptr<i32>
   tt.return
 }
+
+// A rank for each row: what is looked up is how far its heap is, per rank, before ranks are broadcast; what Triton knows of
+// the pointers stays known.
+// CHECK-LABEL: tt.func public @rows_of_ranks(
+// CHECK: %[[BASES:.*]] = tt.splat %arg0 : !tt.ptr<bf16> -> tensor<4x!tt.ptr<bf16>>
+// CHECK: %[[FAR:.*]] = tt.extern_elementwise %{{.*}}, %[[BASES]], %{{.*}} symbol = "ditron_symm_distance", tt.divisibility = dense<8> : tensor<1xi32>{{.*}} -> tensor<4xi64>
+// CHECK: %[[COLUMN:.*]] = tt.expand_dims %[[FAR]] {axis = 1 : i32}
+// CHECK: %[[WIDE:.*]] = tt.broadcast %[[COLUMN]] : tensor<4x1xi64> -> tensor<4x64xi64>
+// CHECK: %[[THERE:.*]] = tt.addptr %{{.*}}, %[[WIDE]] :
+// CHECK: tt.load %[[THERE]] :
+tt.func public @rows_of_ranks(%p: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %q: !tt.ptr<bf16>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %ranks = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+  %column = tt.expand_dims %ranks {axis = 1 : i32} : tensor<4xi32> -> tensor<4x1xi32>
+  %rows = tt.broadcast %column : tensor<4x1xi32> -> tensor<4x64xi32>
+  %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %offsets = tt.expand_dims %range {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+  %wide = tt.broadcast %offsets : tensor<1x64xi32> -> tensor<4x64xi32>
+  %bases = tt.splat %p : !tt.ptr<bf16> -> tensor<4x64x!tt.ptr<bf16>>
+  %ptrs = tt.addptr %bases, %wide : tensor<4x64x!tt.ptr<bf16>>, tensor<4x64xi32>
+  %there = ditron.symm_at %ptrs on %rows : tensor<4x64x!tt.ptr<bf16>>, tensor<4x64xi32>
+  %v = tt.load %there : tensor<4x64x!tt.ptr<bf16>>
+  %outs = tt.splat %q : !tt.ptr<bf16> -> tensor<4x64x!tt.ptr<bf16>>
+  %out = tt.addptr %outs, %wide : tensor<4x64x!tt.ptr<bf16>>, tensor<4x64xi32>
+  tt.store %out, %v : tensor<4x64x!tt.ptr<bf16>>
+  tt.return
+}
+
+// Pointers without a common base are translated one by one.
+// CHECK-LABEL: tt.func public @loaded_pointers(
+// CHECK: tt.extern_elementwise %{{.*}}, %arg0, %arg1 {{.*}} symbol = "ditron_symm_at"} : (tensor<4x!tt.ptr<i64>>, tensor<4x!tt.ptr<f32>>, tensor<4xi32>) -> tensor<4x!tt.ptr<f32>>
+tt.func public @loaded_pointers(%ps: tensor<4x!tt.ptr<f32>>, %rs: tensor<4xi32>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  %there = ditron.symm_at %ps on %rs : tensor<4x!tt.ptr<f32>>, tensor<4xi32>
+  tt.store %there, %one : tensor<4x!tt.ptr<f32>>
+  tt.return
+}

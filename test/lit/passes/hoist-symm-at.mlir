@@ -2,7 +2,7 @@
 // RUN: ditron-opt %s --pass-pipeline='builtin.module(hoist-symm-at,lower-to-nvidia,canonicalize)' | filecheck %s --check-prefix=ALIGNED
 // RUN: ditron-opt %s --hoist-symm-at --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 
-// COUNT-DAG: 5  hoist-symm-at: moved to a scalar base
+// COUNT-DAG: 6  hoist-symm-at: moved to a scalar base
 // COUNT-DAG: 5  hoist-symm-at: moved out of a loop
 // COUNT-DAG: 4  hoist-symm-at: common subexpressions eliminated
 
@@ -183,5 +183,19 @@ tt.func @alignment(%p: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %q: !tt.ptr<b
   %one = arith.select %yes, %last, %q : !tt.ptr<bf16>
   %there = ditron.symm_at %one on %r : !tt.ptr<bf16>
   tt.store %there, %x : !tt.ptr<bf16>
+  tt.return
+}
+
+// Ranks that are all one scalar are that scalar; other tensors of ranks stay.
+// CHECK-LABEL: tt.func @tensors_of_ranks(
+// CHECK: ditron.symm_at %arg0 on %arg1 : !tt.ptr<f32>
+// CHECK: ditron.symm_at %{{.*}} on %arg2 : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+tt.func @tensors_of_ranks(%p: !tt.ptr<f32>, %r: i32, %rs: tensor<64xi32>, %x: tensor<64xf32>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %bases = tt.splat %p : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %same = tt.splat %r : i32 -> tensor<64xi32>
+  %one = ditron.symm_at %bases on %same : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  tt.store %one, %x : tensor<64x!tt.ptr<f32>>
+  %each = ditron.symm_at %bases on %rs : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  tt.store %each, %x : tensor<64x!tt.ptr<f32>>
   tt.return
 }

@@ -20,6 +20,7 @@ NAMES = {
     "token": "!ditron.token",
     "ptr": "!tt.ptr<bf16>",
     "ptrs": "tensor<64x!tt.ptr<bf16>>",
+    "ranks": "tensor<64xi32>",
     "dst": "!tt.ptr<bf16>",
     "src": "!tt.ptr<bf16>",
     "cell": "!tt.ptr<i32>",

@@ -112,6 +112,21 @@ def float_rank(x, sig, n):
     dl.symm_at(x, 1.5)  # here
 
 
+@wrong("rank must be integers of at most 32 bits, got a tensor of type int64[16]")
+def wide_ranks(x, sig, n):
+    dl.symm_at(x, tl.arange(0, 16).to(tl.int64))  # here
+
+
+@wrong("rank must be integers of at most 32 bits, got a tensor of type fp32[16]")
+def float_ranks(x, sig, n):
+    dl.symm_at(x, tl.arange(0, 16).to(tl.float32))  # here
+
+
+@wrong("Cannot make_shape_compatible: incompatible dimensions at index 0: 8 and 16")
+def ranks_of_another_shape(x, sig, n):
+    dl.symm_at(x + tl.arange(0, 8), tl.arange(0, 16))  # here
+
+
 @wrong("rank must be at least 0, got -1")
 def negative_rank(x, sig, n):
     dl.notify(sig, -1)  # here

@@ -10,6 +10,7 @@ A knob is read when it is asked for, so a test or a user may set it at any time:
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = [
     "Knob",
     "all_knobs",
     "cache_dir",
+    "environment",
     "heap",
     "sanitize",
     "sanitize_seconds",
@@ -37,6 +39,8 @@ __all__ = [
     "sim_threads",
     "symmetric_size",
     "transport",
+    "tune",
+    "tune_seconds",
     "under_torchrun",
 ]
 
@@ -111,7 +115,7 @@ cache_dir = Knob(
     "DITRON_CACHE_DIR",
     Path,
     Path.home() / ".cache" / "ditron",
-    "where code compiled for the simulator is cached (default ~/.cache/ditron)",
+    "where code compiled for the simulator, and tables that ditron tune has made, are kept (default ~/.cache/ditron)",
 )
 sim_races = Knob(
     "DITRON_SIM_RACES",
@@ -178,6 +182,15 @@ protocol = Knob(
     "what is done about mistakes between ranks that the checker finds in a program when it is compiled: "
     "warn (default), error or off",
 )
+tune = Knob(
+    "DITRON_TUNE",
+    _parse_switch,
+    None,
+    "what operators run: 1 measures at the first call what no table knows, 0 looks at no table (default: tables only)",
+)
+tune_seconds = Knob(
+    "DITRON_TUNE_SECONDS", float, 30.0, "seconds that a candidate of the tuner may take before it is ended (default 30)"
+)
 reproducer = Knob(
     "DITRON_REPRODUCER",
     str,
@@ -189,6 +202,12 @@ reproducer = Knob(
 def under_torchrun() -> bool:
     """Whether this process is one of torchrun's."""
     return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def environment(**changes: object) -> dict[str, str]:
+    """The environment of a process that this one starts, which finds the same packages, with some variables changed."""
+    places = [place for place in sys.path if place and not place.endswith(".zip")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(places)} | {name: str(value) for name, value in changes.items()}
 
 
 def all_knobs() -> list[Knob]:

@@ -1,4 +1,4 @@
-"""The command ``ditron``: compile, dump, passes, run, check, swizzle, doctor.
+"""The command ``ditron``: compile, dump, passes, run, check, swizzle, tune, explain, doctor.
 
 Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is, 130 it was
 interrupted.
@@ -78,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_check(commands)
     _add_swizzle(commands)
+    _add_tune(commands)
+    _add_explain(commands)
     _add_doctor(commands)
     parser.set_defaults(command=None)
     return parser
@@ -314,6 +316,66 @@ def _add_swizzle(commands) -> None:
         "matplotlib: pip install 'ditron[plot]') or .txt instead of standard output",
     )
     parser.set_defaults(command=_lazy("swizzling", "swizzle_command"))
+
+
+def _add_shapes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("operator", nargs="?", help="of ditron.kernels, as ag_gemm or all_reduce")
+    parser.add_argument(
+        "sizes",
+        nargs="*",
+        metavar="SIZE",
+        help="M N K of a product; bytes of a rank's tensor of a collective, as 64K; several may follow each other",
+    )
+    parser.add_argument("--shapes", metavar="FILE", help="instead: a file with 'OPERATOR SIZE... [FORM]' in each line")
+    parser.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16", help="of all tensors")
+    parser.add_argument("--ranks", metavar="N", type=int, help="number of ranks (default: all GPUs of this machine)")
+    parser.add_argument(
+        "--form",
+        choices=("strong", "weight-per-rank"),
+        default="strong",
+        help="strong (the default): N (of ag_gemm) or K is that of all ranks, who share it; "
+        "weight-per-rank: N and K are those of a rank's weight",
+    )
+
+
+def _add_tune(commands) -> None:
+    parser = commands.add_parser(
+        "tune",
+        help="measure an operator's algorithms and schedules on this machine's GPUs",
+        description="Measure what an operator can run for given sizes, in processes of their own, and keep the table "
+        "that its calls look at (docs/tuning.md).",
+    )
+    _add_shapes(parser)
+    parser.add_argument("--only", nargs="+", metavar="ALGORITHM", help="measure these beside the rule's choice")
+    parser.add_argument(
+        "--limit", type=float, default=30.0, metavar="S", help="seconds that a candidate may take (default 30)"
+    )
+    parser.add_argument("--total", type=float, metavar="S", help="seconds for everything (default: no limit)")
+    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="samples of each candidate (default 12)")
+    parser.add_argument(
+        "--timing",
+        choices=("graph", "call"),
+        default="graph",
+        help="of calls in a CUDA graph (default), or single ones",
+    )
+    parser.add_argument("--output", metavar="FILE", help="add to this table (default: the user's, which calls look at)")
+    parser.add_argument("--verbose", action="store_true", help="print what is measured, a line each")
+    parser.set_defaults(command=_lazy("tuning", "tune_command"))
+
+
+def _add_explain(commands) -> None:
+    parser = commands.add_parser(
+        "explain",
+        help="say which algorithm and schedule an operator would run, why, and what it costs",
+        description="Say what an operator would run for given sizes, why, how long it takes against the machine's "
+        "limits, and what was second. Needs no GPU.",
+    )
+    _add_shapes(parser)
+    parser.add_argument(
+        "--machine", metavar="NAME", help="as h200x2: GPU and number of ranks (default: this machine's)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=_lazy("tuning", "explain_command"))
 
 
 def _add_doctor(commands) -> None:

@@ -53,6 +53,9 @@ class GpuGroup(Group):
         self.process_group, self.heap, self.sanitize = process_group, heap, sanitize
         self._of_process_groups: dict[str, GpuGroup] = {}  # of torch, by their names
         self._heap_bytes = heap.nbytes
+        if device.type == "cuda":
+            gpu = torch.cuda.get_device_properties(device)
+            self.sms, self.has_tma = gpu.multi_processor_count, torch.version.cuda is not None and gpu.major >= 9
         node = world_rank // ranks_per_node
         local = [r for r in self.ranks if r // ranks_per_node == node]
         fixed = {
@@ -82,7 +85,7 @@ class GpuGroup(Group):
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
         call, mine = "symm_empty()", [list(shape), str(dtype)]
-        asked = self.heap.peers.values(call, mine) if self.heap.peers else self.all_gather_object(mine)
+        asked = self.small_values(call, mine)
         if any(other != asked[self.rank] for other in asked):
             lines = [f"rank {r} asked for {tuple(s)} {d}" for r, (s, d) in enumerate(asked)]
             raise DitronError(
@@ -136,6 +139,9 @@ class GpuGroup(Group):
         dist.all_gather_object(gathered, value, group=self.process_group)
         order = dist.get_process_group_ranks(self.process_group)
         return [gathered[order.index(rank)] for rank in self.ranks]
+
+    def small_values(self, what: str, value: Any) -> list:
+        return self.heap.peers.values(what, value) if self.heap.peers else self.all_gather_object(value)
 
     def of_process_group(self, process_group: Any) -> Group:
         import torch.distributed as dist

@@ -27,7 +27,7 @@ class Group:
         name: the same on every rank; what operators in a graph of torch's carry.
         ranks: world rank of each group rank. ranks_per_node: of the world.
         transport: ``"p2p"``, ``"nvshmem"``, ``"rocshmem"`` or ``"sim"``.
-        device: where this rank's tensors live.
+        device: where this rank's tensors live. sms: streaming multiprocessors there. has_tma: whether it copies tiles.
         sanitize: 0; 1 with the GPU sanitizer; 2 when the host also waits for each launch.
         is_sim: whether its ranks are simulated. backend: ``"cuda"`` or ``"sim"``, which executes its host programs.
         is_captured: whether operations are recorded for the protocol checker instead of run.
@@ -42,6 +42,8 @@ class Group:
     is_captured = False
     backend = ""
     sanitize = 0
+    sms = 8  # few programs on the simulator
+    has_tma = True
 
     def __init__(
         self, ranks: Sequence[int], world_rank: int, transport: str, device: torch.device, ranks_per_node: int
@@ -54,6 +56,7 @@ class Group:
         self.device = device
         self.name = state.register(self)
         self.packets: dict[int, PacketMemory] = {}  # of symm_packets, by address
+        self.choices: Any = None  # of ditron.tuning, from the first operator on
 
     def __enter__(self) -> Group:
         state.enter(self)
@@ -102,6 +105,10 @@ class Group:
     def all_gather_object(self, value: Any) -> list:
         """Every rank's ``value``, in rank order."""
         raise NotImplementedError
+
+    def small_values(self, what: str, value: Any) -> list:
+        """As :meth:`all_gather_object`, for what JSON can say in less than 100 kB; ``what`` the call is for."""
+        return self.all_gather_object(value)
 
     def subgroup(self, ranks: Sequence[int]) -> Group | None:
         """The group of these world ranks; None when this rank is no member. Collective over the world."""

@@ -6,6 +6,7 @@ persistent kernel computes the own rows' tiles, then those of the ranks after th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, bias_of, capacity_for, in_group, matrices, result, weight_layout
-from ditron.kernels.schedules import overlaps, schedule_for, sent_bytes
+from ditron.kernels.schedules import overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
     add_bias,
     dot_step,
@@ -29,6 +30,9 @@ from ditron.kernels.tiles import (
     store_tile,
     tile_position,
 )
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_program"]
@@ -178,6 +182,15 @@ def ag_gemm_program(
             dh.copy(gathered[rows_of_sender], gathered_out[rows_of_sender])
 
 
+@tunable("ag_gemm", rule=lambda problem, sms: product_rule(problem, 2))
+def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`ag_gemm`."""
+    yield from tile_candidates(problem, (2, 1, 4))
+    if problem.sent_bytes <= 24 << 20:  # above, a gather that nothing hides is behind on every shape
+        yield {"algorithm": "sequential"}
+        yield {"algorithm": "nccl"}
+
+
 @torch_operator("a", "b", "bias")
 def ag_gemm(
     a: torch.Tensor,
@@ -199,8 +212,8 @@ def ag_gemm(
         out: ``[num_ranks * rows, N]``, written if given.
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
         group: the ranks; default the current group. One node.
-        algorithm: ``"overlapped"``, or ``"sequential"`` for a product and a collective one after the other, instead of
-            the one that is chosen by size.
+        algorithm: ``"overlapped"``, ``"sequential"`` for a product and a collective one after the other, or ``"nccl"``
+            for the same with NCCL's, instead of the one that was measured to be fastest or is chosen by size.
         schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen.
 
     Returns ``[num_ranks * rows, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -216,6 +229,7 @@ def ag_gemm(
         out = result("ag_gemm", (ranks * rows, N), a, out, a=a, b=b, bias=bias, gathered=gathered)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
+        algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
@@ -234,7 +248,7 @@ def ag_gemm(
                 **chosen,
             )
             return out
-        whole = all_gather(a, out=gathered)
+        whole = all_gather(a, out=gathered, algorithm="nccl" if algorithm == "nccl" else None)
         torch.matmul(whole, b if b_is_kn else b.t(), out=out)
         return out if bias is None else out.add_(bias)
 

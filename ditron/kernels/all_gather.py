@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import triton.language as tl
 
 import ditron
@@ -13,8 +15,12 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets
+from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import block_for, by_size, sent_bytes
+from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_gather", "all_gather_program", "ll_gather_program", "own_part", "stored_gather_program"]
@@ -115,6 +121,12 @@ def ll_gather_program(x, out, capacity, *, block=1024, num_warps=4):
     ll_gather_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
+@tunable("all_gather", rule=collective_rule)
+def all_gather_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`all_gather`."""
+    return stored_candidates(problem)
+
+
 @torch_operator("x", "gradient")
 def all_gather(
     x: torch.Tensor,
@@ -132,8 +144,8 @@ def all_gather(
         gradient: of the result. ``"partial"``: each rank has a part of it, and they are added. ``"replicate"``: every
             rank computes the same from it and has the same gradient.
         group: the ranks; default the current group. One node.
-        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel or ``"ll"`` as packets, instead of the one
-            that is chosen by size.
+        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` as packets or ``"nccl"``, instead
+            of the one that was measured to be fastest or is chosen by size.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[num_ranks * rows, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -143,9 +155,15 @@ def all_gather(
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
+        algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, capacity_for(x.numel()))
         algorithm = algorithm or by_size(sent_bytes(group, x))
+        if algorithm == "nccl":
+            dist.all_gather_into_tensor(out.view(-1), aligned(x).view(-1), nccl_group("all_gather", group))
+            return out
         if algorithm not in _PROGRAMS:
-            raise DitronError(f"all_gather: unknown algorithm {algorithm!r}: expected 'copied', 'stored' or 'll'")
+            raise DitronError(
+                f"all_gather: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll' or 'nccl'"
+            )
         capacity = capacity_for(x.numel())
         if algorithm != "copied":
             schedule = block_for(group, algorithm) | schedule

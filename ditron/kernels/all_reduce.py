@@ -6,9 +6,11 @@ of the peers: GPUs start them in the order of their numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import triton.language as tl
 
 import ditron
@@ -17,8 +19,12 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
+from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import LL_BYTES, block_for, sent_bytes
+from ditron.kernels.schedules import BLOCKS, LL_BYTES, block_for, sent_bytes
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_reduce", "ll_program", "one_shot_program", "two_shot_program"]
@@ -157,6 +163,33 @@ def two_shot_program(x, out, capacity, *, block=4096, programs=128, num_warps=16
 ONE_SHOT_BYTES = 2 << 20
 
 
+def by_size(nbytes: int) -> str:
+    """The algorithm of an all-reduce of which each rank would send ``nbytes`` in one shot."""
+    return "ll" if nbytes <= LL_BYTES else "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
+
+
+def all_reduce_rule(problem: Problem) -> Rule:
+    sent = problem.rows * problem.itemsize * (problem.ranks - 1)
+    limits = f"packets are taken up to {LL_BYTES >> 10} KB, and one shot up to {ONE_SHOT_BYTES >> 20} MB"
+    options = {"algorithm": by_size(sent), "block": BLOCKS[by_size(sent)]}
+    return Rule(options, f"one shot sends {sent / 2**20:.3g} MB a rank; {limits}")
+
+
+@tunable("all_reduce", rule=all_reduce_rule, named_only=("nccl",))
+def all_reduce_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`all_reduce`; NCCL adds in the dtype of the tensors."""
+    nbytes = problem.rows * problem.itemsize
+    if nbytes * (problem.ranks - 1) <= 1 << 20:
+        yield from ({"algorithm": "ll", "block": block} for block in (1024, 512, 2048))
+    if 32 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
+        for block, warps in ((4096, 16), (2048, 8), (8192, 16)):
+            yield {"algorithm": "one_shot", "block": block} | ({"num_warps": warps} if warps != 16 else {})
+    if nbytes >= 512 << 10:
+        for block, programs in ((4096, 128), (2048, 128), (4096, 64), (8192, 128)):
+            yield {"algorithm": "two_shot", "block": block} | ({"programs": programs} if programs != 128 else {})
+    yield {"algorithm": "nccl"}
+
+
 @torch_operator("x", "gradient")
 def all_reduce(
     x: torch.Tensor,
@@ -174,7 +207,9 @@ def all_reduce(
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
         group: the ranks; default the current group. One node.
-        algorithm: ``"ll"`` (packets), ``"one_shot"`` or ``"two_shot"``, instead of the one that is chosen by size.
+        algorithm: ``"ll"`` (packets), ``"one_shot"`` or ``"two_shot"``, instead of the one that was measured to be
+            fastest or is chosen by size; or ``"nccl"``, which adds in the dtype of the tensors and is taken only if it
+            is named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns a tensor like ``x``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -184,12 +219,15 @@ def all_reduce(
     with in_group(group, "all_reduce") as group:
         vector_operand("all_reduce", group, x)
         out = result("all_reduce", tuple(x.shape), x, out, x=x)
-        nbytes = sent_bytes(group, x)
-        algorithm = algorithm or (
-            "ll" if nbytes <= LL_BYTES else "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
-        )
+        algorithm, schedule = tuned("all_reduce", group, algorithm, schedule, x.dtype, capacity_for(x.numel()))
+        algorithm = algorithm or by_size(sent_bytes(group, x))
+        if algorithm == "nccl":
+            dist.all_reduce(out.copy_(x), group=nccl_group("all_reduce", group))
+            return out
         if algorithm not in _PROGRAMS:
-            raise DitronError(f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'one_shot' or 'two_shot'")
+            raise DitronError(
+                f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'one_shot', 'two_shot' or 'nccl'"
+            )
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(x.numel()), chosen["block"])
         _PROGRAMS[algorithm](aligned(x).view(-1), out.view(-1), capacity, **chosen)

@@ -61,7 +61,7 @@ def check_gradient(what: str, gradient: str) -> None:
 def _in_autocast(values: tuple) -> tuple:
     """The values, those that autocast converts in its dtype: floating-point tensors on its device, but not float64."""
     device = next((value.device.type for value in values if isinstance(value, torch.Tensor)), None)
-    if device is None or not torch.is_autocast_enabled(device):
+    if device in (None, "meta") or not torch.is_autocast_enabled(device):
         return values
     dtype = torch.get_autocast_dtype(device)
     return tuple(value.to(dtype) if _is_converted(value, device) else value for value in values)

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
+import torch.distributed as dist
 
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
-from ditron.kernels.all_reduce import all_reduce
+from ditron.kernels.all_reduce import all_reduce, all_reduce_candidates
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.gemm_rs import gemm_rs
-from ditron.kernels.operands import in_group, matrices, result
-from ditron.kernels.schedules import overlaps, sent_bytes
+from ditron.kernels.nccl import nccl_group
+from ditron.kernels.operands import capacity_for, in_group, matrices, result
+from ditron.kernels.schedules import overlaps, product_rule, sent_bytes
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_ar"]
+
+
+@tunable("gemm_ar", rule=lambda problem, sms: product_rule(problem, 4), named_only=("nccl",))
+def gemm_ar_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`gemm_ar`: those of the all-reduce behind the product, or both under it."""
+    if problem.rows >= 512:
+        yield {"algorithm": "overlapped"}
+    summed = Problem("all_reduce", problem.dtype, problem.ranks, problem.rows * problem.N)
+    if summed.sent_bytes <= 64 << 20:
+        yield from all_reduce_candidates(summed)
 
 
 @torch_operator("a", "b", "gradient")
@@ -24,6 +42,8 @@ def gemm_ar(
     out: torch.Tensor | None = None,
     gradient: str = "replicate",
     group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
 ) -> torch.Tensor:
     """The sum over ranks of A times the transpose of B: a row-parallel linear layer without sequence parallelism.
 
@@ -33,6 +53,9 @@ def gemm_ar(
         out: ``[M, N]``, written if given. group: the ranks; default the current group. One node.
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
+        algorithm: ``"overlapped"`` for a :func:`gemm_rs` and an all-gather, ``"sequential"`` for a product and an
+            all-reduce, instead of what was measured to be fastest or is chosen by size; or an algorithm of
+            :func:`all_reduce` behind the product. schedule: of that all-reduce.
 
     Returns ``[M, N]``, bitwise the same on every rank. Collective over the group. Raises DitronError for tensors that
     do not fit.
@@ -45,8 +68,15 @@ def gemm_ar(
         if b.shape[1] != K:
             raise DitronError(f"gemm_ar: a is [{M}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
         out = result("gemm_ar", (M, N), a, out, a=a, b=b)
+        algorithm, schedule = tuned("gemm_ar", group, algorithm, schedule, a.dtype, capacity_for(M), N, K)
+        if algorithm == "nccl":
+            dist.all_reduce(torch.matmul(a, b.t(), out=out), group=nccl_group("gemm_ar", group))
+            return out
         # The sum is scattered under the product, and gathered, where hiding it pays.
         part = out[: M // group.num_ranks]
-        if M % group.num_ranks == 0 and overlaps("gemm_ar", group, None, sent_bytes(group, part), a, part):
-            return all_gather(gemm_rs(a, b), out=out)
-        return all_reduce(torch.matmul(a, b.t()), out=out)
+        how = algorithm if algorithm in (None, "overlapped", "sequential") else "sequential"
+        if M % group.num_ranks == 0 and overlaps("gemm_ar", group, how, sent_bytes(group, part), a, part):
+            return all_gather(gemm_rs(a, b, algorithm=algorithm), out=out)
+        if algorithm in ("overlapped", "sequential"):
+            algorithm = None
+        return all_reduce(torch.matmul(a, b.t()), out=out, algorithm=algorithm, **schedule)

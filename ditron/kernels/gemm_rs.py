@@ -7,6 +7,7 @@ their tiles wait for the others' parts and add them in fp32.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
-from ditron.kernels.schedules import overlaps, schedule_for, sent_bytes
+from ditron.kernels.schedules import overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
     columns_of,
     dot_step,
@@ -31,6 +32,9 @@ from ditron.kernels.tiles import (
     store_tile,
     tile_position,
 )
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_rs", "gemm_rs_program"]
@@ -190,6 +194,15 @@ def gemm_rs_program(
                 dh.signal_write(arrived[rank * pieces + piece], epoch, owner)
 
 
+@tunable("gemm_rs", rule=lambda problem, sms: product_rule(problem, 4), named_only=("nccl",))
+def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`gemm_rs`; NCCL adds in the dtype of the tensors."""
+    yield from tile_candidates(problem, (4, 2, 8, 1), stages=4)
+    if problem.sent_bytes <= 24 << 20:  # above, a sum that nothing hides is behind on every shape
+        yield {"algorithm": "sequential"}
+        yield {"algorithm": "nccl"}
+
+
 @torch_operator("a", "b")
 def gemm_rs(
     a: torch.Tensor,
@@ -207,8 +220,9 @@ def gemm_rs(
             row-major or the transpose of a row-major ``[K, N]``. bfloat16, float16 or float32; sums are in fp32.
         out: ``[M / num_ranks, N]``, written if given.
         group: the ranks; default the current group. One node.
-        algorithm: ``"overlapped"``, or ``"sequential"`` for a product and a collective one after the other, instead of
-            the one that is chosen by size.
+        algorithm: ``"overlapped"``, ``"sequential"`` for a product and a collective one after the other, instead of the
+            one that was measured to be fastest or is chosen by size; or ``"nccl"`` for the same with NCCL's, which adds
+            in the dtype of the tensors and is taken only if it is named.
         schedule: keyword-only arguments of :func:`gemm_rs_program`, instead of those that would be chosen.
 
     Returns ``[M / num_ranks, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -229,9 +243,10 @@ def gemm_rs(
         out = result("gemm_rs", (rows, N), a, out, a=a, b=b)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
+        algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
         if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out):
             chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True)
             gemm_rs_program(a, b, out, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
             return out
         product = torch.matmul(a, b if b_is_kn else b.t())
-        return reduce_scatter(product, out=out)
+        return reduce_scatter(product, out=out, algorithm="nccl" if algorithm == "nccl" else None)

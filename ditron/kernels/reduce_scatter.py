@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import triton.language as tl
 
 import ditron
@@ -13,8 +15,12 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
+from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import block_for, by_size, sent_bytes
+from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ll_scatter_program", "reduce_scatter", "reduce_scatter_program", "stored_scatter_program"]
@@ -124,6 +130,12 @@ def ll_scatter_program(x, out, capacity, *, block=1024, num_warps=4):
     ll_scatter_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
+@tunable("reduce_scatter", rule=collective_rule, named_only=("nccl",))
+def reduce_scatter_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`reduce_scatter`; NCCL adds in the dtype of the tensors."""
+    return stored_candidates(problem)
+
+
 @torch_operator("x")
 def reduce_scatter(
     x: torch.Tensor,
@@ -139,7 +151,8 @@ def reduce_scatter(
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
         out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group. One node.
         algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel or ``"ll"`` as packets, instead of the one
-            that is chosen by size.
+            that was measured to be fastest or is chosen by size; or ``"nccl"``, which adds in the dtype of the tensors
+            and is taken only if it is named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[rows / num_ranks, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -152,9 +165,15 @@ def reduce_scatter(
         if x.shape[0] % ranks:
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out, x=x)
+        algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, capacity_for(out.numel()))
         algorithm = algorithm or by_size(sent_bytes(group, out))
+        if algorithm == "nccl":
+            dist.reduce_scatter_tensor(out.view(-1), aligned(x).view(-1), group=nccl_group("reduce_scatter", group))
+            return out
         if algorithm not in _PROGRAMS:
-            raise DitronError(f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored' or 'll'")
+            raise DitronError(
+                f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll' or 'nccl'"
+            )
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(out.numel()), chosen["block"])
         _PROGRAMS[algorithm](aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import Rule
 from ditron_compiler.errors import DitronError
 
 __all__ = [
+    "BLOCKS",
     "LL_BYTES",
     "STORED_BYTES",
     "block_for",
     "by_size",
+    "collective_rule",
     "fits_tile_kernel",
-    "num_sms",
     "overlaps",
+    "product_rule",
     "schedule_for",
     "sent_bytes",
+    "stored_candidates",
+    "tile_candidates",
 ]
 
 #: From so many bytes sent by each rank on, communication is hidden under the product: below, a product and a collective
@@ -34,18 +40,19 @@ LL_BYTES = 128 << 10
 #: the workspace (docs/results/tensor-parallel.md).
 STORED_BYTES = 128 << 20
 
+#: Elements that a program of a collective sends to each rank at once, on GPUs.
+BLOCKS = {"ll": 1024, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
 
-@cache
-def num_sms(device: torch.device) -> int:
-    """Streaming multiprocessors of a GPU."""
-    return torch.cuda.get_device_properties(device).multi_processor_count
+#: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
+#: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.
+TILE, SMALL_TILE = (128, 256, 64), (128, 128, 64)
 
 
 def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
     """Whether the persistent kernel can address the matrices, and is at home on the device (TMA: from Hopper on)."""
     if not reaches_by_tma(*matrices) or matrices[0].dtype == torch.float32:
         return False
-    return group.is_sim or torch.cuda.get_device_capability(group.device)[0] >= 9
+    return group.has_tma
 
 
 def sent_bytes(group: Group, part: torch.Tensor) -> int:
@@ -60,7 +67,29 @@ def by_size(nbytes: int) -> str:
 
 def block_for(group: Group, algorithm: str) -> dict[str, int]:
     """Elements that a program of a collective sends to each rank at once, small ones on the simulator."""
-    return {"block": 256 if group.is_sim else 1024 if algorithm == "ll" else 4096}
+    return {"block": 256 if group.is_sim else BLOCKS[algorithm]}
+
+
+def collective_rule(problem: Problem) -> Rule:
+    """What :func:`by_size` and :func:`block_for` say on GPUs."""
+    sent = problem.rows * problem.itemsize * (problem.ranks - 1)
+    algorithm = by_size(sent)
+    options: Options = {"algorithm": algorithm} | ({} if algorithm == "copied" else {"block": BLOCKS[algorithm]})
+    limits = f"packets are taken up to {LL_BYTES >> 10} KB, and stores up to {STORED_BYTES >> 20} MB"
+    return Rule(options, f"a rank sends {sent / 2**20:.3g} MB; {limits}")
+
+
+def stored_candidates(problem: Problem) -> Iterator[Options]:
+    """What is worth measuring of an all-gather or reduce-scatter: small blocks are more signals, large ones few SMs."""
+    sent = problem.rows * problem.itemsize * (problem.ranks - 1)
+    if sent <= 1 << 20:
+        yield from ({"algorithm": "ll", "block": block} for block in (1024, 512, 2048))
+    if sent >= 32 << 10:
+        for block, warps in ((4096, 16), (2048, 16), (2048, 8), (8192, 16)):
+            yield {"algorithm": "stored", "block": block} | ({"num_warps": warps} if warps != 16 else {})
+    if sent >= 16 << 20:
+        yield {"algorithm": "copied"}
+    yield {"algorithm": "nccl"}
 
 
 def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matrices: torch.Tensor) -> bool:
@@ -73,8 +102,8 @@ def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matri
     fits = fits_tile_kernel(group, *matrices)
     if algorithm is None:
         return fits and (group.is_sim or nbytes >= OVERLAPPED_BYTES)
-    if algorithm not in ("overlapped", "sequential"):
-        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'")
+    if algorithm not in ("overlapped", "sequential", "nccl"):
+        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', 'sequential' or 'nccl'")
     if algorithm == "overlapped" and not fits:
         raise DitronError(
             f"{what}: algorithm='overlapped' takes bfloat16 or float16 matrices with rows of a multiple of 16 bytes, "
@@ -91,18 +120,67 @@ def schedule_for(
     The others depend on the capacity of ``rows`` rather than on themselves, and so do memory and code. Raises
     DitronError for more pieces than rows of tiles where each piece must have one (``whole_pieces``).
     """
-    block = given.get(
-        "block", (32, 32, 32) if group.is_sim else (128, 256, 64)
-    )  # small ones: the simulator's are small
-    capacity = capacity_for(rows)
-    fewest = capacity // 2 + 1 if rows > 64 else 1  # rows of the smallest call that has this capacity
-    pieces = given.get("pieces", min(most_pieces, -(-fewest // block[0])))
+    block = given.get("block", (32, 32, 32) if group.is_sim else TILE)  # small ones: the simulator's are small
+    pieces = given.get("pieces", min(most_pieces, _fewest_tiles(rows, block)))
     tile_rows = -(-rows // block[0])
     if pieces < 1 or whole_pieces and pieces > tile_rows:
         raise DitronError(f"{what}: pieces must be from 1 to {tile_rows}, the rows of tiles of a rank, got {pieces}")
     return {
         "block": block,
         "pieces": pieces,
-        "group_m": max(1, min(8, -(-capacity // block[0]) // pieces)),  # a group of rows of tiles is of one piece
-        "programs": 8 if group.is_sim else num_sms(group.device),
+        "group_m": _group_m(rows, block, pieces),
+        "programs": group.sms,
     } | given
+
+
+def _fewest_tiles(rows: int, block: tuple[int, ...]) -> int:
+    """Rows of tiles of the smallest call that has the capacity of ``rows`` rows."""
+    return -(-(capacity_for(rows) // 2 + 1 if rows > 64 else 1) // block[0])
+
+
+def _group_m(rows: int, block: tuple[int, ...], pieces: int, most: int = 8) -> int:
+    """A group of rows of tiles is of one piece."""
+    return max(1, min(most, -(-capacity_for(rows) // block[0]) // pieces))
+
+
+def product_rule(problem: Problem, most_pieces: int) -> Rule:
+    """What :func:`overlaps` and :func:`schedule_for` say on a GPU from Hopper on."""
+    sent = problem.sent_bytes // (2 if problem.operator == "gemm_ar" else 1)  # by the scatter
+    if not _has_tiles(problem):
+        return Rule({"algorithm": "sequential"}, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
+    numbers = f"a rank sends {sent / 2**20:.1f} MB, and overlapping pays from {OVERLAPPED_BYTES / 2**20:.0f} MB on"
+    if sent < OVERLAPPED_BYTES:
+        return Rule({"algorithm": "sequential"}, numbers)
+    if problem.operator == "gemm_ar":
+        return Rule({"algorithm": "overlapped"}, numbers)
+    return Rule(_tiled(problem, TILE, min(most_pieces, _fewest_tiles(problem.rows, TILE))), numbers)
+
+
+def tile_candidates(problem: Problem, pieces: tuple[int, ...], **stages: int) -> Iterator[Options]:
+    """Overlapped schedules that are worth measuring; ``stages`` of the smaller tile."""
+    if not _has_tiles(problem) or problem.rows < 128 or problem.sent_bytes < 2 << 20:
+        return  # signals and the last tiles take longer than what is hidden
+    for number in pieces:
+        if number <= _fewest_tiles(problem.rows, TILE):
+            yield _tiled(problem, TILE, number)
+    for number in pieces[:2]:
+        if number <= _fewest_tiles(problem.rows, TILE) and _group_m(problem.rows, TILE, number) > 4:
+            yield _tiled(problem, TILE, number) | {"group_m": 4}
+    if _rounds(problem, SMALL_TILE) < 12:  # many tiles: the larger one loads less
+        for number in pieces[:2]:
+            if number <= _fewest_tiles(problem.rows, SMALL_TILE):
+                yield _tiled(problem, SMALL_TILE, number) | stages
+
+
+def _has_tiles(problem: Problem) -> bool:
+    return problem.dtype != "fp32" and not any(extent * problem.itemsize % 16 for extent in (problem.N, problem.K))
+
+
+def _tiled(problem: Problem, block: tuple[int, ...], pieces: int) -> Options:
+    group_m = _group_m(problem.rows, block, pieces)
+    return {"algorithm": "overlapped", "block": block, "pieces": pieces, "group_m": group_m}
+
+
+def _rounds(problem: Problem, block: tuple[int, ...]) -> float:
+    """How many tiles a program of the persistent kernel has, on 132 streaming multiprocessors."""
+    return -(-problem.M // block[0]) * -(-problem.N // block[1]) / 132

@@ -15,7 +15,7 @@ from ditron._program.execute.loaded import LoadedProgram
 from ditron.distributed.group import Group, require_group
 from ditron_compiler import ir
 
-__all__ = ["Executable", "argument_key"]
+__all__ = ["BACKENDS", "Executable", "argument_key"]
 
 
 class Executable(LoadedProgram):
@@ -39,7 +39,7 @@ class Executable(LoadedProgram):
         """What runs it on this rank of ``group``: called with the arguments, and what of them a call depends on."""
         runner = self._runners.get(group)
         if runner is None:
-            runner = self._runners[group] = _BACKENDS[group.backend](self, group)
+            runner = self._runners[group] = BACKENDS[group.backend](self, group)
         return runner
 
     def free(self, group: Group) -> None:
@@ -61,7 +61,8 @@ def _sim(program: LoadedProgram, group: Group) -> Any:
     return SimRunner(program, group)
 
 
-_BACKENDS: dict[str, Callable[[LoadedProgram, Group], Any]] = {"cuda": _cuda, "sim": _sim}
+#: What runs programs, by a group's ``backend``.
+BACKENDS: dict[str, Callable[[LoadedProgram, Group], Any]] = {"cuda": _cuda, "sim": _sim}
 
 
 def argument_key(args: tuple) -> tuple:

@@ -1,0 +1,124 @@
+"""What the processes that measure do on GPUs: the operands of a problem, samples of a call."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import ditron
+from ditron import kernels
+from ditron.tuning.machines import calls_in_a_graph
+from ditron.tuning.problem import Options, Problem
+from ditron_compiler import knobs
+
+__all__ = ["GpuBench", "operands"]
+
+_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_L2_BYTES = 192 << 20  # more than a GPU's L2 cache holds
+
+
+class GpuBench:
+    """A rank on its GPU. The L2 cache is overwritten and the ranks are aligned before each sample."""
+
+    def __init__(self, rank: int, ranks: int, folder: str, timing: str):
+        self.rank, self.timing = rank, timing
+        self.device = torch.device("cuda", knobs.local_rank.get())
+        torch.cuda.set_device(self.device)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl",
+            init_method=f"file://{folder}/store",
+            rank=rank,
+            world_size=ranks,
+            device_id=self.device,
+            timeout=datetime.timedelta(minutes=10),
+        )
+        ditron.init(transport="p2p")
+        self.cache = torch.empty(_L2_BYTES, dtype=torch.uint8, device=self.device)
+        self.one = torch.zeros(1, device=self.device)
+        self.calls = 1
+
+    def gather(self, value: Any) -> list:
+        gathered: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(gathered, value)
+        return gathered
+
+    def prepare(self, problem: Problem) -> Callable[[Options], torch.Tensor]:
+        self.calls = calls_in_a_graph(problem) if self.timing == "graph" else 1
+        self._free_programs()
+        given, shape = operands(problem, self.rank, self.device)
+        function = getattr(kernels, problem.operator)
+        out = torch.empty(shape, dtype=given[0].dtype, device=self.device)
+        return lambda options: function(*given, out=out, **options)
+
+    def _free_programs(self) -> None:
+        """Give back what programs keep for earlier problems, where little memory is left on a rank."""
+        free, whole = torch.cuda.mem_get_info()
+        if min(self.gather(free / whole)) < 0.4:
+            torch.cuda.synchronize()
+            for module in vars(kernels).values():
+                for program in (
+                    vars(module).values() if hasattr(module, "__path__") or hasattr(module, "__file__") else ()
+                ):
+                    if hasattr(program, "free") and hasattr(program, "executable_and_arguments"):
+                        program.free()
+
+    def differs(self, result: torch.Tensor, expected: torch.Tensor) -> str:
+        torch.cuda.synchronize()
+        error = ((result.float() - expected.float()).norm() / expected.float().norm()).item()
+        bound = 1e-4 if result.dtype == torch.float32 else 1e-2
+        return "" if error < bound else f"relative error {error:.2g} to what the rule's choice gives"
+
+    def sampler(self, call: Callable[[], Any]) -> Callable[[], float]:
+        if self.timing == "call":
+            return lambda: self._sample(call, 900_000)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+            for _ in range(self.calls):
+                call()
+        torch.cuda.synchronize()
+        return lambda: self._sample(graph.replay, 100_000)
+
+    def _sample(self, run: Callable[[], Any], cycles: int) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.cache.zero_()
+        torch.cuda._sleep(cycles)  # while the host enqueues what comes
+        dist.all_reduce(self.one)
+        begin.record()
+        run()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) * 1e3 / self.calls
+
+    def recover(self) -> None:
+        torch.cuda.synchronize()
+
+
+def operands(problem: Problem, rank: int, device: torch.device) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
+    """The arguments of an operator's function on a rank, and the shape of its result there."""
+    ranks, rows, N, K = problem.ranks, problem.rows, problem.N, problem.K
+    dtype = _TYPES[problem.dtype]
+
+    def random(*shape: int, seed: int) -> torch.Tensor:
+        if device.type == "meta":
+            return torch.empty(shape, dtype=dtype, device=device)
+        generator = torch.Generator(device).manual_seed(seed)
+        return (torch.randn(*shape, device=device, generator=generator) * shape[-1] ** -0.25).to(dtype)
+
+    match problem.operator:
+        case "ag_gemm":
+            return (random(rows, K, seed=rank), random(N, K, seed=100 + rank)), (ranks * rows, N)
+        case "gemm_rs":
+            return (random(ranks * rows, K, seed=rank), random(N, K, seed=100 + rank)), (rows, N)
+        case "gemm_ar":
+            return (random(rows, K, seed=rank), random(N, K, seed=100 + rank)), (rows, N)
+        case "all_reduce":
+            return (random(rows, seed=rank),), (rows,)
+        case "all_gather":
+            return (random(rows, seed=rank),), (ranks * rows,)
+        case "reduce_scatter":
+            return (random(ranks * rows, seed=rank),), (rows,)
+    raise ValueError(f"no operands are known for {problem.operator}")

@@ -1,0 +1,130 @@
+"""What an operator would run for a problem, why, and what it costs against the floor: without a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ditron.tuning.machines import Machine, floor_of
+from ditron.tuning.problem import Options, Problem, options_text
+from ditron.tuning.registry import OPERATORS, Tunable
+from ditron.tuning.tables import Entry, Measured, Table
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass
+class Explanation:
+    """The answer of ``ditron explain``.
+
+    Attributes:
+        problem: as asked. bucket: whose choice it has. options: what would run.
+        source: ``"measured"``, ``"nearest"`` (measured for that N and K) or ``"rule"``. why: in words, with numbers.
+        us: microseconds of a call, measured, or by ``"rule"`` estimated. floor: of the problem; None where the
+            machine's limits are not known. of_bucket: floor of what was measured.
+        others: the other candidates, fastest first, with times or failures.
+    """
+
+    problem: Problem
+    bucket: Problem
+    machine: str
+    options: Options
+    source: str
+    why: str
+    us: float | None
+    floor: dict[str, float] | None = None
+    of_bucket: float | None = None
+    others: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def text(self) -> str:
+        """For people."""
+        ours, bucket = self.problem, self.bucket
+        lines = [f"{ours} on {self.machine}", f"  runs    {_call(ours, self.options)}", f"  why     {self.why}"]
+        measured = self.source != "rule"
+        if self.us is not None:
+            over = f", {self.us / self.of_bucket:.2f} of the floor" if self.of_bucket else ""
+            what = f" for {bucket}" if bucket != ours and measured else ""
+            lines.append(f"  time    {self.us:.1f} us {'measured' if measured else 'estimated'}{what}{over}")
+        if self.floor is not None:
+            product, link = self.floor["product"], self.floor["link"]
+            parts = f"product {product:.1f}, link {link:.1f}" if ours.is_product else f"link {link:.1f}"
+            lines.append(f"  floor   {max(product, link):.1f} us: {parts} ({self.floor['source']})")
+        else:
+            lines.append(f"  floor   the limits of {self.machine} are not known (ditron/tuning/machines.py)")
+        timed = [other for other in self.others if other["us"] is not None]
+        for other in timed[:1]:
+            more = f"{100 * (other['us'] / self.us - 1):+.1f} %" if self.us else ""
+            lines.append(f"  second  {options_text(other['options'])}: {other['us']:.1f} us, {more}")
+        lines.append(f"  force   {_call(ours, self.options, keywords_only=True)}")
+        return "\n".join(lines)
+
+
+def _call(problem: Problem, options: Options, keywords_only: bool = False) -> str:
+    if keywords_only:
+        operands = "a, b, " if problem.is_product else "x, "
+        return f"{problem.operator}({operands}{options_text(options)})"
+    return options_text(options)
+
+
+def explain(
+    problem: Problem, bucket: Problem, table: Table, machine: Machine | None, sms: int, algorithm: str | None = None
+) -> Explanation:
+    """``bucket`` is the problem with the rows that its calls are looked up by."""
+    operator = OPERATORS[problem.operator]
+    found = table.find(bucket)
+    best = found.entry.best(algorithm, operator.named_only) if found is not None else None
+    floor = None
+    if machine is not None:
+        limits = floor_of(problem, machine)
+        floor = {"product": limits.product, "link": limits.link, "source": machine.source}
+    name = f"{table.machine} x {table.ranks}"
+    if found is None or best is None:
+        rule = operator.rule(problem, sms)
+        known = "nothing is measured" if found is None else "no candidate worked"
+        why = f"{known} for {bucket}, so the rule: {rule.why}"
+        us = _estimate(problem, rule.options, machine) if machine is not None else None
+        of = max(floor["product"], floor["link"]) if floor else None
+        return Explanation(problem, bucket, name, rule.options, "rule", why, us, floor, of)
+    entry = found.entry
+    of_bucket = floor_of(entry.problem, machine).us if machine is not None else None
+    measured = f"of {len(entry.candidates)} candidates measured for {entry.problem}"
+    why = f"none {measured} is faster than the rule's" if best.is_rule else f"the fastest {measured}"
+    if found.is_nearest:
+        why += ", the nearest N and K that are known"
+    return Explanation(
+        problem,
+        entry.problem,
+        name,
+        best.options,
+        "nearest" if found.is_nearest else "measured",
+        f"{why} ({_form(entry)})",
+        best.us,
+        floor,
+        of_bucket,
+        [_other(other, operator) for other in entry.candidates if other is not best],
+    )
+
+
+def _other(candidate: Measured, operator: Tunable) -> dict[str, Any]:
+    return {
+        "options": candidate.options,
+        "us": candidate.us,
+        "failure": candidate.failure,
+        "rule": candidate.is_rule,
+        "named_only": candidate.options.get("algorithm") in operator.named_only,
+    }
+
+
+def _form(entry: Entry) -> str:
+    return "in a CUDA graph" if entry.timing == "graph" else "single calls"
+
+
+def _estimate(problem: Problem, options: Options, machine: Machine) -> float:
+    """Of what no table knows: parts that overlap take as long as the longer one, others follow each other."""
+    floor = floor_of(problem, machine)
+    if options.get("algorithm") == "overlapped":
+        return floor.us + 2 * machine.latency
+    return floor.product + floor.link + machine.latency

@@ -1,0 +1,68 @@
+"""What a choice is made for: an operator, its dtype, and the sizes of its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DTYPES", "Options", "Problem", "options_text"]
+
+#: Keyword arguments of an operator's function: ``algorithm=`` and those of the schedule.
+Options = dict[str, Any]
+
+#: Bytes of an element, by the names of dtypes in tables and on the command line.
+DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int8": 1}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One bucket of calls.
+
+    Attributes:
+        operator: its function's name. dtype: a name of ``DTYPES``. ranks: how many.
+        rows: of A on a rank (``ag_gemm``), of the result on a rank (``gemm_rs``), of A (``gemm_ar``); elements that a
+            rank gives to each other one (collectives). In a table rounded up to a power of two, by
+            ``ditron.kernels.operands.capacity_for``.
+        N, K: of the weight ``[N, K]`` of a rank; 0 for collectives.
+    """
+
+    operator: str
+    dtype: str
+    ranks: int
+    rows: int
+    N: int = 0
+    K: int = 0
+
+    @property
+    def itemsize(self) -> int:
+        return DTYPES[self.dtype]
+
+    @property
+    def is_product(self) -> bool:
+        return bool(self.N)
+
+    @property
+    def M(self) -> int:
+        """Rows of the product on a rank."""
+        return self.rows if self.operator == "gemm_ar" else self.ranks * self.rows
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that a rank has to send to the others together; all-reduces send twice a part to each."""
+        columns = {"ag_gemm": self.K, "gemm_rs": self.N, "gemm_ar": self.N}.get(self.operator, 1)
+        part = self.rows * columns * self.itemsize
+        if self.operator in ("gemm_ar", "all_reduce"):
+            part = -(-2 * part // self.ranks)
+        return part * (self.ranks - 1)
+
+    def __str__(self) -> str:
+        if self.is_product:
+            return f"{self.operator} M={self.M} N={self.N} K={self.K} {self.dtype}, {self.ranks} ranks"
+        return f"{self.operator} {self.rows} x {self.dtype}, {self.ranks} ranks"
+
+
+def options_text(options: Options) -> str:
+    """``algorithm="overlapped", block=(128, 256, 64)``: as they are passed."""
+    return ", ".join(
+        f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}" for name, value in options.items()
+    )

@@ -1,0 +1,56 @@
+"""The operators that have a choice: each declares its candidates and its rule beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ditron.tuning.problem import Options, Problem
+
+__all__ = ["OPERATORS", "Rule", "Tunable", "candidates_of", "tunable"]
+
+
+class Rule(NamedTuple):
+    """What an operator runs where nothing is measured, and why, with the numbers."""
+
+    options: Options
+    why: str
+
+
+class Tunable(NamedTuple):
+    """An operator with a choice.
+
+    Attributes:
+        candidates: what is worth measuring, the likeliest first.
+        rule: what runs where nothing is measured, on a GPU of so many streaming multiprocessors.
+        named_only: algorithms that are measured beside the others, and run only where the caller names them.
+    """
+
+    candidates: Callable[[Problem], Iterable[Options]]
+    rule: Callable[[Problem, int], Rule]
+    named_only: tuple[str, ...]
+
+
+OPERATORS: dict[str, Tunable] = {}
+
+
+def tunable(
+    name: str, rule: Callable[[Problem, int], Rule], named_only: tuple[str, ...] = ()
+) -> Callable[[Callable[[Problem], Iterable[Options]]], Callable[[Problem], Iterable[Options]]]:
+    """Declare the candidates of an operator, a function of the problem."""
+
+    def declare(candidates: Callable[[Problem], Iterable[Options]]) -> Callable[[Problem], Iterable[Options]]:
+        OPERATORS[name] = Tunable(candidates, rule, named_only)
+        return candidates
+
+    return declare
+
+
+def candidates_of(problem: Problem, sms: int) -> list[Options]:
+    """What is measured: first what the rule says, then the operator's other candidates."""
+    operator = OPERATORS[problem.operator]
+    found = [operator.rule(problem, sms).options]
+    for options in operator.candidates(problem):
+        if options not in found and not options.items() <= found[0].items():
+            found.append(options)
+    return found

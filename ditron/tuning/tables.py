@@ -1,0 +1,210 @@
+"""Tables of what was measured: a JSON file per machine and number of ranks, shipped ones and the user's own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ditron.tuning.problem import Options, Problem
+from ditron_compiler import knobs
+
+__all__ = ["Entry", "Found", "Measured", "Table", "machine_name", "shipped_path", "tables_of", "user_path", "versions"]
+
+#: Of the files' form.
+FORMAT = 1
+
+#: Of what is measured: raise it when an operator's kernels change so that their times no longer hold.
+KERNELS = 1
+
+#: How far away a known N and K may be to stand for others: powers of two, added. 0.25 is 19 % more or less.
+NEAREST = 0.25
+
+#: The rule's choice stays unless another one takes less than this part of its time: noise is not followed.
+FASTER = 0.99
+
+log = logging.getLogger("ditron.tuning")
+
+
+def versions() -> dict[str, Any]:
+    """What makes a table stale when it differs."""
+    from importlib.metadata import version
+
+    return {"format": FORMAT, "kernels": KERNELS, "triton": ".".join(version("triton").split(".")[:2])}
+
+
+def machine_name(gpu: str) -> str:
+    """``"NVIDIA H200"`` -> ``"h200"``: what tables are named by."""
+    return "-".join(gpu.lower().removeprefix("nvidia ").split())
+
+
+@dataclass
+class Measured:
+    """A candidate: microseconds of a call on the slowest rank, or why it has none."""
+
+    options: Options
+    us: float | None = None
+    failure: str = ""
+    is_rule: bool = False
+
+
+@dataclass
+class Entry:
+    """All candidates of a problem, fastest first."""
+
+    problem: Problem
+    candidates: list[Measured]
+    timing: str = "graph"  # a CUDA graph of several calls, or single calls
+
+    def __post_init__(self) -> None:
+        self.candidates = sorted(self.candidates, key=lambda candidate: candidate.us or math.inf)
+
+    def best(self, algorithm: str | None = None, without: Iterable[str] = ()) -> Measured | None:
+        """The fastest candidate, of an algorithm if one is given; the rule's if only noise makes another one faster."""
+        eligible = [
+            candidate
+            for candidate in self.candidates
+            if candidate.us is not None
+            and (candidate.options.get("algorithm") == algorithm if algorithm else True)
+            and (candidate.options.get("algorithm") not in without or algorithm is not None)
+        ]
+        if not eligible:
+            return None
+        rule = next((candidate for candidate in eligible if candidate.is_rule), None)
+        return rule if rule is not None and eligible[0].us > FASTER * rule.us else eligible[0]
+
+
+@dataclass
+class Found:
+    """An entry for a problem, and whether it is of the nearest N and K rather than of those asked for."""
+
+    entry: Entry
+    is_nearest: bool
+
+
+@dataclass
+class Table:
+    """What was measured on one machine with one number of ranks."""
+
+    machine: str
+    ranks: int
+    versions: dict[str, Any]
+    about: dict[str, Any] = field(default_factory=dict)  # when, with which torch and driver: for people
+    entries: dict[Problem, Entry] = field(default_factory=dict)
+
+    def add(self, entry: Entry) -> None:
+        self.entries[entry.problem] = entry
+
+    def find(self, problem: Problem) -> Found | None:
+        """The entry of a bucket, or that of the nearest N and K; ``problem.rows`` is a bucket's."""
+        if (entry := self.entries.get(problem)) is not None:
+            return Found(entry, False)
+        if not problem.is_product or problem.N % 8 or problem.K % 8:  # TMA would not reach what it reaches there
+            return None
+        near = [
+            (distance, other.N, other.K, entry)
+            for other, entry in self.entries.items()
+            if (other.operator, other.dtype, other.rows) == (problem.operator, problem.dtype, problem.rows)
+            and other.N % 8 == other.K % 8 == 0
+            and (distance := abs(math.log2(other.N / problem.N)) + abs(math.log2(other.K / problem.K))) <= NEAREST
+        ]
+        return Found(min(near, key=lambda item: item[:3])[-1], True) if near else None
+
+    def to_text(self) -> str:
+        """JSON, a candidate per line."""
+        head = {"machine": self.machine, "ranks": self.ranks, "versions": self.versions, "about": self.about}
+        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+        entries = []
+        for problem in sorted(self.entries, key=lambda p: (p.operator, p.dtype, p.N, p.K, p.rows)):
+            entry, key = self.entries[problem], asdict(problem)
+            del key["ranks"]
+            candidates = ",\n   ".join(json.dumps(_as_json(candidate)) for candidate in entry.candidates)
+            start = json.dumps(key | {"timing": entry.timing})[:-1]
+            entries.append(f'{start}, "candidates": [\n   {candidates}]}}')
+        return "{" + ",\n ".join(lines) + ',\n "entries": [\n  ' + ",\n  ".join(entries) + "]}\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> Table:
+        """Raises ValueError for what is no table of this format; those of others come with no entries."""
+        try:
+            read = json.loads(text)
+            table = cls(read["machine"], read["ranks"], read["versions"], read.get("about", {}))
+            if table.versions.get("format") != FORMAT:
+                return table
+            for item in read["entries"]:
+                candidates = [_from_json(candidate) for candidate in item.pop("candidates")]
+                timing = item.pop("timing", "graph")
+                table.add(Entry(Problem(ranks=table.ranks, **item), candidates, timing))
+        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"not a table of measured choices: {type(error).__name__}: {error}") from error
+        return table
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(self.to_text())
+        temporary.replace(path)
+
+    def stale(self, machine: str, ranks: int) -> str:
+        """Why its times do not hold for that machine and these versions; empty when they do."""
+        if (self.machine, self.ranks) != (machine, ranks):
+            return f"it was measured on {self.machine} x {self.ranks}"
+        current = versions()
+        wrong = [
+            f"{name} {self.versions.get(name)}, not {value}"
+            for name, value in current.items()
+            if self.versions.get(name) != value
+        ]
+        return f"it was measured with {', '.join(wrong)}" if wrong else ""
+
+
+def _as_json(candidate: Measured) -> dict[str, Any]:
+    result: dict[str, Any] = {"options": candidate.options}
+    if candidate.us is not None:
+        result["us"] = round(candidate.us, 2)
+    if candidate.failure:
+        result["failure"] = candidate.failure
+    return result | ({"rule": True} if candidate.is_rule else {})
+
+
+def _from_json(item: dict[str, Any]) -> Measured:
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in item["options"].items()}
+    return Measured(options, item.get("us"), item.get("failure", ""), item.get("rule", False))
+
+
+def shipped_path(machine: str, ranks: int) -> Path:
+    return Path(__file__).parent / "tables" / f"{machine}x{ranks}.json"
+
+
+def user_path(machine: str, ranks: int) -> Path:
+    return Path(knobs.cache_dir.get()) / "tuning" / f"{machine}x{ranks}.json"
+
+
+def read(path: Path, machine: str, ranks: int) -> Table | None:
+    """The table in a file; None, with a line of logging, for one that is stale or no table."""
+    try:
+        table = Table.from_text(path.read_text())
+        why = table.stale(machine, ranks)
+    except OSError:
+        return None  # there is none
+    except ValueError as error:
+        why = str(error)
+    if why:
+        log.warning("%s is ignored: %s", path, why)
+        return None
+    return table
+
+
+def tables_of(machine: str, ranks: int) -> Table:
+    """What is known of a machine: the user's own entries before shipped ones."""
+    merged = Table(machine, ranks, versions())
+    for path in (shipped_path(machine, ranks), user_path(machine, ranks)):
+        if (table := read(path, machine, ranks)) is not None:
+            merged.entries |= table.entries
+            merged.about[str(path)] = table.about
+    return merged

@@ -12,10 +12,11 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.all_reduce import all_reduce, all_reduce_candidates
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_ar_small_program
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import nccl_group
-from ditron.kernels.operands import capacity_for, in_group, matrices, result
-from ditron.kernels.schedules import overlaps, product_rule, sent_bytes
+from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.schedules import fits_tile_kernel, overlaps, product_rule, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
@@ -27,6 +28,7 @@ __all__ = ["gemm_ar"]
 @tunable("gemm_ar", rule=lambda problem, sms: product_rule(problem, 4), named_only=("nccl",))
 def gemm_ar_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_ar`: those of the all-reduce behind the product, or both under it."""
+    yield from fused_candidates(problem)
     if problem.rows >= 512:
         yield {"algorithm": "overlapped"}
     summed = Problem("all_reduce", problem.dtype, problem.ranks, problem.rows * problem.N)
@@ -53,9 +55,10 @@ def gemm_ar(
         out: ``[M, N]``, written if given. group: the ranks; default the current group. One node.
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
-        algorithm: ``"overlapped"`` for a :func:`gemm_rs` and an all-gather, ``"sequential"`` for a product and an
-            all-reduce, instead of what was measured to be fastest or is chosen by size; or an algorithm of
-            :func:`all_reduce` behind the product. schedule: of that all-reduce.
+        algorithm: ``"fused"`` for one kernel, which takes few rows, ``"overlapped"`` for a :func:`gemm_rs` and an
+            all-gather, ``"sequential"`` for a product and an all-reduce, instead of what was measured to be fastest or
+            is chosen by size; or an algorithm of :func:`all_reduce` behind the product. schedule: of that all-reduce,
+            or of :func:`gemm_ar_small_program`.
 
     Returns ``[M, N]``, bitwise the same on every rank. Collective over the group. Raises DitronError for tensors that
     do not fit.
@@ -71,6 +74,13 @@ def gemm_ar(
         algorithm, schedule = tuned("gemm_ar", group, algorithm, schedule, a.dtype, capacity_for(M), N, K)
         if algorithm == "nccl":
             dist.all_reduce(torch.matmul(a, b.t(), out=out), group=nccl_group("gemm_ar", group))
+            return out
+        if algorithm == "fused":
+            b, b_is_kn = weight_layout(b)
+            if not fits_tile_kernel(group, a, b):
+                raise DitronError("gemm_ar: algorithm='fused' takes what TMA can address, as 'overlapped' does")
+            chosen = fused_schedule(M, is_sim=group.is_sim) | schedule
+            gemm_ar_small_program(aligned(a), b, out, b_is_kn=b_is_kn, **chosen)
             return out
         # The sum is scattered under the product, and gathered, where hiding it pays.
         part = out[: M // group.num_ranks]

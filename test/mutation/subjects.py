@@ -121,6 +121,11 @@ def _operators() -> list[Subject]:
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks)).chunk(ranks)[rank]
         return error(kernels.gemm_rs(a[rank], b[rank], pieces=2, **tiles), exact)
 
+    def gemm_ar(call: int, rank: int, ranks: int) -> float:
+        a, b = data(ranks, 5, 16, seed=call), data(ranks, 40, 16, seed=call + 10)
+        exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
+        return error(kernels.gemm_ar(a[rank], b[rank], algorithm="fused", block=(16, 16)), exact)
+
     def moved(operator: str, algorithm: str, **schedule: int) -> Callable[[int, int, int], float]:
         def run(call: int, rank: int, ranks: int) -> float:
             x = data(ranks, ranks, 40, seed=call)
@@ -145,6 +150,7 @@ def _operators() -> list[Subject]:
     return [
         subject("ag_gemm", "ag_gemm_program", ag_gemm),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
+        subject("gemm_ar_small", "gemm_ar_small_program", gemm_ar),
         subject("all_gather, copied", "all_gather_program", moved("all_gather", "copied")),
         subject("all_gather, stored", "stored_gather_program", moved("all_gather", "stored", block=64)),
         subject("all_gather, ll", "ll_gather_program", moved("all_gather", "ll", block=64)),

@@ -23,7 +23,8 @@ def calls(ranks):
     return {
         "ag_gemm": lambda r: kernels.ag_gemm(a[r], b[r], **TILES),
         "gemm_rs": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES),
-        "gemm_ar": lambda r: kernels.gemm_ar(whole[r], b[r]),
+        "gemm_ar, fused": lambda r: kernels.gemm_ar(a[r], b[r], algorithm="fused"),
+        "gemm_ar, overlapped": lambda r: kernels.gemm_ar(whole[r], b[r], algorithm="overlapped"),
         "all_gather, copied": lambda r: kernels.all_gather(a[r], algorithm="copied"),
         "all_gather, stored": lambda r: kernels.all_gather(a[r], algorithm="stored", block=256),
         "all_gather, ll": lambda r: kernels.all_gather(a[r], algorithm="ll", block=256),

@@ -79,13 +79,25 @@ def test_gemm_rs(ranks, rows, N, K, layout):
     run(main, ranks=ranks)
 
 
-@pytest.mark.parametrize("rows", [5, 64])  # all-reduced; scattered and gathered
-def test_gemm_ar(rows):
-    ranks, N, K = 2, 40, 16
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize(
+    "algorithm, rows",
+    [(None, 1), (None, 6), (None, 90), ("fused", 1), ("fused", 64), ("overlapped", 64), ("sequential", 6)],
+)
+def test_gemm_ar(algorithm, rows, layout):
+    ranks, N, K = 2, 40, 24
     a, b = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2)
-    results = run(lambda: kernels.gemm_ar(a[ditron.rank()], b[ditron.rank()]), ranks=ranks)
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            turned = a.roll(call, 1)
+            got = kernels.gemm_ar(turned[rank].contiguous(), weight(b[rank], layout), algorithm=algorithm)
+            assert_sum_of_products(got, turned, b)
+        return got
+
+    results = run(main, ranks=ranks)
     assert torch.equal(results[0], results[1])
-    assert_sum_of_products(results[0], a, b)
 
 
 @pytest.mark.parametrize("shape", [(1,), (7, 3), (130, 5)])
@@ -98,11 +110,11 @@ def test_collectives(ranks, shape):
         for call in range(3):
             turned = x.roll(call, 1)
             mine = turned[rank].contiguous()
-            for algorithm in ("copied", "stored"):
+            for algorithm in ("copied", "stored", "ll"):
                 assert torch.equal(kernels.all_gather(mine, algorithm=algorithm), turned.reshape(-1, *shape[1:]))
             total = exact_sum(turned)
             size = numerics.gamma(ranks) * turned.double().abs().sum(0)
-            for algorithm in ("copied", "stored"):
+            for algorithm in ("copied", "stored", "ll"):
                 part = kernels.reduce_scatter(mine, algorithm=algorithm)
                 numerics.assert_error_within(part, total.chunk(ranks)[rank], size.chunk(ranks)[rank])
             for algorithm in ("ll", "one_shot", "two_shot"):
@@ -199,6 +211,7 @@ def test_a_subgroup():
         (lambda x: kernels.ag_gemm(x, x, x[0].float()), "bias must be"),
         (lambda x: kernels.all_reduce(x, out=x), "out overlaps x"),
         (lambda x: kernels.gemm_ar(x, x.clone(), out=x), "out overlaps a"),
+        (lambda x: kernels.gemm_ar(x, x, algorithm="ring"), "unknown algorithm 'ring'"),
         (lambda x: kernels.gemm_rs(x, x, pieces=2), "pieces must be from 1 to 1"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
         (lambda x: kernels.gemm_rs(x, x, algorithm="fast"), "unknown algorithm 'fast'"),

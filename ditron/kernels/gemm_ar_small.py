@@ -1,0 +1,111 @@
+"""GEMM + AllReduce for few rows: one kernel that streams the weight once and sends each finished tile as packets.
+
+The product's time is that of reading B. A program computes all rows of some columns, so that nothing is added between
+programs of a GPU; its tile goes to every rank as a message, and the tiles that come back are added in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import ditron
+import ditron.host as dh
+from ditron.kernels.exchange import packet_boxes, sum_of_packets
+from ditron.tuning.problem import Options, Problem
+
+__all__ = ["fused_candidates", "fused_schedule", "gemm_ar_small_program"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def gemm_ar_small_kernel(
+    a_desc,
+    b_desc,
+    out_ptr,
+    tiles_ptr,
+    boxes_ptr,
+    M,
+    N,
+    K,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+):
+    """A program for each ``BN`` columns: A times the transpose of B there, summed over ranks."""
+    tile = tl.program_id(0)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        a = a_desc.load([0, k])
+        if B_IS_KN:
+            acc = tl.dot(a, b_desc.load([k, tile * BN]), acc)
+        else:
+            acc = tl.dot(a, b_desc.load([tile * BN, k]).T, acc)
+    # Only rows that there are travel: they come first in the tile.
+    tile_ptr = tiles_ptr + tile.to(tl.int64) * (BM * BN)
+    at = tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
+    tl.store(tile_ptr + at, acc.to(out_ptr.dtype.element_ty))
+    count = M * BN
+    blocks = tl.num_programs(0)
+    total = sum_of_packets(tile_ptr, 0, tile_ptr, count, boxes_ptr, tile, blocks, epoch, BM * BN)
+    within = tl.arange(0, BM * BN)
+    col = tile * BN + within % BN
+    target_ptr = out_ptr + (within // BN).to(tl.int64) * N + col
+    tl.store(target_ptr, total.to(out_ptr.dtype.element_ty), mask=(within < count) & (col < N))
+
+
+@ditron.program(
+    example={"a": "bf16[16, 3584]", "b": "bf16[8192, 3584]", "out": "bf16[16, 8192]"},
+    sample_args=lambda ranks: {
+        "a": "bf16[5, 48]",
+        "b": "bf16[40, 48]",
+        "out": "bf16[5, 40]",
+        "block": (32, 32),
+    },
+    max_nodes=1,
+)
+def gemm_ar_small_program(a, b, out, *, b_is_kn=False, rows=16, block=(64, 128), num_warps=4, stages=5):
+    """``out`` [M, N] = sum over ranks of ``a`` [M, K] times ``b`` [N, K] transposed; M is at most ``rows``,
+    a power of two, 16 or more.
+
+    ``b`` is ``[K, N]`` if b_is_kn.
+    """
+    (M, N), K = out.shape, a.shape[1]
+    BM, (BN, BK) = rows, block
+    tiles = dh.cdiv(N, BN)
+    unsummed = dh.empty(tiles * BM * BN, dtype=out.dtype, name="tiles")
+    boxes = packet_boxes(tiles, BM * BN, out.dtype)
+    gemm_ar_small_kernel[(tiles,)](
+        TensorDescriptor.from_tensor(a, [BM, BK]),
+        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+        out,
+        unsummed,
+        boxes,
+        M,
+        N,
+        K,
+        dh.epoch(),
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        B_IS_KN=b_is_kn,
+        num_warps=num_warps,
+        num_stages=stages,
+    )
+
+
+def fused_schedule(M: int, *, is_sim: bool = False) -> Options:
+    """Keyword arguments of :func:`gemm_ar_small_program` for ``M`` rows."""
+    return {"rows": max(16, 1 << (M - 1).bit_length())} | ({"block": (32, 32)} if is_sim else {})
+
+
+def fused_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of the fused kernel that are worth measuring."""
+    if problem.rows > 128 or problem.dtype == "fp32" or any(n * problem.itemsize % 16 for n in (problem.N, problem.K)):
+        return
+    for columns, depth, stages in ((64, 128, 5), (32, 256, 5), (32, 128, 6), (16, 256, 6)):
+        if stages * depth * (problem.rows + columns) * problem.itemsize < 200 << 10:
+            yield {"algorithm": "fused", "block": (columns, depth), "stages": stages}

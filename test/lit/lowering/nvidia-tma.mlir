@@ -38,6 +38,27 @@ tt.func public @notify_after_store(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %x
   tt.return
 }
 
+// A push to a peer, stored or added, by a descriptor that is made over the peer's memory.
+// TMA-LABEL: tt.func public @push_to_peer(
+// TMA: %[[THERE:.*]] = tt.extern_elementwise {{.*}} symbol = "ditron_symm_at"
+// TMA: %[[PEER:.*]] = tt.make_tensor_descriptor %[[THERE]]
+// TMA: tt.descriptor_store %[[PEER]]
+// TMA: tt.descriptor_reduce add, %[[PEER]]
+// TMA-NEXT: symbol = "ditron_tma_release"
+// TMA: symbol = "ditron_notify"
+tt.func public @push_to_peer(%box: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %x: tensor<64x64xbf16>, %sig: !tt.ptr<i64>, %r: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %rows = arith.constant 64 : i32
+  %cols = arith.constant 64 : i64
+  %one = arith.constant 1 : i64
+  %there = ditron.symm_at %box on %r : !tt.ptr<bf16>
+  %peer = tt.make_tensor_descriptor %there, [%rows, %rows], [%cols, %one] : <bf16>, <tensor<64x64xbf16>>
+  tt.descriptor_store %peer[%c0, %c0], %x : !tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>
+  tt.descriptor_reduce add, %peer[%c0, %c0], %x : !tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>
+  ditron.notify %sig set %one on %r : !tt.ptr<i64>
+  tt.return
+}
+
 // Everything that acquires orders the TMA loads after it; each of these is followed by its own proxy fence.
 // TMA-LABEL: tt.func public @load_after_any_acquire(
 // TMA: symbol = "ditron_quiet"

@@ -79,7 +79,7 @@ wheels: system  ## dist/: a wheel for CPython 3.11 and an abi3 wheel for 3.12 an
 
 .PHONY: docs
 docs: build  ## write the generated pages of docs/ anew and build the site in build/site
-	@$(BIN)/python docs/generate_dialect.py && $(BIN)/python docs/generate_passes.py && $(BIN)/python docs/results/publish.py
+	@$(BIN)/python docs/generate_dialect.py && $(BIN)/python docs/generate_api.py && $(BIN)/python docs/generate_passes.py && $(BIN)/python docs/results/publish.py
 	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || $(BIN)/pip install -q 'mkdocs>=1.6,<2'
 	@$(BIN)/python -m mkdocs build --strict --quiet && echo "build/site/guide/index.html"
 

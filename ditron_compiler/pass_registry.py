@@ -24,6 +24,20 @@ from pathlib import Path
 from ditron_compiler import _core
 from ditron_compiler.ir.pass_base import Pass
 
+__all__ = [
+    "ENTRY_POINTS",
+    "installed",
+    "load",
+    "load_file",
+    "module_of",
+    "names",
+    "own",
+    "register_all",
+    "register_named",
+    "similar",
+    "source",
+]
+
 #: The group of entry points by which other packages add passes.
 ENTRY_POINTS = "ditron.passes"
 

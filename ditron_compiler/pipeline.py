@@ -13,6 +13,23 @@ from . import _core, ir, pass_registry
 from .instrumentation import Instrumentation
 from .ir.passmanager import PassManager
 
+__all__ = [
+    "AMD",
+    "FRONT",
+    "HOST",
+    "NVIDIA",
+    "OVERLAP",
+    "PIPELINES",
+    "SIM",
+    "Pipeline",
+    "front",
+    "lowering",
+    "named",
+    "pipeline",
+    "run",
+    "text",
+]
+
 Pipeline = tuple[str, ...]
 
 #: Raises what the Triton frontend produced to ditron operations.

@@ -58,6 +58,7 @@ class Buffer(Symbol):
 
     @property
     def ndim(self) -> int:
+        """How many dimensions it has."""
         return len(self.shape)
 
     def size(self, dim: int | None = None) -> Any:

@@ -114,7 +114,7 @@ def ll_gather_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.cons
     sample_args=lambda ranks: {"x": "bf16[80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 32},
     max_nodes=1,
 )
-def ll_gather_program(x, out, capacity, *, block=1024, num_warps=4):
+def ll_gather_program(x, out, capacity, *, block=512, num_warps=4):
     """As :func:`stored_gather_program`, by packets: no signal and no fence, and twice the bytes."""
     n, blocks = x.shape[0], capacity // block
     boxes = packet_boxes(blocks, block, x.dtype)

@@ -33,15 +33,16 @@ __all__ = [
 #: one after the other take less than the persistent kernel's signals and last tiles (docs/results/tensor-parallel.md).
 OVERLAPPED_BYTES = 12 << 20
 
-#: Up to so many bytes sent by each rank, a collective sends packets: twice the bytes, without a fence and a signal.
-LL_BYTES = 128 << 10
+#: Up to so many bytes sent by each rank, a collective sends packets: twice the bytes, without a fence and a signal
+#: (docs/results/tensor-parallel.md).
+LL_BYTES = 512 << 10
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
 #: the workspace (docs/results/tensor-parallel.md).
 STORED_BYTES = 128 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
-BLOCKS = {"ll": 1024, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
+BLOCKS = {"ll": 512, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
 #: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.

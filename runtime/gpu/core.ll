@@ -253,8 +253,8 @@ set:
 
 ; ---- copies ------------------------------------------------------------------------------------------------------
 
-; Thread `first` of `step` copies its share: 16 bytes at a time when both addresses allow, four of them in flight so that
-; the latency of a load is paid once for four; the rest byte by byte.
+; Thread `first` of `step` copies its share: 16 bytes at a time when both addresses allow, eight or four of them in flight so
+; that the latency of a load is paid once for as many; the rest byte by byte.
 define linkonce_odr hidden void @ditron_copy(ptr addrspace(1) %dst, ptr addrspace(1) %src, i64 %bytes, i32 %first, i32 %step) #0 {
 entry:
   %first64 = zext i32 %first to i64
@@ -266,39 +266,87 @@ entry:
   %aligned = icmp eq i64 %low, 0
   %whole = lshr i64 %bytes, 4
   %vectors = select i1 %aligned, i64 %whole, i64 0
-  %step2 = shl i64 %step64, 1
-  %step3 = add i64 %step2, %step64
+  %step3 = mul i64 %step64, 3
   %step4 = shl i64 %step64, 2
-  br label %quads
+  %step7 = mul i64 %step64, 7
+  %step8 = shl i64 %step64, 3
+  br label %eights
+eights:
+  %eight.i0 = phi i64 [ %first64, %entry ], [ %eight.after, %eight ]
+  %eight.last = add i64 %eight.i0, %step7
+  %eight.all = icmp ult i64 %eight.last, %vectors
+  br i1 %eight.all, label %eight, label %quads
+eight:
+  %eight.i1 = add i64 %eight.i0, %step64
+  %eight.i2 = add i64 %eight.i1, %step64
+  %eight.i3 = add i64 %eight.i2, %step64
+  %eight.i4 = add i64 %eight.i3, %step64
+  %eight.i5 = add i64 %eight.i4, %step64
+  %eight.i6 = add i64 %eight.i5, %step64
+  %eight.i7 = add i64 %eight.i6, %step64
+  %eight.s0 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i0
+  %eight.s1 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i1
+  %eight.s2 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i2
+  %eight.s3 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i3
+  %eight.s4 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i4
+  %eight.s5 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i5
+  %eight.s6 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i6
+  %eight.s7 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %eight.i7
+  %eight.v0 = load <4 x i32>, ptr addrspace(1) %eight.s0, align 16
+  %eight.v1 = load <4 x i32>, ptr addrspace(1) %eight.s1, align 16
+  %eight.v2 = load <4 x i32>, ptr addrspace(1) %eight.s2, align 16
+  %eight.v3 = load <4 x i32>, ptr addrspace(1) %eight.s3, align 16
+  %eight.v4 = load <4 x i32>, ptr addrspace(1) %eight.s4, align 16
+  %eight.v5 = load <4 x i32>, ptr addrspace(1) %eight.s5, align 16
+  %eight.v6 = load <4 x i32>, ptr addrspace(1) %eight.s6, align 16
+  %eight.v7 = load <4 x i32>, ptr addrspace(1) %eight.s7, align 16
+  %eight.d0 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i0
+  %eight.d1 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i1
+  %eight.d2 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i2
+  %eight.d3 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i3
+  %eight.d4 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i4
+  %eight.d5 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i5
+  %eight.d6 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i6
+  %eight.d7 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %eight.i7
+  store <4 x i32> %eight.v0, ptr addrspace(1) %eight.d0, align 16
+  store <4 x i32> %eight.v1, ptr addrspace(1) %eight.d1, align 16
+  store <4 x i32> %eight.v2, ptr addrspace(1) %eight.d2, align 16
+  store <4 x i32> %eight.v3, ptr addrspace(1) %eight.d3, align 16
+  store <4 x i32> %eight.v4, ptr addrspace(1) %eight.d4, align 16
+  store <4 x i32> %eight.v5, ptr addrspace(1) %eight.d5, align 16
+  store <4 x i32> %eight.v6, ptr addrspace(1) %eight.d6, align 16
+  store <4 x i32> %eight.v7, ptr addrspace(1) %eight.d7, align 16
+  %eight.after = add i64 %eight.i0, %step8
+  br label %eights
 quads:
-  %i0 = phi i64 [ %first64, %entry ], [ %i.after, %quad ]
-  %last = add i64 %i0, %step3
-  %four = icmp ult i64 %last, %vectors
-  br i1 %four, label %quad, label %singles
+  %quad.i0 = phi i64 [ %eight.i0, %eights ], [ %quad.after, %quad ]
+  %quad.last = add i64 %quad.i0, %step3
+  %quad.all = icmp ult i64 %quad.last, %vectors
+  br i1 %quad.all, label %quad, label %singles
 quad:
-  %i1 = add i64 %i0, %step64
-  %i2 = add i64 %i1, %step64
-  %i3 = add i64 %i2, %step64
-  %s0 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i0
-  %s1 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i1
-  %s2 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i2
-  %s3 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %i3
-  %v0 = load <4 x i32>, ptr addrspace(1) %s0, align 16
-  %v1 = load <4 x i32>, ptr addrspace(1) %s1, align 16
-  %v2 = load <4 x i32>, ptr addrspace(1) %s2, align 16
-  %v3 = load <4 x i32>, ptr addrspace(1) %s3, align 16
-  %d0 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i0
-  %d1 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i1
-  %d2 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i2
-  %d3 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %i3
-  store <4 x i32> %v0, ptr addrspace(1) %d0, align 16
-  store <4 x i32> %v1, ptr addrspace(1) %d1, align 16
-  store <4 x i32> %v2, ptr addrspace(1) %d2, align 16
-  store <4 x i32> %v3, ptr addrspace(1) %d3, align 16
-  %i.after = add i64 %i0, %step4
+  %quad.i1 = add i64 %quad.i0, %step64
+  %quad.i2 = add i64 %quad.i1, %step64
+  %quad.i3 = add i64 %quad.i2, %step64
+  %quad.s0 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %quad.i0
+  %quad.s1 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %quad.i1
+  %quad.s2 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %quad.i2
+  %quad.s3 = getelementptr <4 x i32>, ptr addrspace(1) %src, i64 %quad.i3
+  %quad.v0 = load <4 x i32>, ptr addrspace(1) %quad.s0, align 16
+  %quad.v1 = load <4 x i32>, ptr addrspace(1) %quad.s1, align 16
+  %quad.v2 = load <4 x i32>, ptr addrspace(1) %quad.s2, align 16
+  %quad.v3 = load <4 x i32>, ptr addrspace(1) %quad.s3, align 16
+  %quad.d0 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %quad.i0
+  %quad.d1 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %quad.i1
+  %quad.d2 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %quad.i2
+  %quad.d3 = getelementptr <4 x i32>, ptr addrspace(1) %dst, i64 %quad.i3
+  store <4 x i32> %quad.v0, ptr addrspace(1) %quad.d0, align 16
+  store <4 x i32> %quad.v1, ptr addrspace(1) %quad.d1, align 16
+  store <4 x i32> %quad.v2, ptr addrspace(1) %quad.d2, align 16
+  store <4 x i32> %quad.v3, ptr addrspace(1) %quad.d3, align 16
+  %quad.after = add i64 %quad.i0, %step4
   br label %quads
 singles:
-  %i = phi i64 [ %i0, %quads ], [ %i.next, %single ]
+  %i = phi i64 [ %quad.i0, %quads ], [ %i.next, %single ]
   %one = icmp ult i64 %i, %vectors
   br i1 %one, label %single, label %rest
 single:

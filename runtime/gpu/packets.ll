@@ -21,6 +21,7 @@ declare { i64, i64 } @ditron_ld_pair(ptr addrspace(1))
 declare void @ditron_st_pair(ptr addrspace(1), i64, i64)
 declare void @llvm.trap()
 declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
 
 ; Traps unless `packets` is a multiple of 128.
 define linkonce_odr hidden void @ditron_require_line(ptr addrspace(1) %packets) #0 {
@@ -128,7 +129,17 @@ define linkonce_odr hidden i64 @ditron_ll_pairs(i64 %bytes) #1 {
   ret i64 %pairs
 }
 
-; ---- ll: a thread writes and reads two packets at a time ----------------------------------------------------------
+; Whether a message is 8-byte words.
+define linkonce_odr hidden i1 @ditron_message_is_words(ptr addrspace(1) %message, i64 %bytes) #1 {
+  %address = ptrtoint ptr addrspace(1) %message to i64
+  %both = or i64 %address, %bytes
+  %low = and i64 %both, 7
+  %r = icmp eq i64 %low, 0
+  ret i1 %r
+}
+
+; ---- ll: a thread writes and reads two packets, a pair, at a time; where it has more than one, of words, four pairs are in
+; flight, so that the latency of a load is paid once for four. Beyond the last pair it loads that one again, and stores nothing.
 
 define linkonce_odr hidden i32 @ditron_ll_put(ptr addrspace(1) %ctx, ptr addrspace(1) %packets, ptr addrspace(1) %src, i64 %bytes, i64 %epoch, i32 %rank) #0 {
 entry:
@@ -140,8 +151,69 @@ entry:
   %first = zext i32 %tid to i64
   %step = zext i32 %threads to i64
   %pairs = call i64 @ditron_ll_pairs(i64 %bytes)
+  %last = sub i64 %pairs, 1
+  %step4 = shl i64 %step, 2
+  %words = call i1 @ditron_message_is_words(ptr addrspace(1) %src, i64 %bytes)
+  %long = icmp ugt i64 %pairs, %step
+  %by_four = and i1 %words, %long
   call void @ditron_block_barrier()
-  br label %loop
+  br i1 %by_four, label %quads, label %loop
+quads:
+  %i0 = phi i64 [ %first, %entry ], [ %i.after, %sent ]
+  %any = icmp ult i64 %i0, %pairs
+  br i1 %any, label %quad, label %done
+quad:
+  %i1 = add i64 %i0, %step
+  %i2 = add i64 %i1, %step
+  %i3 = add i64 %i2, %step
+  %c1 = call i64 @llvm.umin.i64(i64 %i1, i64 %last)
+  %c2 = call i64 @llvm.umin.i64(i64 %i2, i64 %last)
+  %c3 = call i64 @llvm.umin.i64(i64 %i3, i64 %last)
+  %s0 = getelementptr i64, ptr addrspace(1) %src, i64 %i0
+  %s1 = getelementptr i64, ptr addrspace(1) %src, i64 %c1
+  %s2 = getelementptr i64, ptr addrspace(1) %src, i64 %c2
+  %s3 = getelementptr i64, ptr addrspace(1) %src, i64 %c3
+  %v0 = load i64, ptr addrspace(1) %s0, align 8
+  %v1 = load i64, ptr addrspace(1) %s1, align 8
+  %v2 = load i64, ptr addrspace(1) %s2, align 8
+  %v3 = load i64, ptr addrspace(1) %s3, align 8
+  %low0 = and i64 %v0, 4294967295
+  %high0 = lshr i64 %v0, 32
+  %a0 = or i64 %low0, %flag
+  %b0 = or i64 %high0, %flag
+  %p0 = getelementptr { i64, i64 }, ptr addrspace(1) %there, i64 %i0
+  call void @ditron_st_pair(ptr addrspace(1) %p0, i64 %a0, i64 %b0)
+  %more1 = icmp ult i64 %i1, %pairs
+  br i1 %more1, label %send1, label %sent
+send1:
+  %low1 = and i64 %v1, 4294967295
+  %high1 = lshr i64 %v1, 32
+  %a1 = or i64 %low1, %flag
+  %b1 = or i64 %high1, %flag
+  %p1 = getelementptr { i64, i64 }, ptr addrspace(1) %there, i64 %i1
+  call void @ditron_st_pair(ptr addrspace(1) %p1, i64 %a1, i64 %b1)
+  %more2 = icmp ult i64 %i2, %pairs
+  br i1 %more2, label %send2, label %sent
+send2:
+  %low2 = and i64 %v2, 4294967295
+  %high2 = lshr i64 %v2, 32
+  %a2 = or i64 %low2, %flag
+  %b2 = or i64 %high2, %flag
+  %p2 = getelementptr { i64, i64 }, ptr addrspace(1) %there, i64 %i2
+  call void @ditron_st_pair(ptr addrspace(1) %p2, i64 %a2, i64 %b2)
+  %more3 = icmp ult i64 %i3, %pairs
+  br i1 %more3, label %send3, label %sent
+send3:
+  %low3 = and i64 %v3, 4294967295
+  %high3 = lshr i64 %v3, 32
+  %a3 = or i64 %low3, %flag
+  %b3 = or i64 %high3, %flag
+  %p3 = getelementptr { i64, i64 }, ptr addrspace(1) %there, i64 %i3
+  call void @ditron_st_pair(ptr addrspace(1) %p3, i64 %a3, i64 %b3)
+  br label %sent
+sent:
+  %i.after = add i64 %i0, %step4
+  br label %quads
 loop:
   %i = phi i64 [ %first, %entry ], [ %i.next, %send ]
   %more = icmp ult i64 %i, %pairs
@@ -171,8 +243,100 @@ entry:
   %first = zext i32 %tid to i64
   %step = zext i32 %threads to i64
   %pairs = call i64 @ditron_ll_pairs(i64 %bytes)
+  %last = sub i64 %pairs, 1
+  %step4 = shl i64 %step, 2
+  %words = call i1 @ditron_message_is_words(ptr addrspace(1) %dst, i64 %bytes)
+  %long = icmp ugt i64 %pairs, %step
+  %by_four = and i1 %words, %long
   call void @ditron_block_barrier()
-  br label %loop
+  br i1 %by_four, label %quads, label %loop
+quads:
+  %i0 = phi i64 [ %first, %entry ], [ %i.after, %taken ]
+  %any = icmp ult i64 %i0, %pairs
+  br i1 %any, label %quad, label %done
+quad:
+  %i1 = add i64 %i0, %step
+  %i2 = add i64 %i1, %step
+  %i3 = add i64 %i2, %step
+  %c1 = call i64 @llvm.umin.i64(i64 %i1, i64 %last)
+  %c2 = call i64 @llvm.umin.i64(i64 %i2, i64 %last)
+  %c3 = call i64 @llvm.umin.i64(i64 %i3, i64 %last)
+  %p0 = getelementptr { i64, i64 }, ptr addrspace(1) %packets, i64 %i0
+  %p1 = getelementptr { i64, i64 }, ptr addrspace(1) %packets, i64 %c1
+  %p2 = getelementptr { i64, i64 }, ptr addrspace(1) %packets, i64 %c2
+  %p3 = getelementptr { i64, i64 }, ptr addrspace(1) %packets, i64 %c3
+  br label %watch
+watch:
+  %q0 = call { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p0)
+  %q1 = call { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p1)
+  %q2 = call { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p2)
+  %q3 = call { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p3)
+  %a0 = extractvalue { i64, i64 } %q0, 0
+  %b0 = extractvalue { i64, i64 } %q0, 1
+  %x0 = lshr i64 %a0, 32
+  %y0 = lshr i64 %b0, 32
+  %x0.here = icmp eq i64 %x0, %flag
+  %y0.here = icmp eq i64 %y0, %flag
+  %here0 = and i1 %x0.here, %y0.here
+  %a1 = extractvalue { i64, i64 } %q1, 0
+  %b1 = extractvalue { i64, i64 } %q1, 1
+  %x1 = lshr i64 %a1, 32
+  %y1 = lshr i64 %b1, 32
+  %x1.here = icmp eq i64 %x1, %flag
+  %y1.here = icmp eq i64 %y1, %flag
+  %here1 = and i1 %x1.here, %y1.here
+  %a2 = extractvalue { i64, i64 } %q2, 0
+  %b2 = extractvalue { i64, i64 } %q2, 1
+  %x2 = lshr i64 %a2, 32
+  %y2 = lshr i64 %b2, 32
+  %x2.here = icmp eq i64 %x2, %flag
+  %y2.here = icmp eq i64 %y2, %flag
+  %here2 = and i1 %x2.here, %y2.here
+  %a3 = extractvalue { i64, i64 } %q3, 0
+  %b3 = extractvalue { i64, i64 } %q3, 1
+  %x3 = lshr i64 %a3, 32
+  %y3 = lshr i64 %b3, 32
+  %x3.here = icmp eq i64 %x3, %flag
+  %y3.here = icmp eq i64 %y3, %flag
+  %here3 = and i1 %x3.here, %y3.here
+  %here01 = and i1 %here0, %here1
+  %here23 = and i1 %here2, %here3
+  %all = and i1 %here01, %here23
+  br i1 %all, label %unpack, label %watch
+unpack:
+  %low0 = and i64 %a0, 4294967295
+  %high0 = shl i64 %b0, 32
+  %v0 = or i64 %low0, %high0
+  %d0 = getelementptr i64, ptr addrspace(1) %dst, i64 %i0
+  store i64 %v0, ptr addrspace(1) %d0, align 8
+  %more1 = icmp ult i64 %i1, %pairs
+  br i1 %more1, label %take1, label %taken
+take1:
+  %low1 = and i64 %a1, 4294967295
+  %high1 = shl i64 %b1, 32
+  %v1 = or i64 %low1, %high1
+  %d1 = getelementptr i64, ptr addrspace(1) %dst, i64 %i1
+  store i64 %v1, ptr addrspace(1) %d1, align 8
+  %more2 = icmp ult i64 %i2, %pairs
+  br i1 %more2, label %take2, label %taken
+take2:
+  %low2 = and i64 %a2, 4294967295
+  %high2 = shl i64 %b2, 32
+  %v2 = or i64 %low2, %high2
+  %d2 = getelementptr i64, ptr addrspace(1) %dst, i64 %i2
+  store i64 %v2, ptr addrspace(1) %d2, align 8
+  %more3 = icmp ult i64 %i3, %pairs
+  br i1 %more3, label %take3, label %taken
+take3:
+  %low3 = and i64 %a3, 4294967295
+  %high3 = shl i64 %b3, 32
+  %v3 = or i64 %low3, %high3
+  %d3 = getelementptr i64, ptr addrspace(1) %dst, i64 %i3
+  store i64 %v3, ptr addrspace(1) %d3, align 8
+  br label %taken
+taken:
+  %i.after = add i64 %i0, %step4
+  br label %quads
 loop:
   %i = phi i64 [ %first, %entry ], [ %i.next, %take ]
   %more = icmp ult i64 %i, %pairs

@@ -70,7 +70,20 @@ def all_reduce_rms_norm_kernel(
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_kernel(x_ptr, residual_ptr, weight_ptr, out_ptr, sum_ptr, boxes_ptr, N, rows, eps, epoch, BLOCK: tl.constexpr):
+def ll_kernel(
+    x_ptr,
+    residual_ptr,
+    weight_ptr,
+    out_ptr,
+    sum_ptr,
+    boxes_ptr,
+    N,
+    rows,
+    eps,
+    epoch,
+    BLOCK: tl.constexpr,
+    PROTOCOL: tl.constexpr,
+):
     """As :func:`all_reduce_rms_norm_kernel`, by packets, which are unpacked to ``sum``; boxes are for ``rows`` rows."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
@@ -78,7 +91,7 @@ def ll_kernel(x_ptr, residual_ptr, weight_ptr, out_ptr, sum_ptr, boxes_ptr, N, r
     first = row.to(tl.int64) * N
     residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    total = sum_of_packets(x_ptr + first, 0, sum_ptr + first, N, boxes_ptr, row, rows, epoch, BLOCK)
+    total = sum_of_packets(x_ptr + first, 0, sum_ptr + first, N, boxes_ptr, row, rows, epoch, BLOCK, PROTOCOL)
     store_normalized(out_ptr, sum_ptr, first + cols, mask, total + residual, weight, N, eps)
 
 
@@ -132,12 +145,24 @@ def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, 
 
 
 @ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE, max_nodes=1)
-def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=16):
+def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=16, protocol="ll"):
     """As :func:`all_reduce_rms_norm_program`, by packets."""
     rows, N = x.shape
     boxes = packet_boxes(capacity, block, x.dtype)
     ll_kernel[(rows,)](
-        x, residual, weight, out, total, boxes, N, capacity, eps, dh.epoch(), BLOCK=block, num_warps=num_warps
+        x,
+        residual,
+        weight,
+        out,
+        total,
+        boxes,
+        N,
+        capacity,
+        eps,
+        dh.epoch(),
+        BLOCK=block,
+        PROTOCOL=protocol,
+        num_warps=num_warps,
     )
 
 

@@ -57,41 +57,48 @@ def _box(boxes_ptr, block, blocks, sender, epoch, BLOCK: tl.constexpr, DTYPE: tl
 
 
 @ditron.jit
-def send_packets(src_ptr, count, boxes_ptr, block, blocks, peer, epoch, BLOCK: tl.constexpr):
+def send_packets(src_ptr, count, boxes_ptr, block, blocks, peer, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr):
     """Send ``count`` elements, at most ``BLOCK``, to ``peer`` as packets."""
     dtype: tl.constexpr = src_ptr.dtype.element_ty
     box_ptr = _box(boxes_ptr, block, blocks, dl.rank(), epoch, BLOCK, dtype)
-    dl.ll_put(box_ptr, src_ptr, block_bytes(1, dtype) * count, peer, epoch)
+    dl.ll_put(box_ptr, src_ptr, block_bytes(1, dtype) * count, peer, epoch, protocol=PROTOCOL)
 
 
 @ditron.jit
-def receive_packets(dst_ptr, count, boxes_ptr, block, blocks, sender, epoch, BLOCK: tl.constexpr):
+def receive_packets(
+    dst_ptr, count, boxes_ptr, block, blocks, sender, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr
+):
     """Unpack what ``sender`` has sent by :func:`send_packets` to ``dst_ptr``; the pointer, to read it by."""
     dtype: tl.constexpr = dst_ptr.dtype.element_ty
     box_ptr = _box(boxes_ptr, block, blocks, sender, epoch, BLOCK, dtype)
-    return dl.consume_token(dst_ptr, dl.ll_get(dst_ptr, box_ptr, block_bytes(1, dtype) * count, epoch))
+    token = dl.ll_get(dst_ptr, box_ptr, block_bytes(1, dtype) * count, epoch, protocol=PROTOCOL)
+    return dl.consume_token(dst_ptr, token)
 
 
 @ditron.jit
-def sum_of_packets(x_ptr, part, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK: tl.constexpr):
+def sum_of_packets(
+    x_ptr, part, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr
+):
     """The sum, in fp32 and in rank order, of what every rank sends to this one: rank r gets ``x_ptr + r * part``.
 
-    Messages are unpacked to ``out_ptr`` one after the other, for the caller to overwrite.
+    Messages are unpacked to ``out_ptr`` one after the other, for the caller to overwrite. Returns ``BLOCK`` elements,
+    rounded up to a power of two.
     """
     own = dl.rank()
     ranks = dl.num_ranks()
     for step in range(1, ranks):
         peer = (own + step) % ranks
         theirs_ptr = x_ptr + peer * tl.cast(part, tl.int64)
-        send_packets(theirs_ptr, count, boxes_ptr, block, blocks, peer, epoch, BLOCK)
-    within = tl.arange(0, BLOCK)
+        send_packets(theirs_ptr, count, boxes_ptr, block, blocks, peer, epoch, BLOCK, PROTOCOL)
+    PADDED: tl.constexpr = triton.next_power_of_2(BLOCK)
+    within = tl.arange(0, PADDED)
     mask = within < count
     mine = tl.load(x_ptr + own * tl.cast(part, tl.int64) + within, mask=mask, other=0.0).to(tl.float32)
-    total = tl.zeros((BLOCK,), tl.float32)
+    total = tl.zeros((PADDED,), tl.float32)
     for sender in range(ranks):
         if sender == own:
             total += mine
         else:
-            part_ptr = receive_packets(out_ptr, count, boxes_ptr, block, blocks, sender, epoch, BLOCK)
+            part_ptr = receive_packets(out_ptr, count, boxes_ptr, block, blocks, sender, epoch, BLOCK, PROTOCOL)
             total += tl.load(part_ptr + within, mask=mask, other=0.0).to(tl.float32)
     return total

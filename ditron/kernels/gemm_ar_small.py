@@ -34,6 +34,7 @@ def gemm_ar_small_kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
     B_IS_KN: tl.constexpr,
+    PROTOCOL: tl.constexpr,
 ):
     """A program for each ``BN`` columns: A times the transpose of B there, summed over ranks."""
     tile = tl.program_id(0)
@@ -50,7 +51,7 @@ def gemm_ar_small_kernel(
     tl.store(tile_ptr + at, acc.to(out_ptr.dtype.element_ty))
     count = M * BN
     blocks = tl.num_programs(0)
-    total = sum_of_packets(tile_ptr, 0, tile_ptr, count, boxes_ptr, tile, blocks, epoch, BM * BN)
+    total = sum_of_packets(tile_ptr, 0, tile_ptr, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
     within = tl.arange(0, BM * BN)
     col = tile * BN + within % BN
     target_ptr = out_ptr + (within // BN).to(tl.int64) * N + col
@@ -67,7 +68,7 @@ def gemm_ar_small_kernel(
     },
     max_nodes=1,
 )
-def gemm_ar_small_program(a, b, out, *, b_is_kn=False, rows=16, block=(64, 128), num_warps=4, stages=5):
+def gemm_ar_small_program(a, b, out, *, b_is_kn=False, rows=16, block=(64, 128), num_warps=4, stages=5, protocol="ll"):
     """``out`` [M, N] = sum over ranks of ``a`` [M, K] times ``b`` [N, K] transposed; M is at most ``rows``,
     a power of two, 16 or more.
 
@@ -92,6 +93,7 @@ def gemm_ar_small_program(a, b, out, *, b_is_kn=False, rows=16, block=(64, 128),
         BN=BN,
         BK=BK,
         B_IS_KN=b_is_kn,
+        PROTOCOL=protocol,
         num_warps=num_warps,
         num_stages=stages,
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import triton
 import triton.language as tl
 
 import ditron
@@ -108,13 +109,13 @@ def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
+def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr):
     """A program for each block of a part: sends every rank's to it as packets, and adds what every rank sent here."""
     block = tl.program_id(0)
     count = tl.minimum(n - block * BLOCK, BLOCK)
     out_ptr += block * BLOCK
-    total = sum_of_packets(x_ptr + block * BLOCK, n, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK)
-    within = tl.arange(0, BLOCK)
+    total = sum_of_packets(x_ptr + block * BLOCK, n, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    within = tl.arange(0, triton.next_power_of_2(BLOCK))
     tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
 
 
@@ -123,11 +124,13 @@ def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.con
     sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 32},
     max_nodes=1,
 )
-def ll_scatter_program(x, out, capacity, *, block=512, num_warps=4):
-    """As :func:`stored_scatter_program`, by packets: no signal and no fence, and twice the bytes."""
-    n, blocks = out.shape[0], capacity // block
+def ll_scatter_program(x, out, capacity, *, block=512, num_warps=4, protocol="ll"):
+    """As :func:`stored_scatter_program`, by packets: no signal, no fence; twice the bytes, or 1/15 more (ll128)."""
+    n, blocks = out.shape[0], -(-capacity // block)
     boxes = packet_boxes(blocks, block, x.dtype)
-    ll_scatter_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
+    ll_scatter_kernel[(dh.cdiv(n, block),)](
+        x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, PROTOCOL=protocol, num_warps=num_warps
+    )
 
 
 @tunable("reduce_scatter", rule=collective_rule, named_only=("nccl",))
@@ -150,9 +153,9 @@ def reduce_scatter(
     Args:
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
         out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group. One node.
-        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel or ``"ll"`` as packets, instead of the one
-            that was measured to be fastest or is chosen by size; or ``"nccl"``, which adds in the dtype of the tensors
-            and is taken only if it is named.
+        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` or ``"ll128"`` as packets, instead
+            of the one that was measured to be fastest or is chosen by size; or ``"nccl"``, which adds in the dtype of
+            the tensors and is taken only if it is named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[rows / num_ranks, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -172,7 +175,7 @@ def reduce_scatter(
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(
-                f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll' or 'nccl'"
+                f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128' or 'nccl'"
             )
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(out.numel()), chosen["block"])
@@ -180,4 +183,9 @@ def reduce_scatter(
         return out
 
 
-_PROGRAMS = {"copied": reduce_scatter_program, "stored": stored_scatter_program, "ll": ll_scatter_program}
+_PROGRAMS = {
+    "copied": reduce_scatter_program,
+    "stored": stored_scatter_program,
+    "ll": ll_scatter_program,
+    "ll128": ll_scatter_program,
+}

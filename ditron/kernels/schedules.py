@@ -42,7 +42,7 @@ LL_BYTES = 512 << 10
 STORED_BYTES = 128 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
-BLOCKS = {"ll": 512, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
+BLOCKS = {"ll": 512, "ll128": 3840, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
 #: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.
@@ -66,8 +66,10 @@ def by_size(nbytes: int) -> str:
     return "ll" if nbytes <= LL_BYTES else "stored" if nbytes <= STORED_BYTES else "copied"
 
 
-def block_for(group: Group, algorithm: str) -> dict[str, int]:
+def block_for(group: Group, algorithm: str) -> Options:
     """Elements that a program of a collective sends to each rank at once, small ones on the simulator."""
+    if algorithm == "ll128":  # a line of 128 bytes has 120 of a message, so that each of 512 threads has 16 bytes
+        return {"block": 240 if group.is_sim else BLOCKS[algorithm], "num_warps": 16, "protocol": "ll128"}
     return {"block": 256 if group.is_sim else BLOCKS[algorithm]}
 
 
@@ -84,7 +86,9 @@ def stored_candidates(problem: Problem) -> Iterator[Options]:
     """What is worth measuring of an all-gather or reduce-scatter: small blocks are more signals, large ones few SMs."""
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
     if sent <= 1 << 20:
-        yield from ({"algorithm": "ll", "block": block} for block in (1024, 512, 2048))
+        yield from ({"algorithm": "ll", "block": block} for block in (512, 1024, 2048))
+    if 64 << 10 <= sent <= 8 << 20:
+        yield {"algorithm": "ll128", "block": BLOCKS["ll128"]}
     if sent >= 32 << 10:
         for block, warps in ((4096, 16), (2048, 16), (2048, 8), (8192, 16)):
             yield {"algorithm": "stored", "block": block} | ({"num_warps": warps} if warps != 16 else {})

@@ -25,7 +25,8 @@ SIZES = 1, 7, 40, 2048, 3000, 8192, 32768  # elements
 class Calls:
     """Calls of one collective on ``n`` elements (of a rank), each with other elements; counts wrong results."""
 
-    def __init__(self, what: str, n: int, dtype: torch.dtype):
+    def __init__(self, what: str, n: int, dtype: torch.dtype, algorithm: str):
+        self.algorithm = algorithm
         device, self.rank, self.ranks, self.what = ditron.device(), ditron.rank(), ditron.num_ranks(), what
         self.count, self.bad = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
         self.at = torch.arange(n * (self.ranks if what == "reduce_scatter" else 1), device=device)
@@ -37,7 +38,7 @@ class Calls:
 
     def __call__(self) -> None:
         self.count += 1
-        got = getattr(kernels, self.what)(self.of(self.rank), algorithm="ll")
+        got = getattr(kernels, self.what)(self.of(self.rank), algorithm=self.algorithm)
         everybody = torch.stack([self.of(rank) for rank in range(self.ranks)])
         expected = {
             "all_reduce": lambda: everybody.float().sum(0),
@@ -81,7 +82,9 @@ def main() -> None:
     for what in ("all_reduce", "all_gather", "reduce_scatter"):
         for n in SIZES:
             for dtype in (torch.bfloat16, torch.float32):
-                wrong[what, n, dtype] = check(Calls(what, n, dtype), args.replays)
+                for algorithm in ("ll", "ll128"):
+                    calls = Calls(what, n, dtype, algorithm)
+                    wrong[what, n, dtype, algorithm] = check(calls, args.replays)
     if ditron.rank() == 0:
         print(f"{len(wrong)} cases, {args.replays} replays each: {sum(wrong.values())} wrong elements", flush=True)
     assert not any(wrong.values()), {case: count for case, count in wrong.items() if count}

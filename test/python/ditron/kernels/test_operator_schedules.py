@@ -32,6 +32,7 @@ def calls(ranks):
         "reduce_scatter, stored": lambda r: kernels.reduce_scatter(whole[r], algorithm="stored", block=256),
         "reduce_scatter, ll": lambda r: kernels.reduce_scatter(whole[r], algorithm="ll", block=256),
         "all_reduce, ll": lambda r: kernels.all_reduce(a[r], algorithm="ll", block=256),
+        "all_reduce, ll128": lambda r: kernels.all_reduce(a[r], algorithm="ll128", block=256),
         "all_reduce, one_shot": lambda r: kernels.all_reduce(a[r], algorithm="one_shot", block=256),
         "all_reduce, two_shot": lambda r: kernels.all_reduce(a[r], algorithm="two_shot", block=64, programs=2),
         "all_reduce_rms_norm": lambda r: kernels.all_reduce_rms_norm(a[r], whole[0, :ROWS], b[0, 0])[0],

@@ -110,14 +110,14 @@ def test_collectives(ranks, shape):
         for call in range(3):
             turned = x.roll(call, 1)
             mine = turned[rank].contiguous()
-            for algorithm in ("copied", "stored", "ll"):
+            for algorithm in ("copied", "stored", "ll", "ll128"):
                 assert torch.equal(kernels.all_gather(mine, algorithm=algorithm), turned.reshape(-1, *shape[1:]))
             total = exact_sum(turned)
             size = numerics.gamma(ranks) * turned.double().abs().sum(0)
-            for algorithm in ("copied", "stored", "ll"):
+            for algorithm in ("copied", "stored", "ll", "ll128"):
                 part = kernels.reduce_scatter(mine, algorithm=algorithm)
                 numerics.assert_error_within(part, total.chunk(ranks)[rank], size.chunk(ranks)[rank])
-            for algorithm in ("ll", "one_shot", "two_shot"):
+            for algorithm in ("ll", "ll128", "one_shot", "two_shot"):
                 numerics.assert_error_within(kernels.all_reduce(mine, algorithm=algorithm), total, size)
 
     run(main, ranks=ranks)
@@ -161,7 +161,7 @@ def test_ranks_may_align_tensors_differently():
             assert_sum_of_products(
                 kernels.gemm_rs(flat, b), torch.stack(parts)[:, 2 * rank : 2 * rank + 2], b.expand(2, N, K)
             )
-            for algorithm in ("ll", "one_shot", "two_shot"):
+            for algorithm in ("ll", "ll128", "one_shot", "two_shot"):
                 total = kernels.all_reduce(flat, algorithm=algorithm)
                 numerics.assert_error_within(
                     total, exact_sum(torch.stack(parts)), numerics.gamma(2) * torch.stack(parts).double().abs().sum(0)

@@ -48,15 +48,15 @@ def transports(small: bool) -> list[Transport]:
         return Transport(name, kernel, options, pulls)
 
     k, found = link_kernels, []
-    for block, warps in [(1024, 4)] if small else [(8192, 8), (16384, 8), (16384, 16), (32768, 16), (32768, 32)]:
+    for block, warps in [(1024, 4)] if small else [(8192, 8), (16384, 16), (32768, 32)]:
         how = f"{block} elements, {warps} warps"
         found.append(of(k.store_push, f"push, stores, {how}", BLOCK=block, num_warps=warps))
         found.append(of(k.load_pull, f"pull, loads, {how}", True, BLOCK=block, num_warps=warps))
-    for block, warps in [(1024, 4)] if small else [(1 << 17, 8), (1 << 17, 16), (1 << 17, 32), (1 << 15, 16)]:
+    for block, warps in [(1024, 4)] if small else [(1 << 17, 8), (1 << 17, 16), (1 << 15, 16)]:
         how = f"{block} elements, {warps} warps"
         found.append(of(k.putmem_push, f"push, putmem, {how}", BLOCK=block, num_warps=warps))
         found.append(of(k.getmem_pull, f"pull, getmem, {how}", True, BLOCK=block, num_warps=warps))
-    for rows, stages, warps in [(4, 2, 4)] if small else [(32, 4, 4), (64, 3, 4), (64, 4, 4), (64, 3, 8)]:
+    for rows, stages, warps in [(4, 2, 4)] if small else [(32, 4, 4), (64, 4, 4)]:
         shape = dict(ROWS=rows, COLS=256, STAGES=stages, num_warps=warps)
         how = f"{rows} x 256, {stages} stages, {warps} warps"
         found.append(of(k.tma_push, f"push, TMA store, {how}", ADD=False, **shape))
@@ -173,9 +173,9 @@ def measure(link: Link, found: list[Transport], args: argparse.Namespace) -> lis
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bytes", nargs="*", type=int, default=[1 * MB, 8 * MB, 64 * MB])
+    parser.add_argument("--bytes", nargs="*", type=int, default=[1 * MB, 8 * MB, 64 * MB, 256 * MB])
     parser.add_argument("--sms", nargs="*", type=int, default=[1, 4, 8, 12, 16, 32, 132])
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--only", default="", help="transports whose name contains this")
     parser.add_argument("--check", action="store_true", help="only compare, with few elements")
     parser.add_argument("--table", type=Path, help="append the tables to this file")

@@ -71,12 +71,13 @@ def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Ca
     say("")
     about = {"date": str(date.today()), "torch": torch.__version__, "gpu": gpu.name}
     table = Table(machine, ranks, versions(), about)
-    for entry in entries:
+    done = [entry for entry in entries if not any(map(processes.is_left_out, entry.candidates))]
+    for entry in done:
         table.add(entry)
         print("\n".join(_rows(entry, machine)))
     path = processes.keep(table, Path(args.output) if args.output else user_path(machine, ranks))
-    print(f"{path}: {len(entries)} of {len(entries)} shapes in {time.monotonic() - begin:.0f} s")
-    return 0 if all(entry.best() for entry in entries) else 1
+    print(f"{path}: {len(done)} of {len(entries)} shapes in {time.monotonic() - begin:.0f} s")
+    return 0 if len(done) == len(entries) and all(entry.best() for entry in entries) else 1
 
 
 def _rows(entry: Entry, machine: str) -> Iterator[str]:

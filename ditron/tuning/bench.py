@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch.distributed as dist
 
 import ditron
 from ditron import kernels
+from ditron._program.program import Program
 from ditron.tuning.machines import calls_in_a_graph
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import knobs
@@ -59,12 +61,11 @@ class GpuBench:
         free, whole = torch.cuda.mem_get_info()
         if min(self.gather(free / whole)) < 0.4:
             torch.cuda.synchronize()
-            for module in vars(kernels).values():
-                for program in (
-                    vars(module).values() if hasattr(module, "__path__") or hasattr(module, "__file__") else ()
-                ):
-                    if hasattr(program, "free") and hasattr(program, "executable_and_arguments"):
-                        program.free()
+            for name, module in sys.modules.items():
+                if name.startswith("ditron.kernels."):
+                    for value in vars(module).values():
+                        if isinstance(value, Program):
+                            value.free()
 
     def differs(self, result: torch.Tensor, expected: torch.Tensor) -> str:
         torch.cuda.synchronize()

@@ -25,11 +25,12 @@ from ditron.tuning.tables import Entry, Measured, Table, read, user_path
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError
 
-__all__ = ["Job", "Settings", "keep", "measure", "tune_one"]
+__all__ = ["Job", "Settings", "is_left_out", "keep", "measure", "tune_one"]
 
 GPU_BENCH = "ditron.tuning.bench:GpuBench"
 _START_SECONDS = 180.0  # imports, NCCL's start
 _GRACE_SECONDS = 5.0  # for the other ranks, when one has raised
+_LEFT_OUT = "not measured: the time for everything was over"
 
 
 @dataclass
@@ -81,8 +82,13 @@ def measure(jobs: list[Job], settings: Settings) -> list[Entry]:
             with _Ranks(jobs, settings, Path(folder)) as ranks:
                 ranks.watch(end)
     for job in jobs:
-        job.fail(job.left, "not measured: the time for everything was over")
+        job.fail(job.left, _LEFT_OUT)
     return [job.entry(settings.timing) for job in jobs]
+
+
+def is_left_out(candidate: Measured) -> bool:
+    """Whether the time for everything was over before the candidate had one."""
+    return candidate.failure == _LEFT_OUT
 
 
 class _Ranks:

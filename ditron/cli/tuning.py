@@ -62,7 +62,7 @@ def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Ca
 
     begin, gpu = time.monotonic(), torch.cuda.get_device_properties(0)
     machine, sms = machine_name(gpu.name), gpu.multi_processor_count
-    jobs = [processes.Job(problem, _only(candidates_of(problem, sms), args.only)) for problem in problems]
+    jobs = [processes.Job(problem, _only(candidates_of(problem), args.only)) for problem in problems]
     compile_ahead.run(jobs, gpu.major * 10 + gpu.minor, sms, say)
     settings = processes.Settings(
         range(ranks), args.limit, args.total or float("inf"), args.rounds, args.timing, say=say
@@ -115,10 +115,7 @@ def explain_command(args: argparse.Namespace) -> int:
     machine, ranks = _machine(args.machine, args.ranks)
     limits = machine_of(machine)
     table = tables_of(machine, ranks)
-    answers = [
-        explain(problem, _bucket(problem), table, limits, limits.sms if limits else 132)
-        for problem in _problems(args, ranks)
-    ]
+    answers = [explain(problem, _bucket(problem), table, limits) for problem in _problems(args, ranks)]
     if args.json:
         print(json.dumps([answer.to_json() for answer in answers], indent=1))
     else:

@@ -182,7 +182,7 @@ def ag_gemm_program(
             dh.copy(gathered[rows_of_sender], gathered_out[rows_of_sender])
 
 
-@tunable("ag_gemm", rule=lambda problem, sms: product_rule(problem, 2))
+@tunable("ag_gemm", rule=lambda problem: product_rule(problem, 2))
 def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_gemm`."""
     yield from tile_candidates(problem, (2, 1, 4))

@@ -25,14 +25,15 @@ from ditron_compiler.errors import DitronError
 __all__ = ["gemm_ar"]
 
 
-@tunable("gemm_ar", rule=lambda problem, sms: product_rule(problem, 4), named_only=("nccl",))
+@tunable("gemm_ar", rule=lambda problem: product_rule(problem, 4), named_only=("nccl",))
 def gemm_ar_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_ar`: those of the all-reduce behind the product, or both under it."""
     yield from fused_candidates(problem)
     if problem.rows >= 512:
         yield {"algorithm": "overlapped"}
+    yield {"algorithm": "sequential"}
     summed = Problem("all_reduce", problem.dtype, problem.ranks, problem.rows * problem.N)
-    if summed.sent_bytes <= 64 << 20:
+    if summed.sent_bytes <= 32 << 20:
         yield from all_reduce_candidates(summed)
 
 

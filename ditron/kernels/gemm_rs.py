@@ -194,7 +194,7 @@ def gemm_rs_program(
                 dh.signal_write(arrived[rank * pieces + piece], epoch, owner)
 
 
-@tunable("gemm_rs", rule=lambda problem, sms: product_rule(problem, 4), named_only=("nccl",))
+@tunable("gemm_rs", rule=lambda problem: product_rule(problem, 4), named_only=("nccl",))
 def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_rs`; NCCL adds in the dtype of the tensors."""
     yield from tile_candidates(problem, (4, 2, 8, 1), stages=4)

@@ -70,7 +70,7 @@ def _call(problem: Problem, options: Options, keywords_only: bool = False) -> st
 
 
 def explain(
-    problem: Problem, bucket: Problem, table: Table, machine: Machine | None, sms: int, algorithm: str | None = None
+    problem: Problem, bucket: Problem, table: Table, machine: Machine | None, algorithm: str | None = None
 ) -> Explanation:
     """``bucket`` is the problem with the rows that its calls are looked up by."""
     operator = OPERATORS[problem.operator]
@@ -82,7 +82,7 @@ def explain(
         floor = {"product": limits.product, "link": limits.link, "source": machine.source}
     name = f"{table.machine} x {table.ranks}"
     if found is None or best is None:
-        rule = operator.rule(problem, sms)
+        rule = operator.rule(problem)
         known = "nothing is measured" if found is None else "no candidate worked"
         why = f"{known} for {bucket}, so the rule: {rule.why}"
         us = _estimate(problem, rule.options, machine) if machine is not None else None

@@ -114,7 +114,9 @@ def tuned(
     try:
         choice = choices.made[key]
     except KeyError:
-        choice = choices.made[key] = choices.choose(group, key)
+        choice = choices.choose(group, key)
+        if choice is not None or not (_tunes(group) and _is_capturing(group)):  # which may be tuned later
+            choices.made[key] = choice
     return (algorithm, given) if choice is None else choice
 
 
@@ -171,9 +173,7 @@ def _is_capturing(group: Group) -> bool:
 
 def _tune(problem: Problem, group: Group, table: Table) -> None:
     """Measure a problem in processes of their own, on rank 0's behalf, and give all ranks the result. Collective."""
-    import torch
-
-    from ditron.tuning import processes
+    from ditron.tuning import processes  # needed by those that tune alone
 
     devices = group.small_values("the tuning of an operator", group.device.index or 0)
     group.barrier()
@@ -183,8 +183,7 @@ def _tune(problem: Problem, group: Group, table: Table) -> None:
         log.info("%s is tuned", problem)
         new = Table(table.machine, table.ranks, table.versions)
         try:
-            sms = torch.cuda.get_device_properties(group.device).multi_processor_count
-            entry = processes.tune_one(problem, sms, devices, knobs.tune_seconds.get())
+            entry = processes.tune_one(problem, devices, knobs.tune_seconds.get())
             new.add(entry)
             processes.keep(new)
             log.info("%s was tuned in %.0f s: %s", problem, time.monotonic() - begin, entry.best())

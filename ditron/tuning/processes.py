@@ -68,7 +68,7 @@ class Settings:
     total: float = float("inf")
     rounds: int = 12
     timing: str = "graph"
-    bench: str = GPU_BENCH
+    bench: str = field(default_factory=lambda: GPU_BENCH)
     say: Callable[[str], None] = lambda text: None
 
 
@@ -244,9 +244,9 @@ class _Ranks:
         return f": {lines[-1]}" if lines else ""
 
 
-def tune_one(problem: Problem, sms: int, devices: Sequence[int], limit: float) -> Entry:
+def tune_one(problem: Problem, devices: Sequence[int], limit: float) -> Entry:
     """Measure all candidates of a problem; of the process that calls it, nothing runs on GPUs meanwhile."""
-    job = Job(problem, candidates_of(problem, sms))
+    job = Job(problem, candidates_of(problem))
     return measure([job], Settings(devices, limit, total=400.0))[0]
 
 

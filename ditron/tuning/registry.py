@@ -22,12 +22,12 @@ class Tunable(NamedTuple):
 
     Attributes:
         candidates: what is worth measuring, the likeliest first.
-        rule: what runs where nothing is measured, on a GPU of so many streaming multiprocessors.
+        rule: what runs where nothing is measured.
         named_only: algorithms that are measured beside the others, and run only where the caller names them.
     """
 
     candidates: Callable[[Problem], Iterable[Options]]
-    rule: Callable[[Problem, int], Rule]
+    rule: Callable[[Problem], Rule]
     named_only: tuple[str, ...]
 
 
@@ -35,7 +35,7 @@ OPERATORS: dict[str, Tunable] = {}
 
 
 def tunable(
-    name: str, rule: Callable[[Problem, int], Rule], named_only: tuple[str, ...] = ()
+    name: str, rule: Callable[[Problem], Rule], named_only: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Problem], Iterable[Options]]], Callable[[Problem], Iterable[Options]]]:
     """Declare the candidates of an operator, a function of the problem."""
 
@@ -46,10 +46,10 @@ def tunable(
     return declare
 
 
-def candidates_of(problem: Problem, sms: int) -> list[Options]:
+def candidates_of(problem: Problem) -> list[Options]:
     """What is measured: first what the rule says, then the operator's other candidates."""
     operator = OPERATORS[problem.operator]
-    found = [operator.rule(problem, sms).options]
+    found = [operator.rule(problem).options]
     for options in operator.candidates(problem):
         if options not in found and not options.items() <= found[0].items():
             found.append(options)

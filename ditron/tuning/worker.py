@@ -67,7 +67,8 @@ def run(spec: dict[str, Any], bench: Bench, rank: int, say: Callable[..., None])
             failures = bench.gather(failure)
             if any(failures):
                 samplers.pop(candidate, None)
-                why = "; ".join(f"rank {r}: {text}" for r, text in enumerate(failures) if text)
+                ranks = [f"rank {r}: {text}" for r, text in enumerate(failures) if text]
+                why = f"every rank: {failures[0]}" if len(set(failures)) == 1 else "; ".join(ranks)
                 say(job=number, candidate=candidate, excluded=why)
         times = _times(bench, samplers, spec["rounds"], lambda c, job=number: say(job=job, candidate=c, stage="time"))
         say(job=number, candidate=None, done=list(times.items()))

@@ -64,6 +64,15 @@ class FakeBench:
         pass
 
 
+class TimedBench(FakeBench):
+    """Candidates of the operators: overlapping in four pieces is fastest, one shot is wrong."""
+
+    def call(self, options):
+        self.options = {"us": [50.0, 10.0 + 20.0 * (options.get("pieces") != 4)][options["algorithm"] == "overlapped"]}
+        self.options["us"] = [self.options["us"]] * self.ranks
+        return "wrong" if options["algorithm"] == "one_shot" else "right"
+
+
 class NoBench:
     """What cannot start."""
 

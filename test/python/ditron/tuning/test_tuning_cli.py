@@ -1,0 +1,168 @@
+"""``ditron tune`` and ``ditron explain``: what they print, and their exit codes."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ditron.cli import main
+from ditron.tuning import compile_ahead, processes, tables
+from ditron.tuning.problem import Problem
+from ditron.tuning.tables import Entry, Measured, Table, versions
+
+
+@pytest.fixture
+def user_table(tmp_path, monkeypatch):
+    """Where the user's table is read and written; no table is shipped."""
+    monkeypatch.setattr(tables, "shipped_path", lambda machine, ranks: tmp_path / "none.json")
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
+    return tmp_path / "tuning" / "h200x2.json"
+
+
+@pytest.fixture
+def gpus(monkeypatch, user_table):
+    """Two H200s on which candidates take times of their own."""
+    gpu = SimpleNamespace(name="NVIDIA H200", multi_processor_count=132, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(compile_ahead, "run", lambda *_: None)
+    monkeypatch.setattr(processes, "GPU_BENCH", "fake_bench:TimedBench")
+    return user_table
+
+
+EXPLAIN = ["explain", "ag_gemm", "8192", "11008", "4096", "--machine", "h200x2"]
+
+
+def test_explain_by_the_rule(capsys, user_table):
+    assert main(EXPLAIN) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("ag_gemm M=8192 N=5504 K=4096 bf16, 2 ranks on h200 x 2\n")
+    assert 'runs    algorithm="overlapped", block=(128, 256, 64), pieces=2, group_m=8' in out
+    assert "nothing is measured" in out and "a rank sends 32.0 MB, and overlapping pays from 12 MB on" in out
+    assert "estimated" in out and "floor   481.6 us: product 481.6, link 89.7" in out
+    assert 'force   ag_gemm(a, b, algorithm="overlapped"' in out
+
+
+def measured(rows=4096, N=5504):
+    best = Measured({"algorithm": "overlapped", "block": (128, 256, 64), "pieces": 1}, 490.0)
+    rule = Measured({"algorithm": "overlapped", "block": (128, 256, 64), "pieces": 2}, 500.0, is_rule=True)
+    failed = Measured({"algorithm": "sequential"}, None, "hangs: rank 1 was ended after 4 s")
+    table = Table("h200", 2, versions())
+    table.add(Entry(Problem("ag_gemm", "bf16", 2, rows, N, 4096), [best, rule, failed]))
+    return table
+
+
+def test_explain_what_was_measured(capsys, user_table):
+    measured().save(user_table)
+    assert main(EXPLAIN) == 0
+    out = capsys.readouterr().out
+    assert 'runs    algorithm="overlapped", block=(128, 256, 64), pieces=1' in out
+    assert (
+        "the fastest of 3 candidates measured for ag_gemm M=8192 N=5504 K=4096 bf16, 2 ranks (in a CUDA graph)" in out
+    )
+    assert "time    490.0 us measured, 1.02 of the floor" in out
+    assert 'second  algorithm="overlapped", block=(128, 256, 64), pieces=2: 500.0 us, +2.0 %' in out
+
+
+def test_explain_the_nearest(capsys, user_table):
+    measured(N=5632).save(user_table)
+    assert main([*EXPLAIN, "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert answer["source"] == "nearest" and answer["bucket"]["N"] == 5632 and answer["problem"]["N"] == 5504
+    assert answer["options"]["pieces"] == 1 and answer["us"] == 490.0
+    assert [other["failure"][:5] for other in answer["others"]] == ["", "hangs"]
+    assert answer["floor"]["product"] == pytest.approx(481.6, abs=0.1)
+
+
+def test_explain_rounds_rows_up(capsys, user_table):
+    measured().save(user_table)
+    assert main(["explain", "ag_gemm", "5000", "11008", "4096"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("ag_gemm M=5000 N=5504") and "measured for ag_gemm M=8192 N=5504" in out
+
+
+def test_explain_an_unknown_machine(capsys, user_table):
+    assert main(["explain", "all_reduce", "64K", "2M", "--machine", "b300x8"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("the limits of b300 x 8 are not known") == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["nonesuch", "1"], "'nonesuch' has no choice to make: expected one of ag_gemm, all_gather"),
+        (["ag_gemm", "8192", "11008"], "ag_gemm takes M N K, or several times M N K, got 8192 11008"),
+        (["ag_gemm", "8192", "x", "4096"], "'x' is no size"),
+        (["ag_gemm", "0", "8", "8"], "'0' is no size"),
+        (["ag_gemm", "8192", "11007", "4096"], "2 ranks cannot share N = 11007 (--form weight-per-rank?)"),
+        (["gemm_rs", "8191", "4096", "4096"], "2 ranks cannot share 8191 rows"),
+        (["all_reduce"], "all_reduce takes sizes in bytes"),
+        ([], "name an operator and its sizes"),
+        (["--shapes", "none.txt"], "cannot read none.txt"),
+        (
+            ["all_reduce", "1M", "--machine", "h200x2", "--ranks", "4"],
+            "--machine h200x2 has 2 ranks, and --ranks says 4",
+        ),
+    ],
+)
+def test_a_wrong_command_line(arguments, expected, capsys, user_table):
+    assert main(["explain", *arguments]) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_a_file_of_shapes(tmp_path, capsys, user_table):
+    file = tmp_path / "shapes.txt"
+    file.write_text("ag_gemm 8192 11008 4096  # 7B\n\nag_gemm 8192 1376 4096 weight-per-rank\nall_reduce 64K\n")
+    assert main(["explain", "--shapes", str(file), "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert [(a["problem"]["rows"], a["problem"]["N"]) for a in answers] == [(4096, 5504), (4096, 1376), (32768, 0)]
+    file.write_text("ag_gemm 8192\n")
+    assert main(["explain", "--shapes", str(file)]) == 2
+    assert f"{file}:1: ag_gemm takes M N K" in capsys.readouterr().err
+
+
+def test_tune_without_a_gpu(capsys, user_table):
+    assert main(["tune", "ag_gemm", "8192", "11008", "4096"]) == 1
+    assert "measures on GPUs, and there is none here" in capsys.readouterr().err
+
+
+def test_tune(gpus, capsys):
+    """Candidates in a table, the best of them in the user's file, which calls and explain then look at."""
+    assert main(["tune", "ag_gemm", "8192", "11008", "4096", "--rounds", "3", "--verbose"]) == 0
+    said = capsys.readouterr()
+    assert "ag_gemm M=8192 N=5504 K=4096 bf16, 2 ranks, floor 481.6 us" in said.out
+    lines = said.out.splitlines()
+    chosen = [line for line in lines if "chosen" in line]
+    assert len(chosen) == 1 and "pieces=4" in chosen[0] and "10.0 us" in chosen[0]
+    assert len([line for line in lines if "<- rule" in line]) == 1
+    assert f"{gpus}: 1 of 1 shapes" in said.out and "candidate 2 of" in said.err
+    assert main(EXPLAIN) == 0
+    assert "pieces=4" in capsys.readouterr().out
+
+
+def test_tune_adds_to_a_file(gpus, tmp_path, capsys):
+    output = tmp_path / "mine.json"
+    for sizes in (["64K"], ["128K", "64K"]):
+        assert main(["tune", "all_reduce", *sizes, "--rounds", "2", "--output", str(output)]) == 0
+    read = Table.from_text(output.read_text())
+    assert sorted(problem.rows for problem in read.entries) == [1 << 15, 1 << 16]
+    candidates = next(iter(read.entries.values())).candidates
+    assert any("nccl" in c.options["algorithm"] and c.us for c in candidates)
+    assert not gpus.exists()
+
+
+def test_only(gpus, capsys):
+    assert main(["tune", "ag_gemm", "2048", "11008", "4096", "--only", "nccl", "--rounds", "2"]) == 0
+    entry = next(iter(Table.from_text(gpus.read_text()).entries.values()))
+    assert sorted(c.options["algorithm"] for c in entry.candidates) == ["nccl", "sequential"]
+
+
+def test_too_little_time_is_no_entry(gpus, capsys):
+    assert main(["tune", "all_reduce", "64K", "--total", "0.01"]) == 1
+    assert "0 of 1 shapes" in capsys.readouterr().out and not Table.from_text(gpus.read_text()).entries
+
+
+def test_more_ranks_than_gpus(gpus, capsys):
+    assert main(["tune", "all_reduce", "64K", "--ranks", "4"]) == 2
+    assert "--ranks 4: this machine has 2 GPUs" in capsys.readouterr().err

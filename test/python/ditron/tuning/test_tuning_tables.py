@@ -1,0 +1,182 @@
+"""Tables of measured choices: their files, which are ignored, which entry a problem gets, and which candidate."""
+
+import json
+import logging
+
+import pytest
+
+from ditron import kernels
+from ditron.tuning import compile_ahead, tables
+from ditron.tuning.problem import Problem
+from ditron.tuning.registry import OPERATORS, candidates_of
+from ditron.tuning.tables import Entry, Measured, Table, tables_of, versions
+
+assert kernels  # declares what can be tuned
+RULE = Measured({"algorithm": "overlapped", "block": (128, 256, 64), "pieces": 2}, 100.0, is_rule=True)
+
+
+def problem(rows=4096, N=5504, K=4096, operator="ag_gemm", ranks=2):
+    return Problem(operator, "bf16", ranks, rows, N, K)
+
+
+def table(*candidates, machine="h200", of=None, **changes):
+    made = Table(machine, 2, versions() | changes, {"date": "today"})
+    made.add(Entry(of or problem(), list(candidates) or [RULE]))
+    return made
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Where shipped tables and the user's lie."""
+    monkeypatch.setattr(tables, "shipped_path", lambda machine, ranks: tmp_path / "shipped" / f"{machine}x{ranks}.json")
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "shipped" / "h200x2.json", tmp_path / "cache" / "tuning" / "h200x2.json"
+
+
+def test_a_file_holds_all_candidates(tmp_path):
+    failed = Measured({"algorithm": "sequential"}, None, "hangs: rank 1 was ended after 4 s")
+    faster = Measured({"algorithm": "nccl"}, 99.87654)
+    made = table(failed, RULE, faster)
+    made.save(tmp_path / "t.json")
+    read = Table.from_text((tmp_path / "t.json").read_text())
+    found = read.entries[problem()].candidates
+    assert [c.options for c in found] == [faster.options, RULE.options, failed.options]
+    assert [c.us for c in found] == [99.88, 100.0, None]
+    assert [c.is_rule for c in found] == [False, True, False] and found[2].failure == failed.failure
+    assert (read.machine, read.ranks, read.versions, read.about) == ("h200", 2, versions(), {"date": "today"})
+    assert len(json.loads((tmp_path / "t.json").read_text())["entries"]) == 1
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ({"triton": "3.5"}, "it was measured with triton 3.5, not"),
+        ({"kernels": 0}, "it was measured with kernels 0, not"),
+        ({"format": 0}, "it was measured with format 0, not"),
+        ({"machine": "h100"}, "it was measured on h100 x 2"),
+    ],
+)
+@pytest.mark.parametrize("which", [0, 1], ids=["shipped", "user's"])
+def test_what_is_stale_is_ignored_with_a_line(folders, caplog, which, changes, why):
+    table(**changes).save(folders[which])
+    with caplog.at_level(logging.INFO, "ditron.tuning"):
+        assert tables_of("h200", 2).entries == {}
+    assert len(caplog.records) == 1
+    assert str(folders[which]) in caplog.text and why in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"machine": "h200", "ranks": 2, "versions": {"format": 1}}'])
+def test_what_is_no_table_is_ignored_with_a_line(folders, caplog, text):
+    folders[1].parent.mkdir(parents=True)
+    folders[1].write_text(text)
+    assert tables_of("h200", 2).entries == {}
+    assert len(caplog.records) == 1 and "not a table of measured choices" in caplog.text
+
+
+def test_no_file_needs_no_line(folders, caplog):
+    assert tables_of("h200", 2).entries == {}
+    assert not caplog.records
+
+
+def test_the_users_entries_come_first(folders):
+    shipped = table(Measured({"algorithm": "sequential"}, 50.0))
+    shipped.add(Entry(problem(64), [RULE]))
+    shipped.save(folders[0])
+    table(Measured({"algorithm": "nccl"}, 60.0)).save(folders[1])
+    merged = tables_of("h200", 2)
+    assert merged.find(problem()).entry.best().options == {"algorithm": "nccl"}
+    assert merged.find(problem(64)).entry.best().options == RULE.options
+
+
+@pytest.mark.parametrize(
+    "asked, nearest",
+    [
+        (problem(), False),
+        (problem(N=5632), True),
+        (problem(K=4608), True),
+        (problem(N=5632, K=4608), True),
+        (problem(N=11008), None),
+        (problem(N=6144, K=4608), None),  # 16 % and 12 %: too far together
+        (problem(rows=2048), None),
+        (problem(N=5500), None),  # rows of no multiple of 16 bytes
+        (problem(operator="gemm_rs"), None),
+        (Problem("ag_gemm", "fp16", 2, 4096, 5504, 4096), None),
+    ],
+)
+def test_which_entry(asked, nearest):
+    found = table().find(asked)
+    assert (found.is_nearest if found else None) is nearest
+
+
+def test_the_nearest_of_several():
+    made = table()
+    for N in (5376, 5888):
+        made.add(Entry(problem(N=N), [Measured({"algorithm": "sequential", "block": N}, 1.0)]))
+    assert made.find(problem(N=5760)).entry.problem.N == 5888
+    assert made.find(problem(N=5440)).entry.problem.N in (5376, 5504)
+
+
+def test_collectives_have_no_nearest():
+    made = table(of=Problem("all_reduce", "bf16", 2, 4096))
+    assert made.find(Problem("all_reduce", "bf16", 2, 4096)) and not made.find(Problem("all_reduce", "bf16", 2, 8192))
+
+
+def test_which_candidate():
+    other = {"algorithm": "sequential"}
+    assert table(RULE, Measured(other, 98.0)).find(problem()).entry.best().options == other
+    assert table(RULE, Measured(other, 99.5)).find(problem()).entry.best() == RULE  # noise
+    assert table(RULE, Measured(other, None, "hangs")).find(problem()).entry.best() == RULE
+    entry = table(RULE, Measured({"algorithm": "nccl"}, 10.0), Measured(other, 120.0)).find(problem()).entry
+    assert entry.best(None, ("nccl",)) == RULE  # it runs only where it is named
+    assert entry.best("nccl", ("nccl",)).us == 10.0 and entry.best("sequential").us == 120.0
+    assert entry.best("two_shot") is None
+    assert Entry(problem(), [Measured(other, None, "hangs")]).best() is None
+
+
+PROBLEMS = [
+    problem(),
+    problem(2048, 1376),
+    problem(64, 3584, 8192),
+    problem(4096, 4096, 5504, "gemm_rs"),
+    problem(1024, 8192, 3584, "gemm_rs"),
+    problem(128, 8192, 3584, "gemm_ar"),
+    problem(8192, 8192, 3584, "gemm_ar"),
+    Problem("ag_gemm", "fp32", 2, 4096, 5504, 4096),
+    *(
+        Problem(name, "bf16", 2, 1 << k)
+        for name in ("all_reduce", "all_gather", "reduce_scatter")
+        for k in (11, 20, 26)
+    ),
+]
+
+
+@pytest.mark.parametrize("asked", PROBLEMS, ids=str)
+def test_candidates_begin_with_the_rule_and_do_not_repeat(asked):
+    found = candidates_of(asked)
+    assert found[0] == OPERATORS[asked.operator].rule(asked).options
+    assert (len(found) > 1 or asked.dtype == "fp32") and len(
+        {str(sorted(options.items())) for options in found}
+    ) == len(found) < 14
+    assert all(isinstance(options["algorithm"], str) for options in found)
+
+
+@pytest.mark.parametrize("asked", [PROBLEMS[1], PROBLEMS[4], PROBLEMS[5], PROBLEMS[9], PROBLEMS[12]], ids=str)
+def test_candidates_compile_for_hopper(asked):
+    """Every keyword is one of the operator's, and every kernel compiles (whether it fits an SM, only a GPU says)."""
+    for options in candidates_of(asked):
+        if options["algorithm"] != "nccl":
+            compile_ahead.compile_task(asked, options, 90, 132)
+
+
+def test_shipped_tables_name_what_operators_offer():
+    files = sorted((tables.Path(tables.__file__).parent / "tables").glob("*.json"))
+    for file in files:
+        read = Table.from_text(file.read_text())
+        assert file.stem == f"{read.machine}x{read.ranks}"
+        assert {name: read.versions[name] for name in ("format", "kernels")} == {
+            "format": tables.FORMAT,
+            "kernels": tables.KERNELS,
+        }
+        for entry in read.entries.values():
+            best = entry.best(None, OPERATORS[entry.problem.operator].named_only)
+            assert best is not None and best.options in candidates_of(entry.problem), entry.problem

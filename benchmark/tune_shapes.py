@@ -36,7 +36,7 @@ def shapes(ranks: int) -> list[str]:
     lines += [f"all_reduce {1 << k}" for k in range(12, 28)] + products_and_sums(64) + small(2048) + mlps(ranks, 8192)
     lines += products_and_sums(512) + products_and_sums(2048) + products_and_sums(8192)
     lines += [f"{operator} {1 << k}" for k in range(12, 28, 3) for operator in ("all_gather", "reduce_scatter")]
-    lines += small(512) + small(128) + small(64) + mlps(ranks, 16384) + mlps(ranks, 2048) + mlps(ranks, 1024)
+    lines += small(512) + small(256) + small(128) + mlps(ranks, 2048) + mlps(ranks, 16384) + mlps(ranks, 1024)
     return list(dict.fromkeys(lines + mlps(ranks, 512)))
 
 

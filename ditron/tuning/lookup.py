@@ -74,7 +74,7 @@ class GroupChoices:
             return None
         problem = Problem(what, name, group.num_ranks, rows, N, K)
         found = self.table.find(problem)
-        if (found is None or found.is_nearest) and _tunes(group):
+        if (found is None or found.is_nearest) and algorithm is None and _tunes(group):
             if not _is_capturing(group):
                 _tune(problem, group, self.table)
                 found = self.table.find(problem)

@@ -116,7 +116,7 @@ class _Ranks:
         self.selector = selectors.DefaultSelector()
         self.at: list[dict[str, Any]] = [{} for _ in range(count)]  # job and candidate of each rank
         self.heard = [time.monotonic()] * count
-        self.started = [False] * count
+        self.said, self.started = [0] * count, [False] * count
         self.failed: dict[str, Any] | None = None
         self.over: set[int] = set()
         self.processes: list[subprocess.Popen] = []
@@ -195,6 +195,7 @@ class _Ranks:
 
     def _take(self, rank: int, event: dict[str, Any]) -> None:
         self.at[rank] = event
+        self.said[rank] += "stage" in event
         job = self.jobs[event["job"]]
         if "failed" in event and self.failed is None:
             self.failed = event | {"rank": rank, "time": time.monotonic()}
@@ -205,16 +206,17 @@ class _Ranks:
         if "done" in event and rank == 0:
             for number, us in event["done"]:
                 job.results[number] = Measured(job.candidates[number], us, "", number == 0)
-            self.settings.say(f"{job.problem}: {event['done'] and min(us for _, us in event['done']):.1f} us")
+            best = min((us for _, us in event["done"]), default=None)
+            self.settings.say(f"{job.problem}: {'no candidate works' if best is None else f'{best:.1f} us'}")
         elif rank == 0 and event.get("candidate") is not None and event.get("stage") == "check":
             self.settings.say(f"{job.problem}: candidate {event['candidate'] + 1} of {len(job.candidates)}")
 
     def _hangs(self) -> None:
-        """The rank that was silent for longest says which candidate."""
+        """The rank that has come least far, since all say the same in the same order, says which candidate."""
         if self.failed is not None:
             rank, event = self.failed["rank"], self.failed
             return self._blame(event, f"rank {rank}: {event['failed']}")
-        rank = min((r for r in range(len(self.at)) if r not in self.over), key=lambda r: self.heard[r])
+        rank = min((r for r in range(len(self.at)) if r not in self.over), key=lambda r: (self.said[r], self.heard[r]))
         self._blame(self.at[rank], f"hangs: rank {rank} was ended after {self.settings.limit:g} s", rank)
 
     def _ended(self, rank: int) -> None:

@@ -37,7 +37,8 @@ class BadBench(GpuBench):
             if algorithm == "faults" and self.rank == 1:
                 torch.ones(8, device=self.device)[torch.tensor([1 << 40], device=self.device)]
             result = call({"algorithm": "sequential"} if algorithm in ("hangs", "faults") else options)
-            torch.cuda.synchronize()
+            if not torch.cuda.is_current_stream_capturing():
+                torch.cuda.synchronize()
             return result
 
         return bad

@@ -19,12 +19,12 @@ class FakeBench:
 
     def gather(self, value):
         self.meetings += 1
-        mine = self.folder / f"meeting{self.meetings}.{self.rank}"
-        mine.with_suffix(".part").write_text(json.dumps(list(value.items()) if isinstance(value, dict) else value))
-        mine.with_suffix(".part").rename(f"{mine}.json")
+        part = self.folder / f"meeting{self.meetings}-{self.rank}.part"
+        part.write_text(json.dumps(list(value.items()) if isinstance(value, dict) else value))
+        part.rename(part.with_suffix(".json"))
         read = []
         for rank in range(self.ranks):
-            path = self.folder / f"meeting{self.meetings}.{rank}.json"
+            path = self.folder / f"meeting{self.meetings}-{rank}.json"
             while not path.exists():
                 time.sleep(0.005)
             read.append(json.loads(path.read_text()))

@@ -26,7 +26,7 @@ from ditron_compiler.errors import (
 from ditron_compiler.versions import check_versions
 
 if TYPE_CHECKING:  # for editors and type checkers; __getattr__ below does the same when a name is first used
-    from ditron import host, kernels, language, nn, sim
+    from ditron import host, kernels, language, nn, sim, tuning
     from ditron._jit.autotune import autotune
     from ditron._jit.compile import CompiledProgram, compile
     from ditron._jit.decorator import jit
@@ -64,6 +64,7 @@ _HOMES = {
     "program": "ditron._program.program",
     "language": "ditron.language",
     "sim": "ditron.sim",
+    "tuning": "ditron.tuning",
     **dict.fromkeys(
         (
             "Group",

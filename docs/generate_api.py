@@ -26,6 +26,7 @@ ROOMS = {
     "ditron.kernels": "from ditron import kernels",
     "ditron.nn": "from ditron import nn",
     "ditron.sim": "from ditron import sim",
+    "ditron.tuning": "from ditron import tuning",
     "ditron_compiler": "import ditron_compiler",
     "ditron_compiler.pass_registry": "from ditron_compiler import pass_registry",
     "ditron_compiler.passes": "from ditron_compiler import passes",

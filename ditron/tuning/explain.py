@@ -32,7 +32,7 @@ class Explanation:
     source: str
     why: str
     us: float | None
-    floor: dict[str, float] | None = None
+    floor: dict[str, Any] | None = None
     of_bucket: float | None = None
     others: list[dict[str, Any]] = field(default_factory=list)
 
@@ -57,7 +57,8 @@ class Explanation:
         timed = [other for other in self.others if other["us"] is not None]
         for other in timed[:1]:
             more = f"{100 * (other['us'] / self.us - 1):+.1f} %" if self.us else ""
-            lines.append(f"  second  {options_text(other['options'])}: {other['us']:.1f} us, {more}")
+            named = ", only if it is named" if other["named_only"] else ""
+            lines.append(f"  second  {options_text(other['options'])}: {other['us']:.1f} us, {more}{named}")
         lines.append(f"  force   {_call(ours, self.options, keywords_only=True)}")
         return "\n".join(lines)
 
@@ -76,7 +77,7 @@ def explain(
     operator = OPERATORS[problem.operator]
     found = table.find(bucket)
     best = found.entry.best(algorithm, operator.named_only) if found is not None else None
-    floor = None
+    floor: dict[str, Any] | None = None
     if machine is not None:
         limits = floor_of(problem, machine)
         floor = {"product": limits.product, "link": limits.link, "source": machine.source}

@@ -43,6 +43,8 @@ def enable(simulator: str | None = None) -> None:
     Args:
         simulator: a machine's name such as ``"h200"``: simulated ranks use its tables (and measure nothing).
 
+    As in a script that ``torchrun`` starts:
+
         ditron.tuning.enable()
     """
     if simulator is not None:
@@ -136,7 +138,7 @@ def _agree(group: Group) -> GroupChoices:
     lazily = knobs.tune.get() if _Settings.lazily is None else _Settings.lazily
     if group.is_sim:
         machine = None if group.is_captured else _Settings.simulator
-    elif lazily is False:
+    elif lazily is False or len(group.nodes) > 1:  # tables are of GPUs that are connected in pairs
         machine = None
     else:
         import torch

@@ -78,9 +78,12 @@ def measure(jobs: list[Job], settings: Settings) -> list[Entry]:
     while any(job.left for job in jobs):
         if time.monotonic() >= end:
             break
+        left = [job.left for job in jobs]
         with tempfile.TemporaryDirectory(prefix="ditron-tune-") as folder:
             with _Ranks(jobs, settings, Path(folder)) as ranks:
                 ranks.watch(end)
+        if left == [job.left for job in jobs] and time.monotonic() < end:
+            raise DitronError("the processes that measure came to their end without a result")
     for job in jobs:
         job.fail(job.left, _LEFT_OUT)
     return [job.entry(settings.timing) for job in jobs]

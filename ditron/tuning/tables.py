@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,19 +64,19 @@ class Entry:
     def __post_init__(self) -> None:
         self.candidates = sorted(self.candidates, key=lambda candidate: candidate.us or math.inf)
 
-    def best(self, algorithm: str | None = None, without: Iterable[str] = ()) -> Measured | None:
+    def best(self, algorithm: str | None = None, without: Collection[str] = ()) -> Measured | None:
         """The fastest candidate, of an algorithm if one is given; the rule's if only noise makes another one faster."""
         eligible = [
-            candidate
+            (candidate.us, candidate)
             for candidate in self.candidates
             if candidate.us is not None
-            and (candidate.options.get("algorithm") == algorithm if algorithm else True)
-            and (candidate.options.get("algorithm") not in without or algorithm is not None)
+            and (name := candidate.options.get("algorithm")) == (algorithm or name)
+            and (algorithm is not None or name not in without)
         ]
         if not eligible:
             return None
-        rule = next((candidate for candidate in eligible if candidate.is_rule), None)
-        return rule if rule is not None and eligible[0].us > FASTER * rule.us else eligible[0]
+        fastest, best = eligible[0]
+        return next((candidate for us, candidate in eligible if candidate.is_rule and fastest > FASTER * us), best)
 
 
 @dataclass

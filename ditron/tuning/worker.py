@@ -13,6 +13,7 @@ import signal
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -70,7 +71,7 @@ def run(spec: dict[str, Any], bench: Bench, rank: int, say: Callable[..., None])
                 ranks = [f"rank {r}: {text}" for r, text in enumerate(failures) if text]
                 why = f"every rank: {failures[0]}" if len(set(failures)) == 1 else "; ".join(ranks)
                 say(job=number, candidate=candidate, excluded=why)
-        times = _times(bench, samplers, spec["rounds"], lambda c, job=number: say(job=job, candidate=c, stage="time"))
+        times = _times(bench, samplers, spec["rounds"], partial(say, job=number, stage="time"))
         say(job=number, candidate=None, done=list(times.items()))
 
 
@@ -86,7 +87,7 @@ def _check(bench: Bench, call: Callable[[Options], Any], options: Options, expec
 
 
 def _times(
-    bench: Bench, samplers: dict[int, Callable[[], float]], rounds: int, at: Callable[[int], None]
+    bench: Bench, samplers: dict[int, Callable[[], float]], rounds: int, at: Callable[..., None]
 ) -> dict[int, float]:
     """Medians of the slowest rank; candidates take turns, in an order that rotates."""
     samples: dict[int, list[float]] = {candidate: [] for candidate in samplers}
@@ -95,7 +96,7 @@ def _times(
         shift = turn % max(1, len(taken))
         order = taken[shift:] + taken[:shift]
         for candidate in order[:: -1 if turn % 2 else 1]:
-            at(candidate)
+            at(candidate=candidate)
             samples[candidate].append(samplers[candidate]())
         if turn + 1 == _FIRST_ROUNDS and taken:
             so_far = _slowest(bench, samples)

@@ -11,6 +11,7 @@ from ditron.distributed.context import Slot, barrier_area_bytes, pack
 from ditron.distributed.device_wait import GpuWaits, wait_for_device
 from ditron.distributed.group import Group
 from ditron.distributed.heap import Heap
+from ditron.distributed.links import has_nvlink
 from ditron.distributed.local_sockets import RankLeft
 from ditron.sanitizer import report as sanitizer
 from ditron_compiler import knobs
@@ -56,6 +57,7 @@ class GpuGroup(Group):
         if device.type == "cuda":
             gpu = torch.cuda.get_device_properties(device)
             self.sms, self.has_tma = gpu.multi_processor_count, torch.version.cuda is not None and gpu.major >= 9
+            self.has_nvlink = torch.version.cuda is not None and has_nvlink(torch.cuda._get_device_index(device, True))
         node = world_rank // ranks_per_node
         local = [r for r in self.ranks if r // ranks_per_node == node]
         fixed = {

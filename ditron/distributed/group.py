@@ -28,6 +28,7 @@ class Group:
         ranks: world rank of each group rank. ranks_per_node: of the world.
         transport: ``"p2p"``, ``"nvshmem"``, ``"rocshmem"`` or ``"sim"``.
         device: where this rank's tensors live. sms: streaming multiprocessors there. has_tma: whether it copies tiles.
+            has_nvlink: whether NVLink reaches the others of the node.
         sanitize: 0; 1 with the GPU sanitizer; 2 when the host also waits for each launch.
         is_sim: whether its ranks are simulated. backend: ``"cuda"`` or ``"sim"``, which executes its host programs.
         is_captured: whether operations are recorded for the protocol checker instead of run.
@@ -44,6 +45,7 @@ class Group:
     sanitize = 0
     sms = 8  # few programs on the simulator
     has_tma = True
+    has_nvlink = True
 
     def __init__(
         self, ranks: Sequence[int], world_rank: int, transport: str, device: torch.device, ranks_per_node: int

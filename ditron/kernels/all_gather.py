@@ -15,7 +15,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets
+from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets_to_all
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
@@ -100,8 +100,7 @@ def ll_gather_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.cons
     count = tl.minimum(n - block * BLOCK, BLOCK)
     x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    for step in range(1, ranks):
-        send_packets(x_ptr, count, boxes_ptr, block, blocks, (own + step) % ranks, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
     within = tl.arange(0, triton.next_power_of_2(BLOCK))
     mine = tl.load(x_ptr + within, mask=within < count)
     tl.store(out_ptr + own.to(tl.int64) * n + within, mine, mask=within < count)
@@ -161,7 +160,7 @@ def all_gather(
         vector_operand("all_gather", group, x)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
         algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, capacity_for(x.numel()))
-        algorithm = algorithm or by_size(sent_bytes(group, x))
+        algorithm = algorithm or by_size(sent_bytes(group, x), group.has_nvlink)
         if algorithm == "nccl":
             dist.all_gather_into_tensor(out.view(-1), aligned(x).view(-1), nccl_group("all_gather", group))
             return out

@@ -19,10 +19,10 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
+from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import BLOCKS, LL_BYTES, block_for, sent_bytes
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -36,8 +36,10 @@ def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr, 
     """A program for each block: sends it to every rank as packets, and adds what every rank sent."""
     block = tl.program_id(0)
     count = tl.minimum(n - block * BLOCK, BLOCK)
+    x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    total = sum_of_packets(x_ptr + block * BLOCK, 0, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    total = sum_of_packets(x_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
     within = tl.arange(0, triton.next_power_of_2(BLOCK))
     tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
 
@@ -162,20 +164,27 @@ def two_shot_program(x, out, capacity, *, block=4096, programs=128, num_warps=16
     )
 
 
-#: Up to so many bytes sent by each rank, everybody adds everything (docs/results/tensor-parallel.md).
-ONE_SHOT_BYTES = 2 << 20
+#: Up to so many bytes sent by each rank, everybody adds everything (docs/results/links.md). Of two ranks, each sends as
+#: much in two shots.
+ONE_SHOT_BYTES, LL128_BYTES_OF_TWO = 2 << 20, 4 << 20
 
 
-def by_size(nbytes: int) -> str:
+def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """The algorithm of an all-reduce of which each rank would send ``nbytes`` in one shot."""
-    return "ll" if nbytes <= LL_BYTES else "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
+    if nbytes <= LL_BYTES:
+        return "ll"
+    if nbytes <= (LL128_BYTES_OF_TWO if ranks == 2 else LL128_BYTES) and has_nvlink:
+        return "ll128"
+    return "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
 
 
 def all_reduce_rule(problem: Problem) -> Rule:
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
-    limits = f"packets are taken up to {LL_BYTES >> 10} KB, and one shot up to {ONE_SHOT_BYTES >> 20} MB"
-    options = {"algorithm": by_size(sent), "block": BLOCKS[by_size(sent)]}
-    return Rule(options, f"one shot sends {sent / 2**20:.3g} MB a rank; {limits}")
+    algorithm = by_size(sent, problem.ranks, has_nvlink=True)
+    limits = f"packets are taken up to {LL128_BYTES >> 20} MB (of two ranks, {LL128_BYTES_OF_TWO >> 20} MB)"
+    return Rule(
+        {"algorithm": algorithm, "block": BLOCKS[algorithm]}, f"one shot sends {sent / 2**20:.3g} MB a rank; {limits}"
+    )
 
 
 @tunable("all_reduce", rule=all_reduce_rule, named_only=("nccl",))
@@ -185,7 +194,7 @@ def all_reduce_candidates(problem: Problem) -> Iterator[Options]:
     if nbytes * (problem.ranks - 1) <= 1 << 20:
         yield from ({"algorithm": "ll", "block": block} for block in (512, 1024, 2048))
     if 64 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
-        yield {"algorithm": "ll128", "block": BLOCKS["ll128"]}
+        yield from ({"algorithm": "ll128", "block": block} for block in (960, 1920))
     if 32 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
         for block, warps in ((4096, 16), (2048, 8), (8192, 16)):
             yield {"algorithm": "one_shot", "block": block} | ({"num_warps": warps} if warps != 16 else {})
@@ -225,7 +234,7 @@ def all_reduce(
         vector_operand("all_reduce", group, x)
         out = result("all_reduce", tuple(x.shape), x, out, x=x)
         algorithm, schedule = tuned("all_reduce", group, algorithm, schedule, x.dtype, capacity_for(x.numel()))
-        algorithm = algorithm or by_size(sent_bytes(group, x))
+        algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink)
         if algorithm == "nccl":
             dist.all_reduce(out.copy_(x), group=nccl_group("all_reduce", group))
             return out

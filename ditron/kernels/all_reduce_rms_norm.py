@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -12,9 +14,9 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_reduce import ONE_SHOT_BYTES, all_reduce
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
+from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import LL_BYTES, sent_bytes
+from ditron.kernels.schedules import LL128_BYTES, LL_BYTES, sent_bytes
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program", "ll_rms_norm_program"]
@@ -89,9 +91,11 @@ def ll_kernel(
     cols = tl.arange(0, BLOCK)
     mask = cols < N
     first = row.to(tl.int64) * N
+    send_packets_to_all(x_ptr + first, 0, N, boxes_ptr, row, rows, epoch, BLOCK, PROTOCOL)
+    # Neither depends on the peers: loaded while their rows are on the way.
     residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    total = sum_of_packets(x_ptr + first, 0, sum_ptr + first, N, boxes_ptr, row, rows, epoch, BLOCK, PROTOCOL)
+    total = sum_of_packets(x_ptr + first, sum_ptr + first, N, boxes_ptr, row, rows, epoch, BLOCK, PROTOCOL)
     store_normalized(out_ptr, sum_ptr, first + cols, mask, total + residual, weight, N, eps)
 
 
@@ -211,7 +215,7 @@ def all_reduce_rms_norm(
             out.copy_(torch.nn.functional.rms_norm(total, (N,), weight, eps))
             return out, total
         rows = x.numel() // N
-        program = ll_rms_norm_program if sent_bytes(group, x) <= LL_BYTES else all_reduce_rms_norm_program
+        program, how = by_size(sent_bytes(group, x), group.has_nvlink)
         program(
             *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
             aligned(weight),
@@ -220,5 +224,15 @@ def all_reduce_rms_norm(
             capacity_for(rows),
             float(eps),
             block=triton.next_power_of_2(N),
+            **how,
         )
         return out, total
+
+
+def by_size(nbytes: int, has_nvlink: bool) -> tuple[Any, dict[str, str]]:
+    """The program, and its arguments, where each rank sends ``nbytes``, whole rows from one SM each."""
+    if nbytes <= 2 * LL_BYTES:
+        return ll_rms_norm_program, {"protocol": "ll"}
+    if nbytes <= LL128_BYTES and has_nvlink:
+        return ll_rms_norm_program, {"protocol": "ll128"}
+    return all_reduce_rms_norm_program, {}

@@ -18,7 +18,14 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron_compiler.analysis import packet_layout
 
-__all__ = ["packet_boxes", "receive_block", "receive_packets", "send_block", "send_packets", "sum_of_packets"]
+__all__ = [
+    "packet_boxes",
+    "receive_block",
+    "receive_packets",
+    "send_block",
+    "send_packets_to_all",
+    "sum_of_packets",
+]
 
 
 def packet_boxes(blocks: Any, block: int, dtype: torch.dtype) -> Any:
@@ -76,26 +83,33 @@ def receive_packets(
 
 
 @ditron.jit
-def sum_of_packets(
-    x_ptr, part, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr
+def send_packets_to_all(
+    x_ptr, part, count, boxes_ptr, block, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr
 ):
-    """The sum, in fp32 and in rank order, of what every rank sends to this one: rank r gets ``x_ptr + r * part``.
+    """:func:`send_packets` to every other rank; rank r gets ``x_ptr + r * part``."""
+    ranks = dl.num_ranks()
+    for step in range(1, ranks):
+        peer = (dl.rank() + step) % ranks
+        theirs_ptr = x_ptr + peer * tl.cast(part, tl.int64)
+        send_packets(theirs_ptr, count, boxes_ptr, block, blocks, peer, epoch, BLOCK, PROTOCOL)
+
+
+@ditron.jit
+def sum_of_packets(
+    mine_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr
+):
+    """The sum, in fp32 and in rank order, of ``mine_ptr`` and of what every other rank has sent to this one.
 
     Messages are unpacked to ``out_ptr`` one after the other, for the caller to overwrite. Returns ``BLOCK`` elements,
     rounded up to a power of two.
     """
     own = dl.rank()
-    ranks = dl.num_ranks()
-    for step in range(1, ranks):
-        peer = (own + step) % ranks
-        theirs_ptr = x_ptr + peer * tl.cast(part, tl.int64)
-        send_packets(theirs_ptr, count, boxes_ptr, block, blocks, peer, epoch, BLOCK, PROTOCOL)
     PADDED: tl.constexpr = triton.next_power_of_2(BLOCK)
     within = tl.arange(0, PADDED)
     mask = within < count
-    mine = tl.load(x_ptr + own * tl.cast(part, tl.int64) + within, mask=mask, other=0.0).to(tl.float32)
+    mine = tl.load(mine_ptr + within, mask=mask, other=0.0).to(tl.float32)
     total = tl.zeros((PADDED,), tl.float32)
-    for sender in range(ranks):
+    for sender in range(dl.num_ranks()):
         if sender == own:
             total += mine
         else:

@@ -19,13 +19,22 @@ from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, r
 from ditron.kernels.schedules import fits_tile_kernel, overlaps, product_rule, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
-from ditron.tuning.registry import tunable
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_ar"]
 
+#: Up to so many rows, the kernel that computes the product sends its tiles (docs/results/links.md).
+FUSED_ROWS = 64
 
-@tunable("gemm_ar", rule=lambda problem: product_rule(problem, 4), named_only=("nccl",))
+
+def gemm_ar_rule(problem: Problem) -> Rule:
+    if problem.rows <= FUSED_ROWS and next(fused_candidates(problem), None):
+        return Rule({"algorithm": "fused"}, f"one kernel takes up to {FUSED_ROWS} rows that TMA can address")
+    return product_rule(problem, 4)
+
+
+@tunable("gemm_ar", rule=gemm_ar_rule, named_only=("nccl",))
 def gemm_ar_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_ar`: those of the all-reduce behind the product, or both under it."""
     yield from fused_candidates(problem)
@@ -76,11 +85,13 @@ def gemm_ar(
         if algorithm == "nccl":
             dist.all_reduce(torch.matmul(a, b.t(), out=out), group=nccl_group("gemm_ar", group))
             return out
+        if algorithm is None and M <= FUSED_ROWS and fits_tile_kernel(group, a, b if b.is_contiguous() else b.t()):
+            algorithm = "fused"
         if algorithm == "fused":
             b, b_is_kn = weight_layout(b)
             if not fits_tile_kernel(group, a, b):
                 raise DitronError("gemm_ar: algorithm='fused' takes what TMA can address, as 'overlapped' does")
-            chosen = fused_schedule(M, is_sim=group.is_sim) | schedule
+            chosen = fused_schedule(M, group) | schedule
             gemm_ar_small_program(aligned(a), b, out, b_is_kn=b_is_kn, **chosen)
             return out
         # The sum is scattered under the product, and gathered, where hiding it pays.

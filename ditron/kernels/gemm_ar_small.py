@@ -13,7 +13,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
-from ditron.kernels.exchange import packet_boxes, sum_of_packets
+from ditron.distributed.group import Group
+from ditron.kernels.exchange import packet_boxes, send_packets_to_all, sum_of_packets
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["fused_candidates", "fused_schedule", "gemm_ar_small_program"]
@@ -51,7 +52,8 @@ def gemm_ar_small_kernel(
     tl.store(tile_ptr + at, acc.to(out_ptr.dtype.element_ty))
     count = M * BN
     blocks = tl.num_programs(0)
-    total = sum_of_packets(tile_ptr, 0, tile_ptr, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
+    send_packets_to_all(tile_ptr, 0, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
+    total = sum_of_packets(tile_ptr, tile_ptr, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
     within = tl.arange(0, BM * BN)
     col = tile * BN + within % BN
     target_ptr = out_ptr + (within // BN).to(tl.int64) * N + col
@@ -99,15 +101,22 @@ def gemm_ar_small_program(a, b, out, *, b_is_kn=False, rows=16, block=(64, 128),
     )
 
 
-def fused_schedule(M: int, *, is_sim: bool = False) -> Options:
+def fused_schedule(M: int, group: Group) -> Options:
     """Keyword arguments of :func:`gemm_ar_small_program` for ``M`` rows."""
-    return {"rows": max(16, 1 << (M - 1).bit_length())} | ({"block": (32, 32)} if is_sim else {})
+    rows = max(16, 1 << (M - 1).bit_length())
+    if group.is_sim:
+        return {"rows": rows, "block": (32, 32)}
+    if M <= 8:
+        return {"rows": rows, "block": (64, 128), "stages": 5}
+    protocol = "ll128" if M > 16 and group.has_nvlink else "ll"
+    return {"rows": rows, "block": (32, 128), "stages": 4, "protocol": protocol}
 
 
 def fused_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of the fused kernel that are worth measuring."""
     if problem.rows > 128 or problem.dtype == "fp32" or any(n * problem.itemsize % 16 for n in (problem.N, problem.K)):
         return
-    for columns, depth, stages in ((64, 128, 5), (32, 256, 5), (32, 128, 6), (16, 256, 6)):
+    for columns, depth, stages in ((64, 128, 5), (32, 128, 4), (32, 256, 4)):
         if stages * depth * (problem.rows + columns) * problem.itemsize < 200 << 10:
-            yield {"algorithm": "fused", "block": (columns, depth), "stages": stages}
+            for protocol in ("ll", "ll128") if problem.rows > 16 else ("ll",):
+                yield {"algorithm": "fused", "block": (columns, depth), "stages": stages, "protocol": protocol}

@@ -15,7 +15,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sum_of_packets
+from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
@@ -113,8 +113,11 @@ def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.con
     """A program for each block of a part: sends every rank's to it as packets, and adds what every rank sent here."""
     block = tl.program_id(0)
     count = tl.minimum(n - block * BLOCK, BLOCK)
+    x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    total = sum_of_packets(x_ptr + block * BLOCK, n, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr, n, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    mine_ptr = x_ptr + dl.rank().to(tl.int64) * n
+    total = sum_of_packets(mine_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
     within = tl.arange(0, triton.next_power_of_2(BLOCK))
     tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
 
@@ -169,7 +172,7 @@ def reduce_scatter(
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out, x=x)
         algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, capacity_for(out.numel()))
-        algorithm = algorithm or by_size(sent_bytes(group, out))
+        algorithm = algorithm or by_size(sent_bytes(group, out), group.has_nvlink)
         if algorithm == "nccl":
             dist.reduce_scatter_tensor(out.view(-1), aligned(x).view(-1), group=nccl_group("reduce_scatter", group))
             return out

@@ -15,6 +15,7 @@ from ditron_compiler.errors import DitronError
 
 __all__ = [
     "BLOCKS",
+    "LL128_BYTES",
     "LL_BYTES",
     "STORED_BYTES",
     "block_for",
@@ -33,16 +34,16 @@ __all__ = [
 #: one after the other take less than the persistent kernel's signals and last tiles (docs/results/tensor-parallel.md).
 OVERLAPPED_BYTES = 12 << 20
 
-#: Up to so many bytes sent by each rank, a collective sends packets: twice the bytes, without a fence and a signal
-#: (docs/results/tensor-parallel.md).
-LL_BYTES = 512 << 10
+#: Up to so many bytes sent by each rank, a collective sends packets, which need no fence and no signal: first of twice
+#: the bytes, then, by NVLink, of 1/15 more (docs/results/links.md).
+LL_BYTES, LL128_BYTES = 128 << 10, 2 << 20
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
 #: the workspace (docs/results/tensor-parallel.md).
 STORED_BYTES = 128 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
-BLOCKS = {"ll": 512, "ll128": 3840, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
+BLOCKS = {"ll": 512, "ll128": 960, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
 #: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.
@@ -61,24 +62,28 @@ def sent_bytes(group: Group, part: torch.Tensor) -> int:
     return part.nbytes * (group.num_ranks - 1)
 
 
-def by_size(nbytes: int) -> str:
+def by_size(nbytes: int, has_nvlink: bool) -> str:
     """The algorithm of an all-gather or reduce-scatter in which each rank sends ``nbytes``."""
-    return "ll" if nbytes <= LL_BYTES else "stored" if nbytes <= STORED_BYTES else "copied"
+    if nbytes <= LL_BYTES:
+        return "ll"
+    if nbytes <= LL128_BYTES and has_nvlink:
+        return "ll128"
+    return "stored" if nbytes <= STORED_BYTES else "copied"
 
 
 def block_for(group: Group, algorithm: str) -> Options:
     """Elements that a program of a collective sends to each rank at once, small ones on the simulator."""
-    if algorithm == "ll128":  # a line of 128 bytes has 120 of a message, so that each of 512 threads has 16 bytes
-        return {"block": 240 if group.is_sim else BLOCKS[algorithm], "num_warps": 16, "protocol": "ll128"}
+    if algorithm == "ll128":  # a line of 128 bytes has 120 of a message: each of 128 threads has 16 bytes of a block
+        return {"block": 240 if group.is_sim else BLOCKS[algorithm], "protocol": "ll128"}
     return {"block": 256 if group.is_sim else BLOCKS[algorithm]}
 
 
 def collective_rule(problem: Problem) -> Rule:
     """What :func:`by_size` and :func:`block_for` say on GPUs."""
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
-    algorithm = by_size(sent)
+    algorithm = by_size(sent, has_nvlink=True)
     options: Options = {"algorithm": algorithm} | ({} if algorithm == "copied" else {"block": BLOCKS[algorithm]})
-    limits = f"packets are taken up to {LL_BYTES >> 10} KB, and stores up to {STORED_BYTES >> 20} MB"
+    limits = f"packets are taken up to {LL128_BYTES >> 20} MB, and stores up to {STORED_BYTES >> 20} MB"
     return Rule(options, f"a rank sends {sent / 2**20:.3g} MB; {limits}")
 
 
@@ -88,7 +93,7 @@ def stored_candidates(problem: Problem) -> Iterator[Options]:
     if sent <= 1 << 20:
         yield from ({"algorithm": "ll", "block": block} for block in (512, 1024, 2048))
     if 64 << 10 <= sent <= 8 << 20:
-        yield {"algorithm": "ll128", "block": BLOCKS["ll128"]}
+        yield from ({"algorithm": "ll128", "block": block} for block in (960, 1920))
     if sent >= 32 << 10:
         for block, warps in ((4096, 16), (2048, 16), (2048, 8), (8192, 16)):
             yield {"algorithm": "stored", "block": block} | ({"num_warps": warps} if warps != 16 else {})

@@ -15,10 +15,12 @@ from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
+from ditron.kernels.gradients import ag_gemm_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
 
 __all__ = [
     "ag_gemm",
+    "ag_gemm_backward",
     "ag_gemm_gathered",
     "all_gather",
     "all_reduce",

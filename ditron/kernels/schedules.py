@@ -22,6 +22,7 @@ __all__ = [
     "by_size",
     "collective_rule",
     "fits_tile_kernel",
+    "is_large",
     "overlaps",
     "product_rule",
     "schedule_for",
@@ -102,6 +103,11 @@ def stored_candidates(problem: Problem) -> Iterator[Options]:
     yield {"algorithm": "nccl"}
 
 
+def is_large(group: Group, nbytes: int) -> bool:
+    """Whether hiding what each rank sends, ``nbytes``, pays; on the simulator always, where sizes are small."""
+    return group.is_sim or nbytes >= OVERLAPPED_BYTES
+
+
 def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matrices: torch.Tensor) -> bool:
     """Whether an operator runs its persistent kernel, and not a matrix product and a collective, one by one.
 
@@ -111,7 +117,7 @@ def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matri
     """
     fits = fits_tile_kernel(group, *matrices)
     if algorithm is None:
-        return fits and (group.is_sim or nbytes >= OVERLAPPED_BYTES)
+        return fits and is_large(group, nbytes)
     if algorithm not in ("overlapped", "sequential", "nccl"):
         raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', 'sequential' or 'nccl'")
     if algorithm == "overlapped" and not fits:

@@ -20,6 +20,7 @@ from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
+from ditron.kernels.gradients import ag_gemm_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
 
 ops = torch.ops.ditron
@@ -65,18 +66,17 @@ def _ag_gemm_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: T
 
 def _ag_gemm_backward(ctx: Any, grad: Tensor | None) -> tuple:
     """The rows of A that this rank has not are gathered again: kept, they would be num_ranks times the input."""
-    a, b = ctx.saved_tensors
-    return _column_gradients(ctx, grad, b, lambda: ops.all_gather(a, group=ctx.group))
-
-
-def _column_gradients(ctx: Any, grad: Tensor | None, b: Tensor, gathered: Callable[[], Tensor]) -> tuple:
     if grad is None:
         return None, None, None
+    a, b = ctx.saved_tensors
     of_a, of_b, of_bias = (*ctx.needs_input_grad, False)[:3]  # the dispatcher leaves out a bias of None
+    grad_bias = grad.sum(0) if of_bias else None
+    if of_a and of_b:
+        return *ops.ag_gemm_backward(grad, a, b, group=ctx.group), grad_bias
     return (
         ops.gemm_rs(grad, b.t(), group=ctx.group) if of_a else None,
-        torch.mm(grad.t(), gathered()) if of_b else None,
-        grad.sum(0) if of_bias else None,
+        torch.mm(grad.t(), ops.all_gather(a, group=ctx.group)) if of_b else None,
+        grad_bias,
     )
 
 
@@ -101,13 +101,18 @@ def _ag_gemm_gathered_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, 
 
 
 def _ag_gemm_gathered_backward(ctx: Any, grad: Tensor | None, grad_gathered: Tensor | None) -> tuple:
-    a, b = ctx.saved_tensors
-    gathered = (lambda: a) if ctx.is_kept else (lambda: ops.all_gather(a, group=ctx.group))
-    of_a, of_b, of_bias = _column_gradients(ctx, grad, b, gathered)
-    if grad_gathered is not None and ctx.needs_input_grad[0]:
+    of_a, of_b, of_bias = (*ctx.needs_input_grad, False)[:3]
+    if ctx.is_kept and grad is not None:
+        gathered, b = ctx.saved_tensors
+        grad_a = ops.gemm_rs(grad, b.t(), group=ctx.group) if of_a else None
+        grad_b = torch.mm(grad.t(), gathered) if of_b else None
+        grad_bias = grad.sum(0) if of_bias else None
+    else:
+        grad_a, grad_b, grad_bias = _ag_gemm_backward(ctx, grad)
+    if grad_gathered is not None and of_a:
         of_rows = ops.reduce_scatter(grad_gathered, group=ctx.group)
-        of_a = of_rows if of_a is None else of_a + of_rows
-    return of_a, of_b, of_bias
+        grad_a = of_rows if grad_a is None else grad_a + of_rows
+    return grad_a, grad_b, grad_bias
 
 
 _define(
@@ -116,6 +121,42 @@ _define(
     _ag_gemm_gathered_fake,
     _ag_gemm_gathered_backward,
     _ag_gemm_gathered_setup,
+)
+
+# ag_gemm_backward
+
+
+def _ag_gemm_backward_fake(grad: Tensor, a: Tensor, b: Tensor, *, group: str = "") -> tuple[Tensor, Tensor]:
+    torch._check(a.ndim == 2 and b.ndim == 2 and a.shape[1] == b.shape[1], lambda: "ag_gemm_backward: b must be [N, K]")
+    expected = _num_ranks(group) * a.shape[0], b.shape[0]
+    torch._check(grad.shape == expected, lambda: "ag_gemm_backward: grad must be [num_ranks * rows, N]")
+    return a.new_empty(a.shape), b.new_empty(b.shape)
+
+
+def _ag_gemm_backward_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: tuple) -> None:
+    _save(ctx, keyword_only_inputs["group"], *inputs)
+
+
+def _ag_gemm_second_backward(ctx: Any, of_a: Tensor | None, of_b: Tensor | None) -> tuple:
+    """``grad_a`` is the own rows of the sum of grad @ B, ``grad_b`` is grad.T @ all ranks' A."""
+    grad, a, b = ctx.saved_tensors
+    of_grad, grad_b, grad_a = None, None, None
+    if of_a is not None:
+        of_grad, gathered = ops.ag_gemm_gathered(of_a, b, group=ctx.group)
+        grad_b = torch.mm(grad.t(), gathered)
+    if of_b is not None:
+        product = ops.ag_gemm(a, of_b, group=ctx.group)
+        of_grad = product if of_grad is None else of_grad + product
+        grad_a = ops.gemm_rs(grad, of_b.t(), group=ctx.group)
+    return of_grad, grad_a, grad_b
+
+
+_define(
+    "ag_gemm_backward(Tensor grad, Tensor a, Tensor b, *, str group='') -> (Tensor, Tensor)",
+    ag_gemm_backward,
+    _ag_gemm_backward_fake,
+    _ag_gemm_second_backward,
+    _ag_gemm_backward_setup,
 )
 
 # gemm_rs

@@ -121,6 +121,13 @@ def _operators() -> list[Subject]:
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks)).chunk(ranks)[rank]
         return error(kernels.gemm_rs(a[rank], b[rank], pieces=2, **tiles), exact)
 
+    def ag_gemm_backward(call: int, rank: int, ranks: int) -> float:
+        a, b = data(ranks, 10, 16, seed=call), data(ranks, 32, 16, seed=call + 10)
+        grad = data(ranks, ranks * 10, 32, seed=call + 20)
+        of_a, of_b = kernels.ag_gemm_backward(grad[rank], a[rank], b[rank], block=64)
+        exact = sum(grad[r].float() @ b[r].float() for r in range(ranks)).chunk(ranks)[rank]
+        return max(error(of_a, exact), error(of_b, grad[rank].float().T @ a.reshape(-1, 16).float()))
+
     def gemm_ar(call: int, rank: int, ranks: int) -> float:
         a, b = data(ranks, 5, 16, seed=call), data(ranks, 40, 16, seed=call + 10)
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
@@ -150,6 +157,7 @@ def _operators() -> list[Subject]:
     return [
         subject("ag_gemm", "ag_gemm_program", ag_gemm),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
+        subject("gradients, column", "column_gradients_program", ag_gemm_backward),
         subject("gemm_ar_small", "gemm_ar_small_program", gemm_ar),
         subject("all_gather, copied", "all_gather_program", moved("all_gather", "copied")),
         subject("all_gather, stored", "stored_gather_program", moved("all_gather", "stored", block=64)),

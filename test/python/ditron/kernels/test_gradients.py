@@ -61,6 +61,57 @@ def test_ag_gemm(dtype, gathered):
     run(main)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("algorithm", ["overlapped", "sequential"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_ag_gemm_backward(dtype, algorithm, transposed):
+    rows, N, K = 5, 16, 24
+    a, b = data(RANKS, rows, K, seed=1, dtype=dtype), data(RANKS, N, K, seed=2, dtype=dtype)
+    grads = data(RANKS, RANKS * rows, N, seed=3, dtype=dtype)
+
+    def main(rank):
+        weight = b[rank].t().contiguous().t() if transposed else b[rank]
+        part = slice(rank * rows, (rank + 1) * rows)
+        for _ in range(3):
+            of_a, of_b = kernels.ag_gemm_backward(grads[rank], a[rank], weight, algorithm=algorithm)
+            assert_products(of_a, [(grads[r, part], b[r]) for r in range(RANKS)])
+            assert_products(of_b, [(grads[rank].t(), a.flatten(0, 1))])
+
+    run(main)
+
+
+def test_ag_gemm_backward_of_what_does_not_fit():
+    def main(rank):
+        a, b = data(4, 8, seed=1), data(6, 8, seed=2)
+        with pytest.raises(DitronError, match=r"expected b to be \[N, 8\], and grad \[12, N\]"):
+            kernels.ag_gemm_backward(data(8, 6, seed=3), a, b)
+        with pytest.raises(DitronError, match="unknown algorithm 'fast': expected 'overlapped' or 'sequential'"):
+            kernels.ag_gemm_backward(data(12, 6, seed=3), a, b, algorithm="fast")
+
+    run(main)
+
+
+def test_gradients_of_gradients():
+    rows, N, K = 3, 4, 5
+    a, b = data(2, rows, K, seed=1).double(), data(2, N, K, seed=2).double()
+
+    def penalty(x, w, whole):  # of a gradient's size, which is differentiated again
+        (first,) = torch.autograd.grad((whole(x, w) ** 2).sum(), x, create_graph=True)
+        return (first**2).sum()
+
+    def main(rank):
+        ours = [leaf(a[rank].float()), leaf(b[rank].float())]
+        penalty(*ours, kernels.ag_gemm).backward()
+        xs, ws = leaf(a), leaf(b)
+        total = sum(((xs.flatten(0, 1) @ w.t()) ** 2).sum() for w in ws)
+        (first,) = torch.autograd.grad(total, xs, create_graph=True)
+        (first**2).sum().backward()
+        torch.testing.assert_close(ours[0].grad, xs.grad[rank].float(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours[1].grad, ws.grad[rank].float(), rtol=1e-4, atol=1e-4)
+
+    run(main, ranks=2)
+
+
 def test_gradient_of_the_gathered_rows():
     rows, N, K = 4, 8, 16
     a, b, grads, others = data(2, rows, K, seed=1), data(2, N, K, seed=2), data(2, 8, N, seed=3), data(2, 8, K, seed=4)

@@ -20,9 +20,13 @@ def data(*shape):
 def calls(ranks):
     """By operator: a call of this rank."""
     a, whole, b = data(ranks, ROWS, K), data(ranks, ranks * ROWS, K), data(ranks, N, K)
+    gradient = data(ranks, ranks * ROWS, N)
     return {
         "ag_gemm": lambda r: kernels.ag_gemm(a[r], b[r], **TILES),
         "gemm_rs": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES),
+        "ag_gemm_backward": lambda r: torch.cat(
+            [t.flatten() for t in kernels.ag_gemm_backward(gradient[r], a[r], b[r], algorithm="overlapped", block=64)]
+        ),
         "gemm_ar, fused": lambda r: kernels.gemm_ar(a[r], b[r], algorithm="fused"),
         "gemm_ar, overlapped": lambda r: kernels.gemm_ar(whole[r], b[r], algorithm="overlapped"),
         "all_gather, copied": lambda r: kernels.all_gather(a[r], algorithm="copied"),

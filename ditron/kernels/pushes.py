@@ -1,0 +1,44 @@
+"""Steps of host programs that several operators take: a shard's way to all ranks by copy engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import ditron.host as dh
+
+__all__ = ["ShardPushes"]
+
+
+class ShardPushes:
+    """Every rank's shard [n, ...] in symmetric memory of each: ``gathered`` [ranks * capacity, ...], without the own.
+
+    The shards follow each other without gaps.
+    """
+
+    def __init__(self, shard: Any, capacity: int):
+        self.shard, self.rank, self.ranks, self.epoch = shard, dh.rank(), dh.num_ranks(), dh.epoch()
+        self.gathered = dh.symm_empty(self.ranks * capacity, *shard.shape[1:], dtype=shard.dtype, name="shards")
+        self.arrived = dh.symm_zeros(self.ranks, dtype=torch.int64, name="shards_arrived")
+        self.done = dh.symm_zeros(self.ranks, dtype=torch.int64, name="shards_done")
+
+    def of(self, rank: Any) -> Any:
+        """The place of a rank's shard."""
+        n = self.shard.shape[0]
+        return self.gathered[rank * n : (rank + 1) * n]
+
+    def push(self) -> None:
+        """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first."""
+        for step in dh.range(1, self.ranks):  # all that this rank was sent in the call before has been read
+            dh.signal_write(self.done[self.rank], self.epoch, (self.rank + step) % self.ranks)
+        for step in dh.range(1, self.ranks):
+            peer = (self.rank - step) % self.ranks
+            dh.signal_wait(self.done[peer], self.epoch)
+            dh.rank_copy(self.shard, self.of(self.rank), peer)
+            dh.signal_write(self.arrived[self.rank], self.epoch, peer)
+
+    def await_all(self) -> None:
+        """Let the stream wait for the other ranks' shards."""
+        for step in dh.range(1, self.ranks):
+            dh.signal_wait(self.arrived[(self.rank + step) % self.ranks], self.epoch)

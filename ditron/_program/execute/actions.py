@@ -16,6 +16,8 @@ from ditron_compiler.host.rows import PitchedRows, pitched_rows
 from ditron_compiler.ir.dialects import ditron
 
 if TYPE_CHECKING:
+    import torch
+
     from ditron._program.execute.driver import Driver
     from ditron._program.execute.kernels import DeviceKernel
     from ditron._program.execute.loaded import LoadedProgram
@@ -258,6 +260,7 @@ class CapturedPlanner(Planner):
     def __init__(self, runner: Resources, shape: Any, stream: int, ahead: bool = False):
         super().__init__(runner, shape, stream)
         self.ahead = ahead
+        self.counts, self.clears_waits = shape.device.counts, True
 
     def actions(self, steps: list) -> list[Action]:
         needed = [_slope_and_offset(number) for number in linear_numbers(steps)]
@@ -283,9 +286,18 @@ class CapturedPlanner(Planner):
             OFFSETS=tuple(offset for _, offset in self.values),
         )
         arguments = [count, self.first_value, epoch.before]
-        if own is None:
-            return [self._single(advance, self.main, arguments), *super().actions(steps)]
-        return [self._advance_ahead(advance, arguments), *super().actions(steps)]
+        self.clears_waits = self.counts.clears_waits(steps)
+        clear = [] if self.clears_waits else [self._clear(tensor) for tensor in self.counts.tensors.values()]
+        begin = self._single(advance, self.main, arguments) if own is None else self._advance_ahead(advance, arguments)
+        return [begin, *clear, *super().actions(steps), *clear]
+
+    def _address(self, buffer: Any) -> tuple[int, int]:
+        counts = self.counts.tensors.get(buffer.storage)
+        return super()._address(buffer) if counts is None else (-1, counts.data_ptr() + 8 * buffer.offset)
+
+    def _clear(self, counts: torch.Tensor) -> Action:
+        fill, address, number, main = self.driver.fill, counts.data_ptr(), counts.numel(), self.main
+        return lambda bases, epoch: fill(address, 0, 8, number, 1, 0, main)
 
     def _advance_ahead(self, advance: DeviceKernel, arguments: list) -> Action:
         """Compute the call's values on the stream for that; it joins the capture when it is first used in it."""
@@ -324,6 +336,10 @@ class CapturedPlanner(Planner):
         return lambda bases, epoch: copy(address, value, 8, stream)
 
     def _signal_wait(self, step: Any, stream: int) -> Action:
+        if (growth := self.counts.growth.get(step.signal.storage)) is not None:
+            address, batch = self._address(step.signal)[1], self.driver.batch
+            wait = self.driver.count_wait(address, growth, self.clears_waits)
+            return lambda bases, epoch: batch(wait, stream)
         if not isinstance(step.value, Polynomial):
             kernel, value = self.runner.builtin("wait_value", step.loc, CMP=step.cmp), step.value
         else:

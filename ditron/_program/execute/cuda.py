@@ -14,6 +14,7 @@ from triton.runtime.errors import OutOfResources
 
 from ditron._program.execute.actions import CAPTURED_VALUES, DEVICE_VALUES, Action, CapturedPlanner, Planner, builtin_of
 from ditron._program.execute.builtin_kernels import builtin_kernel
+from ditron._program.execute.counts import CapturedCounts
 from ditron._program.execute.driver import driver
 from ditron._program.execute.epochs import linear_steps, period_of
 from ditron._program.execute.kernels import DeviceKernel, with_pointers
@@ -80,6 +81,7 @@ class Shape:
 class _DeviceEpoch:
     """The epoch on the device, where CUDA graphs can replay it: calls are counted there, from ``before`` on.
 
+    ``counts`` stand for signals that captured calls wait for by memory operations (:mod:`.counts`).
     ``values[0]`` is the count; the others hold what the program computes from the epoch: first that of calls that are
     not captured, then, from ``used`` on free, that of captured ones.
     """
@@ -88,6 +90,7 @@ class _DeviceEpoch:
     order: CallOrder  # of the calls with this memory
     before: int = -1  # calls that the host counted before; -1: the host still counts
     used: int = DEVICE_VALUES
+    counts: CapturedCounts = field(default_factory=CapturedCounts)
 
     def take(self, count: int) -> int | None:
         """The address of ``count`` values for one captured call; None when there are no more."""
@@ -164,7 +167,8 @@ class CudaRunner:
         if storages not in self._memories:
             memory = Memory.allocate(self.executable.name, storages, self.group)
             values = torch.zeros(DEVICE_VALUES + CAPTURED_VALUES, dtype=torch.int64, device=self.group.device)
-            self._memories[storages] = memory, _DeviceEpoch(values, CallOrder(self.driver))
+            counts = CapturedCounts.allocate(self, storages)
+            self._memories[storages] = memory, _DeviceEpoch(values, CallOrder(self.driver), counts=counts)
         shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.overlap_check(args))
         if self.executable.functions and not _is_capturing():
             steps = self.executable.evaluate(args, self.group, shape.memory.epoch + 1)

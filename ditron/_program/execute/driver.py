@@ -38,6 +38,22 @@ class _Memcpy2D(ctypes.Structure):
     ] + [("WidthInBytes", c_size_t), ("Height", c_size_t)]
 
 
+class _MemoryOperation(ctypes.Structure):
+    """CUstreamBatchMemOpParams, for a wait or a write of 64 bits."""
+
+    _fields_ = [
+        ("operation", c_int),
+        ("address", c_uint64),
+        ("value", c_uint64),
+        ("flags", c_uint),
+        ("alias", c_uint64),
+        ("reserved", c_uint64),
+    ]
+
+
+_WAIT64, _WRITE64 = 4, 5  # CUstreamBatchMemOpType
+
+
 _SIGNATURES = {
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
     "cuMemcpy2DAsync_v2": (POINTER(_Memcpy2D), c_void_p),
@@ -49,6 +65,12 @@ _SIGNATURES = {
     "cuMemsetD2D32Async": (c_uint64, c_size_t, c_uint, c_size_t, c_size_t, c_void_p),
     "cuStreamWriteValue64_v2": (c_void_p, c_uint64, c_uint64, c_uint),
     "cuStreamWaitValue64_v2": (c_void_p, c_uint64, c_uint64, c_uint),
+    "cuStreamBatchMemOp_v2": (c_void_p, c_uint, POINTER(_MemoryOperation), c_uint),
+    "cuStreamCreate": (POINTER(c_void_p), c_uint),
+    "cuStreamDestroy_v2": (c_void_p,),
+    "cuStreamBeginCapture_v2": (c_void_p, c_int),
+    "cuStreamEndCapture": (c_void_p, POINTER(c_void_p)),
+    "cuGraphDestroy": (c_void_p,),
     "cuEventCreate": (POINTER(c_void_p), c_uint),
     "cuEventRecord": (c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
@@ -66,6 +88,7 @@ class Driver:
         declare(library, _SIGNATURES)
         self._copy, self._copy_2d = library.cuMemcpyDtoDAsync_v2, library.cuMemcpy2DAsync_v2
         self._write, self._wait = library.cuStreamWriteValue64_v2, library.cuStreamWaitValue64_v2
+        self._captures: bool | None = None
         self._record, self._await = library.cuEventRecord, library.cuStreamWaitEvent
 
     def _fail(self, code: int, what: str) -> None:
@@ -116,6 +139,31 @@ class Driver:
         """Let the stream wait for 64 bits; ``flags`` of :data:`WAIT_FLAGS`."""
         if code := self._wait(stream, address, value, flags):
             self._fail(code, "wait for a signal")
+
+    def count_wait(self, address: int, value: int, clear: bool) -> Any:
+        """A wait until 64 bits are at least ``value``, after which they are 0 with ``clear``, for :meth:`batch`."""
+        operations = [_MemoryOperation(_WAIT64, address, value), _MemoryOperation(_WRITE64, address, 0)]
+        return (_MemoryOperation * (1 + clear))(*operations[: 1 + clear])
+
+    def batch(self, operations: Any, stream: int) -> None:
+        """Memory operations of the stream: in a graph a node that needs no SM."""
+        if code := self._library.cuStreamBatchMemOp_v2(stream, len(operations), operations, 0):
+            self._fail(code, "wait for a count")
+
+    def captures_batches(self, address: int) -> bool:
+        """Whether a graph can hold memory operations, such as on the 64 bits at ``address``, on this driver and GPU."""
+        if self._captures is None:
+            library, stream, graph = self._library, c_void_p(), c_void_p()
+            if library.cuStreamCreate(byref(stream), 1):  # CU_STREAM_NON_BLOCKING
+                return False
+            codes = [library.cuStreamBeginCapture_v2(stream, 2)]  # CU_STREAM_CAPTURE_MODE_RELAXED
+            codes.append(library.cuStreamBatchMemOp_v2(stream, 2, self.count_wait(address, 0, True), 0))
+            codes.append(library.cuStreamEndCapture(stream, byref(graph)))
+            if graph.value:
+                library.cuGraphDestroy(graph)
+            library.cuStreamDestroy_v2(stream)
+            self._captures = not any(codes)
+        return self._captures
 
     def event(self) -> int:
         """A new event, without timing."""

@@ -10,6 +10,7 @@ from ditron._program.execute.overlaps import OverlapCheck, written
 from ditron._program.trace.dtypes import to_mlir
 from ditron.distributed.group import Group
 from ditron_compiler import host, ir
+from ditron_compiler.analysis.own_counts import own_counts
 from ditron_compiler.errors import DitronError
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.ir.dialects import tt
@@ -56,12 +57,20 @@ class LoadedProgram:
             raise DitronError(str(error)) from error
         self._kernels: dict[str, str] = {}
         self._written: frozenset[int] | None = None
+        self._counts: dict[str, int] | None = None
 
     def overlap_check(self, args: tuple) -> OverlapCheck:
         """The check that tensors of such arguments do not overlap where one is written."""
         if self._written is None:
             self._written = written(self.program)
         return OverlapCheck(self.name, self.parameters, self._written, args)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The allocations that hold counts of this rank alone, and how much these grow in a call."""
+        if self._counts is None:
+            self._counts = own_counts(self.program)
+        return self._counts
 
     def allocations(self, args: tuple, group: Group) -> tuple:
         """The buffers that the program allocates for such arguments, in order."""

@@ -35,6 +35,7 @@ class FakeLibrary:
         self.log: list[tuple] = []
         self.events = 0
         self.capture = 0  # number of the one under way
+        self.batches = True  # whether the driver has memory operations
         self.in_capture = lambda stream: True  # which streams are in it
 
     def __getattr__(self, name: str):
@@ -81,6 +82,15 @@ class _Call:
             stream, address, value, _ = args
             ctypes.memmove(address, value.to_bytes(8, "little"), 8)
             log.append(("write", address, value, stream))
+        elif name == "cuStreamBatchMemOp":
+            stream, count, operations, _ = args
+            if not self.library.batches:
+                return 801  # CUDA_ERROR_NOT_SUPPORTED
+            for operation in operations[:count]:
+                kind, address, value = operation.operation, operation.address, operation.value
+                if kind == 5:
+                    ctypes.memmove(address, value.to_bytes(8, "little"), 8)
+                log.append(("batch", {4: "wait", 5: "write"}[kind], address, value, stream))
         elif name == "cuStreamWaitValue64":
             log.append(("wait", *args[1:], args[0]))
         elif name == "cuStreamGetCaptureInfo":

@@ -414,8 +414,11 @@ class CapturedStream:
         cells = memory.with_rank(self._cells(signal), self._owner.rank if peer is None else peer)
         self._owner.add(HostSignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
 
-    def signal_wait(self, signal: Any, value: int, *, cmp: str = "ge", line: str = "") -> None:
-        self._owner.add(HostSignalWait(*self._facts(line), tuple(self._cells(signal).tolist()), cmp, int(value)))
+    def signal_wait(
+        self, signal: Any, value: int, *, cmp: str = "ge", captured_kernel: bool = False, line: str = ""
+    ) -> None:
+        cells = tuple(self._cells(signal).tolist())
+        self._owner.add(HostSignalWait(*self._facts(line), cells, cmp, int(value), captured_kernel))
 
     def _cells(self, signal: Any) -> np.ndarray:
         return self._owner.pointer("signal", signal) + 8 * np.arange(signal.numel())

@@ -53,6 +53,8 @@ def failure(report: ProgramReport) -> SimulationError:
 
 def _cause(programs: list[ProgramReport], starved: list[str], hosts: list[HostThread], cycle: str) -> str:
     """The cycle, as far as it is known."""
+    if (wait := next((line for line in starved if "in a CUDA graph it is a kernel" in line), None)) is not None:
+        return wait
     if cycle:
         return f"a cycle: {cycle}"
     if any("it is a kernel" in line for line in starved):

@@ -29,7 +29,8 @@ def run(
             run, and without one launches whose programs are independent may run in parallel.
         trace: file for the events of every rank and program, in order, which ui.perfetto.dev opens.
         timeline: file (.png, .svg or .pdf) for a picture of it, for up to 16 ranks; needs matplotlib (ditron[plot]).
-        machine: ``heap_bytes``, ``resident``, ``stack_bytes``, ``races``, ``weak``, see :class:`ditron.sim.World`.
+        machine: ``heap_bytes``, ``resident``, ``stack_bytes``, ``races``, ``weak``, ``graphs``: as
+            :class:`ditron.sim.World` takes them.
 
     Kernels of plain ``@triton.jit`` run on the simulator too, as under :func:`ditron.sim.triton`.
     The generators of ``torch``, ``random`` and ``numpy.random`` have a state per rank, copied from the caller's.

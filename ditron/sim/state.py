@@ -52,9 +52,10 @@ class WorldState:
         races: bool,
         weak: bool,
         threads: int,
+        graphs: bool = False,
     ):
         self.size, self.ranks_per_node, self.seed = size, ranks_per_node, seed
-        self.heap_bytes, self.races, self.weak = heap_bytes, races, weak
+        self.heap_bytes, self.races, self.weak, self.graphs = heap_bytes, races, weak, graphs
         self._limits, self._threads = (resident, stack_bytes), threads
         self.world_group = RankGroup(tuple(range(size)))
         self.groups = {self.world_group.ranks: self.world_group}

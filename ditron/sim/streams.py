@@ -205,17 +205,25 @@ class SimStream:
             ),
         )
 
-    def signal_wait(self, signal: torch.Tensor, value: int, *, cmp: str = "ge", line: str = "") -> None:
+    def signal_wait(
+        self, signal: torch.Tensor, value: int, *, cmp: str = "ge", captured_kernel: bool = False, line: str = ""
+    ) -> None:
         """Enqueue a wait until this rank's own signals (contiguous int64, all of them) compare true with ``value``.
 
-        ``cmp``: ``"eq"``, ``"ne"``, ``"gt"``, ``"ge"``, ``"lt"`` or ``"le"``.
+        ``cmp``: ``"eq"``, ``"ne"``, ``"gt"``, ``"ge"``, ``"lt"`` or ``"le"``. ``captured_kernel``: in a CUDA graph it
+        is a kernel, and so it is in a world of ``graphs=True``.
         """
         line = line or caller_line()
         check_signal("signal_wait", signal, None, line)
         self._add(
             (signal,),
             self._native.signal_wait(
-                line, signal.data_ptr(), signal.numel(), value, _one_of("signal_wait", _COMPARISONS, "cmp", cmp, line)
+                line,
+                signal.data_ptr(),
+                signal.numel(),
+                value,
+                _one_of("signal_wait", _COMPARISONS, "cmp", cmp, line),
+                captured_kernel and self._world.graphs,
             ),
         )
 

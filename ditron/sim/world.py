@@ -47,6 +47,8 @@ class World(WorldState):
             again as running the kernels. Default: ``DITRON_SIM_RACES``, on.
         weak: the weak memory model of a GPU: stores that nothing orders may become visible late, and loads may return
             stale values. Default: as `races`. Without `races` it shows what a mistake leads to, and reports none.
+        graphs: programs run as CUDA graphs would: a stream's wait is a kernel then, which fits beside other programs,
+            but does not start before all programs of the launches before it have.
 
     Raises ValueError for numbers of ranks, nodes or programs that are not possible.
     """
@@ -62,6 +64,7 @@ class World(WorldState):
         stack_bytes: int = 64 << 20,
         races: bool | None = None,
         weak: bool | None = None,
+        graphs: bool = False,
     ):
         ranks_per_node = ranks_per_node or ranks
         if ranks < 1 or ranks % ranks_per_node:
@@ -82,6 +85,7 @@ class World(WorldState):
             races=races,
             weak=races if weak is None else weak,
             threads=_threads() if seed is None else 0,
+            graphs=graphs,
         )
         self._random = random.Random(self.seed)
         self._modules: Sequence[types.ModuleType] = ()

@@ -119,12 +119,22 @@ def _unsent(machine: Machine) -> Iterator[tuple[str, str]]:
 
 
 def _starved(machine: Machine, waiting: list[Task]) -> Finding:
-    rank, op, left = machine.queued[0]
+    rank, op, left = next((q for q in machine.queued if isinstance(q[1], host.HostSignalWait)), machine.queued[0])
     task = next((t for t in waiting if t.rank == rank and t.kernel is not None), waiting[0])
     return _starvation(machine, task, rank, op, left, f"all {machine.scenario.resident} places")
 
 
 def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: int, places: str) -> Finding:
+    if isinstance(op, host.HostSignalWait):
+        return Finding(
+            "starved",
+            f"in a CUDA graph programs that wait here hold {places} on the SMs, and a stream's wait, which is a "
+            "kernel there, cannot start before all programs of this launch have",
+            task.blocked.loc,
+            _where(machine, [task]),
+            "launch no more programs than fit on the GPU, or let the stream wait before the launch",
+            (("cannot start", op.loc),),
+        )
     if isinstance(op, host.HostLaunch):
         same = op.kernel is task.kernel
         what = f"{left} program{'s' * (left > 1)} of {'this launch' if same else 'kernel ' + op.kernel.name}"

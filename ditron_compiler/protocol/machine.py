@@ -155,6 +155,7 @@ class PendingLaunch:
     task: Task
     left: int
     spins: bool
+    is_wait: bool = False  # a stream's in a CUDA graph: it takes no SM, and keeps its turn
     ends: list[int] = field(default_factory=list)
     base: dict[int, set[int]] = field(default_factory=dict)
     unfenced_at_end: list[dict[int, set[int]]] = field(default_factory=list)
@@ -163,7 +164,8 @@ class PendingLaunch:
 class Machine:
     """Runs a scenario. ``one_sm``: with one SM per rank, on which programs that may spin run first. ``order_seed``:
     other programs may run before each atomic, in an order that this number chooses; 0: none do. ``put_orders``: a put
-    with a signal orders what its program did before; if not, its own data only, as OpenSHMEM says.
+    with a signal orders what its program did before; if not, its own data only, as OpenSHMEM says. ``graphs``: streams'
+    waits are kernels, as CUDA graphs have them: one fits beside other programs, but starts after those before it have.
 
     Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck:
     the tasks that are blocked at the end; queued: (rank, what) that found no SM; copies: source and destination, by
@@ -171,8 +173,16 @@ class Machine:
     other ranks before a put with a signal, without a fence between.
     """
 
-    def __init__(self, scenario: Scenario, one_sm: bool = False, order_seed: int = 0, put_orders: bool = True):
+    def __init__(
+        self,
+        scenario: Scenario,
+        one_sm: bool = False,
+        order_seed: int = 0,
+        put_orders: bool = True,
+        graphs: bool = False,
+    ):
         self.scenario, self.one_sm, self.order_seed, self.put_orders = scenario, one_sm, order_seed, put_orders
+        self.graphs = graphs
         self.graph = Graph()
         self.accesses: dict[tuple[int, int], list[AccessRecord]] = {}
         self.waits: list[WaitEvent] = []
@@ -267,8 +277,8 @@ class Machine:
     def _fill(self) -> bool:
         started = False
         for rank, queue in enumerate(self._queues):
-            while queue and self._free[rank]:
-                self._free[rank] -= 1
+            while queue and (self._free[rank] or queue[0][0].is_wait):
+                self._free[rank] -= not queue[0][0].is_wait
                 queue.popleft()[1]()
                 started = True
         return started

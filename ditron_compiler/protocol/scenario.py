@@ -72,9 +72,12 @@ class HostSignalWrite(HostOp):
 
 @dataclass(frozen=True)
 class HostSignalWait(HostOp):
+    """A stream waits for signals. ``captured_kernel``: in a CUDA graph it is a kernel."""
+
     cells: tuple[int, ...]
     cmp: str
     value: int
+    captured_kernel: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,15 @@ from ditron_compiler.protocol.program import AbstractProgram
 __all__ = ["execute", "stream_task"]
 
 
-def execute(scenario: host.Scenario, one_sm: bool = False, order_seed: int = 0, put_orders: bool = True) -> Machine:
+def execute(
+    scenario: host.Scenario,
+    one_sm: bool = False,
+    order_seed: int = 0,
+    put_orders: bool = True,
+    graphs: bool = False,
+) -> Machine:
     """Run every rank's host code on a :class:`.machine.Machine`, to its end or until nothing makes progress."""
-    machine = Machine(scenario, one_sm, order_seed, put_orders)
+    machine = Machine(scenario, one_sm, order_seed, put_orders, graphs)
     for rank, steps in enumerate(scenario.steps):
         for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
             task = Task(rank, "", stream, 1, None, machine.graph.add())
@@ -44,6 +50,8 @@ def stream_task(machine: Machine, task: Task, steps: Sequence[host.HostOp]) -> G
             _signal_write(machine, task, step)
             machine.steps_done.add((task.rank, number))
         elif isinstance(step, host.HostSignalWait):
+            if machine.graphs and step.captured_kernel:
+                yield from _start_wait(machine, task, step)
             wait = WaitEvent(task, task.node, -1, step.cells, step.cmp, step.value, step.loc, step.call)
             yield from machine.wait(task, wait)
         elif isinstance(step, host.HostRecord):
@@ -66,6 +74,21 @@ def stream_task(machine: Machine, task: Task, steps: Sequence[host.HostOp]) -> G
             yield from _host_barrier(machine, task, step)
         elif isinstance(step, host.HostFree):
             machine.free(task.rank, step.root)
+
+
+def _start_wait(machine: Machine, task: Task, step: host.HostSignalWait) -> Generator[Keys, None, None]:
+    """A wait that is a kernel starts after all programs that were launched before."""
+    running = PendingLaunch(step, task, 1, False, is_wait=True)
+
+    def begin() -> None:
+        running.left = 0
+        machine.wake(("launch", id(running)))
+
+    machine.enqueue(running, [begin])
+    while running.left:
+        task.blocked = Blocked("waits to start a wait", step.loc, "sm")
+        yield (("launch", id(running)),)
+    task.blocked = None
 
 
 def _host_barrier(machine: Machine, task: Task, step: host.HostBarrier) -> Generator[Keys, None, None]:

@@ -33,7 +33,6 @@ struct Options {
   int32_t resident = 132; ///< Programs of one rank that run at the same time,
                           ///< like blocks on SMs.
   uint64_t seed = 0;
-  bool graphs = false; ///< Streams' waits are kernels, as in CUDA graphs.
 };
 
 class Machine {

@@ -1,6 +1,6 @@
 """GEMM+RS in CUDA graphs, whose copies wait for counts by memory operations: results, a held GPU, and times.
 
-    torchrun --nproc-per-node 2 test/gpu/check_captured_counts.py [--replays 1000] [--limit 100]
+    torchrun --nproc-per-node 2 test/gpu/check_captured_counts.py [--replays 1000]
 
 Two groups of the same ranks: one waits as said, the other by kernels, as captured calls did before. Graphs are replayed
 with other data again and again, by ranks that are slowed down by chance, between calls that are not captured and calls
@@ -28,6 +28,7 @@ from ditron._program.execute.counts import CapturedCounts  # noqa: E402
 from ditron.kernels import gemm_rs  # noqa: E402
 
 BOUND = 1e-2
+LIMIT = 40  # seconds, from one sign of progress to the next
 
 
 class Shape:
@@ -67,6 +68,8 @@ def captured(run: Callable[[], None], calls: int) -> torch.cuda.CUDAGraph:
 def check_replays(shapes: list[Shape], group: ditron.Group, replays: int) -> None:
     """Replays with other data, other sizes and calls between them, and ranks that lag."""
     graphs = [captured(lambda shape=shape: shape.call(group), 2) for shape in shapes]
+    if dist.get_rank() == 0:
+        print("captured", flush=True)
     chance, slow = random.Random(1), random.Random(50 + dist.get_rank())
     for replay in range(replays):
         index, number = chance.randrange(len(shapes)), chance.randrange(3)
@@ -81,15 +84,15 @@ def check_replays(shapes: list[Shape], group: ditron.Group, replays: int) -> Non
         if replay % 20 == 19:
             torch.cuda.synchronize()
             shape.check(number, f"replay {replay}")
+            measuring.extend(LIMIT)
     torch.cuda.synchronize()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replays", type=int, default=1000)
-    parser.add_argument("--limit", type=int, default=100, help="seconds")
     args = parser.parse_args()
-    device = measuring.start(args.limit)
+    device = measuring.start(LIMIT)
     ditron.init()
     rank, ranks = dist.get_rank(), dist.get_world_size()
     by_memory, by_kernels = (ditron.new_group(range(ranks)) for _ in range(2))
@@ -103,6 +106,8 @@ def main() -> int:
                 shape.call(group)
                 torch.cuda.synchronize()
                 shape.check(0, f"call {call}")
+            if rank == 0:
+                print(f"{shape.name}: two calls right", flush=True)
     cuda.CapturedCounts.allocate = allocate
     for name, group in (("memory operations", by_memory), ("kernels", by_kernels)):
         count = args.replays if group is by_memory else args.replays // 5
@@ -112,7 +117,7 @@ def main() -> int:
 
     samples, rows = measuring.Samples(device), []
     for name in ("7B", "8B", "70B"):
-        measuring.extend(args.limit)
+        measuring.extend(LIMIT)
         N, K = measuring.MLPS[name][::-1]
         shape = Shape(8192, N, K // 8, device, sets=1)
         shape.a.copy_(shape.data[0])

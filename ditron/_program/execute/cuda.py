@@ -16,7 +16,7 @@ from ditron._program.execute.actions import CAPTURED_VALUES, DEVICE_VALUES, Acti
 from ditron._program.execute.builtin_kernels import builtin_kernel
 from ditron._program.execute.counts import CapturedCounts
 from ditron._program.execute.driver import driver
-from ditron._program.execute.epochs import linear_steps, period_of
+from ditron._program.execute.epochs import linear_steps
 from ditron._program.execute.kernels import DeviceKernel, with_pointers
 from ditron._program.execute.library import Arguments, warm_up
 from ditron._program.execute.loaded import LoadedProgram
@@ -109,7 +109,7 @@ class CudaRunner:
                 f"program {executable.name!r}: host programs run on NVIDIA's GPUs and on the simulator; "
                 f"for {self.target.backend} their kernels compile, and can be launched one by one"
             )
-        self.period = period_of(executable.program)
+        self.period = executable.period
         self.index = group.device.index
         self._shapes = LruCache(_MAX_SHAPES)
         self._is_loaded = False

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ditron._program.calls import LibraryFunction
+from ditron._program.execute.epochs import period_of
 from ditron._program.execute.overlaps import OverlapCheck, written
 from ditron._program.trace.dtypes import to_mlir
 from ditron.distributed.group import Group
@@ -58,6 +59,7 @@ class LoadedProgram:
         self._kernels: dict[str, str] = {}
         self._written: frozenset[int] | None = None
         self._counts: dict[str, int] | None = None
+        self._period: Any = ...
 
     def overlap_check(self, args: tuple) -> OverlapCheck:
         """The check that tensors of such arguments do not overlap where one is written."""
@@ -71,6 +73,17 @@ class LoadedProgram:
         if self._counts is None:
             self._counts = own_counts(self.program)
         return self._counts
+
+    @property
+    def period(self) -> int | None:
+        """After how many calls the steps repeat (:func:`period_of`); a program of period 1 can be captured."""
+        if self._period is ...:
+            self._period = period_of(self.program)
+        return self._period
+
+    def waits_by_kernel_in_graphs(self, step: host.SignalWait) -> bool:
+        """Whether a wait is a kernel when the program is captured; not if it cannot be, or waits for a count."""
+        return self.period == 1 and step.signal.storage.name not in self.counts
 
     def allocations(self, args: tuple, group: Group) -> tuple:
         """The buffers that the program allocates for such arguments, in order."""

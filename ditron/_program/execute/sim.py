@@ -116,7 +116,8 @@ class SimRunner:
         )
 
     def _signal_wait(self, step: Any, stream: Any, tensor: Any) -> None:
-        stream.signal_wait(tensor(step.signal), step.value, cmp=step.cmp, line=step.loc)
+        kernel = self.executable.waits_by_kernel_in_graphs(step)
+        stream.signal_wait(tensor(step.signal), step.value, cmp=step.cmp, captured_kernel=kernel, line=step.loc)
 
     def _record(self, step: Any, stream: Any, tensor: Any) -> None:
         self._events[step.event] = stream.record(line=step.loc)

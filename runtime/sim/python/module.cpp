@@ -163,12 +163,12 @@ NB_MODULE(_sim, m) {
           "__init__",
           [](Machine *self, int32_t ranks, int32_t ranksPerNode,
              size_t heapBytes, uint64_t seed, int32_t resident,
-             size_t stackBytes, bool graphs) {
+             size_t stackBytes) {
             new (self) Machine(Options{ranks, ranksPerNode, heapBytes,
-                                       stackBytes, resident, seed, graphs});
+                                       stackBytes, resident, seed});
           },
           "ranks"_a, "ranks_per_node"_a, "heap_bytes"_a, "seed"_a, "resident"_a,
-          "stack_bytes"_a, "graphs"_a = false)
+          "stack_bytes"_a)
       .def("allocate", &allocate, "nbytes"_a, "name"_a, "dtype"_a, "itemsize"_a,
            "shape"_a, "ranks"_a, "undefined"_a = false,
            "Reserve zeroed bytes on every rank and return their offset in the "

@@ -83,11 +83,12 @@ void bindStreams(nb::module_ &m) {
       .def(
           "signal_wait",
           [](Stream &self, const std::string &line, uintptr_t signals,
-             int32_t count, int64_t value, int32_t compare) {
+             int32_t count, int64_t value, int32_t compare, bool asKernel) {
             return self.waitSignals(line, reinterpret_cast<void *>(signals),
-                                    count, value, Compare(compare));
+                                    count, value, Compare(compare), asKernel);
           },
-          "line"_a, "signals"_a, "count"_a, "value"_a, "compare"_a)
+          "line"_a, "signals"_a, "count"_a, "value"_a, "compare"_a,
+          "as_kernel"_a = false)
       .def(
           "call_host",
           [](Stream &self, const std::string &line, std::string name,

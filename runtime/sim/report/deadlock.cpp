@@ -217,8 +217,8 @@ std::vector<std::string> starvedLaunches(const Machine &machine) {
             launch->locations.front(),
             " has not started: in a CUDA graph it is a kernel, and starts "
             "after "
-            "all programs of those launched before it; launch no more programs "
-            "than run at a time"));
+            "all programs of the launches before it; launch no more programs "
+            "than run at a time, or wait before the launch"));
         continue;
       }
       lines.push_back(format(launch->programs() - launch->started, " of ",

@@ -38,7 +38,8 @@ std::optional<ProgramReport> Stream::waitReport() const {
     report.what =
         signal ? format("waits for signal ", machine.heap.nameOf(signal), " ",
                         spelling(op->compare), " ", op->value, ", is ", *signal)
-               : "is runnable";
+        : op->asKernel ? "waits to start its signal_wait"
+                       : "is runnable";
   } else if (op->kind == StreamOp::Kind::WaitEvent) {
     report.what =
         format("waits for the event that its rank's ",

@@ -101,7 +101,7 @@ static void waitKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
 }
 
 void Stream::runSignalWait(StreamOp &op) {
-  if (!machine.options().graphs) {
+  if (!op.asKernel) {
     ditron_sim_wait(op.signal, op.count, op.value, int32_t(op.compare), 2,
                     int32_t(Semantic::Acquire), op.loc);
     return;

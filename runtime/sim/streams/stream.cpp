@@ -212,13 +212,14 @@ Stream::Errors Stream::writeSignal(const std::string &line, void *signal,
 
 Stream::Errors Stream::waitSignals(const std::string &line, void *signals,
                                    int32_t count, int64_t value,
-                                   Compare compare) {
+                                   Compare compare, bool asKernel) {
   StreamOp op;
   op.kind = StreamOp::Kind::SignalWait;
   op.signal = static_cast<int64_t *>(signals);
   op.count = count;
   op.value = value;
   op.compare = compare;
+  op.asKernel = asKernel;
   return enqueue(std::move(op), line, [&](StreamOp &op) {
     symmetric(machine, fiber, signals, int64_t(count) * 8, self.rank,
               "signal_wait");

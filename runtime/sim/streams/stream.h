@@ -92,6 +92,7 @@ struct StreamOp {
   int32_t count = 1;
   SignalOp op = SignalOp::Set;
   Compare compare = Compare::Ge;
+  bool asKernel = false; ///< SignalWait: in a CUDA graph.
   std::shared_ptr<StreamEvent> event;
   std::vector<Operand> operands;
   uint64_t id = 0; ///< Synchronize: what is reported.
@@ -127,8 +128,9 @@ public:
   void hostCallReturned(uint64_t id);
   Errors writeSignal(const std::string &line, void *signal, int64_t value,
                      SignalOp op, int32_t peer);
+  /// `asKernel`: as a CUDA graph does it.
   Errors waitSignals(const std::string &line, void *signals, int32_t count,
-                     int64_t value, Compare compare);
+                     int64_t value, Compare compare, bool asKernel);
   std::shared_ptr<StreamEvent> recordEvent(const std::string &line);
   Errors waitEvent(const std::string &line, std::shared_ptr<StreamEvent> event);
   Errors barrier(const std::string &line, std::vector<int32_t> group);

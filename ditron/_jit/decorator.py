@@ -92,7 +92,8 @@ class DitronJITFunction(JITFunction):
         """
         if (trace := active()) is not None:
             return trace.record_launch(self, grid, args, kwargs)
-        group = group or require_group(None, f"kernel {self.__name__!r} was launched")
+        if not group:
+            group = require_group(group, f"kernel {self.__name__!r} was launched")
         return group.launch(self, grid, args, kwargs, warmup)
 
     def launch_on_gpu(self, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bool) -> CompiledKernel:

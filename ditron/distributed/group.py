@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ditron.distributed import state
 from ditron.distributed.packets import PacketMemory, require
@@ -174,8 +174,46 @@ def _unpickled(name: str) -> Group:
     return group
 
 
-def require_group(group: Group | None, what: str) -> Group:
-    """``group``, or the current one. Raises DitronError when there is none; ``what`` was called."""
+class NonMember:
+    """What ``ditron.new_group`` gives a rank that is no member of the group: false, and an error where it is used.
+
+    It is not None, which is the current group where an operator takes one.
+    """
+
+    def __init__(self, ranks: Sequence[int], rank: int):
+        self._ranks, self._rank = list(ranks), rank
+
+    def __bool__(self) -> bool:
+        return False
+
+    def error(self, what: str) -> DitronError:
+        """The error for ``what`` was done with it."""
+        return DitronError(
+            f"{what}: rank {self._rank} of the world is no member of the group of world ranks {self._ranks}: only "
+            "members use a group, so test it first: if group: ..."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self.error(f"group.{name}")
+
+    def __enter__(self) -> NoReturn:
+        raise self.error("with group:")
+
+    def __exit__(self, *exc: object) -> None:
+        raise AssertionError("it cannot be entered")
+
+    def __repr__(self) -> str:
+        return f"<no member of the group of world ranks {self._ranks}>"
+
+
+def require_group(group: Group | NonMember | None, what: str) -> Group:
+    """``group``, or the current one. Raises DitronError when there is none, or this rank is no member; ``what`` was
+    called.
+    """
+    if isinstance(group, NonMember):
+        raise group.error(what)
     group = group or state.current_group()
     if group is None:
         raise DitronError(

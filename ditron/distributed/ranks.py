@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ditron.distributed import state
-from ditron.distributed.group import Group, require_group
+from ditron.distributed.group import Group, NonMember, require_group
 from ditron_compiler.errors import DitronError
 
 if TYPE_CHECKING:
@@ -56,17 +56,22 @@ def device() -> torch.device:
     return require_group(None, "ditron.device()").device
 
 
-def new_group(ranks: Sequence[int]) -> Group | None:
+def new_group(ranks: Sequence[int]) -> Group | NonMember:
     """Make a group of some world ranks, numbered in the order given. Collective over the world.
 
-    Returns None in a rank that is no member. Raises DitronError for ranks that are repeated or out of range.
+    In a rank that is no member it returns something false, whose use as a group is an error. Raises DitronError for
+    ranks that are repeated or out of range.
+
+        pair = ditron.new_group([0, 1])
+        if pair:
+            ditron.kernels.all_reduce(x, group=pair)
     """
     require_group(None, "ditron.new_group()")
     ranks = list(ranks)
     everyone = world()
     if not ranks or len(set(ranks)) != len(ranks) or not all(0 <= r < everyone.num_ranks for r in ranks):
         raise DitronError(f"new_group: expected distinct world ranks from 0 to {everyone.num_ranks - 1}, got {ranks}")
-    return everyone.subgroup(ranks)
+    return everyone.subgroup(ranks) or NonMember(ranks, everyone.rank)
 
 
 def barrier(group: Group | None = None) -> None:
@@ -79,9 +84,8 @@ def synchronize(group: Group | None = None) -> None:
 
     Raises :class:`ditron.WaitTimeout` or :class:`ditron.SanitizerError`; see docs/sanitizer.md.
     """
-    group = group or state.current_group()
-    if group is not None:
-        group.synchronize()
+    if group is not None or state.current_group() is not None:
+        require_group(group, "ditron.synchronize()").synchronize()
 
 
 def all_gather_object(value: Any, group: Group | None = None) -> list:

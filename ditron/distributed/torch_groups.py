@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from ditron.distributed import state
-from ditron.distributed.group import Group, require_group
+from ditron.distributed.group import Group, NonMember, require_group
 from ditron_compiler.errors import DitronError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def as_group(group: AnyGroup) -> Group:
 
         group = ditron.as_group(init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))["tp"])
     """
-    if group is None or isinstance(group, Group):
+    if group is None or isinstance(group, Group | NonMember):
         return require_group(group, "ditron.as_group()")
     if isinstance(group, str):
         return group_named(group)
@@ -70,7 +70,7 @@ def group_name(group: AnyGroup) -> str:
     """The name of a group. ``torch.compile`` traces this, and compiles anew for a group of another name."""
     if isinstance(group, str):
         return group
-    if group is None or isinstance(group, Group):
+    if group is None or isinstance(group, Group | NonMember):
         return require_group(group, "an operator was called").name
     return _name_of_torch_group(group)
 

@@ -165,12 +165,12 @@ def groups() -> None:
         for number, group in enumerate(made):
             # Rank 0 asks for more than rank 1 in the groups that they have for themselves.
             for part in range(1 + (rank + 1) * turn * (number < 2)):
-                if group is not None:
+                if group:
                     tensor = ditron.symm_empty((turn + 1) * 3 * MIB, dtype=torch.int32, group=group)
                     tensor.fill_(1000 * number + 100 * turn + 10 * part + rank)
                     held.append((tensor, 1000 * number + 100 * turn + 10 * part + rank))
     for number, group in enumerate(made):
-        if group is not None:
+        if group:
             tensor = ditron.symm_empty(40 * MIB, dtype=torch.int32, group=group)
             reach(tensor, group, f"group {number}")
             ditron.symm_free(tensor, group=group)

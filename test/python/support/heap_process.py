@@ -63,7 +63,7 @@ def grow(rank: int, ranks: int, folder: str) -> dict:
     groups = [world, ditron.new_group([0, 1]), ditron.new_group([1]), ditron.new_group([2, 1])]
     for turn in range(1, 4):
         for number, group in enumerate(groups):
-            if group is not None:
+            if group:
                 tensor = ditron.symm_zeros(100_000 * turn, dtype=torch.int32, name=f"t{number}", group=group)
                 tensor.fill_(1000 * number + 100 * turn + rank)
                 tensors.append((group, number, turn, tensor))

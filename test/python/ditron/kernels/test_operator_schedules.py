@@ -43,9 +43,13 @@ def calls(ranks):
     }
 
 
-@pytest.mark.parametrize("weak", [False, True], ids=["races", "weak"])
+@pytest.mark.parametrize(
+    "machine",
+    [dict(races=True, weak=False), dict(races=False, weak=True), dict(races=True, graphs=True)],
+    ids=["races", "weak", "graphs"],
+)
 @pytest.mark.parametrize("operator", calls(1))
-def test_every_schedule_gives_the_same_bits(operator, weak):
+def test_every_schedule_gives_the_same_bits(operator, machine):
     """No race, no deadlock, and results that do not depend on who comes first; three calls, so that memory is reused."""
     ranks = 3
 
@@ -56,7 +60,7 @@ def test_every_schedule_gives_the_same_bits(operator, weak):
 
     first = None
     for seed in range(SEEDS):
-        results = ditron.sim.run(main, ranks=ranks, seed=seed, races=not weak, weak=weak)
+        results = ditron.sim.run(main, ranks=ranks, seed=seed, **machine)
         first = first or results
         for ours, theirs in zip(results, first, strict=True):
             assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True)), f"seed {seed}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ditron.sim.operands import LaunchArguments, LoadedKernel
@@ -75,6 +75,16 @@ class RankView:
     def records_accesses(self) -> bool:
         """Whether kernels report every access to the machine: for race detection, or for weak memory."""
         return self._world.races or self._world.weak
+
+    def compared_with_other_ranks(self, what: Hashable, ranks: int, value: Any) -> Any:
+        """What the first of ``ranks`` ranks gave when it called this for ``what`` as often as this rank has."""
+        calls, values = self._world.calls_by_rank, self._world.compared
+        calls[self.rank, what] += 1
+        number = calls[self.rank, what]
+        first, seen = values.pop((what, number), (value, 0))
+        if seen + 1 < ranks:
+            values[what, number] = first, seen + 1
+        return first
 
     @property
     def compile_mode(self) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ditron import _sim
 from ditron.sim.host_threads import HostThread
@@ -38,6 +40,7 @@ class WorldState:
         launches: the host thread that waits for a launch, by the machine's number of it.
         keeps_state: whether the machine holds what a new one would not: streams, or a trace.
         failure: what has ended the run.
+        calls_by_rank, compared: see :meth:`ditron.sim.RankView.compared_with_other_ranks`.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class WorldState:
         self.allocations: dict[int, Allocation] = {}
         self.launches: dict[int, HostThread] = {}
         self.failure: BaseException | None = None
+        self.calls_by_rank: Counter = Counter()
+        self.compared: dict[Any, tuple[Any, int]] = {}
         self._hosts: Sequence[HostThread] = ()
         self.new_machine()
 

@@ -138,7 +138,6 @@ def main() -> int:
         ratio = statistics.geometric_mean(times["memory operations"] / times["kernels"] for _, times in rows)
         print(f"memory operations / kernels: {ratio:.3f}", flush=True)
     ditron.finalize()
-    dist.destroy_process_group()
     return 0
 
 

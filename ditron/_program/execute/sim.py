@@ -9,7 +9,7 @@ from ditron._program.execute.lru import LruCache
 from ditron._program.execute.memory import Memory
 from ditron._program.trace.dtypes import as_allocated
 from ditron_compiler import host
-from ditron_compiler.errors import DitronError
+from ditron_compiler.errors import DitronError, SimulationError
 from ditron_compiler.lowering.sim.arguments import FLOATS, float_bits
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class SimRunner:
                     f"program {self.executable.name!r}: argument {name!r} is on {value.device}, and "
                     "the program runs on the simulator: make tensors on ditron.device()"
                 )
+        self._check_shapes(args)
         overlaps = self._overlaps.get(key)
         if overlaps is None:
             overlaps = self._overlaps[key] = self.executable.overlap_check(args)
@@ -47,6 +48,18 @@ class SimRunner:
             stream = self.view.stream(step.stream.name, step.stream.index)
             _STEPS[type(step)](self, step, stream, lambda buffer: self._tensor(buffer, args, memory))
         self.view.synchronize(self.view.stream())
+
+    def _check_shapes(self, args: tuple) -> None:
+        """Raise where another rank's call of this number has other shapes; allocations need not show it."""
+        shapes = [(tuple(value.shape), value.dtype) if hasattr(value, "shape") else None for value in args]
+        what = tuple(self.group.ranks), self.executable.name
+        rank, others = self.view.compared_with_other_ranks(what, len(self.group.ranks), (self.group.rank, shapes))
+        for name, mine, theirs in zip(self.executable.parameters, shapes, others, strict=False):
+            if mine != theirs and None not in (mine, theirs):
+                raise SimulationError(
+                    f"program {self.executable.name!r}: argument {name!r} is {_spell(mine)} on rank {self.group.rank} "
+                    f"and {_spell(theirs)} on rank {rank}: all ranks call a program with the same shapes"
+                )
 
     def memories(self) -> list[Memory]:
         """The memory that is kept between calls."""
@@ -127,6 +140,10 @@ class SimRunner:
 
     def _barrier(self, step: Any, stream: Any, tensor: Any) -> None:
         stream.barrier(self.group.handle, line=step.loc)
+
+
+def _spell(shape: tuple) -> str:
+    return f"{str(shape[1]).removeprefix('torch.')}{list(shape[0])}"
 
 
 _STEPS = {

@@ -130,7 +130,9 @@ def test_overlaps_are_those_of_the_elements(x, y):
 
 
 def test_different_shapes_on_ranks():
-    with pytest.raises(SimulationError, match="pass_on.inbox"):
+    with pytest.raises(
+        SimulationError, match=r"'pass_on': argument 'x' is float32\[\d\] on rank \d and float32\[\d\] on"
+    ):
         on_ranks(lambda rank, num_ranks: pass_on(torch.zeros(4 + rank), torch.zeros(4 + rank)), 2, seeds=[0])
 
 

@@ -6,6 +6,7 @@ persistent kernel computes the own rows' tiles, then those of the ranks after th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,14 +19,19 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
-from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.operands import aligned, bias_of, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.scales import gathered_scales, imprecise, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
+    accumulator,
     add_bias,
+    block_scaled_dot_step,
     dot_step,
     piece_of,
     piece_rows,
+    scale_tile,
+    scales_of_shard,
     shards_descriptor,
     store_tile,
     tile_position,
@@ -44,6 +50,9 @@ def ag_gemm_kernel(
     gathered_desc,
     b_desc,
     bias_ptr,
+    scale_a_ptr,
+    gathered_scale_ptr,
+    scale_b_ptr,
     c_desc,
     arrived_ptr,
     rows,
@@ -58,6 +67,9 @@ def ag_gemm_kernel(
     PROGRAMS: tl.constexpr,
     B_IS_KN: tl.constexpr,
     HAS_BIAS: tl.constexpr,
+    SCALE_A: tl.constexpr,
+    SCALE_B: tl.constexpr,
+    IMPRECISE: tl.constexpr,
 ):
     """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
     ranks = dl.num_ranks()
@@ -73,16 +85,41 @@ def ag_gemm_kernel(
             source = a_desc
             source_shard = 0
             row = m * BM
+            if SCALE_A != "none":
+                scales = scale_a_ptr
         else:
             source = gathered_desc
             source_shard = shard
             if piece != waited:
                 token = dl.wait(arrived_ptr + piece, 1, epoch)
             row = dl.consume_token(m * BM, token)
+            if SCALE_A != "none":
+                scales = dl.consume_token(scales_of_shard(gathered_scale_ptr, shard, rows, K, SCALE_A), token)
         waited = piece  # before the loop over K: what changes after it makes Triton give up the pipeline across tiles
-        acc = tl.zeros((BM, BN), tl.float32)
+        acc = accumulator(a_desc, BM, BN, SCALE_A)
         for k in range(tl.cdiv(K, BK)):
-            acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN)
+            if SCALE_A == "block":
+                acc = block_scaled_dot_step(
+                    source,
+                    b_desc,
+                    scales,
+                    scale_b_ptr,
+                    rows,
+                    source_shard,
+                    row,
+                    n * BN,
+                    k * BK,
+                    acc,
+                    rows,
+                    K,
+                    BM,
+                    BN,
+                    BK,
+                )
+            else:
+                acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN, IMPRECISE)
+        if SCALE_A != "none":
+            acc = scale_tile(acc, scales, scale_b_ptr, row, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B)
         acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
         store_tile(c_desc, shard, m * BM, n * BN, acc, 2)
 
@@ -94,6 +131,8 @@ def ag_gemm_kernel(
         "bias": "bf16[1792]",
         "c": "bf16[8192, 1792]",
         "gathered_out": "bf16[1, 4096]",
+        "scale_a": None,
+        "scale_b": None,
         "capacity": 2048,
     },
     sample_args=lambda ranks: {
@@ -102,6 +141,8 @@ def ag_gemm_kernel(
         "bias": "bf16[48]",
         "c": f"bf16[{40 * ranks}, 48]",
         "gathered_out": f"bf16[{40 * ranks}, 32]",
+        "scale_a": None,
+        "scale_b": None,
         "capacity": 64,
         "has_bias": True,
         "keep": True,
@@ -116,6 +157,8 @@ def ag_gemm_program(
     bias,
     c,
     gathered_out,
+    scale_a,
+    scale_b,
     capacity,
     *,
     b_is_kn=False,
@@ -127,11 +170,15 @@ def ag_gemm_program(
     group_m=8,
     num_warps=8,
     stages=4,
+    scale_a_kind="none",
+    scale_b_kind="none",
+    use_fast_accum=False,
 ):
     """``c`` [ranks * rows, N] = all ranks' ``a`` [rows, K], times ``b`` [N, K] transposed, plus ``bias``.
 
     ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. With ``keep``, all ranks' rows go to
     ``gathered_out``. Memory is kept for up to ``capacity`` rows. ``pieces`` copies a shard, ``programs`` of the kernel.
+    ``scale_a`` and ``scale_b`` are scales of the given kinds, flat (scales.py).
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, K), N = a.shape, c.shape[1]
@@ -139,6 +186,11 @@ def ag_gemm_program(
     arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
     BM, BN, BK = block
+    scale_count = scales_in_shard(scale_a_kind, rows, K)
+    gathered_scale = None
+    if scale_a is not None:
+        scale_capacity = ranks * scales_in_shard(scale_a_kind, capacity, K)
+        gathered_scale = dh.symm_empty(scale_capacity, dtype=torch.float32, name="gathered_scale")
 
     with dh.stream("copy"):
         for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
@@ -146,6 +198,8 @@ def ag_gemm_program(
         for step in dh.range(1, ranks):  # the rank before this one is the first to come to its rows
             peer = (rank - step) % ranks
             dh.signal_wait(done[peer], epoch)
+            if scale_a is not None:  # before the first piece: who has seen any piece's signal has the scales
+                dh.rank_copy(scale_a, gathered_scale[rank * scale_count : (rank + 1) * scale_count], peer)
             for piece in range(pieces):
                 first, last = piece_rows(rows, BM, piece, pieces)
                 dh.rank_copy(a[first:last], gathered[rank * rows + first : rank * rows + last], peer)
@@ -156,6 +210,9 @@ def ag_gemm_program(
         shards_descriptor(gathered, ranks, rows, K, (BM, BK)),
         TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
         bias,
+        scale_a,
+        gathered_scale,
+        scale_b,
         shards_descriptor(c, ranks, rows, N, (BM, BN // 2)),
         arrived,
         rows,
@@ -170,6 +227,9 @@ def ag_gemm_program(
         PROGRAMS=programs,
         B_IS_KN=b_is_kn,
         HAS_BIAS=has_bias,
+        SCALE_A=scale_a_kind,
+        SCALE_B=scale_b_kind,
+        IMPRECISE=imprecise(a.dtype, BK, use_fast_accum),
         num_warps=num_warps,
         num_stages=stages,
     )
@@ -191,12 +251,16 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
         yield {"algorithm": "nccl"}
 
 
-@torch_operator("a", "b", "bias")
+@torch_operator("a", "b", "bias", *SCALING)
 def ag_gemm(
     a: torch.Tensor,
     b: torch.Tensor,
     bias: torch.Tensor | None = None,
     *,
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
     out: torch.Tensor | None = None,
     gathered: torch.Tensor | None = None,
     group: AnyGroup = None,
@@ -208,7 +272,11 @@ def ag_gemm(
     Args:
         a: ``[rows, K]``, row-major, the same shape on every rank. b: ``[N, K]``, row-major or the transpose of a
             row-major ``[K, N]``, N the same on every rank. bias: ``[N]``. All bfloat16, float16 or float32; sums are in
-            fp32.
+            fp32. Or a and b (row-major) of float8_e4m3fn, float8_e5m2 or int8, with scales, and bias of the result's.
+        scale_a: fp32, of this rank's quantized a: one element, ``[rows]`` or ``[rows, 1]``, or ``[rows, K / 128]``.
+        scale_b: fp32: one element, ``[N]`` or ``[N, 1]``, or ``[N / 128, K / 128]`` if a's are blocks too.
+        out_dtype: of the result of quantized operands; default bfloat16.
+        use_fast_accum: of fp8, as of ``torch._scaled_mm``: Hopper's tensor cores add with 14 bits, faster than fp32.
         out: ``[num_ranks * rows, N]``, written if given.
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
         group: the ranks; default the current group. One node.
@@ -221,26 +289,29 @@ def ag_gemm(
         y = ditron.kernels.ag_gemm(x, weight)  # x: this rank's rows; y: all rows, this rank's columns
     """
     with in_group(group, "ag_gemm") as group:
-        matrices("ag_gemm", group, a=a, b=b)
+        matrices("ag_gemm", group, quantized=True, a=a, b=b)
         (rows, K), N, ranks = a.shape, b.shape[0], group.num_ranks
         if b.shape[1] != K:
             raise DitronError(f"ag_gemm: a is [{rows}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
-        bias_of("ag_gemm", a, N, bias)
-        out = result("ag_gemm", (ranks * rows, N), a, out, a=a, b=b, bias=bias, gathered=gathered)
+        scales, dtype = scales_of("ag_gemm", group, a, b, scale_a, scale_b, out_dtype, use_fast_accum)
+        out = result("ag_gemm", (ranks * rows, N), a, out, dtype, a=a, b=b, bias=bias, gathered=gathered)
+        bias_of("ag_gemm", out, N, bias)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
-        algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
+        if scales is None:
+            algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
-        if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out):
-            chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False)
+        if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out, scales=scales):
+            chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             ag_gemm_program(
                 a,
                 b,
                 b if bias is None else aligned(bias),
                 out,
                 gathered if keep else a,
+                *((None, None) if scales is None else scales.for_kernel()),
                 capacity_for(rows),
                 b_is_kn=b_is_kn,
                 has_bias=bias is not None,
@@ -248,8 +319,13 @@ def ag_gemm(
                 **chosen,
             )
             return out
-        whole = all_gather(a, out=gathered, algorithm="nccl" if algorithm == "nccl" else None)
-        torch.matmul(whole, b if b_is_kn else b.t(), out=out)
+        how = "nccl" if algorithm == "nccl" else None
+        whole = all_gather(a, out=gathered, algorithm=how)
+        if scales is None:
+            torch.matmul(whole, b if b_is_kn else b.t(), out=out)
+        else:
+            gather = functools.partial(all_gather, algorithm=how)
+            scaled_product(whole, b, gathered_scales(scales, rows, gather), dtype, out)
         return out if bias is None else out.add_(bias)
 
 

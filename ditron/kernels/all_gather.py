@@ -144,7 +144,8 @@ def all_gather(
     """All ranks' ``x``, concatenated along the first dimension in rank order.
 
     Args:
-        x: ``[rows, ...]``, the same shape on every rank. out: ``[num_ranks * rows, ...]``, written if given.
+        x: ``[rows, ...]``, the same shape on every rank; of a quantized dtype too, without gradients.
+        out: ``[num_ranks * rows, ...]``, written if given.
         gradient: of the result. ``"partial"``: each rank has a part of it, and they are added. ``"replicate"``: every
             rank computes the same from it and has the same gradient.
         group: the ranks; default the current group. One node.
@@ -157,7 +158,7 @@ def all_gather(
         everything = ditron.kernels.all_gather(mine)
     """
     with in_group(group, "all_gather") as group:
-        vector_operand("all_gather", group, x)
+        vector_operand("all_gather", group, x, quantized=True)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
         algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, capacity_for(x.numel()))
         algorithm = algorithm or by_size(sent_bytes(group, x), group.has_nvlink)
@@ -172,7 +173,10 @@ def all_gather(
         if algorithm != "copied":
             schedule = block_for(group, algorithm) | schedule
             capacity = max(capacity, schedule["block"])
-        _PROGRAMS[algorithm](aligned(x).view(-1), out.view(group.num_ranks, -1), capacity, **schedule)
+        mine, everything = aligned(x).view(-1), out.view(group.num_ranks, -1)
+        if x.itemsize == 1:  # one program moves bytes of any meaning
+            mine, everything = mine.view(torch.int8), everything.view(torch.int8)
+        _PROGRAMS[algorithm](mine, everything, capacity, **schedule)
         return out
 
 

@@ -12,7 +12,10 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from ditron.distributed.torch_groups import group_name
 from ditron_compiler.errors import DitronError
 
-__all__ = ["torch_operator"]
+__all__ = ["SCALING", "torch_operator"]
+
+#: Arguments of products of quantized operands: torch's operator of those is another one, without gradients.
+SCALING = ("scale_a", "scale_b", "out_dtype", "use_fast_accum")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +34,11 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(function)
         def call(*args: Any, group: Any = None, **options: Any) -> Any:
-            if is_product:
+            scaling = any(options.get(option) not in (None, False) for option in ("out_dtype", "use_fast_accum"))
+            scaling = scaling or any(options.get(option) is not None for option in ("scale_a", "scale_b"))
+            if scaling:
+                _check_no_gradients(name, (*args, *options.values()))
+            elif is_product:
                 operands = {option: value for option, value in options.items() if option in traced}
                 cast = _in_autocast((*args, *operands.values()))
                 args, options = cast[: len(args)], options | dict(zip(operands, cast[len(args) :], strict=True))
@@ -45,11 +52,22 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     )
             if gradient := options.get("gradient"):
                 check_gradient(name, gradient)
-            return getattr(torch.ops.ditron, name)(*args, **options, group=group_name(group))
+            if not scaling:
+                options = {option: value for option, value in options.items() if option not in SCALING}
+            operator = getattr(torch.ops.ditron, f"{name}_scaled" if scaling else name)
+            return operator(*args, **options, group=group_name(group))
 
         return call
 
     return decorate
+
+
+def _check_no_gradients(what: str, values: tuple) -> None:
+    if torch.is_grad_enabled() and any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
+        raise DitronError(
+            f"{what}: products of quantized operands have no gradients, and one of their tensors requires one: "
+            "call it under torch.no_grad()"
+        )
 
 
 def check_gradient(what: str, gradient: str) -> None:

@@ -11,11 +11,12 @@ import torch.distributed as dist
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.all_reduce import all_reduce, all_reduce_candidates
-from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_ar_small_program
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.scales import scaled_product, scales_of
 from ditron.kernels.schedules import fits_tile_kernel, overlaps, product_rule, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -46,11 +47,15 @@ def gemm_ar_candidates(problem: Problem) -> Iterator[Options]:
         yield from all_reduce_candidates(summed)
 
 
-@torch_operator("a", "b", "gradient")
+@torch_operator("a", "b", "gradient", *SCALING)
 def gemm_ar(
     a: torch.Tensor,
     b: torch.Tensor,
     *,
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
     out: torch.Tensor | None = None,
     gradient: str = "replicate",
     group: AnyGroup = None,
@@ -61,7 +66,8 @@ def gemm_ar(
 
     Args:
         a: ``[M, K]``, row-major, the same shape on every rank. b: ``[N, K]``, row-major or the transpose of a row-major
-            ``[K, N]``. bfloat16, float16 or float32; sums over ranks are in fp32.
+            ``[K, N]``. bfloat16, float16 or float32; sums over ranks are in fp32. Or quantized, with ``scale_a``,
+            ``scale_b``, ``out_dtype`` and ``use_fast_accum`` as of :func:`gemm_rs`.
         out: ``[M, N]``, written if given. group: the ranks; default the current group. One node.
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
@@ -76,29 +82,41 @@ def gemm_ar(
         y = ditron.kernels.gemm_ar(x, weight)
     """
     with in_group(group, "gemm_ar") as group:
-        matrices("gemm_ar", group, a=a, b=b)
+        matrices("gemm_ar", group, quantized=True, a=a, b=b)
         (M, K), N = a.shape, b.shape[0]
         if b.shape[1] != K:
             raise DitronError(f"gemm_ar: a is [{M}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
-        out = result("gemm_ar", (M, N), a, out, a=a, b=b)
-        algorithm, schedule = tuned("gemm_ar", group, algorithm, schedule, a.dtype, capacity_for(M), N, K)
+        scales, dtype = scales_of("gemm_ar", group, a, b, scale_a, scale_b, out_dtype, use_fast_accum)
+        out = result("gemm_ar", (M, N), a, out, dtype, a=a, b=b)
+        scaling = dict(scale_a=scale_a, scale_b=scale_b, out_dtype=out_dtype, use_fast_accum=use_fast_accum)
+
+        def product(out: torch.Tensor | None = None) -> torch.Tensor:
+            if scales is None:
+                return torch.matmul(a, b.t(), out=out)
+            return scaled_product(a, aligned(b), scales, dtype, out)
+
+        if scales is None:
+            algorithm, schedule = tuned("gemm_ar", group, algorithm, schedule, a.dtype, capacity_for(M), N, K)
         if algorithm == "nccl":
-            dist.all_reduce(torch.matmul(a, b.t(), out=out), group=nccl_group("gemm_ar", group))
+            dist.all_reduce(product(out), group=nccl_group("gemm_ar", group))
             return out
-        if algorithm is None and M <= FUSED_ROWS and fits_tile_kernel(group, a, b if b.is_contiguous() else b.t()):
+        few = M <= FUSED_ROWS and scales is None
+        if algorithm is None and few and fits_tile_kernel(group, a, b if b.is_contiguous() else b.t()):
             algorithm = "fused"
         if algorithm == "fused":
             b, b_is_kn = weight_layout(b)
-            if not fits_tile_kernel(group, a, b):
-                raise DitronError("gemm_ar: algorithm='fused' takes what TMA can address, as 'overlapped' does")
+            if scales is not None or not fits_tile_kernel(group, a, b):
+                raise DitronError("gemm_ar: algorithm='fused' takes what TMA can address, not quantized")
             chosen = fused_schedule(M, group) | schedule
             gemm_ar_small_program(aligned(a), b, out, b_is_kn=b_is_kn, **chosen)
             return out
         # The sum is scattered under the product, and gathered, where hiding it pays.
         part = out[: M // group.num_ranks]
         how = algorithm if algorithm in (None, "overlapped", "sequential") else "sequential"
-        if M % group.num_ranks == 0 and overlaps("gemm_ar", group, how, sent_bytes(group, part), a, part):
-            return all_gather(gemm_rs(a, b, algorithm=algorithm), out=out)
+        if M % group.num_ranks == 0 and overlaps(
+            "gemm_ar", group, how, sent_bytes(group, part), a, part, scales=scales
+        ):
+            return all_gather(gemm_rs(a, b, algorithm=algorithm, **scaling), out=out)
         if algorithm in ("overlapped", "sequential"):
             algorithm = None
-        return all_reduce(torch.matmul(a, b.t()), out=out, algorithm=algorithm, **schedule)
+        return all_reduce(product(), out=out, algorithm=algorithm, **schedule)

@@ -18,15 +18,19 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
+from ditron.kernels.scales import imprecise, scaled_product, scales_of
 from ditron.kernels.schedules import overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
+    accumulator,
+    block_scaled_dot_step,
     columns_of,
     dot_step,
     piece_of,
     piece_rows,
+    scale_tile,
     shards_descriptor,
     store_columns,
     store_tile,
@@ -47,6 +51,8 @@ PIECE = 1 << 20
 def gemm_rs_kernel(
     a_desc,
     b_desc,
+    scale_a_ptr,
+    scale_b_ptr,
     out_desc,
     outbox_desc,
     inbox_desc,
@@ -66,6 +72,9 @@ def gemm_rs_kernel(
     B_IS_KN: tl.constexpr,
     RANKS: tl.constexpr,
     PARTS: tl.constexpr,
+    SCALE_A: tl.constexpr,
+    SCALE_B: tl.constexpr,
+    IMPRECISE: tl.constexpr,
 ):
     """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N]."""
     own = dl.rank()
@@ -82,14 +91,37 @@ def gemm_rs_kernel(
         before_share = share
         counted = tl.where(shard == own, -1, shard * PIECES + piece)
         share = tl.where((m == first) & (n == 0), PIECE - tile_rows * tiles_n + 1, 1)
-        acc = tl.zeros((BM, BN), tl.float32)
+        acc = accumulator(a_desc, BM, BN, SCALE_A)
         for k in range(k_steps):
-            acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN)
+            if SCALE_A == "block":
+                scales = scale_a_ptr + shard * rows
+                acc = block_scaled_dot_step(
+                    a_desc,
+                    b_desc,
+                    scales,
+                    scale_b_ptr,
+                    RANKS * rows,
+                    shard,
+                    m * BM,
+                    n * BN,
+                    k * BK,
+                    acc,
+                    rows,
+                    K,
+                    BM,
+                    BN,
+                    BK,
+                )
+            else:
+                acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN, IMPRECISE)
             if (k == publish_at) & (before >= 0):
                 dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
-        if shard == own:
+        if shard == own:  # each branch scales: Triton 3.6 cannot fuse the loops with more than the branches behind
+            mine = scale_tile(
+                acc, scale_a_ptr, scale_b_ptr, m * BM, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B, shard * rows
+            )
             for part in tl.static_range(PARTS):
-                total = columns_of(acc, part, PARTS)
+                total = columns_of(mine, part, PARTS)
                 col = n * BN + part * (BN // PARTS)
                 for other in tl.static_range(1, RANKS):
                     sender = (own + other) % RANKS
@@ -98,7 +130,10 @@ def gemm_rs_kernel(
                     total += theirs.reshape(BM, BN // PARTS).to(tl.float32)
                 store_columns(out_desc, 0, m * BM, col, total)
         else:
-            store_tile(outbox_desc, shard, m * BM, n * BN, acc, PARTS)
+            sent = scale_tile(
+                acc, scale_a_ptr, scale_b_ptr, m * BM, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B, shard * rows
+            )
+            store_tile(outbox_desc, shard, m * BM, n * BN, sent, PARTS)
     if counted >= 0:
         dl.notify(counts_ptr + counted, own, share, op="add", scope="gpu")
 
@@ -108,6 +143,8 @@ def gemm_rs_kernel(
         "a": "bf16[8192, 1024]",
         "b": "bf16[4096, 1024]",
         "out": "bf16[2048, 4096]",
+        "scale_a": None,
+        "scale_b": None,
         "capacity": 2048,
         "num_ranks": 4,
     },
@@ -115,6 +152,8 @@ def gemm_rs_kernel(
         "a": f"bf16[{40 * ranks}, 32]",
         "b": "bf16[48, 32]",
         "out": "bf16[40, 48]",
+        "scale_a": None,
+        "scale_b": None,
         "capacity": 64,
         "num_ranks": ranks,
         "pieces": 2,
@@ -127,6 +166,8 @@ def gemm_rs_program(
     a,
     b,
     out,
+    scale_a,
+    scale_b,
     capacity,
     *,
     num_ranks,
@@ -138,11 +179,15 @@ def gemm_rs_program(
     num_warps=8,
     stages=3,
     parts=2,
+    scale_a_kind="none",
+    scale_b_kind="none",
+    use_fast_accum=False,
 ):
     """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
 
     ``num_ranks`` is the group's. ``b`` is ``[K, N]`` if b_is_kn. Memory is kept for up to ``capacity`` rows. A shard
-    travels in ``pieces``, at most as many as it has rows of tiles.
+    travels in ``pieces``, at most as many as it has rows of tiles. ``scale_a`` and ``scale_b`` are scales of the given
+    kinds, flat (scales.py).
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, N), K = out.shape, a.shape[1]
@@ -158,6 +203,8 @@ def gemm_rs_program(
     gemm_rs_kernel[(dh.minimum(programs, tiles),)](
         shards_descriptor(a, ranks, rows, K, (BM, BK)),
         TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+        scale_a,
+        scale_b,
         shards_descriptor(out, 1, rows, N, columns),
         shards_descriptor(outbox, ranks, rows, N, columns),
         shards_descriptor(inbox, ranks, rows, N, columns),
@@ -177,6 +224,9 @@ def gemm_rs_program(
         B_IS_KN=b_is_kn,
         RANKS=num_ranks,
         PARTS=parts,
+        SCALE_A=scale_a_kind,
+        SCALE_B=scale_b_kind,
+        IMPRECISE=imprecise(a.dtype, BK, use_fast_accum),
         num_warps=num_warps,
         num_stages=stages,
     )
@@ -203,11 +253,15 @@ def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
         yield {"algorithm": "nccl"}
 
 
-@torch_operator("a", "b")
+@torch_operator("a", "b", *SCALING)
 def gemm_rs(
     a: torch.Tensor,
     b: torch.Tensor,
     *,
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
     algorithm: str | None = None,
@@ -217,7 +271,12 @@ def gemm_rs(
 
     Args:
         a: ``[M, K]``, row-major, the same shape on every rank, M a multiple of the number of ranks. b: ``[N, K]``,
-            row-major or the transpose of a row-major ``[K, N]``. bfloat16, float16 or float32; sums are in fp32.
+            row-major or the transpose of a row-major ``[K, N]``. bfloat16, float16 or float32; sums are in fp32. Or
+            float8_e4m3fn, float8_e5m2 or int8, b row-major, with scales.
+        scale_a: fp32, of a quantized a: one element, ``[M]`` or ``[M, 1]``, or ``[M, K / 128]``. scale_b: one element,
+            ``[N]`` or ``[N, 1]``, or ``[N / 128, K / 128]`` if a's are blocks too.
+        out_dtype: of the result of quantized operands, and of what ranks send each other; default bfloat16.
+        use_fast_accum: of fp8, as of ``torch._scaled_mm``: Hopper's tensor cores add with 14 bits, faster than fp32.
         out: ``[M / num_ranks, N]``, written if given.
         group: the ranks; default the current group. One node.
         algorithm: ``"overlapped"``, ``"sequential"`` for a product and a collective one after the other, instead of the
@@ -230,7 +289,7 @@ def gemm_rs(
         y = ditron.kernels.gemm_rs(x, weight)  # x: all rows, this rank's columns; y: this rank's rows, summed
     """
     with in_group(group, "gemm_rs") as group:
-        matrices("gemm_rs", group, a=a, b=b)
+        matrices("gemm_rs", group, quantized=True, a=a, b=b)
         (M, K), N, ranks = a.shape, b.shape[0], group.num_ranks
         if b.shape[1] != K:
             raise DitronError(f"gemm_rs: a is [{M}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
@@ -240,13 +299,19 @@ def gemm_rs(
                 f"{-(-M // ranks) * ranks} rows"
             )
         rows = M // ranks
-        out = result("gemm_rs", (rows, N), a, out, a=a, b=b)
+        scales, dtype = scales_of("gemm_rs", group, a, b, scale_a, scale_b, out_dtype, use_fast_accum)
+        out = result("gemm_rs", (rows, N), a, out, dtype, a=a, b=b)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
-        algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
-        if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out):
-            chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True)
-            gemm_rs_program(a, b, out, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
+        if scales is None:
+            algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
+        if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out, scales=scales):
+            chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True, scales=scales)
+            flat = (None, None) if scales is None else scales.for_kernel()
+            gemm_rs_program(a, b, out, *flat, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
             return out
-        product = torch.matmul(a, b if b_is_kn else b.t())
+        if scales is None:
+            product = torch.matmul(a, b if b_is_kn else b.t())
+        else:
+            product = scaled_product(a, b, scales, dtype)
         return reduce_scatter(product, out=out, algorithm="nccl" if algorithm == "nccl" else None)

@@ -16,6 +16,7 @@ __all__ = [
     "bias_of",
     "capacity_for",
     "in_group",
+    "is_transposed",
     "matrices",
     "reaches_by_tma",
     "result",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+QUANTIZED = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
 
 @contextmanager
@@ -42,27 +44,29 @@ def capacity_for(extent: int) -> int:
     return max(64, 1 << (extent - 1).bit_length())
 
 
-def matrices(what: str, group: Group, **tensors: torch.Tensor) -> None:
-    """Raise DitronError unless all are matrices of one dtype on the group's device."""
+def matrices(what: str, group: Group, *, quantized: bool = False, **tensors: torch.Tensor) -> None:
+    """Raise DitronError unless all are matrices of one dtype, which may be a quantized one, on the group's device."""
     first = next(iter(tensors.values()))
     for name, tensor in tensors.items():
         if tensor.ndim != 2 or tensor.numel() == 0:
             raise DitronError(f"{what}: {name} must be a matrix with elements, got shape {tuple(tensor.shape)}")
-        if tensor.dtype != first.dtype or tensor.dtype not in DTYPES:
+        if tensor.dtype != first.dtype or tensor.dtype not in (DTYPES + QUANTIZED if quantized else DTYPES):
+            with_scales = ", or float8_e4m3fn, float8_e5m2 or int8 with scales" if quantized else ""
             raise DitronError(
-                f"{what}: expected matrices of one dtype, bfloat16, float16 or float32, got {name} of "
+                f"{what}: expected matrices of one dtype, bfloat16, float16 or float32{with_scales}, got {name} of "
                 f"{tensor.dtype} beside {first.dtype}"
             )
         if tensor.device != group.device:
             raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
 
 
-def vector_operand(what: str, group: Group, x: torch.Tensor) -> None:
-    """Raise DitronError unless a collective can take the tensor."""
+def vector_operand(what: str, group: Group, x: torch.Tensor, *, quantized: bool = False) -> None:
+    """Raise DitronError unless a collective can take the tensor, whose dtype may be a quantized one."""
     if x.numel() == 0 or x.ndim == 0:
         raise DitronError(f"{what}: expected a tensor with elements and a dimension, got shape {tuple(x.shape)}")
-    if x.dtype not in DTYPES:
-        raise DitronError(f"{what}: expected bfloat16, float16 or float32, got {x.dtype}")
+    if x.dtype not in (DTYPES + QUANTIZED if quantized else DTYPES):
+        with_quantized = ", float8_e4m3fn, float8_e5m2 or int8" if quantized else ""
+        raise DitronError(f"{what}: expected bfloat16, float16 or float32{with_quantized}, got {x.dtype}")
     if x.device != group.device:
         raise DitronError(f"{what}: the tensor is on {x.device}, and this rank's device is {group.device}")
 
@@ -78,20 +82,32 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 
 def weight_layout(b: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """A contiguous matrix with the elements of ``b`` [N, K], and whether it is its transpose [K, N]."""
-    if b.stride(1) != 1 and b.stride(0) == 1 and b.t().is_contiguous():
-        return aligned(b.t()), True
-    return aligned(b), False
+    return (aligned(b.t()), True) if is_transposed(b) else (aligned(b), False)
+
+
+def is_transposed(b: torch.Tensor) -> bool:
+    """Whether a matrix is the transpose of a row-major one."""
+    return b.stride(1) != 1 and b.stride(0) == 1 and b.t().is_contiguous()
 
 
 def result(
-    what: str, shape: tuple[int, ...], like: torch.Tensor, out: torch.Tensor | None, **others: torch.Tensor | None
+    what: str,
+    shape: tuple[int, ...],
+    like: torch.Tensor,
+    out: torch.Tensor | None,
+    dtype: torch.dtype | None = None,
+    **others: torch.Tensor | None,
 ) -> torch.Tensor:
-    """``out`` if the operator can write it, which overlaps none of the ``others`` in memory, or a new tensor."""
+    """``out`` if the operator can write it, which overlaps none of the ``others`` in memory, or a new tensor.
+
+    Of the dtype of ``like`` if none is given.
+    """
+    dtype = dtype or like.dtype
     if out is None:
-        return torch.empty(shape, dtype=like.dtype, device=like.device)
-    if tuple(out.shape) != shape or out.dtype != like.dtype or out.device != like.device or not out.is_contiguous():
+        return torch.empty(shape, dtype=dtype, device=like.device)
+    if tuple(out.shape) != shape or out.dtype != dtype or out.device != like.device or not out.is_contiguous():
         raise DitronError(
-            f"{what}: out must be contiguous, of shape {shape} and {like.dtype} on {like.device}, got "
+            f"{what}: out must be contiguous, of shape {shape} and {dtype} on {like.device}, got "
             f"{tuple(out.shape)} of {out.dtype} on {out.device}"
         )
     if out.data_ptr() % 16:
@@ -112,7 +128,7 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def bias_of(what: str, like: torch.Tensor, N: int, bias: torch.Tensor | None) -> None:
-    """Raise DitronError unless there is no bias, or one of ``N`` elements like those of the matrices."""
+    """Raise DitronError unless there is no bias, or one of ``N`` elements like those of the result."""
     if bias is not None and (tuple(bias.shape) != (N,) or bias.dtype != like.dtype or bias.device != like.device):
         raise DitronError(
             f"{what}: bias must be [{N}] of {like.dtype} on {like.device}, got {tuple(bias.shape)} of {bias.dtype} on "

@@ -9,6 +9,7 @@ import torch
 
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
+from ditron.kernels.scales import Scales, has_product, tiles_of
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule
 from ditron_compiler.errors import DitronError
@@ -53,7 +54,7 @@ TILE, SMALL_TILE = (128, 256, 64), (128, 128, 64)
 
 def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
     """Whether the persistent kernel can address the matrices, and is at home on the device (TMA: from Hopper on)."""
-    if not reaches_by_tma(*matrices) or matrices[0].dtype == torch.float32:
+    if not reaches_by_tma(*matrices) or any(matrix.dtype == torch.float32 for matrix in matrices):
         return False
     return group.has_tma
 
@@ -108,7 +109,14 @@ def is_large(group: Group, nbytes: int) -> bool:
     return group.is_sim or nbytes >= OVERLAPPED_BYTES
 
 
-def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matrices: torch.Tensor) -> bool:
+def overlaps(
+    what: str,
+    group: Group,
+    algorithm: str | None,
+    nbytes: int,
+    *matrices: torch.Tensor,
+    scales: Scales | None = None,
+) -> bool:
     """Whether an operator runs its persistent kernel, and not a matrix product and a collective, one by one.
 
     Each rank sends ``nbytes``.
@@ -117,36 +125,50 @@ def overlaps(what: str, group: Group, algorithm: str | None, nbytes: int, *matri
     """
     fits = fits_tile_kernel(group, *matrices)
     if algorithm is None:
-        return fits and is_large(group, nbytes)
+        alone = scales is None or has_product(matrices[0], matrices[1], scales)
+        return fits and (is_large(group, nbytes) or not alone)
     if algorithm not in ("overlapped", "sequential", "nccl"):
         raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', 'sequential' or 'nccl'")
     if algorithm == "overlapped" and not fits:
         raise DitronError(
             f"{what}: algorithm='overlapped' takes bfloat16 or float16 matrices with rows of a multiple of 16 bytes, "
-            "on GPUs from Hopper on: leave algorithm= out, or pad them"
+            "or quantized ones with such a result, on GPUs from Hopper on: leave algorithm= out, or pad them"
         )
     return algorithm == "overlapped"
 
 
 def schedule_for(
-    what: str, group: Group, rows: int, most_pieces: int, given: dict[str, Any], *, whole_pieces: bool
+    what: str,
+    group: Group,
+    rows: int,
+    most_pieces: int,
+    given: dict[str, Any],
+    *,
+    whole_pieces: bool,
+    scales: Scales | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments of a program with the persistent kernel, for ``rows`` rows per rank: ``given``, and others.
 
     The others depend on the capacity of ``rows`` rather than on themselves, and so do memory and code. Raises
     DitronError for more pieces than rows of tiles where each piece must have one (``whole_pieces``).
     """
-    block = given.get("block", (32, 32, 32) if group.is_sim else TILE)  # small ones: the simulator's are small
+    tiles = {"block": TILE} if scales is None else tiles_of(what, scales, given)
+    if group.is_sim:  # its matrices are small
+        tiles["block"] = (32, 32, 32)
+    block = given.get("block", tiles["block"])
     pieces = given.get("pieces", min(most_pieces, _fewest_tiles(rows, block)))
     tile_rows = -(-rows // block[0])
     if pieces < 1 or whole_pieces and pieces > tile_rows:
         raise DitronError(f"{what}: pieces must be from 1 to {tile_rows}, the rows of tiles of a rank, got {pieces}")
-    return {
-        "block": block,
-        "pieces": pieces,
-        "group_m": _group_m(rows, block, pieces),
-        "programs": group.sms,
-    } | given
+    return (
+        tiles
+        | {
+            "pieces": pieces,
+            "group_m": _group_m(rows, block, pieces),
+            "programs": group.sms,
+        }
+        | given
+    )
 
 
 def _fewest_tiles(rows: int, block: tuple[int, ...]) -> int:

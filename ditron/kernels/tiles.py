@@ -12,11 +12,15 @@ import ditron
 import ditron.host as dh
 
 __all__ = [
+    "accumulator",
     "add_bias",
+    "block_scaled_dot_step",
     "columns_of",
     "dot_step",
     "piece_of",
     "piece_rows",
+    "scale_tile",
+    "scales_of_shard",
     "shards_descriptor",
     "store_columns",
     "store_tile",
@@ -63,13 +67,114 @@ def tile_position(tile, tiles_m, tiles_n, first_shard, shards, GROUP: tl.constex
 
 
 @ditron.jit
-def dot_step(a_desc, b_desc, shard, row, col, k, acc, BM: tl.constexpr, BK: tl.constexpr, B_IS_KN: tl.constexpr):
-    """``acc`` plus A[shard] @ B.T at (row, col) over K from ``k`` to ``k + BK``; ``a_desc`` is of [shards, rows, K]."""
+def dot_step(
+    a_desc,
+    b_desc,
+    shard,
+    row,
+    col,
+    k,
+    acc,
+    BM: tl.constexpr,
+    BK: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+    IMPRECISE: tl.constexpr = None,
+):
+    """``acc`` plus A[shard] @ B.T at (row, col) over K from ``k`` to ``k + BK``; ``a_desc`` is of [shards, rows, K].
+
+    Hopper's tensor cores add fp8 products with 14 bits: every ``IMPRECISE`` of them go to ``acc`` in fp32, or all at
+    the end with None.
+    """
     a = a_desc.load([shard, row, k]).reshape(BM, BK)
     if B_IS_KN:
-        return tl.dot(a, b_desc.load([k, col]), acc)
+        b = b_desc.load([k, col])
     else:
-        return tl.dot(a, b_desc.load([col, k]).T, acc)
+        b = b_desc.load([col, k]).T
+    return tl.dot(a, b, acc, max_num_imprecise_acc=IMPRECISE, out_dtype=acc.dtype)
+
+
+@ditron.jit
+def accumulator(a_desc, BM: tl.constexpr, BN: tl.constexpr, SCALE_A: tl.constexpr):
+    """Zeros to add products to: in int32 for int8 operands, but for sums of products that are scaled already."""
+    if a_desc.dtype == tl.int8 and SCALE_A != "block":
+        return tl.zeros((BM, BN), tl.int32)
+    else:
+        return tl.zeros((BM, BN), tl.float32)
+
+
+@ditron.jit
+def scales_of_shard(scale_ptr, shard, rows, K, KIND: tl.constexpr):
+    """Where the scales of A's rows in a shard begin, of the given kind; blocks are ``[K / 128, rows]``."""
+    if KIND == "tensor":
+        return scale_ptr + shard
+    elif KIND == "row":
+        return scale_ptr + shard * rows
+    else:
+        return scale_ptr + shard * rows * tl.cdiv(K, 128)
+
+
+@ditron.jit
+def block_scaled_dot_step(
+    a_desc,
+    b_desc,
+    scale_a_ptr,
+    scale_b_ptr,
+    scale_rows,
+    shard,
+    row,
+    col,
+    k,
+    acc,
+    rows,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
+    """As ``dot_step``, where 128 elements of a row of A, and 128 x 128 of B ``[N, K]``, share a scale.
+
+    ``scale_a_ptr`` is of this shard's rows in ``[K / 128, scale_rows]``.
+    """
+    at = row + tl.arange(0, BM)
+    of_a = tl.load(scale_a_ptr + k // 128 * scale_rows + at, mask=at < rows, other=0.0)
+    of_b = tl.load(scale_b_ptr + col // 128 * tl.cdiv(K, 128) + k // 128)
+    a = a_desc.load([shard, row, k]).reshape(BM, BK)
+    product = tl.dot(a, b_desc.load([col, k]).T, out_dtype=tl.int32 if a_desc.dtype == tl.int8 else tl.float32)
+    return acc + product.to(tl.float32) * (of_a * of_b)[:, None]
+
+
+@ditron.jit
+def scale_tile(
+    acc,
+    scale_a_ptr,
+    scale_b_ptr,
+    row,
+    col,
+    rows,
+    N,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    SCALE_A: tl.constexpr,
+    SCALE_B: tl.constexpr,
+    first_scale=0,
+):
+    """A tile at (row, col) of a shard in fp32, times the scales of its rows of A and of its columns: rows of B.
+
+    The shard's scales of rows begin at ``first_scale``. Of blocks, the products have been scaled already.
+    """
+    if SCALE_A == "row" or SCALE_A == "tensor":
+        acc = acc.to(tl.float32)
+    if SCALE_A == "row":
+        at = row + tl.arange(0, BM)
+        acc *= tl.load(scale_a_ptr + first_scale + at, mask=at < rows, other=0.0)[:, None]
+    elif SCALE_A == "tensor":
+        acc *= tl.load(scale_a_ptr)
+    if SCALE_B == "row":
+        at = col + tl.arange(0, BN)
+        acc *= tl.load(scale_b_ptr + at, mask=at < N, other=0.0)[None, :]
+    elif SCALE_B == "tensor":
+        acc *= tl.load(scale_b_ptr)
+    return acc
 
 
 @ditron.jit

@@ -26,7 +26,14 @@ from ditron.kernels.reduce_scatter import reduce_scatter
 ops = torch.ops.ditron
 
 
-def _define(schema: str, function: Callable, fake: Callable, backward: Callable, setup_context: Callable) -> None:
+def _define(
+    schema: str,
+    function: Callable,
+    fake: Callable,
+    backward: Callable | None = None,
+    setup_context: Callable | None = None,
+) -> None:
+    """Without ``backward``: an operator that has no gradients."""
     name = "ditron::" + schema[: schema.index("(")]
     torch.library.define(name, schema[schema.index("(") :], tags=(torch.Tag.pt2_compliant_tag,))
     eager = function.__wrapped__  # type: ignore[attr-defined]
@@ -38,7 +45,8 @@ def _define(schema: str, function: Callable, fake: Callable, backward: Callable,
 
     torch.library.impl(name, ("cpu", "cuda"))(kernel)
     torch.library.register_fake(name)(fake)
-    torch.library.register_autograd(name, backward, setup_context=setup_context)
+    if backward is not None:
+        torch.library.register_autograd(name, backward, setup_context=setup_context)
 
 
 def _num_ranks(group: str) -> int:
@@ -217,6 +225,35 @@ _define(
     _gemm_ar_backward,
     _gemm_setup,
 )
+
+# Products of quantized operands
+
+
+def _scaled_fake(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def fake(
+        *matrices: Tensor,
+        scale_a: Tensor | None = None,
+        scale_b: Tensor | None = None,
+        out_dtype: torch.dtype | None = None,
+        use_fast_accum: bool = False,
+        **options: Any,
+    ) -> Tensor:
+        return of(*matrices, **options).to(out_dtype or torch.bfloat16)
+
+    return fake
+
+
+for _schema, _function, _fake in (
+    ("ag_gemm_scaled(Tensor a, Tensor b, Tensor? bias=None, *, ", ag_gemm, _ag_gemm_fake),
+    ("gemm_rs_scaled(Tensor a, Tensor b, *, ", gemm_rs, _gemm_rs_fake),
+    ("gemm_ar_scaled(Tensor a, Tensor b, *, str gradient='replicate', ", gemm_ar, _gemm_ar_fake),
+):
+    _define(
+        _schema + "Tensor? scale_a=None, Tensor? scale_b=None, ScalarType? out_dtype=None, bool use_fast_accum=False, "
+        "str group='') -> Tensor",
+        _function,
+        _scaled_fake(_fake),
+    )
 
 # Collectives
 

@@ -1,0 +1,192 @@
+"""Quantized operands: fp8 and int8 matrices with fp32 scales, per tensor, per row, or per block.
+
+An element stands for itself times its scale. ``"tensor"``: one scale. ``"row"``: one for each row of A, or of B
+``[N, K]``, which is a column of the result. ``"block"``: one for 1 x 128 elements of A, and for 128 x 128 of B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+import ditron.host as dh
+from ditron.distributed.group import Group
+from ditron.kernels.operands import QUANTIZED, aligned, is_transposed
+from ditron_compiler.errors import DitronError
+
+__all__ = [
+    "Scales",
+    "dequantized",
+    "gathered_scales",
+    "has_product",
+    "imprecise",
+    "scaled_product",
+    "scales_in_shard",
+    "scales_of",
+    "tiles_of",
+]
+
+SCALE_BLOCK = 128  # elements along K, and rows of B, that share a scale
+FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+OUT_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """``a``: [1, 1], [M, 1] or [M, K / 128], ``b`` alike, of the kinds that are named; how the product is computed."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+    kind_a: str
+    kind_b: str
+    use_fast_accum: bool
+
+    def for_kernel(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Flat, as kernels read them: block scales of A with those of one column of blocks together."""
+        return aligned(self.a.t()).view(-1), aligned(self.b).view(-1)
+
+    def constants(self) -> dict[str, Any]:
+        """Keyword arguments of a program."""
+        return {"scale_a_kind": self.kind_a, "scale_b_kind": self.kind_b, "use_fast_accum": self.use_fast_accum}
+
+
+def scales_of(
+    what: str,
+    group: Group,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor | None,
+    scale_b: torch.Tensor | None,
+    out_dtype: torch.dtype | None,
+    use_fast_accum: bool,
+) -> tuple[Scales | None, torch.dtype]:
+    """The scales of matrices A and B ``[N, K]``, if those are quantized, and the dtype of their product.
+
+    Raises DitronError for scales that do not fit the matrices.
+    """
+    if a.dtype not in QUANTIZED:
+        if scale_a is not None or scale_b is not None or out_dtype not in (None, a.dtype):
+            raise DitronError(
+                f"{what}: scale_a=, scale_b= and out_dtype= are for matrices of float8_e4m3fn, float8_e5m2 or int8, "
+                f"got {a.dtype}"
+            )
+        return None, a.dtype
+    if scale_a is None or scale_b is None:
+        raise DitronError(f"{what}: matrices of {a.dtype} need scale_a= and scale_b=: torch.ones(1) for none")
+    if is_transposed(b):
+        raise DitronError(
+            f"{what}: b of {b.dtype} must be [N, K] with K contiguous, as tensor cores read it, and this one is the "
+            "transpose of a row-major [K, N]: give b.contiguous()"
+        )
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        if scale.dtype != torch.float32 or scale.device != group.device:
+            raise DitronError(f"{what}: {name} must be float32 on {group.device}, got {scale.dtype} on {scale.device}")
+    dtype = out_dtype or torch.bfloat16
+    if dtype not in OUT_DTYPES:
+        raise DitronError(f"{what}: out_dtype must be bfloat16, float16 or float32, got {dtype}")
+    (M, K), N = a.shape, b.shape[0]
+    columns = -(-K // SCALE_BLOCK)
+    kinds_a = _kinds(scale_a, [(M,), (M, 1)], (M, columns))
+    kinds_b = _kinds(scale_b, [(N,), (N, 1), (1, N)], (-(-N // SCALE_BLOCK), columns))
+    if not kinds_a:
+        raise DitronError(
+            f"{what}: scale_a must have one element, or shape [{M}] or [{M}, 1] for rows of a, or [{M}, {columns}] for "
+            f"blocks of 1 x {SCALE_BLOCK}, got {tuple(scale_a.shape)}"
+        )
+    if not kinds_b:
+        raise DitronError(
+            f"{what}: scale_b must have one element, or shape [{N}] or [{N}, 1] for rows of b, or "
+            f"[{-(-N // SCALE_BLOCK)}, {columns}] for blocks of {SCALE_BLOCK} x {SCALE_BLOCK}, "
+            f"got {tuple(scale_b.shape)}"
+        )
+    fine = kinds_a[0], kinds_b[0]
+    kind_a, kind_b = fine if "block" not in fine else (kinds_a[-1], kinds_b[-1])
+    if (kind_a == "block") != (kind_b == "block"):
+        raise DitronError(f"{what}: scale_a is per {kind_a} and scale_b per {kind_b}: blocks need blocks of both")
+    return Scales(_matrix(scale_a, kind_a), _matrix(scale_b, kind_b), kind_a, kind_b, use_fast_accum), dtype
+
+
+def _kinds(scale: torch.Tensor, by_row: list[tuple[int, ...]], by_block: tuple[int, int]) -> list[str]:
+    """What a scale can be for, by its shape; of few elements, blocks can be rows too."""
+    shape = tuple(scale.shape)
+    fits = {"tensor": scale.numel() == 1, "row": shape in by_row, "block": shape == by_block}
+    return [kind for kind, does in fits.items() if does]
+
+
+def _matrix(scale: torch.Tensor, kind: str) -> torch.Tensor:
+    return scale if kind == "block" else scale.reshape(-1, 1)
+
+
+def scales_in_shard(kind: str, rows: Any, K: Any) -> Any:
+    """How many scales, in a host program, a shard's rows of A have."""
+    return {"none": 0, "tensor": 1, "row": rows, "block": rows * dh.cdiv(K, SCALE_BLOCK)}[kind]
+
+
+def imprecise(dtype: torch.dtype, block_k: int, use_fast_accum: bool) -> int | None:
+    """Of fp8, how many products Hopper's tensor cores may add with 14 bits before fp32 does; None: all."""
+    return None if use_fast_accum or dtype not in FP8 else min(block_k, SCALE_BLOCK)
+
+
+def gathered_scales(scales: Scales, rows: int, gather: Any) -> Scales:
+    """Scales for the rows of A of all ranks; a rank's scale of its whole A becomes one for each of its ``rows``."""
+    a = gather(scales.a)
+    if scales.kind_a != "tensor":
+        return replace(scales, a=a)
+    return replace(scales, a=a.repeat_interleave(rows, 0), kind_a="row")
+
+
+def tiles_of(what: str, scales: Scales, given: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of a program for these scales, but for those ``given``, on GPUs.
+
+    Sums that go to fp32 at every step need two accumulators, and smaller tiles for that. Raises DitronError for blocks
+    of scales that do not hold whole tiles.
+    """
+    fast = scales.use_fast_accum and scales.kind_a != "block"
+    tiles = {"block": (128, 256, 128)} if fast else {"block": (128, 128, 128), "stages": 4}
+    _, *tile = given.get("block", tiles["block"])
+    if scales.kind_a == "block" and any(SCALE_BLOCK % extent for extent in tile):
+        raise DitronError(
+            f"{what}: with scales of blocks, block must divide {SCALE_BLOCK} along N and K, got {given['block']}"
+        )
+    return tiles | scales.constants()
+
+
+def has_product(a: torch.Tensor, b: torch.Tensor, scales: Scales) -> bool:
+    """Whether torch has a product of such operands on their device."""
+    if not a.is_cuda or a.shape[1] % 16 or len(b) % 16:
+        return False
+    if scales.kind_a == "block":
+        whole = a.shape[1] % (4 * SCALE_BLOCK) == 0 and len(b) % SCALE_BLOCK == 0
+        return whole and a.dtype == torch.float8_e4m3fn and torch.cuda.get_device_capability(a.device)[0] == 9
+    return a.dtype == torch.float8_e4m3fn or a.dtype == torch.int8 and len(a) > 16
+
+
+def scaled_product(
+    a: torch.Tensor, b: torch.Tensor, scales: Scales, dtype: torch.dtype, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """A times the transpose of B ``[N, K]``, scaled: by torch's products where they take the operands."""
+    out = torch.empty(len(a), len(b), dtype=dtype, device=a.device) if out is None else out
+    if not has_product(a, b, scales):
+        with torch.autocast(a.device.type, enabled=False):
+            return out.copy_(dequantized(a, scales.a, scales.kind_a, 1) @ dequantized(b, scales.b, scales.kind_b).t())
+    if a.dtype == torch.int8:
+        return out.copy_(torch._int_mm(a, b.t()).float().mul_(scales.a).mul_(scales.b.t()))
+    if scales.kind_a == scales.kind_b and dtype == torch.bfloat16:
+        of_a = scales.a.t().contiguous().t() if scales.kind_a == "block" else scales.a.contiguous()
+        of_b = scales.b.contiguous().t()
+        fast = scales.use_fast_accum and scales.kind_a != "block"
+        return torch._scaled_mm(a, b.t(), scale_a=of_a, scale_b=of_b, out_dtype=dtype, use_fast_accum=fast, out=out)
+    if scales.kind_a == "block":
+        return out.copy_(scaled_product(a, b, scales, torch.bfloat16))
+    one, fast = torch.ones((), device=a.device), scales.use_fast_accum
+    product = torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast)
+    return out.copy_(product.mul_(scales.a).mul_(scales.b.t()))
+
+
+def dequantized(x: torch.Tensor, scale: torch.Tensor, kind: str, block_rows: int = SCALE_BLOCK) -> torch.Tensor:
+    """The elements times their scales, in fp32."""
+    if kind == "block":
+        scale = scale.repeat_interleave(block_rows, 0)[: len(x)].repeat_interleave(SCALE_BLOCK, 1)[:, : x.shape[1]]
+    return x.float() * scale

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 MICROSECONDS = ("all_reduce", "all_reduce_norm", "all_gather", "reduce_scatter", "gemm_ar", "ag_small", "rs_small")
@@ -29,16 +30,16 @@ def _row(case: dict, form: str) -> str:
     times = case[form]
     ours = times["ditron"]
     peers = {n: t for n, t in times.items() if n not in FLOORS and not n.startswith("ditron")}
-    best = min(peers, key=peers.get)
+    best = min(peers, key=peers.get, default="")
     fastest = min((n for n in times if n.startswith("ditron")), key=times.get)
     floors = [times[n] for n in FLOORS if n in times]
     unit = 1e3 if case["operator"] in MICROSECONDS else 1
     digits = 1 if unit > 1 else 3
-    nccl = peers.get("torch + NCCL", peers.get("torch TP"))
+    nccl = peers.get("torch + NCCL", peers.get("torch TP", math.nan))
     return (
         f"| {case['operator']} | {case['shape']} | {form} | {' / '.join(f'{t * unit:.{digits}f}' for t in floors)} | "
         f"{' / '.join(f'{n} {t * unit:.{digits}f}' for n, t in peers.items())} | {ours * unit:.{digits}f} | "
-        f"{ours / max(floors):.2f} | {nccl / ours:.2f} | {best}: {peers[best] / ours:.2f} | "
+        f"{ours / max(floors):.2f} | {nccl / ours:.2f} | {best}: {peers.get(best, math.nan) / ours:.2f} | "
         f"{fastest.removeprefix('ditron, ')} {times[fastest] * unit:.{digits}f} |"
     )
 

@@ -168,7 +168,7 @@ def scaled_product(
 ) -> torch.Tensor:
     """A times the transpose of B ``[N, K]``, scaled: by torch's products where they take the operands."""
     out = torch.empty(len(a), len(b), dtype=dtype, device=a.device) if out is None else out
-    if not has_product(a, b, scales):
+    if not has_product(a, b, scales) or scales.kind_a == "block" and dtype != torch.bfloat16:
         with torch.autocast(a.device.type, enabled=False):
             return out.copy_(dequantized(a, scales.a, scales.kind_a, 1) @ dequantized(b, scales.b, scales.kind_b).t())
     if a.dtype == torch.int8:
@@ -178,8 +178,6 @@ def scaled_product(
         of_b = scales.b.contiguous().t()
         fast = scales.use_fast_accum and scales.kind_a != "block"
         return torch._scaled_mm(a, b.t(), scale_a=of_a, scale_b=of_b, out_dtype=dtype, use_fast_accum=fast, out=out)
-    if scales.kind_a == "block":
-        return out.copy_(scaled_product(a, b, scales, torch.bfloat16))
     one, fast = torch.ones((), device=a.device), scales.use_fast_accum
     product = torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast)
     return out.copy_(product.mul_(scales.a).mul_(scales.b.t()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ditron_compiler import ir
@@ -32,11 +33,16 @@ def _element(kind: ir.Type) -> ir.Type:
     return ir.RankedTensorType(kind).element_type if ir.RankedTensorType.isinstance(kind) else kind
 
 
+def _bits(element: str, default: int) -> int:
+    """Width of a type that is spelled ``bf16``, ``i32`` or ``f8E4M3FN``; the default for what has no number."""
+    found = re.match(r"[a-z]+(\d+)", element)
+    return int(found[1]) if found else default
+
+
 def bits_of(kind: ir.Type) -> int:
     """Width of the elements; 64 for what has none (index, pointers)."""
     text = str(_element(kind))
-    digits = "".join(c for c in text.partition("E")[0] if c.isdigit()) if text[:1] in "ifb" else ""
-    return int(digits) if digits else 64
+    return _bits(text, 64) if text[:1] in "ifb" else 64
 
 
 def itemsize(kind: ir.Type) -> int:
@@ -45,8 +51,7 @@ def itemsize(kind: ir.Type) -> int:
     inner = text[len("!tt.ptr<") :].split(",")[0].rstrip(">") if text.startswith("!tt.ptr<") else text
     if inner.startswith("tensor") or inner.startswith("!"):
         return 8
-    digits = "".join(c for c in inner.partition("E")[0] if c.isdigit())
-    return max(int(digits or 64) // 8, 1)
+    return max(_bits(inner, 64) // 8, 1)
 
 
 def integer(op: ir.Operation, name: str, default: int = 0) -> int:
@@ -209,7 +214,7 @@ def descriptor_block(kind: ir.Type) -> tuple[tuple[int, ...], int]:
     """Block and element size of ``!tt.tensordesc<tensor<128x64xbf16>>``; later Tritons write ``<128x64xbf16>``."""
     inner = str(kind).removeprefix("!tt.tensordesc<").removeprefix("tensor<").split(",")[0].rstrip(">")
     *extents, element = inner.split("x")
-    return tuple(int(extent) for extent in extents), max(int("".join(c for c in element if c.isdigit()) or 8) // 8, 1)
+    return tuple(int(extent) for extent in extents), max(_bits(element, 8) // 8, 1)
 
 
 @_expression(ditron.RankOp, ditron.NumRanksOp)

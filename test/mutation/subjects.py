@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable
@@ -101,6 +102,8 @@ def _programs() -> list[Subject]:
 
 def _operators() -> list[Subject]:
     """The host programs of ditron.kernels: called three times, with other data each time."""
+    from scaled_programs import SCALED_PROGRAMS
+
     from ditron import kernels
 
     def error(got: torch.Tensor, exact: torch.Tensor) -> float:
@@ -133,6 +136,22 @@ def _operators() -> list[Subject]:
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
         return error(kernels.gemm_ar(a[rank], b[rank], algorithm="fused", block=(16, 16)), exact)
 
+    def quantized(operator: str, call: int, rank: int, ranks: int) -> float:
+        from ditron.kernels.scales import dequantized
+
+        rows = 40 if operator == "ag_gemm" else 40 * ranks
+        a = data(ranks, rows, 32, seed=call).to(torch.float8_e4m3fn)
+        b = data(ranks, 32, 32, seed=call + 10).to(torch.float8_e4m3fn)
+        scale_a = torch.rand(ranks, rows, 1, generator=torch.Generator().manual_seed(call + 20)) + 0.5
+        scale_b = torch.linspace(0.5, 1.5, 32)[:, None]
+        whole = [(dequantized(a[r], scale_a[r], "row"), dequantized(b[r], scale_b, "row").T) for r in range(ranks)]
+        exact = torch.cat([x for x, _ in whole]) @ whole[rank][1]
+        if operator == "gemm_rs":
+            exact = sum(x @ y for x, y in whole).chunk(ranks)[rank]
+        how = tiles | {"block": (16, 16, 32)}
+        got = getattr(kernels, operator)(a[rank], b[rank], scale_a=scale_a[rank], scale_b=scale_b, pieces=2, **how)
+        return error(got, exact)
+
     def moved(operator: str, algorithm: str, **schedule: int) -> Callable[[int, int, int], float]:
         def run(call: int, rank: int, ranks: int) -> float:
             x = data(ranks, ranks, 40, seed=call)
@@ -152,13 +171,16 @@ def _operators() -> list[Subject]:
             ditron.init()
             return max(calls(call, ditron.rank(), ditron.num_ranks()) for call in range(3))
 
-        return Subject(f"kernels.{name}", run, 1.5e-2, ((2, None), (3, None)), getattr(module, program))
+        checked = SCALED_PROGRAMS.get(program) or getattr(module, program)
+        return Subject(f"kernels.{name}", run, 1.5e-2, ((2, None), (3, None)), checked)
 
     return [
         subject("ag_gemm", "ag_gemm_program", ag_gemm),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),
         subject("gemm_ar_small", "gemm_ar_small_program", gemm_ar),
+        subject("ag_gemm, fp8", "ag_gemm_program, row and row", functools.partial(quantized, "ag_gemm")),
+        subject("gemm_rs, fp8", "gemm_rs_program, row and row", functools.partial(quantized, "gemm_rs")),
         subject("all_gather, copied", "all_gather_program", moved("all_gather", "copied")),
         subject("all_gather, stored", "stored_gather_program", moved("all_gather", "stored", block=64)),
         subject("all_gather, ll", "ll_gather_program", moved("all_gather", "ll", block=64)),

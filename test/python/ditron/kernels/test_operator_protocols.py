@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from scaled_programs import SCALED_PROGRAMS
 
 import ditron.kernels
 import ditron.sim
@@ -25,9 +26,9 @@ def test_there_are_programs():
     assert {"ag_gemm_program", "gemm_rs_program", "one_shot_program"} <= set(programs())
 
 
-@pytest.mark.parametrize("name", programs())
+@pytest.mark.parametrize("name", [*programs(), *SCALED_PROGRAMS])
 def test_no_findings(name):
-    report = check_program(programs()[name])
+    report = check_program((programs() | SCALED_PROGRAMS)[name])
     assert not report.findings, "\n".join(map(str, report.findings))
     assert not report.given_up
 

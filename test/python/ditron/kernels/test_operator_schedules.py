@@ -8,9 +8,11 @@ import torch
 import ditron.sim
 from ditron import kernels
 
+FP8 = torch.float8_e4m3fn
 SEEDS = int(os.environ.get("SEEDS", "4"))
 ROWS, N, K = 40, 32, 16
 TILES = dict(algorithm="overlapped", block=(16, 16, 16), programs=3, pieces=2)
+TILES_FP8 = TILES | {"block": (16, 16, 32)}
 
 
 def data(*shape):
@@ -21,7 +23,15 @@ def calls(ranks):
     """By operator: a call of this rank."""
     a, whole, b = data(ranks, ROWS, K), data(ranks, ranks * ROWS, K), data(ranks, N, K)
     gradient = data(ranks, ranks * ROWS, N)
+    x, y, w, ones = a.to(FP8), whole.to(FP8), b.to(FP8), torch.ones(ranks * ROWS, 1)
+    wide, wide_b, blocks = data(ranks, ROWS, 256).to(FP8), data(ranks, N, 256).to(FP8), torch.tensor([[0.5, 2.0]])
+    of_a, of_b = torch.arange(1.0, ROWS + 1), torch.arange(1.0, N + 1)
     return {
+        "ag_gemm, fp8 rows": lambda r: kernels.ag_gemm(x[r], w[r], scale_a=of_a + r, scale_b=of_b, **TILES_FP8),
+        "ag_gemm, fp8 blocks": lambda r: kernels.ag_gemm(
+            wide[r], wide_b[r], scale_a=of_a[:, None] * blocks, scale_b=blocks, **TILES_FP8
+        ),
+        "gemm_rs, fp8 rows": lambda r: kernels.gemm_rs(y[r], w[r], scale_a=ones, scale_b=of_b + r, **TILES_FP8),
         "ag_gemm": lambda r: kernels.ag_gemm(a[r], b[r], **TILES),
         "gemm_rs": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES),
         "ag_gemm_backward": lambda r: torch.cat(

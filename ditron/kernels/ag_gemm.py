@@ -173,6 +173,7 @@ def ag_gemm_program(
     scale_a_kind="none",
     scale_b_kind="none",
     use_fast_accum=False,
+    maxnreg=None,
 ):
     """``c`` [ranks * rows, N] = all ranks' ``a`` [rows, K], times ``b`` [N, K] transposed, plus ``bias``.
 
@@ -232,6 +233,7 @@ def ag_gemm_program(
         IMPRECISE=imprecise(a.dtype, BK, use_fast_accum),
         num_warps=num_warps,
         num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
     if keep:
         dh.copy(a, gathered_out[rank * rows : (rank + 1) * rows])

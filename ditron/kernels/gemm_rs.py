@@ -33,7 +33,6 @@ from ditron.kernels.tiles import (
     scale_tile,
     shards_descriptor,
     store_columns,
-    store_tile,
     tile_position,
 )
 from ditron.tuning.lookup import tuned
@@ -117,12 +116,24 @@ def gemm_rs_kernel(
             if (k == publish_at) & (before >= 0):
                 dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
         if shard == own:  # each branch scales: Triton 3.6 cannot fuse the loops with more than the branches behind
-            mine = scale_tile(
-                acc, scale_a_ptr, scale_b_ptr, m * BM, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B, shard * rows
-            )
             for part in tl.static_range(PARTS):
-                total = columns_of(mine, part, PARTS)
                 col = n * BN + part * (BN // PARTS)
+                total = columns_of(acc, part, PARTS)
+                if SCALE_A != "none":
+                    first_scale = shard * rows if SCALE_A == "row" else 0
+                    total = scale_tile(
+                        total,
+                        scale_a_ptr + first_scale,
+                        scale_b_ptr,
+                        m * BM,
+                        col,
+                        rows,
+                        N,
+                        BM,
+                        BN // PARTS,
+                        SCALE_A,
+                        SCALE_B,
+                    )
                 for other in tl.static_range(1, RANKS):
                     sender = (own + other) % RANKS
                     token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
@@ -130,10 +141,25 @@ def gemm_rs_kernel(
                     total += theirs.reshape(BM, BN // PARTS).to(tl.float32)
                 store_columns(out_desc, 0, m * BM, col, total)
         else:
-            sent = scale_tile(
-                acc, scale_a_ptr, scale_b_ptr, m * BM, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B, shard * rows
-            )
-            store_tile(outbox_desc, shard, m * BM, n * BN, sent, PARTS)
+            for part in tl.static_range(PARTS):
+                col = n * BN + part * (BN // PARTS)
+                columns = columns_of(acc, part, PARTS)
+                if SCALE_A != "none":
+                    first_scale = shard * rows if SCALE_A == "row" else 0
+                    columns = scale_tile(
+                        columns,
+                        scale_a_ptr + first_scale,
+                        scale_b_ptr,
+                        m * BM,
+                        col,
+                        rows,
+                        N,
+                        BM,
+                        BN // PARTS,
+                        SCALE_A,
+                        SCALE_B,
+                    )
+                store_columns(outbox_desc, shard, m * BM, col, columns)
     if counted >= 0:
         dl.notify(counts_ptr + counted, own, share, op="add", scope="gpu")
 
@@ -182,6 +208,7 @@ def gemm_rs_program(
     scale_a_kind="none",
     scale_b_kind="none",
     use_fast_accum=False,
+    maxnreg=None,
 ):
     """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
 
@@ -229,6 +256,7 @@ def gemm_rs_program(
         IMPRECISE=imprecise(a.dtype, BK, use_fast_accum),
         num_warps=num_warps,
         num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
     with dh.stream("copy"):
         for step in dh.range(1, ranks):  # what the call before sent to this rank has been added

@@ -28,6 +28,9 @@ __all__ = [
     "tiles_of",
 ]
 
+#: Of each thread of eight warps. In a CUDA graph a stream's wait is a kernel of one warp: a program that stays on its SM
+#: until that wait is over has to leave registers for it.
+MAX_REGISTERS = 232
 SCALE_BLOCK = 128  # elements along K, and rows of B, that share a scale
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 OUT_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -126,7 +129,7 @@ def scales_in_shard(kind: str, rows: Any, K: Any) -> Any:
 
 def imprecise(dtype: torch.dtype, block_k: int, use_fast_accum: bool) -> int | None:
     """Of fp8, how many products Hopper's tensor cores may add with 14 bits before fp32 does; None: all."""
-    return None if use_fast_accum or dtype not in FP8 else min(block_k, SCALE_BLOCK)
+    return None if use_fast_accum or dtype not in FP8 else block_k
 
 
 def gathered_scales(scales: Scales, rows: int, gather: Any) -> Scales:
@@ -144,13 +147,18 @@ def tiles_of(what: str, scales: Scales, given: dict[str, Any]) -> dict[str, Any]
     of scales that do not hold whole tiles.
     """
     fast = scales.use_fast_accum and scales.kind_a != "block"
-    tiles = {"block": (128, 256, 128)} if fast else {"block": (128, 128, 128), "stages": 4}
+    if not fast:
+        tiles = {"block": (128, 128, 128), "stages": 4}
+    elif what == "gemm_rs":
+        tiles = {"block": (128, 256, 128), "stages": 4, "parts": 4}
+    else:
+        tiles = {"block": (128, 256, 128)}
     _, *tile = given.get("block", tiles["block"])
     if scales.kind_a == "block" and any(SCALE_BLOCK % extent for extent in tile):
         raise DitronError(
             f"{what}: with scales of blocks, block must divide {SCALE_BLOCK} along N and K, got {given['block']}"
         )
-    return tiles | scales.constants()
+    return tiles | scales.constants() | {"maxnreg": MAX_REGISTERS}
 
 
 def has_product(a: torch.Tensor, b: torch.Tensor, scales: Scales) -> bool:

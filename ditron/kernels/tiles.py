@@ -156,17 +156,15 @@ def scale_tile(
     BN: tl.constexpr,
     SCALE_A: tl.constexpr,
     SCALE_B: tl.constexpr,
-    first_scale=0,
 ):
     """A tile at (row, col) of a shard in fp32, times the scales of its rows of A and of its columns: rows of B.
 
-    The shard's scales of rows begin at ``first_scale``. Of blocks, the products have been scaled already.
+    Of blocks, the products have been scaled already.
     """
-    if SCALE_A == "row" or SCALE_A == "tensor":
-        acc = acc.to(tl.float32)
+    acc = acc.to(tl.float32)
     if SCALE_A == "row":
         at = row + tl.arange(0, BM)
-        acc *= tl.load(scale_a_ptr + first_scale + at, mask=at < rows, other=0.0)[:, None]
+        acc *= tl.load(scale_a_ptr + at, mask=at < rows, other=0.0)[:, None]
     elif SCALE_A == "tensor":
         acc *= tl.load(scale_a_ptr)
     if SCALE_B == "row":

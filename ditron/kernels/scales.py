@@ -28,7 +28,7 @@ __all__ = [
     "tiles_of",
 ]
 
-#: Of each thread of eight warps. In a CUDA graph a stream's wait is a kernel of one warp: a program that stays on its SM
+#: Of a thread of eight warps. In a CUDA graph a stream's wait is a kernel of one warp: a program that stays on its SM
 #: until that wait is over has to leave registers for it.
 MAX_REGISTERS = 232
 SCALE_BLOCK = 128  # elements along K, and rows of B, that share a scale

@@ -33,6 +33,7 @@ from ditron.kernels.tiles import (
     scale_tile,
     shards_descriptor,
     store_columns,
+    store_tile,
     tile_position,
 )
 from ditron.tuning.lookup import tuned
@@ -117,8 +118,8 @@ def gemm_rs_kernel(
                 dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
         if shard == own:  # each branch scales: Triton 3.6 cannot fuse the loops with more than the branches behind
             for part in tl.static_range(PARTS):
-                col = n * BN + part * (BN // PARTS)
                 total = columns_of(acc, part, PARTS)
+                col = n * BN + part * (BN // PARTS)
                 if SCALE_A != "none":
                     first_scale = shard * rows if SCALE_A == "row" else 0
                     total = scale_tile(
@@ -140,25 +141,26 @@ def gemm_rs_kernel(
                     theirs = inbox_desc.load([sender, dl.consume_token(m * BM, token), col])
                     total += theirs.reshape(BM, BN // PARTS).to(tl.float32)
                 store_columns(out_desc, 0, m * BM, col, total)
+        elif SCALE_A == "none":
+            store_tile(outbox_desc, shard, m * BM, n * BN, acc, PARTS)
         else:
             for part in tl.static_range(PARTS):
-                col = n * BN + part * (BN // PARTS)
                 columns = columns_of(acc, part, PARTS)
-                if SCALE_A != "none":
-                    first_scale = shard * rows if SCALE_A == "row" else 0
-                    columns = scale_tile(
-                        columns,
-                        scale_a_ptr + first_scale,
-                        scale_b_ptr,
-                        m * BM,
-                        col,
-                        rows,
-                        N,
-                        BM,
-                        BN // PARTS,
-                        SCALE_A,
-                        SCALE_B,
-                    )
+                col = n * BN + part * (BN // PARTS)
+                first_scale = shard * rows if SCALE_A == "row" else 0
+                columns = scale_tile(
+                    columns,
+                    scale_a_ptr + first_scale,
+                    scale_b_ptr,
+                    m * BM,
+                    col,
+                    rows,
+                    N,
+                    BM,
+                    BN // PARTS,
+                    SCALE_A,
+                    SCALE_B,
+                )
                 store_columns(outbox_desc, shard, m * BM, col, columns)
     if counted >= 0:
         dl.notify(counts_ptr + counted, own, share, op="add", scope="gpu")

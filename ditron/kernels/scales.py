@@ -77,7 +77,10 @@ def scales_of(
             )
         return None, a.dtype
     if scale_a is None or scale_b is None:
-        raise DitronError(f"{what}: matrices of {a.dtype} need scale_a= and scale_b=: torch.ones(1) for none")
+        raise DitronError(
+            f"{what}: expected matrices of one dtype, bfloat16, float16 or float32, or quantized ones with scale_a= "
+            f"and scale_b= (torch.ones(1) for none), got {a.dtype} without"
+        )
     if is_transposed(b):
         raise DitronError(
             f"{what}: b of {b.dtype} must be [N, K] with K contiguous, as tensor cores read it, and this one is the "
@@ -147,12 +150,9 @@ def tiles_of(what: str, scales: Scales, given: dict[str, Any]) -> dict[str, Any]
     of scales that do not hold whole tiles.
     """
     fast = scales.use_fast_accum and scales.kind_a != "block"
-    if not fast:
-        tiles = {"block": (128, 128, 128), "stages": 4}
-    elif what == "gemm_rs":
-        tiles = {"block": (128, 256, 128), "stages": 4, "parts": 4}
-    else:
-        tiles = {"block": (128, 256, 128)}
+    tiles = {"block": (128, 256, 128), "stages": 4 if what == "ag_gemm" else 3}
+    if not fast:  # two accumulators, so smaller tiles
+        tiles = {"block": (128, 128, SCALE_BLOCK if scales.kind_a == "block" else 256), "stages": 3}
     _, *tile = given.get("block", tiles["block"])
     if scales.kind_a == "block" and any(SCALE_BLOCK % extent for extent in tile):
         raise DitronError(

@@ -38,13 +38,14 @@ OUT_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 @dataclass(frozen=True)
 class Scales:
-    """``a``: [1, 1], [M, 1] or [M, K / 128], ``b`` alike, of the kinds that are named; how the product is computed."""
+    """``a``: [1, 1], [M, 1] or [M, K / 128], ``b`` alike, of the kinds that are named, for matrices of ``dtype``."""
 
     a: torch.Tensor
     b: torch.Tensor
     kind_a: str
     kind_b: str
     use_fast_accum: bool
+    dtype: torch.dtype
 
     def for_kernel(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Flat, as kernels read them: block scales of A with those of one column of blocks together."""
@@ -111,7 +112,7 @@ def scales_of(
     kind_a, kind_b = fine if "block" not in fine else (kinds_a[-1], kinds_b[-1])
     if (kind_a == "block") != (kind_b == "block"):
         raise DitronError(f"{what}: scale_a is per {kind_a} and scale_b per {kind_b}: blocks need blocks of both")
-    return Scales(_matrix(scale_a, kind_a), _matrix(scale_b, kind_b), kind_a, kind_b, use_fast_accum), dtype
+    return Scales(_matrix(scale_a, kind_a), _matrix(scale_b, kind_b), kind_a, kind_b, use_fast_accum, a.dtype), dtype
 
 
 def _kinds(scale: torch.Tensor, by_row: list[tuple[int, ...]], by_block: tuple[int, int]) -> list[str]:
@@ -144,15 +145,16 @@ def gathered_scales(scales: Scales, rows: int, gather: Any) -> Scales:
 
 
 def tiles_of(what: str, scales: Scales, given: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of a program for these scales, but for those ``given``, on GPUs.
+    """Keyword arguments of a program for operands with scales, but for those ``given``, on GPUs.
 
-    Sums that go to fp32 at every step need two accumulators, and smaller tiles for that. Raises DitronError for blocks
-    of scales that do not hold whole tiles.
+    Sums that go from the tensor cores to fp32 at every step need two accumulators, and smaller tiles for that. Raises
+    DitronError for blocks of scales that do not hold whole tiles.
     """
-    fast = scales.use_fast_accum and scales.kind_a != "block"
-    tiles = {"block": (128, 256, 128), "stages": 4 if what == "ag_gemm" else 3}
-    if not fast:  # two accumulators, so smaller tiles
-        tiles = {"block": (128, 128, SCALE_BLOCK if scales.kind_a == "block" else 256), "stages": 3}
+    tiles: dict[str, Any] = {"block": (128, 256, 128), "stages": 4 if what == "ag_gemm" else 3}
+    if scales.kind_a == "block":
+        tiles = {"block": (128, 128, SCALE_BLOCK), "stages": 4}
+    elif scales.dtype in FP8 and not scales.use_fast_accum:
+        tiles = {"block": (128, 128, 2 * SCALE_BLOCK), "stages": 3}
     _, *tile = given.get("block", tiles["block"])
     if scales.kind_a == "block" and any(SCALE_BLOCK % extent for extent in tile):
         raise DitronError(

@@ -48,6 +48,27 @@ class Calls:
         self.bad += (got != expected.to(self.dtype)).sum()
 
 
+class Products(Calls):
+    """Calls of the fused ``gemm_ar`` with ``M`` rows, of integers whose sums are exact."""
+
+    def __init__(self, M: int, N: int, K: int):
+        super().__init__("gemm_ar", M * K, torch.bfloat16, "fused")
+        self.shape = M, K
+        self.b = [self._integers(N * K, rank).view(N, K) for rank in range(self.ranks)]
+
+    def _integers(self, n: int, rank: int) -> torch.Tensor:
+        return ((torch.arange(n, device=self.at.device) * 7 // 3 + rank) % 3 - 1).to(self.dtype)
+
+    def of(self, rank: int) -> torch.Tensor:
+        return ((self.at + (rank + 1) * self.count) % 3).to(self.dtype).view(self.shape)
+
+    def __call__(self) -> None:
+        self.count += 1
+        got = kernels.gemm_ar(self.of(self.rank), self.b[self.rank], algorithm="fused")
+        expected = sum(self.of(rank).float() @ self.b[rank].float().T for rank in range(self.ranks))
+        self.bad += (got.float() != expected).sum()
+
+
 def check(calls: Calls, replays: int) -> int:
     """Number of wrong elements."""
     late = random.Random(calls.rank)
@@ -85,6 +106,8 @@ def main() -> None:
                 for algorithm in ("ll", "ll128"):
                     calls = Calls(what, n, dtype, algorithm)
                     wrong[what, n, dtype, algorithm] = check(calls, args.replays)
+    for M, N, K in ((1, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
+        wrong["gemm_ar", M, N, K] = check(Products(M, N, K), args.replays)
     if ditron.rank() == 0:
         print(f"{len(wrong)} cases, {args.replays} replays each: {sum(wrong.values())} wrong elements", flush=True)
     assert not any(wrong.values()), {case: count for case, count in wrong.items() if count}

@@ -49,7 +49,7 @@ def calls(ranks):
         "all_reduce, ll128": lambda r: kernels.all_reduce(a[r], algorithm="ll128", block=256),
         "all_reduce, one_shot": lambda r: kernels.all_reduce(a[r], algorithm="one_shot", block=256),
         "all_reduce, two_shot": lambda r: kernels.all_reduce(a[r], algorithm="two_shot", block=64, programs=2),
-        "all_reduce_rms_norm": lambda r: kernels.all_reduce_rms_norm(a[r], whole[0, :ROWS], b[0, 0])[0],
+        "all_reduce_rms_norm": lambda r: kernels.all_reduce_rms_norm(a[r, :5], whole[0, :5], b[0, 0])[0],
     }
 
 

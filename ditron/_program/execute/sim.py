@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ditron._program.execute.loaded import LoadedProgram
@@ -22,9 +23,18 @@ class SimRunner:
     """One program on one simulated rank."""
 
     def __init__(self, executable: LoadedProgram, group: Any):
-        self.executable, self.group, self.view = executable, group, group.world
+        self.executable = executable
+        self._group = weakref.ref(group)  # a program keeps runners by group, and keeps no group alive
         self._memories: dict[Any, Memory] = {}
         self._overlaps = LruCache(512)
+
+    @property
+    def group(self) -> Any:
+        return self._group()
+
+    @property
+    def view(self) -> Any:
+        return self.group.world
 
     def __call__(self, args: tuple, key: Any) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):

@@ -1,5 +1,8 @@
 """The operators on simulated ranks, against torch in fp64; shapes from the smallest to ones with ragged tiles."""
 
+import gc
+import weakref
+
 import numerics
 import pytest
 import torch
@@ -243,3 +246,15 @@ def test_bad_operands(call, message):
 def test_without_a_group():
     with pytest.raises(DitronError, match=r"ditron.kernels.all_reduce\(\) before ditron.init"):
         kernels.all_reduce(data(8, seed=1))
+
+
+def test_programs_keep_no_simulation_alive():
+    groups = []
+
+    def main():
+        groups.append(weakref.ref(ditron.init()))
+        kernels.all_reduce(data(8, seed=ditron.rank()))
+
+    ditron.sim.run(main, ranks=2)
+    gc.collect()
+    assert [group() for group in groups] == [None, None]

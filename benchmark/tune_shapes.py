@@ -8,9 +8,10 @@ before the last.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-# N and K of the MLPs of LLaMA and Qwen models, as in measuring.py, which needs torch.
-MLPS = {"7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192)}
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measuring import MLPS  # noqa: E402
 
 
 def mlps(ranks: int, rows: int) -> list[str]:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [operators] [overlap] [descriptors] [packets] [prints] [hangs] [heap]
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [operators] [overlap] [descriptors] [packets] [prints] [hangs] [heap] [tuning]
 # Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
 # under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=$1; shift
-parts=${*:-p2p nvshmem overhead}  # hangs, heap: two GPUs and some minutes, when asked for
+parts=${*:-p2p nvshmem overhead}  # hangs, heap, tuning: two GPUs and some minutes, when asked for
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 PYTHONUNBUFFERED=1
 export OMP_NUM_THREADS=8
 site=/tmp/ditron-site
@@ -32,6 +32,7 @@ for part in $parts; do
     prints) timeout 120 python3 test/gpu/check_prints.py ;;
     packets) run 120 "$gpus" test/gpu/check_packets.py --table "$out/results.md" ;;
     hangs) timeout 280 python3 test/gpu/check_hangs.py --table "$out/results.md" ;;
+    tuning) timeout 120 python3 test/gpu/check_tuning.py && run 120 2 test/gpu/check_tuning.py --lazily ;;
     heap) timeout 560 python3 test/gpu/check_heap.py --table "$out/results.md" ;;
     ll) run 400 "$gpus" benchmark/ll_all_gather.py --table "$out/results.md" ;;
     swizzle) run 200 "$gpus" benchmark/swizzle_time.py --table "$out/results.md" ;;

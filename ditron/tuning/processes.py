@@ -224,11 +224,9 @@ class _Ranks:
 
     def _ended(self, rank: int) -> None:
         event, code = self.at[rank], self.processes[rank].returncode
-        if self.failed is not None and self.failed["rank"] == rank:
-            why = self.failed["failed"]
-        else:
-            why = f"the process ended with exit code {code}{self._last_line(rank)}"
-        self._blame(event, f"rank {rank}: {why}", rank)
+        if self.failed is not None:
+            return self._blame(self.failed, f"rank {self.failed['rank']}: {self.failed['failed']}")
+        self._blame(event, f"rank {rank}: the process ended with exit code {code}{self._last_line(rank)}", rank)
 
     def _blame(self, event: dict[str, Any], why: str, rank: int = 0) -> None:
         if "job" not in event:

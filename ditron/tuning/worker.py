@@ -24,6 +24,7 @@ __all__ = ["Bench", "run"]
 _PR_SET_PDEATHSIG = 1
 _FIRST_ROUNDS = 4  # after which candidates that are far behind are sampled no more
 _FAR_BEHIND = 1.3
+_CLOSE = 1.05  # to the fastest: those candidates, and the rule's, are sampled as often again
 
 
 class Bench(Protocol):
@@ -91,16 +92,19 @@ def _times(
 ) -> dict[int, float]:
     """Medians of the slowest rank; candidates take turns, in an order that rotates."""
     samples: dict[int, list[float]] = {candidate: [] for candidate in samplers}
-    taken = list(samplers)
-    for turn in range(rounds):
+    taken, rule = list(samplers), min(samplers, default=0)
+    for turn in range(2 * rounds):
+        if turn in (_FIRST_ROUNDS, rounds) and taken:
+            limit = _FAR_BEHIND if turn < rounds else _CLOSE
+            so_far = _slowest(bench, samples)
+            taken = [c for c in taken if so_far[c] <= limit * min(so_far.values()) or turn == rounds and c == rule]
+        if turn >= rounds and taken == [rule]:
+            break
         shift = turn % max(1, len(taken))
         order = taken[shift:] + taken[:shift]
         for candidate in order[:: -1 if turn % 2 else 1]:
             at(candidate=candidate)
             samples[candidate].append(samplers[candidate]())
-        if turn + 1 == _FIRST_ROUNDS and taken:
-            so_far = _slowest(bench, samples)
-            taken = [candidate for candidate in taken if so_far[candidate] <= _FAR_BEHIND * min(so_far.values())]
     return _slowest(bench, samples)
 
 

@@ -1,6 +1,6 @@
 """What the processes that measure do where there is no GPU: a candidate says itself how it behaves, and how long it takes.
 
-``how=``: "hangs", "raises", "raises on 1" (the others hang), "dies", "wrong", "hangs when timed"; ``us=`` by rank.
+``how=``: "hangs", "raises", "raises and loses the GPU", "raises on 1" (the others hang), "dies", "wrong", "hangs when timed"; ``us=`` by rank.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class FakeBench:
         return sample
 
     def recover(self):
-        pass
+        if self.options.get("how") == "raises and loses the GPU":
+            raise RuntimeError("the context is lost")
 
 
 class TimedBench(FakeBench):

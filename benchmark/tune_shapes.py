@@ -33,12 +33,12 @@ def products_and_sums(rows: int) -> list[str]:
 
 
 def shapes(ranks: int) -> list[str]:
-    lines = products_and_sums(128) + small(1024) + mlps(ranks, 4096)
-    lines += [f"all_reduce {1 << k}" for k in range(12, 28)] + products_and_sums(64) + small(2048) + mlps(ranks, 8192)
-    lines += products_and_sums(512) + products_and_sums(2048) + products_and_sums(8192)
-    lines += [f"{operator} {1 << k}" for k in range(12, 28, 3) for operator in ("all_gather", "reduce_scatter")]
-    lines += small(512) + small(256) + small(128) + mlps(ranks, 2048) + mlps(ranks, 16384) + mlps(ranks, 1024)
-    return list(dict.fromkeys(lines + mlps(ranks, 512)))
+    lines = [line for rows in (128, 64, 32, 16, 8, 512, 2048, 8192) for line in products_and_sums(rows)]
+    lines += [line for rows in (1024, 2048, 512, 256, 128, 64, 32, 16) for line in small(rows)]
+    lines += [f"all_reduce {1 << k}" for k in range(12, 28)]
+    lines += [f"{operator} {1 << k}" for k in range(12, 28, 2) for operator in ("all_gather", "reduce_scatter")]
+    lines += [line for rows in (4096, 8192, 2048, 16384, 1024, 512) for line in mlps(ranks, rows)]
+    return list(dict.fromkeys(lines))
 
 
 if __name__ == "__main__":

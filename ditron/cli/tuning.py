@@ -142,9 +142,9 @@ def _machine(text: str | None, ranks: int | None) -> tuple[str, int]:
 
 
 def _bucket(problem: Problem) -> Problem:
-    from ditron.kernels.operands import capacity_for
+    from ditron.tuning.problem import bucket_of
 
-    return replace(problem, rows=capacity_for(problem.rows))
+    return replace(problem, rows=bucket_of(problem.rows))
 
 
 def _problems(args: argparse.Namespace, ranks: int) -> Iterator[Problem]:

@@ -301,7 +301,7 @@ def ag_gemm(
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
         if scales is None:
-            algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
+            algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, N, K)
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)

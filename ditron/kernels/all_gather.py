@@ -160,7 +160,7 @@ def all_gather(
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x, quantized=True)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
-        algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, capacity_for(x.numel()))
+        algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, x.numel())
         algorithm = algorithm or by_size(sent_bytes(group, x), group.has_nvlink)
         if algorithm == "nccl":
             dist.all_gather_into_tensor(out.view(-1), aligned(x).view(-1), nccl_group("all_gather", group))

@@ -233,7 +233,7 @@ def all_reduce(
     with in_group(group, "all_reduce") as group:
         vector_operand("all_reduce", group, x)
         out = result("all_reduce", tuple(x.shape), x, out, x=x)
-        algorithm, schedule = tuned("all_reduce", group, algorithm, schedule, x.dtype, capacity_for(x.numel()))
+        algorithm, schedule = tuned("all_reduce", group, algorithm, schedule, x.dtype, x.numel())
         algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink)
         if algorithm == "nccl":
             dist.all_reduce(out.copy_(x), group=nccl_group("all_reduce", group))

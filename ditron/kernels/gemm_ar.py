@@ -15,7 +15,7 @@ from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_ar_small_program
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import nccl_group
-from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.operands import aligned, in_group, matrices, result, weight_layout
 from ditron.kernels.scales import scaled_product, scales_of
 from ditron.kernels.schedules import fits_tile_kernel, overlaps, product_rule, sent_bytes
 from ditron.tuning.lookup import tuned
@@ -96,7 +96,9 @@ def gemm_ar(
             return scaled_product(a, aligned(b), scales, dtype, out)
 
         if scales is None:
-            algorithm, schedule = tuned("gemm_ar", group, algorithm, schedule, a.dtype, capacity_for(M), N, K)
+            algorithm, schedule = tuned("gemm_ar", group, algorithm, schedule, a.dtype, M, N, K)
+        if algorithm in ("fused", "overlapped"):
+            a = aligned(a)
         if algorithm == "nccl":
             dist.all_reduce(product(out), group=nccl_group("gemm_ar", group))
             return out

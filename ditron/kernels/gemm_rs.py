@@ -334,7 +334,7 @@ def gemm_rs(
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
         if scales is None:
-            algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, capacity_for(rows), N, K)
+            algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, rows, N, K)
         if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out, scales=scales):
             chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True, scales=scales)
             flat = (None, None) if scales is None else scales.for_kernel()

@@ -171,7 +171,7 @@ def reduce_scatter(
         if x.shape[0] % ranks:
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out, x=x)
-        algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, capacity_for(out.numel()))
+        algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, out.numel())
         algorithm = algorithm or by_size(sent_bytes(group, out), group.has_nvlink)
         if algorithm == "nccl":
             dist.reduce_scatter_tensor(out.view(-1), aligned(x).view(-1), group=nccl_group("reduce_scatter", group))

@@ -12,7 +12,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING
 
-from ditron.tuning.problem import Options, Problem
+from ditron.tuning.problem import Options, Problem, bucket_of
 from ditron.tuning.registry import OPERATORS
 from ditron.tuning.tables import Table, machine_name, tables_of
 from ditron_compiler import knobs
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["disable", "enable", "tuned"]
 
 _CHUNK = 1 << 16  # characters of a message between ranks
+_MOST = 1 << 14  # sizes whose choice is remembered
 _NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8", "int8": "int8"}
 
 log = logging.getLogger("ditron.tuning")
@@ -74,7 +75,7 @@ class GroupChoices:
         name = _NAMES.get(str(dtype).removeprefix("torch."))
         if self.table is None or name is None or what not in OPERATORS:
             return None
-        problem = Problem(what, name, group.num_ranks, rows, N, K)
+        problem = Problem(what, name, group.num_ranks, bucket_of(rows), N, K)
         found = self.table.find(problem)
         if (found is None or found.is_nearest) and algorithm is None and _tunes(group):
             if not _is_capturing(group):
@@ -104,7 +105,7 @@ def tuned(
 ) -> tuple[str | None, Options]:
     """``algorithm`` and ``given`` of a caller; for one that gives no schedule, those that were measured to be fastest.
 
-    ``rows`` is a bucket's. What the caller names is taken as it is: a schedule turns the table off, an algorithm limits
+    What the caller names is taken as it is: a schedule turns the table off, an algorithm limits
     it to the schedules of that algorithm. Collective over the group in its first call.
     """
     choices = group.choices
@@ -118,6 +119,8 @@ def tuned(
     except KeyError:
         choice = choices.choose(group, key)
         if choice is not None or not (_tunes(group) and _is_capturing(group)):  # which may be tuned later
+            if len(choices.made) >= _MOST:
+                choices.made.clear()
             choices.made[key] = choice
     return (algorithm, given) if choice is None else choice
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DTYPES", "Options", "Problem", "options_text"]
+__all__ = ["DTYPES", "Options", "Problem", "bucket_of", "options_text"]
 
 #: Keyword arguments of an operator's function: ``algorithm=`` and those of the schedule.
 Options = dict[str, Any]
@@ -21,8 +21,7 @@ class Problem:
     Attributes:
         operator: its function's name. dtype: a name of ``DTYPES``. ranks: how many.
         rows: of A on a rank (``ag_gemm``), of the result on a rank (``gemm_rs``), of A (``gemm_ar``); elements that a
-            rank gives to each other one (collectives). In a table rounded up to a power of two, by
-            ``ditron.kernels.operands.capacity_for``.
+            rank gives to each other one (collectives). In a table, those of a bucket.
         N, K: of the weight ``[N, K]`` of a rank; 0 for collectives.
     """
 
@@ -59,6 +58,11 @@ class Problem:
         if self.is_product:
             return f"{self.operator} M={self.M} N={self.N} K={self.K} {self.dtype}, {self.ranks} ranks"
         return f"{self.operator} {self.rows} x {self.dtype}, {self.ranks} ranks"
+
+
+def bucket_of(rows: int) -> int:
+    """``rows`` rounded up to a power of two, at least 8: calls of one bucket run the same."""
+    return max(8, 1 << (rows - 1).bit_length())
 
 
 def options_text(options: Options) -> str:

@@ -11,10 +11,9 @@ import ditron
 import ditron.sim
 from ditron import kernels
 from ditron.distributed.group import Group
-from ditron.kernels.operands import capacity_for
 from ditron.tuning import lookup, processes, tables
 from ditron.tuning.lookup import tuned
-from ditron.tuning.problem import Problem
+from ditron.tuning.problem import Problem, bucket_of
 from ditron.tuning.tables import Entry, Measured, Table, versions
 
 OVERLAPPED = {"algorithm": "overlapped", "pieces": 4}
@@ -65,7 +64,7 @@ def test_asked_to_the_simulator_runs_what_a_table_says(monkeypatch):
 
     for values, made in ditron.sim.run(main, ranks=2):
         assert values == [3.0]
-        assert made == {("all_reduce", torch.bfloat16, 512, 0, 0, None): ("two_shot", {"block": 64})}
+        assert made == {("all_reduce", torch.bfloat16, 500, 0, 0, None): ("two_shot", {"block": 64})}
 
 
 def test_what_the_caller_names_wins(monkeypatch):
@@ -106,7 +105,7 @@ def test_ranks_with_different_tables_choose_alike(monkeypatch, chunk):
     def main():
         group = ditron.init()
         pair = ditron.new_group([2, 1])
-        mine = None if pair is None else ask(pair)
+        mine = ask(pair) if pair else None
         return ask(group, rows=128), mine
 
     world = ("sequential", {})
@@ -253,5 +252,33 @@ def test_a_lookup_is_cheap(monkeypatch, gpus):
     assert on_ranks(main, 1)[0] < 1e-6
 
 
-def test_buckets_are_those_of_memory():
-    assert [capacity_for(rows) for rows in (1, 64, 65, 2048, 2049)] == [64, 64, 128, 2048, 4096]
+@pytest.mark.parametrize("options", [{"algorithm": "overlapped"}, {"algorithm": "fused"}], ids=lambda o: o["algorithm"])
+def test_what_a_table_says_takes_any_operand(monkeypatch, options):
+    """Where TMA does not reach the caller's tensor, it is copied: a table is no reason for an error."""
+    problem = Problem("gemm_ar", "bf16", 2, 8, 32, 64)
+    monkeypatch.setattr(lookup, "tables_of", lambda *_: table(problem, candidates=[(options, 1.0)]))
+    ditron.tuning.enable(simulator="h200")
+
+    def main():
+        group = ditron.init()
+        a, b = torch.ones(8 * 64 + 1).bfloat16()[1:].view(8, 64), torch.ones(32, 64).bfloat16()
+        assert a.data_ptr() % 16
+        return kernels.gemm_ar(a, b).unique().tolist(), [choice for choice in group.choices.made.values() if choice]
+
+    for values, chosen in ditron.sim.run(main, ranks=2):
+        assert values == [128.0] and chosen == [(options["algorithm"], {})]
+
+
+def test_buckets():
+    assert [bucket_of(rows) for rows in (1, 8, 9, 64, 65, 2048, 2049)] == [8, 8, 16, 64, 128, 2048, 4096]
+
+
+def test_what_is_remembered_is_bounded(monkeypatch, gpus):
+    monkeypatch.setattr(lookup, "tables_of", lambda *_: table(KNOWN))
+    monkeypatch.setattr(lookup, "_MOST", 10)
+
+    def main(group):
+        found = {ask(group, rows=rows)[0] for rows in range(65, 129)}
+        return found, len(group.choices.made) <= 10
+
+    assert on_ranks(main) == [({"sequential"}, True)] * 2

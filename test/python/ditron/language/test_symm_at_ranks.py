@@ -131,3 +131,15 @@ def test_ptx_loads_whole_vectors(transport: str, sanitize: bool) -> None:
     program = ditron.compile(gather_rows, *GATHER, transport=transport, stop_after="ptx", sanitize=sanitize)
     assert re.search(r"ld\.global\.v4\.b32", program.asm["ptx"])
     assert not re.findall(r"^declare .*@ditron_\w+", program.asm["llir"], re.MULTILINE)
+
+
+@pytest.mark.parametrize("sanitize", (False, True), ids=("plain", "sanitized"))
+@pytest.mark.parametrize("transport", ("p2p", "rocshmem"))
+def test_amd_has_it_too(transport: str, sanitize: bool) -> None:
+    last = "amdgcn" if transport == "p2p" else "llir"
+    program = ditron.compile(
+        gather_rows, *GATHER, target="hip:gfx942", transport=transport, stop_after=last, sanitize=sanitize
+    )
+    assert not re.findall(r"^declare .*@ditron_\w+", program.asm["llir"], re.MULTILINE)
+    if transport == "p2p":
+        assert "global_load_dwordx4" in program.asm["amdgcn"]

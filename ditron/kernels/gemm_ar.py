@@ -88,6 +88,7 @@ def gemm_ar(
             raise DitronError(f"gemm_ar: a is [{M}, {K}] and b is [{N}, {b.shape[1]}]: expected b to be [N, {K}]")
         scales, dtype = scales_of("gemm_ar", group, a, b, scale_a, scale_b, out_dtype, use_fast_accum)
         out = result("gemm_ar", (M, N), a, out, dtype, a=a, b=b)
+        a = aligned(a)  # what is chosen must not depend on how a rank has aligned its own
         scaling = dict(scale_a=scale_a, scale_b=scale_b, out_dtype=out_dtype, use_fast_accum=use_fast_accum)
 
         def product(out: torch.Tensor | None = None) -> torch.Tensor:
@@ -102,16 +103,17 @@ def gemm_ar(
         if algorithm == "nccl":
             dist.all_reduce(product(out), group=nccl_group("gemm_ar", group))
             return out
-        few = M <= FUSED_ROWS and scales is None
-        if algorithm is None and few and fits_tile_kernel(group, a, b if b.is_contiguous() else b.t()):
-            algorithm = "fused"
-        if algorithm == "fused":
-            b, b_is_kn = weight_layout(b)
-            if scales is not None or not fits_tile_kernel(group, a, b):
-                raise DitronError("gemm_ar: algorithm='fused' takes what TMA can address, not quantized")
-            chosen = fused_schedule(M, group) | schedule
-            gemm_ar_small_program(aligned(a), b, out, b_is_kn=b_is_kn, **chosen)
-            return out
+        if algorithm == "fused" or algorithm is None and M <= FUSED_ROWS:
+            weight, b_is_kn = weight_layout(b)
+            if scales is None and fits_tile_kernel(group, a, weight):
+                chosen = fused_schedule(M, group) | schedule
+                gemm_ar_small_program(a, weight, out, b_is_kn=b_is_kn, **chosen)
+                return out
+            if algorithm == "fused":
+                raise DitronError(
+                    "gemm_ar: algorithm='fused' takes bfloat16 or float16 matrices with rows of a multiple of 16 "
+                    "bytes, on GPUs from Hopper on: leave algorithm= out"
+                )
         # The sum is scattered under the product, and gathered, where hiding it pays.
         part = out[: M // group.num_ranks]
         how = algorithm if algorithm in (None, "overlapped", "sequential") else "sequential"

@@ -106,10 +106,9 @@ def fused_schedule(M: int, group: Group) -> Options:
     rows = max(16, 1 << (M - 1).bit_length())
     if group.is_sim:
         return {"rows": rows, "block": (32, 32)}
-    if M <= 8:
-        return {"rows": rows, "block": (64, 128), "stages": 5}
+    block, stages = ((64, 128), 5) if M <= 8 else ((32, 256), 4) if M <= 16 else ((32, 128), 4)
     protocol = "ll128" if M > 16 and group.has_nvlink else "ll"
-    return {"rows": rows, "block": (32, 128), "stages": 4, "protocol": protocol}
+    return {"rows": rows, "block": block, "stages": stages, "protocol": protocol}
 
 
 def fused_candidates(problem: Problem) -> Iterator[Options]:

@@ -164,6 +164,9 @@ def test_ranks_may_align_tensors_differently():
             assert_sum_of_products(
                 kernels.gemm_rs(flat, b), torch.stack(parts)[:, 2 * rank : 2 * rank + 2], b.expand(2, N, K)
             )
+            for algorithm in (None, "overlapped"):
+                got = kernels.gemm_ar(flat, b, algorithm=algorithm)
+                assert_sum_of_products(got, torch.stack(parts), b.expand(2, N, K))
             for algorithm in ("ll", "ll128", "one_shot", "two_shot"):
                 total = kernels.all_reduce(flat, algorithm=algorithm)
                 numerics.assert_error_within(
@@ -215,6 +218,7 @@ def test_a_subgroup():
         (lambda x: kernels.all_reduce(x, out=x), "out overlaps x"),
         (lambda x: kernels.gemm_ar(x, x.clone(), out=x), "out overlaps a"),
         (lambda x: kernels.gemm_ar(x, x, algorithm="ring"), "unknown algorithm 'ring'"),
+        (lambda x: kernels.gemm_ar(x.float(), x.float(), algorithm="fused"), "'fused' takes bfloat16 or float16"),
         (lambda x: kernels.gemm_rs(x, x, pieces=2), "pieces must be from 1 to 1"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
         (lambda x: kernels.gemm_rs(x, x, algorithm="fast"), "unknown algorithm 'fast'"),

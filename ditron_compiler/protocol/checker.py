@@ -9,7 +9,7 @@ from math import prod
 from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.protocol.explain import findings, unordered_stores
 from ditron_compiler.protocol.finding import CheckReport, Finding
-from ditron_compiler.protocol.hangs import hangs, starvation
+from ditron_compiler.protocol.hangs import graph_notes, hangs, starvation
 from ditron_compiler.protocol.scenario import HostLaunch, HostSignalWait, Scenario
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.streams import execute
@@ -32,21 +32,27 @@ def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list
             found = {finding.key: finding for finding in findings(execute(scenario, order_seed=order_seed))}
     if not found and machine.unfenced_stores:
         found = {finding.key: finding for finding in unordered_stores(execute(scenario, put_orders=False))}
-    if not found and not machine.stuck and _has_captured_waits(scenario):
+    if not found and not machine.stuck and _has_captured_waits(scenario) and _exceeds_residency(scenario):
         found = {finding.key: finding for finding in hangs(execute(scenario, graphs=True))}
     notes = list(machine.notes)
     if one_sm and not machine.stuck:
-        more, advice = starvation(execute(scenario, one_sm=True))
+        alone = execute(scenario, one_sm=True)
+        more, advice = starvation(alone)
         found |= {finding.key: finding for finding in more}
         notes += advice
+        if not alone.stuck and _has_captured_waits(scenario):
+            notes += graph_notes(execute(scenario, one_sm=True, graphs=True))
     return list(found.values()), notes, machine.complete
 
 
 def _has_captured_waits(scenario: Scenario) -> bool:
-    """Whether streams wait by kernels in a CUDA graph, and a launch has more programs than run at a time."""
+    """Whether streams wait by kernels in a CUDA graph."""
+    return any(isinstance(step, HostSignalWait) and step.captured_kernel for steps in scenario.steps for step in steps)
+
+
+def _exceeds_residency(scenario: Scenario) -> bool:
+    """Whether a launch has more programs than run at a time."""
     return any(
-        isinstance(step, HostSignalWait) and step.captured_kernel for steps in scenario.steps for step in steps
-    ) and any(
         isinstance(step, HostLaunch) and prod(step.grid) > scenario.resident
         for steps in scenario.steps
         for step in steps

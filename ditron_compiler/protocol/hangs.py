@@ -10,7 +10,7 @@ from ditron_compiler.protocol.finding import Finding
 from ditron_compiler.protocol.machine import Blocked, Machine, Task, WaitEvent, satisfies
 from ditron_compiler.protocol.memory import describe, parts
 
-__all__ = ["cell_name", "hangs", "starvation"]
+__all__ = ["cell_name", "graph_notes", "hangs", "starvation"]
 
 _SIGNALS = (ditron.SignalUpdateOpInterface, ditron.LLPutOp)
 
@@ -177,6 +177,20 @@ def starvation(one_sm: Machine) -> tuple[list[Finding], list[str]]:
         else:
             findings.append(_starvation(one_sm, task, rank, op, left, "every place"))
     return findings[:1], list(dict.fromkeys(notes))
+
+
+def graph_notes(one_sm: Machine) -> list[str]:
+    """Notes of a run with one SM per rank in the form of CUDA graphs: launches that must be resident as a whole."""
+    waiting = [task for task in one_sm.stuck if isinstance(task.blocked, WaitEvent) and task.kernel is not None]
+    notes = []
+    for rank, op, _ in one_sm.queued:
+        task = next((task for task in waiting if task.rank == rank), None)
+        if isinstance(op, host.HostSignalWait) and task is not None:
+            notes.append(
+                f"{task.blocked.loc}: programs of {task.name} wait here for what a stream does after its wait at "
+                f"{op.loc}, which is a kernel in a CUDA graph: there the grid must not exceed what a GPU runs at a time"
+            )
+    return list(dict.fromkeys(notes))
 
 
 def _barrier(machine: Machine, task: Task) -> Finding:

@@ -101,6 +101,15 @@ def test_what_does_not_hang_in_a_graph(program):
         run(program, seed=seed, graphs=True)
 
 
+def test_a_small_sample_gets_a_note():
+    """What is checked with few programs may be launched with more than fit."""
+    report = check_program(variant(programs=4), PAIR)
+    assert not report.findings
+    (note,) = (note for note in report.notes if "in a CUDA graph" in note)
+    assert note.startswith(f"{__file__}:{line('here')}:") and f":{line('there')}:" in note
+    assert not any("in a CUDA graph" in note for note in check_program(variant(programs=4, early=True), PAIR).notes)
+
+
 def test_a_wait_needs_no_place_of_its_own():
     """As many programs as places, and a wait beside them: it fits on an SM with one."""
     program = variant(programs=4)

@@ -7,7 +7,7 @@ persistent kernel computes the own rows' tiles, then those of the ranks after th
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_program"]
+__all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_multi", "ag_gemm_program"]
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -329,6 +329,49 @@ def ag_gemm(
             gather = functools.partial(all_gather, algorithm=how)
             scaled_product(whole, b, gathered_scales(scales, rows, gather), dtype, out)
         return out if bias is None else out.add_(bias)
+
+
+@torch_operator("a", "bs", "biases")
+def ag_gemm_multi(
+    a: torch.Tensor,
+    bs: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor] = (),
+    *,
+    group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """All ranks' rows of A, gathered once, times several matrices: Q, K and V, or gate and up.
+
+    The gather is hidden under the largest product. For gradients the rows are gathered again, as of :func:`ag_gemm`.
+
+    Args:
+        a: ``[rows, K]``. bs: ``[N, K]`` each. biases: ``[N]`` for each, or none at all. As of ag_gemm, not quantized.
+        group, algorithm, schedule: as of ag_gemm, of the largest product.
+
+    Returns the products, ``[num_ranks * rows, N]`` each, and the gathered rows, ``[num_ranks * rows, K]``. Collective
+    over the group. Raises DitronError for tensors that do not fit.
+
+        (gate, up), whole = ditron.kernels.ag_gemm_multi(x, [w_gate, w_up])
+    """
+    with in_group(group, "ag_gemm_multi") as group:
+        matrices("ag_gemm_multi", group, a=a, **{f"b {i}": b for i, b in enumerate(bs)})
+        if not bs or len(biases) not in (0, len(bs)) or any(b.shape[1] != a.shape[1] for b in bs):
+            raise DitronError(
+                f"ag_gemm_multi: a is {list(a.shape)}, bs are {[list(b.shape) for b in bs]} with {len(biases)} biases: "
+                f"expected each to be [N, {a.shape[1]}], and a bias for each or none"
+            )
+        offsets = biases or [None] * len(bs)
+        gathered = a.new_empty(group.num_ranks * a.shape[0], a.shape[1])
+        largest = max(range(len(bs)), key=lambda i: bs[i].shape[0])
+        first = ag_gemm(
+            a, bs[largest], offsets[largest], gathered=gathered, group=group, algorithm=algorithm, **schedule
+        )
+        products = [
+            first if i == largest else torch.nn.functional.linear(gathered, b, bias)
+            for i, (b, bias) in enumerate(zip(bs, offsets, strict=True))
+        ]
+        return products, gathered
 
 
 @torch_operator("a", "b", "bias", "keep")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -30,6 +31,8 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name = function.__name__
+        parameters = enumerate(inspect.signature(function).parameters.values())
+        lists = [(index, parameter.name) for index, parameter in parameters if parameter.default == ()]
         is_product = "gemm" in name
 
         @functools.wraps(function)
@@ -54,6 +57,9 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 check_gradient(name, gradient)
             if not scaling:
                 options = {option: value for option, value in options.items() if option not in SCALING}
+            for index, option in lists:  # a schema has no default for a list of tensors
+                if len(args) <= index:
+                    options.setdefault(option, [])
             operator = getattr(torch.ops.ditron, f"{name}_scaled" if scaling else name)
             return operator(*args, **options, group=group_name(group))
 
@@ -78,11 +84,26 @@ def check_gradient(what: str, gradient: str) -> None:
 
 def _in_autocast(values: tuple) -> tuple:
     """The values, those that autocast converts in its dtype: floating-point tensors on its device, but not float64."""
-    device = next((value.device.type for value in values if isinstance(value, torch.Tensor)), None)
+    device = next((value.device.type for value in _flat(values) if isinstance(value, torch.Tensor)), None)
     if device in (None, "meta") or not torch.is_autocast_enabled(device):
         return values
     dtype = torch.get_autocast_dtype(device)
-    return tuple(value.to(dtype) if _is_converted(value, device) else value for value in values)
+
+    def cast(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [cast(each) for each in value]
+        return value.to(dtype) if _is_converted(value, device) else value
+
+    return tuple(map(cast, values))
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """The values, and those in lists of them."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
 
 
 def _is_converted(value: Any, device: str) -> bool:
@@ -97,7 +118,7 @@ def _is_converted(value: Any, device: str) -> bool:
 def _is_plain(values: tuple) -> bool:
     """Whether only tensors of torch's own are given, nobody records gradients, and no mode sees what is called."""
     records = torch.is_grad_enabled()
-    for value in values:
+    for value in _flat(values):
         if isinstance(value, torch.Tensor) and (
             type(value) not in (torch.Tensor, torch.nn.Parameter) or (records and value.requires_grad)
         ):

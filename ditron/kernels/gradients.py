@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,14 +12,13 @@ import ditron.host as dh
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, weight_layout
 from ditron.kernels.pushes import ShardPushes
-from ditron.kernels.reduce_scatter import add_parts_kernel
+from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
 from ditron.kernels.schedules import block_for, is_large, sent_bytes
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_gemm_backward", "column_gradients_program"]
+__all__ = ["ag_gemm_backward", "ag_gemm_multi_backward", "column_gradients_program"]
 
 
 def _product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
@@ -29,39 +29,53 @@ def _product_with_transposed(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
     torch.mm(a, b.t(), out=out)
 
 
+def _added_product(a: torch.Tensor, b: torch.Tensor, summand: torch.Tensor, out: torch.Tensor) -> None:
+    torch.addmm(summand, a, b, out=out)
+
+
+def _added_product_with_transposed(a: torch.Tensor, b: torch.Tensor, summand: torch.Tensor, out: torch.Tensor) -> None:
+    torch.addmm(summand, a, b.t(), out=out)
+
+
 def _transposed_product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
     torch.mm(a.t(), b, out=out)
 
 
 @ditron.program(
     example={
-        "grad": "bf16[8192, 1792]",
-        "b": "bf16[1792, 4096]",
+        "grads": ("bf16[8192, 1792]", "bf16[8192, 1792]"),
+        "bs": ("bf16[1792, 4096]", "bf16[1792, 4096]"),
         "a": "bf16[2048, 4096]",
+        "of_gathered": "bf16[8192, 4096]",
         "grad_a": "bf16[2048, 4096]",
-        "grad_b": "bf16[1792, 4096]",
+        "grad_bs": ("bf16[1792, 4096]", "bf16[1792, 4096]"),
         "capacity": 2048,
+        "are_kn": (False, False),
     },
     sample_args=lambda ranks: {
-        "grad": f"bf16[{40 * ranks}, 32]",
-        "b": "bf16[32, 48]",
+        "grads": (f"bf16[{40 * ranks}, 32]", f"bf16[{40 * ranks}, 16]"),
+        "bs": ("bf16[32, 48]", "bf16[48, 16]"),
         "a": "bf16[40, 48]",
+        "of_gathered": f"bf16[{40 * ranks}, 48]",
         "grad_a": "bf16[40, 48]",
-        "grad_b": "bf16[32, 48]",
+        "grad_bs": ("bf16[32, 48]", "bf16[16, 48]"),
         "capacity": 64,
+        "are_kn": (False, True),
         "block": 256,
     },
     max_nodes=1,
 )
-def column_gradients_program(grad, b, a, grad_a, grad_b, capacity, *, b_is_nk=True, block=4096, num_warps=8):
-    """Of ``ag_gemm``: ``grad_a`` [rows, K] = own rows of the sum over ranks of ``grad`` [ranks * rows, N] times ``b``
-    [N, K], and ``grad_b`` [N, K] = ``grad`` transposed times all ranks' ``a`` [rows, K].
+def column_gradients_program(grads, bs, a, of_gathered, grad_a, grad_bs, capacity, *, are_kn, block=4096, num_warps=8):
+    """Of ``ag_gemm_multi``: ``grad_a`` [rows, K] = own rows of the sum over ranks of all ``grads`` [ranks * rows, N]
+    times their ``bs`` [N, K], and of ``of_gathered`` [ranks * rows, K] if it is not None; ``grad_bs`` [N, K] = the
+    ``grads`` transposed times all ranks' ``a`` [rows, K].
 
-    ``a`` is gathered during the first product, and the first's parts are scattered during the second. ``b`` is [K, N]
-    if not b_is_nk. Memory is kept for up to ``capacity`` rows.
+    ``a`` is gathered during the first products, and their sum is scattered during the second ones. A matrix of ``bs``
+    is [K, N] if ``are_kn`` says so. Memory is kept for up to ``capacity`` rows.
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
-    (rows, K), total = a.shape, grad.shape[0]
+    rows, K = a.shape
+    total = ranks * rows
     shards = ShardPushes(a, capacity)
     with dh.stream("gather"):
         shards.push()
@@ -72,7 +86,15 @@ def column_gradients_program(grad, b, a, grad_a, grad_b, capacity, *, b_is_nk=Tr
     inbox = dh.symm_empty(ranks * capacity, K, dtype=a.dtype, name="inbox")
     arrived = dh.symm_zeros(ranks, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
-    dh.call(_product if b_is_nk else _product_with_transposed, reads=[grad, b], writes=[partial[:total]])
+    summand = of_gathered
+    for grad, b, is_kn in zip(grads, bs, are_kn, strict=True):
+        if summand is None:
+            step = _product_with_transposed if is_kn else _product
+            dh.call(step, reads=[grad, b], writes=[partial[:total]])
+        else:
+            step = _added_product_with_transposed if is_kn else _added_product
+            dh.call(step, reads=[grad, b, summand], writes=[partial[:total]])
+        summand = partial[:total]
     multiplied = dh.record()
     with dh.stream("copy"):
         for step in dh.range(1, ranks):  # what the call before sent to this rank has been added
@@ -86,7 +108,8 @@ def column_gradients_program(grad, b, a, grad_a, grad_b, capacity, *, b_is_nk=Tr
 
     dh.await_event(copied)
     shards.await_all()
-    dh.call(_transposed_product, reads=[grad, shards.gathered[:total]], writes=[grad_b])
+    for grad, grad_b in zip(grads, grad_bs, strict=True):
+        dh.call(_transposed_product, reads=[grad, shards.gathered[:total]], writes=[grad_b])
     for step in dh.range(1, ranks):
         dh.signal_wait(arrived[(rank + step) % ranks], epoch)
     own = partial[rank * rows : (rank + 1) * rows]
@@ -118,25 +141,87 @@ def ag_gemm_backward(
 
         grad_x, grad_weight = ditron.kernels.ag_gemm_backward(grad_y, x, weight)
     """
-    with in_group(group, "ag_gemm_backward") as group:
-        matrices("ag_gemm_backward", group, grad=grad, a=a, b=b)
-        (rows, K), (N, columns), ranks = a.shape, b.shape, group.num_ranks
-        if columns != K or grad.shape != (ranks * rows, N):
+    grad_a, (grad_b,) = _column_gradients("ag_gemm_backward", [grad], a, [b], None, group, algorithm, schedule)
+    return grad_a, grad_b
+
+
+@torch_operator("grads", "a", "bs", "of_gathered")
+def ag_gemm_multi_backward(
+    grads: Sequence[torch.Tensor],
+    a: torch.Tensor,
+    bs: Sequence[torch.Tensor],
+    of_gathered: torch.Tensor | None = None,
+    *,
+    group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """As :func:`ag_gemm_backward`, of :func:`ag_gemm_multi`.
+
+    Args:
+        grads: of the products, ``[num_ranks * rows, N]`` each. a: ``[rows, K]``. bs: ``[N, K]`` each.
+        of_gathered: gradient of the gathered rows, ``[num_ranks * rows, K]``, if there is one.
+        group, algorithm, schedule: as there.
+
+    Returns the gradients of ``a`` and of ``bs``.
+
+        grad_x, grad_weights = ditron.kernels.ag_gemm_multi_backward([grad_gate, grad_up], x, [w_gate, w_up])
+    """
+    return _column_gradients(
+        "ag_gemm_multi_backward", list(grads), a, list(bs), of_gathered, group, algorithm, schedule
+    )
+
+
+def _column_gradients(
+    what: str,
+    grads: list[torch.Tensor],
+    a: torch.Tensor,
+    bs: list[torch.Tensor],
+    of_gathered: torch.Tensor | None,
+    group: AnyGroup,
+    algorithm: str | None,
+    schedule: dict[str, Any],
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    with in_group(group, what) as group:
+        given = {"grad": grads, "b": bs, "gradient of the gathered rows": [] if of_gathered is None else [of_gathered]}
+        matrices(what, group, a=a, **{f"{name} {i}": t for name, ts in given.items() for i, t in enumerate(ts)})
+        (rows, K), ranks = a.shape, group.num_ranks
+        if not bs or len(grads) != len(bs):
+            raise DitronError(f"{what}: {len(bs)} matrices have {len(grads)} gradients: expected one for each")
+        for grad, b in zip(grads, bs, strict=True):
+            if b.shape[1] != K or grad.shape != (ranks * rows, b.shape[0]):
+                raise DitronError(
+                    f"{what}: a is [{rows}, {K}], b is {list(b.shape)} and grad is {list(grad.shape)}: expected b to "
+                    f"be [N, {K}], and grad [{ranks * rows}, N]"
+                )
+        if of_gathered is not None and of_gathered.shape != (ranks * rows, K):
             raise DitronError(
-                f"ag_gemm_backward: a is [{rows}, {K}], b is [{N}, {columns}] and grad is {list(grad.shape)}: expected "
-                f"b to be [N, {K}], and grad [{ranks * rows}, N]"
+                f"{what}: the gradient of the gathered rows is {list(of_gathered.shape)}: expected "
+                f"[{ranks * rows}, {K}]"
             )
         if algorithm not in (None, "overlapped", "sequential"):
-            raise DitronError(
-                f"ag_gemm_backward: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'"
-            )
-        grad, a = aligned(grad), aligned(a)
-        grad_a, grad_b = torch.empty_like(a), torch.empty_like(b, memory_format=torch.contiguous_format)
+            raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'")
+        grads, a = [aligned(grad) for grad in grads], aligned(a)
+        grad_a, grad_bs = torch.empty_like(a), [torch.empty_like(b, memory_format=torch.contiguous_format) for b in bs]
         if algorithm == "overlapped" or algorithm is None and is_large(group, sent_bytes(group, a)):
-            weight, is_kn = weight_layout(b)
-            options = block_for(group, "copied") | schedule
-            column_gradients_program(grad, weight, a, grad_a, grad_b, capacity_for(rows), b_is_nk=not is_kn, **options)
-            return grad_a, grad_b
-        gemm_rs(grad, b.t(), out=grad_a)
-        _transposed_product(grad, all_gather(a), grad_b)
-        return grad_a, grad_b
+            weights, are_kn = zip(*map(weight_layout, bs), strict=True)
+            column_gradients_program(
+                tuple(grads),
+                weights,
+                a,
+                None if of_gathered is None else aligned(of_gathered),
+                grad_a,
+                tuple(grad_bs),
+                capacity_for(rows),
+                are_kn=are_kn,
+                **block_for(group, "copied") | schedule,
+            )
+            return grad_a, grad_bs
+        partial = torch.mm(grads[0], bs[0]) if of_gathered is None else torch.addmm(of_gathered, grads[0], bs[0])
+        for grad, b in zip(grads[1:], bs[1:], strict=True):
+            partial.addmm_(grad, b)
+        reduce_scatter(partial, out=grad_a)
+        whole = all_gather(a)
+        for grad, grad_b in zip(grads, grad_bs, strict=True):
+            _transposed_product(grad, whole, grad_b)
+        return grad_a, grad_bs

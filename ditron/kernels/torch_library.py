@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from ditron.distributed.torch_groups import group_named
-from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered
+from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered, ag_gemm_multi
 from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
-from ditron.kernels.gradients import ag_gemm_backward
+from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
 
 ops = torch.ops.ditron
@@ -108,8 +108,13 @@ def _ag_gemm_gathered_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, 
     _save(ctx, keyword_only_inputs["group"], output[1] if ctx.is_kept else inputs[0], inputs[1])
 
 
-def _ag_gemm_gathered_backward(ctx: Any, grad: Tensor | None, grad_gathered: Tensor | None) -> tuple:
+def _ag_gemm_gathered_backward(ctx: Any, grad: Tensor | None, of_gathered: Tensor | None) -> tuple:
+    """Without kept rows, as of ``ag_gemm_multi``."""
     of_a, of_b, of_bias = (*ctx.needs_input_grad, False)[:3]
+    if not ctx.is_kept and grad is not None and of_a and of_b:
+        a, b = ctx.saved_tensors
+        grad_a, (grad_b,) = ops.ag_gemm_multi_backward([grad], a, [b], of_gathered, group=ctx.group)
+        return grad_a, grad_b, grad.sum(0) if of_bias else None
     if ctx.is_kept and grad is not None:
         gathered, b = ctx.saved_tensors
         grad_a = ops.gemm_rs(grad, b.t(), group=ctx.group) if of_a else None
@@ -117,8 +122,8 @@ def _ag_gemm_gathered_backward(ctx: Any, grad: Tensor | None, grad_gathered: Ten
         grad_bias = grad.sum(0) if of_bias else None
     else:
         grad_a, grad_b, grad_bias = _ag_gemm_backward(ctx, grad)
-    if grad_gathered is not None and of_a:
-        of_rows = ops.reduce_scatter(grad_gathered, group=ctx.group)
+    if of_gathered is not None and of_a:
+        of_rows = ops.reduce_scatter(of_gathered, group=ctx.group)
         grad_a = of_rows if grad_a is None else grad_a + of_rows
     return grad_a, grad_b, grad_bias
 
@@ -165,6 +170,88 @@ _define(
     _ag_gemm_backward_fake,
     _ag_gemm_second_backward,
     _ag_gemm_backward_setup,
+)
+
+# ag_gemm_multi
+
+
+def _ag_gemm_multi_fake(
+    a: Tensor, bs: list[Tensor], biases: list[Tensor], *, group: str = ""
+) -> tuple[list[Tensor], Tensor]:
+    return [_ag_gemm_fake(a, b, group=group) for b in bs], a.new_empty(_num_ranks(group) * a.shape[0], a.shape[1])
+
+
+def _ag_gemm_multi_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: tuple) -> None:
+    a, bs, biases = inputs
+    ctx.has_biases = bool(biases)
+    _save(ctx, keyword_only_inputs["group"], a, *bs)
+
+
+def _ag_gemm_multi_backward(ctx: Any, grads: list[Tensor | None], of_gathered: Tensor | None) -> tuple:
+    a, *bs = ctx.saved_tensors
+    rows = _num_ranks(ctx.group) * a.shape[0]
+    # a product that nobody has used has a gradient of zeros
+    given = [a.new_zeros(rows, b.shape[0]) if g is None else g for g, b in zip(grads, bs, strict=True)]
+    grad_biases = [g.sum(0) for g in given] if ctx.has_biases else []
+    of_a, of_bs = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1])
+    if of_a and of_bs:
+        return *ops.ag_gemm_multi_backward(given, a, bs, of_gathered, group=ctx.group), grad_biases
+    grad_a, grad_bs = None, [None] * len(bs)
+    if of_a:  # the weights are frozen
+        partial = sum(
+            (torch.mm(g, b) for g, b in zip(given, bs, strict=True)), 0 if of_gathered is None else of_gathered
+        )
+        grad_a = ops.reduce_scatter(partial, group=ctx.group)
+    if of_bs:
+        gathered = ops.all_gather(a, group=ctx.group)
+        grad_bs = [torch.mm(g.t(), gathered) for g in given]
+    return grad_a, grad_bs, grad_biases
+
+
+_define(
+    "ag_gemm_multi(Tensor a, Tensor[] bs, Tensor[] biases, *, str group='') -> (Tensor[], Tensor)",
+    ag_gemm_multi,
+    _ag_gemm_multi_fake,
+    _ag_gemm_multi_backward,
+    _ag_gemm_multi_setup,
+)
+
+
+def _ag_gemm_multi_backward_fake(
+    grads: list[Tensor], a: Tensor, bs: list[Tensor], of_gathered: Tensor | None = None, *, group: str = ""
+) -> tuple[Tensor, list[Tensor]]:
+    return a.new_empty(a.shape), [b.new_empty(b.shape) for b in bs]
+
+
+def _ag_gemm_multi_backward_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: tuple) -> None:
+    grads, a, bs, *_ = inputs
+    ctx.products = len(grads)
+    _save(ctx, keyword_only_inputs["group"], a, *grads, *bs)
+
+
+def _ag_gemm_multi_second_backward(ctx: Any, of_a: Tensor | None, of_bs: list[Tensor | None]) -> tuple:
+    """As :func:`_ag_gemm_second_backward`, of each product; the gradient of the gathered rows is scattered as it is."""
+    a, *saved = ctx.saved_tensors
+    grads, bs = saved[: ctx.products], saved[ctx.products :]
+    of_grads, grad_a, grad_bs = [], torch.zeros_like(a), []
+    of_gathered = ops.all_gather(torch.zeros_like(a) if of_a is None else of_a, group=ctx.group)
+    for grad, b, of_b in zip(grads, bs, of_bs or [None] * len(bs), strict=True):
+        of_grad = torch.mm(of_gathered, b.t())
+        grad_bs.append(torch.mm(grad.t(), of_gathered))
+        if of_b is not None:
+            of_grad = of_grad + ops.ag_gemm(a, of_b, group=ctx.group)
+            grad_a = grad_a + ops.gemm_rs(grad, of_b.t(), group=ctx.group)
+        of_grads.append(of_grad)
+    return (of_grads, grad_a, grad_bs, of_gathered)[: len(ctx.needs_input_grad)]  # one of None may be left out
+
+
+_define(
+    "ag_gemm_multi_backward(Tensor[] grads, Tensor a, Tensor[] bs, Tensor? of_gathered=None, *, str group='')"
+    " -> (Tensor, Tensor[])",
+    ag_gemm_multi_backward,
+    _ag_gemm_multi_backward_fake,
+    _ag_gemm_multi_second_backward,
+    _ag_gemm_multi_backward_setup,
 )
 
 # gemm_rs

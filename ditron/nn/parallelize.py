@@ -121,11 +121,17 @@ def _gather(
         )
     index = tensors[0]
     rows, between = rows_first(values[index], sequence_dim)
-    bias = torch.cat([_bias(layer) for layer in layers]) if any(layer.bias is not None for layer in layers) else None
-    weight = _joined([layer.weight for layer in layers])
-    product, gathered = kernels.ag_gemm_gathered(rows, weight, bias, keep=False, group=group)
+    biases = [_bias(layer) for layer in layers] if any(layer.bias is not None for layer in layers) else []
+    weights = [layer.weight for layer in layers]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (rows, *weights, *biases)):
+        # products of their own, whose gradients need not be joined
+        parts, gathered = kernels.ag_gemm_multi(rows, weights, biases, group=group)
+    else:
+        bias = torch.cat(biases) if biases else None
+        product, gathered = kernels.ag_gemm_gathered(rows, _joined(weights), bias, keep=False, group=group)
+        parts = product.split([len(weight) for weight in weights], 1)
     values[index] = restore(gathered, sequence_dim, between)
-    for layer, part in zip(layers, product.split([len(layer.weight) for layer in layers], 1), strict=True):
+    for layer, part in zip(layers, parts, strict=True):
         layer.input_is_gathered = True
         layer.ready = values[index], version_of(values[index]), restore(part, sequence_dim, between)
     return tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :], strict=True))
@@ -148,25 +154,13 @@ def _lay_side_by_side(layers: list[ColumnParallelLinear]) -> None:
             layer.weight.data = part
 
 
-class _Joined(torch.autograd.Function):
-    """Matrices that lie side by side in memory, as the one that they are together."""
-
-    @staticmethod
-    def forward(ctx: Any, *matrices: torch.Tensor) -> torch.Tensor:
-        ctx.rows = [len(matrix) for matrix in matrices]
-        return matrices[0].detach().as_strided((sum(ctx.rows), matrices[0].shape[1]), matrices[0].stride())
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple:
-        return grad.split(ctx.rows)
-
-
 def _joined(matrices: list[torch.Tensor]) -> torch.Tensor:
     if len(matrices) == 1:
         return matrices[0]
     if torch.compiler.is_compiling() or not all(_follow_each_other(matrices)):  # as after a change of dtype
         return torch.cat(matrices)
-    return _Joined.apply(*matrices)
+    rows = sum(len(matrix) for matrix in matrices)
+    return matrices[0].detach().as_strided((rows, matrices[0].shape[1]), matrices[0].stride())
 
 
 def _follow_each_other(matrices: list[torch.Tensor]) -> Iterator[bool]:

@@ -91,7 +91,68 @@ def test_ag_gemm_backward_of_what_does_not_fit():
     run(main)
 
 
-def test_gradients_of_gradients():
+@pytest.mark.parametrize("needed", ["ab", "a", "b"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_ag_gemm_multi(dtype, needed):
+    """Of two products, biases, and the gathered rows, which are used as well."""
+    rows, Ns, K = 6, (16, 8), 24
+    a = data(RANKS, rows, K, seed=1, dtype=dtype)
+    bs = [data(RANKS, N, K, seed=2 + i, dtype=dtype) for i, N in enumerate(Ns)]
+    offsets = [data(RANKS, N, seed=4 + i, dtype=dtype) for i, N in enumerate(Ns)]
+    grads = [data(RANKS, RANKS * rows, N, seed=6 + i, dtype=dtype) for i, N in enumerate([*Ns, K])]
+
+    def main(rank):
+        mine = a[rank].clone().requires_grad_("a" in needed)
+        weights = [b[rank].clone().requires_grad_("b" in needed) for b in bs]
+        biases = [leaf(offset[rank]) for offset in offsets]
+        products, whole = kernels.ag_gemm_multi(mine, weights, biases)
+        assert torch.equal(whole, a.flatten(0, 1))
+        for product, b, offset in zip(products, bs, offsets, strict=True):
+            ones = torch.ones(RANKS * rows, 1)
+            assert_products(product, [(a.flatten(0, 1), b[rank].t()), (ones, offset[rank][None])])
+        roots = [*products, whole] if "a" in needed else products
+        torch.autograd.backward(roots, [grad[rank] for grad in grads[: len(roots)]])
+        part = slice(rank * rows, (rank + 1) * rows)
+        if "a" in needed:
+            terms = [(grad[r, part], b[r]) for grad, b in zip(grads, bs, strict=False) for r in range(RANKS)]
+            assert_products(mine.grad, terms + [(grads[2][r, part], torch.eye(K)) for r in range(RANKS)])
+        for grad, weight, bias in zip(grads, weights, biases, strict=False):
+            if "b" in needed:
+                assert_products(weight.grad, [(grad[rank].t(), a.flatten(0, 1))])
+            assert_products(bias.grad[None], [(torch.ones(1, RANKS * rows), grad[rank])])
+
+    run(main)
+
+
+def test_ag_gemm_multi_of_which_one_product_is_used():
+    a, bs, grads = data(2, 4, 8, seed=1), data(2, 2, 6, 8, seed=2), data(2, 8, 6, seed=3)
+
+    def main(rank):
+        mine, weights = leaf(a[rank]), [leaf(b) for b in bs[rank]]
+        (_, second), _ = kernels.ag_gemm_multi(mine, weights)
+        second.backward(grads[rank])
+        assert_products(mine.grad, [(grads[r, rank * 4 : rank * 4 + 4], bs[r, 1]) for r in range(2)])
+        assert_products(weights[1].grad, [(grads[rank].t(), a.flatten(0, 1))])
+        assert weights[0].grad is None or not weights[0].grad.any()
+
+    run(main, ranks=2)
+
+
+def test_ag_gemm_multi_of_what_does_not_fit():
+    def main(rank):
+        a, b = data(4, 8, seed=1), data(6, 8, seed=2)
+        with pytest.raises(DitronError, match=r"expected each to be \[N, 8\], and a bias for each or none"):
+            kernels.ag_gemm_multi(a, [b, b], [b[0]])
+        with pytest.raises(DitronError, match=r"expected each to be \[N, 8\]"):
+            kernels.ag_gemm_multi(a, [b, b[:, :4].contiguous()])
+        with pytest.raises(DitronError, match="1 matrices have 2 gradients"):
+            kernels.ag_gemm_multi_backward([a, a], a, [b])
+
+    run(main)
+
+
+@pytest.mark.parametrize("layer", [kernels.ag_gemm, lambda a, b: kernels.ag_gemm_multi(a, [b])[0][0]])
+def test_gradients_of_gradients(layer):
     rows, N, K = 3, 4, 5
     a, b = data(2, rows, K, seed=1).double(), data(2, N, K, seed=2).double()
 
@@ -101,7 +162,7 @@ def test_gradients_of_gradients():
 
     def main(rank):
         ours = [leaf(a[rank].float()), leaf(b[rank].float())]
-        penalty(*ours, kernels.ag_gemm).backward()
+        penalty(*ours, layer).backward()
         xs, ws = leaf(a), leaf(b)
         total = sum(((xs.flatten(0, 1) @ w.t()) ** 2).sum() for w in ws)
         (first,) = torch.autograd.grad(total, xs, create_graph=True)

@@ -34,6 +34,13 @@ CALLS = {
     "ag_gemm": lambda: (data(4, 8), weight(6, 8), data(6)),
     "ag_gemm_gathered": lambda: (data(4, 8), weight(6, 8)),
     "ag_gemm_backward": lambda: (data(4 * ditron.num_ranks(), 6, seed=3), data(4, 8), weight(6, 8)),
+    "ag_gemm_multi": lambda: (data(4, 8), [weight(6, 8), data(3, 8, seed=4)], [data(6), data(3)]),
+    "ag_gemm_multi_backward": lambda: (
+        [data(4 * ditron.num_ranks(), 6, seed=3), data(4 * ditron.num_ranks(), 3, seed=5)],
+        data(4, 8),
+        [weight(6, 8), data(3, 8, seed=4)],
+        data(4 * ditron.num_ranks(), 8, seed=6),
+    ),
     "gemm_rs": lambda: (data(4, 8), weight(6, 8)),
     "gemm_ar": lambda: (data(4, 8), weight(6, 8)),
     "all_gather": lambda: (data(3, 5),),

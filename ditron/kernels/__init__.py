@@ -15,7 +15,7 @@ from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
-from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward
+from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "all_reduce_rms_norm",
     "gemm_ar",
     "gemm_rs",
+    "gemm_rs_backward",
     "own_part",
     "reduce_scatter",
 ]

@@ -164,6 +164,7 @@ def ag_gemm_program(
     b_is_kn=False,
     has_bias=False,
     keep=False,
+    with_gathered=None,
     pieces=2,
     programs=132,
     block=(128, 256, 64),
@@ -178,8 +179,9 @@ def ag_gemm_program(
     """``c`` [ranks * rows, N] = all ranks' ``a`` [rows, K], times ``b`` [N, K] transposed, plus ``bias``.
 
     ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. With ``keep``, all ranks' rows go to
-    ``gathered_out``. Memory is kept for up to ``capacity`` rows. ``pieces`` copies a shard, ``programs`` of the kernel.
-    ``scale_a`` and ``scale_b`` are scales of the given kinds, flat (scales.py).
+    ``gathered_out``; ``with_gathered`` makes more steps, which read them where they are. Memory is kept for up to
+    ``capacity`` rows. ``pieces`` copies a shard, ``programs`` of the kernel. ``scale_a`` and ``scale_b`` are scales of
+    the given kinds, flat (scales.py).
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, K), N = a.shape, c.shape[1]
@@ -242,6 +244,11 @@ def ag_gemm_program(
             dh.signal_wait(arrived[sender * pieces + pieces - 1], epoch)
             rows_of_sender = slice(sender * rows, (sender + 1) * rows)
             dh.copy(gathered[rows_of_sender], gathered_out[rows_of_sender])
+    if with_gathered is not None:
+        dh.copy(a, gathered[rank * rows : (rank + 1) * rows])
+        for step in dh.range(1, ranks):
+            dh.signal_wait(arrived[(rank + step) % ranks * pieces + pieces - 1], epoch)
+        with_gathered(gathered[: ranks * rows])
 
 
 @tunable("ag_gemm", rule=lambda problem: product_rule(problem, 2))

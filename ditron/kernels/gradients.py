@@ -10,15 +10,23 @@ import torch
 import ditron
 import ditron.host as dh
 from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_program
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, weight_layout
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
-from ditron.kernels.schedules import block_for, is_large, sent_bytes
+from ditron.kernels.schedules import block_for, is_large, overlaps, schedule_for, sent_bytes
+from ditron.tuning.lookup import tuned
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_gemm_backward", "ag_gemm_multi_backward", "column_gradients_program"]
+__all__ = [
+    "ag_gemm_backward",
+    "ag_gemm_multi_backward",
+    "column_gradients_program",
+    "gemm_rs_backward",
+    "row_gradients_program",
+]
 
 
 def _product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
@@ -225,3 +233,113 @@ def _column_gradients(
         for grad, grad_b in zip(grads, grad_bs, strict=True):
             _transposed_product(grad, whole, grad_b)
         return grad_a, grad_bs
+
+
+@ditron.program(
+    example={
+        "grad": "bf16[2048, 4096]",
+        "b": "bf16[4096, 1792]",
+        "a": "bf16[8192, 1792]",
+        "grad_a": "bf16[8192, 1792]",
+        "grad_b": "bf16[4096, 1792]",
+        "capacity": 2048,
+        "b_is_kn": True,
+    },
+    sample_args=lambda ranks: {
+        "grad": "bf16[40, 32]",
+        "b": "bf16[32, 48]",
+        "a": f"bf16[{40 * ranks}, 48]",
+        "grad_a": f"bf16[{40 * ranks}, 48]",
+        "grad_b": "bf16[32, 48]",
+        "capacity": 64,
+        "b_is_kn": True,
+        "block": (16, 32, 32),
+        "programs": 3,
+    },
+    max_nodes=1,
+)
+def row_gradients_program(
+    grad,
+    b,
+    a,
+    grad_a,
+    grad_b,
+    capacity,
+    *,
+    b_is_kn=False,
+    pieces=2,
+    programs=132,
+    block=(128, 256, 64),
+    group_m=8,
+    num_warps=8,
+    stages=4,
+):
+    """Of ``gemm_rs``: ``grad_a`` [ranks * rows, K] as ``ag_gemm`` has it of ``grad`` [rows, N] and ``b`` [K, N], and
+    ``grad_b`` [N, K] = all ranks' ``grad`` transposed times ``a`` [ranks * rows, K].
+
+    The keyword-only arguments are those of ``ag_gemm_program``.
+    """
+    ag_gemm_program.fn(
+        grad,
+        b,
+        b,  # for a bias, which there is not
+        grad_a,
+        grad,
+        None,
+        None,
+        capacity,
+        b_is_kn=b_is_kn,
+        with_gathered=lambda whole: dh.call(_transposed_product, reads=[whole, a], writes=[grad_b]),
+        pieces=pieces,
+        programs=programs,
+        block=block,
+        group_m=group_m,
+        num_warps=num_warps,
+        stages=stages,
+    )
+
+
+@torch_operator("grad", "a", "b")
+def gemm_rs_backward(
+    grad: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both gradients of :func:`gemm_rs`; the gradient's rows are gathered once, hidden under the product for ``a``'s.
+
+    Args:
+        grad: ``[rows, N]``, of the result. a: ``[num_ranks * rows, K]``. b: ``[N, K]``. As of gemm_rs.
+        group: the ranks; default the current group. One node.
+        algorithm: ``"overlapped"``, or ``"sequential"`` for products and collectives one after the other, instead of
+            the one that is chosen by size.
+        schedule: keyword-only arguments of :func:`row_gradients_program`, instead of those that would be chosen.
+
+    Returns the gradients of ``a``, ``[num_ranks * rows, K]``, and of ``b``, ``[N, K]``. Collective over the group.
+    Raises DitronError for tensors that do not fit.
+
+        grad_x, grad_weight = ditron.kernels.gemm_rs_backward(grad_y, x, weight)
+    """
+    with in_group(group, "gemm_rs_backward") as group:
+        matrices("gemm_rs_backward", group, grad=grad, a=a, b=b)
+        (rows, N), K, ranks = grad.shape, a.shape[1], group.num_ranks
+        if b.shape != (N, K) or a.shape[0] != ranks * rows:
+            raise DitronError(
+                f"gemm_rs_backward: grad is [{rows}, {N}], a is {list(a.shape)} and b is {list(b.shape)}: expected a "
+                f"to be [{ranks * rows}, K], and b [{N}, K]"
+            )
+        grad, a = aligned(grad), aligned(a)
+        grad_a, grad_b = torch.empty_like(a), torch.empty_like(b, memory_format=torch.contiguous_format)
+        weight, is_kn = weight_layout(b.t())
+        algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, K, N)
+        if overlaps("gemm_rs_backward", group, algorithm, sent_bytes(group, grad), grad, weight, grad_a):
+            chosen = schedule_for("gemm_rs_backward", group, rows, 2, schedule, whole_pieces=False)
+            row_gradients_program(grad, weight, a, grad_a, grad_b, capacity_for(rows), b_is_kn=is_kn, **chosen)
+            return grad_a, grad_b
+        whole = grad.new_empty(ranks * rows, N)
+        ag_gemm(grad, b.t(), out=grad_a, gathered=whole, group=group, algorithm="sequential")
+        _transposed_product(whole, a, grad_b)
+        return grad_a, grad_b

@@ -20,7 +20,7 @@ from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
-from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward
+from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
 
 ops = torch.ops.ditron
@@ -276,8 +276,7 @@ def _gemm_rs_backward(ctx: Any, grad: Tensor | None) -> tuple:
     if grad is None:
         return None, None
     if of_a and of_b:
-        grad_a, gathered = ops.ag_gemm_gathered(grad, b.t(), group=ctx.group)
-        return grad_a, torch.mm(gathered.t(), a)
+        return ops.gemm_rs_backward(grad, a, b, group=ctx.group)
     if of_a:
         return ops.ag_gemm(grad, b.t(), group=ctx.group), None
     return None, torch.mm(ops.all_gather(grad, group=ctx.group).t(), a)
@@ -285,6 +284,38 @@ def _gemm_rs_backward(ctx: Any, grad: Tensor | None) -> tuple:
 
 _define(
     "gemm_rs(Tensor a, Tensor b, *, str group='') -> Tensor", gemm_rs, _gemm_rs_fake, _gemm_rs_backward, _gemm_setup
+)
+
+# gemm_rs_backward
+
+
+def _gemm_rs_backward_fake(grad: Tensor, a: Tensor, b: Tensor, *, group: str = "") -> tuple[Tensor, Tensor]:
+    torch._check(a.ndim == 2 and b.shape == (grad.shape[1], a.shape[1]), lambda: "gemm_rs_backward: b must be [N, K]")
+    rows = _num_ranks(group) * grad.shape[0]
+    torch._check(a.shape[0] == rows, lambda: "gemm_rs_backward: a must be [num_ranks * rows, K]")
+    return a.new_empty(a.shape), b.new_empty(b.shape)
+
+
+def _gemm_rs_second_backward(ctx: Any, of_a: Tensor | None, of_b: Tensor | None) -> tuple:
+    """``grad_a`` is all ranks' grad @ B, ``grad_b`` is all ranks' grad transposed @ A."""
+    grad, a, b = ctx.saved_tensors
+    of_grad, grad_a, grad_b = None, None, None
+    if of_a is not None:
+        of_grad = ops.gemm_rs(of_a, b, group=ctx.group)
+        grad_b = torch.mm(ops.all_gather(grad, group=ctx.group).t(), of_a)
+    if of_b is not None:
+        summand = ops.gemm_rs(a, of_b, group=ctx.group)
+        of_grad = summand if of_grad is None else of_grad + summand
+        grad_a = ops.ag_gemm(grad, of_b.t(), group=ctx.group)
+    return of_grad, grad_a, grad_b
+
+
+_define(
+    "gemm_rs_backward(Tensor grad, Tensor a, Tensor b, *, str group='') -> (Tensor, Tensor)",
+    gemm_rs_backward,
+    _gemm_rs_backward_fake,
+    _gemm_rs_second_backward,
+    _ag_gemm_backward_setup,
 )
 
 # gemm_ar

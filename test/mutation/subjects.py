@@ -131,6 +131,13 @@ def _operators() -> list[Subject]:
         exact = sum(grad[r].float() @ b[r].float() for r in range(ranks)).chunk(ranks)[rank]
         return max(error(of_a, exact), error(of_b, grad[rank].float().T @ a.reshape(-1, 16).float()))
 
+    def gemm_rs_backward(call: int, rank: int, ranks: int) -> float:
+        a, b = data(ranks, ranks * 40, 16, seed=call), data(ranks, 32, 16, seed=call + 10)
+        grad = data(ranks, 40, 32, seed=call + 20)
+        of_a, of_b = kernels.gemm_rs_backward(grad[rank], a[rank], b[rank], pieces=2, **tiles)
+        whole = grad.reshape(-1, 32).float()
+        return max(error(of_a, whole @ b[rank].float()), error(of_b, whole.T @ a[rank].float()))
+
     def gemm_ar(call: int, rank: int, ranks: int) -> float:
         a, b = data(ranks, 5, 16, seed=call), data(ranks, 40, 16, seed=call + 10)
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
@@ -178,6 +185,7 @@ def _operators() -> list[Subject]:
         subject("ag_gemm", "ag_gemm_program", ag_gemm),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),
+        subject("gradients, row", "row_gradients_program", gemm_rs_backward),
         subject("gemm_ar_small", "gemm_ar_small_program", gemm_ar),
         subject("ag_gemm, fp8", "ag_gemm_program, row and row", functools.partial(quantized, "ag_gemm")),
         subject("gemm_rs, fp8", "gemm_rs_program, row and row", functools.partial(quantized, "gemm_rs")),

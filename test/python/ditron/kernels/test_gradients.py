@@ -80,6 +80,48 @@ def test_ag_gemm_backward(dtype, algorithm, transposed):
     run(main)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("algorithm", ["overlapped", "sequential"])
+def test_gemm_rs_backward(algorithm, transposed):
+    rows, N, K = 5, 16, 24
+    a, b = data(RANKS, RANKS * rows, K, seed=1).bfloat16(), data(RANKS, N, K, seed=2).bfloat16()
+    grads = data(RANKS, rows, N, seed=3).bfloat16()
+
+    def main(rank):
+        weight = b[rank].t().contiguous().t() if transposed else b[rank]
+        for _ in range(3):
+            of_a, of_b = kernels.gemm_rs_backward(grads[rank], a[rank], weight, algorithm=algorithm)
+            assert_products(of_a, [(grads.flatten(0, 1), b[rank])])
+            assert_products(of_b, [(grads.flatten(0, 1).t(), a[rank])])
+
+    run(main)
+
+
+def test_gemm_rs_backward_of_what_does_not_fit():
+    def main(rank):
+        with pytest.raises(DitronError, match=r"expected a to be \[12, K\], and b \[6, K\]"):
+            kernels.gemm_rs_backward(data(4, 6, seed=1), data(8, 8, seed=2), data(6, 8, seed=3))
+
+    run(main)
+
+
+def test_gradients_of_the_gradients_of_gemm_rs():
+    a, b = data(2, 6, 5, seed=1), data(2, 4, 5, seed=2)
+
+    def main(rank):
+        ours = [leaf(a[rank]), leaf(b[rank])]
+        first = torch.autograd.grad((kernels.gemm_rs(*ours) ** 2).sum(), ours, create_graph=True)
+        sum((g**2).sum() for g in first).backward()
+        xs, ws = leaf(a.double()), leaf(b.double())
+        loss = (sum(x @ w.t() for x, w in zip(xs, ws, strict=True)) ** 2).sum()
+        first = torch.autograd.grad(loss, (xs, ws), create_graph=True)
+        sum((g**2).sum() for g in first).backward()
+        for mine, all_of_them in zip(ours, (xs, ws), strict=True):
+            torch.testing.assert_close(mine.grad, all_of_them.grad[rank].float(), rtol=1e-4, atol=1e-4)
+
+    run(main, ranks=2)
+
+
 def test_ag_gemm_backward_of_what_does_not_fit():
     def main(rank):
         a, b = data(4, 8, seed=1), data(6, 8, seed=2)

@@ -22,6 +22,7 @@ def data(*shape):
 def calls(ranks):
     """By operator: a call of this rank."""
     a, whole, b = data(ranks, ROWS, K), data(ranks, ranks * ROWS, K), data(ranks, N, K)
+    square = data(ranks, K, N)
     gradient = data(ranks, ranks * ROWS, N)
     x, y, w, ones = a.to(FP8), whole.to(FP8), b.to(FP8), torch.ones(ranks * ROWS, 1)
     wide, wide_b, blocks = data(ranks, ROWS, 256).to(FP8), data(ranks, N, 256).to(FP8), torch.tensor([[0.5, 2.0]])
@@ -36,6 +37,9 @@ def calls(ranks):
         "gemm_rs": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES),
         "ag_gemm_backward": lambda r: torch.cat(
             [t.flatten() for t in kernels.ag_gemm_backward(gradient[r], a[r], b[r], algorithm="overlapped", block=64)]
+        ),
+        "gemm_rs_backward": lambda r: torch.cat(
+            [t.flatten() for t in kernels.gemm_rs_backward(a[r], data(ranks, ranks * ROWS, N)[r], square[r], **TILES)]
         ),
         "gemm_ar, fused": lambda r: kernels.gemm_ar(a[r], b[r], algorithm="fused"),
         "gemm_ar, overlapped": lambda r: kernels.gemm_ar(whole[r], b[r], algorithm="overlapped"),

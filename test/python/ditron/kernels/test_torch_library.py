@@ -41,6 +41,7 @@ CALLS = {
         [weight(6, 8), data(3, 8, seed=4)],
         data(4 * ditron.num_ranks(), 8, seed=6),
     ),
+    "gemm_rs_backward": lambda: (data(4, 6, seed=3), data(4 * ditron.num_ranks(), 8), weight(6, 8)),
     "gemm_rs": lambda: (data(4, 8), weight(6, 8)),
     "gemm_ar": lambda: (data(4, 8), weight(6, 8)),
     "all_gather": lambda: (data(3, 5),),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [operators] [overlap] [descriptors] [packets] [prints] [hangs] [heap] [tuning]
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [calls] [counts] [operators] [overlap] [descriptors] [packets] [prints] [hangs] [heap] [tuning]
 # Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
 # under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
 set -uo pipefail
@@ -25,6 +25,8 @@ for part in $parts; do
     smoke-p2p|smoke-nvshmem) run 100 "$gpus" test/gpu/check_examples.py --transport "${part#smoke-}" --small --limit 40 ;;
     smoke-programs) run 150 "$gpus" test/gpu/check_programs.py --small --calls 10 ;;
     programs) run 500 "$gpus" test/gpu/check_programs.py --table "$out/results.md" ;;
+    calls) run 120 2 test/gpu/check_calls.py ;;
+    counts) run 200 2 test/gpu/check_captured_counts.py ;;
     operators) run 500 2 test/gpu/check_operators.py ;;
     smoke-operators) run 200 2 test/gpu/check_operators.py --small --only gemm_rs ;;
     overlap) run 200 "$gpus" test/gpu/check_programs.py --only overlap --table "$out/results.md" ;;

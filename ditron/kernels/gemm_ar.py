@@ -117,9 +117,9 @@ def gemm_ar(
         # The sum is scattered under the product, and gathered, where hiding it pays.
         part = out[: M // group.num_ranks]
         how = algorithm if algorithm in (None, "overlapped", "sequential") else "sequential"
-        if M % group.num_ranks == 0 and overlaps(
-            "gemm_ar", group, how, sent_bytes(group, part), a, part, scales=scales
-        ):
+        operands = (a, part) if scales is None else (a, b, part)
+        nbytes = sent_bytes(group, part)
+        if M % group.num_ranks == 0 and overlaps("gemm_ar", group, how, nbytes, *operands, scales=scales):
             return all_gather(gemm_rs(a, b, algorithm=algorithm, **scaling), out=out)
         if algorithm in ("overlapped", "sequential"):
             algorithm = None

@@ -22,6 +22,7 @@ __all__ = [
     "gathered_scales",
     "has_product",
     "imprecise",
+    "prefers_product",
     "scaled_product",
     "scales_in_shard",
     "scales_of",
@@ -33,6 +34,8 @@ __all__ = [
 MAX_REGISTERS = 232
 SCALE_BLOCK = 128  # elements along K, and rows of B, that share a scale
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+#: Operations of a product for each byte that a rank sends: with more, and sums in fp32, torch's product is ahead.
+PAID_OPERATIONS = 23_000
 OUT_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -150,11 +153,11 @@ def tiles_of(what: str, scales: Scales, given: dict[str, Any]) -> dict[str, Any]
     Sums that go from the tensor cores to fp32 at every step need two accumulators, and smaller tiles for that. Raises
     DitronError for blocks of scales that do not hold whole tiles.
     """
-    tiles: dict[str, Any] = {"block": (128, 256, 128), "stages": 4 if what == "ag_gemm" else 3}
-    if scales.kind_a == "block":
-        tiles = {"block": (128, 128, SCALE_BLOCK), "stages": 4}
-    elif scales.dtype in FP8 and not scales.use_fast_accum:
+    tiles: dict[str, Any] = {"block": (128, 128, SCALE_BLOCK), "stages": 4}  # int8, and blocks
+    if scales.dtype in FP8 and scales.kind_a != "block":
         tiles = {"block": (128, 128, 2 * SCALE_BLOCK), "stages": 3}
+        if scales.use_fast_accum:
+            tiles = {"block": (128, 256, SCALE_BLOCK), "stages": 4 if what == "ag_gemm" else 3}
     _, *tile = given.get("block", tiles["block"])
     if scales.kind_a == "block" and any(SCALE_BLOCK % extent for extent in tile):
         raise DitronError(
@@ -171,6 +174,20 @@ def has_product(a: torch.Tensor, b: torch.Tensor, scales: Scales) -> bool:
         whole = a.shape[1] % (4 * SCALE_BLOCK) == 0 and len(b) % SCALE_BLOCK == 0
         return whole and a.dtype == torch.float8_e4m3fn and torch.cuda.get_device_capability(a.device)[0] == 9
     return a.dtype == torch.float8_e4m3fn or a.dtype == torch.int8 and len(a) > 16
+
+
+def prefers_product(scales: Scales, nbytes: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
+    """Whether torch's product, with a collective of ``nbytes`` that nothing hides, is ahead of the persistent kernel.
+
+    That is as fast as torch where tensor cores add all products; where their sums go to fp32 it takes 1.3 times as
+    long, and with scales of blocks twice, which hiding has to pay for (docs/results/tensor-parallel-quantized.md).
+    """
+    if not has_product(a, b, scales):
+        return False
+    if scales.kind_a == "block":
+        return True
+    operations = 2 * max(len(a), len(out)) * a.shape[1] * len(b)
+    return scales.dtype in FP8 and not scales.use_fast_accum and operations > PAID_OPERATIONS * nbytes
 
 
 def scaled_product(

@@ -9,7 +9,7 @@ import torch
 
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
-from ditron.kernels.scales import Scales, has_product, tiles_of
+from ditron.kernels.scales import Scales, has_product, prefers_product, tiles_of
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule
 from ditron_compiler.errors import DitronError
@@ -119,14 +119,17 @@ def overlaps(
 ) -> bool:
     """Whether an operator runs its persistent kernel, and not a matrix product and a collective, one by one.
 
-    Each rank sends ``nbytes``.
+    Each rank sends ``nbytes``. The ``matrices`` of quantized operands are A, B and the result.
 
     Raises DitronError when ``algorithm`` is neither of them, or cannot address the matrices.
     """
     fits = fits_tile_kernel(group, *matrices)
     if algorithm is None:
-        alone = scales is None or has_product(matrices[0], matrices[1], scales)
-        return fits and (is_large(group, nbytes) or not alone)
+        if scales is None:
+            return fits and is_large(group, nbytes)
+        a, b, out = matrices
+        pays = is_large(group, nbytes) or not has_product(a, b, scales)
+        return fits and pays and not prefers_product(scales, nbytes, a, b, out)
     if algorithm not in ("overlapped", "sequential", "nccl"):
         raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', 'sequential' or 'nccl'")
     if algorithm == "overlapped" and not fits:

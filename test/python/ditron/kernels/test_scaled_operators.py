@@ -8,6 +8,7 @@ from torch_compiler import needs_compiler_in_threads
 
 import ditron.sim
 from ditron import kernels
+from ditron.kernels import scales as scales_module
 from ditron_compiler.errors import DitronError
 
 ops = torch.ops.ditron
@@ -234,6 +235,28 @@ def test_autocast_leaves_quantized_operands():
             problem.assert_gathered(problem.call(kernels.ag_gemm, rank, out_dtype=torch.float32), rank)
 
     run(main, ranks=1)
+
+
+@pytest.mark.parametrize(
+    "rows, N, K, columns, kind, fast, expected",
+    [  # as measured on two H200s: rows of a rank, and what of the weight's N or K a rank has
+        (4096, 14336, 8192, "N", "row", False, True),
+        (4096, 3584, 8192, "N", "row", False, False),
+        (4096, 14336, 8192, "N", "row", True, False),
+        (4096, 3584, 8192, "N", "block", False, True),
+        (4096, 8192, 14336, "K", "tensor", False, True),
+        (4096, 8192, 3584, "K", "tensor", False, False),
+    ],
+)
+def test_torch_is_taken_where_it_is_ahead(monkeypatch, rows, N, K, columns, kind, fast, expected):
+    monkeypatch.setattr(scales_module, "has_product", lambda *_: True)
+    scales = scales_module.Scales(ONE, ONE, kind, kind, fast, FP8)
+    all_rows = torch.empty(2 * rows, K if columns == "K" else N, device="meta")
+    own_rows = torch.empty(rows, N if columns == "K" else K, device="meta")
+    a, out = (all_rows, own_rows) if columns == "K" else (own_rows, all_rows)
+    nbytes = own_rows.numel() * (2 if columns == "K" else 1)
+    weight = torch.empty(N, K, device="meta")
+    assert scales_module.prefers_product(scales, nbytes, a, weight, out) is expected
 
 
 @needs_compiler_in_threads

@@ -26,9 +26,9 @@ import ditron
 from ditron import kernels
 
 REPLAYS = 20
-# Rows of a rank, N, K: whole tiles, ragged ones, what TMA cannot address, one row.
+# Rows of a rank, N, K: whole tiles, ragged ones, what TMA cannot address, one row, what is overlapped.
 FEWEST = (1, 8, 8)
-SHAPES = [(256, 512, 256), (333, 200, 328), (77, 131, 67), FEWEST, (1024, 1024, 2048)]
+SHAPES = [(256, 512, 256), (333, 200, 328), (77, 131, 67), FEWEST, (1024, 1024, 2048), (4096, 2048, 2048)]
 
 Tensors = list[torch.Tensor]
 
@@ -92,6 +92,12 @@ OPERATORS = {
         column,
         lambda a, b: nccl_gather(a) @ b.t(),
         lambda W, M, N, K: [(M, K), (N, K)],
+    ),
+    "ag_gemm_multi": Operator(
+        lambda a, b, c: torch.cat(kernels.ag_gemm_multi(a, [b, c])[0], 1),
+        lambda leaves: column([[a, torch.cat([b, c])] for a, b, c in leaves]),
+        lambda a, b, c: nccl_gather(a) @ torch.cat([b, c]).t(),
+        lambda W, M, N, K: [(M, K), (N, K), (N // 2, K)],
     ),
     "gemm_rs": Operator(
         kernels.gemm_rs,
@@ -384,7 +390,7 @@ def checks(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], list[tu
                     problem = problems[0]
                     whole = lambda *tensors, o=operator: o.ours(*tensors, **o.gradient)  # noqa: E731
                     yield f"{title}: called", lambda p=problems: called(p)
-                    if name not in ("ag_gemm_gathered",):
+                    if name not in ("ag_gemm_gathered", "ag_gemm_multi"):
                         yield f"{title}: out=", lambda p=problem: written(p)
                     yield f"{title}: backward", lambda p=problem, f=whole: p.gradients(f)
                     yield f"{title}: graph", lambda p=problems: replayed(p, backward=False)

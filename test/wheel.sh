@@ -25,8 +25,10 @@ with ir.Context(), ir.Location.unknown():
 assert runtime_library("gpu/core.ll").is_file()
 for name in pass_registry.own():
     pass_registry.load(name)
+package = Path(ditron_compiler.__file__).parent.parent / "ditron"
+assert list((package / "tuning" / "tables").glob("*.json"))
 # The machine's module by its file: the package around it wants triton, which is not here.
-file, = (Path(ditron_compiler.__file__).parent.parent / "ditron").glob("_sim*.so")
+file, = package.glob("_sim*.so")
 spec = importlib.util.spec_from_file_location("ditron._sim", file)
 importlib.util.module_from_spec(spec)
 END

@@ -92,7 +92,7 @@ def explain(
     entry = found.entry
     of_bucket = floor_of(entry.problem, machine).us if machine is not None else None
     measured = f"of {len(entry.candidates)} candidates measured for {entry.problem}"
-    why = f"none {measured} is faster than the rule's" if best.is_rule else f"the fastest {measured}"
+    why = f"none {measured} is faster than the rule's by more than noise" if best.is_rule else f"the fastest {measured}"
     if found.is_nearest:
         why += ", the nearest N and K that are known"
     return Explanation(

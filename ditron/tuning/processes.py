@@ -152,10 +152,11 @@ class _Ranks:
 
     def __exit__(self, *exc: object) -> None:
         for process in self.processes:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it has started: a compiler, say
-            except ProcessLookupError:
-                pass
+            if process.returncode is None:  # not waited for yet: the number is still its own
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)  # with what it has started: a compiler, say
+                except ProcessLookupError:
+                    pass
         for process in self.processes:
             process.wait()
         for key in list(self.selector.get_map().values()):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [calls] [counts] [operators] [overlap] [descriptors] [packets] [prints] [hangs] [heap] [tuning]
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [calls] [counts] [operators] [overlap] [descriptors] [packets] [links] [prints] [hangs] [heap] [tuning]
 # Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
 # under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
 set -uo pipefail
@@ -32,7 +32,10 @@ for part in $parts; do
     overlap) run 200 "$gpus" test/gpu/check_programs.py --only overlap --table "$out/results.md" ;;
     descriptors) run 150 "$gpus" test/gpu/check_descriptors.py --table "$out/results.md" ;;
     prints) timeout 120 python3 test/gpu/check_prints.py ;;
-    packets) run 120 "$gpus" test/gpu/check_packets.py --table "$out/results.md" ;;
+    packets)
+      run 120 "$gpus" test/gpu/check_packets.py --table "$out/results.md" &&
+        run 120 "$gpus" test/gpu/check_ll_collectives.py --replays 300 ;;
+    links) run 150 "$gpus" benchmark/links.py --table "$out/results.md" ;;
     hangs) timeout 280 python3 test/gpu/check_hangs.py --table "$out/results.md" ;;
     tuning) timeout 120 python3 test/gpu/check_tuning.py && run 120 2 test/gpu/check_tuning.py --lazily ;;
     heap) timeout 560 python3 test/gpu/check_heap.py --table "$out/results.md" ;;

@@ -54,11 +54,9 @@ class GpuGroup(Group):
         self.process_group, self.heap, self.sanitize = process_group, heap, sanitize
         self._of_process_groups: dict[str, GpuGroup] = {}  # of torch, by their names
         self._heap_bytes = heap.nbytes
-        linked = False
         if device.type == "cuda":
             gpu = torch.cuda.get_device_properties(device)
             self.sms, self.has_tma = gpu.multi_processor_count, torch.version.cuda is not None and gpu.major >= 9
-            linked = torch.version.cuda is not None and has_nvlink(torch.cuda._get_device_index(device, True))
         node = world_rank // ranks_per_node
         local = [r for r in self.ranks if r // ranks_per_node == node]
         fixed = {
@@ -81,7 +79,9 @@ class GpuGroup(Group):
             fixed |= {Slot.REPORT: reports.data_ptr(), Slot.LIMIT_NS: int(knobs.sanitize_seconds.get() * 1e9)}
         self.context = torch.tensor(pack(fixed, heap.peer_bases, self.ranks), dtype=torch.int64, device=device)
         self.barrier()
-        self.has_nvlink = all(self.small_values("a new group", linked))  # ranks may see other GPUs, and choose alike
+        if device.type == "cuda":  # ranks may see other GPUs, and choose alike
+            linked = torch.version.cuda is not None and has_nvlink(torch.cuda._get_device_index(device, True))
+            self.has_nvlink = all(self.small_values("a new group", linked))
 
     @property
     def local_rank(self) -> int:

@@ -24,6 +24,7 @@ from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.scales import imprecise, scaled_product, scales_of
 from ditron.kernels.schedules import overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
+    MAX_REGISTERS,
     accumulator,
     block_scaled_dot_step,
     columns_of,
@@ -210,7 +211,7 @@ def gemm_rs_program(
     scale_a_kind="none",
     scale_b_kind="none",
     use_fast_accum=False,
-    maxnreg=None,
+    maxnreg=MAX_REGISTERS,
 ):
     """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
 

@@ -14,6 +14,7 @@ import torch
 import ditron.host as dh
 from ditron.distributed.group import Group
 from ditron.kernels.operands import QUANTIZED, aligned, is_transposed
+from ditron.kernels.tiles import MAX_REGISTERS
 from ditron_compiler.errors import DitronError
 
 __all__ = [
@@ -29,9 +30,6 @@ __all__ = [
     "tiles_of",
 ]
 
-#: Of a thread of eight warps. In a CUDA graph a stream's wait is a kernel of one warp: a program that stays on its SM
-#: until that wait is over has to leave registers for it.
-MAX_REGISTERS = 232
 SCALE_BLOCK = 128  # elements along K, and rows of B, that share a scale
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 #: Operations of a product for each byte that a rank sends: with more, and sums in fp32, torch's product is ahead.

@@ -12,6 +12,7 @@ import ditron
 import ditron.host as dh
 
 __all__ = [
+    "MAX_REGISTERS",
     "accumulator",
     "add_bias",
     "block_scaled_dot_step",
@@ -26,6 +27,10 @@ __all__ = [
     "store_tile",
     "tile_position",
 ]
+
+#: Of a thread of eight warps. In a CUDA graph a stream's wait is a kernel of one warp: a program that stays on its SM
+#: until that wait is over has to leave registers for it.
+MAX_REGISTERS = 232
 
 
 def piece_rows(rows: Any, block_rows: int, piece: int, pieces: int) -> tuple[Any, Any]:

@@ -2,16 +2,26 @@
 
 import importlib
 import pkgutil
+import re
+import subprocess
+import tempfile
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
+import triton
 from scaled_programs import SCALED_PROGRAMS
 
 import ditron.kernels
 import ditron.sim
+from ditron._program.execute.cuda import launch_options
+from ditron._program.execute.kernels import compile_for_gpu
 from ditron._program.program import Program
 from ditron.protocol.api import check_program
+from ditron_compiler import ir
+from ditron_compiler.frontend.targets import parse_target
+from ditron_compiler.ir.dialects import ditron as dialect
 
 
 def programs() -> dict[str, Program]:
@@ -44,3 +54,24 @@ def test_a_call_does_not_ask_the_checker(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ditron.sim.run(main, ranks=2)
+
+
+@pytest.mark.parametrize("name", ["ag_gemm_program", "gemm_rs_program", "row_gradients_program"])
+def test_a_captured_wait_has_registers_left(name):
+    """Programs that wait fill the SMs: what they wait for may need a wait of a stream, in a graph a kernel of one warp."""
+    program = programs()[name]
+    executable, _ = program.executable_and_arguments(dict(program.example), target="cuda:90")
+    operations = []
+    executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
+    (launch,) = [op for op in operations if isinstance(op, dialect.LaunchOp)]
+    symbol = launch.kernel.value
+    options = dict(launch_options(launch))
+    compiled = compile_for_gpu(executable.kernel(symbol), symbol, options, parse_target("cuda:90"))
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        cubin.write(compiled.asm["cubin"])
+        cubin.flush()
+        usage = subprocess.run([tool, "--dump-resource-usage", cubin.name], capture_output=True, text=True, check=True)
+    registers, stack = (int(re.search(rf"{what}:(\d+)", usage.stdout)[1]) for what in ("REG", "STACK"))
+    of_a_warp = -(-registers * 32 // 256) * 256  # as they are allocated
+    assert stack == 0 and 65536 - options["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ditron._program.execute.driver import WAIT_FLAGS
 from ditron._program.execute.epochs import EPOCH, linear_numbers
 from ditron._program.execute.library import on_stream, tensor_of
+from ditron._program.execute.residency import sm_limits, warn_of_waits_without_a_place
 from ditron._program.trace.dtypes import from_mlir
 from ditron_compiler import host, ir
 from ditron_compiler.analysis.linear import Polynomial
@@ -261,6 +262,7 @@ class CapturedPlanner(Planner):
         super().__init__(runner, shape, stream)
         self.ahead = ahead
         self.counts, self.clears_waits = shape.device.counts, True
+        self.wait_kernels: list[tuple[Any, DeviceKernel]] = []  # waits that are kernels
 
     def actions(self, steps: list) -> list[Action]:
         needed = [_slope_and_offset(number) for number in linear_numbers(steps)]
@@ -289,7 +291,16 @@ class CapturedPlanner(Planner):
         self.clears_waits = self.counts.clears_waits(steps)
         clear = [] if self.clears_waits else [self._clear(tensor) for tensor in self.counts.tensors.values()]
         begin = self._single(advance, self.main, arguments) if own is None else self._advance_ahead(advance, arguments)
-        return [begin, *clear, *super().actions(steps), *clear]
+        planned = super().actions(steps)
+        launches = [s for s in steps if isinstance(s, host.Launch) and self.runner.executable.has_waits(s.kernel)]
+        if launches and self.wait_kernels:
+            warn_of_waits_without_a_place(
+                self.runner.executable.name,
+                sm_limits(self.group.device),
+                [(step, self._kernel_of(step)) for step in launches],
+                self.wait_kernels,
+            )
+        return [begin, *clear, *planned, *clear]
 
     def _address(self, buffer: Any) -> tuple[int, int]:
         counts = self.counts.tensors.get(buffer.storage)
@@ -344,6 +355,7 @@ class CapturedPlanner(Planner):
             kernel, value = self.runner.builtin("wait_value", step.loc, CMP=step.cmp), step.value
         else:
             kernel, value = self.runner.builtin("wait_loaded", step.loc, CMP=step.cmp), self._value_address(step.value)
+        self.wait_kernels.append((step, kernel))
         return self._single(kernel, stream, [self._address(step.signal)[1], value])
 
 

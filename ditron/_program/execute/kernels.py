@@ -87,6 +87,16 @@ class DeviceKernel:
         self._run, self._function = self.kernel.run, self.kernel.function
         self._packed = self.kernel.packed_metadata
 
+    @property
+    def registers(self) -> int:
+        """Registers of an SM that a program takes, as they are allocated: for whole warps, in units of 256."""
+        return -(-self.kernel.n_regs * 32 // 256) * 256 * self.kernel.metadata.num_warps
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory of a program."""
+        return self.kernel.metadata.shared
+
     def _take_descriptors(self) -> dict[int, Any]:
         """Make Triton's launcher take encoded descriptors, so that it encodes none; before it is made.
 

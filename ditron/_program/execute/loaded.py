@@ -57,6 +57,7 @@ class LoadedProgram:
         except host.EvaluationError as error:
             raise DitronError(str(error)) from error
         self._kernels: dict[str, str] = {}
+        self._waiting: dict[str, bool] = {}
         self._written: frozenset[int] | None = None
         self._counts: dict[str, int] | None = None
         self._period: Any = ...
@@ -84,6 +85,16 @@ class LoadedProgram:
     def waits_by_kernel_in_graphs(self, step: host.SignalWait) -> bool:
         """Whether a wait is a kernel when the program is captured; not if it cannot be, or waits for a count."""
         return self.period == 1 and step.signal.storage.name not in self.counts
+
+    def has_waits(self, symbol: str) -> bool:
+        """Whether programs of a kernel wait for signals."""
+        if symbol not in self._waiting:
+            found: list[ir.Operation] = []
+            for op in self.module.body.operations:
+                if isinstance(op, tt.FuncOp) and op.sym_name.value == symbol:
+                    op.walk(found.append, ir.WalkOrder.PRE_ORDER)
+            self._waiting[symbol] = any(isinstance(op, dialect.SignalWaitOpInterface) for op in found)
+        return self._waiting[symbol]
 
     def allocations(self, args: tuple, group: Group) -> tuple:
         """The buffers that the program allocates for such arguments, in order."""

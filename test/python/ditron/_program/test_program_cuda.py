@@ -18,8 +18,9 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron import DitronError
-from ditron._program.execute import cuda, epochs
+from ditron._program.execute import actions, cuda, epochs
 from ditron._program.execute import driver as cuda_driver
+from ditron._program.execute.residency import SmLimits
 from ditron.distributed.gpu_group import GpuGroup
 from ditron.distributed.group import Group
 from ditron.distributed.packets import PacketMemory
@@ -145,6 +146,9 @@ class FakeGroup(GpuGroup):
         self.loaded.append(kernel)
 
 
+H200 = SmLimits(132, 65536, 233472)
+
+
 @pytest.fixture
 def machine(monkeypatch):
     """A GPU that is not there: ``library``, ``group``, Triton's driver as ``triton``, and switches."""
@@ -152,6 +156,7 @@ def machine(monkeypatch):
     state = SimpleNamespace(library=library, group=group, capturing=False, stream=0)
     fake = cuda_driver.Driver(library)
     monkeypatch.setattr(cuda, "driver", lambda: fake)
+    monkeypatch.setattr(actions, "sm_limits", lambda device: H200)
     monkeypatch.setattr(cuda, "_current_stream", lambda device: state.stream)
     monkeypatch.setattr(cuda, "_is_capturing", lambda: state.capturing)
     monkeypatch.setattr(cuda, "_side_stream", lambda device, group, name, index: 1000 + sum(map(ord, name)) + index)

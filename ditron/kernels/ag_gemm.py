@@ -22,7 +22,7 @@ from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.operands import aligned, bias_of, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.scales import gathered_scales, imprecise, scaled_product, scales_in_shard, scales_of
-from ditron.kernels.schedules import overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
+from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
     accumulator,
     add_bias,
@@ -307,6 +307,7 @@ def ag_gemm(
         bias_of("ag_gemm", out, N, bias)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
+        check_schedule("ag_gemm", schedule, ag_gemm_program)
         if scales is None:
             algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, N, K)
         keep = gathered is not None
@@ -362,12 +363,21 @@ def ag_gemm_multi(
         (gate, up), whole = ditron.kernels.ag_gemm_multi(x, [w_gate, w_up])
     """
     with in_group(group, "ag_gemm_multi") as group:
+        if not isinstance(bs, list | tuple) or not isinstance(biases, list | tuple):
+            raise DitronError(
+                "ag_gemm_multi: bs and biases must be lists of tensors, got "
+                f"{type(bs).__name__} and {type(biases).__name__}"
+            )
         matrices("ag_gemm_multi", group, a=a, **{f"b {i}": b for i, b in enumerate(bs)})
         if not bs or len(biases) not in (0, len(bs)) or any(b.shape[1] != a.shape[1] for b in bs):
             raise DitronError(
                 f"ag_gemm_multi: a is {list(a.shape)}, bs are {[list(b.shape) for b in bs]} with {len(biases)} biases: "
                 f"expected each to be [N, {a.shape[1]}], and a bias for each or none"
             )
+        for b, bias in zip(bs, biases, strict=False):
+            if not isinstance(bias, torch.Tensor):
+                raise DitronError(f"ag_gemm_multi: biases must be tensors, one for each b or none, got {bias!r}")
+            bias_of("ag_gemm_multi", a, b.shape[0], bias)
         offsets = biases or [None] * len(bs)
         gathered = a.new_empty(group.num_ranks * a.shape[0], a.shape[1])
         largest = max(range(len(bs)), key=lambda i: bs[i].shape[0])

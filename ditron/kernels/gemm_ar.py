@@ -17,7 +17,7 @@ from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, in_group, matrices, result, weight_layout
 from ditron.kernels.scales import scaled_product, scales_of
-from ditron.kernels.schedules import fits_tile_kernel, overlaps, product_rule, sent_bytes
+from ditron.kernels.schedules import check_schedule, fits_tile_kernel, overlaps, product_rule, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -106,7 +106,10 @@ def gemm_ar(
         if algorithm == "fused" or algorithm is None and M <= FUSED_ROWS:
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
+                check_schedule("gemm_ar", schedule, gemm_ar_small_program)
                 chosen = fused_schedule(M, group) | schedule
+                if chosen["rows"] < M:
+                    raise DitronError(f"gemm_ar: rows, those of a tile, must hold all {M} rows, got {chosen['rows']}")
                 gemm_ar_small_program(a, weight, out, b_is_kn=b_is_kn, **chosen)
                 return out
             if algorithm == "fused":

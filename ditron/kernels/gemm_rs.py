@@ -22,7 +22,7 @@ from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.scales import imprecise, scaled_product, scales_of
-from ditron.kernels.schedules import overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
+from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
     MAX_REGISTERS,
     accumulator,
@@ -334,6 +334,7 @@ def gemm_rs(
         out = result("gemm_rs", (rows, N), a, out, dtype, a=a, b=b)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
+        check_schedule("gemm_rs", schedule, gemm_rs_program)
         if scales is None:
             algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, rows, N, K)
         if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out, scales=scales):

@@ -16,7 +16,7 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, weight_layout
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
-from ditron.kernels.schedules import block_for, is_large, overlaps, schedule_for, sent_bytes
+from ditron.kernels.schedules import block_for, check_schedule, is_large, overlaps, schedule_for, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron_compiler.errors import DitronError
 
@@ -180,6 +180,11 @@ def ag_gemm_multi_backward(
     )
 
 
+def _check_algorithm(what: str, algorithm: str | None) -> None:
+    if algorithm not in (None, "overlapped", "sequential"):
+        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'")
+
+
 def _column_gradients(
     what: str,
     grads: list[torch.Tensor],
@@ -207,8 +212,8 @@ def _column_gradients(
                 f"{what}: the gradient of the gathered rows is {list(of_gathered.shape)}: expected "
                 f"[{ranks * rows}, {K}]"
             )
-        if algorithm not in (None, "overlapped", "sequential"):
-            raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'")
+        _check_algorithm(what, algorithm)
+        check_schedule(what, schedule, column_gradients_program)
         grads, a = [aligned(grad) for grad in grads], aligned(a)
         grad_a, grad_bs = torch.empty_like(a), [torch.empty_like(b, memory_format=torch.contiguous_format) for b in bs]
         if algorithm == "overlapped" or algorithm is None and is_large(group, sent_bytes(group, a)):
@@ -331,6 +336,8 @@ def gemm_rs_backward(
                 f"gemm_rs_backward: grad is [{rows}, {N}], a is {list(a.shape)} and b is {list(b.shape)}: expected a "
                 f"to be [{ranks * rows}, K], and b [{N}, K]"
             )
+        _check_algorithm("gemm_rs_backward", algorithm)
+        check_schedule("gemm_rs_backward", schedule, row_gradients_program)
         grad, a = aligned(grad), aligned(a)
         grad_a, grad_b = torch.empty_like(a), torch.empty_like(b, memory_format=torch.contiguous_format)
         weight, is_kn = weight_layout(b.t())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
+from ditron._program.program import Program
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron.kernels.scales import Scales, has_product, prefers_product, tiles_of
@@ -21,6 +22,7 @@ __all__ = [
     "STORED_BYTES",
     "block_for",
     "by_size",
+    "check_schedule",
     "collective_rule",
     "fits_tile_kernel",
     "is_large",
@@ -172,6 +174,28 @@ def schedule_for(
         }
         | given
     )
+
+
+#: Constants of programs that operators choose by what they are given.
+_NOT_SCHEDULE = frozenset(
+    "num_ranks b_is_kn are_kn has_bias keep with_gathered scale_a_kind scale_b_kind use_fast_accum".split()
+)
+
+
+def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> None:
+    """Raise DitronError unless ``given`` are values of a schedule of ``program``, which a caller has named."""
+    for name, value in given.items():
+        names = [constant for constant in program.constants if constant not in _NOT_SCHEDULE]
+        if name not in names:
+            raise DitronError(f"{what}: unknown argument {name!r}: a schedule has {', '.join(names)}")
+        extents = value if name == "block" and isinstance(value, tuple) else (value,)
+        if name != "protocol" and any(type(extent) is not int or extent < 1 for extent in extents):
+            raise DitronError(f"{what}: {name} must be of integers from 1 on, got {value!r}")
+        default = program.constants[name]
+        if isinstance(default, tuple) and (not isinstance(value, tuple) or len(value) != len(default)):
+            raise DitronError(f"{what}: {name} must have {len(default)} extents, as {default}, got {value!r}")
+        if isinstance(value, tuple) and any(extent & (extent - 1) for extent in extents):
+            raise DitronError(f"{what}: {name} must be of powers of two, got {value!r}")
 
 
 def _fewest_tiles(rows: int, block: tuple[int, ...]) -> int:

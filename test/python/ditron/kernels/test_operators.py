@@ -1,6 +1,7 @@
 """The operators on simulated ranks, against torch in fp64; shapes from the smallest to ones with ragged tiles."""
 
 import gc
+import re
 import weakref
 
 import numerics
@@ -262,3 +263,31 @@ def test_programs_keep_no_simulation_alive():
     ditron.sim.run(main, ranks=2)
     gc.collect()
     assert [group() for group in groups] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda a, b: kernels.ag_gemm(a, b, programs=0), "ag_gemm: programs must be of integers from 1 on, got 0"),
+        (lambda a, b: kernels.ag_gemm(a, b, group_m=True), "ag_gemm: group_m must be of integers from 1 on, got True"),
+        (lambda a, b: kernels.ag_gemm(a, b, block=(48, 32, 32)), "ag_gemm: block must be of powers of two"),
+        (lambda a, b: kernels.ag_gemm(a, b, block=(32, 32)), "ag_gemm: block must have 3 extents, as (128, 256, 64)"),
+        (
+            lambda a, b: kernels.ag_gemm(a, b, b_is_kn=True),
+            "unknown argument 'b_is_kn': a schedule has pieces, programs",
+        ),
+        (lambda a, b: kernels.ag_gemm(a, b, algorithm="sequential", foo=3), "ag_gemm: unknown argument 'foo'"),
+        (lambda a, b: kernels.gemm_rs(a, b, programs=-1), "gemm_rs: programs must be of integers from 1 on, got -1"),
+        (lambda a, b: kernels.gemm_ar(a, b, algorithm="fused", rows=4), "rows, those of a tile, must hold all 8 rows"),
+        (lambda a, b: kernels.ag_gemm_multi(a, [b, b], [b[0, :1], b[0]]), "ag_gemm_multi: bias must be [16]"),
+        (lambda a, b: kernels.ag_gemm_multi(a, [b], [None]), "ag_gemm_multi: biases must be tensors"),
+        (lambda a, b: kernels.ag_gemm_multi(a, b), "bs and biases must be lists of tensors, got Tensor and tuple"),
+    ],
+)
+def test_schedules_and_biases_that_do_not_fit(call, says):
+    def main():
+        ditron.init()
+        call(torch.ones(8, 32).bfloat16(), torch.ones(16, 32).bfloat16())
+
+    with pytest.raises(DitronError, match=re.escape(says)):
+        ditron.sim.run(main, ranks=2)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ditron.tuning.problem import Options, Problem
+from ditron.tuning.validation import check_entry
 from ditron_compiler import knobs
 
 __all__ = ["Entry", "Found", "Measured", "Table", "machine_name", "shipped_path", "tables_of", "user_path", "versions"]
@@ -129,19 +130,37 @@ class Table:
         return "{" + ",\n ".join(lines) + ',\n "entries": [\n  ' + ",\n  ".join(entries) + "]}\n"
 
     @classmethod
-    def from_text(cls, text: str) -> Table:
-        """Raises ValueError for what is no table of this format; those of others come with no entries."""
+    def from_text(cls, text: str, where: str = "a table of measured choices") -> Table:
+        """Raises ValueError for what is no table of this format; those of others come with no entries.
+
+        An entry that is not one is left out, with a line of logging that names ``where`` and the entry.
+        """
         try:
             read = json.loads(text)
             table = cls(read["machine"], read["ranks"], read["versions"], read.get("about", {}))
+            if not (
+                isinstance(table.machine, str)
+                and type(table.ranks) is int
+                and table.ranks > 0
+                and isinstance(table.versions, dict)
+                and isinstance(table.about, dict)
+            ):
+                raise TypeError("machine, ranks, versions or about is of another type")
             if table.versions.get("format") != FORMAT:
                 return table
-            for item in read["entries"]:
-                candidates = [_from_json(candidate) for candidate in item.pop("candidates")]
-                timing = item.pop("timing", "graph")
-                table.add(Entry(Problem(ranks=table.ranks, **item), candidates, timing))
-        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+            if not isinstance(read["entries"], list):
+                raise TypeError("entries is no list")
+        except (AttributeError, KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
             raise ValueError(f"not a table of measured choices: {type(error).__name__}: {error}") from error
+        for number, item in enumerate(read["entries"], 1):
+            try:
+                check_entry(item, table.ranks)
+            except ValueError as error:
+                log.warning("%s: entry %d%s is ignored: %s", where, number, _in_short(item), error)
+                continue
+            candidates = [_from_json(candidate) for candidate in item.pop("candidates")]
+            timing = item.pop("timing", "graph")
+            table.add(Entry(Problem(ranks=table.ranks, **item), candidates, timing))
         return table
 
     def save(self, path: Path) -> None:
@@ -172,6 +191,14 @@ def _as_json(candidate: Measured) -> dict[str, Any]:
     return result | ({"rule": True} if candidate.is_rule else {})
 
 
+def _in_short(item: Any) -> str:
+    """What names an entry, as far as it says."""
+    if not isinstance(item, dict):
+        return ""
+    said = [f"{item[name]!s:.20}" for name in ("operator", "dtype", "rows", "N", "K") if name in item]
+    return f" ({' '.join(said)})" if said else ""
+
+
 def _from_json(item: dict[str, Any]) -> Measured:
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in item["options"].items()}
     return Measured(options, item.get("us"), item.get("failure", ""), item.get("rule", False))
@@ -188,11 +215,11 @@ def user_path(machine: str, ranks: int) -> Path:
 def read(path: Path, machine: str, ranks: int) -> Table | None:
     """The table in a file; None, with a line of logging, for one that is stale or no table."""
     try:
-        table = Table.from_text(path.read_text())
+        table = Table.from_text(path.read_text(), str(path))
         why = table.stale(machine, ranks)
-    except OSError:
-        return None  # there is none
-    except ValueError as error:
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
         why = str(error)
     if why:
         log.warning("%s is ignored: %s", path, why)

@@ -2,12 +2,13 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
 from ditron import kernels
 from ditron.tuning import compile_ahead, tables
-from ditron.tuning.problem import Problem
+from ditron.tuning.problem import DTYPES, Problem
 from ditron.tuning.registry import OPERATORS, candidates_of
 from ditron.tuning.tables import Entry, Measured, Table, tables_of, versions
 
@@ -71,6 +72,95 @@ def test_what_is_no_table_is_ignored_with_a_line(folders, caplog, text):
     folders[1].write_text(text)
     assert tables_of("h200", 2).entries == {}
     assert len(caplog.records) == 1 and "not a table of measured choices" in caplog.text
+
+
+WRONG_ENTRIES = [
+    ({"us": "3"}, "us is '3': expected a positive number"),
+    ({"us": -1}, "us is -1: expected a positive number"),
+    ({"us": float("nan")}, "us is nan: expected a positive number"),
+    ({"us": True}, "us is True: expected a positive number"),
+    ({"rule": "yes"}, "rule is 'yes': expected true or false"),
+    ({"failure": 3}, "failure is 3: expected a string"),
+    ({"bogus": 1}, "a candidate has no 'bogus'"),
+    ({"options": 3}, "options is an object, not 3"),
+    ({"options": {"pieces": 1}}, "options needs algorithm"),
+    ({"options": {"algorithm": "warp"}}, "algorithm is 'warp': expected one of nccl, overlapped, sequential"),
+    ({"options": {"algorithm": ["warp"]}}, "algorithm is ['warp']: expected one of"),
+    *(
+        ({"options": {"algorithm": "overlapped", "block": block}}, f"block is {block!r}: expected 3 powers of two")
+        for block in ("big", 0, [128, 128], [128, 128, 0], [128, 100, 64], [128, "128", 64])
+    ),
+    ({"options": {"algorithm": "overlapped", "pieces": "2"}}, "pieces is '2': expected a positive integer"),
+    ({"options": {"algorithm": "overlapped", "pieces": 0}}, "pieces is 0: expected a positive integer"),
+    ({"options": {"algorithm": "overlapped", "bogus": 1}}, "overlapped of ag_gemm has no option 'bogus'"),
+    ({"options": {"algorithm": "sequential", "pieces": 1}}, "sequential of ag_gemm has no option 'pieces'"),
+    ({"N": "64"}, "N is '64': expected a positive integer"),
+    ({"K": 0}, "K is 0: expected a positive integer"),
+    ({"rows": 2.0}, "rows is 2.0: expected a positive integer"),
+    ({"N": 10**400}, "N is 1000"),
+    ({"operator": "nonesuch"}, "operator is 'nonesuch': expected one of ag_gemm"),
+    ({"operator": "all_reduce"}, "N is 64: expected 0 of a collective"),
+    ({"dtype": "bf15"}, "dtype is 'bf15': expected one of"),
+    ({"timing": 3}, "timing is 3: expected one of call, graph"),
+    ({"candidates": 3}, "candidates is 3: expected a list"),
+    ({"color": "red"}, "an entry has no 'color'"),
+]
+
+
+@pytest.mark.parametrize("change, why", WRONG_ENTRIES, ids=lambda value: str(value)[:60])
+def test_a_wrong_entry_is_ignored_with_a_line(folders, caplog, change, why):
+    """And the file's others count."""
+    made = table()
+    made.add(Entry(problem(128, 64, 64), [Measured({"algorithm": "sequential"}, 1.0)]))
+    read = json.loads(made.to_text())
+    item = next(item for item in read["entries"] if item["rows"] == 128)
+    (candidate,) = item["candidates"]
+    for name, value in change.items():
+        (candidate if name in ("us", "rule", "failure", "bogus", "options") else item)[name] = value
+    folders[1].parent.mkdir(parents=True)
+    folders[1].write_text(json.dumps(read))
+    assert tables_of("h200", 2).entries.keys() == {problem()}
+    assert len(caplog.records) == 1
+    assert f"{folders[1]}: entry 1 (" in caplog.text and f"is ignored: {why}" in caplog.text
+
+
+def test_an_entry_that_is_no_object(folders, caplog):
+    read = json.loads(table().to_text())
+    read["entries"].insert(0, 3)
+    folders[1].parent.mkdir(parents=True)
+    folders[1].write_text(json.dumps(read))
+    assert tables_of("h200", 2).entries.keys() == {problem()}
+    assert "entry 1 is ignored: an entry is an object, not 3" in caplog.text and len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("change", [{"about": 3}, {"versions": []}, {"ranks": "2"}, {"machine": 1}, {"entries": {}}])
+def test_a_wrong_head_is_no_table(folders, caplog, change):
+    folders[1].parent.mkdir(parents=True)
+    folders[1].write_text(json.dumps(json.loads(table().to_text()) | change))
+    assert tables_of("h200", 2).entries == {}
+    assert len(caplog.records) == 1 and "not a table of measured choices" in caplog.text
+
+
+def test_a_file_that_cannot_be_read_is_ignored_with_a_line(folders, caplog):
+    folders[1].mkdir(parents=True)
+    assert tables_of("h200", 2).entries == {}
+    assert len(caplog.records) == 1 and str(folders[1]) in caplog.text
+
+
+def test_shipped_tables_have_no_wrong_entry(caplog):
+    for file in (tables.Path(tables.__file__).parent / "tables").glob("*.json"):
+        assert len(Table.from_text(file.read_text()).entries) == len(json.loads(file.read_text())["entries"])
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_all_candidates_make_an_entry(ranks, caplog):
+    made = Table("h200", ranks, versions())
+    for asked in PROBLEMS:
+        for dtype in DTYPES:
+            asked = replace(asked, ranks=ranks, dtype=dtype)
+            made.add(Entry(asked, [Measured(options, 1.0) for options in candidates_of(asked)]))
+    assert Table.from_text(made.to_text()).entries == made.entries and not caplog.records
 
 
 def test_no_file_needs_no_line(folders, caplog):

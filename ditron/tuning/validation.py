@@ -1,0 +1,120 @@
+"""What an entry of a table's file has to be: types, positive numbers, and options that its operator knows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ditron.tuning.problem import DTYPES, Problem
+from ditron.tuning.registry import OPERATORS, candidates_of
+
+__all__ = ["check_entry"]
+
+_MOST = 1 << 40  # of a size, and of microseconds
+_SAMPLED_ROWS = tuple(1 << k for k in range(3, 28, 2))
+_SAMPLED_NK = ((1024, 1024), (4096, 8192))
+
+
+def check_entry(item: Any, ranks: int) -> None:
+    """Raises ValueError that says what is wrong with an entry as JSON has it."""
+    _keys(item, "an entry", {"operator", "dtype", "rows", "candidates"}, {"N", "K", "timing"})
+    from ditron import kernels  # noqa: F401 (declares what can be tuned)
+
+    _one_of(item, "operator", OPERATORS)
+    _one_of(item, "dtype", DTYPES)
+    sizes = {"rows": item["rows"], "N": item.get("N", 0), "K": item.get("K", 0)}
+    for name, value in sizes.items():
+        if "gemm" not in item["operator"] and name != "rows":
+            _expect(_is_int(value) and value == 0, name, value, "0 of a collective")
+        else:
+            _expect(_is_positive(value), name, value, "a positive integer")
+    if "timing" in item:
+        _one_of(item, "timing", ("graph", "call"))
+    _expect(isinstance(item["candidates"], list), "candidates", item["candidates"], "a list")
+    for candidate in item["candidates"]:
+        _keys(candidate, "a candidate", {"options"}, {"us", "failure", "rule"})
+        us = candidate.get("us")
+        _expect(us is None or _is_number(us) and 0 < us <= _MOST, "us", us, "a positive number")
+        _expect(isinstance(candidate.get("failure", ""), str), "failure", candidate.get("failure"), "a string")
+        _expect(isinstance(candidate.get("rule", False), bool), "rule", candidate.get("rule"), "true or false")
+        _check_options(candidate["options"], Problem(item["operator"], item["dtype"], ranks, **sizes))
+
+
+def _check_options(options: Any, problem: Problem) -> None:
+    """Names and forms of values are those of the operator's candidates, for whatever size."""
+    _keys(options, "options", {"algorithm"})
+    known = _known_options(problem.operator, problem.dtype, problem.ranks)
+    own = _forms(candidates_of(problem))
+    _one_of(options, "algorithm", known | own)
+    forms = known.get(options["algorithm"], {}) | own.get(options["algorithm"], {})
+    for name, value in options.items():
+        if name == "algorithm":
+            continue
+        if name not in forms:
+            raise ValueError(f"{options['algorithm']} of {problem.operator} has no option {name!r}")
+        if isinstance(form := forms[name], int):
+            _expect(
+                isinstance(value, list | tuple)
+                and len(value) == form
+                and all(_is_positive(size) and size & (size - 1) == 0 for size in value),
+                name,
+                value,
+                f"{form} powers of two",
+            )
+        elif form is int:
+            _expect(_is_positive(value), name, value, "a positive integer")
+        else:
+            _expect(type(value) is form, name, value, f"a {form.__name__}")
+
+
+@cache
+def _known_options(operator: str, dtype: str, ranks: int) -> dict[str, dict[str, Any]]:
+    products = _SAMPLED_NK if "gemm" in operator else ((0, 0),)
+    return _forms(
+        options
+        for rows in _SAMPLED_ROWS
+        for N, K in products
+        for options in candidates_of(Problem(operator, dtype, ranks, rows, N, K))
+    )
+
+
+def _forms(candidates: Any) -> dict[str, dict[str, Any]]:
+    """By algorithm and option: a type, or the length of a tuple."""
+    forms: dict[str, dict[str, Any]] = {}
+    for options in candidates:
+        known = forms.setdefault(options["algorithm"], {})
+        for name, value in options.items():
+            known[name] = len(value) if isinstance(value, tuple) else type(value)
+    return forms
+
+
+def _keys(item: Any, what: str, needed: set[str], possible: set[str] | None = None) -> None:
+    """``possible``: besides those that are needed; None for any."""
+    if not isinstance(item, dict):
+        raise ValueError(f"{what} is an object, not {item!r:.60}")
+    if missing := needed - item.keys():
+        raise ValueError(f"{what} needs {', '.join(sorted(missing))}")
+    if possible is not None and (unknown := item.keys() - needed - possible):
+        raise ValueError(f"{what} has no {', '.join(map(repr, sorted(unknown)))}")
+
+
+def _one_of(item: dict[str, Any], name: str, choices: Any) -> None:
+    value = item[name]
+    _expect(isinstance(value, str) and value in choices, name, value, f"one of {', '.join(sorted(choices))}")
+
+
+def _expect(is_so: bool, name: str, value: Any, expected: str) -> None:
+    if not is_so:
+        raise ValueError(f"{name} is {value!r:.60}: expected {expected}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_int(value) or isinstance(value, float)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_int(value) and 0 < value <= _MOST

@@ -211,7 +211,7 @@ ONE, ROWS = torch.ones(1), torch.ones(8)
         ),
         (
             lambda: kernels.ag_gemm(
-                W, W, scale_a=torch.ones(8, 2), scale_b=torch.ones(1, 2), block=(16, 32, 48), algorithm="overlapped"
+                W, W, scale_a=torch.ones(8, 2), scale_b=torch.ones(1, 2), block=(16, 32, 256), algorithm="overlapped"
             ),
             "block must divide 128 along N and K",
         ),

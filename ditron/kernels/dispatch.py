@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ditron.distributed.torch_groups import group_name
+from ditron.kernels.operands import require_tensor
+from ditron.kernels.scales import check_scaling
 from ditron_compiler.errors import DitronError
 
 __all__ = ["SCALING", "torch_operator"]
@@ -31,20 +34,26 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name = function.__name__
-        parameters = enumerate(inspect.signature(function).parameters.values())
+        parameters = list(enumerate(inspect.signature(function).parameters.values()))
         lists = [(index, parameter.name) for index, parameter in parameters if parameter.default == ()]
-        is_product = "gemm" in name
+        tensors = [(index, parameter.name) for index, parameter in parameters if parameter.annotation == "torch.Tensor"]
+        is_product, takes_scales, takes_gradient = "gemm" in name, "scale_a" in traced, "gradient" in traced
 
         @functools.wraps(function)
         def call(*args: Any, group: Any = None, **options: Any) -> Any:
-            scaling = any(options.get(option) not in (None, False) for option in ("out_dtype", "use_fast_accum"))
-            scaling = scaling or any(options.get(option) is not None for option in ("scale_a", "scale_b"))
-            if scaling:
-                _check_no_gradients(name, (*args, *options.values()))
-            elif is_product:
+            if forward_ad._current_level >= 0:
+                _check_no_tangents(name, (*args, *options.values()))
+            if takes_gradient and options.get("gradient") is not None:
+                check_gradient(name, options["gradient"])
+            scaled = takes_scales and (options.get("scale_a") is not None or options.get("scale_b") is not None)
+            if is_product and not scaled:
                 operands = {option: value for option, value in options.items() if option in traced}
                 cast = _in_autocast((*args, *operands.values()))
                 args, options = cast[: len(args)], options | dict(zip(operands, cast[len(args) :], strict=True))
+            if takes_scales:
+                check_scaling(name, args[0] if args else options.get("a"), options)
+            if scaled:
+                _check_no_gradients(name, (*args, *options.values()))
             if not torch.compiler.is_compiling() and _is_plain((*args, *options.values())):
                 return function(*args, group=group, **options)
             for option in list(options):
@@ -53,14 +62,16 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                         f"{name}: {option}= cannot be given where gradients are recorded or the call is compiled: "
                         "leave it out, or call the operator under torch.no_grad()"
                     )
-            if gradient := options.get("gradient"):
-                check_gradient(name, gradient)
-            if not scaling:
+            _check_no_gradient_transform(name, (*args, *options.values()))
+            for index, option in tensors:
+                if index < len(args) or option in options:
+                    require_tensor(name, option, args[index] if index < len(args) else options[option])
+            if not scaled:
                 options = {option: value for option, value in options.items() if option not in SCALING}
             for index, option in lists:  # a schema has no default for a list of tensors
                 if len(args) <= index:
                     options.setdefault(option, [])
-            operator = getattr(torch.ops.ditron, f"{name}_scaled" if scaling else name)
+            operator = getattr(torch.ops.ditron, f"{name}_scaled" if scaled else name)
             return operator(*args, **options, group=group_name(group))
 
         return call
@@ -74,6 +85,23 @@ def _check_no_gradients(what: str, values: tuple) -> None:
             f"{what}: products of quantized operands have no gradients, and one of their tensors requires one: "
             "call it under torch.no_grad()"
         )
+
+
+def _check_no_tangents(what: str, values: tuple) -> None:
+    """Raise DitronError for dual tensors, whose tangents torch would drop."""
+    for value in _flat(values):
+        if isinstance(value, torch.Tensor) and forward_ad.unpack_dual(value).tangent is not None:
+            raise DitronError(f"{what}: no forward-mode derivative: only backward (torch.autograd, .backward())")
+
+
+def _check_no_gradient_transform(what: str, values: tuple) -> None:
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is None:
+        return
+    for value in _flat(values):
+        if isinstance(value, torch.Tensor) and value.requires_grad and torch._C._functorch.is_gradtrackingtensor(value):
+            raise DitronError(
+                f"{what}: no gradient by torch.func.grad, vjp or jacrev: use torch.autograd.grad or .backward()"
+            )
 
 
 def check_gradient(what: str, gradient: str) -> None:

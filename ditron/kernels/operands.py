@@ -19,6 +19,7 @@ __all__ = [
     "is_transposed",
     "matrices",
     "reaches_by_tma",
+    "require_tensor",
     "result",
     "vector_operand",
     "weight_layout",
@@ -44,17 +45,26 @@ def capacity_for(extent: int) -> int:
     return max(64, 1 << (extent - 1).bit_length())
 
 
+def require_tensor(what: str, name: str, value: object) -> None:
+    """Raise DitronError for what is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        raise DitronError(f"{what}: {name} must be a tensor, got {type(value).__name__}")
+
+
 def matrices(what: str, group: Group, *, quantized: bool = False, **tensors: torch.Tensor) -> None:
     """Raise DitronError unless all are matrices of one dtype, which may be a quantized one, on the group's device."""
+    for name, tensor in tensors.items():
+        require_tensor(what, name, tensor)
     first = next(iter(tensors.values()))
     for name, tensor in tensors.items():
         if tensor.ndim != 2 or tensor.numel() == 0:
             raise DitronError(f"{what}: {name} must be a matrix with elements, got shape {tuple(tensor.shape)}")
         if tensor.dtype != first.dtype or tensor.dtype not in (DTYPES + QUANTIZED if quantized else DTYPES):
             with_scales = ", or float8_e4m3fn, float8_e5m2 or int8 with scales" if quantized else ""
+            beside = "" if tensor.dtype == first.dtype else f" beside {first.dtype}"
             raise DitronError(
                 f"{what}: expected matrices of one dtype, bfloat16, float16 or float32{with_scales}, got {name} of "
-                f"{tensor.dtype} beside {first.dtype}"
+                f"{tensor.dtype}{beside}"
             )
         if tensor.device != group.device:
             raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
@@ -62,6 +72,7 @@ def matrices(what: str, group: Group, *, quantized: bool = False, **tensors: tor
 
 def vector_operand(what: str, group: Group, x: torch.Tensor, *, quantized: bool = False) -> None:
     """Raise DitronError unless a collective can take the tensor, whose dtype may be a quantized one."""
+    require_tensor(what, "the operand", x)
     if x.numel() == 0 or x.ndim == 0:
         raise DitronError(f"{what}: expected a tensor with elements and a dimension, got shape {tuple(x.shape)}")
     if x.dtype not in (DTYPES + QUANTIZED if quantized else DTYPES):
@@ -129,6 +140,8 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 def bias_of(what: str, like: torch.Tensor, N: int, bias: torch.Tensor | None) -> None:
     """Raise DitronError unless there is no bias, or one of ``N`` elements like those of the result."""
+    if bias is not None:
+        require_tensor(what, "bias", bias)
     if bias is not None and (tuple(bias.shape) != (N,) or bias.dtype != like.dtype or bias.device != like.device):
         raise DitronError(
             f"{what}: bias must be [{N}] of {like.dtype} on {like.device}, got {tuple(bias.shape)} of {bias.dtype} on "

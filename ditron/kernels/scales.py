@@ -13,12 +13,13 @@ import torch
 
 import ditron.host as dh
 from ditron.distributed.group import Group
-from ditron.kernels.operands import QUANTIZED, aligned, is_transposed
+from ditron.kernels.operands import QUANTIZED, aligned, is_transposed, require_tensor
 from ditron.kernels.tiles import MAX_REGISTERS
 from ditron_compiler.errors import DitronError
 
 __all__ = [
     "Scales",
+    "check_scaling",
     "dequantized",
     "gathered_scales",
     "has_product",
@@ -71,12 +72,9 @@ def scales_of(
 
     Raises DitronError for scales that do not fit the matrices.
     """
+    scaling = {"scale_a": scale_a, "scale_b": scale_b, "out_dtype": out_dtype, "use_fast_accum": use_fast_accum}
+    check_scaling(what, a, scaling)
     if a.dtype not in QUANTIZED:
-        if scale_a is not None or scale_b is not None or out_dtype not in (None, a.dtype):
-            raise DitronError(
-                f"{what}: scale_a=, scale_b= and out_dtype= are for matrices of float8_e4m3fn, float8_e5m2 or int8, "
-                f"got {a.dtype}"
-            )
         return None, a.dtype
     if scale_a is None or scale_b is None:
         raise DitronError(
@@ -114,6 +112,27 @@ def scales_of(
     if (kind_a == "block") != (kind_b == "block"):
         raise DitronError(f"{what}: scale_a is per {kind_a} and scale_b per {kind_b}: blocks need blocks of both")
     return Scales(_matrix(scale_a, kind_a), _matrix(scale_b, kind_b), kind_a, kind_b, use_fast_accum, a.dtype), dtype
+
+
+def check_scaling(what: str, a: Any, options: dict[str, Any]) -> None:
+    """Raise DitronError for scales that are no tensors, and options of quantized matrices where A is not one."""
+    scales = {name: options[name] for name in ("scale_a", "scale_b") if options.get(name) is not None}
+    for name, scale in scales.items():
+        require_tensor(what, name, scale)
+    out_dtype = options.get("out_dtype")
+    if isinstance(a, torch.Tensor) and a.dtype not in QUANTIZED:
+        if scales or (out_dtype is not None and out_dtype != a.dtype):
+            raise DitronError(
+                f"{what}: scale_a=, scale_b= and out_dtype= are for matrices of float8_e4m3fn, float8_e5m2 or int8, "
+                f"got {a.dtype}"
+            )
+        if options.get("use_fast_accum"):
+            raise DitronError(f"{what}: use_fast_accum= is for fp8 matrices with scale_a= and scale_b=, got {a.dtype}")
+    elif out_dtype == torch.float32 and options.get("algorithm") == "overlapped":
+        raise DitronError(
+            f"{what}: algorithm='overlapped' takes bfloat16 or float16 matrices, or quantized ones with such a result: "
+            "out_dtype must be bfloat16 or float16, got torch.float32"
+        )
 
 
 def _kinds(scale: torch.Tensor, by_row: list[tuple[int, ...]], by_block: tuple[int, int]) -> list[str]:

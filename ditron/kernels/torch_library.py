@@ -21,6 +21,7 @@ from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
+from ditron.kernels.operands import QUANTIZED
 from ditron.kernels.reduce_scatter import reduce_scatter
 
 ops = torch.ops.ditron
@@ -356,7 +357,8 @@ def _scaled_fake(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
         use_fast_accum: bool = False,
         **options: Any,
     ) -> Tensor:
-        return of(*matrices, **options).to(out_dtype or torch.bfloat16)
+        product = of(*matrices, **options)
+        return product.to(out_dtype or (torch.bfloat16 if product.dtype in QUANTIZED else product.dtype))
 
     return fake
 

@@ -211,6 +211,15 @@ def test_a_subgroup():
     [
         (lambda x: kernels.ag_gemm(x, x[:, :4]), "expected b to be"),
         (lambda x: kernels.ag_gemm(x, x.float()), "of one dtype"),
+        (
+            lambda x: kernels.ag_gemm(x.double(), x.double()),
+            "float32, or float8_.* with scales, got a of torch.float64$",
+        ),
+        (lambda x: kernels.ag_gemm(None, x), "ag_gemm: a must be a tensor, got NoneType"),
+        (lambda x: kernels.gemm_rs(x, [x]), "gemm_rs: b must be a tensor, got list"),
+        (lambda x: kernels.gemm_ar(None, x.clone().requires_grad_()), "gemm_ar: a must be a tensor, got NoneType"),
+        (lambda x: kernels.ag_gemm(x, x, 1.0), "bias must be a tensor, got float"),
+        (lambda x: kernels.all_reduce(None), "must be a tensor, got NoneType"),
         (lambda x: kernels.ag_gemm(x[0], x), "must be a matrix"),
         (lambda x: kernels.ag_gemm(x, x, out=x), "out must be contiguous, of shape"),
         (lambda x: kernels.all_reduce(x, out=torch.empty(65).bfloat16()[1:].view(8, 8)), "multiple of 16 bytes"),

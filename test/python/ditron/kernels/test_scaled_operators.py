@@ -207,7 +207,16 @@ ONE, ROWS = torch.ones(1), torch.ones(8)
         (lambda: kernels.ag_gemm(X, X, ROWS, scale_a=ONE, scale_b=ONE), "bias must be .* of torch.bfloat16"),
         (
             lambda: kernels.ag_gemm(X, X, scale_a=ONE, scale_b=ONE, out_dtype=torch.float32, algorithm="overlapped"),
-            "or quantized ones with such a result",
+            "or quantized ones with such a result: out_dtype must be bfloat16 or float16",
+        ),
+        (
+            lambda: kernels.gemm_rs(X.bfloat16(), X.bfloat16(), use_fast_accum=True),
+            "use_fast_accum= is for fp8 matrices with scale_a= and scale_b=, got torch.bfloat16",
+        ),
+        (lambda: kernels.ag_gemm(X, X, scale_a=1.0, scale_b=ONE), "scale_a must be a tensor, got float"),
+        (
+            lambda: kernels.gemm_ar(X, X, scale_a=ONE, scale_b=ONE, gradient="foo"),
+            "unknown gradient 'foo': expected 'replicate' or 'partial'",
         ),
         (
             lambda: kernels.ag_gemm(
@@ -271,6 +280,46 @@ def test_opcheck(name, ranks):
         torch.library.opcheck(operator, (problem.a[rank], problem.b[rank]), options | {"group": ditron.world().name})
 
     run(main, ranks=ranks, races=False)
+
+
+@needs_compiler_in_threads
+@pytest.mark.parametrize("name", ["ag_gemm", "gemm_rs", "gemm_ar"])
+def test_options_of_quantized_matrices_without_scales(name):
+    """The dtype of A is a result's, with autocast, gradients and compiled as eager; what is for fp8 is refused."""
+    torch._dynamo.reset()
+    function = getattr(kernels, name)
+
+    def product(a, b, **options):
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.pop("autocast", False)):
+            return function(a, b, **options)
+
+    compiled = torch.compile(product, fullgraph=True, backend="aot_eager")
+    a, b = torch.randn(4, 16, generator=seeded(1)), torch.randn(8, 16, generator=seeded(2))
+
+    def results(function, **options):
+        operands = a.clone().requires_grad_(), b.clone().requires_grad_()
+        y = function(*operands, **options)
+        y.sum().backward()
+        with torch.no_grad():
+            again = function(*operands, **options)
+        return [y.detach(), again, *(operand.grad for operand in operands)]
+
+    def main(_):
+        with torch.compiler.set_stance("default"):
+            for dtype, autocast in ((torch.float32, False), (torch.bfloat16, True)):
+                expected = results(product, autocast=autocast)
+                assert expected[0].dtype == dtype
+                for call in (product, compiled):
+                    for ours, theirs in zip(results(call, out_dtype=dtype, autocast=autocast), expected, strict=True):
+                        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+            for call in (product, compiled):
+                for operand in (a, a.clone().requires_grad_()):
+                    with pytest.raises(Exception, match="use_fast_accum= is for fp8 matrices"):
+                        call(operand, b, use_fast_accum=True)
+                    with pytest.raises(Exception, match="out_dtype= are for matrices of float8"):
+                        call(operand, b, out_dtype=torch.bfloat16)
+
+    run(main, ranks=2, races=False)
 
 
 @needs_compiler_in_threads

@@ -4,11 +4,13 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_compiler import needs_compiler_in_threads
 
 import ditron.sim
 from ditron import kernels
+from ditron_compiler.errors import DitronError
 
 ops = torch.ops.ditron
 pytestmark = needs_compiler_in_threads
@@ -169,5 +171,44 @@ def test_exported():
             program = torch.export.export(Block(), (data(4, 8), weight(6, 8)), strict=False)
         x, w = data(4, 8, seed=5), weight(6, 8)
         torch.testing.assert_close(program.module()(x, w), x @ w.t())
+
+    run(main, 1, races=False)
+
+
+FORWARD = "no forward-mode derivative: only backward"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_forward_mode_is_refused(name):
+    """Not dropped: dual tensors, torch.func.jvp and jacfwd, compiled too. Operands without tangents are taken."""
+    torch._dynamo.reset()
+    function = getattr(kernels, name)
+
+    def main(_):
+        first, *others = CALLS[name]()
+        is_list = isinstance(first, list)
+        x = (first[0] if is_list else first).detach()
+
+        def call(x):
+            return function([x, *first[1:]] if is_list else x, *others)
+
+        with forward_ad.dual_level():
+            call(x)
+            with pytest.raises(DitronError, match=FORWARD):
+                call(forward_ad.make_dual(x, x))
+        for transform in (lambda: torch.func.jvp(call, (x,), (x,)), lambda: torch.func.jacfwd(call)(x)):
+            with pytest.raises(DitronError, match=FORWARD):
+                transform()
+        with torch.compiler.set_stance("default"), pytest.raises(Exception, match=FORWARD):
+            torch.compile(lambda x: torch.func.jvp(call, (x,), (x,)), fullgraph=True, backend="aot_eager")(x)
+
+    run(main, 1, races=False)
+
+
+def test_gradient_transforms_are_refused():
+    def main(_):
+        a, b = CALLS["gemm_ar"]()
+        with pytest.raises(DitronError, match=r"torch.func.grad, .* use torch.autograd.grad or .backward\(\)"):
+            torch.func.grad(lambda x: kernels.gemm_ar(x, b).sum())(a)
 
     run(main, 1, races=False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ditron.tuning.problem import Options, Problem, bucket_of
 from ditron.tuning.registry import OPERATORS
-from ditron.tuning.tables import Table, machine_name, tables_of
+from ditron.tuning.tables import Entry, Table, machine_name, tables_of
 from ditron_compiler import knobs
 
 if TYPE_CHECKING:
@@ -189,10 +189,26 @@ def _tune(problem: Problem, group: Group, table: Table) -> None:
         new = Table(table.machine, table.ranks, table.versions)
         try:
             entry = processes.tune_one(problem, devices, knobs.tune_seconds.get())
-            new.add(entry)
-            processes.keep(new)
-            log.info("%s was tuned in %.0f s: %s", problem, time.monotonic() - begin, entry.best())
+            new.add(entry)  # without a time, too: this group does not tune it again
         except Exception as error:  # what cannot be tuned runs what it does by default
             log.warning("%s cannot be tuned: %s: %s", problem, type(error).__name__, error)
+        else:
+            _keep(new, entry, time.monotonic() - begin)
         text = new.to_text()
     table.entries |= Table.from_text(_from_rank_0(group, text)).entries
+
+
+def _keep(new: Table, entry: Entry, seconds: float) -> None:
+    """In the user's table, for other processes, if anything was measured."""
+    from ditron.tuning import processes
+
+    if entry.best() is None:
+        why = next((candidate.failure for candidate in entry.candidates if candidate.failure), "there is no candidate")
+        log.warning("%s cannot be tuned: nothing was measured, and nothing is kept: %s", entry.problem, why)
+        return
+    log.info("%s was tuned in %.0f s: %s", entry.problem, seconds, entry.best())
+    try:
+        processes.keep(new)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        log.warning("%s was tuned and runs what was found, which cannot be kept: %s", entry.problem, what)

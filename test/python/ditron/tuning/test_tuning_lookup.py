@@ -196,6 +196,30 @@ def test_what_cannot_be_tuned_runs_by_the_rule(monkeypatch, gpus, caplog):
     assert len(caplog.records) == 1 and "cannot be tuned: OSError: no process can start" in caplog.text
 
 
+def test_an_entry_without_a_time_is_not_kept(monkeypatch, gpus, caplog):
+    """The group does not tune it again; the next process does."""
+    calls = []
+
+    def tune_one(problem, *_):
+        calls.append(problem)
+        return Entry(problem, [Measured(SEQUENTIAL, None, "not measured: no time"), Measured(OVERLAPPED, None, "hangs")])
+
+    monkeypatch.setattr(processes, "tune_one", tune_one)
+    monkeypatch.setenv("DITRON_TUNE", "1")
+    assert on_ranks(lambda group: (ask(group), ask(group, rows=127))) == [((None, {}),) * 2] * 2
+    assert not gpus.exists() and len(calls) == 1
+    assert len(caplog.records) == 1 and "nothing was measured, and nothing is kept: not measured: no" in caplog.text
+
+
+def test_what_cannot_be_kept_is_used(monkeypatch, gpus, caplog):
+    monkeypatch.setattr(processes, "tune_one", lambda problem, *_: table(problem).entries[problem])
+    gpus.parent.write_text("a file where the folder should be")
+    monkeypatch.setenv("DITRON_TUNE", "1")
+    assert on_ranks(ask) == [("sequential", {})] * 2
+    last = caplog.records[-1].getMessage()
+    assert "was tuned and runs what was found, which cannot be kept" in last and "cannot be tuned" not in caplog.text
+
+
 def test_nothing_is_tuned_in_a_capture(monkeypatch, gpus, caplog):
     """The rule's choice is captured, and a later call outside of one is tuned."""
     monkeypatch.setattr(processes, "tune_one", lambda problem, *_: table(problem).entries[problem])

@@ -43,6 +43,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return reported(run, _files(args), raises=getattr(args, "traceback", False))
 
 
+class _Parser(argparse.ArgumentParser):
+    """A command's parser; an intermixed one takes options between positional arguments."""
+
+    intermixed = False
+
+    def parse_known_args(self, args=None, namespace=None):
+        if not self.intermixed:
+            return super().parse_known_args(args, namespace)
+        self.intermixed = False  # which calls this method
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.intermixed = True
+
+
 class _Version(argparse.Action):
     def __call__(self, parser, *rest) -> None:
         from importlib.metadata import version
@@ -71,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "or the script is wrong, 2 the command line is.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print DITRON's, MLIR's and Triton's versions")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     _add_compile(commands)
     _add_dump(commands)
     _add_passes(commands)
@@ -318,6 +333,17 @@ def _add_swizzle(commands) -> None:
     parser.set_defaults(command=_lazy("swizzling", "swizzle_command"))
 
 
+def _positive(kind: type[int] | type[float]):
+    def parse(text: str) -> float:
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+        return value
+
+    parse.__name__ = kind.__name__  # in argparse's message for what is no number
+    return parse
+
+
 def _add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("operator", nargs="?", help="of ditron.kernels, as ag_gemm or all_reduce")
     parser.add_argument(
@@ -328,7 +354,9 @@ def _add_shapes(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--shapes", metavar="FILE", help="instead: a file with 'OPERATOR SIZE... [FORM]' in each line")
     parser.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16", help="of all tensors")
-    parser.add_argument("--ranks", metavar="N", type=int, help="number of ranks (default: all GPUs of this machine)")
+    parser.add_argument(
+        "--ranks", metavar="N", type=_positive(int), help="number of ranks (default: all GPUs of this machine)"
+    )
     parser.add_argument(
         "--form",
         choices=("strong", "weight-per-rank"),
@@ -345,13 +373,22 @@ def _add_tune(commands) -> None:
         description="Measure what an operator can run for given sizes, in processes of their own, and keep the table "
         "that its calls look at (docs/tuning.md).",
     )
+    parser.intermixed = True
     _add_shapes(parser)
     parser.add_argument("--only", nargs="+", metavar="ALGORITHM", help="measure these beside the rule's choice")
     parser.add_argument(
-        "--limit", type=float, default=30.0, metavar="S", help="seconds that a candidate may take (default 30)"
+        "--limit",
+        type=_positive(float),
+        default=30.0,
+        metavar="S",
+        help="seconds that a candidate may take (default 30)",
     )
-    parser.add_argument("--total", type=float, metavar="S", help="seconds for everything (default: no limit)")
-    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="samples of each candidate (default 12)")
+    parser.add_argument(
+        "--total", type=_positive(float), metavar="S", help="seconds for everything (default: no limit)"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive(int), default=12, metavar="N", help="samples of each candidate (default 12)"
+    )
     parser.add_argument(
         "--timing",
         choices=("graph", "call"),
@@ -370,6 +407,7 @@ def _add_explain(commands) -> None:
         description="Say what an operator would run for given sizes, why, how long it takes against the machine's "
         "limits, and what was second. Needs no GPU.",
     )
+    parser.intermixed = True
     _add_shapes(parser)
     parser.add_argument(
         "--machine", metavar="NAME", help="as h200x2: GPU and number of ranks (default: this machine's)"

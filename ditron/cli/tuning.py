@@ -32,6 +32,7 @@ def tune_command(args: argparse.Namespace) -> int:
     count = torch.cuda.device_count()
     ranks = args.ranks or max(count, 1)
     problems = list(dict.fromkeys(_bucket(problem) for problem in _problems(args, ranks)))
+    _check_only(problems, args.only)
     if count == 0:
         print("ditron tune: measures on GPUs, and there is none here: 'ditron explain' needs none", file=sys.stderr)
         return 1
@@ -59,9 +60,15 @@ def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Ca
     from ditron.tuning import compile_ahead, processes
     from ditron.tuning.registry import candidates_of
     from ditron.tuning.tables import Table, machine_name, user_path, versions
+    from ditron_compiler.errors import DitronError
 
     begin, gpu = time.monotonic(), torch.cuda.get_device_properties(0)
     machine, sms = machine_name(gpu.name), gpu.multi_processor_count
+    path = Path(args.output) if args.output else user_path(machine, ranks)
+    try:
+        processes.check_output(path, machine, ranks)
+    except DitronError as error:
+        raise UsageError(str(error)) from None
     jobs = [processes.Job(problem, _only(candidates_of(problem), args.only)) for problem in problems]
     compile_ahead.run(jobs, gpu.major * 10 + gpu.minor, sms, say)
     settings = processes.Settings(
@@ -75,19 +82,20 @@ def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Ca
     for entry in done:
         table.add(entry)
         print("\n".join(_rows(entry, machine)))
-    path = processes.keep(table, Path(args.output) if args.output else user_path(machine, ranks))
+    processes.keep(table, path)
     print(f"{path}: {len(done)} of {len(entries)} shapes in {time.monotonic() - begin:.0f} s")
     return 0 if len(done) == len(entries) and all(entry.best() for entry in entries) else 1
 
 
 def _rows(entry: Entry, machine: str) -> Iterator[str]:
     """A table of the candidates of a problem."""
-    from ditron.tuning.machines import floor_of, machine_of
+    from ditron.tuning.machines import LEAST_FLOOR, floor_of, machine_of
     from ditron.tuning.problem import options_text
     from ditron.tuning.registry import OPERATORS
 
     limits = machine_of(machine)
     floor = floor_of(entry.problem, limits).us if limits else None
+    floor = floor if floor and floor >= LEAST_FLOOR else None
     chosen = entry.best(None, OPERATORS[entry.problem.operator].named_only)
     yield f"{entry.problem}" + (f", floor {floor:.1f} us" if floor else "")
     for candidate in entry.candidates:
@@ -104,6 +112,15 @@ def _only(candidates: list[Options], algorithms: Sequence[str] | None) -> list[O
     """The rule's choice, which the others are compared with, and the candidates of some algorithms."""
     first, *others = candidates
     return [first, *(other for other in others if not algorithms or other.get("algorithm") in algorithms)]
+
+
+def _check_only(problems: list[Problem], algorithms: Sequence[str] | None) -> None:
+    from ditron.tuning.registry import candidates_of
+
+    known = {options.get("algorithm") for problem in problems for options in candidates_of(problem)}
+    for name in algorithms or ():
+        if name not in known:
+            raise UsageError(f"--only {name}: no candidate of these shapes; there are {', '.join(sorted(known))}")
 
 
 def explain_command(args: argparse.Namespace) -> int:
@@ -126,9 +143,10 @@ def explain_command(args: argparse.Namespace) -> int:
 def _machine(text: str | None, ranks: int | None) -> tuple[str, int]:
     """Name and number of ranks: as named, or of this machine's GPUs; without any, two H200s."""
     if text is not None:
-        name, x, number = text.lower().rpartition("x")
-        if not x or not number.isdigit():
-            name, number = text.lower(), ""
+        found = re.fullmatch(r"(?!x[0-9]*$)([a-z0-9][a-z0-9_-]*?)(?:x([0-9]{1,6}))?", text.lower())
+        if found is None or found[2] is not None and int(found[2]) < 1:
+            raise UsageError(f"--machine {text!r}: expected a GPU and how many, from 1, as h200x2, or a GPU, as h200")
+        name, number = found[1], found[2]
         if ranks is not None and number and int(number) != ranks:
             raise UsageError(f"--machine {text} has {number} ranks, and --ranks says {ranks}")
         return name, ranks or int(number or 2)
@@ -158,13 +176,17 @@ def _problems(args: argparse.Namespace, ranks: int) -> Iterator[Problem]:
         raise UsageError("a --shapes file names the operators itself")
     try:
         lines = Path(args.shapes).read_text().splitlines()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {args.shapes}: {error}") from error
+    if not any(line.partition("#")[0].strip() for line in lines):
+        raise UsageError(f"{args.shapes} has no shapes: expected lines as 'ag_gemm 8192 11008 4096'")
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         form = words.pop() if words and words[-1] in FORMS else args.form
         if words:
             try:
+                if len(words) > 1 and not words[-1][0].isdigit():
+                    raise UsageError(f"{words[-1]!r} is neither a size nor a form: forms are {', '.join(FORMS)}")
                 yield from _shapes(words[0], words[1:], ranks, args.dtype, form)
             except UsageError as error:
                 raise UsageError(f"{args.shapes}:{number}: {error}") from None

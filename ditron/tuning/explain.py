@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ditron.tuning.machines import Machine, floor_of
+from ditron.tuning.machines import LEAST_FLOOR, Machine, floor_of
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.registry import OPERATORS, Tunable
 from ditron.tuning.tables import Entry, Measured, Table
@@ -45,7 +45,8 @@ class Explanation:
         lines = [f"{ours} on {self.machine}", f"  runs    {_call(ours, self.options)}", f"  why     {self.why}"]
         measured = self.source != "rule"
         if self.us is not None:
-            over = f", {self.us / self.of_bucket:.2f} of the floor" if self.of_bucket else ""
+            has_floor = self.of_bucket is not None and self.of_bucket >= LEAST_FLOOR
+            over = f", {self.us / self.of_bucket:.2f} of the floor" if has_floor else ""
             what = f" for {bucket}" if bucket != ours and measured else ""
             lines.append(f"  time    {self.us:.1f} us {'measured' if measured else 'estimated'}{what}{over}")
         if self.floor is not None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from ditron.tuning.problem import Options, Problem, bucket_of
 from ditron.tuning.registry import OPERATORS
-from ditron.tuning.tables import Entry, Table, machine_name, tables_of
+from ditron.tuning.tables import Entry, Table, known_machines, machine_name, tables_of
 from ditron_compiler import knobs
+from ditron_compiler.errors import DitronError
 
 if TYPE_CHECKING:
     import torch
@@ -44,11 +45,19 @@ def enable(simulator: str | None = None) -> None:
     Args:
         simulator: a machine's name such as ``"h200"``: simulated ranks use its tables (and measure nothing).
 
+    Raises DitronError for a machine that is not known.
+
     As in a script that ``torchrun`` starts:
 
         ditron.tuning.enable()
     """
     if simulator is not None:
+        if simulator not in (known := known_machines()):
+            without = isinstance(simulator, str) and simulator.rpartition("x")[0]
+            hint = f": {without!r} is meant, with as many ranks as are simulated" if without in known else ""
+            raise DitronError(
+                f"ditron.tuning.enable: simulator={simulator!r} is no machine{hint or ': expected ' + ', '.join(known)}"
+            )
         _Settings.simulator = simulator
     else:
         _Settings.lazily = True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ditron.tuning.problem import Problem
 
-__all__ = ["MACHINES", "Floor", "Machine", "calls_in_a_graph", "floor_of", "machine_of"]
+__all__ = ["LEAST_FLOOR", "MACHINES", "Floor", "Machine", "calls_in_a_graph", "floor_of", "machine_of"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,10 @@ MACHINES = {
         "docs/results/tensor-parallel.md: cuBLAS 70B strong; links of 4 x H200 (NV18), 2026-11-21",
     )
 }
+
+
+#: Microseconds of a floor below which times are not compared with it: it is printed as 0.0.
+LEAST_FLOOR = 0.05
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ditron.tuning.tables import Entry, Measured, Table, read, user_path
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError
 
-__all__ = ["Job", "Settings", "is_left_out", "keep", "measure", "tune_one"]
+__all__ = ["Job", "Settings", "check_output", "is_left_out", "keep", "measure", "tune_one"]
 
 GPU_BENCH = "ditron.tuning.bench:GpuBench"
 _START_SECONDS = 180.0  # imports, NCCL's start
@@ -254,9 +254,28 @@ def tune_one(problem: Problem, devices: Sequence[int], limit: float) -> Entry:
     return measure([job], Settings(devices, limit, total=400.0))[0]
 
 
+def check_output(path: Path, machine: str, ranks: int) -> None:
+    """Raises DitronError where :func:`keep` could not write, or would replace what is no table of the machine."""
+    try:
+        if path.exists():
+            if not path.is_file():
+                raise ValueError("it is no regular file")
+            table = Table.from_text(path.read_text(), str(path))
+            if (table.machine, table.ranks) != (machine, ranks):
+                raise ValueError(table.stale(machine, ranks))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except ValueError as error:
+        raise DitronError(f"{path} is not replaced: {error}: choose another file") from error
+    except OSError as error:
+        raise DitronError(f"cannot write {path}: {error.strerror or error}: choose another file") from error
+
+
 def keep(table: Table, path: Path | None = None) -> Path:
-    """Add entries to the user's table, or to the one in ``path``."""
+    """Add entries to the user's table, or to the one in ``path``; raises DitronError as :func:`check_output`."""
     path = path or user_path(table.machine, table.ranks)
+    check_output(path, table.machine, table.ranks)
     old = read(path, table.machine, table.ranks)
     if old is not None:
         table.entries = old.entries | table.entries

@@ -11,11 +11,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ditron.tuning.machines import MACHINES
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.validation import check_entry
 from ditron_compiler import knobs
 
-__all__ = ["Entry", "Found", "Measured", "Table", "machine_name", "shipped_path", "tables_of", "user_path", "versions"]
+__all__ = [
+    "Entry",
+    "Found",
+    "Measured",
+    "Table",
+    "known_machines",
+    "machine_name",
+    "shipped_path",
+    "tables_of",
+    "user_path",
+    "versions",
+]
 
 #: Of the files' form.
 FORMAT = 1
@@ -210,6 +222,13 @@ def shipped_path(machine: str, ranks: int) -> Path:
 
 def user_path(machine: str, ranks: int) -> Path:
     return Path(knobs.cache_dir.get()) / "tuning" / f"{machine}x{ranks}.json"
+
+
+def known_machines() -> list[str]:
+    """Names of machines with limits, shipped tables or tables of the user's."""
+    folders = {shipped_path("", 1).parent, user_path("", 1).parent}
+    of_files = {file.stem.rpartition("x")[0] for folder in folders for file in folder.glob("*x*.json")}
+    return sorted((of_files | MACHINES.keys()) - {""})
 
 
 def read(path: Path, machine: str, ranks: int) -> Table | None:

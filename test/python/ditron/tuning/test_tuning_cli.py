@@ -10,6 +10,7 @@ from ditron.cli import main
 from ditron.tuning import compile_ahead, processes, tables
 from ditron.tuning.problem import Problem
 from ditron.tuning.tables import Entry, Measured, Table, versions
+from ditron_compiler.errors import DitronError
 
 
 @pytest.fixture
@@ -111,6 +112,70 @@ def test_a_wrong_command_line(arguments, expected, capsys, user_table):
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["", "h200x0", "x2", "../../etc", "/h200x2", "h 200"])
+def test_a_wrong_machine(name, capsys, user_table):
+    assert main(["explain", "all_reduce", "64K", "--machine", name]) == 2
+    assert f"--machine {name!r}: expected a GPU and how many, from 1, as h200x2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["explain", "--ranks", "0"], "argument --ranks: '0' is no positive number"),
+        (["explain", "--ranks", "-1"], "argument --ranks: '-1' is no positive number"),
+        (["tune", "--ranks", "two"], "argument --ranks: invalid int value: 'two'"),
+        (["tune", "--limit", "0"], "argument --limit: '0' is no positive number"),
+        (["tune", "--limit", "nan"], "argument --limit: 'nan' is no positive number"),
+        (["tune", "--total", "-1"], "argument --total: '-1' is no positive number"),
+        (["tune", "--total", "0"], "argument --total: '0' is no positive number"),
+        (["tune", "--rounds", "0"], "argument --rounds: '0' is no positive number"),
+    ],
+)
+def test_a_wrong_number(arguments, expected, capsys, user_table):
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "all_reduce", "64K"])
+    assert ended.value.code == 2 and expected in capsys.readouterr().err
+
+
+def test_options_between_the_operator_and_its_sizes(capsys, user_table):
+    assert main(EXPLAIN) == 0
+    expected = capsys.readouterr().out
+    assert main(["explain", "ag_gemm", "--machine", "h200x2", "8192", "11008", "--dtype", "bf16", "4096"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_a_floor_of_nothing_is_not_compared_with(capsys, user_table):
+    assert main(["explain", "all_reduce", "1", "--machine", "h200x2"]) == 0
+    out = capsys.readouterr().out
+    assert "time    5.0 us estimated\n" in out and "floor   0.0 us" in out
+
+
+def test_explain_ignores_a_wrong_entry(capsys, caplog, user_table):
+    measured().save(user_table)
+    user_table.write_text(user_table.read_text().replace('"us": 490.0', '"us": "3"'))
+    assert main(EXPLAIN) == 0
+    assert "nothing is measured" in capsys.readouterr().out
+    assert f"{user_table}: entry 1 (ag_gemm bf16 4096 5504 4096) is ignored: us is '3'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", " has no shapes: expected lines as 'ag_gemm 8192 11008 4096'"),
+        ("# 7B\n\n", " has no shapes: expected lines as 'ag_gemm 8192 11008 4096'"),
+        (
+            "all_reduce 64K\nag_gemm 8192 1376 4096 weigth-per-rank\n",
+            ":2: 'weigth-per-rank' is neither a size nor a form: forms are strong, weight-per-rank",
+        ),
+    ],
+)
+def test_a_wrong_file_of_shapes(tmp_path, text, expected, capsys, user_table):
+    file = tmp_path / "shapes.txt"
+    file.write_text(text)
+    assert main(["explain", "--shapes", str(file)]) == 2
+    assert f"{file}{expected}" in capsys.readouterr().err
+
+
 def test_a_file_of_shapes(tmp_path, capsys, user_table):
     file = tmp_path / "shapes.txt"
     file.write_text("ag_gemm 8192 11008 4096  # 7B\n\nag_gemm 8192 1376 4096 weight-per-rank\nall_reduce 64K\n")
@@ -166,3 +231,40 @@ def test_too_little_time_is_no_entry(gpus, capsys):
 def test_more_ranks_than_gpus(gpus, capsys):
     assert main(["tune", "all_reduce", "64K", "--ranks", "4"]) == 2
     assert "--ranks 4: this machine has 2 GPUs" in capsys.readouterr().err
+
+
+def test_only_what_is_a_candidate(gpus, capsys):
+    assert main(["tune", "ag_gemm", "2048", "11008", "4096", "--only", "nccl", "warp"]) == 2
+    assert (
+        "--only warp: no candidate of these shapes; there are nccl, overlapped, sequential" in capsys.readouterr().err
+    )
+
+
+NO_TABLE = {
+    "notes.txt": "what I have to do\n",
+    "other.json": '{"machine": "h200"}',
+    "h100x2.json": Table("h100", 2, versions()).to_text(),
+}
+
+
+@pytest.mark.parametrize("name", NO_TABLE)
+def test_tune_replaces_no_other_file(name, gpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(processes, "measure", lambda *_: pytest.fail("measured"))
+    output = tmp_path / name
+    output.write_text(NO_TABLE[name])
+    assert main(["tune", "all_reduce", "64K", "--output", str(output)]) == 2
+    assert f"{output} is not replaced: " in capsys.readouterr().err
+    assert output.read_text() == NO_TABLE[name]
+    with pytest.raises(DitronError, match="choose another file"):
+        processes.keep(measured(), output)
+    assert output.read_text() == NO_TABLE[name]
+
+
+@pytest.mark.parametrize("name", ["folder", "file/h200x2.json", "/proc/h200x2.json", "/dev/null"])
+def test_tune_says_before_measuring_that_it_cannot_write(name, gpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(processes, "measure", lambda *_: pytest.fail("measured"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    assert main(["tune", "all_reduce", "64K", "--output", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert str(tmp_path / name) in error and ": choose another" in error

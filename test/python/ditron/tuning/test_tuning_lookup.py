@@ -15,6 +15,7 @@ from ditron.tuning import lookup, processes, tables
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Problem, bucket_of
 from ditron.tuning.tables import Entry, Measured, Table, versions
+from ditron_compiler.errors import DitronError
 
 OVERLAPPED = {"algorithm": "overlapped", "pieces": 4}
 SEQUENTIAL = {"algorithm": "sequential"}
@@ -65,6 +66,27 @@ def test_asked_to_the_simulator_runs_what_a_table_says(monkeypatch):
     for values, made in ditron.sim.run(main, ranks=2):
         assert values == [3.0]
         assert made == {("all_reduce", torch.bfloat16, 500, 0, 0, None): ("two_shot", {"block": 64})}
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("zzz", "simulator='zzz' is no machine: expected h200"),
+        ("h200x2", "simulator='h200x2' is no machine: 'h200' is meant, with as many ranks as are simulated"),
+        (True, "simulator=True is no machine: expected h200"),
+    ],
+)
+def test_a_machine_that_is_not_known(monkeypatch, tmp_path, name, expected):
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
+    with pytest.raises(DitronError, match=expected):
+        ditron.tuning.enable(simulator=name)
+
+
+def test_a_machine_of_the_users_tables(monkeypatch, tmp_path):
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
+    Table("b300", 4, versions()).save(tables.user_path("b300", 4))
+    ditron.tuning.enable(simulator="b300")
+    assert lookup._Settings.simulator == "b300"
 
 
 def test_what_the_caller_names_wins(monkeypatch):
@@ -202,7 +224,9 @@ def test_an_entry_without_a_time_is_not_kept(monkeypatch, gpus, caplog):
 
     def tune_one(problem, *_):
         calls.append(problem)
-        return Entry(problem, [Measured(SEQUENTIAL, None, "not measured: no time"), Measured(OVERLAPPED, None, "hangs")])
+        return Entry(
+            problem, [Measured(SEQUENTIAL, None, "not measured: no time"), Measured(OVERLAPPED, None, "hangs")]
+        )
 
     monkeypatch.setattr(processes, "tune_one", tune_one)
     monkeypatch.setenv("DITRON_TUNE", "1")

@@ -45,8 +45,8 @@ class Explanation:
         lines = [f"{ours} on {self.machine}", f"  runs    {_call(ours, self.options)}", f"  why     {self.why}"]
         measured = self.source != "rule"
         if self.us is not None:
-            has_floor = self.of_bucket is not None and self.of_bucket >= LEAST_FLOOR
-            over = f", {self.us / self.of_bucket:.2f} of the floor" if has_floor else ""
+            bound = self.of_bucket
+            over = f", {self.us / bound:.2f} of the floor" if bound is not None and bound >= LEAST_FLOOR else ""
             what = f" for {bucket}" if bucket != ours and measured else ""
             lines.append(f"  time    {self.us:.1f} us {'measured' if measured else 'estimated'}{what}{over}")
         if self.floor is not None:

@@ -131,8 +131,9 @@ def explain_command(args: argparse.Namespace) -> int:
 
     machine, ranks = _machine(args.machine, args.ranks)
     limits = machine_of(machine)
+    problems = list(_problems(args, ranks))  # before the tables, whose entries are of operators that are declared
     table = tables_of(machine, ranks)
-    answers = [explain(problem, _bucket(problem), table, limits) for problem in _problems(args, ranks)]
+    answers = [explain(problem, _bucket(problem), table, limits) for problem in problems]
     if args.json:
         print(json.dumps([answer.to_json() for answer in answers], indent=1))
     else:

@@ -16,10 +16,8 @@ _SAMPLED_NK = ((1024, 1024), (4096, 8192))
 
 
 def check_entry(item: Any, ranks: int) -> None:
-    """Raises ValueError that says what is wrong with an entry as JSON has it."""
+    """Raises ValueError that says what is wrong with an entry as JSON has it; operators are declared by then."""
     _keys(item, "an entry", {"operator", "dtype", "rows", "candidates"}, {"N", "K", "timing"})
-    from ditron import kernels  # noqa: F401 (declares what can be tuned)
-
     _one_of(item, "operator", OPERATORS)
     _one_of(item, "dtype", DTYPES)
     sizes = {"rows": item["rows"], "N": item.get("N", 0), "K": item.get("K", 0)}

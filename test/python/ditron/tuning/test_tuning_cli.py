@@ -1,6 +1,8 @@
 """``ditron tune`` and ``ditron explain``: what they print, and their exit codes."""
 
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -268,3 +270,10 @@ def test_tune_says_before_measuring_that_it_cannot_write(name, gpus, tmp_path, m
     assert main(["tune", "all_reduce", "64K", "--output", str(tmp_path / name)]) == 2
     error = capsys.readouterr().err
     assert str(tmp_path / name) in error and ": choose another" in error
+
+
+def test_explain_in_a_process_of_its_own_knows_the_shipped_table():
+    """Entries are checked against the operators, which nothing has imported before."""
+    command = [sys.executable, "-m", "ditron.cli", "explain", "ag_gemm", "8192", "11008", "4096", "--machine", "h200x2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "us measured" in done.stdout and done.stderr == ""

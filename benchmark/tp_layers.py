@@ -76,14 +76,13 @@ def column_case(name: str, M: int, N: int, K: int, device: torch.device) -> Case
         given = torch.ops.symm_mem.fused_matmul_reduce_scatter(grad, w, "sum", 0, group)
         return product, given, torch.mm(grad.T, rows, out=of_w)
 
-    leaf_x, leaf_w = x.clone().requires_grad_(), w.clone().requires_grad_()
     runs: dict[str, Run] = {
         "cuBLAS alone": floor(products),
         "torch + NCCL": nccl,
         "Megatron order": megatron,
         "async-TP": async_tp,
-        "ditron": backward(lambda: kernels.ag_gemm(leaf_x, leaf_w), leaf_x, leaf_w, grad),
-        "ditron, kept": backward(lambda: kernels.ag_gemm_gathered(leaf_x, leaf_w)[0], leaf_x, leaf_w, grad),
+        "ditron": backward(kernels.ag_gemm, x, w, grad),
+        "ditron, kept": backward(lambda x, w: kernels.ag_gemm_gathered(x, w)[0], x, w, grad),
     }
     return Case("column", name, runs, expected, 6e-3)
 
@@ -123,22 +122,23 @@ def row_case(name: str, M: int, N: int, K: int, device: torch.device) -> Case:
         rows, (given,) = torch.ops.symm_mem.fused_all_gather_matmul(grad, [w], gather_dim=0, group_name=group)
         return own, given, torch.mm(rows.T, x, out=of_w)
 
-    leaf_x, leaf_w = x.clone().requires_grad_(), w.clone().requires_grad_()
     runs: dict[str, Run] = {
         "cuBLAS alone": floor(products),
         "torch + NCCL": nccl,
         "async-TP": async_tp,
-        "ditron": backward(lambda: kernels.gemm_rs(leaf_x, leaf_w), leaf_x, leaf_w, grad),
+        "ditron": backward(kernels.gemm_rs, x, w, grad),
     }
     return Case("row", name, runs, expected, 6e-3)
 
 
-def backward(forward: Callable[[], torch.Tensor], x: torch.Tensor, w: torch.Tensor, grad: torch.Tensor) -> Run:
+def backward(forward: Callable[..., torch.Tensor], x: torch.Tensor, w: torch.Tensor, grad: torch.Tensor) -> Run:
     """A layer as a user of autograd runs it."""
 
     def run() -> Results:
-        y = forward()
-        return y.detach(), *torch.autograd.grad(y, (x, w), grad)
+        # New leaves each time: autograd keeps the stream on which a leaf was first used, which a capture must not join.
+        leaves = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = forward(*leaves)
+        return y.detach(), *torch.autograd.grad(y, leaves, grad)
 
     return run
 

@@ -61,6 +61,11 @@ def nccl_reduce(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def linears(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+    """Layers side by side, as torch has them: the gradient of ``x`` is rounded once for each."""
+    return torch.cat([torch.nn.functional.linear(x, w) for w in weights], 1)
+
+
 @dataclass
 class Operator:
     """``whole`` computes every rank's result from every rank's tensors, ``nccl`` this rank's from its own."""
@@ -95,8 +100,8 @@ OPERATORS = {
     ),
     "ag_gemm_multi": Operator(
         lambda a, b, c: torch.cat(kernels.ag_gemm_multi(a, [b, c])[0], 1),
-        lambda leaves: column([[a, torch.cat([b, c])] for a, b, c in leaves]),
-        lambda a, b, c: nccl_gather(a) @ torch.cat([b, c]).t(),
+        lambda leaves: [linears(torch.cat([a for a, *_ in leaves]), b, c) for _, b, c in leaves],
+        lambda a, b, c: linears(nccl_gather(a), b, c),
         lambda W, M, N, K: [(M, K), (N, K), (N // 2, K)],
     ),
     "gemm_rs": Operator(

@@ -19,12 +19,12 @@ __all__ = ["check_scenario", "check_scenarios"]
 
 def check_scenario(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list[str]]:
     """Findings and notes of a scenario. ``one_sm``: also look for programs that spin while producers have no SM."""
-    found, notes, _ = _check(scenario, one_sm)
-    return found, notes
+    found, not_followed, advice, _ = _check(scenario, one_sm)
+    return found, [*not_followed, *advice]
 
 
-def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list[str], bool]:
-    """Findings, notes, and whether the run was complete: one with too many operations is given up."""
+def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list[str], list[str], bool]:
+    """Findings, what was not followed, advice, and whether the run was complete: a too large one is given up."""
     machine = execute(scenario)
     found = {finding.key: finding for finding in findings(machine)}
     for order_seed in range(1, 1 + _ORDERS if _has_atomics(scenario) else 1):
@@ -34,15 +34,15 @@ def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list
         found = {finding.key: finding for finding in unordered_stores(execute(scenario, put_orders=False))}
     if not found and not machine.stuck and _has_captured_waits(scenario) and _exceeds_residency(scenario):
         found = {finding.key: finding for finding in hangs(execute(scenario, graphs=True))}
-    notes = list(machine.notes)
+    advice = list(machine.given_up)
     if one_sm and not machine.stuck:
         alone = execute(scenario, one_sm=True)
-        more, advice = starvation(alone)
+        more, said = starvation(alone)
+        advice += said
         found |= {finding.key: finding for finding in more}
-        notes += advice
         if not alone.stuck and _has_captured_waits(scenario):
-            notes += graph_notes(execute(scenario, one_sm=True, graphs=True))
-    return list(found.values()), notes, machine.complete
+            advice += graph_notes(execute(scenario, one_sm=True, graphs=True))
+    return list(found.values()), list(machine.notes), advice, machine.complete
 
 
 def _has_captured_waits(scenario: Scenario) -> bool:
@@ -81,8 +81,8 @@ def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> CheckReport:
     """Check one subject in several groups."""
     report, start = CheckReport(subject), time.perf_counter()
     for scenario in scenarios:
-        found, notes, complete = _check(scenario)
-        report.add(found, notes)
+        found, not_followed, advice, complete = _check(scenario)
+        report.add(found, not_followed, advice)
         (report.checked if complete else report.given_up).append(scenario.title)
     report.seconds = time.perf_counter() - start
     return report

@@ -64,9 +64,9 @@ class CheckReport:
     """The result of a check.
 
     Attributes:
-        subject: what was checked. findings: mistakes. notes: what could not be followed, or is worth knowing.
-        checked: the groups, as "4 ranks". given_up: those given up for their size. seconds: that
-        it took.
+        subject: what was checked. findings: mistakes. notes: what was not followed, and what a kernel relies on.
+        not_followed: those of the notes that say that not all was checked. checked: the groups, as "4 ranks".
+        given_up: those given up for their size. seconds: that it took.
     """
 
     subject: str
@@ -74,16 +74,23 @@ class CheckReport:
     notes: list[str] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
     given_up: list[str] = field(default_factory=list)
+    not_followed: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, findings: list[Finding], notes: list[str]) -> None:
-        """Add the findings of one group that are not known from another."""
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was checked to its end."""
+        return not (self.given_up or self.not_followed)
+
+    def add(self, findings: list[Finding], not_followed: list[str], advice: list[str]) -> None:
+        """Add the findings and notes of one group that are not known from another."""
         known = {finding.key for finding in self.findings}
         for finding in findings:
             if finding.key not in known:
                 known.add(finding.key)
                 self.findings.append(finding)
-        self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
+        self.not_followed += [note for note in dict.fromkeys(not_followed) if note not in self.not_followed]
+        self.notes += [note for note in dict.fromkeys([*not_followed, *advice]) if note not in self.notes]
 
     def __str__(self) -> str:
         lines = [str(finding) for finding in self.findings]
@@ -94,4 +101,7 @@ class CheckReport:
             said.append(f"{count} ({', '.join([*self.checked, *self.given_up] if self.findings else self.checked)})")
         if self.given_up:
             said.append(f"NOT checked to the end ({', '.join(self.given_up)})")
+        if self.not_followed:
+            more = f", and {len(self.not_followed) - 1} more" if len(self.not_followed) > 1 else ""
+            said.append(f"NOT all was followed ({self.not_followed[0]}{more})")
         return "\n".join([*lines, f"{self.subject}: {'; '.join(said or ['nothing was checked'])}"])

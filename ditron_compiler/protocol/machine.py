@@ -167,10 +167,11 @@ class Machine:
     with a signal orders what its program did before; if not, its own data only, as OpenSHMEM says. ``graphs``: streams'
     waits are kernels, as CUDA graphs have them: one fits beside other programs, but starts after those before it have.
 
-    Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems, notes; stuck:
-    the tasks that are blocked at the end; queued: (rank, what) that found no SM; copies: source and destination, by
-    number; unknown_writes: nodes that may have written to unknown addresses; unfenced_stores: nodes with stores to
-    other ranks before a put with a signal, without a fence between.
+    Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems; notes of what
+    was not followed; given_up: of what was not run to its end; stuck: the tasks that are blocked at the end; queued:
+    (rank, what) that found no SM; copies: source and destination, by number; unknown_writes: nodes that may have
+    written to unknown addresses; unfenced_stores: nodes with stores to other ranks before a put with a signal, without
+    a fence between.
     """
 
     def __init__(
@@ -189,6 +190,7 @@ class Machine:
         self.cells: dict[int, Cell] = {}
         self.problems: list[Problem] = []
         self.notes: dict[str, None] = dict.fromkeys(scenario.notes)
+        self.given_up: dict[str, None] = {}
         self.stuck: list[Task] = []
         self.queued: list[tuple[int, host.HostOp, int]] = []
         self.tasks: list[Task] = []
@@ -244,7 +246,7 @@ class Machine:
             self.end_segment(task)
             return
         except TimeoutError as error:
-            self.note(f"{error}: it is not checked to its end")
+            self.given_up[f"{error}: it is not checked to its end"] = None
             self.complete, keys = False, ()
             if len(self.graph.visibly) > MAX_NODES:
                 self._ready.clear()

@@ -259,6 +259,21 @@ def test_command_line_as_a_process():
     assert (done.returncode, done.stdout) == (0, "ring.py: no findings (2 ranks)\n"), done.stderr
 
 
+@pytest.mark.parametrize(("condition", "code"), [("dl.rank() == 5", 0), ("tl.load(data) > 0.5", 3)])
+def test_what_is_not_followed_is_no_success(tmp_path, capsys, condition, code):
+    file = tmp_path / "branch.py"
+    file.write_text(
+        KERNEL_FILE.replace("(flag):", "(flag, data):")
+        .replace("(ditron.", "(*[ditron.")
+        .replace('"flag"))', '"flag"), torch.zeros(1)])')
+        .replace("    dl.wait(flag, 1, 1)", f"    if {condition}:\n        dl.notify(flag, dl.rank(), 1)")
+        .replace("import torch", "import torch, triton.language as tl")
+    )
+    assert command(["check", "--ranks", "2", str(file)]) == code
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert (f"NOT all was followed ({file}:7:" in last) is (code == 3), last
+
+
 ASSERTING = """
 import torch
 import ditron, ditron.language as dl

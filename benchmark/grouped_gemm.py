@@ -1,0 +1,258 @@
+"""Grouped matrix products of MoE layers on one GPU: ways to read the rows, tiles, against torch.
+
+    python benchmark/grouped_gemm.py --table out.md
+    python benchmark/grouped_gemm.py --tokens 128 --models DSV3
+
+One rank of an expert-parallel group of four: ``--tokens`` tokens a rank, each with the experts that a uniform router
+draws. *gather*: rows of the first product are read where the dispatch leaves them, through a table; *rows*: from a
+matrix sorted by expert, which has to be made first (the time of that is a column). Peer: ``torch._grouped_mm``.
+Floor: the larger of the products at ``--tflops`` and the bytes at ``--gbytes`` of memory. CUDA graphs, taken in turns,
+the L2 cache overwritten before each; every result is compared with fp32 torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import faulthandler
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import triton
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import grouped_kernels
+
+RANKS = 4
+
+
+class Model(NamedTuple):
+    hidden: int
+    intermediate: int
+    experts: int
+    top_k: int
+
+
+MODELS = {
+    "Qwen3-30B": Model(2048, 768, 128, 8),
+    "Qwen3-235B": Model(4096, 1536, 128, 8),
+    "DSV3": Model(7168, 2048, 256, 8),
+    "Mixtral": Model(4096, 14336, 8, 2),
+}
+
+# Tiles: rows, columns, K, stages, warps, groups of rows of tiles, programs per SM.
+MANY_ROWS = [
+    (128, 256, 64, 4, 8, 8, 1),
+    (128, 256, 64, 3, 8, 8, 1),
+    (128, 128, 64, 4, 8, 8, 1),
+    (128, 128, 128, 3, 8, 8, 1),
+    (64, 256, 64, 4, 4, 16, 1),
+    (128, 128, 64, 3, 4, 8, 2),
+]
+FEW_ROWS = [
+    (16, 128, 128, 5, 4, 1, 1),
+    (16, 128, 256, 3, 4, 1, 1),
+    (16, 64, 256, 5, 4, 1, 1),
+    (16, 64, 256, 3, 4, 1, 2),
+    (16, 128, 64, 5, 4, 1, 2),
+    (32, 128, 128, 5, 4, 1, 1),
+    (32, 128, 64, 5, 4, 1, 2),
+    (32, 64, 128, 5, 4, 1, 2),
+    (64, 128, 128, 4, 4, 1, 1),
+    (64, 128, 64, 4, 4, 1, 2),
+]
+
+
+class Problem:
+    """One of the two products of a layer on one rank."""
+
+    def __init__(self, model: Model, tokens: int, first: bool):
+        self.first, self.experts = first, model.experts // RANKS
+        self.N = 2 * model.intermediate if first else model.hidden
+        self.K = model.hidden if first else model.intermediate
+        self.programs = torch.cuda.get_device_properties(0).multi_processor_count
+        generator = torch.Generator("cuda").manual_seed(tokens)
+        scores = torch.rand(RANKS * tokens, model.experts, device="cuda", generator=generator)
+        ids = scores.topk(model.top_k).indices
+        token, route = torch.nonzero(ids < self.experts, as_tuple=True)
+        expert = ids[token, route]
+        order = torch.sort(expert, stable=True).indices
+        self.slot, self.expert = token[order].int(), expert[order]
+        self.counts = torch.bincount(expert, minlength=self.experts)
+        self.offsets = self.counts.cumsum(0).int()
+        self.x = torch.randn(RANKS * tokens, self.K, device="cuda", generator=generator).bfloat16()
+        shape = (self.experts, self.N, self.K)
+        self.w = torch.empty(shape, dtype=torch.bfloat16, device="cuda").normal_(std=self.K**-0.5, generator=generator)
+        self.rows = self.x[self.slot.long()]
+        self.expected = torch.empty(len(self.slot), self.N, device="cuda")
+        begin = 0
+        for e, end in enumerate(self.offsets.tolist()):
+            torch.mm(self.rows[begin:end].float(), self.w[e].float().T, out=self.expected[begin:end])
+            begin = end
+
+    def torch(self) -> Callable[[], torch.Tensor]:
+        return lambda: torch._grouped_mm(self.rows, self.w.transpose(1, 2), offs=self.offsets)
+
+    def ours(self, tiles: tuple[int, ...], few: bool, gather: bool) -> tuple[Callable[[], object], torch.Tensor]:
+        """A call, and the rows of its result, which has padding between experts, in the order of the routes."""
+        BM, BN, BK, stages, warps, group, resident = tiles
+        padded = (self.counts + BM - 1) // BM * BM
+        begins = padded.cumsum(0) - padded
+        places = begins[self.expert] + torch.arange(len(self.slot), device="cuda")
+        places -= (self.counts.cumsum(0) - self.counts)[self.expert]
+        total = int(padded.sum())
+        slots = torch.full((total,), -1, dtype=torch.int32, device="cuda")
+        slots[places] = self.slot
+        experts = torch.repeat_interleave(torch.arange(self.experts, device="cuda"), padded // BM).int()
+        count = torch.tensor([total // BM], dtype=torch.int32, device="cuda")
+        rows = torch.zeros(total, self.K, dtype=torch.bfloat16, device="cuda")
+        rows[places] = self.rows
+        out = torch.full((total, self.N), float("nan"), dtype=torch.bfloat16, device="cuda")
+        x = self.x
+        descriptors = (
+            TensorDescriptor.from_tensor(rows, [BM, BK]),
+            TensorDescriptor.from_tensor(self.w.view(-1, self.K), [BN, BK]),
+        )
+        constants = {"BM": BM, "BN": BN, "BK": BK, "GATHER": gather, "FLATTEN": True}
+        constants |= {"PROGRAMS": resident * self.programs, "num_stages": stages, "num_warps": warps}
+        tables = (slots, experts, count, self.N, self.K)
+        grid = (resident * self.programs,)
+        if few:
+            kernel = grouped_kernels.grouped_gemm_few_rows
+            return lambda: kernel[grid](x, *descriptors, out, *tables, **constants), (out, places)
+        parts = 2 if BN == 256 else 1
+        c = TensorDescriptor.from_tensor(out, [BM, BN // parts])
+        constants |= {"GROUP": group, "PARTS": parts}
+        return lambda: grouped_kernels.grouped_gemm[grid](x, *descriptors, c, *tables, **constants), (out, places)
+
+    def error(self, result: torch.Tensor) -> float:
+        return ((result.float() - self.expected).norm() / self.expected.norm()).item()
+
+    def floor(self, tflops: float, gbytes: float) -> float:
+        """Milliseconds."""
+        rows = len(self.slot)
+        nbytes = 2 * (self.w.numel() + rows * (self.N + self.K))
+        return max(2 * rows * self.N * self.K / tflops / 1e9, nbytes / gbytes / 1e6)
+
+
+def graph_of(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+        run()
+    return graph
+
+
+def medians(graphs: dict[str, torch.cuda.CUDAGraph], rounds: int, cache: torch.Tensor) -> dict[str, float]:
+    names, times = list(graphs), {name: [] for name in graphs}
+    for turn in range(rounds + 2):
+        shift = turn % len(names)
+        for name in (names[shift:] + names[:shift])[:: -1 if turn % 2 else 1]:
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            cache.zero_()
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            times[name].append((begin, end))
+        torch.cuda.synchronize()
+    return {name: statistics.median(b.elapsed_time(e) for b, e in pairs[2:]) for name, pairs in times.items()}
+
+
+def label(tiles: tuple[int, ...], few: bool, gather: bool) -> str:
+    BM, BN, BK, stages, warps, group, resident = tiles
+    form = ("few " if few else "") + ("gather" if gather else "rows")
+    return f"{form} {BM}x{BN}x{BK} s{stages} w{warps} g{group} p{resident}"
+
+
+def measured(problem: Problem, tokens: int, args: argparse.Namespace, cache: torch.Tensor) -> dict:
+    runs = {"torch": problem.torch()}
+    theirs = problem.error(runs["torch"]())
+    errors, failures = {"torch": theirs}, {}
+    forms = [(tiles, few, gather) for few, all_tiles in ((False, MANY_ROWS), (True, FEW_ROWS)) for tiles in all_tiles
+             for gather in ((False, True) if problem.first else (False,)) if few == (tokens <= 512)]  # fmt: skip
+    for tiles, few, gather in forms:
+        name = label(tiles, few, gather)
+        run, (out, places) = problem.ours(tiles, few, gather)
+        try:
+            run()
+            torch.cuda.synchronize()
+        except Exception as error:
+            failures[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            continue
+        errors[name] = problem.error(out[places])
+        assert errors[name] <= 1.1 * theirs, f"{name}: relative error {errors[name]}, torch's {theirs}"
+        runs[name] = run
+    if problem.first:
+        slot, rows = problem.slot.long(), torch.empty_like(problem.rows)
+        runs["rows made"] = lambda: torch.index_select(problem.x, 0, slot, out=rows)
+    times = medians({name: graph_of(run) for name, run in runs.items()}, args.rounds, cache)
+    return {"times": times, "errors": errors, "failures": failures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--tokens", nargs="*", type=int, default=[128, 4096], help="of each rank")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--tflops", type=float, default=700)
+    parser.add_argument("--gbytes", type=float, default=4200, help="GB/s of memory")
+    parser.add_argument("--limit", type=int, default=60, help="seconds a product may take")
+    parser.add_argument("--table", type=Path, help="append the table to this file")
+    parser.add_argument("--json", type=Path, help="write all medians to this file, after every product")
+    args = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    cache = torch.empty(192 << 20, dtype=torch.uint8, device="cuda")
+    table = [
+        "| product | rows | floor | torch | ditron, rows | ditron, gather | rows made | tiles of rows, gather |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    results = {}
+    for name in args.models:
+        for tokens in args.tokens:
+            for first in (True, False):
+                faulthandler.dump_traceback_later(args.limit, exit=True)
+                problem = Problem(MODELS[name], tokens, first)
+                result = measured(problem, tokens, args, cache)
+                title = f"{name}, {tokens} tokens, {'w13' if first else 'w2'}"
+                floor = problem.floor(args.tflops, args.gbytes)
+                results[title] = {**result, "floor": floor, "rows": len(problem.slot)}
+                times = result["times"]
+                best = [
+                    min((time, form) for form, time in times.items() if word in form.split() and "made" not in form)
+                    if found
+                    else (0.0, "")
+                    for word in ("rows", "gather")
+                    for found in [any(word in form.split() and "made" not in form for form in times)]
+                ]
+                cells = [f"{t:.4f} ({t / floor:.2f})" if t else "" for t in (times["torch"], *(t for t, _ in best))]
+                row = [title, str(len(problem.slot)), f"{floor:.4f}", *cells]
+                made = times.get("rows made")
+                row += [f"{made:.4f}" if made else "", "; ".join(form for _, form in best if form)]
+                table.append(f"| {' | '.join(row)} |")
+                print(table[-1], flush=True)
+                for form, why in result["failures"].items():
+                    print(f"    {form}: {why}", flush=True)
+                if args.json:
+                    args.json.write_text(json.dumps(results, indent=1))
+                del problem
+                torch.cuda.empty_cache()
+    machine = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}"
+    title = (
+        f"A rank of {RANKS}, bf16, {machine}, {datetime.date.today()}; ms (over the floor of {args.tflops:g} TFLOP/s"
+    )
+    title += f" and {args.gbytes:g} GB/s)"
+    if args.table:
+        with args.table.open("a") as file:
+            file.write("\n".join(["", title, "", *table, ""]))
+    faulthandler.cancel_dump_traceback_later()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DITRON_PROTOCOL", "off")
+    main()

@@ -18,6 +18,7 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets_to_all
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -34,24 +35,15 @@ __all__ = ["all_gather", "all_gather_program", "ll_gather_program", "own_part", 
 )
 def all_gather_program(x, out, capacity):
     """``out`` [ranks, n] = all ranks' ``x`` [n]. Memory is kept for up to ``capacity`` elements of a rank."""
-    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
-    n = x.shape[0]
-    gathered = dh.symm_empty(ranks * capacity, dtype=x.dtype, name="gathered")
-    arrived = dh.symm_zeros(ranks, dtype=torch.int64, name="arrived")
-    done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
+    rank, ranks = dh.rank(), dh.num_ranks()
+    shards = ShardPushes(x, capacity)
     with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
-        for step in dh.range(1, ranks):
-            peer = (rank - step) % ranks
-            dh.signal_wait(done[peer], epoch)
-            dh.rank_copy(x, gathered[rank * n : (rank + 1) * n], peer)
-            dh.signal_write(arrived[rank], epoch, peer)
+        shards.push()
     dh.copy(x, out[rank])
     for step in dh.range(1, ranks):
         sender = (rank + step) % ranks
-        dh.signal_wait(arrived[sender], epoch)
-        dh.copy(gathered[sender * n : (sender + 1) * n], out[sender])
+        shards.await_one(sender)
+        dh.copy(shards.of(sender), out[sender])
 
 
 @ditron.jit(do_not_specialize=["epoch"])

@@ -38,7 +38,11 @@ class ShardPushes:
             dh.rank_copy(self.shard, self.of(self.rank), peer)
             dh.signal_write(self.arrived[self.rank], self.epoch, peer)
 
+    def await_one(self, sender: Any) -> None:
+        """Let the stream wait for another rank's shard."""
+        dh.signal_wait(self.arrived[sender], self.epoch)
+
     def await_all(self) -> None:
         """Let the stream wait for the other ranks' shards."""
         for step in dh.range(1, self.ranks):
-            dh.signal_wait(self.arrived[(self.rank + step) % self.ranks], self.epoch)
+            self.await_one((self.rank + step) % self.ranks)

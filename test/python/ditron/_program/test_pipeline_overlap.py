@@ -7,7 +7,7 @@ import sys
 import paths
 import pytest
 import torch
-from test_program_cuda import RANKS, machine  # noqa: F401 - a fixture
+from fake_cuda import RANKS
 
 import ditron
 from ditron.protocol.api import check_program

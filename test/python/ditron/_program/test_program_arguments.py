@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 import triton.language as tl
-from test_program_cuda import machine  # noqa: F401 - a fixture
 
 import ditron
 import ditron.host as dh

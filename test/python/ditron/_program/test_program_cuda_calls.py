@@ -4,7 +4,6 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from test_program_cuda import machine  # noqa: F401 - a fixture
 
 import ditron
 import ditron.host as dh

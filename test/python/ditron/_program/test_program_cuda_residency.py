@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import triton.language as tl
-from test_program_cuda import H200, machine  # noqa: F401 - a fixture
+from fake_cuda import H200
 
 import ditron
 import ditron.host as dh

@@ -107,9 +107,9 @@ static void read(Machine &machine, Fiber &fiber, const void *p, int32_t bytes,
   if (machine.races) {
     machine.races->access(fiber, p, size_t(bytes), Access::AtomicLoad);
     if (acquires(sem)) {
-      machine.races->acquire(fiber, p, isGpuScope(scope));
+      machine.races->acquire(fiber, p, size_t(bytes), isGpuScope(scope));
     } else {
-      machine.races->acquireAtFence(fiber, p, isGpuScope(scope));
+      machine.races->acquireAtFence(fiber, p, size_t(bytes), isGpuScope(scope));
     }
   }
 }
@@ -119,14 +119,15 @@ static void readAndWrite(Machine &machine, Fiber &fiber, const void *p,
   if (machine.races) {
     machine.races->access(fiber, p, size_t(bytes), Access::Atomic);
     if (acquires(sem)) {
-      machine.races->acquire(fiber, p, isGpuScope(scope));
+      machine.races->acquire(fiber, p, size_t(bytes), isGpuScope(scope));
     } else {
-      machine.races->acquireAtFence(fiber, p, isGpuScope(scope));
+      machine.races->acquireAtFence(fiber, p, size_t(bytes), isGpuScope(scope));
     }
     if (releases(sem)) {
-      machine.races->release(fiber, p, isGpuScope(scope));
+      machine.races->release(fiber, p, size_t(bytes), isGpuScope(scope));
     } else {
-      machine.races->releaseFromFence(fiber, p, isGpuScope(scope));
+      machine.races->releaseFromFence(fiber, p, size_t(bytes),
+                                      isGpuScope(scope));
     }
   }
 }
@@ -155,8 +156,8 @@ void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t scope,
     std::function<void()> onVisible;
     if (machine.races) {
       machine.races->access(fiber, p, size_t(bytes), Access::AtomicStore);
-      onVisible = machine.races->atomicStore(fiber, p, isGpuScope(scope),
-                                             releases(sem));
+      onVisible = machine.races->atomicStore(fiber, p, size_t(bytes),
+                                             isGpuScope(scope), releases(sem));
     }
     if (machine.weakMemory && releases(sem)) {
       machine.weakMemory->release(fiber, isGpuScope(scope));

@@ -63,10 +63,11 @@ static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
   if (machine.races) {
     machine.races->access(fiber, sig, size_t(n) * 8, Access::Wait);
     for (int32_t index = 0; index < n; ++index) {
+      const int64_t *signal = wait.signals + index;
       if (acquires) {
-        machine.races->acquire(fiber, wait.signals + index, gpuScope);
+        machine.races->acquire(fiber, signal, sizeof *signal, gpuScope);
       } else {
-        machine.races->acquireAtFence(fiber, wait.signals + index, gpuScope);
+        machine.races->acquireAtFence(fiber, signal, sizeof *signal, gpuScope);
       }
     }
   }

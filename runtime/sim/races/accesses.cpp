@@ -72,10 +72,7 @@ void RaceDetector::allocated(const Allocation &allocation, bool undefined) {
     auto address =
         reinterpret_cast<uintptr_t>(heap.at(rank, allocation.offset));
     spaces[0].shadow.reset(address, allocation.bytes);
-    for (size_t byte = 0;
-         byte < allocation.bytes && !spaces[0].syncVars.empty(); byte += 8) {
-      spaces[0].syncVars.erase(address + byte);
-    }
+    spaces[0].syncVars.erase(address, allocation.bytes);
     if (undefined) {
       spaces[0].initialized.markUninitialized(address, allocation.bytes);
     } else {

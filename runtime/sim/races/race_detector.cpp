@@ -179,35 +179,30 @@ RaceDetector::AddressSpace &RaceDetector::spaceOf(int32_t rank, const void *p) {
   return spaces[heap.holds(p) ? 0 : 1 + rank];
 }
 
-static uintptr_t wordOf(const void *p) {
-  return reinterpret_cast<uintptr_t>(p) & ~uintptr_t(7);
-}
-
 template <typename Visit>
 void RaceDetector::forEachRelease(const Fiber &fiber, const void *p,
-                                  bool gpuScope, Visit visit) {
+                                  size_t bytes, bool gpuScope, Visit visit) {
   int32_t rank = fiber.launch->rank;
-  auto &syncVars = spaceOf(rank, p).syncVars;
-  auto found = syncVars.find(wordOf(p));
-  if (found == syncVars.end()) {
-    return;
-  }
-  for (const Release &release : found->second.releases) {
-    if (release.rank == rank || !(gpuScope || release.gpuScope)) {
-      visit(release.clock);
+  spaceOf(rank, p).syncVars.forEach(p, bytes, [&](const SyncVar &var) {
+    for (const Release &release : var.releases) {
+      if (release.rank == rank || !(gpuScope || release.gpuScope)) {
+        visit(release.clock);
+      }
     }
-  }
+  });
 }
 
-void RaceDetector::acquire(Fiber &fiber, const void *p, bool gpuScope) {
-  forEachRelease(fiber, p, gpuScope, [&](const VectorClock &clock) {
+void RaceDetector::acquire(Fiber &fiber, const void *p, size_t bytes,
+                           bool gpuScope) {
+  forEachRelease(fiber, p, bytes, gpuScope, [&](const VectorClock &clock) {
     fiber.thread.clock.join(clock);
   });
 }
 
-void RaceDetector::acquireAtFence(Fiber &fiber, const void *p, bool gpuScope) {
+void RaceDetector::acquireAtFence(Fiber &fiber, const void *p, size_t bytes,
+                                  bool gpuScope) {
   std::optional<VectorClock> &observed = fiber.thread.observed;
-  forEachRelease(fiber, p, gpuScope, [&](const VectorClock &clock) {
+  forEachRelease(fiber, p, bytes, gpuScope, [&](const VectorClock &clock) {
     if (observed) {
       observed->join(clock);
     } else {
@@ -216,51 +211,45 @@ void RaceDetector::acquireAtFence(Fiber &fiber, const void *p, bool gpuScope) {
   });
 }
 
-void RaceDetector::publish(SyncVar &sync, Release release) {
-  for (Release &other : sync.releases) {
-    if (other.rank == release.rank && other.gpuScope == release.gpuScope) {
-      other.clock.join(release.clock);
-      return;
-    }
-  }
-  sync.releases.push_back(std::move(release));
-}
-
-void RaceDetector::release(Fiber &fiber, const void *p, bool gpuScope) {
+void RaceDetector::release(Fiber &fiber, const void *p, size_t bytes,
+                           bool gpuScope) {
   int32_t rank = fiber.launch->rank;
-  publish(spaceOf(rank, p).syncVars[wordOf(p)],
-          {rank, gpuScope, fiber.thread.clock});
+  spaceOf(rank, p).syncVars.at(p, bytes).publish(
+      {rank, gpuScope, fiber.thread.clock});
   tick(fiber.thread);
 }
 
-void RaceDetector::releaseFromFence(Fiber &fiber, const void *p,
+void RaceDetector::releaseFromFence(Fiber &fiber, const void *p, size_t bytes,
                                     bool gpuScope) {
   int32_t rank = fiber.launch->rank;
   if (fiber.thread.fenceClock) {
-    publish(spaceOf(rank, p).syncVars[wordOf(p)],
-            {rank, gpuScope, *fiber.thread.fenceClock});
+    spaceOf(rank, p).syncVars.at(p, bytes).publish(
+        {rank, gpuScope, *fiber.thread.fenceClock});
   }
 }
 
 std::function<void()> RaceDetector::atomicStore(Fiber &fiber, const void *p,
-                                                bool gpuScope, bool releases) {
+                                                size_t bytes, bool gpuScope,
+                                                bool releases) {
   ThreadState &thread = fiber.thread;
   std::optional<VectorClock> clock =
       releases ? thread.clock : thread.fenceClock;
   if (releases) {
     tick(thread);
   }
-  return
-      [this, p, gpuScope, rank = fiber.launch->rank, clock = std::move(clock)] {
-        auto &syncVars = spaceOf(rank, p).syncVars;
-        auto found = syncVars.find(wordOf(p));
-        if (found != syncVars.end()) {
-          found->second.releases.clear();
-        }
-        if (clock) {
-          publish(syncVars[wordOf(p)], {rank, gpuScope, *clock});
-        }
-      };
+  return [this, p, bytes, gpuScope, rank = fiber.launch->rank,
+          clock = std::move(clock)] {
+    SyncVars &syncVars = spaceOf(rank, p).syncVars;
+    auto first = reinterpret_cast<uintptr_t>(p);
+    syncVars.forEach(p, bytes, [&](SyncVar &var) {
+      if (var.address >= first && var.address + var.bytes <= first + bytes) {
+        var.releases.clear();
+      }
+    });
+    if (clock) {
+      syncVars.at(p, bytes).publish({rank, gpuScope, *clock});
+    }
+  };
 }
 
 /// An acquire and release fence: it acquires what earlier relaxed reads have
@@ -278,7 +267,7 @@ void RaceDetector::memoryFence(Fiber &fiber) {
 std::optional<ProgramReport>
 RaceDetector::deliverSignal(const Transfer &transfer) {
   const SignalWrite &signal = transfer.signal;
-  SyncVar &sync = spaces[0].syncVars[wordOf(signal.address)];
+  SyncVar &sync = spaces[0].syncVars.at(signal.address, sizeof *signal.address);
   const AccessRecord &after = records[transfer.message->id];
   const VectorClock &clock = transfer.message->clock;
   std::optional<ProgramReport> wrong;
@@ -313,18 +302,19 @@ RaceDetector::deliverSignal(const Transfer &transfer) {
   if (signal.op == SignalOp::Set) {
     sync.releases.clear();
   }
-  publish(sync,
-          {threads[after.thread].rank, transfer.message->gpuScope, clock});
+  sync.publish({threads[after.thread].rank, transfer.message->gpuScope, clock});
   sync.latest = transfer.message->id;
   return std::nullopt;
 }
 
-std::optional<ProgramReport> RaceDetector::senderOf(const void *signal) const {
-  auto found = spaces[0].syncVars.find(wordOf(signal));
-  if (found == spaces[0].syncVars.end() || !found->second.latest) {
-    return std::nullopt;
-  }
-  return report(found->second.latest);
+std::optional<ProgramReport> RaceDetector::senderOf(const void *signal) {
+  std::optional<ProgramReport> sender;
+  spaces[0].syncVars.forEach(signal, 1, [&](const SyncVar &var) {
+    if (var.latest) {
+      sender = report(var.latest);
+    }
+  });
+  return sender;
 }
 
 // --- transfers and barriers ------------------------------------------------

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "memory/heap.h"
+#include "races/sync_vars.h"
 #include "races/thread_state.h"
 #include "report/report.h"
 
@@ -61,17 +62,18 @@ public:
   // Synchronization through an atomic. `gpuScope`: with the scope of one GPU,
   // which orders nothing between ranks.
   /// An acquire read.
-  void acquire(Fiber &fiber, const void *p, bool gpuScope);
+  void acquire(Fiber &fiber, const void *p, size_t bytes, bool gpuScope);
   /// A relaxed read: it acquires once a fence follows.
-  void acquireAtFence(Fiber &fiber, const void *p, bool gpuScope);
+  void acquireAtFence(Fiber &fiber, const void *p, size_t bytes, bool gpuScope);
   /// A release by a read-modify-write, which continues the release sequence.
-  void release(Fiber &fiber, const void *p, bool gpuScope);
+  void release(Fiber &fiber, const void *p, size_t bytes, bool gpuScope);
   /// The same relaxed: it releases what was before the latest fence.
-  void releaseFromFence(Fiber &fiber, const void *p, bool gpuScope);
+  void releaseFromFence(Fiber &fiber, const void *p, size_t bytes,
+                        bool gpuScope);
   /// An atomic store, which begins a release sequence. What it returns is to be
   /// called when the store becomes visible to others.
-  std::function<void()> atomicStore(Fiber &fiber, const void *p, bool gpuScope,
-                                    bool releases);
+  std::function<void()> atomicStore(Fiber &fiber, const void *p, size_t bytes,
+                                    bool gpuScope, bool releases);
   void fence(Fiber &fiber, int32_t target);
   void fence(Fiber &fiber);
   void quiet(Fiber &fiber);
@@ -128,7 +130,7 @@ public:
                                           size_t bytes, bool writes,
                                           const std::string &line);
   /// The sender of a signal's latest update, for reports.
-  std::optional<ProgramReport> senderOf(const void *signal) const;
+  std::optional<ProgramReport> senderOf(const void *signal);
 
 private:
   struct AccessRecord {
@@ -189,20 +191,10 @@ private:
     VectorClock packetsRead; ///< Reads of packets before it was sent.
     std::optional<VectorClock> fenceClock; ///< By a fence of the reader's.
   };
-  struct Release {
-    int32_t rank;
-    bool gpuScope;
-    VectorClock clock;
-  };
-  /// What an acquire of a word synchronizes with.
-  struct SyncVar {
-    std::vector<Release> releases;
-    AccessId latest = 0; ///< The latest signal that was delivered here.
-  };
   /// Symmetric memory of all ranks, or one rank's own.
   struct AddressSpace {
     ShadowMemory shadow;
-    std::unordered_map<uintptr_t, SyncVar> syncVars;
+    SyncVars syncVars;
     InitializedBytes initialized;
   };
 
@@ -247,10 +239,9 @@ private:
   template <typename Visit>
   void forEachIssuedBefore(const Fiber &fiber, Visit visit);
   void prune(VectorClock &clock) const;
-  void publish(SyncVar &sync, Release release);
   template <typename Visit>
-  void forEachRelease(const Fiber &fiber, const void *p, bool gpuScope,
-                      Visit visit);
+  void forEachRelease(const Fiber &fiber, const void *p, size_t bytes,
+                      bool gpuScope, Visit visit);
   void memoryFence(Fiber &fiber);
   VectorClock packetsReadBefore(const VectorClock &clock) const;
 

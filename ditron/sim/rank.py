@@ -152,8 +152,10 @@ class RankView:
         self.streams.synchronize(stream)
 
     def may_race(self, tensor: torch.Tensor) -> bool:
-        """Whether others may use a tensor: it is symmetric, or host code does not know that all streams are done."""
-        return self.is_symmetric(tensor) if self.streams.are_synchronized else _is_plain(tensor)
+        """Whether others may use a tensor: it is symmetric, or host code does not know that all streams, and transfers
+        without quiet, are done."""
+        known = self.streams.are_synchronized and not self._world.machine.has_local_transfers(self.rank)
+        return self.is_symmetric(tensor) if known else _is_plain(tensor)
 
     def is_symmetric(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies in this rank's symmetric memory."""

@@ -41,7 +41,8 @@ void Machine::enableTrace(size_t capacity) {
 }
 
 void Machine::enableRaceDetector() {
-  races = std::make_unique<RaceDetector>(heap, settings.numRanks);
+  races = std::make_unique<RaceDetector>(heap, settings.numRanks,
+                                         settings.ranksPerNode);
   network.beforeSignal = [this](const Transfer &transfer) {
     if (transfer.message && !diagnostics.hasFailed()) {
       if (std::optional<ProgramReport> wrong = races->deliverSignal(transfer)) {

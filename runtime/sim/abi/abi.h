@@ -18,6 +18,9 @@
 namespace ditron::sim {
 
 enum class TeamKind : int32_t { Group, Node, World };
+/// Who takes part in the order of memory: programs of one rank, of one node,
+/// all.
+enum class Scope : int32_t { Gpu, Node, World };
 enum class Semantic : int32_t { Relaxed, Acquire, Release, AcqRel };
 enum class SignalOp : int32_t { Set, Add };
 enum class Compare : int32_t { Eq, Ne, Gt, Ge, Lt, Le };

@@ -107,27 +107,27 @@ static void read(Machine &machine, Fiber &fiber, const void *p, int32_t bytes,
   if (machine.races) {
     machine.races->access(fiber, p, size_t(bytes), Access::AtomicLoad);
     if (acquires(sem)) {
-      machine.races->acquire(fiber, p, size_t(bytes), isGpuScope(scope));
+      machine.races->acquire(fiber, p, size_t(bytes), Scope(scope));
     } else {
-      machine.races->acquireAtFence(fiber, p, size_t(bytes), isGpuScope(scope));
+      machine.races->acquireAtFence(fiber, p, size_t(bytes), Scope(scope));
     }
   }
 }
 
 static void readAndWrite(Machine &machine, Fiber &fiber, const void *p,
-                         int32_t bytes, int32_t scope, int32_t sem) {
+                         int32_t bytes, int32_t scope, int32_t sem,
+                         Access kind = Access::Atomic) {
   if (machine.races) {
-    machine.races->access(fiber, p, size_t(bytes), Access::Atomic);
+    machine.races->access(fiber, p, size_t(bytes), kind);
     if (acquires(sem)) {
-      machine.races->acquire(fiber, p, size_t(bytes), isGpuScope(scope));
+      machine.races->acquire(fiber, p, size_t(bytes), Scope(scope));
     } else {
-      machine.races->acquireAtFence(fiber, p, size_t(bytes), isGpuScope(scope));
+      machine.races->acquireAtFence(fiber, p, size_t(bytes), Scope(scope));
     }
     if (releases(sem)) {
-      machine.races->release(fiber, p, size_t(bytes), isGpuScope(scope));
+      machine.races->release(fiber, p, size_t(bytes), Scope(scope));
     } else {
-      machine.races->releaseFromFence(fiber, p, size_t(bytes),
-                                      isGpuScope(scope));
+      machine.races->releaseFromFence(fiber, p, size_t(bytes), Scope(scope));
     }
   }
 }
@@ -157,7 +157,7 @@ void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t scope,
     if (machine.races) {
       machine.races->access(fiber, p, size_t(bytes), Access::AtomicStore);
       onVisible = machine.races->atomicStore(fiber, p, size_t(bytes),
-                                             isGpuScope(scope), releases(sem));
+                                             Scope(scope), releases(sem));
     }
     if (machine.weakMemory && releases(sem)) {
       machine.weakMemory->release(fiber, isGpuScope(scope));
@@ -190,10 +190,12 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
     int32_t bytes = bytesOf(DType(dtype));
     checkAccess(machine, fiber, p, bytes, "an atomic");
     order(machine, fiber, p, bytes, scope, sem);
-    readAndWrite(machine, fiber, p, bytes, scope, sem);
     std::unique_lock<std::mutex> lock = lockFor(fiber, p);
     uint64_t old = loadBits(p, bytes);
     uint64_t fresh = apply(Rmw(kind), DType(dtype), old, uint64_t(bits));
+    bool updates = Rmw(kind) != Rmw::Xchg && fresh != old;
+    readAndWrite(machine, fiber, p, bytes, scope, sem,
+                 updates ? Access::Update : Access::Atomic);
     if (fiber.workerContext) {
       std::memcpy(p, &fresh, size_t(bytes));
       return int64_t(old);
@@ -319,7 +321,7 @@ void ditron_sim_multimem_red(void *p, int64_t bits, int32_t op, int32_t dtype,
     forEachReplica(machine, fiber, p, type, "multimem_red",
                    [&](std::byte *element) {
                      readAndWrite(machine, fiber, element, bytesOf(type), 2,
-                                  int32_t(Semantic::Relaxed));
+                                  int32_t(Semantic::Relaxed), Access::Update);
                      store(machine, fiber, element,
                            apply(kind, type, loadBits(element, bytesOf(type)),
                                  uint64_t(bits)),

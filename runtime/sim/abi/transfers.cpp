@@ -37,7 +37,7 @@ static SignalWrite signalWrite(Machine &machine, Fiber &fiber, void *sig,
 }
 
 static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
-                       int32_t rank, int32_t op, bool ordered, bool gpuScope,
+                       int32_t rank, int32_t op, bool ordered, Scope scope,
                        const char *what) {
   Transfer transfer = transferTo(fiber, worldRank(fiber, rank));
   transfer.signal =
@@ -50,13 +50,13 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
     machine.network.fence(transfer.origin, transfer.target);
   }
   if (machine.weakMemory) {
-    machine.weakMemory->release(fiber, gpuScope);
+    machine.weakMemory->release(fiber, scope == Scope::Gpu);
   }
   if (machine.races) {
     if (ordered) {
       machine.races->fence(fiber, transfer.target);
     }
-    transfer.message = machine.races->signal(fiber, transfer, gpuScope);
+    transfer.message = machine.races->signal(fiber, transfer, scope);
   }
   observeWrite(machine, fiber, transfer.signal.address);
   send(machine, fiber, std::move(transfer), false);
@@ -65,7 +65,7 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
 void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op,
                        int32_t scope, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    sendSignal(machine, fiber, sig, value, rank, op, true, isGpuScope(scope),
+    sendSignal(machine, fiber, sig, value, rank, op, true, Scope(scope),
                "notify");
     machine.scheduler.maybeYield();
   });
@@ -74,7 +74,8 @@ void ditron_sim_notify(void *sig, int64_t value, int32_t rank, int32_t op,
 void ditron_sim_signal_op(void *sig, int64_t value, int32_t rank, int32_t op,
                           int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    sendSignal(machine, fiber, sig, value, rank, op, false, false, "signal_op");
+    sendSignal(machine, fiber, sig, value, rank, op, false, Scope::World,
+               "signal_op");
     machine.scheduler.maybeYield();
   });
 }

@@ -29,7 +29,7 @@ static void checkSignals(Machine &machine, const void *sig, int32_t n,
 
 static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
                            int64_t value, int32_t cmp, const char *what,
-                           bool acquires = true, bool gpuScope = false) {
+                           bool acquires = true, Scope scope = Scope::World) {
   checkSignals(machine, sig, n, what);
   checkAccess(machine, fiber, sig, int64_t(n) * 8, what);
   if (reinterpret_cast<uintptr_t>(sig) % 8 != 0) {
@@ -65,9 +65,9 @@ static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
     for (int32_t index = 0; index < n; ++index) {
       const int64_t *signal = wait.signals + index;
       if (acquires) {
-        machine.races->acquire(fiber, signal, sizeof *signal, gpuScope);
+        machine.races->acquire(fiber, signal, sizeof *signal, scope);
       } else {
-        machine.races->acquireAtFence(fiber, signal, sizeof *signal, gpuScope);
+        machine.races->acquireAtFence(fiber, signal, sizeof *signal, scope);
       }
     }
   }
@@ -77,7 +77,7 @@ void ditron_sim_wait(void *sig, int32_t n, int64_t value, int32_t cmp,
                      int32_t scope, int32_t sem, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     waitForSignals(machine, fiber, sig, n, value, cmp, "wait", acquires(sem),
-                   isGpuScope(scope));
+                   Scope(scope));
   });
 }
 

@@ -247,6 +247,14 @@ NB_MODULE(_sim, m) {
       .def("host_access", &hostAccess, "rank"_a, "address"_a, "nbytes"_a,
            "writes"_a, "line"_a,
            "A rank's host code accesses memory; returns what is wrong with it.")
+      .def(
+          "has_local_transfers",
+          [](Machine &self, int32_t rank) {
+            return self.races && self.races->hasLocalTransfers(rank);
+          },
+          "rank"_a,
+          "Whether nonblocking transfers may use memory of the rank that is "
+          "not symmetric.")
       .def("enable_trace", &Machine::enableTrace, "capacity"_a,
            "Trace what happens from here on, up to that many events.")
       .def(

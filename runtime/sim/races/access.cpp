@@ -7,6 +7,7 @@ bool isWrite(Access kind) {
   case Access::Store:
   case Access::AtomicStore:
   case Access::Atomic:
+  case Access::Update:
   case Access::Put:
   case Access::Get:
   case Access::Signal:
@@ -24,6 +25,7 @@ bool isAtomic(Access kind) {
   case Access::AtomicLoad:
   case Access::AtomicStore:
   case Access::Atomic:
+  case Access::Update:
   case Access::Signal:
   case Access::Wait:
     return true;
@@ -52,6 +54,7 @@ const char *spelling(Access kind) {
                                        "atomic load",
                                        "atomic store",
                                        "atomic",
+                                       "atomic update",
                                        "put",
                                        "put's read of its source",
                                        "get",

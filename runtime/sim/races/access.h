@@ -11,6 +11,7 @@ enum class Access : uint8_t {
   AtomicLoad,
   AtomicStore,
   Atomic,
+  Update, ///< An atomic that changes a value by itself, as adding does.
   Put,
   PutSource,
   Get,

@@ -38,14 +38,44 @@ void RaceDetector::access(Fiber &fiber, ByteRanges ranges, Access kind) {
       checkInitialized(fiber.launch->rank, range.address, size_t(range.bytes),
                        kind);
       any = true;
+      if (isAtomic(kind) && heap.holds(range.address)) {
+        checkUpdates(fiber, range, kind);
+      }
     }
   }
   if (any) {
     bool mayRepeatValues = kind == Access::Store && fiber.launch->plain;
-    checkAndRecord(fiber.launch->rank, ranges, recordOf(fiber, kind),
-                   fiber.thread.clock,
+    // Each update has a record, to know which of them a program has read.
+    AccessId id =
+        kind == Access::Update
+            ? addRecord(fiber.thread.id, fiber.thread.time, fiber.loc, kind)
+            : recordOf(fiber, kind);
+    checkAndRecord(fiber.launch->rank, ranges, id, fiber.thread.clock,
                    mayRepeatValues ? &fiber.thread.sameValueStores : nullptr);
   }
+}
+
+/// What an atomic access has to do with the updates of other programs there: a
+/// store is a race with one that it overwrites and neither follows nor has
+/// read.
+void RaceDetector::checkUpdates(Fiber &fiber, ByteRange range, Access kind) {
+  ThreadState &thread = fiber.thread;
+  spaces[0].shadow.forEach(
+      reinterpret_cast<uintptr_t>(range.address), size_t(range.bytes),
+      [&](const ShadowMemory::Cell &cell, uintptr_t address) {
+        const AccessRecord &write = records[cell.write];
+        if (!cell.write || write.kind != Access::Update ||
+            write.thread == thread.id) {
+          return;
+        }
+        AccessId &read = thread.updatesRead[address];
+        if (kind == Access::AtomicStore && read != cell.write &&
+            !happensBefore(write.thread, write.time, thread.clock)) {
+          reportRace(fiber.launch->rank, address, cell.write,
+                     recordOf(fiber, kind));
+        }
+        read = cell.write;
+      });
 }
 
 bool RaceDetector::mayBeSameValue(AccessId before, AccessId after) const {
@@ -99,7 +129,7 @@ void RaceDetector::checkInitialized(int32_t rank, const void *p, size_t bytes,
   AddressSpace &space = spaceOf(rank, p);
   InitializedBytes &initialized = space.initialized;
   auto address = reinterpret_cast<uintptr_t>(p);
-  if (isWrite(kind) && kind != Access::Atomic) {
+  if (isWrite(kind) && kind != Access::Atomic && kind != Access::Update) {
     initialized.markInitialized(address, bytes);
     return;
   }
@@ -234,8 +264,9 @@ std::optional<ProgramReport> RaceDetector::hostAccess(int32_t rank,
                                                       const void *p,
                                                       size_t bytes, bool writes,
                                                       const std::string &line) {
-  if (!heap.locate(p) && queuesOf[rank].size() == 1) {
-    return std::nullopt; // no stream may use it
+  if (!heap.locate(p) && queuesOf[rank].size() == 1 &&
+      !hasLocalTransfers(rank)) {
+    return std::nullopt; // nothing else may use it
   }
   if (writes) {
     spaceOf(rank, p).initialized.markInitialized(reinterpret_cast<uintptr_t>(p),

@@ -10,9 +10,11 @@ namespace ditron::sim {
 /// one that never completes.
 constexpr uint32_t never = UINT32_MAX;
 
-RaceDetector::RaceDetector(const Heap &heap, int32_t numRanks)
-    : heap(heap), numRanks(numRanks), hosts(numRanks), spaces(numRanks + 1),
-      inFlight(numRanks), queuesOf(numRanks), operands(numRanks) {
+RaceDetector::RaceDetector(const Heap &heap, int32_t numRanks,
+                           int32_t ranksPerNode)
+    : heap(heap), numRanks(numRanks), ranksPerNode(ranksPerNode),
+      hosts(numRanks), spaces(numRanks + 1), inFlight(numRanks),
+      queuesOf(numRanks), operands(numRanks) {
   sources.push_back({"", {}});
   for (int32_t rank = 0; rank < numRanks; ++rank) {
     hosts[rank].clock = VectorClock(numRanks);
@@ -179,13 +181,26 @@ RaceDetector::AddressSpace &RaceDetector::spaceOf(int32_t rank, const void *p) {
   return spaces[heap.holds(p) ? 0 : 1 + rank];
 }
 
+bool RaceDetector::reaches(const Release &release, int32_t rank,
+                           Scope scope) const {
+  switch (std::min(release.scope, scope)) {
+  case Scope::Gpu:
+    return release.rank == rank;
+  case Scope::Node:
+    return release.rank / ranksPerNode == rank / ranksPerNode;
+  case Scope::World:
+    return true;
+  }
+  return false;
+}
+
 template <typename Visit>
 void RaceDetector::forEachRelease(const Fiber &fiber, const void *p,
-                                  size_t bytes, bool gpuScope, Visit visit) {
+                                  size_t bytes, Scope scope, Visit visit) {
   int32_t rank = fiber.launch->rank;
   spaceOf(rank, p).syncVars.forEach(p, bytes, [&](const SyncVar &var) {
     for (const Release &release : var.releases) {
-      if (release.rank == rank || !(gpuScope || release.gpuScope)) {
+      if (reaches(release, rank, scope)) {
         visit(release.clock);
       }
     }
@@ -193,16 +208,16 @@ void RaceDetector::forEachRelease(const Fiber &fiber, const void *p,
 }
 
 void RaceDetector::acquire(Fiber &fiber, const void *p, size_t bytes,
-                           bool gpuScope) {
-  forEachRelease(fiber, p, bytes, gpuScope, [&](const VectorClock &clock) {
+                           Scope scope) {
+  forEachRelease(fiber, p, bytes, scope, [&](const VectorClock &clock) {
     fiber.thread.clock.join(clock);
   });
 }
 
 void RaceDetector::acquireAtFence(Fiber &fiber, const void *p, size_t bytes,
-                                  bool gpuScope) {
+                                  Scope scope) {
   std::optional<VectorClock> &observed = fiber.thread.observed;
-  forEachRelease(fiber, p, bytes, gpuScope, [&](const VectorClock &clock) {
+  forEachRelease(fiber, p, bytes, scope, [&](const VectorClock &clock) {
     if (observed) {
       observed->join(clock);
     } else {
@@ -212,24 +227,24 @@ void RaceDetector::acquireAtFence(Fiber &fiber, const void *p, size_t bytes,
 }
 
 void RaceDetector::release(Fiber &fiber, const void *p, size_t bytes,
-                           bool gpuScope) {
+                           Scope scope) {
   int32_t rank = fiber.launch->rank;
   spaceOf(rank, p).syncVars.at(p, bytes).publish(
-      {rank, gpuScope, fiber.thread.clock});
+      {rank, scope, fiber.thread.clock});
   tick(fiber.thread);
 }
 
 void RaceDetector::releaseFromFence(Fiber &fiber, const void *p, size_t bytes,
-                                    bool gpuScope) {
+                                    Scope scope) {
   int32_t rank = fiber.launch->rank;
   if (fiber.thread.fenceClock) {
     spaceOf(rank, p).syncVars.at(p, bytes).publish(
-        {rank, gpuScope, *fiber.thread.fenceClock});
+        {rank, scope, *fiber.thread.fenceClock});
   }
 }
 
 std::function<void()> RaceDetector::atomicStore(Fiber &fiber, const void *p,
-                                                size_t bytes, bool gpuScope,
+                                                size_t bytes, Scope scope,
                                                 bool releases) {
   ThreadState &thread = fiber.thread;
   std::optional<VectorClock> clock =
@@ -237,7 +252,7 @@ std::function<void()> RaceDetector::atomicStore(Fiber &fiber, const void *p,
   if (releases) {
     tick(thread);
   }
-  return [this, p, bytes, gpuScope, rank = fiber.launch->rank,
+  return [this, p, bytes, scope, rank = fiber.launch->rank,
           clock = std::move(clock)] {
     SyncVars &syncVars = spaceOf(rank, p).syncVars;
     auto first = reinterpret_cast<uintptr_t>(p);
@@ -247,7 +262,7 @@ std::function<void()> RaceDetector::atomicStore(Fiber &fiber, const void *p,
       }
     });
     if (clock) {
-      syncVars.at(p, bytes).publish({rank, gpuScope, *clock});
+      syncVars.at(p, bytes).publish({rank, scope, *clock});
     }
   };
 }
@@ -302,7 +317,7 @@ RaceDetector::deliverSignal(const Transfer &transfer) {
   if (signal.op == SignalOp::Set) {
     sync.releases.clear();
   }
-  sync.publish({threads[after.thread].rank, transfer.message->gpuScope, clock});
+  sync.publish({threads[after.thread].rank, transfer.message->scope, clock});
   sync.latest = transfer.message->id;
   return std::nullopt;
 }
@@ -421,9 +436,10 @@ RaceDetector::put(Fiber &fiber, const Transfer &transfer, bool nbi) {
     // Both accesses are checked now, though the bytes move later: the clock
     // says what they are ordered with.
     if (nbi) {
-      checkAndRecord(fiber.launch->rank, transfer.from, transfer.bytes,
-                     addRecord(id, time, fiber.loc, Access::PutSource),
+      AccessId source = addRecord(id, time, fiber.loc, Access::PutSource);
+      checkAndRecord(fiber.launch->rank, transfer.from, transfer.bytes, source,
                      message->clock);
+      addLocalTransfer(fiber, transfer.from, transfer.bytes, source);
     } else {
       access(fiber, transfer.from, transfer.bytes, Access::PutSource);
     }
@@ -442,9 +458,9 @@ RaceDetector::put(Fiber &fiber, const Transfer &transfer, bool nbi) {
 }
 
 std::shared_ptr<MessageClock>
-RaceDetector::signal(Fiber &fiber, const Transfer &transfer, bool gpuScope) {
+RaceDetector::signal(Fiber &fiber, const Transfer &transfer, Scope scope) {
   std::shared_ptr<MessageClock> message = put(fiber, transfer, false);
-  message->gpuScope = gpuScope;
+  message->scope = scope;
   return message;
 }
 
@@ -464,9 +480,10 @@ void RaceDetector::get(Fiber &fiber, const Transfer &transfer, bool nbi) {
   checkAndRecord(fiber.launch->rank, transfer.from, transfer.bytes,
                  addRecord(own.thread, 1, fiber.loc, Access::GetSource),
                  fiber.thread.clock);
-  checkAndRecord(fiber.launch->rank, transfer.to, transfer.bytes,
-                 addRecord(own.thread, 1, fiber.loc, Access::Get),
+  AccessId get = addRecord(own.thread, 1, fiber.loc, Access::Get);
+  checkAndRecord(fiber.launch->rank, transfer.to, transfer.bytes, get,
                  fiber.thread.clock);
+  addLocalTransfer(fiber, transfer.to, transfer.bytes, get);
   tick(fiber.thread);
 }
 

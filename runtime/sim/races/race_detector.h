@@ -38,7 +38,7 @@ constexpr const char *orderStreams = "order the streams: let the second wait "
 
 class RaceDetector {
 public:
-  RaceDetector(const Heap &heap, int32_t numRanks);
+  RaceDetector(const Heap &heap, int32_t numRanks, int32_t ranksPerNode);
 
   // The life of launches and programs.
   void launched(const Launch &launch);
@@ -59,21 +59,20 @@ public:
   }
   /// The program has stored: did it change the values?
   void checkSameValueStores(Fiber &fiber);
-  // Synchronization through an atomic. `gpuScope`: with the scope of one GPU,
-  // which orders nothing between ranks.
+  // Synchronization through an atomic. Both sides have a
+  // scope, which has to include the other's rank.
   /// An acquire read.
-  void acquire(Fiber &fiber, const void *p, size_t bytes, bool gpuScope);
+  void acquire(Fiber &fiber, const void *p, size_t bytes, Scope scope);
   /// A relaxed read: it acquires once a fence follows.
-  void acquireAtFence(Fiber &fiber, const void *p, size_t bytes, bool gpuScope);
+  void acquireAtFence(Fiber &fiber, const void *p, size_t bytes, Scope scope);
   /// A release by a read-modify-write, which continues the release sequence.
-  void release(Fiber &fiber, const void *p, size_t bytes, bool gpuScope);
+  void release(Fiber &fiber, const void *p, size_t bytes, Scope scope);
   /// The same relaxed: it releases what was before the latest fence.
-  void releaseFromFence(Fiber &fiber, const void *p, size_t bytes,
-                        bool gpuScope);
+  void releaseFromFence(Fiber &fiber, const void *p, size_t bytes, Scope scope);
   /// An atomic store, which begins a release sequence. What it returns is to be
   /// called when the store becomes visible to others.
   std::function<void()> atomicStore(Fiber &fiber, const void *p, size_t bytes,
-                                    bool gpuScope, bool releases);
+                                    Scope scope, bool releases);
   void fence(Fiber &fiber, int32_t target);
   void fence(Fiber &fiber);
   void quiet(Fiber &fiber);
@@ -81,7 +80,7 @@ public:
   std::shared_ptr<MessageClock> put(Fiber &fiber, const Transfer &transfer,
                                     bool nbi);
   std::shared_ptr<MessageClock> signal(Fiber &fiber, const Transfer &transfer,
-                                       bool gpuScope);
+                                       Scope scope);
   void get(Fiber &fiber, const Transfer &transfer, bool nbi);
   /// Bytes are copied, initialized or not.
   void copied(const Fiber &fiber, const void *to, const void *from,
@@ -129,6 +128,9 @@ public:
   std::optional<ProgramReport> hostAccess(int32_t rank, const void *p,
                                           size_t bytes, bool writes,
                                           const std::string &line);
+  /// Whether nonblocking transfers from or to memory of the rank's own may be
+  /// in flight, as its host code knows.
+  bool hasLocalTransfers(int32_t rank) const;
   /// The sender of a signal's latest update, for reports.
   std::optional<ProgramReport> senderOf(const void *signal);
 
@@ -178,11 +180,18 @@ private:
     std::vector<uint32_t> issued; ///< The issuer's time at each.
     bool shared;                  ///< Whether later transfers join it.
   };
+  /// The side of a nonblocking transfer that is memory of the rank's own.
+  struct LocalAccess {
+    uintptr_t address;
+    size_t bytes;
+    AccessId id;
+  };
   /// Transfers of a queue's programs until they are known to be delivered.
   struct InFlight {
     std::vector<Channel> channels;
     size_t numCompleted = 0; ///< The first channels, of completed launches.
     std::unordered_map<ThreadId, std::vector<size_t>> byIssuer;
+    std::vector<LocalAccess> local; ///< Also of completed launches.
     void clear() { *this = InFlight(); }
   };
   /// What a read of a message of packets acquires.
@@ -205,6 +214,9 @@ private:
   void resetQueue(int32_t queue);
   void resetAll();
   void resetLocalMemory(int32_t rank);
+  void keepLocalTransfers(int32_t rank);
+  void addLocalTransfer(const Fiber &fiber, const void *p, size_t bytes,
+                        AccessId id);
   void resetLocalInitialized(int32_t rank);
   AddressSpace &spaceOf(int32_t rank, const void *p);
   AccessId recordOf(Fiber &fiber, Access kind);
@@ -218,6 +230,7 @@ private:
     ByteRange range{const_cast<void *>(p), int64_t(bytes)};
     checkAndRecord(rank, {&range, 1}, id, clock);
   }
+  void checkUpdates(Fiber &fiber, ByteRange range, Access kind);
   bool mayBeSameValue(AccessId before, AccessId after) const;
   /// Whether two accesses are no race: ordered, or both atomic.
   bool isRaceFree(AccessId before, AccessId after,
@@ -239,14 +252,16 @@ private:
   template <typename Visit>
   void forEachIssuedBefore(const Fiber &fiber, Visit visit);
   void prune(VectorClock &clock) const;
+  /// Whether a release and an acquire include each other's rank.
+  bool reaches(const Release &release, int32_t rank, Scope scope) const;
   template <typename Visit>
   void forEachRelease(const Fiber &fiber, const void *p, size_t bytes,
-                      bool gpuScope, Visit visit);
+                      Scope scope, Visit visit);
   void memoryFence(Fiber &fiber);
   VectorClock packetsReadBefore(const VectorClock &clock) const;
 
   const Heap &heap;
-  int32_t numRanks;
+  int32_t numRanks, ranksPerNode;
   std::vector<ThreadInfo> threads;
   std::vector<Source> sources;
   std::map<const void *, int32_t> sourceOf; ///< By the kernel's address.

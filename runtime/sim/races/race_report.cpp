@@ -45,14 +45,20 @@ ProgramReport RaceDetector::report(AccessId id) const {
   return report;
 }
 
-/// How to order the two; `onTwoQueues`: of one rank.
-static std::string hintFor(Access before, Access after, bool onTwoQueues) {
+/// How to order the two; `onTwoQueues`: of one rank; `inFlight`: one of them is
+/// a nonblocking transfer, which its stream does not wait for; `betweenNodes`:
+/// by ranks of two nodes.
+static std::string hintFor(Access before, Access after, bool onTwoQueues,
+                           bool inFlight, bool betweenNodes) {
+  const char *scopes =
+      betweenNodes ? "; between nodes both sides need scope=\"world\"" : "";
   auto either = [&](Access kind) { return before == kind || after == kind; };
-  if (onTwoQueues && (either(Access::HostRead) || either(Access::HostWrite))) {
+  if (onTwoQueues && !inFlight &&
+      (either(Access::HostRead) || either(Access::HostWrite))) {
     return "operations on a stream may still be in flight: synchronize() the "
            "stream first";
   }
-  if (onTwoQueues) {
+  if (onTwoQueues && !inFlight) {
     return orderStreams;
   }
   if (either(Access::CopySource)) {
@@ -86,21 +92,29 @@ static std::string hintFor(Access before, Access after, bool onTwoQueues) {
            "acknowledgement between them";
   }
   if (either(Access::Put)) {
-    return "a put completes at any time: its reader has to wait for a signal "
-           "that follows it (putmem_signal, notify, or fence and signal_op), "
-           "and its sender for an acknowledgement before it overwrites the "
-           "destination";
+    return format("a put completes at any time: its reader has to wait for a "
+                  "signal that follows it (putmem_signal, notify, or fence and "
+                  "signal_op), and its sender for an acknowledgement before it "
+                  "overwrites the destination",
+                  scopes);
   }
   if (either(Access::HostRead) || either(Access::HostWrite)) {
     return "call ditron.barrier() between the host code's access and the "
            "kernels of other ranks";
   }
+  if (either(Access::Update) && either(Access::AtomicStore)) {
+    return "the store overwrites what the other has added: clear it before "
+           "others may add again (signal them after that), or take and clear "
+           "it by one atomic exchange";
+  }
   if (isAtomic(before) != isAtomic(after)) {
     return "one is atomic and the other is not: use dl.wait, dl.notify, dl.ld "
            "or dl.st";
   }
-  return "order them: dl.notify after the first and dl.wait before the second "
-         "(acquire and release, of a scope that includes both), or a barrier";
+  return format("order them: dl.notify after the first and dl.wait before the "
+                "second (acquire and release, of a scope that includes both), "
+                "or a barrier",
+                scopes);
 }
 
 bool RaceDetector::onTwoQueues(AccessId before, AccessId after) const {
@@ -113,12 +127,20 @@ void RaceDetector::reportRace(int32_t rank, uintptr_t address, AccessId before,
                               AccessId after) const {
   Access first = records[before].kind, second = records[after].kind;
   ProgramReport other = report(before);
+  const ThreadInfo &one = threads[records[before].thread];
+  const ThreadInfo &two = threads[records[after].thread];
+  auto isInFlight = [](const ThreadInfo &thread, Access kind) {
+    return thread.isRemote &&
+           (kind == Access::PutSource || kind == Access::Get);
+  };
   throw Failure{
       format("race on ", nameOf(rank, reinterpret_cast<const void *>(address)),
              ": nothing orders this ", spelling(second), " and ",
              article(spelling(first)), spelling(first), " by rank ", other.rank,
              other.stream.empty() ? "" : "'s ", other.stream),
-      hintFor(first, second, onTwoQueues(before, after)),
+      hintFor(first, second, onTwoQueues(before, after),
+              isInFlight(one, first) || isInFlight(two, second),
+              one.rank / ranksPerNode != two.rank / ranksPerNode),
       "race",
       {std::move(other)}};
 }

@@ -81,7 +81,58 @@ void RaceDetector::resetLocalMemory(int32_t rank) {
     }
   }
   spaces[1 + rank] = AddressSpace();
-  operands[rank].clear();
+  keepLocalTransfers(rank);
+}
+
+void RaceDetector::addLocalTransfer(const Fiber &fiber, const void *p,
+                                    size_t bytes, AccessId id) {
+  if (!heap.holds(p) && threads[records[id].thread].isRemote) {
+    inFlight[queueOf(*fiber.launch)].local.push_back(
+        {reinterpret_cast<uintptr_t>(p), bytes, id});
+  }
+}
+
+bool RaceDetector::hasLocalTransfers(int32_t rank) const {
+  return std::any_of(queuesOf[rank].begin(), queuesOf[rank].end(),
+                     [&](int32_t q) { return !inFlight[q].local.empty(); });
+}
+
+/// Enter the nonblocking transfers that the host code does not know to be over,
+/// and whatever the memory is by then: that they still access it is a mistake.
+void RaceDetector::keepLocalTransfers(int32_t rank) {
+  std::deque<Operand> named;
+  named.swap(operands[rank]);
+  for (int32_t queue : queuesOf[rank]) {
+    std::vector<LocalAccess> &local = inFlight[queue].local;
+    auto isOver = [&](const LocalAccess &access) {
+      const AccessRecord &record = records[access.id];
+      return happensBefore(record.thread, record.time, hosts[rank].clock);
+    };
+    local.erase(std::remove_if(local.begin(), local.end(), isOver),
+                local.end());
+    for (const LocalAccess &access : local) {
+      spaces[1 + rank].shadow.forEach(
+          access.address, access.bytes,
+          [&](ShadowMemory::Cell &cell, uintptr_t) {
+            if (isWrite(records[access.id].kind)) {
+              cell = {access.id, 0};
+            } else {
+              cell.read = addReader(cell.read, access.id, hosts[rank].clock);
+            }
+          });
+      for (const Operand &operand : named) {
+        bool known = std::any_of(operands[rank].begin(), operands[rank].end(),
+                                 [&](const Operand &other) {
+                                   return other.address == operand.address &&
+                                          other.name == operand.name;
+                                 });
+        if (!known && operand.address < access.address + access.bytes &&
+            access.address < operand.address + operand.bytes) {
+          operands[rank].push_back(operand);
+        }
+      }
+    }
+  }
 }
 
 void RaceDetector::addOperands(int32_t rank,

@@ -2,6 +2,7 @@
 // that is for each address and width that atomics and signals have used.
 #pragma once
 
+#include "abi/abi.h"
 #include "races/shadow_memory.h"
 #include "races/vector_clock.h"
 
@@ -16,7 +17,7 @@ namespace ditron::sim {
 
 struct Release {
   int32_t rank;
-  bool gpuScope;
+  Scope scope;
   VectorClock clock;
 };
 
@@ -28,7 +29,7 @@ struct SyncVar {
 
   void publish(Release release) {
     for (Release &other : releases) {
-      if (other.rank == release.rank && other.gpuScope == release.gpuScope) {
+      if (other.rank == release.rank && other.scope == release.scope) {
         other.clock.join(release.clock);
         return;
       }

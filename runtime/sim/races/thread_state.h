@@ -1,6 +1,7 @@
 // What the race detector keeps per logical thread and per signal in flight.
 #pragma once
 
+#include "abi/abi.h"
 #include "races/access.h"
 #include "races/shadow_memory.h"
 #include "races/vector_clock.h"
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace ditron::sim {
@@ -42,13 +44,15 @@ struct ThreadState {
   /// What its relaxed reads have observed: acquired by its next fence.
   std::optional<VectorClock> observed;
   std::vector<SameValueStore> sameValueStores; ///< Of the store in progress.
+  /// Per address: the latest update by another thread that it has read there.
+  std::unordered_map<uintptr_t, AccessId> updatesRead;
 };
 
 /// What a signal in flight releases: an acquire of the signal joins it.
 struct MessageClock {
   VectorClock clock;
   AccessId id = 0; ///< The write of the signal itself.
-  bool gpuScope = false;
+  Scope scope = Scope::World;
 };
 
 } // namespace ditron::sim

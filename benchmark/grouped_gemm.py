@@ -1,7 +1,7 @@
 """Grouped matrix products of MoE layers on one GPU: ways to read the rows, tiles, against torch.
 
-    python benchmark/grouped_gemm.py --table out.md
-    python benchmark/grouped_gemm.py --tokens 128 --models DSV3
+    torchrun --nproc-per-node 1 benchmark/grouped_gemm.py --table out.md
+    torchrun --nproc-per-node 1 benchmark/grouped_gemm.py --tokens 128 --models DSV3
 
 One rank of an expert-parallel group of four: ``--tokens`` tokens a rank, each with the experts that a uniform router
 draws. *gather*: rows of the first product are read where the dispatch leaves them, through a table; *rows*: from a
@@ -28,7 +28,9 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import grouped_kernels
+import grouped_kernels  # noqa: E402
+
+import ditron  # noqa: E402
 
 RANKS = 4
 
@@ -206,6 +208,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="append the table to this file")
     parser.add_argument("--json", type=Path, help="write all medians to this file, after every product")
     args = parser.parse_args()
+    ditron.init(transport="p2p")
     torch.backends.cuda.matmul.allow_tf32 = False
     cache = torch.empty(192 << 20, dtype=torch.uint8, device="cuda")
     table = [
@@ -250,7 +253,7 @@ def main() -> None:
     if args.table:
         with args.table.open("a") as file:
             file.write("\n".join(["", title, "", *table, ""]))
-    faulthandler.cancel_dump_traceback_later()
+    ditron.finalize()
 
 
 if __name__ == "__main__":

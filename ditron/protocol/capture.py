@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ditron.protocol.asserts import cuts_short
-from ditron.sim.host_accesses import HostAccessMode, byte_ranges
+from ditron.protocol.host_values import HostValues, HostValuesMode, bytes_at
+from ditron.sim.host_accesses import byte_ranges
 from ditron.sim.plain.launcher import simulated
 from ditron.sim.rank import RankView, enter
 from ditron.sim.world import World
@@ -99,7 +101,7 @@ class _CapturingWorld(World):
         def main() -> Any:
             here = CapturedRank(self, rank)
             enter(here)
-            with HostAccessMode(here):
+            with HostValuesMode(here):
                 return function(*args)
 
         return main
@@ -107,7 +109,7 @@ class _CapturingWorld(World):
     def new_root(self, name: str, tensor: Any, **facts: Any) -> int:
         number = len(self.roots) + 1
         self.roots[number] = memory.HeapBuffer(
-            number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), **facts
+            number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), integer=_is_integer(tensor), **facts
         )
         return number
 
@@ -128,6 +130,8 @@ class CapturedRank(RankView):
         self._awaited: dict[str, int] = {}
         self.current: str | None = None  # the stream that launches of host code go to; without, it waits for them
         self.events = 0
+        self.values = HostValues()
+        self.host_writes: list[tuple[int, int, int]] = []  # of one operation: number of the step, address, length
         self.call = 0  # number of the program's call, when a program is captured
 
     @property
@@ -210,7 +214,22 @@ class CapturedRank(RankView):
             reads, written = (None, span) if writes else (span, None)
             name = "a write by the host code" if writes else "a read by the host code"
             self.add(HostAccess("", line, self.call_number(), name, reads, written), waits=True)
+            if writes:
+                steps = self._world.steps[self.rank]
+                number = next(i for i in range(len(steps) - 1, -1, -1) if isinstance(steps[i], HostAccess))
+                self.host_writes.append((number, address, nbytes))
         return []
+
+    def knows(self, tensor: Any) -> bool:
+        """Whether a tensor holds what it would in a run."""
+        return self.values.knows(tensor, self.is_symmetric(tensor))
+
+    def fill_host_writes(self, known: bool) -> None:
+        """An operation of host code is over: note what it has written, if that is ``known``."""
+        steps = self._world.steps[self.rank]
+        for number, address, nbytes in self.host_writes if known else ():
+            steps[number] = replace(steps[number], contents=bytes_at([(address, nbytes)]))
+        self.host_writes.clear()
 
     def may_race(self, tensor: Any) -> bool:
         """As :meth:`RankView.may_race`: also memory of this rank alone that a launch has been given."""
@@ -264,7 +283,11 @@ class CapturedRank(RankView):
             self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
             return
         self._world.calls[self.rank][kernel.name] += 1
+        self.values.launched = True
         pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
+        for _, tensor in tensors:
+            if not self.is_symmetric(tensor):
+                self.values.mark(tensor, known=False)
         values = [_argument(kind, slot, pointers) for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
@@ -275,7 +298,14 @@ class CapturedRank(RankView):
         """Memory of a program, of this rank alone: nothing is in it but zeros, if those."""
         number = len(self._world.roots) + 1
         self._world.roots[number] = memory.HeapBuffer(
-            number, name, tensor.nbytes, tensor.itemsize, tuple(tensor.shape), zeroed=zeroed, given=False
+            number,
+            name,
+            tensor.nbytes,
+            tensor.itemsize,
+            tuple(tensor.shape),
+            zeroed=zeroed,
+            given=False,
+            integer=_is_integer(tensor),
         )
         self._world.own[self.rank, tensor.untyped_storage().data_ptr()] = number
         self._world.kept.append(tensor)
@@ -290,6 +320,7 @@ class CapturedRank(RankView):
                 self.call_number(),
                 f"a {'write' if writes else 'read'} by the caller",
                 *((None, span) if writes else (span, None)),
+                keeps=True,
             )
         )
 
@@ -313,8 +344,15 @@ class CapturedRank(RankView):
             self._world.kept.append(tensor)
             number = len(self._world.roots) + 1
             nbytes = tensor.untyped_storage().nbytes()
+            integer = _is_integer(tensor)
             self._world.roots[number] = memory.HeapBuffer(
-                number, name, nbytes, tensor.itemsize, tuple(tensor.shape) if tensor.nbytes == nbytes else ()
+                number,
+                name,
+                nbytes,
+                tensor.itemsize,
+                tuple(tensor.shape) if tensor.nbytes == nbytes else (),
+                integer=integer,
+                initial=bytes_at([(base, nbytes)])[0] if integer and nbytes and self.knows(tensor) else None,
             )
             self._world.own[key] = number
         return memory.address(self.rank, self._world.own[key], tensor.data_ptr() - base)
@@ -387,7 +425,12 @@ class CapturedStream:
         )
 
     def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
-        self._owner.add(HostAccess(*self._facts(line), "a fill", None, self._owner.span(name, dst), needs_sm=True))
+        span = self._owner.span(name, dst)
+        contents = None
+        if _is_integer(dst):
+            one = np.frombuffer(np.int64(int(value)).tobytes(), np.uint8)[: dst.itemsize]
+            contents = [np.tile(one, (high - low) // dst.itemsize) for low, high in span.tolist()]
+        self._owner.add(HostAccess(*self._facts(line), "a fill", None, span, needs_sm=True, contents=contents))
 
     def call(
         self,
@@ -445,6 +488,10 @@ def _in_order(src: Any, dst: Any) -> bool:
         sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d, t=t: -t.stride(d)) for t in (src, dst)
     ]
     return falling[0] == falling[1]
+
+
+def _is_integer(tensor: Any) -> bool:
+    return not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
 
 
 def _argument(kind: str, slot: int, pointers: dict[int, int]) -> Any:

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ditron_compiler.protocol.machine import Cell, Keys, Machine, Task, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import parts
+from ditron_compiler.protocol.records import Keys, Task, UpdateEvent
 from ditron_compiler.protocol.sites import Site
-from ditron_compiler.protocol.values import UNKNOWN
+from ditron_compiler.protocol.values import UNKNOWN, any_unknown
 
 __all__ = ["Atomics", "reaches"]
+
+#: Of a larger tile of atomics the values are not followed.
+_MAX_LANES = 1024
 
 
 class Atomics:
@@ -24,56 +28,90 @@ class Atomics:
     sites: tuple[Site, ...]
     _begin: int
     _fence: int
-    _observed_versions: dict[tuple[int, int], int]
     _relaxed_reads: list[Any]
-
-    def _access(self, number: int, pointer: Any, mask: Any, write: bool, how: str, atomic: bool = False) -> None:
-        raise NotImplementedError
 
     def ld(self, number: int, pointer: Any) -> Generator[Keys, None, Any]:
         yield from self._yield()
         self._access(number, pointer, True, False, "an atomic load", atomic=True)
-        if not self._is_cell(pointer):
-            return UNKNOWN
-        yield from self._wait_for_change(number, pointer)
-        self._observe(number, pointer)
-        return self.machine.cell(pointer).value
+        value = yield from self._value(number, pointer, True, 0)
+        self._observe_all(number, pointer)
+        if any_unknown(value):
+            self._doubt_if_used(number)
+        return value
 
     def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> Generator[Keys, None, None]:
         yield from self._yield()
-        self._access(number, pointer, True, True, "an atomic store", atomic=True)
-        if isinstance(pointer, (int, np.integer)) and value is not UNKNOWN:
-            self._update(number, pointer, "set", value, "st")
+        span = self._access(number, pointer, True, True, "an atomic store", atomic=True)
+        self._has_changed()
+        if any_unknown(pointer, value) or np.size(pointer) > _MAX_LANES:
+            self._stored(number, pointer, True, value, span)
+        else:
+            lanes, values = np.atleast_1d(pointer), np.broadcast_to(value, np.shape(pointer)).reshape(-1)
+            for at, one in zip(lanes.reshape(-1).tolist(), values.tolist(), strict=True):
+                self._update(number, at, "set", one, "st")
 
     def atomic(self, number: int, pointer: Any, value: Any = UNKNOWN, mask: Any = True) -> Generator[Keys, None, Any]:
         yield from self._yield()
-        self._access(number, pointer, mask, True, "an atomic update", atomic=True)
-        if not isinstance(pointer, (int, np.integer)) or value is UNKNOWN or not self._is_cell(pointer):
-            return UNKNOWN
+        span = self._access(number, pointer, mask, True, "an atomic update", atomic=True)
         site = self.sites[number]
+        many = np.size(pointer) > _MAX_LANES
+        if any_unknown(pointer, value, mask) or many or any_unknown(site.get("integer", UNKNOWN)) or self.task.path:
+            self._stored(number, pointer, mask, UNKNOWN, span)
+            self._has_changed()
+            self._doubt_if_used(number)
+            return UNKNOWN
+        if isinstance(pointer, (int, np.integer)):
+            return self._combine(number, int(pointer), value) if np.any(mask) else 0
+        shape = np.broadcast_shapes(np.shape(pointer), np.shape(value), np.shape(mask))
+        lanes = [np.broadcast_to(x, shape).reshape(-1).tolist() for x in (pointer, value, mask)]
+        old = [self._combine(number, p, v) if m else 0 for p, v, m in zip(*lanes, strict=True)]
+        return UNKNOWN if any_unknown(*old) else np.array(old, dtype=np.int64).reshape(shape)
+
+    def _combine(self, number: int, pointer: int, value: Any) -> Any:
+        """A read-modify-write of one integer; what was there. One that changes nothing only reads."""
+        site, size = self.sites[number], self.sites[number].itemsize
+        old, op = self.machine.cell(pointer, size).value, site.get("op", "add")
         self._observe(number, pointer)
-        old, op = self.machine.cell(pointer).value, site.get("op", "add")
-        new = {
-            "add": old + value,
-            "min": min(old, value),
-            "max": max(old, value),
-            "and": old & value,
-            "or": old | value,
-            "xor": old ^ value,
-            "set": value,
-        }[op]
+        if any_unknown(old):
+            self.machine.unknown_source(pointer)
+            self._update(number, pointer, "set", value if op == "set" else UNKNOWN, site.name)
+            self._has_changed()
+            self._doubt_if_used(number)
+            return UNKNOWN
+        new = wrapped(
+            {
+                "add": old + value,
+                "min": min(old, value),
+                "max": max(old, value),
+                "and": old & value,
+                "or": old | value,
+                "xor": old ^ value,
+                "set": value,
+            }[op],
+            size,
+        )
+        if new == old:
+            self._has_read(number, pointer, old)
+            return old
+        self._has_changed()
         self._update(number, pointer, "add" if op == "add" else "set", value if op == "add" else new, site.name, new)
         return old
 
     def cas(self, number: int, pointer: Any, expected: Any, value: Any) -> Generator[Keys, None, Any]:
         yield from self._yield()
-        self._access(number, pointer, True, True, "an atomic update", atomic=True)
-        if not self._is_cell(pointer) or expected is UNKNOWN:
+        span = self._access(number, pointer, True, True, "an atomic update", atomic=True)
+        if any_unknown(pointer, expected) or not isinstance(pointer, (int, np.integer)) or self.task.path:
+            self._stored(number, pointer, True, UNKNOWN, span)
+            self._has_changed()
+            self._doubt_if_used(number)
             return UNKNOWN
-        yield from self._wait_for_change(number, pointer)
+        old = yield from self._value(number, pointer, True, 0)
         self._observe(number, pointer)
-        old = self.machine.cell(pointer).value
-        if old == expected and value is not UNKNOWN:
+        if any_unknown(old):
+            self._update(number, pointer, "set", UNKNOWN, "atomic_cas")
+            self._doubt_if_used(number)
+        elif old == expected and (any_unknown(value) or old != value):
+            self._has_changed()
             self._update(number, pointer, "set", value, "atomic_cas", value)
         return old
 
@@ -83,43 +121,42 @@ class Atomics:
             self.machine.again(self.task)
             yield ()
 
-    def _is_cell(self, pointer: Any) -> bool:
-        if not isinstance(pointer, (int, np.integer)) or parts(int(pointer))[0] < 0:
-            return False
-        rank, number, _ = parts(int(pointer))
-        root = self.machine.scenario.roots.get(number)
-        if root is None or (rank, number) in self.machine.filled:
-            return False
-        return root.zeroed or not root.given or bool(self.machine.cells.get(int(pointer), Cell(0)).writers)
+    def _value(self, number: int, pointer: Any, mask: Any, other: Any) -> Generator[Keys, None, Any]:
+        """The integers that a load finds, as far as they are known."""
+        site, machine = self.sites[number], self.machine
+        if any_unknown(pointer, mask, site.get("integer", UNKNOWN)):
+            return UNKNOWN
+        size = site.itemsize
+        if isinstance(pointer, (int, np.integer)) or site.spins:
+            yield from self._let_others_run(number, pointer, machine.contents.load(pointer, size, mask, other))
+        value = machine.contents.load(pointer, size, mask, other)
+        if any_unknown(value):
+            machine.unknown_source(int(np.atleast_1d(pointer).flat[0]))
+        elif site.get("integer", "") == "1":
+            value = value != 0
+        if mask is True:
+            self._has_read(number, pointer, value)
+        return value
 
-    def _wait_for_change(self, number: int, pointer: int) -> Generator[Keys, None, None]:
-        """Before a second load of an unchanged cell: block until it changes if a loop may spin on it, else let others
-        run first.
-        """
-        key, cell = (number, int(pointer)), self.machine.cell(pointer)
-        while self._observed_versions.get(key) == cell.version:
-            if not self.sites[number].spins:
-                self.machine.again(self.task)
-                yield ()
-                break
-            self.task.blocked = WaitEvent(
-                self.task,
-                self.task.node,
-                -1,
-                (int(pointer),),
-                "ne",
-                cell.value,
-                self.sites[number].loc,
-                self.task.call,
-                number,
-            )
-            yield (("cell", int(pointer)),)
-        self.task.blocked = None
-        self._observed_versions[key] = cell.version
+    def _doubt_if_used(self, number: int) -> None:
+        """What an atomic has read is not known, and something depends on it: it may order this program."""
+        if self.sites[number].get("used", ""):
+            self.machine.doubt(self.task)
+
+    def _observe_all(self, number: int, pointer: Any) -> None:
+        if isinstance(pointer, (int, np.integer)):
+            self._observe(number, int(pointer))
+        elif not any_unknown(pointer):
+            for one in np.unique(pointer).tolist():
+                if one in self.machine.cells:
+                    self._observe(number, one)
 
     def _observe(self, number: int, pointer: int) -> None:
         """Synchronize with the writes that are read, if both sides have the semantics for it."""
-        site, cell = self.sites[number], self.machine.cell(pointer)
+        site = self.sites[number]
+        if parts(pointer)[0] < 0:
+            return
+        cell = self.machine.cell(pointer, site.itemsize)
         acquire = site.get("semantic", "relaxed") in ("acquire", "acq_rel")
         visible = [w.node for w in cell.releases if reaches(self.machine, w, self.rank, site.get("scope", "gpu"))]
         if not acquire:
@@ -137,7 +174,12 @@ class Atomics:
         release: bool | None = None,
     ) -> None:
         """A write by the program itself, which takes effect at once."""
-        site, task, cell = self.sites[number], self.task, self.machine.cell(pointer)
+        site, task = self.sites[number], self.task
+        if parts(int(pointer))[0] < 0:
+            return
+        cell = self.machine.cell(pointer, site.itemsize)
+        if task.path:
+            value = new = UNKNOWN
         if release is None:
             release = site.get("semantic", "relaxed") in ("release", "acq_rel")
         issued = task.node
@@ -150,7 +192,7 @@ class Atomics:
             issued,
             task,
             op,
-            int(value),
+            value if any_unknown(value) else int(value),
             site.loc,
             how,
             task.call,
@@ -161,7 +203,7 @@ class Atomics:
             cell.releases = []
         if release:
             cell.releases = [*cell.releases, writer]
-        self.machine.write_cell(writer, new)
+        self.machine.write_cell(writer, new, site.itemsize)
         self.machine.end_segment(task)
 
 
@@ -175,3 +217,9 @@ def reaches(machine: Machine, writer: UpdateEvent, rank: int, scope: str) -> boo
         reach == "world" or (reach == "node" and (here or not machine.scenario.strict))
         for reach in (writer.scope, scope)
     )
+
+
+def wrapped(value: int, size: int) -> int:
+    """As a signed integer of so many bytes."""
+    half = 1 << (8 * size - 1)
+    return (value + half) % (2 * half) - half

@@ -35,7 +35,7 @@ def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list
     if not found and not machine.stuck and _has_captured_waits(scenario) and _exceeds_residency(scenario):
         found = {finding.key: finding for finding in hangs(execute(scenario, graphs=True))}
     advice = list(machine.given_up)
-    if one_sm and not machine.stuck:
+    if one_sm and not machine.stuck and not machine.doubts:
         alone = execute(scenario, one_sm=True)
         more, said = starvation(alone)
         advice += said

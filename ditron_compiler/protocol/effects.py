@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron, tt
 
-__all__ = ["EFFECTS", "NO_EFFECT", "Effect", "effect_of", "is_flag_type", "may_block"]
+__all__ = ["EFFECTS", "NO_EFFECT", "Effect", "effect_of", "is_flag_type", "may_block", "may_order"]
 
 Operands = Callable[[ir.Operation], Sequence[ir.Value | None]]
 
@@ -39,17 +39,22 @@ def _named(*names: str) -> Operands:
 
 
 def is_flag_type(kind: ir.Type) -> bool:
-    """Whether values of this type may be flags or counters: their values are followed."""
-    return str(kind) in ("i32", "i64")
+    """Whether values of this type, or tiles of them, may be flags, counters or indices: they are followed."""
+    return str(kind).endswith(("i32", "i64", "i32>", "i64>")) and "ptr" not in str(kind)
+
+
+def _load(op: tt.LoadOp) -> list[ir.Value | None]:
+    """Address and mask; of integers, what is there where the mask is false, too."""
+    return [op.ptr, op.mask, op.other] if is_flag_type(op.result.type) else [op.ptr, op.mask]
 
 
 def _store(op: tt.StoreOp) -> list[ir.Value | None]:
-    """Address and mask; of a single integer, which may be a flag, the value too."""
+    """Address and mask; of integers the values too."""
     return [op.ptr, op.mask, op.value] if is_flag_type(op.value.type) else [op.ptr, op.mask]
 
 
 def _integer_atomic(op: ditron.StOp | ditron.RedOp | ditron.AtomicAddOp) -> list[ir.Value]:
-    return [op.ptr, op.value] if str(op.value.type).endswith(("i32", "i64", "i32>", "i64>")) else [op.ptr]
+    return [op.ptr, op.value] if is_flag_type(op.value.type) else [op.ptr]
 
 
 def _box(op: tt.DescriptorLoadOp | tt.DescriptorStoreOp | tt.DescriptorReduceOp) -> list[ir.Value]:
@@ -57,9 +62,9 @@ def _box(op: tt.DescriptorLoadOp | tt.DescriptorStoreOp | tt.DescriptorReduceOp)
 
 
 EFFECTS: dict[type, Effect] = {
-    tt.LoadOp: Effect("read", _named("ptr", "mask"), value_method="load"),
+    tt.LoadOp: Effect("read", _load, value_method="load"),
     tt.StoreOp: Effect("write", _store),
-    tt.DescriptorLoadOp: Effect("read_box", _box),
+    tt.DescriptorLoadOp: Effect("read_box", _box, value_method="load_box"),
     tt.DescriptorGatherOp: Effect("not_followed", _named()),
     tt.DescriptorStoreOp: Effect("write_box", _box),
     tt.DescriptorReduceOp: Effect("write_box", _box),
@@ -106,6 +111,17 @@ def effect_of(op: ir.Operation) -> Effect | None:
     if effect is not None or not op.name.startswith("ditron."):
         return effect
     return None if type(op) in NO_EFFECT or op.is_memory_effect_free else _NOT_FOLLOWED
+
+
+#: What only reads or writes data, or computes addresses: all else may order programs.
+_ACCESSES = (tt.LoadOp, tt.StoreOp, tt.DescriptorLoadOp, tt.DescriptorStoreOp, ditron.SymmAtOp, ditron.MulticastPtrOp)
+
+
+def may_order(op: ir.Operation) -> bool:
+    """Whether an operation, or one inside it, may order programs, or is a call."""
+    if isinstance(op, tt.CallOp) or (effect_of(op) is not None and not isinstance(op, _ACCESSES)):
+        return True
+    return any(may_order(inner) for region in op.regions for block in region.blocks for inner in block.operations)
 
 
 def may_block(op_class: type) -> bool:

@@ -9,9 +9,10 @@ from ditron_compiler.protocol.edges import Reordering, add_wait_edges, overtakin
 from ditron_compiler.protocol.finding import Finding
 from ditron_compiler.protocol.hangs import cell_name, hangs
 from ditron_compiler.protocol.induction import prove
-from ditron_compiler.protocol.machine import AccessRecord, Machine, Task, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import describe, parts
 from ditron_compiler.protocol.races import Conflict, Pair, conflicts, missing_token_dependences, unordered
+from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.unwritten import unwritten
 
 __all__ = ["findings", "unordered_stores"]
@@ -22,9 +23,9 @@ def findings(machine: Machine) -> Iterator[Finding]:
     for problem in machine.problems:
         yield Finding(problem.kind, problem.text, problem.loc, _where(machine, problem.task), problem.hint)
     pairs, passing = _ordered(machine)
-    if machine.complete:
+    if machine.complete and not machine.doubts:
         yield from hangs(machine)
-    yield from _signals(machine, passing)
+    yield from _signals(machine, [found for found in passing if _is_known(machine, found)])
     yield from _races(machine, pairs)
     for found in unwritten(machine):
         place, copy = f"{describe(found.root, found.offset)} of rank {found.rank}", found.copy
@@ -59,13 +60,32 @@ def unordered_stores(machine: Machine) -> Iterator[Finding]:
 
 def _ordered(machine: Machine) -> tuple[list[Pair], list[Reordering]]:
     """Accesses and updates of signals that remain unordered after all proofs."""
+    doubtful_cells = {pointer for pointer, cell in machine.cells.items() if cell.doubtful}
+    machine.doubts += [wait.after for wait in machine.waits if not doubtful_cells.isdisjoint(wait.cells)]
     while True:
         add_wait_edges(machine)
-        pairs, passing = list(unordered(machine)), list(overtaking(machine))
+        pairs = [pair for pair in unordered(machine) if _is_followed(machine, pair)]
+        passing = list(overtaking(machine))
         doubted = {pair.first.node for pair in pairs} | {first.node for _, first, _, _ in passing}
         doubted |= {wait.after for *_, wait in passing if wait is not None}
         if not machine.complete or not prove(machine, doubted):
             return pairs, passing
+
+
+def _is_known(machine: Machine, reordering: Reordering) -> bool:
+    """Whether it rests on nothing that was not followed."""
+    _, first, second, wait = reordering
+    nodes = [first.node, second.node] + ([wait.after] if wait is not None else [])
+    return not any(machine.graph.precedes(doubt, node) for doubt in machine.doubts for node in nodes)
+
+
+def _is_followed(machine: Machine, pair: Pair) -> bool:
+    """Whether nothing that was not followed may order two accesses, or exclude that both happen."""
+    first, second = pair.first, pair.second
+    shorter = min(len(first.path), len(second.path))
+    return first.path[:shorter] == second.path[:shorter] and not any(
+        machine.graph.precedes(doubt, access.node) for doubt in machine.doubts for access in (first, second)
+    )
 
 
 def _races(machine: Machine, pairs: list[Pair]) -> list[Finding]:

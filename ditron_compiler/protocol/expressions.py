@@ -170,7 +170,7 @@ def _same(op: ir.Operation, a: list[str]) -> str:
 
 @_expression(tt.AddPtrOp)
 def _addptr(op: ir.Operation, a: list[str]) -> str:
-    return f"{a[0]} + {a[1]} * {itemsize(op.ptr.type)}"
+    return f"offset({a[0]}, {a[1]}, {itemsize(op.ptr.type)})"
 
 
 @_expression(tt.GetProgramIdOp)

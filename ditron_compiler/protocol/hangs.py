@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol import scenario as host
 from ditron_compiler.protocol.finding import Finding
-from ditron_compiler.protocol.machine import Blocked, Machine, Task, WaitEvent, satisfies
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import describe, parts
+from ditron_compiler.protocol.records import Blocked, Task, WaitEvent, satisfies
 
 __all__ = ["cell_name", "graph_notes", "hangs", "starvation"]
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ditron_compiler.protocol.atomics import reaches
-from ditron_compiler.protocol.edges import attainable
-from ditron_compiler.protocol.machine import Machine, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.edges import attainable, updates_for
+from ditron_compiler.protocol.machine import Machine
+from ditron_compiler.protocol.records import UpdateEvent, WaitEvent
 
 __all__ = ["prove"]
 
@@ -36,10 +37,10 @@ def prove(machine: Machine, nodes: Iterable[int]) -> bool:
 
 def _after(machine: Machine, node: int) -> list[int]:
     """Nodes after the largest set of waits of which none can return before ``node``, but those known already."""
-    before, visible = machine.graph.before, machine.graph.visible
+    visible = machine.graph.visible
     asked = {_end(wait): wait for wait in machine.waits if _end(wait) > node and not visible[_end(wait)] >> node & 1}
     possible = {
-        end: [[w for w in machine.cell(cell).writers if not before[w.node] >> wait.after & 1] for cell in wait.cells]
+        end: [updates_for(machine, wait, machine.cell(cell)) for cell in wait.cells if not machine.cell(cell).doubtful]
         for end, wait in asked.items()
     }
     while True:
@@ -56,7 +57,10 @@ def _after(machine: Machine, node: int) -> list[int]:
         kept = {
             end: wait
             for end, wait in asked.items()
-            if any(not attainable((w for w in writers if not publishes(w, wait)), wait) for writers in possible[end])
+            if any(
+                not attainable((w for w in writers if not publishes(w, wait)), wait, base)
+                for writers, base in possible[end]
+            )
         }
         if len(kept) == len(asked):
             return list(kept)

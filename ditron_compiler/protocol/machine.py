@@ -11,154 +11,33 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ditron_compiler.protocol import scenario as host
+from ditron_compiler.protocol.contents import Contents
 from ditron_compiler.protocol.graph import Graph
-from ditron_compiler.protocol.memory import Span, describe, merged, overlap, parts
+from ditron_compiler.protocol.memory import Span, address, describe, merged, overlap, parts
+from ditron_compiler.protocol.records import (
+    AccessRecord,
+    Blocked,
+    Cell,
+    Keys,
+    PendingLaunch,
+    Problem,
+    Task,
+    UpdateEvent,
+    WaitEvent,
+    satisfies,
+)
 from ditron_compiler.protocol.scenario import Scenario
+from ditron_compiler.protocol.values import UNKNOWN, Anywhere, any_unknown
 
-__all__ = [
-    "AccessRecord",
-    "Blocked",
-    "Cell",
-    "Keys",
-    "Machine",
-    "Problem",
-    "PendingLaunch",
-    "Task",
-    "WaitEvent",
-    "UpdateEvent",
-    "satisfies",
-]
+__all__ = ["MAX_NODES", "MAX_STEPS", "Machine"]
 
-#: What a generator yields: it is resumed when one of these changes.
-Keys = tuple[Hashable, ...]
 #: Beyond these a scenario is given up: iterations of a program, and nodes of the graph (memory is their square).
 MAX_STEPS, MAX_NODES = 20_000, 30_000
-
-
-@dataclass
-class UpdateEvent:
-    """An update of a signal: ``set`` or ``add``. ``node`` is its arrival, ``issued`` the segment that sent it."""
-
-    cell: int
-    node: int
-    issued: int
-    task: Task
-    op: str
-    value: int
-    loc: str
-    how: str
-    call: int
-    scope: str = "world"
-    release: bool = True
-
-
-@dataclass
-class WaitEvent:
-    """A wait that has returned (or not: ``after`` is -1)."""
-
-    task: Task
-    before: int
-    after: int
-    cells: tuple[int, ...]
-    cmp: str
-    value: int
-    loc: str
-    call: int
-    site: int | None = None
-    scope: str = "world"
-    acquire: bool = True
-    fenced: int = -1  # a fence after a relaxed wait: both together are an acquire
-
-
-@dataclass(frozen=True)
-class Blocked:
-    """Why a task is blocked, when it is not by a signal. ``kind``: barrier, event, launch or sm."""
-
-    text: str
-    loc: str
-    kind: str
-
-
-@dataclass
-class Cell:
-    """A signal, or another integer in memory that programs synchronize by."""
-
-    value: Any
-    version: int = 0
-    writers: list[UpdateEvent] = field(default_factory=list)
-    releases: list[UpdateEvent] = field(default_factory=list)  # what an acquire load synchronizes with
-
-
-@dataclass
-class AccessRecord:
-    """An access by a node. ``atomic``: does not race with atomic ones. ``how``: in words. ``site``: in the kernel."""
-
-    node: int
-    task: Task
-    write: bool
-    atomic: bool
-    how: str
-    loc: str
-    site: int | None
-    span: Span
-    call: int
-    step: int  # of the host code, that it belongs to
-    copy: int | None = None  # number of the copy, put or get whose source or destination it is
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A mistake that a single operation makes."""
-
-    kind: str
-    text: str
-    task: Task
-    loc: str
-    hint: str
-
-
-@dataclass(eq=False)
-class Task:
-    """A program, or a stream of a rank's host."""
-
-    rank: int
-    name: str
-    stream: str
-    call: int
-    pid: tuple[int, int, int] | None
-    node: int
-    step: int = 0
-    kernel: Any = None
-    body: Generator[Keys, None, None] | None = None
-    blocked: WaitEvent | Blocked | None = None
-    pending: dict[int, set[int]] = field(default_factory=dict)  # target rank -> arrivals that no fence has ordered
-    done: bool = False
-    _accesses: dict = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        if self.pid is None:
-            return f"rank {self.rank}, {'stream ' + repr(self.stream) if self.stream else 'the main stream'}"
-        return f"rank {self.rank}, kernel {self.name}, program {self.pid}"
-
-
-@dataclass(eq=False)
-class PendingLaunch:
-    """A launch whose programs wait for SMs, in order."""
-
-    op: host.HostOp
-    task: Task
-    left: int
-    spins: bool
-    is_wait: bool = False  # a stream's in a CUDA graph: it takes no SM, and keeps its turn
-    ends: list[int] = field(default_factory=list)
-    base: dict[int, set[int]] = field(default_factory=dict)
-    unfenced_at_end: list[dict[int, set[int]]] = field(default_factory=list)
 
 
 class Machine:
@@ -166,12 +45,13 @@ class Machine:
     other programs may run before each atomic, in an order that this number chooses; 0: none do. ``put_orders``: a put
     with a signal orders what its program did before; if not, its own data only, as OpenSHMEM says. ``graphs``: streams'
     waits are kernels, as CUDA graphs have them: one fits beside other programs, but starts after those before it have.
+    ``impatient``: a program that looks at a value repeatedly, but not for ever, does not let others run between.
 
-    Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, problems; notes of what
-    was not followed; given_up: of what was not run to its end; stuck: the tasks that are blocked at the end; queued:
-    (rank, what) that found no SM; copies: source and destination, by number; unknown_writes: nodes that may have
-    written to unknown addresses; unfenced_stores: nodes with stores to other ranks before a put with a signal, without
-    a fence between.
+    Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, contents of memory,
+    problems; notes of what was not followed; doubts: nodes where something that may order was not; given_up: of
+    what was not run to its end; stuck: the tasks that are blocked at the end; queued: (rank, what) that found no SM;
+    copies: source and destination, by number; unknown_writes: nodes that may have written to unknown addresses;
+    unfenced_stores: nodes with stores to other ranks before a put with a signal, without a fence between.
     """
 
     def __init__(
@@ -181,13 +61,20 @@ class Machine:
         order_seed: int = 0,
         put_orders: bool = True,
         graphs: bool = False,
+        impatient: bool = False,
     ):
         self.scenario, self.one_sm, self.order_seed, self.put_orders = scenario, one_sm, order_seed, put_orders
-        self.graphs = graphs
+        self.graphs, self.impatient = graphs, impatient
         self.graph = Graph()
         self.accesses: dict[tuple[int, int], list[AccessRecord]] = {}
         self.waits: list[WaitEvent] = []
         self.cells: dict[int, Cell] = {}
+        self._cells_of: dict[int, list[int]] = {}  # by rank and buffer
+        self.contents = Contents(scenario.roots)
+        self.messages: dict[tuple[int, int], Any] = {}  # by address and epoch: the contents of packets
+        self.unknown_sources: dict[str, None] = {}  # names of buffers whose contents were needed and not known
+        self.doubts: list[int] = []
+        self.paths = 0  # branches on unknown conditions so far
         self.problems: list[Problem] = []
         self.notes: dict[str, None] = dict.fromkeys(scenario.notes)
         self.given_up: dict[str, None] = {}
@@ -202,7 +89,6 @@ class Machine:
         self._barriers: dict[Hashable, dict] = {}
         self.recorded: dict[tuple[int, int], int] = {}  # by (rank, step of its host): the node of an event
         self._freed: set[tuple[int, int]] = set()
-        self.filled: set[tuple[int, int]] = set()  # (rank, buffer) that tiles or puts write: its contents are unknown
         self.complete = True  # no task was given up
         self.sent: set[tuple[str, int]] = set()  # (kernel, site) of the signals that were sent
         self.steps_done: set[tuple[int, int]] = set()  # (rank, number) of the signals that streams wrote
@@ -298,8 +184,8 @@ class Machine:
                 f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
                 "tensors or larger tiles"
             )
-        for (write, atomic, how, loc, site, copy), spans in task._accesses.items():
-            self._record(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy)
+        for (write, atomic, how, loc, site, copy, path), spans in task._accesses.items():
+            self._record(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy, path)
         task._accesses.clear()
         task.node = self.graph.add([task.node, *visible], ordered)
         return task.node
@@ -316,17 +202,19 @@ class Machine:
         atomic: bool = False,
         node: int | None = None,
         copy: int | None = None,
+        path: tuple[int, ...] | None = None,
     ) -> None:
         """Record a read or write, by the task or by ``node``."""
         if not len(span):
             return
+        path = task.path if path is None else path
         if not self.check_bounds(task, span, write, loc):
             if write:
                 self.unknown_writes.append(task.node)
         elif node is not None:
-            self._record(task, node, write, atomic, how, loc, site, span, copy)
+            self._record(task, node, write, atomic, how, loc, site, span, copy, path)
         else:
-            task._accesses.setdefault((write, atomic, how, loc, site, copy), []).append(span)
+            task._accesses.setdefault((write, atomic, how, loc, site, copy, path), []).append(span)
 
     def copied(self, source: Span, target: Span, in_order: bool = True) -> int:
         """The number of a copy; its bytes are followed if it copies them ``in_order`` and writes all that it reads."""
@@ -345,13 +233,14 @@ class Machine:
         site: int | None,
         span: Span,
         copy: int | None,
+        path: tuple[int, ...],
     ) -> None:
         buffers = span[:, 0] >> 36
         for buffer in np.unique(buffers) if buffers[0] != buffers[-1] else buffers[:1]:
             rank, root, _ = parts(int(buffer) << 36)
             here = span[buffers == buffer] if buffers[0] != buffers[-1] else span
             self.accesses.setdefault((rank, root), []).append(
-                AccessRecord(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy)
+                AccessRecord(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy, path)
             )
 
     def check_bounds(self, task: Task, span: Span, write: bool, loc: str) -> bool:
@@ -405,30 +294,78 @@ class Machine:
             )
 
     def problem(self, kind: str, text: str, task: Task, loc: str, hint: str) -> None:
-        self.problems.append(Problem(kind, text, task, loc, hint))
+        if not task.path:  # else a condition that is not known may rule it out
+            self.problems.append(Problem(kind, text, task, loc, hint))
 
     def note(self, text: str) -> None:
         """Note what was not followed."""
         self.notes[text] = None
+
+    def unfollowed(self, text: str) -> None:
+        """Note what was not followed because a value is not known."""
+        self.note(text)
+
+    def unknown_source(self, pointer: int) -> None:
+        """The contents of a buffer were needed, and are not known."""
+        root = self.scenario.roots.get(parts(pointer)[1])
+        if root is not None:
+            self.unknown_sources[root.name] = None
+
+    def whole_buffer(self, pointer: Any) -> Span:
+        """The buffer that an unknown address is in; if even that is not known, no contents are any longer."""
+        if isinstance(pointer, Anywhere):
+            rank, number, _ = parts(pointer.base)
+            if rank >= 0 and number in self.scenario.roots:
+                first = address(rank, number)
+                return np.array([[first, first + self.scenario.roots[number].nbytes]], dtype=np.int64)
+        self.contents.forget_all()
+        for cell in self.cells.values():
+            cell.value, cell.doubtful = UNKNOWN, True
+        return np.empty((0, 2), dtype=np.int64)
+
+    def doubt(self, task: Task) -> None:
+        """Something that may order the task after others was not followed."""
+        self.doubts.append(task.node)
+        self.end_segment(task)
 
     def free(self, rank: int, root: int) -> None:
         self._freed.add((rank, root))
 
     # --- signals -------------------------------------------------------------------------------------------------
 
-    def cell(self, pointer: int) -> Cell:
-        """The integer at ``pointer``; 0 where nothing was written."""
-        return self.cells.setdefault(int(pointer), Cell(0))
+    def cell(self, pointer: int, size: int = 8) -> Cell:
+        """The integer at ``pointer``."""
+        pointer = int(pointer)
+        if pointer not in self.cells:
+            value = self.contents.load(pointer, size)
+            self.cells[pointer] = Cell(value, value, size, doubtful=any_unknown(value))
+            self._cells_of.setdefault(pointer >> 36, []).append(pointer)
+        return self.cells[pointer]
 
-    def write_cell(self, writer: UpdateEvent, value: Any = None) -> None:
+    def write_cell(self, writer: UpdateEvent, value: Any = None, size: int = 8) -> None:
         """An update arrives. ``value``: of the cell afterwards, where ``op`` does not determine it."""
-        cell = self.cell(writer.cell)
-        cell.writers.append(writer)
+        cell = self.cell(writer.cell, size)
         if value is None:
             value = writer.value if writer.op == "set" else cell.value + writer.value
+        cell.doubtful |= any_unknown(writer.value, value)
+        if not any_unknown(writer.value):
+            cell.writers.append(writer)
         cell.value = value
         cell.version += 1
+        self.contents.store(writer.cell, cell.size, value)
         self.wake(("cell", writer.cell))
+
+    def contents_changed(self, task: Task, span: Span, node: int, how: str, loc: str, release: bool = False) -> None:
+        """Something other than an update of a signal or an atomic, by ``node``, has written these bytes."""
+        for low, high in span.tolist():
+            for pointer in self._cells_of.get(low >> 36, ()):
+                cell = self.cells[pointer]
+                if pointer < high and low < pointer + cell.size:
+                    value = self.contents.load(pointer, cell.size)
+                    if release:  # ordered by the graph itself
+                        cell.releases = []
+                    writer = UpdateEvent(pointer, node, node, task, "set", value, loc, how, task.call, release=release)
+                    self.write_cell(writer, value)
 
     def send(self, task: Task, target: int, *, visible: Iterable[int] = (), ordered: Iterable[int] = ()) -> int:
         """A node for what arrives at ``target`` later."""
@@ -442,12 +379,15 @@ class Machine:
         left, value = list(wait.cells), 0
         while left:
             value = self.cell(left[0]).value
-            if satisfies(value, wait.cmp, wait.value):
+            if task.path or any_unknown(value) or satisfies(value, wait.cmp, wait.value):
                 left.pop(0)
                 continue
             task.blocked = wait
             yield (("cell", left[0]),)
         task.blocked = None
+        if task.path:  # it may not be executed at all
+            self.doubt(task)
+            return value
         wait.after = self.end_segment(task)
         self.waits.append(wait)
         return value
@@ -483,14 +423,3 @@ class Machine:
         landed = [node for nodes in task.pending.values() for node in nodes]
         task.pending.clear()
         self.end_segment(task, landed)
-
-
-def satisfies(value: int, cmp: str, other: int) -> bool:
-    return {
-        "eq": value == other,
-        "ne": value != other,
-        "gt": value > other,
-        "ge": value >= other,
-        "lt": value < other,
-        "le": value <= other,
-    }[cmp]

@@ -7,7 +7,7 @@ range, so that a negative index is recognised.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ class HeapBuffer:
     Attributes:
         name: for reports. nbytes, itemsize: of the buffer and its elements. shape: in elements, for reports.
         symmetric: whether other ranks reach it. zeroed: whether it begins as zeros; else reading what nobody has
-            written is a mistake, unless ``given``: it holds what the caller gave.
+            written is a mistake, unless ``given``: it holds what the caller gave. integer: its elements are integers.
+        initial: its bytes at first, where they are known and not zeros; of a buffer of one rank.
     """
 
     number: int
@@ -55,6 +56,8 @@ class HeapBuffer:
     symmetric: bool = False
     zeroed: bool = False
     given: bool = True
+    integer: bool = False
+    initial: np.ndarray | None = field(default=None, compare=False, repr=False)
 
 
 def address(rank: int, root: int, offset: int = 0) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,17 @@ import numpy as np
 from ditron_compiler.analysis.packet_layout import packet_bytes
 from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol.atomics import Atomics
-from ditron_compiler.protocol.machine import MAX_STEPS, Keys, Machine, Task, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.control import Control
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import NULL, is_remote, parts, runs, with_rank
+from ditron_compiler.protocol.records import Keys, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.sites import Site
-from ditron_compiler.protocol.values import UNKNOWN, BlockDescriptor, any_unknown
+from ditron_compiler.protocol.values import UNKNOWN, Anywhere, BlockDescriptor, any_unknown
 
 __all__ = ["AbstractProgram"]
 
 
-class AbstractProgram(Atomics):
+class AbstractProgram(Atomics, Control):
     """One program of a launch. A method that may have to wait is a generator."""
 
     def __init__(self, machine: Machine, task: Task, grid: tuple[int, int, int]):
@@ -28,59 +30,43 @@ class AbstractProgram(Atomics):
         self.rank, self.num_ranks = task.rank, scenario.ranks
         self.num_local_ranks = scenario.ranks_per_node
         self.local_rank, self.node = task.rank % scenario.ranks_per_node, task.rank // scenario.ranks_per_node
-        self._steps = 0
+        Control.__init__(self)
         self._begin = task.node
         self._fence = task.node  # the segment that the latest fence has ended
         self._fenced: dict[int, set[int]] = {}
         self._unfenced_stores: set[int] = set()  # segments since then with stores to other ranks
         self._gets: set[int] = set()
-        self._observed_versions: dict[tuple[int, int], int] = {}
         self._relaxed_reads: list[Any] = []  # read without acquire since the latest fence: waits, and nodes of writes
-
-    # --- control -------------------------------------------------------------------------------------------------
-
-    def step(self) -> None:
-        """Count iterations: a loop that does not terminate is given up."""
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise TimeoutError(f"{self.task.name} makes more than {MAX_STEPS} steps")
-
-    def range(self, number: int, low: Any, high: Any, step: Any) -> Iterator[int]:
-        if low is UNKNOWN or high is UNKNOWN or step is UNKNOWN:
-            self._note(number, "the number of iterations of a loop depends on data: its body is checked once")
-            return iter([UNKNOWN])
-        low, high, step = int(low), int(high), int(step)
-        if step <= 0 or (high - low) // step > MAX_STEPS:
-            raise TimeoutError(f"{self.task.name} makes more than {MAX_STEPS} steps")
-        return iter(range(low, high, step))
-
-    def unknown(self, number: int) -> bool:
-        self._note(number, "a branch depends on data: only the side where the condition is false is checked")
-        self.machine.unknown_writes.append(self.task.node)
-        return False
-
-    def not_followed(self, number: int, *_: Any) -> Any:
-        self._note(number, f"{self.sites[number].name} is not followed")
-        self.machine.unknown_writes.append(self.task.node)
-        return UNKNOWN
-
-    def _note(self, number: int, text: str) -> None:
-        self.machine.note(f"{self.sites[number].loc}: {text}")
 
     # --- plain accesses ------------------------------------------------------------------------------------------
 
-    def read(self, number: int, pointer: Any, mask: Any = True) -> Any:
+    def read(self, number: int, pointer: Any, mask: Any = True, *_: Any) -> Any:
         self._access(number, pointer, mask, False, "a load")
         return UNKNOWN
 
     def write(self, number: int, pointer: Any, mask: Any = True, value: Any = None) -> None:
         if self.task.node == self._fence:
             self.machine.end_segment(self.task)  # what the latest fence or barrier orders ends before this
-        if pointer is not UNKNOWN and is_remote(pointer, self.rank):
+        if not any_unknown(pointer) and is_remote(pointer, self.rank):
             self._unfenced_stores.add(self.task.node)
-        self._access(number, pointer, mask, True, "a store")
-        if value is not None and value is not UNKNOWN and np.all(mask) and self._is_flag(pointer):
+        span = self._access(number, pointer, mask, True, "a store")
+        self._has_changed()
+        if value is None or any_unknown(value, mask) or self.task.path or not self._is_flag(pointer):
+            self._stored(number, pointer, mask, UNKNOWN if value is None else value, span)
+        elif np.all(mask):
             self._update(number, pointer, "set", value, "a plain store", release=False)
+
+    def _stored(self, number: int, pointer: Any, mask: Any, value: Any, span: Any) -> None:
+        """What is in memory after a store; ``span``: its bytes, None where they are not known."""
+        contents, site = self.machine.contents, self.sites[number]
+        if span is None:
+            span = self.machine.whole_buffer(pointer)
+            contents.forget(span)
+        elif any_unknown(value, mask) or self.task.path:
+            contents.forget(span)
+        else:
+            contents.store(pointer, site.itemsize, value, mask)
+        self.machine.contents_changed(self.task, span, self.task.node, "a plain store", site.loc)
 
     def _is_flag(self, pointer: Any) -> bool:
         """Whether an integer there may be a flag: it is in symmetric memory, or was accessed by atomics before."""
@@ -107,40 +93,36 @@ class AbstractProgram(Atomics):
         for rank in range(self.num_ranks):
             self._access(number, self._moved(pointer, rank), True, True, "a multimem store", atomic=True)
 
-    def load(self, number: int, pointer: Any, mask: Any = True) -> Generator[Keys, None, Any]:
-        """A load whose value is needed: known if it is of a flag or counter."""
-        site = self.sites[number]
+    def load(self, number: int, pointer: Any, mask: Any = True, other: Any = 0) -> Generator[Keys, None, Any]:
+        """A load whose value is needed: known if it is an integer that is known."""
         self._access(number, pointer, mask, False, "a load")
-        if not site.get("flag", "") or not self._is_cell(pointer):
-            return UNKNOWN
-        yield from self._wait_for_change(number, pointer)
-        return self.machine.cell(pointer).value
+        return (yield from self._value(number, pointer, mask, 0 if other is True else other))
+
+    def load_box(self, number: int, descriptor: Any, *coordinates: Any) -> Generator[Keys, None, Any]:
+        """A load through a descriptor whose value is needed."""
+        return (yield from self.load(number, *self._box(descriptor, coordinates)))
 
     def _access(
         self, number: int, pointer: Any, mask: Any, write: bool, how: str, atomic: bool = False, size: int = 0
-    ) -> None:
-        site = self.sites[number]
-        if pointer is UNKNOWN or mask is UNKNOWN:
-            self._note(
-                number,
-                f"the address of {how} depends on data: it is not checked"
-                if pointer is UNKNOWN
-                else f"the mask of {how} depends on data: it is taken to be true",
-            )
-            if pointer is UNKNOWN and write:
+    ) -> Any:
+        """Record an access; its bytes, or None where the address is not known."""
+        site, path = self.sites[number], self.task.path
+        if any_unknown(pointer):
+            self._unfollowed(number, f"the address of {how} depends on data: it is not checked")
+            if write:
                 self.machine.unknown_writes.append(self.task.node)
-            if pointer is UNKNOWN:
-                return
-            mask = True
+            return None
+        if any_unknown(mask):
+            self._unfollowed(number, f"the mask of {how} depends on data: it is taken to be true")
+            mask, path = True, (*path, self._new_path())
         span = runs(pointer, mask, size or site.itemsize)
-        if write and len(span) and isinstance(pointer, np.ndarray):
-            self.machine.filled.add(parts(int(span[0, 0]))[:2])
-        self.machine.access(self.task, span, write, how, site.loc, site=number, atomic=atomic)
+        self.machine.access(self.task, span, write, how, site.loc, site=number, atomic=atomic, path=path)
+        return span
 
     # --- pointers ------------------------------------------------------------------------------------------------
 
     def symm_at(self, number: int, pointer: Any, rank: Any) -> Any:
-        if pointer is UNKNOWN or rank is UNKNOWN:
+        if any_unknown(rank) or pointer is UNKNOWN:
             return UNKNOWN
         if isinstance(rank, np.ndarray):
             if not all(self._rank_exists(number, extreme) for extreme in dict.fromkeys((rank.min(), rank.max()))):
@@ -158,6 +140,8 @@ class AbstractProgram(Atomics):
         return pointer
 
     def _moved(self, pointer: Any, rank: Any) -> Any:
+        if isinstance(pointer, Anywhere):
+            return Anywhere(with_rank(pointer.base, rank)) if isinstance(rank, (int, np.integer)) else UNKNOWN
         return pointer if pointer is UNKNOWN else with_rank(pointer, rank)
 
     def _rank_exists(self, number: int, rank: int) -> bool:
@@ -181,17 +165,21 @@ class AbstractProgram(Atomics):
         return (yield from self._wait(number, cells, value))
 
     def wait_until(self, number: int, pointer: Any, value: Any) -> Generator[Keys, None, Any]:
-        if pointer is UNKNOWN or value is UNKNOWN:
+        if any_unknown(pointer, value):
             return self.not_followed(number)
         return (yield from self._wait(number, (int(pointer),), value))
 
     def fetch(self, number: int, pointer: Any) -> Generator[Keys, None, Any]:
         """A signal's value now. What it implies is what a wait for at least that value would: signals only grow."""
-        if pointer is UNKNOWN:
+        if any_unknown(pointer):
             return self.not_followed(number)
         yield from self._yield()
-        yield from self._wait_for_change(number, int(pointer))
-        return (yield from self._wait(number, (int(pointer),), self.machine.cell(int(pointer)).value))
+        yield from self._let_others_run(number, pointer, self.machine.cell(int(pointer)).value)
+        value = self.machine.cell(int(pointer)).value
+        if any_unknown(value):
+            return self.not_followed(number)
+        self._has_read(number, pointer, value)
+        return (yield from self._wait(number, (int(pointer),), value))
 
     def _wait(self, number: int, cells: tuple[int, ...], value: int) -> Generator[Keys, None, int]:
         site, task = self.sites[number], self.task
@@ -242,6 +230,7 @@ class AbstractProgram(Atomics):
     def _send(self, number: int, rank: int, data: tuple[int, int, int] | None, signal: tuple[int, int] | None) -> None:
         """Send data, a signal, or both to a rank."""
         machine, task, site = self.machine, self.task, self.sites[number]
+        self._has_changed()
         notify, issued = site.isa(ditron.NotifyOp), task.node
         if data is not None and data[2] > 0:
             to, source, nbytes = data
@@ -256,11 +245,11 @@ class AbstractProgram(Atomics):
                 task, here, False, "the source of a put", site.loc, site=number, node=lands if nbi else None, copy=copy
             )
             machine.check_copy(task, here, there, "a put", site.loc)
-            machine.filled.add(parts(int(there[0, 0]))[:2])
             machine.access(task, there, True, "a put", site.loc, site=number, node=lands, copy=copy)
+            self._moved_bytes(here, there, lands, "a put", site.loc)
         if signal is not None:
             machine.sent.add((task.name, number))
-            pointer, value = with_rank(int(signal[0]), rank), int(signal[1])
+            pointer, value = with_rank(int(signal[0]), rank), UNKNOWN if task.path else int(signal[1])
             covered = task.pending.get(rank, set()) if notify else self._fenced.get(rank, set())
             if data is not None and data[2] > 0:
                 node = machine.send(task, rank, visible=[lands])
@@ -306,7 +295,17 @@ class AbstractProgram(Atomics):
         machine.access(task, there, False, "the source of a get", site.loc, site=number, node=node, copy=copy)
         machine.check_copy(task, there, here, "a get", site.loc)
         machine.access(task, here, True, "a get", site.loc, site=number, node=node, copy=copy)
+        self._moved_bytes(there, here, task.node if node is None else node, "a get", site.loc)
+        self._has_changed()
         machine.end_segment(task)
+
+    def _moved_bytes(self, source: Any, target: Any, node: int, how: str, loc: str) -> None:
+        """What is in memory after a put or a get."""
+        if self.task.path:
+            self.machine.contents.forget(target)
+        else:
+            self.machine.contents.copy(source, target)
+        self.machine.contents_changed(self.task, target, node, how, loc)
 
     # --- packets -------------------------------------------------------------------------------------------------
 
@@ -325,9 +324,12 @@ class AbstractProgram(Atomics):
             machine.access(
                 task, _packets(there, nbytes), True, "packets", site.loc, site=number, node=node, atomic=True
             )
+            value = UNKNOWN if task.path else int(epoch)
             machine.write_cell(
-                UpdateEvent(there, node, issued, task, "set", int(epoch), site.loc, "ll_put", task.call, release=False)
+                UpdateEvent(there, node, issued, task, "set", value, site.loc, "ll_put", task.call, release=False)
             )
+            machine.messages[there, value] = machine.contents.bytes_of(int(source), int(nbytes))
+            self._has_changed()
             machine.end_segment(task)
 
     def ll_get(self, number: int, to: Any, packets: Any, nbytes: Any, epoch: Any) -> Generator[Keys, None, Any]:
@@ -339,7 +341,14 @@ class AbstractProgram(Atomics):
         )
         yield from machine.wait(task, wait)
         machine.access(task, _packets(packets, nbytes), False, "packets", site.loc, site=number, atomic=True)
-        machine.access(task, np.array([[to, to + nbytes]]), True, "unpacked data", site.loc, site=number)
+        span = np.array([[to, to + nbytes]])
+        machine.access(task, span, True, "unpacked data", site.loc, site=number)
+        machine.contents.forget(span)
+        message = machine.messages.get((int(packets), int(epoch)))
+        if message is not None and not task.path:
+            machine.contents.put(int(to), *message)
+        machine.contents_changed(task, span, task.node, "unpacked data", site.loc)
+        self._has_changed()
         return UNKNOWN
 
     # --- order ---------------------------------------------------------------------------------------------------
@@ -370,6 +379,10 @@ class AbstractProgram(Atomics):
         site = self.sites[number]
         if not site.isa(ditron.SyncAllOp):
             self.quiet(number)
+        self._has_changed()
+        if self.task.path:
+            self.machine.doubt(self.task)
+            return
         first, count = 0, self.num_ranks
         if site.get("team", "group") == "node":
             first, count = self.node * self.num_local_ranks, self.num_local_ranks

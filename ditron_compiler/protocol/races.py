@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ditron_compiler.ir.dialects import ditron
-from ditron_compiler.protocol.machine import AccessRecord, Machine, WaitEvent
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import HeapBuffer, Span, parts
+from ditron_compiler.protocol.records import AccessRecord, WaitEvent
 
 __all__ = ["Conflict", "Pair", "conflicts", "ranges", "unordered", "missing_token_dependences"]
 

@@ -50,7 +50,8 @@ class HostAccess(HostOp):
     """Reads and writes by the host, a copy engine, or, with ``needs_sm``, a kernel that is not followed.
 
     ``in_order``: what it copies goes, in the order of addresses, to what it writes; not transposed.
-    ``opaque``: nothing is known of the values that it writes.
+    ``opaque``: nothing is known of the values that it writes. ``contents``: the bytes of each run that it writes, where
+    they are known. ``keeps``: it leaves integers as they are.
     """
 
     name: str
@@ -59,6 +60,8 @@ class HostAccess(HostOp):
     needs_sm: bool = False
     in_order: bool = True
     opaque: bool = False
+    contents: Sequence[Any] | None = field(default=None, compare=False)
+    keeps: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.ir.dialects import scf, tt
+from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.ir.locations import user_line
-from ditron_compiler.protocol.effects import effect_of, is_flag_type
-from ditron_compiler.protocol.expressions import bits_of, itemsize, shape_of
+from ditron_compiler.protocol.effects import effect_of, may_order
+from ditron_compiler.protocol.expressions import bits_of, itemsize
 from ditron_compiler.protocol.slices import BackwardSlice
 
 __all__ = ["Site", "make_site"]
@@ -51,11 +51,17 @@ class Site:
         """Whether the operation is of one of these classes, or has one of these interfaces."""
         return issubclass(self.op_class, classes)
 
+    @property
+    def reads(self) -> bool:
+        """Whether it reads an integer on which something depends."""
+        return "used" in self.attributes and "integer" in self.attributes and self.isa(*_READS)
+
     def get(self, name: str, default: str) -> str:
         """An attribute, or ``default`` where the operation has none of that name."""
         return self.attributes.get(name, default)
 
 
+_READS = (tt.LoadOp, tt.AtomicRMWOp, tt.AtomicCASOp, ditron.LdOp, ditron.AtomicAddOp, ditron.AtomicCasOp)
 _ENUMERATIONS = ("scope", "semantic", "op", "cmp", "team")
 _SCOPE = {tt.MemSyncScope.GPU: "gpu", tt.MemSyncScope.CTA: "gpu", tt.MemSyncScope.SYSTEM: "node"}
 _SEMANTIC = {
@@ -83,9 +89,23 @@ def _attributes(op: ir.Operation) -> dict[str, str]:
             "semantic": _SEMANTIC[op.sem or tt.MemSemantic.ACQUIRE_RELEASE],
             "op": _RMW.get(kind, kind.name.lower()),
         }
-    if isinstance(op, tt.LoadOp):
-        return {"flag": "flag"} if is_flag_type(op.result.type) and not shape_of(op.result.type) else {}
     return {}
+
+
+def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
+    """``integer``: the bits of the integers that it loads or combines. ``used``: something depends on its result.
+    ``orders``: of control flow, whether it may order programs.
+    """
+    found = {}
+    if op.results and slices.is_needed(op.results[0]):
+        found["used"] = "used"
+    data = list(op.results)[:1] or list(op.operands)[1:2]
+    kind = str(data[0].type).removeprefix("tensor<").rstrip(">").split("x")[-1] if data else ""
+    if kind[:1] == "i" and kind[1:].isdigit():
+        found["integer"] = kind[1:]
+    if effect_of(op) is None and (isinstance(op, cf.CondBranchOp) or may_order(op)):
+        found["orders"] = "orders"
+    return found
 
 
 def _spins(op: ir.Operation) -> bool:
@@ -113,7 +133,7 @@ def make_site(number: int, op: ir.Operation, loops: tuple[int, ...], slices: Bac
         type(op),
         user_line(op.location),
         size,
-        _attributes(op),
+        _attributes(op) | _values(op, slices),
         loops,
         slices.tokens(op),
         ordinal in slices.consumed(),

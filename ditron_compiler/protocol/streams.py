@@ -9,9 +9,10 @@ import numpy as np
 
 from ditron_compiler.host import ONE_NODE
 from ditron_compiler.protocol import scenario as host
-from ditron_compiler.protocol.machine import Blocked, Keys, Machine, PendingLaunch, Task, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import parts
 from ditron_compiler.protocol.program import AbstractProgram
+from ditron_compiler.protocol.records import Blocked, Keys, PendingLaunch, Task, UpdateEvent, WaitEvent
 
 __all__ = ["execute", "stream_task"]
 
@@ -125,8 +126,16 @@ def _host_access(machine: Machine, task: Task, step: host.HostAccess) -> Generat
         if span is not None:
             _check_node(machine, task, span[:1, 0], step.name, step.loc)
             machine.access(task, span, write, step.name, step.loc, copy=copy)
-            if step.opaque:
-                machine.filled.update(parts(int(pointer))[:2] for pointer in span[:, 0])
+    if step.writes is not None and not step.keeps:
+        if step.contents is not None:
+            for (low, _), data in zip(step.writes.tolist(), step.contents, strict=True):
+                machine.contents.put(low, data)
+        elif step.reads is not None and step.in_order and not step.opaque:
+            machine.contents.copy(step.reads, step.writes)
+        else:
+            machine.contents.forget(step.writes)
+        node = machine.end_segment(task)
+        machine.contents_changed(task, step.writes, node, step.name, step.loc, release=True)
     machine.end_segment(task)
 
 

@@ -54,7 +54,7 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
     source = "\n".join(writer.lines)
     exec(compile(source, f"<{name} as translated>", "exec"), names)
     kinds = tuple(str(kind) for kind in function.function_type.value.inputs)
-    spins = any(may_block(site.op_class) for site in writer.sites)
+    spins = any(may_block(site.op_class) or (site.spins and site.reads) for site in writer.sites)
     return Kernel(
         name,
         names[writer.functions[name]],
@@ -154,7 +154,8 @@ class _PythonWriter:
         if isinstance(op, cf.BranchOp):
             self._jump(op.successors[0], list(op.destOperands), numbers)
             return
-        self._line(f"if {self._truth(op.condition, op)}:")
+        returns = isinstance(op.successors[0].terminator, tt.ReturnOp)
+        self._line(f"if P.jumps({self._note(op)}, {self._use(op.condition)}, {not returns}):")
         self._nested(lambda: self._jump(op.successors[0], list(op.trueDestOperands), numbers))
         self._line("else:")
         self._nested(lambda: self._jump(op.successors[1], list(op.falseDestOperands), numbers))
@@ -231,6 +232,7 @@ class _PythonWriter:
         self._nested(inside)
         self._loops.pop()
         self._assign(list(op.results), arguments)
+        self._forget_results(op, f"any_unknown({bounds})")
 
     def _if(self, op: ir.Operation) -> None:
         def branch(region: ir.Region) -> Callable[[], None]:
@@ -242,25 +244,38 @@ class _PythonWriter:
 
             return write
 
-        self._line(f"if {self._truth(op.condition, op)}:")
+        condition = self._use(op.condition)
+        self._line(f"for side in P.sides({self._note(op)}, {condition}):")
+        self._depth += 1
+        self._line("if side:")
         self._nested(branch(op.regions[0]))
         if len(op.regions) > 1 and list(op.regions[1].blocks):
             self._line("else:")
             self._nested(branch(op.regions[1]))
+        self._depth -= 1
+        self._forget_results(op, f"any_unknown({condition})")
+
+    def _forget_results(self, op: ir.Operation, when: str) -> None:
+        """The results of a region that may, or may not, have been executed."""
+        if results := [self._name(result) for result in op.results if self.slices.is_needed(result)]:
+            self._line(f"if {when}: {' = '.join(results)} = UNKNOWN")
 
     def _while(self, op: ir.Operation) -> None:
         before, after = op.regions[0].blocks[0], op.regions[1].blocks[0]
         self._assign(list(before.arguments), list(op.operands))
-        self._loops.append(self.slices.ordinal(op))
+        loop = self.slices.ordinal(op)
+        carried = [self._name(v) for v in before.arguments if self.slices.is_needed(v)]
+        self._loops.append(loop)
+        self._line(f"P.enter({loop})")
         self._line("while True:")
 
         def inside() -> None:
-            self._line("P.step()")
+            self._line(f"yield from P.round({', '.join([str(loop), *carried])})")
             *body, condition = list(before.operations)
             for inner in body:
                 self._operation(inner)
             passed = list(condition.args)
-            self._line(f"if not {self._truth(condition.condition, op)}:")
+            self._line(f"if not P.passes({self._note(op)}, {loop}, {self._use(condition.condition)}):")
 
             def leave() -> None:
                 self._assign(list(op.results), passed)
@@ -275,6 +290,7 @@ class _PythonWriter:
 
         self._nested(inside)
         self._loops.pop()
+        self._forget_results(op, f"P.ended_unknown({loop})")
 
     def _call(self, op: ir.Operation) -> None:
         callee = op.callee.value
@@ -302,10 +318,6 @@ class _PythonWriter:
         pairs = [(t, s) for t, s in zip(targets, sources, strict=False) if self.slices.is_needed(t)]
         if pairs:
             self._line(f"{', '.join(self._name(t) for t, _ in pairs)} = {', '.join(self._use(s) for _, s in pairs)}")
-
-    def _truth(self, value: ir.Value, op: ir.Operation) -> str:
-        name = self._use(value)
-        return f"({name} if {name} is not UNKNOWN else P.unknown({self._note(op)}))"
 
     def _note(self, op: ir.Operation) -> int:
         """A site for control flow, for notes about it."""

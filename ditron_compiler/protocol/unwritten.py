@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ditron_compiler.protocol.machine import AccessRecord, Machine
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import HeapBuffer, Span, common, copied_to, merged, parts
 from ditron_compiler.protocol.races import ranges
+from ditron_compiler.protocol.records import AccessRecord
 
 __all__ = ["Unwritten", "unwritten"]
 

@@ -14,10 +14,12 @@ import numpy as np
 
 __all__ = [
     "UNKNOWN",
+    "Anywhere",
     "BlockDescriptor",
     "expand",
     "extui",
     "any_unknown",
+    "offset",
     "reshaped",
     "sdiv",
     "select",
@@ -59,13 +61,34 @@ class _Unknown:
 UNKNOWN: Any = _Unknown()
 
 
+class Anywhere(_Unknown):
+    """An address, or a tile of them, that is not known but for the buffer: ``base`` points into it."""
+
+    def __init__(self, base: int):
+        self.base = base
+
+    def __repr__(self) -> str:
+        return "ANYWHERE"
+
+
 def _scalar(*values: Any) -> bool:
     return all(isinstance(value, (int, np.integer)) for value in values)
 
 
 def any_unknown(*values: Any) -> bool:
-    """Whether any of them is UNKNOWN."""
-    return any(value is UNKNOWN for value in values)
+    """Whether any of them is UNKNOWN, or an address :class:`Anywhere`."""
+    return any(isinstance(value, _Unknown) for value in values)
+
+
+def offset(pointer: Any, index: Any, size: int) -> Any:
+    """The address of an element, or a tile of them; by an unknown index, anywhere in the same buffer."""
+    if isinstance(pointer, _Unknown):
+        return pointer
+    if isinstance(index, _Unknown):
+        first = pointer if isinstance(pointer, (int, np.integer)) else pointer.flat[0]
+        same = isinstance(pointer, (int, np.integer)) or bool((pointer >> 36 == first >> 36).all())
+        return Anywhere(int(first)) if same else UNKNOWN
+    return pointer + index * size
 
 
 def sdiv(a: Any, b: Any) -> Any:
@@ -80,7 +103,7 @@ def sdiv(a: Any, b: Any) -> Any:
 def srem(a: Any, b: Any) -> Any:
     """Remainder as C's: the sign of the dividend."""
     quotient = sdiv(a, b)
-    return UNKNOWN if quotient is UNKNOWN else a - quotient * b
+    return UNKNOWN if any_unknown(quotient) else a - quotient * b
 
 
 def _unsigned(a: Any, bits: int) -> Any:
@@ -125,7 +148,7 @@ def umax(a: Any, b: Any, bits: int) -> Any:
 
 
 def select(condition: Any, a: Any, b: Any) -> Any:
-    if condition is UNKNOWN:
+    if any_unknown(condition):
         return a if a is b or (_scalar(a, b) and a == b) else UNKNOWN
     if isinstance(condition, (bool, np.bool_, int)):
         return a if condition else b
@@ -134,7 +157,7 @@ def select(condition: Any, a: Any, b: Any) -> Any:
 
 def trunc(a: Any, bits: int) -> Any:
     """The low bits, as a signed number; of one bit, a truth value."""
-    if a is UNKNOWN:
+    if any_unknown(a):
         return a
     if bits == 1:
         return (a & 1) != 0
@@ -143,7 +166,7 @@ def trunc(a: Any, bits: int) -> Any:
 
 
 def extui(a: Any, bits: int) -> Any:
-    return a if a is UNKNOWN else a * 1 if bits == 1 else _unsigned(a, bits)
+    return a if any_unknown(a) else a * 1 if bits == 1 else _unsigned(a, bits)
 
 
 def expand(a: Any, axis: int) -> Any:

@@ -10,8 +10,8 @@ import pytest
 
 from ditron_compiler.protocol.edges import add_wait_edges, overtaking
 from ditron_compiler.protocol.induction import prove
-from ditron_compiler.protocol.machine import satisfies
 from ditron_compiler.protocol.memory import HeapBuffer, address
+from ditron_compiler.protocol.records import satisfies
 from ditron_compiler.protocol.scenario import HostSignalWait, HostSignalWrite, Scenario
 from ditron_compiler.protocol.streams import execute
 

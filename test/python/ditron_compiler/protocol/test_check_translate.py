@@ -115,7 +115,7 @@ def launch(kernel, **constants):
         ditron.init()
         data = ditron.symm_zeros(256, dtype=torch.int32, name="data")
         flags = ditron.symm_zeros(4, dtype=torch.int64, name="flags")
-        kernel[(1,)](data, flags, torch.zeros(256, dtype=torch.int32), **constants)
+        kernel[(1,)](data, flags, torch.empty(256, dtype=torch.int32), **constants)
 
     return main
 

@@ -116,7 +116,7 @@ def test_what_was_not_followed_may_have_written(how):
         ditron.init()
         box, out = ditron.symm_empty(N, dtype=torch.float32, name="box"), torch.empty(N)
         if how in ("address", "branch"):
-            scatter[(1,)](torch.arange(N), box, out, N=N, BRANCH=how == "branch")
+            scatter[(1,)](torch.empty(N, dtype=torch.int64), box, out, N=N, BRANCH=how == "branch")
             return
         if how == "plain":
             plain[(1,)](box, N=N)

@@ -1,0 +1,174 @@
+"""Control flow of a program on the abstract machine: loops that wait, and conditions that are not known.
+
+Where a condition is not known both sides are executed, one after the other. What they do may happen or not: a wait does
+not block there, a signal may be any, and an integer that is stored is not known afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+
+from ditron_compiler.protocol.budget import check_budget
+from ditron_compiler.protocol.machine import MAX_STEPS, Machine
+from ditron_compiler.protocol.records import Keys, Task, WaitEvent
+from ditron_compiler.protocol.sites import Site
+from ditron_compiler.protocol.values import UNKNOWN, any_unknown
+
+__all__ = ["Control"]
+
+
+class Control:
+    """The control flow of a :class:`.program.AbstractProgram`."""
+
+    machine: Machine
+    task: Task
+    sites: tuple[Site, ...]
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._changes = 0  # what the program has written or sent
+        self._reads: list[tuple[int, Any, Any]] = []  # in loops that may spin, since then: site, addresses, value
+        self._rounds: dict[int, tuple[Any, int, int]] = {}  # by loop, at its latest round: values, changes, reads
+        self._unknown_loops: set[int] = set()
+        self._last_seen: dict[tuple[int, int], Any] = {}
+
+    # --- loops ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Count iterations: a loop that does not terminate is given up."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise TimeoutError(f"{self.task.name} makes more than {MAX_STEPS} steps")
+        check_budget()
+
+    def range(self, number: int, low: Any, high: Any, step: Any) -> Iterator[int]:
+        if any_unknown(low, high, step):
+            self._unknown_control(number, "the number of iterations of a loop depends on data: it is looked at once")
+            with_path = self.task.path
+            self.task.path = (*with_path, self._new_path())
+            yield UNKNOWN
+            self.task.path = with_path
+            return
+        low, high, step = int(low), int(high), int(step)
+        if step <= 0 or (high - low) // step > MAX_STEPS:
+            raise TimeoutError(f"{self.task.name} makes more than {MAX_STEPS} steps")
+        yield from range(low, high, step)
+
+    def enter(self, loop: int) -> None:
+        """A ``while`` loop begins."""
+        self._rounds.pop(loop, None)
+        self._unknown_loops.discard(loop)
+
+    def round(self, loop: int, *values: Any) -> Generator[Keys, None, None]:
+        """A round of a ``while`` loop begins with these values. If nothing has changed since the last one, and what the
+        program has read since then is still the same, this one will end as that: block until it changes.
+        """
+        self.step()
+        before = self._rounds.get(loop)
+        if before is not None and before[1] == self._changes and _same(before[0], values) and not self.task.path:
+            reads = self._reads[before[2] :]
+            while reads and all(self._unchanged(*read) for read in reads):
+                yield from self._block(reads)
+            self.task.blocked = None
+        self._rounds[loop] = values, self._changes, len(self._reads)
+
+    def _unchanged(self, number: int, pointer: Any, value: Any) -> bool:
+        return _same(self.machine.contents.load(pointer, self.sites[number].itemsize), value)
+
+    def _block(self, reads: list[tuple[int, Any, Any]]) -> Generator[Keys, None, None]:
+        number, pointer, value = reads[-1]
+        site, task, cells = self.sites[number], self.task, []
+        for at, pointers, _ in reads:
+            for cell in np.atleast_1d(pointers).tolist():
+                self.machine.cell(cell, self.sites[at].itemsize)
+                cells.append(cell)
+        first, now = (int(np.atleast_1d(x).flat[0]) for x in (pointer, value))
+        task.blocked = WaitEvent(task, task.node, -1, (first,), "ne", now, site.loc, task.call, number)
+        yield tuple(("cell", cell) for cell in dict.fromkeys(cells))
+
+    def _has_read(self, number: int, pointer: Any, value: Any) -> None:
+        """A value that a loop may be spinning on."""
+        if self.sites[number].spins and not any_unknown(value):
+            self._reads.append((number, pointer, value))
+
+    def _has_changed(self) -> None:
+        """The program has written or sent something."""
+        self._changes += 1
+        self._reads.clear()
+
+    def _let_others_run(self, number: int, pointer: Any, value: Any) -> Generator[Keys, None, None]:
+        """Before the same site sees the same value again."""
+        key = number, int(np.atleast_1d(pointer).flat[0])
+        if key in self._last_seen and _same(self._last_seen[key], value) and not self.machine.impatient:
+            self.machine.again(self.task)
+            yield ()
+        self._last_seen[key] = value
+
+    # --- conditions that are not known ---------------------------------------------------------------------------
+
+    def sides(self, number: int, condition: Any) -> Iterator[bool]:
+        """Which sides of a branch are executed: both of one on an unknown condition."""
+        if not any_unknown(condition):
+            yield bool(condition)
+            return
+        self._unknown_control(number, "a branch depends on data: both sides are looked at")
+        path = self.task.path
+        for side in (True, False):
+            self.task.path = (*path, self._new_path())
+            yield side
+        self.task.path = path
+
+    def passes(self, number: int, loop: int, condition: Any) -> bool:
+        """Whether a ``while`` loop goes on: on an unknown condition, for one round."""
+        if loop in self._unknown_loops:
+            self.task.path = self.task.path[:-1]
+            return False
+        if not any_unknown(condition):
+            return bool(condition)
+        self._unknown_control(number, "the condition of a loop depends on data: one more round is looked at")
+        self._unknown_loops.add(loop)
+        self.task.path = (*self.task.path, self._new_path())
+        return True
+
+    def ended_unknown(self, loop: int) -> bool:
+        """Whether the number of rounds of the ``while`` loop that ends was not known."""
+        return loop in self._unknown_loops
+
+    def jumps(self, number: int, condition: Any, otherwise: bool) -> bool:
+        """The condition of a jump, such as an early return; if not known, what goes on may not be executed at all."""
+        if not any_unknown(condition):
+            return bool(condition)
+        self._unknown_control(number, "an early return depends on data: what follows may not be executed")
+        self.task.path = (*self.task.path, self._new_path())
+        return otherwise
+
+    def not_followed(self, number: int, *_: Any) -> Any:
+        self._unfollowed(number, f"{self.sites[number].name} is not followed")
+        self.machine.unknown_writes.append(self.task.node)
+        self.machine.doubt(self.task)
+        return UNKNOWN
+
+    def _unknown_control(self, number: int, text: str) -> None:
+        self._unfollowed(number, text)
+        self.machine.unknown_writes.append(self.task.node)
+        if self.sites[number].get("orders", ""):
+            self.machine.doubt(self.task)
+
+    def _new_path(self) -> int:
+        self.machine.paths += 1
+        return self.machine.paths
+
+    def _unfollowed(self, number: int, text: str) -> None:
+        self.machine.unfollowed(f"{self.sites[number].loc}: {text}")
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values, or tuples of them, are equal."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return a is b or (not any_unknown(a, b) and a == b)

@@ -137,7 +137,7 @@ def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: 
             (("cannot start", op.loc),),
         )
     if isinstance(op, host.HostLaunch):
-        same = op.kernel is task.kernel
+        same = op is _launch_of(machine, task)
         what = f"{left} program{'s' * (left > 1)} of {'this launch' if same else 'kernel ' + op.kernel.name}"
     else:
         same, what = False, f"{op.name}, which is a kernel,"
@@ -145,7 +145,13 @@ def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: 
         "give the producers the lowest program ids, or launch no more programs than fit on the GPU"
         if same
         else "put it before the launch on the same stream"
-        + (", or let a copy engine do it: between ranks, that is" if not isinstance(op, host.HostLaunch) else "")
+        + (
+            ", or let a copy engine do it: between ranks, that is"
+            if not isinstance(op, host.HostLaunch)
+            else ", or make one kernel of both: programs of two streams share the SMs in any order"
+            if op.kernel.spins
+            else ""
+        )
     )
     return Finding(
         "starved",
@@ -170,7 +176,7 @@ def starvation(one_sm: Machine) -> tuple[list[Finding], list[str]]:
         if not spinning:
             continue
         task = spinning[0]
-        if isinstance(op, host.HostLaunch) and op.kernel is task.kernel:
+        if op is _launch_of(one_sm, task):
             notes.append(
                 f"{task.blocked.loc}: programs of {task.name} wait here for others of the same launch that "
                 "have higher numbers: its grid must not exceed what the GPU runs at a time"
@@ -178,6 +184,11 @@ def starvation(one_sm: Machine) -> tuple[list[Finding], list[str]]:
         else:
             findings.append(_starvation(one_sm, task, rank, op, left, "every place"))
     return findings[:1], list(dict.fromkeys(notes))
+
+
+def _launch_of(machine: Machine, task: Task) -> host.HostOp:
+    """The host's operation that has started a program."""
+    return machine.scenario.steps[task.rank][task.step]
 
 
 def graph_notes(one_sm: Machine) -> list[str]:

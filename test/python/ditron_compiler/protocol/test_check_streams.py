@@ -216,3 +216,26 @@ def test_copies_onto_what_they_read(what, distance, found):
 
     got, report = kinds(host)
     assert got == ["overlap"] * found, str(report)
+
+
+@ditron.jit
+def meet(mine, others, epoch):
+    dl.notify(mine + tl.program_id(0), dl.rank(), epoch)
+    dl.wait(others, tl.num_programs(0), epoch)
+
+
+@pytest.mark.parametrize("streams", [("one", "two"), ("one", "one")])
+def test_two_launches_that_wait_for_each_other_on_the_sms_of_one_gpu(streams):
+    """Each has fewer programs than the GPU has SMs, together they have more; on one stream the first never ends."""
+
+    def host():
+        ditron.init()
+        view = current_world()
+        signals = ditron.symm_zeros(2, 100, dtype=torch.int64, name="signals")
+        for number, name in enumerate(streams):
+            with view.stream(name):
+                meet[(100,)](signals[number], signals[1 - number], 1)
+
+    found, report = kinds(host, ranks=1)
+    assert found == (["starved"] if streams[0] != streams[1] else ["never-signalled"]), str(report)
+    assert streams[0] == streams[1] or "make one kernel of both" in str(report)

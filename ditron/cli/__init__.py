@@ -295,6 +295,13 @@ def _add_check(commands) -> None:
         default=132,
         help="programs that are resident on a GPU at a time (default 132)",
     )
+    parser.add_argument(
+        "--value",
+        metavar="LINE=VALUE",
+        action="append",
+        default=[],
+        help="what the script reads at that line of what a kernel computes, for kernels do not run; may be repeated",
+    )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument(
         "subject",

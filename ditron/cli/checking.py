@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ def _groups(args: argparse.Namespace) -> Sequence[tuple[int, int | None]]:
     if args.ranks < 1 or (per_node is not None and (per_node < 1 or args.ranks % per_node)):
         raise UsageError(f"--ranks {args.ranks}: expected at least 1, and a whole number of nodes")
     return [(args.ranks, per_node)]
+
+
+def _values(given: Sequence[str]) -> dict[int, Any]:
+    """``--value LINE=VALUE``, by line."""
+    found = {}
+    for text in given:
+        line, equals, value = text.partition("=")
+        try:
+            found[int(line)] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, TypeError):
+            equals = ""
+        if not equals:
+            raise UsageError(f"--value {text!r}: expected LINE=VALUE, a line of the script and a number or a list")
+    return found
 
 
 def _announced(
@@ -90,7 +105,11 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
             f'{path}:{name} is a kernel, and it is not known how it is launched: give EXAMPLE["check"], a '
             f"function that each rank calls, or check the script that launches it: ditron check {path}"
         )
-    return [checking.check_function(run, _announced(groups, name, say), subject=name, resident=args.resident)]
+    return [
+        checking.check_function(
+            run, _announced(groups, name, say), subject=name, resident=args.resident, values=_values(args.value)
+        )
+    ]
 
 
 def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str], None]) -> list[Any]:
@@ -108,4 +127,5 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
                 checking.check_program(program, _announced(groups, program.__name__, say), resident=args.resident)
                 for program in programs
             ]
-    return [checking.check_script(path, args.args, _announced(groups, path.name, say), resident=args.resident)]
+    announced = _announced(groups, path.name, say)
+    return [checking.check_script(path, args.args, announced, resident=args.resident, values=_values(args.value))]

@@ -19,7 +19,7 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -64,19 +64,23 @@ def check_function(
     *,
     subject: str = "",
     resident: int = 132,
+    values: Mapping[int, Any] | None = None,
 ) -> CheckReport:
     """Check what ``function`` launches when each rank of a group calls it; it calls ``ditron.init()`` first.
 
     Args:
         groups: (ranks, ranks per node; None: one node). resident: programs that a GPU takes at a time.
-        subject: what the report calls it.
+        subject: what the report calls it. values: by line, what host code reads there of what a kernel computes.
 
     The function's results mean nothing, for nothing is computed; an AssertionError about them ends it, with a note if
     there was more to come.
     """
     name = subject or getattr(function, "__name__", "a function")
     return check_scenarios(
-        name, _scenarios(groups, lambda ranks, per_node: capture(function, ranks, per_node, resident=resident))
+        name,
+        _scenarios(
+            groups, lambda ranks, per_node: capture(function, ranks, per_node, resident=resident, values=values)
+        ),
     )
 
 
@@ -142,8 +146,12 @@ def check_script(
     groups: Iterable[tuple[int, int | None]] = GROUPS,
     *,
     resident: int = 132,
+    values: Mapping[int, Any] | None = None,
 ) -> CheckReport:
-    """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``."""
+    """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``.
+
+    ``values``: by line, what the script reads there of what a kernel computes.
+    """
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec", optimize=1)  # no assert of its results ends it
 
@@ -155,7 +163,7 @@ def check_script(
         def main() -> None:
             exec(code, modules[current_world().rank].__dict__)
 
-        return capture(main, ranks, per_node, resident=resident, modules=modules)
+        return capture(main, ranks, per_node, resident=resident, modules=modules, values=values)
 
     old = sys.argv, sys.path
     printed = io.StringIO()  # results that mean nothing

@@ -7,17 +7,19 @@ grid and arguments, the buffers, torch's accesses to them, copies and signals on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from ditron.protocol.asserts import cuts_short
-from ditron.protocol.host_values import HostValues, HostValuesMode, bytes_at
+from ditron.protocol.host_values import bytes_at
+from ditron.protocol.unknown_values import CapturingMode, NothingToPoll, ReadMode
 from ditron.sim.host_accesses import byte_ranges
 from ditron.sim.plain.launcher import simulated
-from ditron.sim.rank import RankView, enter
+from ditron.sim.rank import RankView, current_world, enter
 from ditron.sim.world import World
 from ditron_compiler.protocol import memory
 from ditron_compiler.protocol.scenario import (
@@ -54,19 +56,25 @@ def capture(
     resident: int = 132,
     modules: Sequence[Any] = (),
     strict: bool = True,
+    values: Mapping[int, Any] | None = None,
 ) -> Scenario:
     """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
 
     An AssertionError ends a rank's function: nothing was computed, so results are wrong. A note says so when there was
     more to come, as always in a script, which has ``modules``. Other errors are raised.
     ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
+    ``values``: by line, what host code reads there of what a kernel computes.
     """
-    world = _CapturingWorld(ranks, ranks_per_node, resident=resident, races=True)
+    world = _CapturingWorld(ranks, ranks_per_node, values=values or {}, resident=resident, races=True)
 
-    def tolerant(*args: Any) -> None:
+    def captured_function(*args: Any) -> None:  # its name ends the frames that dependence.py looks at
         try:
             function(*args)
         except SystemExit:
+            reads = current_world().reads
+            if reads:
+                world.note(f"{reads[-1]}: the script reads what a kernel computes, which does not run here, and ends")
+        except NothingToPoll:
             pass
         except AssertionError as error:
             line = raised_at(error)
@@ -74,18 +82,18 @@ def capture(
                 f"{line}: a check of results, which mean nothing here, ends the "
                 f"{'script' if modules else 'function'}; the calls after that are not checked"
             )
-            if note not in world.unseen and (modules or cuts_short(error)):
-                world.unseen.append(note)
+            if modules or cuts_short(error):
+                world.note(note)
 
     with simulated():
-        world.run(tolerant, args, modules)
+        world.run(captured_function, args, modules)
     return world.scenario(strict)
 
 
 class _CapturingWorld(World):
     """A world that captures what its ranks do."""
 
-    def __init__(self, ranks: int, ranks_per_node: int | None, **facts: Any):
+    def __init__(self, ranks: int, ranks_per_node: int | None, values: Mapping[int, Any], **facts: Any):
         super().__init__(ranks, ranks_per_node, 0, **facts)
         self.resident = facts.get("resident", 132)
         self.roots: dict[int, memory.HeapBuffer] = {}
@@ -96,15 +104,22 @@ class _CapturingWorld(World):
         self.own: dict[tuple[int, int], int] = {}
         self.calls = [Counter() for _ in range(ranks)]
         self.unseen: list[str] = []
+        self.values = values
+        self.unknown: set[int] = set()  # buffers of which a kernel, a copy or a signal may have written the contents
 
     def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
         def main() -> Any:
             here = CapturedRank(self, rank)
             enter(here)
-            with HostValuesMode(here):
+            with CapturingMode(here, self.values) as mode, ReadMode(mode, here):
                 return function(*args)
 
         return main
+
+    def note(self, text: str) -> None:
+        """Note what is not followed."""
+        if text not in self.unseen:
+            self.unseen.append(text)
 
     def new_root(self, name: str, tensor: Any, **facts: Any) -> int:
         number = len(self.roots) + 1
@@ -130,8 +145,9 @@ class CapturedRank(RankView):
         self._awaited: dict[str, int] = {}
         self.current: str | None = None  # the stream that launches of host code go to; without, it waits for them
         self.events = 0
-        self.values = HostValues()
         self.host_writes: list[tuple[int, int, int]] = []  # of one operation: number of the step, address, length
+        self.reads: list[str] = []  # lines at which host code has read what is not known
+        self._unknown: dict[int, Any] = {}  # by address: other memory whose contents are not known, which is kept
         self.call = 0  # number of the program's call, when a program is captured
 
     @property
@@ -220,10 +236,6 @@ class CapturedRank(RankView):
                 self.host_writes.append((number, address, nbytes))
         return []
 
-    def knows(self, tensor: Any) -> bool:
-        """Whether a tensor holds what it would in a run."""
-        return self.values.knows(tensor, self.is_symmetric(tensor))
-
     def fill_host_writes(self, known: bool) -> None:
         """An operation of host code is over: note what it has written, if that is ``known``."""
         steps = self._world.steps[self.rank]
@@ -236,6 +248,43 @@ class CapturedRank(RankView):
         return self.is_symmetric(tensor) or (
             type(tensor).__name__ in ("Tensor", "Parameter")
             and (self.rank, tensor.untyped_storage().data_ptr()) in self._world.own
+        )
+
+    def note(self, text: str) -> None:
+        """Note what is not followed."""
+        self._world.note(text)
+
+    def knows(self, tensor: Any) -> bool:
+        """Whether a tensor holds what it would in a run: no kernel, and no copy, may have written to it."""
+        if not _has_memory(tensor):
+            return True
+        return not (self._root(tensor) in self._world.unknown or tensor.untyped_storage().data_ptr() in self._unknown)
+
+    def mark(self, tensor: Any, known: bool) -> None:
+        """Note of the memory of a tensor whether its contents are known."""
+        if not _has_memory(tensor):
+            return
+        root, base = self._root(tensor), tensor.untyped_storage().data_ptr()
+        if known:
+            self._world.unknown.discard(root)
+            self._unknown.pop(base, None)
+        elif root:
+            self._world.unknown.add(root)
+        else:
+            self._unknown[base] = tensor
+
+    def written(self, span: memory.Span) -> memory.Span:
+        """The bytes of ``span``, whose contents are not known from now on."""
+        self._world.unknown.update(memory.parts(int(start))[1] for start in span[:, 0])
+        return span
+
+    def _root(self, tensor: Any) -> int:
+        """The number of the buffer that a tensor is in, or 0."""
+        pointer = self._symmetric(tensor.data_ptr()) if self.is_symmetric(tensor) else 0
+        return (
+            memory.parts(pointer)[1]
+            if pointer
+            else self._world.own.get((self.rank, tensor.untyped_storage().data_ptr()), 0)
         )
 
     def _known(self, address: int) -> int:
@@ -257,9 +306,10 @@ class CapturedRank(RankView):
         return 0
 
     def barrier(self, group: Any = None) -> None:
-        if group is None or len(group.ranks) == self.world_size:
-            self._join(self._streams.values())
-            self.add(HostBarrier("", caller_line(), self.call_number(), "ditron.barrier()"), waits=True)
+        ranks = tuple(range(self.world_size)) if group is None else tuple(group.ranks)
+        self._join(self._streams.values())
+        name = "ditron.barrier()" if len(ranks) == self.world_size else f"ditron.barrier() of ranks {list(ranks)}"
+        self.add(HostBarrier("", caller_line(), self.call_number(), name, ranks), waits=True)
         super().barrier(group)
 
     def launch(
@@ -275,20 +325,22 @@ class CapturedRank(RankView):
     ) -> None:
         line = line or caller_line()
         if not isinstance(kernel, Kernel):
-            self._world.unseen.append(f"{line}: a plain Triton kernel is not followed")
+            self._world.note(f"{line}: kernel {kernel.name} is not Python's: its launch is not followed")
             self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
             return
         if group is not None and len(group.ranks) != self.world_size:
-            self._world.unseen.append(f"{line}: a launch in a group of some ranks is not followed")
+            self._world.note(f"{line}: a launch in a group of some ranks is not followed: check it in a world of these")
             self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
             return
         self._world.calls[self.rank][kernel.name] += 1
-        self.values.launched = True
         pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
-        for _, tensor in tensors:
-            if not self.is_symmetric(tensor):
-                self.values.mark(tensor, known=False)
         values = [_argument(kind, slot, pointers) for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
+        written = values if -1 in kernel.written else [values[n] for n in kernel.written if n < len(values)]
+        self._world.unknown.update(
+            memory.parts(value)[1] for value in written if isinstance(value, int) and value != memory.NULL
+        )
+        if -1 in kernel.written:
+            self._world.unknown.update(self._world.at_offset.values())
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
         where = self.current if stream is None else stream
@@ -409,7 +461,7 @@ class CapturedStream:
         # To the own rank it is a copy within the GPU, which is a kernel.
         own = peer == owner.rank
         name = "a rank_copy to this rank itself" if own else "a rank_copy"
-        owner.add(HostAccess(*self._facts(line), name, reads, writes, own, _in_order(src, dst)))
+        owner.add(HostAccess(*self._facts(line), name, reads, owner.written(writes), own, _in_order(src, dst)))
 
     def copy(self, src: Any, dst: Any, *, names: tuple[str, str] = ("src", "dst"), line: str = "") -> None:
         owner = self._owner
@@ -418,14 +470,14 @@ class CapturedStream:
                 *self._facts(line),
                 "a copy",
                 owner.span(names[0], src),
-                owner.span(names[1], dst),
+                owner.written(owner.span(names[1], dst)),
                 True,
                 _in_order(src, dst),
             )
         )
 
     def fill(self, dst: Any, value: float, *, name: str = "dst", line: str = "") -> None:
-        span = self._owner.span(name, dst)
+        span = self._owner.written(self._owner.span(name, dst))
         contents = None
         if _is_integer(dst):
             one = np.frombuffer(np.int64(int(value)).tobytes(), np.uint8)[: dst.itemsize]
@@ -448,13 +500,14 @@ class CapturedStream:
             spans = [owner.span(key, tensor) for key, tensor in zip(given, tensors, strict=False)]
             if spans:
                 span = memory.merged(np.concatenate(spans))
-                accesses = (None, span) if written else (span, None)
+                accesses = (None, owner.written(span)) if written else (span, None)
                 owner.add(HostAccess(*self._facts(line), what, *accesses, needs_sm=True, opaque=written))
 
     def signal_write(
         self, signal: Any, value: int, *, op: str = "set", peer: int | None = None, group: Any = None, line: str = ""
     ) -> None:
         cells = memory.with_rank(self._cells(signal), self._owner.rank if peer is None else peer)
+        self._owner.written(cells.reshape(-1, 1))
         self._owner.add(HostSignalWrite(*self._facts(line), tuple(cells.tolist()), op, int(value)))
 
     def signal_wait(
@@ -488,6 +541,10 @@ def _in_order(src: Any, dst: Any) -> bool:
         sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d, t=t: -t.stride(d)) for t in (src, dst)
     ]
     return falling[0] == falling[1]
+
+
+def _has_memory(tensor: Any) -> bool:
+    return type(tensor).__name__ in ("Tensor", "Parameter") and tensor.layout == torch.strided
 
 
 def _is_integer(tensor: Any) -> bool:

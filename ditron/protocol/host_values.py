@@ -16,29 +16,11 @@ from torch.utils._pytree import tree_leaves
 
 from ditron.sim.host_accesses import HostAccessMode
 
-__all__ = ["HostValues", "HostValuesMode", "bytes_at"]
+__all__ = ["HostValuesMode", "bytes_at"]
 
 _UNDEFINED = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"))
 #: In-place operations that do not read what they write to.
 _OVERWRITES = frozenset(("zero_", "fill_", "copy_", "random_", "uniform_", "normal_", "bernoulli_", "exponential_"))
-
-
-class HostValues:
-    """Of a rank: the storages whose values are not known. ``launched``: whether symmetric memory may be written to."""
-
-    def __init__(self) -> None:
-        self.unknown: set[int] = set()
-        self.launched = False
-
-    def knows(self, tensor: Any, symmetric: bool) -> bool:
-        """Whether the tensor holds what it would in a run."""
-        if symmetric:
-            return not self.launched
-        return tensor.untyped_storage().data_ptr() not in self.unknown
-
-    def mark(self, tensor: Any, known: bool) -> None:
-        """Note of a tensor's storage whether its values are known."""
-        (self.unknown.discard if known else self.unknown.add)(tensor.untyped_storage().data_ptr())
 
 
 class HostValuesMode(HostAccessMode):
@@ -59,11 +41,11 @@ class HostValuesMode(HostAccessMode):
             known = False
         for tensor in inputs:
             if id(tensor) in written and (not known or (name in _OVERWRITES and _is_whole(tensor))):
-                rank.values.mark(tensor, known)
+                rank.mark(tensor, known)
         views = any(r.alias_info is not None for r in schema.returns) and name != "lift_fresh"
         for tensor in () if views else tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
-                rank.values.mark(tensor, known)
+                rank.mark(tensor, known)
         rank.fill_host_writes(known)
         return result
 

@@ -49,8 +49,18 @@ def unordered(machine: Machine) -> Iterator[Pair]:
             for i, j in _pairs(active, accesses, compared):
                 compared.add((i, j))
                 first, second = sorted((accesses[i], accesses[j]), key=lambda a: a.node)
-                if not machine.graph.happens_before(first.node, second.node):
+                if not machine.graph.happens_before(first.node, second.node) and not _may_be_equal(first, second):
                     yield Pair(first, second, start, tuple(accesses[k] for k in active))
+
+
+def _may_be_equal(first: AccessRecord, second: AccessRecord) -> bool:
+    """Whether two stores may store equal values: programs of one launch of plain Triton are taken to."""
+    return (
+        first.write
+        and second.write
+        and (first.task.rank, first.step) == (second.task.rank, second.step)
+        and getattr(first.task.kernel, "plain", False)
+    )
 
 
 def conflicts(machine: Machine, pairs: Iterable[Pair]) -> Iterator[Conflict]:

@@ -95,9 +95,10 @@ class HostAwait(HostOp):
 
 @dataclass(frozen=True)
 class HostBarrier(HostOp):
-    """A barrier of all ranks. ``quiet``: completes what they have sent, too."""
+    """A barrier of some ranks (all, if empty). ``quiet``: completes what they have sent, too."""
 
     name: str
+    ranks: tuple[int, ...] = ()
     quiet: bool = True
 
 

@@ -43,6 +43,14 @@ class BackwardSlice:
         """The operation's position in the function."""
         return self._ordinals[op]
 
+    def incoming(self) -> dict[ir.Value, list[ir.Value]]:
+        """Of block arguments and results of regions: the values that may pass into them."""
+        return self._incoming
+
+    def operations(self) -> list[ir.Operation]:
+        """All operations, in the function's order."""
+        return self._operations
+
     def tokens(self, op: ir.Operation) -> frozenset[int]:
         """Ordinals of the waits whose tokens the operands of ``op`` depend on."""
         return _NO_TOKENS.union(*(self._tokens.get(v, _NO_TOKENS) for v in op.operands))

@@ -99,7 +99,8 @@ def _host_barrier(machine: Machine, task: Task, step: host.HostBarrier) -> Gener
         machine.in_flight[task.rank].clear()
         task.pending.clear()
         machine.end_segment(task, landed)
-    yield from machine.barrier(task, ("host", step.name), range(machine.scenario.ranks), step.name, step.loc)
+    ranks = step.ranks or range(machine.scenario.ranks)
+    yield from machine.barrier(task, ("host", step.name), ranks, step.name, step.loc)
 
 
 def _host_access(machine: Machine, task: Task, step: host.HostAccess) -> Generator[Keys, None, None]:

@@ -7,7 +7,7 @@ call of a method of :class:`.program.AbstractProgram`; what may have to wait is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ditron_compiler.ir.dialects import arith, cf, scf, tt
 from ditron_compiler.ir.kernels import kernels_of
 from ditron_compiler.ir.passmanager import PassManager
 from ditron_compiler.protocol import values
+from ditron_compiler.protocol.arguments import ArgumentUses, argument_uses
 from ditron_compiler.protocol.effects import effect_of, may_block
 from ditron_compiler.protocol.expressions import EXPRESSIONS, constant, descriptor_block
 from ditron_compiler.protocol.sites import Site, make_site
@@ -34,6 +35,7 @@ class Kernel:
         run: generator function of a :class:`.program.AbstractProgram` and the arguments.
         sites: its operations with an effect, by number. arg_types: as in the IR. spins: whether it may wait.
         source: the Python text, for debugging this module. packets: the packet memory that it needs.
+        uses: of its arguments. plain: it is plain Triton's: programs may store equal values to one address.
     """
 
     name: str
@@ -43,6 +45,13 @@ class Kernel:
     spins: bool
     source: str
     packets: tuple[PacketArgument, ...] = ()
+    uses: ArgumentUses = field(default_factory=ArgumentUses)
+    plain: bool = False
+
+    @property
+    def written(self) -> frozenset[int]:
+        """The arguments through which it may write."""
+        return self.uses.written
 
 
 def translate(function: ir.Operation, module: ir.Module) -> Kernel:
@@ -63,6 +72,7 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
         spins,
         source,
         PacketArgument.of(function.attributes),
+        argument_uses(function, module),
     )
 
 

@@ -16,16 +16,17 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.errors import OutOfResources
 
 from ditron.sim.arguments import slots_of, tensors_of
-from ditron.sim.plain.run import records_accesses, run_programs
+from ditron.sim.plain.run import compile_mode, records_accesses, run_programs
+from ditron.sim.rank import current_world
 from ditron_compiler import knobs
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import make_mixed
 from ditron_compiler.frontend.targets import SIM_TARGET
-from ditron_compiler.sim_compiler import SimKernel, compile_module
+from ditron_compiler.sim_compiler import compile_module
 
 __all__ = ["SimulatedKernel", "compile_plain"]
 
-_kernels: dict[str, SimKernel] = {}
+_kernels: dict[str, Any] = {}
 _compiling = threading.RLock()
 
 
@@ -70,10 +71,10 @@ class SimulatedKernel(CompiledKernel):
         self.metadata = namedtuple("KernelMetadata", sorted(facts))(**facts)
         self.packed_metadata = backend.pack_metadata(self.metadata)
         self.src, self.hash, self.name, self.code = src, key, code.name, code
-        self.asm = _Code(src, target, options, code.llvm_ir)
+        self.asm = _Code(src, target, options, getattr(code, "llvm_ir", ""))
         self.metadata_group: dict = {}
         self.module = self.kernel = code
-        self.function = code.address
+        self.function = getattr(code, "address", 0)
         self._kinds = list(src.signature.items())
 
     def _init_handles(self) -> None:
@@ -135,11 +136,12 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
             context,
         )
         text = mixed.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-        races = records_accesses()
-        key = hashlib.sha256(f"{races} {knobs.sim_cpu.get()} {text}".encode()).hexdigest()
+        key = hashlib.sha256(f"{compile_mode()} {knobs.sim_cpu.get()} {text}".encode()).hexdigest()
         if key not in _kernels:
             with mixed.context, raise_compile_errors():
-                _kernels[key] = replace(compile_module(mixed, races=races), plain=True)
+                rank = current_world()
+                code = compile_module(mixed, races=records_accesses()) if rank is None else rank.compile(mixed)
+                _kernels[key] = replace(code, plain=True)
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
 
 

@@ -12,7 +12,7 @@ from triton.backends.driver import DriverBase
 from triton.compiler import ASTSource
 
 from ditron.sim.plain.compile import compile_plain
-from ditron.sim.plain.run import records_accesses
+from ditron.sim.plain.run import compile_mode
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError
 from ditron_compiler.frontend.targets import SIM_TARGET
@@ -53,8 +53,8 @@ class _Device(int):
 
 
 @cache
-def _device(races: bool, cpu: str) -> _Device:
-    """One per way of compiling, with and without race detection, and per CPU: Triton keeps kernels by device."""
+def _device(mode: str, cpu: str) -> _Device:
+    """One per way of compiling, as with and without race detection, and per CPU: Triton keeps kernels by device."""
     return _Device(0)
 
 
@@ -97,7 +97,7 @@ class SimDriver(DriverBase):
         return SIM_TARGET.gpu_target()
 
     def get_current_device(self) -> int:
-        return _device(records_accesses(), knobs.sim_cpu.get())
+        return _device(compile_mode(), knobs.sim_cpu.get())
 
     def set_current_device(self, device: int) -> None:
         pass

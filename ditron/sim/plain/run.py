@@ -13,7 +13,7 @@ from ditron.sim.world import MAX_SWITCHES, World
 from ditron_compiler import knobs
 from ditron_compiler.errors import DitronError
 
-__all__ = ["records_accesses", "run_programs"]
+__all__ = ["compile_mode", "records_accesses", "run_programs"]
 
 _lock = threading.RLock()
 
@@ -22,6 +22,12 @@ def records_accesses() -> bool:
     """Whether kernels report every access: as the calling rank has it; without one as ``DITRON_SIM_RACES`` has it."""
     rank = current_world()
     return rank.records_accesses if rank is not None else knobs.sim_races.get() is True
+
+
+def compile_mode() -> str:
+    """What kernels are compiled to, as a part of the keys of caches."""
+    rank = current_world()
+    return rank.compile_mode if rank is not None else "records accesses" if records_accesses() else ""
 
 
 class _Machines(threading.local):

@@ -133,22 +133,41 @@ def test_script_for_one_node(tmp_path):
 
 PLAIN = """
 import torch, triton, triton.language as tl
-import ditron
+import ditron, ditron.language as dl
+
+@ditron.jit
+def push(box, flag):
+    peer = (dl.rank() + 1) % dl.num_ranks()
+    tl.store(dl.symm_at(box, peer) + tl.arange(0, 64), 1.0)
+    dl.notify(flag, peer, 1)
+
+@ditron.jit
+def wait(flag):
+    dl.wait(flag, 1, 1)
 
 @triton.jit
-def plain(x):
-    tl.store(x, 1.0)
+def plain(box, out):
+    i = tl.arange(0, 64)
+    tl.store(out + i, tl.load(box + i))
 
 ditron.init(sim=2)
-plain[(1,)](torch.zeros(1))
+box = ditron.symm_zeros(64, dtype=torch.float32, name="box")
+flag = ditron.symm_zeros(1, dtype=torch.int64, name="flag")
+push[(1,)](box, flag)
+if {waits}:
+    wait[(1,)](flag)
+plain[({programs},)](box, torch.empty(64))
 """
 
 
-def test_script_with_a_kernel_of_plain_triton(tmp_path):
+@pytest.mark.parametrize(("waits", "programs"), [(True, 1), (True, 2), (False, 1)])
+def test_a_kernel_of_plain_triton_is_followed(tmp_path, waits, programs):
+    """It reads what a kernel of ditron's has sent; its programs may store the same to the same place."""
     file = tmp_path / "plain.py"
-    file.write_text(PLAIN)
+    file.write_text(PLAIN.format(waits=waits, programs=programs))
     report = checking.check_script(file, groups=[(2, None)])
-    assert not report.findings and report.notes == [f"{file}:10: a plain Triton kernel is not followed"], str(report)
+    assert [finding.kind for finding in report.findings] == ([] if waits else ["unordered"]), str(report)
+    assert not report.notes and all(f"{file}:18:" in finding.loc for finding in report.findings), str(report)
 
 
 def test_program_without_check():

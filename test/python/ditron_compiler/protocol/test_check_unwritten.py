@@ -123,7 +123,7 @@ def test_what_was_not_followed_may_have_written(how):
         test_unwritten.load[(1,)](box, out, N, N=N)
 
     report = check(main)
-    assert bool(report.notes) == (how != "nobody"), report
+    assert bool(report.notes) == (how in ("address", "branch")), report  # a plain kernel is followed
     assert [finding.kind for finding in report.findings] == ["unwritten"] * (how == "nobody"), report
 
 

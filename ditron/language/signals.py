@@ -26,7 +26,7 @@ __all__ = ["consume_token", "notify", "signal_fetch", "signal_op", "signal_wait_
 
 
 @primitive
-def wait(ptr, count=1, value=1, cmp="ge", scope="node", semantic="acquire", _semantic=None):
+def wait(ptr, count=1, value=1, cmp="ge", scope="world", semantic="acquire", _semantic=None):
     """Wait until all of ``ptr[0 .. count)`` satisfy ``signal cmp value``; returns a token.
 
     On return every thread of the program may read what the notifiers wrote before they notified. Make those reads
@@ -37,7 +37,7 @@ def wait(ptr, count=1, value=1, cmp="ge", scope="node", semantic="acquire", _sem
         count: how many (int scalar). 0 waits for nothing.
         value: what they are compared with (int scalar, taken as int64).
         cmp: ``"eq"``, ``"ne"``, ``"gt"``, ``"ge"``, ``"lt"`` or ``"le"``.
-        scope: who notifies: programs of this ``"gpu"``, of this ``"node"``, or of the ``"world"``.
+        scope: who notifies: programs of this ``"gpu"``, of this ``"node"``, or of the ``"world"``, on any node.
         semantic: ``"acquire"``, or ``"relaxed"`` when nothing is read on the strength of the wait.
 
         token = dl.wait(signal_ptr + peer, value=epoch)
@@ -82,7 +82,7 @@ def consume_token(value, token, _semantic=None):
 
 
 @primitive
-def notify(ptr, rank, value=1, op="set", scope="node", _semantic=None):
+def notify(ptr, rank, value=1, op="set", scope="world", _semantic=None):
     """Publish all that this program did so far to ``rank``, then set (or add to) a signal there.
 
     Implies the barrier of the program's threads and the release fence; one thread writes. Stores and puts of the whole
@@ -93,7 +93,7 @@ def notify(ptr, rank, value=1, op="set", scope="node", _semantic=None):
         rank: the rank, in the group, whose signal is written (int scalar).
         value: what is written or added (int scalar, taken as int64).
         op: ``"set"`` or ``"add"``.
-        scope: who waits: programs of this ``"gpu"``, of this ``"node"``, or of the ``"world"``.
+        scope: who waits: programs of this ``"gpu"``, of this ``"node"``, or of the ``"world"``, on any node.
 
         tl.store(dl.symm_at(inbox_ptr, right) + offsets, x)
         dl.notify(signal_ptr, right, epoch)

@@ -21,7 +21,7 @@ def add_one(x, out, N: tl.constexpr):
 @ditron.jit
 def await_then_add(signal, value, x, out, N: tl.constexpr):
     """Every program waits for the signal first: a consumer that holds its place on an SM."""
-    dl.wait(signal, 1, value, scope="world")
+    dl.wait(signal, 1, value)
     at = tl.program_id(0) * N + tl.arange(0, N)
     tl.store(out + at, tl.load(x + at) + 1)
 

@@ -15,7 +15,7 @@ from ditron_compiler import ir
 from ditron_compiler.analysis.memory_order_lattice import WAITED, MemoryOrderState
 from ditron_compiler.analysis.memory_order_transfer import MissingOrder, TransferFunctions
 from ditron_compiler.analysis.signal_updates import PreviousIteration
-from ditron_compiler.analysis.slicing import is_defined_in
+from ditron_compiler.analysis.slicing import is_defined_in, is_invariant
 from ditron_compiler.ir.dialects import scf, tt
 
 
@@ -161,6 +161,6 @@ def _next_iteration(loop: ir.Operation) -> Callable[[Any], Any]:
     def rename(key: Any) -> Any:
         if isinstance(key, PreviousIteration):
             return key if key.loop == loop else None
-        return PreviousIteration(key, loop) if key is not None and is_defined_in(key, loop) else key
+        return key if key is None or is_invariant(key, loop) else PreviousIteration(key, loop)
 
     return rename

@@ -15,6 +15,20 @@ def is_defined_in(value: ir.Value, op: ir.Operation) -> bool:
     return op.is_ancestor(owner) and (owner != op or not isinstance(value, ir.OpResult))
 
 
+def is_invariant(value: ir.Value, loop: ir.Operation) -> bool:
+    """Whether ``value`` is the same in every iteration of ``loop`` ("must"): it is defined outside, or computed in the
+    loop by operations without effects and regions from such values."""
+    if not is_defined_in(value, loop):
+        return True
+    op = defining_op(value)
+    return (
+        op is not None
+        and op.is_memory_effect_free
+        and not len(op.regions)
+        and all(is_invariant(operand, loop) for operand in op.operands)
+    )
+
+
 def incoming_values(value: ir.Value) -> list[ir.Value]:
     """The values of which ``value`` is one, as those of a phi: by a select, an if or a loop; none for other values."""
     op = defining_op(value)

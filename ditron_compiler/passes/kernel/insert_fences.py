@@ -42,7 +42,7 @@ class InsertFences(Pass):
 
     A fence covers the whole program, so no thread barrier is needed with it. A flag is a cell of the signals that the
     kernel also waits for or updates, or an i64 on another rank. Accesses that are pending before a loop are ordered
-    once, in front of it, not in every iteration.
+    once, in front of it, not in every iteration. What has to be inserted in a loop is a warning, for its cost.
 
     Before::
 
@@ -85,8 +85,22 @@ class InsertFences(Pass):
             return
         create = ditron.FenceOp if what == "fence" else ditron.QuietOp
         create(loc=needed_by.location, ip=ir.InsertionPoint(missing.place))
-        needed_by.emit_remark(f"inserted 'ditron.{what}' before {reason}", notes)
+        if _is_in_loop(missing.place):
+            needed_by.emit_warning(
+                f"inserted 'ditron.{what}' in a loop, before {reason}. It takes time in every iteration: order or "
+                f"complete the accesses once, outside of the loop, or write dl.{what}() here if it has to be",
+                notes,
+            )
+        else:
+            needed_by.emit_remark(f"inserted 'ditron.{what}' before {reason}", notes)
         self.count("fences inserted" if what == "fence" else "quiets inserted")
+
+
+def _is_in_loop(op: ir.Operation) -> bool:
+    while (op := op.parent) is not None:
+        if isinstance(op, (scf.ForOp, scf.WhileOp)):
+            return True
+    return False
 
 
 def _describe(op: ir.Operation) -> str:

@@ -79,7 +79,7 @@ tt.func @parts_in_use(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %x: f32, %n: i64, %r: 
   tt.store %p, %x : !tt.ptr<f32>
   scf.for %i = %c0 to %r step %c1 : i32 {
     %at = tt.addptr %p, %i : !tt.ptr<f32>, i32
-    // expected-remark@+1 {{a non-blocking put may still be incomplete}}
+    // expected-warning@+1 {{a non-blocking put may still be incomplete}}
     tt.store %at, %x : !tt.ptr<f32>
     // expected-note@+1 {{a non-blocking put}}
     ditron.putmem %q, %at, %n on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
@@ -131,7 +131,7 @@ tt.func @found_in_each_turn(%q: !tt.ptr<f32>, %x: f32, %n: i64, %r: i32) {
   %c1 = arith.constant 1 : i32
   scf.for %i = %c0 to %r step %c1 : i32 {
     %p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>
-    // expected-remark@+1 {{a non-blocking put may still be incomplete}}
+    // expected-warning@+1 {{a non-blocking put may still be incomplete}}
     tt.store %p, %x : !tt.ptr<f32>
     // expected-note@+1 {{a non-blocking put}}
     ditron.putmem %q, %p, %n on %i nbi : !tt.ptr<f32>, !tt.ptr<f32>

@@ -35,7 +35,7 @@ tt.func @loops(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %n: i32) 
     ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
   }
   scf.for %r = %c0 to %n step %c1 : i32 {
-    // expected-remark@+1 {{inserted 'ditron.fence'}}
+    // expected-warning@+1 {{inserted 'ditron.fence' in a loop}}
     ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
     // expected-note@+1 {{a put}}
     ditron.putmem %p, %p, %v on %r : !tt.ptr<f32>, !tt.ptr<f32>

@@ -44,7 +44,7 @@ tt.func @updates(%sig: !tt.ptr<i64>, %v: i64, %w: i64, %a: i32, %b: i32) {
   }
   scf.for %i = %c0 to %b step %c1 : i32 {
     %next = arith.extsi %i : i32 to i64
-    // expected-remark@+1 {{an earlier update of this signal may still be unordered}}
+    // expected-warning@+1 {{an earlier update of this signal may still be unordered}}
     ditron.signal_op %sig set %next on %a : !tt.ptr<i64>
   }
   // expected-remark@+1 {{inserted 'ditron.quiet'}}
@@ -97,7 +97,7 @@ tt.func @other_signals(%sig: !tt.ptr<i64>, %other: !tt.ptr<i64>, %v: i64, %w: i6
     %e = arith.extsi %i : i32 to i64
     %quarter = arith.divsi %i, %c4 : i32
     %its = tt.addptr %sig, %quarter : !tt.ptr<i64>, i32
-    // expected-remark@+3 {{an earlier update of this signal may still be unordered}}
+    // expected-warning@+3 {{an earlier update of this signal may still be unordered}}
     // expected-note@+2 {{an earlier update of this signal}}
     // expected-note@+1 {{a signal in flight}}
     ditron.signal_op %its set %e on %r : !tt.ptr<i64>

@@ -94,7 +94,11 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
             "sample_args=lambda ranks: {...}, small arguments by name as for example="
         )
     if name in programs:
-        return [checking.check_program(programs[name], _announced(groups, name, say), resident=args.resident)]
+        return [
+            checking.check_program(
+                programs[name], _announced(groups, name, say), resident=args.resident, larger=args.ranks is None
+            )
+        ]
     value = getattr(module, name, None)
     if value is None:
         raise UsageError(f"{path} has no {name!r}; its programs are: {', '.join(programs) or 'none'}")
@@ -107,7 +111,12 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
         )
     return [
         checking.check_function(
-            run, _announced(groups, name, say), subject=name, resident=args.resident, values=_values(args.value)
+            run,
+            _announced(groups, name, say),
+            subject=name,
+            resident=args.resident,
+            larger=args.ranks is None,
+            values=_values(args.value),
         )
     ]
 
@@ -124,8 +133,17 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
             programs = []
         if programs:
             return [
-                checking.check_program(program, _announced(groups, program.__name__, say), resident=args.resident)
+                checking.check_program(
+                    program,
+                    _announced(groups, program.__name__, say),
+                    resident=args.resident,
+                    larger=args.ranks is None,
+                )
                 for program in programs
             ]
     announced = _announced(groups, path.name, say)
-    return [checking.check_script(path, args.args, announced, resident=args.resident, values=_values(args.value))]
+    return [
+        checking.check_script(
+            path, args.args, announced, resident=args.resident, larger=args.ranks is None, values=_values(args.value)
+        )
+    ]

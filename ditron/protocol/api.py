@@ -24,6 +24,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from ditron.protocol.calls import MAX_CALLS, MAX_RANKS, rank_counts, with_calls_needed, with_missing_calls
 from ditron.protocol.capture import capture, is_capturing
 from ditron.sim.rank import current_world
 from ditron_compiler.errors import DitronError, NodesError
@@ -42,7 +43,6 @@ __all__ = [
 
 #: (ranks, ranks per node) that are looked at: what is symbolic in the number of ranks shows its mistakes by these.
 GROUPS: tuple[tuple[int, int | None], ...] = ((1, None), (2, None), (3, None), (4, None), (4, 2))
-CALLS = 3
 
 
 class ProtocolError(DitronError):
@@ -65,46 +65,69 @@ def check_function(
     subject: str = "",
     resident: int = 132,
     values: Mapping[int, Any] | None = None,
+    larger: bool | None = None,
 ) -> CheckReport:
     """Check what ``function`` launches when each rank of a group calls it; it calls ``ditron.init()`` first.
 
     Args:
         groups: (ranks, ranks per node; None: one node). resident: programs that a GPU takes at a time.
         subject: what the report calls it. values: by line, what host code reads there of what a kernel computes.
+        larger: also groups that are larger than a constant that a kernel compares the number of ranks with; default:
+        with the default groups.
 
     The function's results mean nothing, for nothing is computed; an AssertionError about them ends it, with a note if
     there was more to come.
     """
     name = subject or getattr(function, "__name__", "a function")
-    return check_scenarios(
-        name,
-        _scenarios(
-            groups, lambda ranks, per_node: capture(function, ranks, per_node, resident=resident, values=values)
-        ),
-    )
+
+    def make(ranks: int, per_node: int | None) -> Scenario:
+        return with_missing_calls(capture(function, ranks, per_node, resident=resident, values=values))
+
+    return check_scenarios(name, _scenarios(groups, make, larger=larger))
 
 
 def _scenarios(
-    groups: Iterable[tuple[int, int | None]], make: Callable[[int, int | None], Scenario]
+    groups: Iterable[tuple[int, int | None]], make: Callable[[int, int | None], Scenario], *, larger: bool | None
 ) -> Iterator[Scenario]:
-    """Those of the groups that the subject is for. Raises NodesError when it is for none."""
+    """Those of the groups that the subject is for, and larger ones. Raises NodesError when it is for none."""
+    larger = groups is GROUPS if larger is None else larger
     made, refused = 0, None
-    for ranks, per_node in groups:
-        try:
-            scenario = make(ranks, per_node)
-        except NodesError as error:
-            refused = error
-            continue
-        made += 1
-        yield scenario
+    wanted, most = set(), 0
+
+    def scenarios(groups: Iterable[tuple[int, int | None]]) -> Iterator[Scenario]:
+        nonlocal made, refused, wanted, most
+        for ranks, per_node in groups:
+            try:
+                scenario = make(ranks, per_node)
+            except NodesError as error:
+                refused = error
+                continue
+            made += 1
+            most = max(most, ranks)
+            wanted |= rank_counts(scenario)
+            yield scenario
+
+    yield from scenarios(groups)
+    if larger and made:
+        for ranks in sorted(wanted):
+            if most < ranks <= MAX_RANKS:
+                yield from scenarios([(ranks, None)])
     if refused is not None and not made:
         raise refused
 
 
 def check_program(
-    program: Any, groups: Iterable[tuple[int, int | None]] = GROUPS, *, calls: int = CALLS, resident: int = 132
+    program: Any,
+    groups: Iterable[tuple[int, int | None]] = GROUPS,
+    *,
+    calls: int | None = None,
+    resident: int = 132,
+    larger: bool | None = None,
 ) -> CheckReport:
     """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``sample_args=`` says.
+
+    Without ``calls`` three times, or more often where a buffer is chosen by the number of the call: once more than
+    there are buffers.
 
     Between calls the caller is taken to read and to write all its tensors. Groups on more nodes than its ``max_nodes=``
     are left out. Raises DitronError without ``sample_args=``.
@@ -123,12 +146,16 @@ def check_program(
         tensors, constants = program.arguments(program.sample_args(ditron.num_ranks()))
         code = inspect.unwrap(program.fn).__code__
         line = f"{code.co_filename}:{code.co_firstlineno}"
-        for view.call in range(1, calls + 1):
+        for view.call in range(1, (calls or MAX_CALLS) + 1):
             _by_caller(view, program, tensors, line, writes=True)
             program(*tensors, **constants)
             _by_caller(view, program, tensors, line, writes=False)
 
-    return check_function(run, groups, subject=program.__name__, resident=resident)
+    def make(ranks: int, per_node: int | None) -> Scenario:
+        scenario = capture(run, ranks, per_node, resident=resident)
+        return scenario if calls else with_calls_needed(scenario)
+
+    return check_scenarios(program.__name__, _scenarios(groups, make, larger=larger))
 
 
 def _by_caller(view: Any, program: Any, tensors: Sequence[Any], line: str, *, writes: bool) -> None:
@@ -147,6 +174,7 @@ def check_script(
     *,
     resident: int = 132,
     values: Mapping[int, Any] | None = None,
+    larger: bool | None = None,
 ) -> CheckReport:
     """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``.
 
@@ -163,14 +191,15 @@ def check_script(
         def main() -> None:
             exec(code, modules[current_world().rank].__dict__)
 
-        return capture(main, ranks, per_node, resident=resident, modules=modules, values=values)
+        captured = capture(main, ranks, per_node, resident=resident, modules=modules, values=values)
+        return with_missing_calls(captured)
 
     old = sys.argv, sys.path
     printed = io.StringIO()  # results that mean nothing
     sys.argv, sys.path = [path, *argv], [str(Path(path).resolve().parent), *sys.path]
     try:
         with redirect_stdout(printed):
-            return check_scenarios(Path(path).name, _scenarios(groups, scenario))
+            return check_scenarios(Path(path).name, _scenarios(groups, scenario, larger=larger))
     finally:
         sys.argv, sys.path = old
 

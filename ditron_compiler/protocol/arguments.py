@@ -46,6 +46,7 @@ _KEEPS = (
 )
 _REMAINDERS = (arith.RemSIOp, arith.RemUIOp)
 _RANKS = "ranks"
+_FIVE = 5  # ranks: the first group that is larger than those that are always looked at
 
 
 @dataclass(frozen=True)
@@ -206,8 +207,14 @@ class _Flow:
                 bound = self.constant(other)
                 scale = self.linear(value).get(_RANKS)
                 if bound is not None and bound > 1 and scale is not None:
-                    return {bound * scale + 1}
-        if isinstance(op, scf.ForOp):
-            scale = self.linear(op.upperBound).get(_RANKS, 0)
-            return {5} if scale > 1 else set()
+                    return {bound * scale + 1, _FIVE}
+        elif isinstance(op, scf.ForOp) and self.linear(op.upperBound).get(_RANKS, 1) > 1:
+            return {_FIVE}
+        elif isinstance(op, _REMAINDERS) and _RANKS in self.linear(op.operands[1]):
+            distance = self._definition.get(op.operands[0])  # to another rank, of the group's ring
+            if isinstance(distance, arith.AddIOp):
+                by = [self._definition.get(operand) for operand in distance.operands]
+                far = max((self.constant(operand) or 0 for operand in distance.operands), default=0)
+                powers = any(isinstance(one, arith.ShLIOp) for one in by)
+                return ({2 * far + 1, _FIVE} if far > 1 else set()) | ({_FIVE} if powers else set())
         return set()

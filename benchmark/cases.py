@@ -121,7 +121,7 @@ Operators = dict[str, Callable[[argparse.Namespace, torch.device], Iterator[Case
 def arguments(description: str, operators: Operators) -> argparse.ArgumentParser:
     """What every benchmark of operators takes."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("operators", nargs="*", default=list(operators), choices=[*operators, []])
+    parser.add_argument("operators", nargs="*", default=list(operators), choices=[*operators, list(operators)])
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--limit", type=int, default=90, help="seconds a shape may take")
     parser.add_argument("--table", type=Path, help="append the table to this file")

@@ -21,7 +21,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.operands import aligned, bias_of, capacity_for, in_group, matrices, result, weight_layout
-from ditron.kernels.scales import gathered_scales, imprecise, scaled_product, scales_in_shard, scales_of
+from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
     accumulator,
@@ -30,6 +30,7 @@ from ditron.kernels.tiles import (
     dot_step,
     piece_of,
     piece_rows,
+    promoted,
     scale_tile,
     scales_of_shard,
     shards_descriptor,
@@ -69,7 +70,7 @@ def ag_gemm_kernel(
     HAS_BIAS: tl.constexpr,
     SCALE_A: tl.constexpr,
     SCALE_B: tl.constexpr,
-    IMPRECISE: tl.constexpr,
+    PROMOTE: tl.constexpr,
 ):
     """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
     ranks = dl.num_ranks()
@@ -78,6 +79,8 @@ def ag_gemm_kernel(
     tiles_n = tl.cdiv(N, BN)
     waited = own * PIECES
     token = dl.wait(arrived_ptr + waited, 0, epoch)
+    if PROMOTE:
+        acc = tl.zeros((BM, BN), tl.float32)
     for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS, flatten=True):
         shard, m, n = tile_position(tile, tiles_m, tiles_n, own, ranks, GROUP)
         piece = shard * PIECES + piece_of(m, tiles_m, PIECES)[0]
@@ -96,7 +99,10 @@ def ag_gemm_kernel(
             if SCALE_A != "none":
                 scales = dl.consume_token(scales_of_shard(gathered_scale_ptr, shard, rows, K, SCALE_A), token)
         waited = piece  # before the loop over K: what changes after it makes Triton give up the pipeline across tiles
-        acc = accumulator(a_desc, BM, BN, SCALE_A)
+        if PROMOTE:
+            sums = tl.zeros((BM, BN), tl.float32)
+        else:
+            acc = accumulator(a_desc, BM, BN, SCALE_A)
         for k in range(tl.cdiv(K, BK)):
             if SCALE_A == "block":
                 acc = block_scaled_dot_step(
@@ -117,11 +123,14 @@ def ag_gemm_kernel(
                     BK,
                 )
             else:
-                acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN, IMPRECISE)
+                acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN)
+            if PROMOTE:
+                sums, acc = promoted(sums, acc, k, tl.cdiv(K, BK), PROMOTE)
+        result = sums if PROMOTE else acc
         if SCALE_A != "none":
-            acc = scale_tile(acc, scales, scale_b_ptr, row, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B)
-        acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
-        store_tile(c_desc, shard, m * BM, n * BN, acc, 2)
+            result = scale_tile(result, scales, scale_b_ptr, row, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B)
+        result = add_bias(result, bias_ptr, n * BN, N, BN, HAS_BIAS)
+        store_tile(c_desc, shard, m * BM, n * BN, result, 2)
 
 
 @ditron.program(
@@ -175,6 +184,7 @@ def ag_gemm_program(
     scale_b_kind="none",
     use_fast_accum=False,
     maxnreg=None,
+    promoted_products=1024,
 ):
     """``c`` [ranks * rows, N] = all ranks' ``a`` [rows, K], times ``b`` [N, K] transposed, plus ``bias``.
 
@@ -232,7 +242,7 @@ def ag_gemm_program(
         HAS_BIAS=has_bias,
         SCALE_A=scale_a_kind,
         SCALE_B=scale_b_kind,
-        IMPRECISE=imprecise(a.dtype, BK, use_fast_accum),
+        PROMOTE=promote_every(a.dtype, scale_a_kind, BK, 0 if use_fast_accum else promoted_products),
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),

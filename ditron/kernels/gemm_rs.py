@@ -21,7 +21,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
-from ditron.kernels.scales import imprecise, scaled_product, scales_of
+from ditron.kernels.scales import promote_every, scaled_product, scales_of
 from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
 from ditron.kernels.tiles import (
     MAX_REGISTERS,
@@ -31,6 +31,7 @@ from ditron.kernels.tiles import (
     dot_step,
     piece_of,
     piece_rows,
+    promoted,
     scale_tile,
     shards_descriptor,
     store_columns,
@@ -75,7 +76,7 @@ def gemm_rs_kernel(
     PARTS: tl.constexpr,
     SCALE_A: tl.constexpr,
     SCALE_B: tl.constexpr,
-    IMPRECISE: tl.constexpr,
+    PROMOTE: tl.constexpr,
 ):
     """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N]."""
     own = dl.rank()
@@ -85,6 +86,8 @@ def gemm_rs_kernel(
     publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
     counted = -1  # piece of the tile before, which is not published yet, and what it counts
     share = 0
+    if PROMOTE:
+        acc = tl.zeros((BM, BN), tl.float32)
     for tile in tl.range(tl.program_id(0), RANKS * tiles_m * tiles_n, PROGRAMS, flatten=True):
         shard, m, n = tile_position(tile, tiles_m, tiles_n, (own + 1) % RANKS, RANKS, GROUP)
         piece, first, tile_rows = piece_of(m, tiles_m, PIECES)
@@ -92,7 +95,10 @@ def gemm_rs_kernel(
         before_share = share
         counted = tl.where(shard == own, -1, shard * PIECES + piece)
         share = tl.where((m == first) & (n == 0), PIECE - tile_rows * tiles_n + 1, 1)
-        acc = accumulator(a_desc, BM, BN, SCALE_A)
+        if PROMOTE:
+            sums = tl.zeros((BM, BN), tl.float32)
+        else:
+            acc = accumulator(a_desc, BM, BN, SCALE_A)
         for k in range(k_steps):
             if SCALE_A == "block":
                 scales = scale_a_ptr + shard * rows
@@ -114,12 +120,15 @@ def gemm_rs_kernel(
                     BK,
                 )
             else:
-                acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN, IMPRECISE)
+                acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN)
+            if PROMOTE:
+                sums, acc = promoted(sums, acc, k, k_steps, PROMOTE)
             if (k == publish_at) & (before >= 0):
                 dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
+        result = sums if PROMOTE else acc
         if shard == own:  # each branch scales: Triton 3.6 cannot fuse the loops with more than the branches behind
             for part in tl.static_range(PARTS):
-                total = columns_of(acc, part, PARTS)
+                total = columns_of(result, part, PARTS)
                 col = n * BN + part * (BN // PARTS)
                 if SCALE_A != "none":
                     first_scale = shard * rows if SCALE_A == "row" else 0
@@ -143,10 +152,10 @@ def gemm_rs_kernel(
                     total += theirs.reshape(BM, BN // PARTS).to(tl.float32)
                 store_columns(out_desc, 0, m * BM, col, total)
         elif SCALE_A == "none":
-            store_tile(outbox_desc, shard, m * BM, n * BN, acc, PARTS)
+            store_tile(outbox_desc, shard, m * BM, n * BN, result, PARTS)
         else:
             for part in tl.static_range(PARTS):
-                columns = columns_of(acc, part, PARTS)
+                columns = columns_of(result, part, PARTS)
                 col = n * BN + part * (BN // PARTS)
                 first_scale = shard * rows if SCALE_A == "row" else 0
                 columns = scale_tile(
@@ -212,6 +221,7 @@ def gemm_rs_program(
     scale_b_kind="none",
     use_fast_accum=False,
     maxnreg=MAX_REGISTERS,
+    promoted_products=1024,
 ):
     """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
 
@@ -256,7 +266,7 @@ def gemm_rs_program(
         PARTS=parts,
         SCALE_A=scale_a_kind,
         SCALE_B=scale_b_kind,
-        IMPRECISE=imprecise(a.dtype, BK, use_fast_accum),
+        PROMOTE=promote_every(a.dtype, scale_a_kind, BK, 0 if use_fast_accum else promoted_products),
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),

@@ -20,6 +20,7 @@ __all__ = [
     "dot_step",
     "piece_of",
     "piece_rows",
+    "promoted",
     "scale_tile",
     "scales_of_shard",
     "shards_descriptor",
@@ -83,19 +84,14 @@ def dot_step(
     BM: tl.constexpr,
     BK: tl.constexpr,
     B_IS_KN: tl.constexpr,
-    IMPRECISE: tl.constexpr = None,
 ):
-    """``acc`` plus A[shard] @ B.T at (row, col) over K from ``k`` to ``k + BK``; ``a_desc`` is of [shards, rows, K].
-
-    Hopper's tensor cores add fp8 products with 14 bits: every ``IMPRECISE`` of them go to ``acc`` in fp32, or all at
-    the end with None.
-    """
+    """``acc`` plus A[shard] @ B.T at (row, col) over K from ``k`` to ``k + BK``; ``a_desc`` is of [shards, rows, K]."""
     a = a_desc.load([shard, row, k]).reshape(BM, BK)
     if B_IS_KN:
         b = b_desc.load([k, col])
     else:
         b = b_desc.load([col, k]).T
-    return tl.dot(a, b, acc, max_num_imprecise_acc=IMPRECISE, out_dtype=acc.dtype)
+    return tl.dot(a, b, acc, out_dtype=acc.dtype)
 
 
 @ditron.jit
@@ -146,6 +142,19 @@ def block_scaled_dot_step(
     a = a_desc.load([shard, row, k]).reshape(BM, BK)
     product = tl.dot(a, b_desc.load([col, k]).T, out_dtype=tl.int32 if a_desc.dtype == tl.int8 else tl.float32)
     return acc + product.to(tl.float32) * (of_a * of_b)[:, None]
+
+
+@ditron.jit
+def promoted(sums, acc, k, steps, EVERY: tl.constexpr):
+    """``sums`` and ``acc`` behind step ``k``: every ``EVERY`` steps what tensor cores have added is added in fp32.
+
+    Behind the last step ``acc`` is zero, as it must be before the first: whatever else writes to an accumulator makes
+    Triton or ptxas wait for each product.
+    """
+    if (k % EVERY == EVERY - 1) | (k == steps - 1):
+        sums += acc
+        acc = tl.zeros(acc.shape, tl.float32)
+    return sums, acc
 
 
 @ditron.jit

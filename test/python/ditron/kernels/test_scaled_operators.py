@@ -137,6 +137,23 @@ def test_bias_gathered_and_out(out_dtype, algorithm):
     run(main, ranks=2)
 
 
+@pytest.mark.parametrize("promoted_products", [32, 64, 128])
+def test_sums_leave_the_tensor_cores(promoted_products):
+    """After every step of 32, every second one, and with a last one that has fewer."""
+    gather, scatter = Problem(2, 40, 144, 208), Problem(2, 80, 144, 208)
+
+    def main(rank):
+        options = dict(promoted_products=promoted_products, algorithm="overlapped")
+        gather.assert_gathered(gather.call(kernels.ag_gemm, rank, **options), rank)
+        scatter.assert_summed(scatter.call(kernels.gemm_rs, rank, **options), slice(rank * 40, (rank + 1) * 40))
+        for function in (kernels.ag_gemm, kernels.gemm_rs):
+            problem = gather if function is kernels.ag_gemm else scatter
+            fast = problem.call(function, rank, use_fast_accum=True, algorithm="overlapped")
+            torch.testing.assert_close(fast, problem.call(function, rank, **options))  # the simulator adds in fp32
+
+    run(main, ranks=2)
+
+
 def test_shapes_of_scales():
     """A vector, a column, and torch's row for the columns of the transpose, mean the same."""
     problem = Problem(1, 4, 32, 32)

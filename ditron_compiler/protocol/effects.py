@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import ditron, tt
+from ditron_compiler.protocol.inline_ptx import only_computes
 
 __all__ = ["EFFECTS", "NO_EFFECT", "Effect", "effect_of", "is_flag_type", "may_block", "may_order"]
 
@@ -108,6 +109,8 @@ _NOT_FOLLOWED = Effect("not_followed", _named())
 def effect_of(op: ir.Operation) -> Effect | None:
     """The effect of ``op``; None when it only computes. A ditron operation without a row is noted as not followed."""
     effect = EFFECTS.get(type(op))
+    if isinstance(op, tt.ElementwiseInlineAsmOp):
+        return None if only_computes(op) else _NOT_FOLLOWED
     if effect is not None or not op.name.startswith("ditron."):
         return effect
     return None if type(op) in NO_EFFECT or op.is_memory_effect_free else _NOT_FOLLOWED

@@ -21,6 +21,7 @@ from ditron_compiler.protocol import values
 from ditron_compiler.protocol.arguments import ArgumentUses, argument_uses
 from ditron_compiler.protocol.effects import effect_of, may_block
 from ditron_compiler.protocol.expressions import EXPRESSIONS, constant, descriptor_block
+from ditron_compiler.protocol.inline_ptx import raise_inline_ptx
 from ditron_compiler.protocol.sites import Site, make_site
 from ditron_compiler.protocol.slices import BackwardSlice
 
@@ -86,6 +87,7 @@ def translate_module(module: ir.Module | str) -> Kernel:
         return _translated[module]
     with module.context:
         PassManager.parse("builtin.module(lower-swizzle)", module.context).run(module)
+        raise_inline_ptx(module)
         (kernel,) = kernels_of(module).values()
         return translate(kernel, module)
 

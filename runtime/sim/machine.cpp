@@ -27,8 +27,8 @@ Machine::Machine(const Options &options)
                 scheduler.memoryChanged(address, bytes);
               }),
       scheduler(random, network, options.numRanks), teams(options.numRanks),
-      launches(options.numRanks, options.resident), stacks(options.stackBytes),
-      parallel(*this) {}
+      launches(options.numRanks, options.resident, options.seed),
+      stacks(options.stackBytes), parallel(*this) {}
 
 Machine::~Machine() = default;
 
@@ -285,6 +285,7 @@ void Machine::resume(Fiber &fiber) {
 
 bool Machine::start(Fiber &fiber) {
   fiber.started = true;
+  launches.mayExchange(fiber);
   scheduler.spins.progress();
   if (races && !fiber.launch->isStream) {
     races->programStarted(fiber);

@@ -221,9 +221,8 @@ std::vector<std::string> starvedLaunches(const Machine &machine) {
             "than run at a time, or wait before the launch"));
         continue;
       }
-      lines.push_back(format(launch->programs() - launch->started, " of ",
-                             launch->programs(), " programs of `", launch->name,
-                             "` on ",
+      lines.push_back(format(launch->notStarted(), " of ", launch->programs(),
+                             " programs of `", launch->name, "` on ",
                              launch->stream ? launch->stream->description()
                                             : format("rank ", launch->rank),
                              " have not started: all ", slots,

@@ -60,8 +60,13 @@ struct Launch {
   bool independent = false;
   bool plain = false; ///< A kernel of plain Triton, without ditron operations.
   int64_t started = 0;
+  /// Of those, programs that have given their slot to another launch.
+  std::vector<std::array<int32_t, 3>> returned = {};
   int64_t finished = 0;
   int64_t programs() const { return int64_t(grid[0]) * grid[1] * grid[2]; }
+  int64_t notStarted() const {
+    return programs() - started + int64_t(returned.size());
+  }
   std::array<int32_t, 3> program(int64_t number) const {
     return {int32_t(number % grid[0]), int32_t(number / grid[0] % grid[1]),
             int32_t(number / grid[0] / grid[1])};

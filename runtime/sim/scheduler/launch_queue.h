@@ -4,6 +4,7 @@
 
 #include "scheduler/fiber.h"
 #include "scheduler/launch.h"
+#include "scheduler/random.h"
 
 #include <cstdint>
 #include <deque>
@@ -15,8 +16,7 @@ namespace ditron::sim {
 
 class LaunchQueue {
 public:
-  LaunchQueue(int32_t numRanks, int32_t slots)
-      : slots(slots), queued(numRanks), resident(numRanks) {}
+  LaunchQueue(int32_t numRanks, int32_t slots, uint64_t seed);
 
   uint64_t newId() { return nextId++; }
   Launch &add(std::unique_ptr<Launch> launch);
@@ -24,6 +24,10 @@ public:
   Launch *startable(int32_t rank) const;
   /// Start the next program of that launch, which takes a slot.
   Fiber &startProgram(int32_t rank);
+  /// A program is about to run for the first time. Launches of two streams that
+  /// compete for slots may get them in any order: it may become a program of
+  /// another launch, and its own gets a slot later.
+  void mayExchange(Fiber &fiber);
   /// Take all of that launch out of the queue: it runs without slots.
   void takeWhole(int32_t rank);
   /// A program has ended. Returns whether it was its launch's last.
@@ -36,7 +40,11 @@ public:
   const std::vector<std::deque<Launch *>> &notStarted() const { return queued; }
 
 private:
-  int32_t slots; ///< Per rank.
+  std::array<int32_t, 3> nextProgram(int32_t rank, size_t index);
+
+  int32_t slots;  ///< Per rank.
+  Random random;  ///< Of exchanges only.
+  bool exchanges; ///< Chosen by the seed.
   uint64_t nextId = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Launch>> launches;
   std::vector<std::deque<Launch *>> queued;

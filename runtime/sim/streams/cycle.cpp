@@ -186,6 +186,8 @@ private:
       if (queued->stream != &stream) {
         continue;
       }
+      std::vector<const Stream *> takers;
+      std::string names;
       for (const auto &[key, other] : machine.allStreams()) {
         bool takesSlots = std::any_of(
             waiting.begin(), waiting.end(), [&](const Fiber *fiber) {
@@ -193,11 +195,17 @@ private:
                      fiber->launch->stream == other.get();
             });
         if (takesSlots && other->rankOf() == stream.rankOf()) {
-          edges.push_back({other.get(),
-                           format("the ", op.what, " of ", stream.description(),
-                                  " (at ", stream.lineOf(op),
-                                  ") waits for a program slot: kernels on ",
-                                  other->description(), " take all of them")});
+          takers.push_back(other.get());
+          names += (names.empty() ? "" : " and ") + other->description();
+        }
+      }
+      for (const Stream *taker : takers) {
+        if (taker != &stream || takers.size() == 1) {
+          edges.push_back(
+              {taker, format("the ", op.what, " of ", stream.description(),
+                             " (at ", stream.lineOf(op),
+                             ") waits for a program slot: kernels on ", names,
+                             " take all of them")});
         }
       }
     }

@@ -106,7 +106,7 @@ def compile(
 
     Args:
         fn: a ``ditron.jit`` function (autotuned or not), or the path of an MLIR file that holds a mixed module; of
-            several kernels in it, ``FILE.mlir:KERNEL`` names one.
+            several kernels in it, ``FILE.mlir:KERNEL`` names one. A program in it says the options of its kernels.
         signature: type of each parameter that is no constant: ``"*bf16"`` for pointers, ``"i32"``, ``"fp32"`` ...; a
             suffix says that the value is divisible by 16 (``"i32:16"``) or not known to be (``"*bf16:1"``); pointers
             are assumed to be, as those of tensors are. Default: the function's ``example``.
@@ -132,11 +132,12 @@ def compile(
         raise ValueError(f"unknown stage {stop_after!r} for target {target!r}: expected one of {', '.join(stages)}")
     wanted = stages[: stages.index(stop_after) + 1] if stop_after else stages
     instrumentation = instrumentation or Instrumentation()
-    pipeline = pipeline or _pipeline_of(fn)
-    check_passes(compiled_for, instrumentation.print_after, pipeline)
-    run = _Compilation(compiled_for, pipeline, wanted, instrumentation, locations)
+    chosen = pipeline or _pipeline_of(fn)
+    check_passes(compiled_for, instrumentation.print_after, chosen)
+    run = _Compilation(compiled_for, chosen, wanted, instrumentation, locations)
     if isinstance(fn, (str, Path)):
-        return run.file(str(fn), dict(options or {}))
+        # The kernels of a program went through the pipeline of their decorators when it was traced.
+        return run.file(str(fn), dict(options or {}), of_program=pipeline or "as-written")
     return run.function(fn, signature, constexprs, options)
 
 
@@ -197,18 +198,24 @@ class _Compilation:
         mixed = source.make_mixed(self.gpu, self.options, codegen, modules, self.context)
         return self.lower(mixed)
 
-    def file(self, spelled: str, options: dict) -> CompiledProgram:
+    def file(self, spelled: str, options: dict, of_program: str | Iterable[str]) -> CompiledProgram:
+        """A kernel of an MLIR file; ``of_program``: the pipeline when the file holds a host program."""
         from ditron_compiler import ir, pipeline
         from ditron_compiler.frontend.diagnostics import raise_compile_errors
-        from ditron_compiler.ir.kernels import keep_kernel, kernels_of
+        from ditron_compiler.ir.kernels import keep_kernel, kernels_of, take_programs
 
         file, _, kernel = spelled.rpartition(":") if not Path(spelled).is_file() else (spelled, "", "")
         path = Path(file or spelled)
-        self.program.name = kernel or path.stem
-        self._set_up(options)
         start = time.perf_counter()
         with ir.Context() as context, raise_compile_errors():
             mixed = ir.Module.parse(path.read_text(), context, source_name=str(path))
+            if (launched := take_programs(mixed)) is not None:
+                self.pipeline = of_program
+                if not kernel and len(launched) == 1:
+                    (kernel,) = launched
+                options = launched.get(kernel, {}) | options
+            self.program.name = kernel or path.stem
+            self._set_up(options)
             if kernel:
                 keep_kernel(mixed, kernel)
             elif len(kernels := kernels_of(mixed)) > 1 and self.wanted[-1] not in ("ditron", "lowered"):

@@ -162,8 +162,9 @@ def _add_kernel_options(parser: argparse.ArgumentParser) -> None:
 def _add_compile(commands) -> None:
     parser = commands.add_parser(
         "compile",
-        help="compile a kernel to machine code and save every stage",
-        description="Compile a kernel to machine code and save every stage. Needs no GPU.",
+        help="compile a kernel, or those of a program, to machine code and save every stage",
+        description="Compile a kernel, or all kernels of a program (FILE.py:PROGRAM, or what ditron dump "
+        "--stage program prints), to machine code and save every stage. Needs no GPU.",
     )
     _add_kernel_options(parser)
     parser.add_argument("-o", dest="directory", metavar="DIR", default=".", help="where the stages go (default: here)")

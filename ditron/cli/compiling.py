@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ditron.cli.kernels import UsageError, load_kernel, parse_assignments, parse_signature
+from ditron.cli.kernels import NamesProgram, UsageError, load_kernel, parse_assignments, parse_signature
 from ditron.cli.pass_output import instrumentation_of, print_remarks_and_statistics, show_diff
 from ditron_compiler.instrumentation import Instrumentation
 
@@ -19,19 +20,33 @@ _TARGET_OF_STAGE = {"sim-llvm": "sim", "amdgcn": "hip:gfx942", "hsaco": "hip:gfx
 
 
 def compile_command(args: argparse.Namespace) -> int:
-    """Compile, save, and print a line per stage."""
-    program = _compile(args, args.target or "cuda:90", None, instrumentation := instrumentation_of(args))
-    try:
-        program.save(args.directory)
-    except OSError as error:
-        raise UsageError(f"cannot write to {args.directory}: {error}") from error
-    print(program.table())
-    if program.missing:
-        print(
-            "\n".join(f"ditron: {stage} was not made: {why}" for stage, why in program.missing.items()), file=sys.stderr
-        )
+    """Compile, save, and print a line per stage; of a program, each of its kernels."""
+    instrumentation = instrumentation_of(args)
+    args.target = args.target or "cuda:90"
+    for program in _compiled(args, instrumentation):
+        try:
+            program.save(args.directory)
+        except OSError as error:
+            raise UsageError(f"cannot write to {args.directory}: {error}") from error
+        print(program.table())
+        for stage, why in program.missing.items():
+            print(f"ditron: {stage} was not made: {why}", file=sys.stderr)
     print_remarks_and_statistics(args, instrumentation)
     return 0
+
+
+def _compiled(args: argparse.Namespace, instrumentation: Instrumentation) -> Iterator[Any]:
+    from ditron.cli.programs import kernels_of_file, save_program
+
+    kernels = kernels_of_file(Path(args.kernel))
+    if not kernels:
+        try:
+            yield _compile(args, args.target, None, instrumentation)
+        except NamesProgram as named:
+            kernels = kernels_of_file(save_program(named.program, args, instrumentation))
+    for kernel in kernels:
+        args.kernel = kernel
+        yield _compile(args, args.target, None, instrumentation)
 
 
 def dump_command(args: argparse.Namespace) -> int:

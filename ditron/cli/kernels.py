@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["UsageError", "import_file", "load_kernel", "parse_assignments", "parse_signature"]
+__all__ = ["NamesProgram", "UsageError", "import_file", "load_kernel", "parse_assignments", "parse_signature"]
 
 
 class UsageError(Exception):
@@ -17,6 +17,14 @@ class UsageError(Exception):
 
 class RunsWhenImported(UsageError):
     """A file that is imported for what it defines starts ranks, or ends the process."""
+
+
+class NamesProgram(UsageError):
+    """A host program is named where a kernel is expected."""
+
+    def __init__(self, text: str, program: Any):
+        super().__init__(f"{text} is a program, not a kernel: ditron dump {text} --stage program prints it")
+        self.program = program
 
 
 def load_kernel(text: str) -> Any:
@@ -28,6 +36,10 @@ def load_kernel(text: str) -> Any:
     module = import_file(path)
     kernels = _kernels_of(module)
     if not file or name not in kernels:
+        from ditron._program.program import Program
+
+        if isinstance(program := vars(module).get(name), Program):
+            raise NamesProgram(text, program)
         found = ", ".join(sorted(kernels)) or "none (kernels are decorated by @ditron.jit)"
         what = f"{path} has no kernel {name!r}" if file else f"expected {path}:KERNEL"
         raise UsageError(f"{what}; its kernels are: {found}")

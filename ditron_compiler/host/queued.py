@@ -27,8 +27,9 @@ from ditron_compiler.host.steps import (
     StreamId,
 )
 from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.ir.kernels import launch_options
 
-__all__ = ["QueuedOperations", "launch_options"]
+__all__ = ["QueuedOperations"]
 
 _MAX_GRID = 2**31 - 1
 
@@ -152,11 +153,6 @@ class QueuedOperations(Slots):
             return Launch(kernel, (x, y, z), given, options, loc=loc, **where)
 
         return self._step(op, op.stream, make)
-
-
-def launch_options(op: ditron.LaunchOp) -> dict[str, int | float | bool | str]:
-    """Triton's options that a launch gives."""
-    return {name: value.value for name, value in op.options.items()} if op.options is not None else {}
 
 
 def _check_descriptors(kernel: str, args: tuple, loc: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ditron_compiler import ir
+from typing import Any
 
-__all__ = ["keep_kernel", "kernels_of"]
+from ditron_compiler import ir
+from ditron_compiler.ir.dialects import ditron
+
+__all__ = ["keep_kernel", "kernels_of", "launch_options", "take_programs"]
 
 
 def kernels_of(module: ir.Module) -> dict[str, ir.Operation]:
@@ -24,6 +27,33 @@ def keep_kernel(module: ir.Module, name: str) -> None:
     for other, op in kernels.items():
         if other != name:
             op.erase()
+
+
+def launch_options(op: ditron.LaunchOp) -> dict[str, int | float | bool | str]:
+    """Triton's options that a launch gives."""
+    return {name: value.value for name, value in op.options.items()} if op.options is not None else {}
+
+
+def take_programs(module: ir.Module) -> dict[str, dict[str, Any]] | None:
+    """Erase the host programs of a module; the kernels that they launch, with the options of the first launch of each.
+
+    None when there is no program.
+    """
+    programs = [op for op in module.body.operations if isinstance(op, ditron.ProgramOp)]
+    if not programs:
+        return None
+    launched: dict[str, dict[str, Any]] = {}
+
+    def visit(op: ir.Operation) -> None:
+        if isinstance(op, ditron.LaunchOp):
+            launched.setdefault(op.kernel.value, launch_options(op))
+
+    for program in programs:
+        program.walk(visit)
+        program.erase()
+    if "ditron.assumptions" in module.operation.attributes:
+        del module.operation.attributes["ditron.assumptions"]
+    return launched
 
 
 def _string(op: ir.Operation, name: str) -> str:

@@ -25,9 +25,9 @@ from ditron._program.execute.memory import Memory
 from ditron._program.execute.order import CallOrder
 from ditron_compiler import ir
 from ditron_compiler.errors import CompileError, DitronError
-from ditron_compiler.host.queued import launch_options
 from ditron_compiler.host.slots import location
 from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.ir.kernels import launch_options
 
 if TYPE_CHECKING:
     import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Sequence
@@ -88,10 +89,37 @@ def leaf_names(names: Sequence[str], form: Any) -> list[str]:
 
 
 class TensorSpec:
-    """Dtype and shape of a contiguous tensor that does not exist."""
+    """Dtype and shape of a contiguous tensor that does not exist. ``values``: what it holds, as it was written."""
 
-    def __init__(self, dtype: Any, shape: tuple[int, ...]):
-        self.dtype, self.shape = dtype, shape
+    def __init__(self, dtype: Any, shape: tuple[int, ...], values: str = ""):
+        self.dtype, self.shape, self.values = dtype, shape, values
+
+    def __repr__(self) -> str:
+        return f"TensorSpec({self.dtype}, {self.shape}, {self.values!r})"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether its values differ from sample to sample."""
+        return self.values == "permutation" or ".." in self.values
+
+    def make(self, seed: int) -> Any:
+        """A tensor; its values are those of one sample."""
+        import torch
+
+        made = torch.empty(self.shape, dtype=self.dtype)
+        generator = torch.Generator().manual_seed(seed)
+        if self.values == "permutation":
+            made.copy_(torch.randperm(made.numel(), generator=generator).view(self.shape))
+        elif self.values == "arange":
+            made.copy_(torch.arange(made.numel()).view(self.shape))
+        elif ".." in self.values:
+            low, _, high = self.values.partition("..")
+            made.copy_(torch.randint(int(low), int(high), self.shape, generator=generator))
+        elif self.values.startswith("["):
+            made.copy_(torch.tensor(ast.literal_eval(self.values)).view(self.shape))
+        elif self.values:
+            made.fill_(int(self.values))
+        return made
 
     def stride(self) -> tuple[int, ...]:
         return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
@@ -103,12 +131,16 @@ class TensorSpec:
         return True
 
 
-_SPEC = re.compile(r"(\w+)\[([\d, x]*)\]")
+_SPEC = re.compile(r"(\w+)\[([\d, x]*)\](?:\s*=\s*(permutation|arange|-?\d+(?:\s*\.\.\s*-?\d+)?|\[[-\d\s,\[\]]*\]))?")
 _TRITON = {"fp16": "f16", "fp32": "f32", "fp64": "f64"}
 
 
 def parse_argument(value: Any) -> Any:
-    """``"bf16[64, 128]"`` as a :class:`TensorSpec`, in tuples and lists too; other values are returned."""
+    """``"bf16[64, 128]"`` as a :class:`TensorSpec`, in tuples and lists too; other values are returned.
+
+    Integers behind a ``=`` are what a check finds in the tensor: ``"i32[4] = permutation"``, ``arange``, ``0``, random
+    ones from ``0..8`` (less than 8), or a list, ``[1, 0, 3, 2]``.
+    """
     if isinstance(value, (tuple, list)):
         return type(value)([parse_argument(element) for element in value])
     if not isinstance(value, str):
@@ -120,7 +152,7 @@ def parse_argument(value: Any) -> Any:
         dtype = from_mlir(_TRITON.get(match[1], match[1]))
     except KeyError:
         raise DitronError(f"expected a tensor as 'bf16[64, 128]', got {value!r}") from None
-    return TensorSpec(dtype, tuple(int(extent) for extent in re.findall(r"\d+", match[2])))
+    return TensorSpec(dtype, tuple(int(extent) for extent in re.findall(r"\d+", match[2])), match[3] or "")
 
 
 def specialization_key(value: Any) -> Any:

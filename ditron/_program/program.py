@@ -46,7 +46,7 @@ def program(
     *,
     passes: str | Iterable[str] = "host",
     example: Mapping[str, Any] | None = None,
-    sample_args: Callable[[int], Mapping[str, Any]] | None = None,
+    sample_args: Callable[..., Mapping[str, Any]] | None = None,
     max_nodes: int | None = None,
 ) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
@@ -60,6 +60,8 @@ def program(
             cleans up; ``"overlap"``, which also removes needless copies and assigns streams; or a tuple of passes.
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
         sample_args: small arguments of the same form, for a given number of ranks: what ``ditron check`` calls it with.
+            Integers that decide what a kernel does have values: ``"i32[4] = permutation"``, or a tensor. A second
+            parameter takes a ``torch.Generator`` to draw them with.
         max_nodes: how many nodes it supports: 1 when it copies to all ranks, as copy engines reach one node only. A
             call in a group on more raises NodesError, and ``ditron check`` skips such groups.
 
@@ -88,7 +90,7 @@ class Program:
         fn: Callable,
         passes: str | Iterable[str],
         example: Mapping[str, Any] | None,
-        sample_args: Callable[[int], Mapping[str, Any]] | None = None,
+        sample_args: Callable[..., Mapping[str, Any]] | None = None,
         max_nodes: int | None = None,
     ):
         functools.update_wrapper(self, fn)
@@ -185,13 +187,14 @@ class Program:
         args, kwargs = self._example(args, kwargs)
         return self._trace(args, kwargs, SIM_TARGET if target == "sim" else parse_target(target))[0]
 
-    def arguments(self, given: Mapping[str, Any]) -> tuple[tuple, dict]:
-        """Positional and keyword-only arguments, with new tensors; ``given`` are those of :meth:`module` by name."""
-        import torch
+    def arguments(self, given: Mapping[str, Any], sample: int = 0) -> tuple[tuple, dict]:
+        """Positional and keyword-only arguments, with new tensors; ``given`` are those of :meth:`module` by name.
 
+        ``sample``: the number of the sample, where values are drawn.
+        """
         args, kwargs = self._example((), dict(given))
         leaves, form = flatten(args)
-        made = [torch.empty(v.shape, dtype=v.dtype) if isinstance(v, TensorSpec) else v for v in leaves]
+        made = [v.make(sample * len(leaves) + n) if isinstance(v, TensorSpec) else v for n, v in enumerate(leaves)]
         return tuple(unflatten(made, form)), kwargs
 
     def executable_and_arguments(

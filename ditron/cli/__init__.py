@@ -303,6 +303,23 @@ def _add_check(commands) -> None:
         default=[],
         help="what the script reads at that line of what a kernel computes, for kernels do not run; may be repeated",
     )
+    parser.add_argument(
+        "--samples",
+        metavar="N",
+        type=int,
+        default=3,
+        help="where integers that kernels see are drawn at random, look at so many samples (default 3)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        help="stop after so long and say what was found until then (default 60)",
+    )
+    parser.add_argument(
+        "--memory-limit", metavar="GB", type=float, default=2.0, help="the same for the process's memory (default 2)"
+    )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument(
         "subject",

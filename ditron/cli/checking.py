@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ditron.cli.kernels import RunsWhenImported, UsageError, import_file
 from ditron.cli.progress import progress
+from ditron_compiler.protocol.budget import budget
 
 __all__ = ["check_command"]
 
@@ -25,7 +27,8 @@ def check_command(args: argparse.Namespace) -> int:
             f"{' '.join(args.args)!r} after {args.subject}: options come before it, and only a script has arguments"
         )
     groups = _groups(args)
-    with progress() as say:
+    limits = budget(args.time_limit, args.memory_limit, alarm=threading.current_thread() is threading.main_thread())
+    with progress() as say, limits:
         reports = _named(path, name, groups, args, say) if name else _all(path, groups, args, say)
     print("\n\n".join(str(report) for report in reports))
     if any(report.findings for report in reports):
@@ -94,11 +97,8 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
             "sample_args=lambda ranks: {...}, small arguments by name as for example="
         )
     if name in programs:
-        return [
-            checking.check_program(
-                programs[name], _announced(groups, name, say), resident=args.resident, larger=args.ranks is None
-            )
-        ]
+        facts = dict(resident=args.resident, larger=args.ranks is None, samples=args.samples)
+        return [checking.check_program(programs[name], _announced(groups, name, say), **facts)]
     value = getattr(module, name, None)
     if value is None:
         raise UsageError(f"{path} has no {name!r}; its programs are: {', '.join(programs) or 'none'}")
@@ -117,6 +117,7 @@ def _named(path: Path, name: str, groups: Any, args: argparse.Namespace, say: Ca
             resident=args.resident,
             larger=args.ranks is None,
             values=_values(args.value),
+            samples=args.samples,
         )
     ]
 
@@ -138,12 +139,10 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
                     _announced(groups, program.__name__, say),
                     resident=args.resident,
                     larger=args.ranks is None,
+                    samples=args.samples,
                 )
                 for program in programs
             ]
     announced = _announced(groups, path.name, say)
-    return [
-        checking.check_script(
-            path, args.args, announced, resident=args.resident, larger=args.ranks is None, values=_values(args.value)
-        )
-    ]
+    facts = dict(resident=args.resident, larger=args.ranks is None, samples=args.samples)
+    return [checking.check_script(path, args.args, announced, values=_values(args.value), **facts)]

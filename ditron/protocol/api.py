@@ -19,16 +19,18 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from ditron.protocol.calls import MAX_CALLS, MAX_RANKS, rank_counts, with_calls_needed, with_missing_calls
+from ditron.protocol.calls import MAX_CALLS, with_calls_needed, with_missing_calls
 from ditron.protocol.capture import capture, is_capturing
+from ditron.protocol.samples import sample_args, scenarios_of
 from ditron.sim.rank import current_world
-from ditron_compiler.errors import DitronError, NodesError
+from ditron_compiler.errors import DitronError
 from ditron_compiler.protocol import CheckReport, check_scenarios
+from ditron_compiler.protocol.budget import budget
 from ditron_compiler.protocol.scenario import Scenario
 
 __all__ = [
@@ -43,6 +45,8 @@ __all__ = [
 
 #: (ranks, ranks per node) that are looked at: what is symbolic in the number of ranks shows its mistakes by these.
 GROUPS: tuple[tuple[int, int | None], ...] = ((1, None), (2, None), (3, None), (4, None), (4, 2))
+#: Of a check: the seconds and the GB of memory that it may take, and samples of what is drawn at random.
+SECONDS, GIGABYTES, SAMPLES = 60.0, 2.0, 3
 
 
 class ProtocolError(DitronError):
@@ -66,6 +70,7 @@ def check_function(
     resident: int = 132,
     values: Mapping[int, Any] | None = None,
     larger: bool | None = None,
+    samples: int = SAMPLES,
 ) -> CheckReport:
     """Check what ``function`` launches when each rank of a group calls it; it calls ``ditron.init()`` first.
 
@@ -73,47 +78,20 @@ def check_function(
         groups: (ranks, ranks per node; None: one node). resident: programs that a GPU takes at a time.
         subject: what the report calls it. values: by line, what host code reads there of what a kernel computes.
         larger: also groups that are larger than a constant that a kernel compares the number of ranks with; default:
-        with the default groups.
+        with the default groups. samples: how often it is looked at where integers are drawn at random, with the seeds
+        0, 1, ... of torch.
 
     The function's results mean nothing, for nothing is computed; an AssertionError about them ends it, with a note if
     there was more to come.
     """
     name = subject or getattr(function, "__name__", "a function")
 
-    def make(ranks: int, per_node: int | None) -> Scenario:
-        return with_missing_calls(capture(function, ranks, per_node, resident=resident, values=values))
+    def make(ranks: int, per_node: int | None, sample: int) -> Scenario:
+        captured = capture(function, ranks, per_node, resident=resident, values=values, sample=sample)
+        return with_missing_calls(captured)
 
-    return check_scenarios(name, _scenarios(groups, make, larger=larger))
-
-
-def _scenarios(
-    groups: Iterable[tuple[int, int | None]], make: Callable[[int, int | None], Scenario], *, larger: bool | None
-) -> Iterator[Scenario]:
-    """Those of the groups that the subject is for, and larger ones. Raises NodesError when it is for none."""
     larger = groups is GROUPS if larger is None else larger
-    made, refused = 0, None
-    wanted, most = set(), 0
-
-    def scenarios(groups: Iterable[tuple[int, int | None]]) -> Iterator[Scenario]:
-        nonlocal made, refused, wanted, most
-        for ranks, per_node in groups:
-            try:
-                scenario = make(ranks, per_node)
-            except NodesError as error:
-                refused = error
-                continue
-            made += 1
-            most = max(most, ranks)
-            wanted |= rank_counts(scenario)
-            yield scenario
-
-    yield from scenarios(groups)
-    if larger and made:
-        for ranks in sorted(wanted):
-            if most < ranks <= MAX_RANKS:
-                yield from scenarios([(ranks, None)])
-    if refused is not None and not made:
-        raise refused
+    return check_scenarios(name, scenarios_of(groups, make, larger=larger, samples=samples))
 
 
 def check_program(
@@ -123,6 +101,7 @@ def check_program(
     calls: int | None = None,
     resident: int = 132,
     larger: bool | None = None,
+    samples: int = SAMPLES,
 ) -> CheckReport:
     """Check a ``ditron.program``, called ``calls`` times in a row, with the arguments that its ``sample_args=`` says.
 
@@ -143,7 +122,9 @@ def check_program(
 
         ditron.init()
         view = current_world()
-        tensors, constants = program.arguments(program.sample_args(ditron.num_ranks()))
+        given, drawn = sample_args(program, ditron.num_ranks(), view.sample)
+        view.has_drawn |= drawn
+        tensors, constants = program.arguments(given, view.sample)
         code = inspect.unwrap(program.fn).__code__
         line = f"{code.co_filename}:{code.co_firstlineno}"
         for view.call in range(1, (calls or MAX_CALLS) + 1):
@@ -151,11 +132,12 @@ def check_program(
             program(*tensors, **constants)
             _by_caller(view, program, tensors, line, writes=False)
 
-    def make(ranks: int, per_node: int | None) -> Scenario:
-        scenario = capture(run, ranks, per_node, resident=resident)
+    def make(ranks: int, per_node: int | None, sample: int) -> Scenario:
+        scenario = capture(run, ranks, per_node, resident=resident, sample=sample)
         return scenario if calls else with_calls_needed(scenario)
 
-    return check_scenarios(program.__name__, _scenarios(groups, make, larger=larger))
+    larger = groups is GROUPS if larger is None else larger
+    return check_scenarios(program.__name__, scenarios_of(groups, make, larger=larger, samples=samples))
 
 
 def _by_caller(view: Any, program: Any, tensors: Sequence[Any], line: str, *, writes: bool) -> None:
@@ -175,6 +157,7 @@ def check_script(
     resident: int = 132,
     values: Mapping[int, Any] | None = None,
     larger: bool | None = None,
+    samples: int = SAMPLES,
 ) -> CheckReport:
     """Check what a script launches, run as ``ditron run`` runs it, with the arguments ``argv``.
 
@@ -183,7 +166,7 @@ def check_script(
     path = str(path)
     code = compile(Path(path).read_bytes(), path, "exec", optimize=1)  # no assert of its results ends it
 
-    def scenario(ranks: int, per_node: int | None) -> Scenario:
+    def scenario(ranks: int, per_node: int | None, sample: int) -> Scenario:
         modules = [types.ModuleType("__main__") for _ in range(ranks)]
         for module in modules:
             module.__file__, module.__builtins__ = path, builtins
@@ -191,7 +174,7 @@ def check_script(
         def main() -> None:
             exec(code, modules[current_world().rank].__dict__)
 
-        captured = capture(main, ranks, per_node, resident=resident, modules=modules, values=values)
+        captured = capture(main, ranks, per_node, resident=resident, modules=modules, values=values, sample=sample)
         return with_missing_calls(captured)
 
     old = sys.argv, sys.path
@@ -199,7 +182,8 @@ def check_script(
     sys.argv, sys.path = [path, *argv], [str(Path(path).resolve().parent), *sys.path]
     try:
         with redirect_stdout(printed):
-            return check_scenarios(Path(path).name, _scenarios(groups, scenario, larger=larger))
+            larger = groups is GROUPS if larger is None else larger
+            return check_scenarios(Path(path).name, scenarios_of(groups, scenario, larger=larger, samples=samples))
     finally:
         sys.argv, sys.path = old
 
@@ -235,7 +219,7 @@ def at_compile_time(program: Any, module: Any) -> None:
     if given_up:
         warnings.warn_explicit(
             f"program {program.__name__!r} was not checked to the end on {', '.join(given_up)}, "
-            "where it has too many operations: let sample_args= give smaller tensors",
+            "which takes too many operations: let sample_args= give smaller tensors",
             **place,
         )
     if not findings:
@@ -255,7 +239,8 @@ def _verdict(program: Any, path: Path) -> tuple[list[str], list[str]]:
         return known["findings"], known["given_up"]
     except (OSError, ValueError, KeyError):
         pass
-    report = check_program(program)
+    with budget(SECONDS, None):
+        report = check_program(program)
     findings = [str(finding) for finding in report.findings]
     try:  # a cache that cannot be written only costs time
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -277,5 +262,11 @@ def _key(program: Any, module: Any) -> str:
     from ditron_compiler.frontend.targets import SIM_TARGET
 
     text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-    parts = (compiler_key(SIM_TARGET), program.__name__, repr(program.sample_args(2)), str(program.max_nodes), text)
+    parts = (
+        compiler_key(SIM_TARGET),
+        program.__name__,
+        repr(sample_args(program, 2, 0)[0]),
+        str(program.max_nodes),
+        text,
+    )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -22,6 +22,7 @@ from ditron.sim.plain.launcher import simulated
 from ditron.sim.rank import RankView, current_world, enter
 from ditron.sim.world import World
 from ditron_compiler.protocol import memory
+from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.scenario import (
     HostAccess,
     HostAwait,
@@ -57,15 +58,17 @@ def capture(
     modules: Sequence[Any] = (),
     strict: bool = True,
     values: Mapping[int, Any] | None = None,
+    sample: int = 0,
 ) -> Scenario:
     """Run ``function(*args)`` on every rank, launching nothing, and return what it would have done.
 
     An AssertionError ends a rank's function: nothing was computed, so results are wrong. A note says so when there was
     more to come, as always in a script, which has ``modules``. Other errors are raised.
     ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
-    ``values``: by line, what host code reads there of what a kernel computes.
+    ``values``: by line, what host code reads there of what a kernel computes. ``sample``: torch's seed.
     """
     world = _CapturingWorld(ranks, ranks_per_node, values=values or {}, resident=resident, races=True)
+    world.sample = sample
 
     def captured_function(*args: Any) -> None:  # its name ends the frames that dependence.py looks at
         try:
@@ -85,9 +88,13 @@ def capture(
             if modules or cuts_short(error):
                 world.note(note)
 
-    with simulated():
+    with simulated(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(sample)
+        before = torch.get_rng_state()
         world.run(captured_function, args, modules)
-    return world.scenario(strict)
+        scenario = world.scenario(strict)
+        scenario.drawn = world.has_drawn or not torch.equal(before, torch.get_rng_state())
+    return scenario
 
 
 class _CapturingWorld(World):
@@ -105,6 +112,7 @@ class _CapturingWorld(World):
         self.calls = [Counter() for _ in range(ranks)]
         self.unseen: list[str] = []
         self.values = values
+        self.sample, self.has_drawn = 0, False
         self.unknown: set[int] = set()  # buffers of which a kernel, a copy or a signal may have written the contents
 
     def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
@@ -162,6 +170,7 @@ class CapturedRank(RankView):
 
     def add(self, step: HostOp, waits: bool = False) -> None:
         """What the rank's host does next. ``waits``: until it is over, so what follows on any stream is after it."""
+        check_budget()
         steps = self._world.steps[self.rank]
         if step.stream and self._awaited.get(step.stream, 0) < self._over:
             self._awaited[step.stream] = self._over
@@ -253,6 +262,20 @@ class CapturedRank(RankView):
     def note(self, text: str) -> None:
         """Note what is not followed."""
         self._world.note(text)
+
+    @property
+    def sample(self) -> int:
+        """The number of the sample, where values are drawn."""
+        return self._world.sample
+
+    @property
+    def has_drawn(self) -> bool:
+        """Whether they are."""
+        return self._world.has_drawn
+
+    @has_drawn.setter
+    def has_drawn(self, drawn: bool) -> None:
+        self._world.has_drawn = drawn
 
     def knows(self, tensor: Any) -> bool:
         """Whether a tensor holds what it would in a run: no kernel, and no copy, may have written to it."""

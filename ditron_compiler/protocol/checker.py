@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from math import prod
 
 from ditron_compiler.ir.dialects import ditron, tt
+from ditron_compiler.protocol.budget import BudgetExceeded
 from ditron_compiler.protocol.explain import findings, unordered_stores
 from ditron_compiler.protocol.finding import CheckReport, Finding
 from ditron_compiler.protocol.hangs import graph_notes, hangs, starvation
+from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.scenario import HostLaunch, HostSignalWait, Scenario
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.streams import execute
@@ -19,17 +21,19 @@ __all__ = ["check_scenario", "check_scenarios"]
 
 def check_scenario(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list[str]]:
     """Findings and notes of a scenario. ``one_sm``: also look for programs that spin while producers have no SM."""
-    found, not_followed, advice, _ = _check(scenario, one_sm)
-    return found, [*not_followed, *advice]
+    found, machine, advice = _check(scenario, one_sm)
+    return found, [*machine.notes, *advice]
 
 
-def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list[str], list[str], bool]:
-    """Findings, what was not followed, advice, and whether the run was complete: a too large one is given up."""
+def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], Machine, list[str]]:
+    """Findings, the machine after its first run, and advice."""
     machine = execute(scenario)
     found = {finding.key: finding for finding in findings(machine)}
     for order_seed in range(1, 1 + _ORDERS if _has_atomics(scenario) else 1):
         if not found:
             found = {finding.key: finding for finding in findings(execute(scenario, order_seed=order_seed))}
+    if not found and machine.lets_others_run:
+        found = {finding.key: finding for finding in findings(execute(scenario, impatient=True))}
     if not found and machine.unfenced_stores:
         found = {finding.key: finding for finding in unordered_stores(execute(scenario, put_orders=False))}
     if not found and not machine.stuck and _has_captured_waits(scenario) and _exceeds_residency(scenario):
@@ -42,7 +46,7 @@ def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], list
         found |= {finding.key: finding for finding in more}
         if not alone.stuck and _has_captured_waits(scenario):
             advice += graph_notes(execute(scenario, one_sm=True, graphs=True))
-    return list(found.values()), list(machine.notes), advice, machine.complete
+    return list(found.values()), machine, advice
 
 
 def _has_captured_waits(scenario: Scenario) -> bool:
@@ -78,11 +82,21 @@ _ORDERS = 6
 
 
 def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> CheckReport:
-    """Check one subject in several groups."""
-    report, start = CheckReport(subject), time.perf_counter()
-    for scenario in scenarios:
-        found, not_followed, advice, complete = _check(scenario)
-        report.add(found, not_followed, advice)
-        (report.checked if complete else report.given_up).append(scenario.title)
+    """Check one subject in several groups, each with one sample of its data or more."""
+    report, start, title = CheckReport(subject), time.perf_counter(), ""
+    try:
+        for scenario in scenarios:
+            title = scenario.title
+            found, machine, advice = _check(scenario)
+            report.add(found, list(machine.notes), advice)
+            report.unknown = list(dict.fromkeys([*report.unknown, *machine.unknown_sources]))
+            titles = report.checked if machine.complete else report.given_up
+            if title not in titles:
+                titles.append(title)
+            title = ""
+    except BudgetExceeded as error:
+        if title in report.checked:
+            report.checked.remove(title)
+        report.given_up.append(f"{error}, {f'at {title}' if title else 'before the next group was captured'}")
     report.seconds = time.perf_counter() - start
     return report

@@ -103,6 +103,7 @@ class Control:
         """Before the same site sees the same value again."""
         key = number, int(np.atleast_1d(pointer).flat[0])
         if key in self._last_seen and _same(self._last_seen[key], value) and not self.machine.impatient:
+            self.machine.lets_others_run |= self.sites[number].spins
             self.machine.again(self.task)
             yield ()
         self._last_seen[key] = value

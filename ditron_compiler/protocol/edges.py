@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ditron_compiler.protocol.atomics import reaches
+from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.records import Cell, UpdateEvent, WaitEvent, satisfies
 
@@ -27,6 +28,7 @@ def add_wait_edges(machine: Machine) -> None:
         machine.graph.close()
         changed = False
         for wait in machine.waits:
+            check_budget()
             for cell in wait.cells:
                 if machine.cell(cell).doubtful:
                     continue

@@ -66,7 +66,8 @@ class CheckReport:
     Attributes:
         subject: what was checked. findings: mistakes. notes: what was not followed, and what a kernel relies on.
         not_followed: those of the notes that say that not all was checked. checked: the groups, as "4 ranks".
-        given_up: those given up for their size. seconds: that it took.
+        given_up: those given up for their size, or for time or memory. unknown: names of the tensors whose contents
+        were needed, and are not known. seconds: that it took.
     """
 
     subject: str
@@ -75,6 +76,7 @@ class CheckReport:
     checked: list[str] = field(default_factory=list)
     given_up: list[str] = field(default_factory=list)
     not_followed: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -104,4 +106,9 @@ class CheckReport:
         if self.not_followed:
             more = f", and {len(self.not_followed) - 1} more" if len(self.not_followed) > 1 else ""
             said.append(f"NOT all was followed ({self.not_followed[0]}{more})")
+            if self.unknown:
+                said.append(
+                    f"give values to {', '.join(self.unknown)}, by tensors that hold some or by "
+                    f"sample_args={{{self.unknown[0]!r}: 'i32[4] = permutation', ...}}"
+                )
         return "\n".join([*lines, f"{self.subject}: {'; '.join(said or ['nothing was checked'])}"])

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ditron_compiler.protocol.budget import check_budget
+
 __all__ = ["Graph"]
 
 
@@ -61,6 +63,7 @@ class Graph:
 def _closure(edges: list[list[int]]) -> list[int]:
     sets: list[int] = []
     for preds in edges:
+        check_budget()
         total = 0
         for pred in preds:
             total |= sets[pred] | 1 << pred

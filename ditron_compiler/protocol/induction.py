@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ditron_compiler.protocol.atomics import reaches
+from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.edges import attainable, updates_for
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.records import UpdateEvent, WaitEvent
@@ -27,6 +28,7 @@ def prove(machine: Machine, nodes: Iterable[int]) -> bool:
     """
     graph, new = machine.graph, False
     for node in sorted(nodes):
+        check_budget()
         mine = 0
         for end in sorted(_after(machine, node)):
             if not graph.visible[end] & mine:  # else it is after one that has its edge

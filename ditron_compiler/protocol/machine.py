@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ditron_compiler.protocol import scenario as host
+from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.contents import Contents
 from ditron_compiler.protocol.graph import Graph
 from ditron_compiler.protocol.memory import Span, address, describe, merged, overlap, parts
@@ -74,6 +75,7 @@ class Machine:
         self.messages: dict[tuple[int, int], Any] = {}  # by address and epoch: the contents of packets
         self.unknown_sources: dict[str, None] = {}  # names of buffers whose contents were needed and not known
         self.doubts: list[int] = []
+        self.lets_others_run = False  # a program did before it saw a value again
         self.paths = 0  # branches on unknown conditions so far
         self.problems: list[Problem] = []
         self.notes: dict[str, None] = dict.fromkeys(scenario.notes)
@@ -184,6 +186,7 @@ class Machine:
                 f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
                 "tensors or larger tiles"
             )
+        check_budget()
         for (write, atomic, how, loc, site, copy, path), spans in task._accesses.items():
             self._record(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy, path)
         task._accesses.clear()

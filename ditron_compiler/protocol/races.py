@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ditron_compiler.ir.dialects import ditron
+from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import HeapBuffer, Span, parts
 from ditron_compiler.protocol.records import AccessRecord, WaitEvent
@@ -46,6 +47,7 @@ def unordered(machine: Machine) -> Iterator[Pair]:
             continue
         compared: set[tuple[int, int]] = set()
         for start, active in _places(accesses):
+            check_budget()
             for i, j in _pairs(active, accesses, compared):
                 compared.add((i, j))
                 first, second = sorted((accesses[i], accesses[j]), key=lambda a: a.node)

@@ -5,6 +5,7 @@ A scenario is recorded from a script, or from calls of a host program, by :mod:`
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,7 +121,8 @@ class Scenario:
 
     ranks, ranks_per_node: of the group. roots: buffers by number. steps: per rank, what its host does, in order.
     resident: programs that a rank's SMs take at a time. title: for reports, "4 ranks". calls: how often the whole is
-    called. strict: a scope of ``node`` does not reach another node. notes: what could not be described.
+    called. strict: a scope of ``node`` does not reach another node. notes: what could not be described. drawn: whether
+    it has values that were drawn at random.
     """
 
     ranks: int
@@ -131,6 +133,21 @@ class Scenario:
     calls: int = 1
     strict: bool = False
     notes: list[str] = field(default_factory=list)
+    drawn: bool = False
+
+    @property
+    def key(self) -> str:
+        """Of the integers in it, as far as they are data: what samples differ in."""
+        digest = hashlib.sha256()
+        for root in self.roots.values():
+            digest.update(b"" if root.initial is None else root.initial.tobytes())
+        for step in (step for steps in self.steps for step in steps):
+            if isinstance(step, HostLaunch):
+                digest.update(repr((step.kernel.name, step.grid, step.args)).encode())
+            elif isinstance(step, HostAccess):
+                for data in step.contents or ():
+                    digest.update(data.tobytes())
+        return digest.hexdigest()
 
     @property
     def title(self) -> str:

@@ -23,9 +23,10 @@ def execute(
     order_seed: int = 0,
     put_orders: bool = True,
     graphs: bool = False,
+    impatient: bool = False,
 ) -> Machine:
     """Run every rank's host code on a :class:`.machine.Machine`, to its end or until nothing makes progress."""
-    machine = Machine(scenario, one_sm, order_seed, put_orders, graphs)
+    machine = Machine(scenario, one_sm, order_seed, put_orders, graphs, impatient)
     for rank, steps in enumerate(scenario.steps):
         for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
             task = Task(rank, "", stream, 1, None, machine.graph.add())

@@ -133,6 +133,8 @@ def _ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]]:
     if op.name in ("ditron.putmem", "ditron.getmem", "ditron.putmem_signal") and "nbi" not in op.attributes:
         yield "weaken", "to nbi", lambda: _nbi(op)
     for name, index in TARGETS[op.name].items():
+        if str(op.operands[index].type).startswith("tensor"):
+            continue
         nothing = name == "count" and constant_int(op.operands[index]) == 0
         for step in (1, -1) if name in ("value", "count") and not nothing else (1,):
             sign = "+" if step > 0 else "-"

@@ -231,17 +231,20 @@ def _clean_kernels() -> list[Subject]:
 
 
 def _patterns() -> list[Subject]:
-    """Protocols that people write by hand."""
-    patterns = importlib.import_module("check_patterns")
+    """Protocols that people write by hand: with fixed counts, and with tables, queues, resets and epochs."""
+    modules = ("check_patterns", "data_patterns", "exchange_patterns", "reset_patterns")
+    patterns = {
+        name: pattern for module in modules for name, pattern in importlib.import_module(module).PATTERNS.items()
+    }
 
     def pattern(name: str) -> Subject:
         def run() -> float:
             try:
-                patterns.PATTERNS[name].run("")
+                patterns[name].run("")
             except AssertionError:
                 return 1.0
             return 0.0
 
         return Subject(name, run, groups=((2, None), (3, None)))
 
-    return [pattern(name) for name in patterns.PATTERNS]
+    return [pattern(name) for name in patterns]

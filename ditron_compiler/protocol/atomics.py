@@ -154,7 +154,7 @@ class Atomics:
     def _observe(self, number: int, pointer: int) -> None:
         """Synchronize with the writes that are read, if both sides have the semantics for it."""
         site = self.sites[number]
-        if parts(pointer)[0] < 0:
+        if parts(pointer)[0] < 0 or site.get("polls", ""):
             return
         cell = self.machine.cell(pointer, site.itemsize)
         acquire = site.get("semantic", "relaxed") in ("acquire", "acq_rel")

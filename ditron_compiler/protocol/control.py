@@ -26,6 +26,7 @@ class Control:
     machine: Machine
     task: Task
     sites: tuple[Site, ...]
+    _relaxed_reads: list[Any]
 
     def __init__(self) -> None:
         self._steps = 0
@@ -33,6 +34,7 @@ class Control:
         self._reads: list[tuple[int, Any, Any]] = []  # in loops that may spin, since then: site, addresses, value
         self._rounds: dict[int, tuple[Any, int, int]] = {}  # by loop, at its latest round: values, changes, reads
         self._unknown_loops: set[int] = set()
+        self._polls: dict[int, tuple[int, str, int] | None] = {}
         self._last_seen: dict[tuple[int, int], Any] = {}
 
     # --- loops ---------------------------------------------------------------------------------------------------
@@ -75,18 +77,44 @@ class Control:
             self.task.blocked = None
         self._rounds[loop] = values, self._changes, len(self._reads)
 
+    def polls(self, number: int, pointer: Any, cmp: str, bound: Any) -> None:
+        """A loop repeats a read until it compares so."""
+        self._polls[number] = (
+            None if any_unknown(pointer, bound) or np.ndim(pointer) else (int(pointer), cmp, int(bound))
+        )
+
+    def polled(self, number: int) -> None:
+        """Such a loop has ended: its program has waited, in every execution, for a value that compares so."""
+        poll, site, task = self._polls.pop(number, None), self.sites[number], self.task
+        if poll is None or task.path or any_unknown(self.machine.contents.load(poll[0], site.itemsize)):
+            return
+        wait = self._poll_wait(number, poll)
+        self.machine.cell(poll[0], site.itemsize)
+        wait.after = self.machine.end_segment(task)
+        self.machine.waits.append(wait)
+        if not wait.acquire:
+            self._relaxed_reads.append(wait)
+
+    def _poll_wait(self, number: int, poll: tuple[int, str, int]) -> WaitEvent:
+        site, task = self.sites[number], self.task
+        pointer, cmp, value = poll
+        acquire = site.get("semantic", "relaxed") in ("acquire", "acq_rel")
+        scope = site.get("scope", "gpu")
+        return WaitEvent(task, task.node, -1, (pointer,), cmp, value, site.loc, task.call, number, scope, acquire)
+
     def _unchanged(self, number: int, pointer: Any, value: Any) -> bool:
         return _same(self.machine.contents.load(pointer, self.sites[number].itemsize), value)
 
     def _block(self, reads: list[tuple[int, Any, Any]]) -> Generator[Keys, None, None]:
         number, pointer, value = reads[-1]
-        site, task, cells = self.sites[number], self.task, []
+        task, cells = self.task, []
         for at, pointers, _ in reads:
             for cell in np.atleast_1d(pointers).tolist():
                 self.machine.cell(cell, self.sites[at].itemsize)
                 cells.append(cell)
         first, now = (int(np.atleast_1d(x).flat[0]) for x in (pointer, value))
-        task.blocked = WaitEvent(task, task.node, -1, (first,), "ne", now, site.loc, task.call, number)
+        poll = self._polls.get(number) or (first, "ne", now)
+        task.blocked = self._poll_wait(number, poll)
         yield tuple(("cell", cell) for cell in dict.fromkeys(cells))
 
     def _has_read(self, number: int, pointer: Any, value: Any) -> None:

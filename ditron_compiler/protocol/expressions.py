@@ -10,8 +10,8 @@ from ditron_compiler.ir.dialects import arith, ditron, tt
 
 __all__ = ["EXPRESSIONS", "bits_of", "constant", "itemsize", "shape_of"]
 
-#: Class -> the expression of an operation, given the names of its operands.
-EXPRESSIONS: dict[type, Callable[[ir.Operation, list[str]], str]] = {}
+#: Class -> the expression of an operation, or one for each of its results, given the names of its operands.
+EXPRESSIONS: dict[type, Callable[[ir.Operation, list[str]], str | list[str]]] = {}
 
 _Predicate = arith.CmpIPredicate
 _SIGNED = {
@@ -201,6 +201,73 @@ def _reshape(op: ir.Operation, a: list[str]) -> str:
 @_expression(tt.TransOp)
 def _trans(op: ir.Operation, a: list[str]) -> str:
     return f"transposed({a[0]}, {tuple(op.order)})"
+
+
+_COMBINED = {
+    arith.AddIOp: "add",
+    arith.MulIOp: "mul",
+    arith.MinSIOp: "min",
+    arith.MaxSIOp: "max",
+    arith.MinUIOp: "min",
+    arith.MaxUIOp: "max",
+    arith.AndIOp: "and",
+    arith.OrIOp: "or",
+    arith.XOrIOp: "xor",
+}
+
+
+def _combination(op: ir.Operation) -> str:
+    """How a reduction or scan combines two elements; empty if by more than one operation."""
+    *body, _ = list(op.regions[0].blocks[0].operations)
+    return _COMBINED.get(type(body[0]), "") if len(body) == 1 else ""
+
+
+@_expression(tt.ReduceOp)
+def _reduce(op: ir.Operation, a: list[str]) -> str | list[str]:
+    shape, axis = shape_of(op.operands[0].type), integer(op, "axis")
+    if len(a) == 1:
+        return f"reduced({_combination(op)!r}, {a[0]}, {shape}, {axis})"
+    body = list(op.regions[0].blocks[0].operations)
+    compared = [o.predicate for o in body if isinstance(o, arith.CmpIOp)]
+    if len(a) != 2 or not {_Predicate.sgt, _Predicate.slt} & set(compared):
+        return "UNKNOWN"
+    largest = _Predicate.sgt in compared
+    return [f"reduced_with_index({largest}, {value}, {a[0]}, {a[1]}, {shape}, {axis})" for value in (True, False)]
+
+
+@_expression(tt.ScanOp)
+def _scan(op: ir.Operation, a: list[str]) -> str:
+    if len(a) != 1:
+        return "UNKNOWN"
+    reverse = "reverse" in op.attributes and bool(ir.BoolAttr(op.attributes["reverse"]).value)
+    return f"scanned({_combination(op)!r}, {a[0]}, {shape_of(op.operands[0].type)}, {integer(op, 'axis')}, {reverse})"
+
+
+@_expression(tt.HistogramOp)
+def _histogram(op: ir.Operation, a: list[str]) -> str:
+    mask = a[1] if len(a) > 1 else "True"
+    return f"histogram({a[0]}, {mask}, {shape_of(op.operands[0].type)}, {shape_of(op.results[0].type)[0]})"
+
+
+@_expression(tt.GatherOp)
+def _gather(op: ir.Operation, a: list[str]) -> str:
+    shapes = ", ".join(str(shape_of(operand.type)) for operand in op.operands)
+    return f"gathered({a[0]}, {a[1]}, {shapes}, {integer(op, 'axis')})"
+
+
+@_expression(tt.JoinOp)
+def _join(op: ir.Operation, a: list[str]) -> str:
+    return f"joined({a[0]}, {a[1]}, {shape_of(op.operands[0].type)})"
+
+
+@_expression(tt.CatOp)
+def _cat(op: ir.Operation, a: list[str]) -> str:
+    return f"catenated({a[0]}, {a[1]}, {shape_of(op.operands[0].type)})"
+
+
+@_expression(tt.SplitOp)
+def _split(op: ir.Operation, a: list[str]) -> list[str]:
+    return [f"split_part({a[0]}, {shape_of(op.operands[0].type)}, {part})" for part in (0, 1)]
 
 
 @_expression(tt.MakeTensorDescOp)

@@ -328,7 +328,7 @@ class AbstractProgram(Atomics, Control):
             machine.write_cell(
                 UpdateEvent(there, node, issued, task, "set", value, site.loc, "ll_put", task.call, release=False)
             )
-            machine.messages[there, value] = machine.contents.bytes_of(int(source), int(nbytes))
+            machine.messages[there, value] = int(nbytes), machine.contents.bytes_of(int(source), int(nbytes))
             self._has_changed()
             machine.end_segment(task)
 
@@ -344,8 +344,16 @@ class AbstractProgram(Atomics, Control):
         span = np.array([[to, to + nbytes]])
         machine.access(task, span, True, "unpacked data", site.loc, site=number)
         machine.contents.forget(span)
-        message = machine.messages.get((int(packets), int(epoch)))
-        if message is not None and not task.path:
+        sent, message = machine.messages.get((int(packets), int(epoch)), (nbytes, None))
+        if sent != nbytes:
+            machine.problem(
+                "count",
+                f"takes {nbytes} bytes of a message of {sent}",
+                task,
+                site.loc,
+                "take as many bytes as are sent: sizes that are exchanged or read from one table",
+            )
+        elif message is not None and not task.path:
             machine.contents.put(int(to), *message)
         machine.contents_changed(task, span, task.node, "unpacked data", site.loc)
         self._has_changed()

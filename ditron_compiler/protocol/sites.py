@@ -9,6 +9,7 @@ from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.ir.locations import user_line
 from ditron_compiler.protocol.effects import effect_of, may_order
 from ditron_compiler.protocol.expressions import bits_of, itemsize
+from ditron_compiler.protocol.polls import poll_of
 from ditron_compiler.protocol.slices import BackwardSlice
 
 __all__ = ["Site", "make_site"]
@@ -94,7 +95,7 @@ def _attributes(op: ir.Operation) -> dict[str, str]:
 
 def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     """``integer``: the bits of the integers that it loads or combines. ``used``: something depends on its result.
-    ``orders``: of control flow, whether it may order programs.
+    ``polls``: a loop repeats it until a comparison holds. ``orders``: of control flow, whether it may order programs.
     """
     found = {}
     if op.results and slices.is_needed(op.results[0]):
@@ -103,6 +104,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     kind = str(data[0].type).removeprefix("tensor<").rstrip(">").split("x")[-1] if data else ""
     if kind[:1] == "i" and kind[1:].isdigit():
         found["integer"] = kind[1:]
+    if isinstance(op.parent, scf.WhileOp) and (poll := poll_of(op.parent)) is not None and poll.read == op:
+        found["polls"] = "polls"
     if effect_of(op) is None and (isinstance(op, cf.CondBranchOp) or may_order(op)):
         found["orders"] = "orders"
     return found

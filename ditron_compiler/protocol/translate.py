@@ -17,11 +17,12 @@ from ditron_compiler.analysis.packet_layout import PacketArgument
 from ditron_compiler.ir.dialects import arith, cf, scf, tt
 from ditron_compiler.ir.kernels import kernels_of
 from ditron_compiler.ir.passmanager import PassManager
-from ditron_compiler.protocol import values
+from ditron_compiler.protocol import tiles, values
 from ditron_compiler.protocol.arguments import ArgumentUses, argument_uses
 from ditron_compiler.protocol.effects import effect_of, may_block
 from ditron_compiler.protocol.expressions import EXPRESSIONS, constant, descriptor_block
 from ditron_compiler.protocol.inline_ptx import raise_inline_ptx
+from ditron_compiler.protocol.polls import poll_of
 from ditron_compiler.protocol.sites import Site, make_site
 from ditron_compiler.protocol.slices import BackwardSlice
 
@@ -60,7 +61,10 @@ def translate(function: ir.Operation, module: ir.Module) -> Kernel:
     writer = _PythonWriter(module)
     writer.function(function)
     name = function.sym_name.value
-    names = {key: getattr(values, key) for key in values.__all__} | {"arange": np.arange, "array": np.array}
+    names = {key: getattr(room, key) for room in (values, tiles) for key in room.__all__} | {
+        "arange": np.arange,
+        "array": np.array,
+    }
     source = "\n".join(writer.lines)
     exec(compile(source, f"<{name} as translated>", "exec"), names)
     kinds = tuple(str(kind) for kind in function.function_type.value.inputs)
@@ -214,8 +218,9 @@ class _PythonWriter:
         elif op.results:
             make = EXPRESSIONS.get(type(op))
             text = make(op, [self._use(v) for v in op.operands]) if make else "UNKNOWN"
-            for result in op.results:
-                self._line(f"{self._name(result)} = {text}")
+            texts = text if isinstance(text, list) else [text] * len(op.results)
+            for result, each in zip(op.results, texts, strict=True):
+                self._line(f"{self._name(result)} = {each}")
 
     def _effect(self, op: ir.Operation) -> None:
         effect = effect_of(op)
@@ -284,12 +289,21 @@ class _PythonWriter:
         def inside() -> None:
             self._line(f"yield from P.round({', '.join([str(loop), *carried])})")
             *body, condition = list(before.operations)
+            poll = poll_of(op)
             for inner in body:
                 self._operation(inner)
+                if poll is not None and inner == poll.read:
+                    poll_site = len(self.sites) - 1
             passed = list(condition.args)
+            if poll is not None:
+                self._line(
+                    f"P.polls({poll_site}, {self._use(poll.read.operands[0])}, {poll.until!r}, {self._use(poll.bound)})"
+                )
             self._line(f"if not P.passes({self._note(op)}, {loop}, {self._use(condition.condition)}):")
 
             def leave() -> None:
+                if poll is not None:
+                    self._line(f"P.polled({poll_site})")
                 self._assign(list(op.results), passed)
                 self._line("break")
 

@@ -28,16 +28,20 @@ class Pattern:
 
     def lines(self, mistake: str) -> set[int]:
         """The lines that a finding must name."""
-        source, first = inspect.getsourcelines(self.kernel.fn)
-        return {first + at for at, line in enumerate(source) if mistake in line.partition("#")[2].split()}
+        return {
+            first + at
+            for source, first in map(inspect.getsourcelines, (self.kernel.fn, self.run))
+            for at, line in enumerate(source)
+            if mistake in line.partition("#")[2].split()
+        }
 
 
 PATTERNS: dict[str, Pattern] = {}
 
 
-def pattern(kernel: object, mistakes: dict[str, str]) -> Callable:
+def pattern(kernel: object, mistakes: dict[str, str], patterns: dict[str, Pattern] = PATTERNS) -> Callable:
     def add(run: Callable[[str], None]) -> Callable:
-        PATTERNS[kernel.fn.__name__] = Pattern(kernel, run, mistakes)
+        patterns[kernel.fn.__name__] = Pattern(kernel, run, mistakes)
         return run
 
     return add

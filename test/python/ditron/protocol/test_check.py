@@ -23,8 +23,8 @@ EXAMPLES = paths.EXAMPLES
 
 # What the checker calls each of them. `freed_twice` is the script's own mistake: capturing it raises as running does.
 KINDS = {
-    "missing_wait": "unordered", "data_after_its_flag": "unpublished", "relaxed_flag": "unordered",
-    "relaxed_look_at_the_flag": "unordered", "relaxed_signal_fetch": "semantic", "gpu_scope_on_a_peers_flag": "unordered", "wait_of_gpu_scope": "scope",
+    "missing_wait": "unordered", "data_after_its_flag": "unpublished", "relaxed_flag": "semantic",
+    "relaxed_look_at_the_flag": "semantic", "relaxed_signal_fetch": "semantic", "gpu_scope_on_a_peers_flag": "scope", "wait_of_gpu_scope": "scope",
     "relaxed_wait": "semantic", "ordinary_load_of_a_flag": "unordered",
     "no_fence_between_put_and_signal": "unpublished", "second_put_without_a_signal": "unpublished",
     "sync_all_is_no_quiet": "unordered", "symm_at_without_acquire": "unordered", "wrong_neighbour": "unordered",

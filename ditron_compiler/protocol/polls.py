@@ -1,0 +1,68 @@
+"""Loops that read one integer until a comparison holds: they wait as ``dl.wait`` does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ditron_compiler import ir
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
+from ditron_compiler.protocol.effects import effect_of
+from ditron_compiler.protocol.expressions import constant
+
+__all__ = ["Poll", "poll_of"]
+
+_KEEP_WITH_ZERO = (tt.RMWOp.ADD, tt.RMWOp.OR, tt.RMWOp.XOR)
+_CASTS = (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+_P = arith.CmpIPredicate
+#: The comparison that ends a loop which goes on while this one holds.
+_UNTIL = {
+    _P.eq: "ne", _P.ne: "eq", _P.slt: "ge", _P.sle: "gt", _P.sgt: "le", _P.sge: "lt",
+    _P.ult: "ge", _P.ule: "gt", _P.ugt: "le", _P.uge: "lt",
+}  # fmt: skip
+_SWAPPED = {"ge": "le", "gt": "lt", "le": "ge", "lt": "gt", "eq": "eq", "ne": "ne"}
+
+
+@dataclass(frozen=True)
+class Poll:
+    """``read`` is repeated until what it reads compares to ``bound`` as ``until`` says."""
+
+    read: ir.Operation
+    until: str
+    bound: ir.Value
+
+
+def poll_of(loop: scf.WhileOp) -> Poll | None:
+    """The poll that a loop is: nothing but one atomic read and its comparison."""
+    before, after = (region.blocks[0] for region in loop.regions)
+    effects = [op for op in (*before.operations, *after.operations) if effect_of(op) is not None]
+    effects = [op for op in effects if not isinstance(op, (ditron.SymmAtOp, ditron.MulticastPtrOp))]
+    compare = next((op for op in before.operations if loop_condition(before) in list(op.results)), None)
+    if len(effects) != 1 or not _only_reads(effects[0]) or not isinstance(compare, arith.CmpIOp):
+        return None
+    (read,) = effects
+    made = {result: op for op in before.operations for result in op.results}
+    for value, other, swapped in ((compare.lhs, compare.rhs, False), (compare.rhs, compare.lhs, True)):
+        while isinstance(made.get(value), _CASTS):
+            value = made[value].operands[0]
+        if value == read.results[0] and other not in list(before.arguments):
+            until = _UNTIL[compare.predicate]
+            return Poll(read, _SWAPPED[until] if swapped else until, other)
+    return None
+
+
+def _only_reads(op: ir.Operation) -> bool:
+    """Whether it is an atomic load, or an update that changes nothing: the addition of 0."""
+    if isinstance(op, ditron.LdOp):
+        return True
+    if isinstance(op, ditron.AtomicAddOp):
+        return _is_zero(op.value)
+    return isinstance(op, tt.AtomicRMWOp) and op.atomic_rmw_op in _KEEP_WITH_ZERO and _is_zero(op.val)
+
+
+def _is_zero(value: ir.Value) -> bool:
+    return isinstance(value.owner, arith.ConstantOp) and constant(value.owner) == 0
+
+
+def loop_condition(before: ir.Block) -> ir.Value:
+    """The condition of a ``while`` loop, by its block."""
+    return before.terminator.condition

@@ -28,6 +28,7 @@ KINDS = {
     "bounds": "an access outside of its buffer",
     "freed": "an access to a buffer that was freed",
     "rank": "a rank that does not exist",
+    "symmetric": "memory that is not symmetric, of which another rank's copy is asked for",
     "node": "a copy, or a signal of a stream, to a rank of another node",
 }
 

@@ -124,6 +124,7 @@ class AbstractProgram(Atomics, Control):
     def symm_at(self, number: int, pointer: Any, rank: Any) -> Any:
         if any_unknown(rank) or pointer is UNKNOWN:
             return UNKNOWN
+        self._require_symmetric(number, pointer, rank)
         if isinstance(rank, np.ndarray):
             if not all(self._rank_exists(number, extreme) for extreme in dict.fromkeys((rank.min(), rank.max()))):
                 return UNKNOWN
@@ -143,6 +144,20 @@ class AbstractProgram(Atomics, Control):
         if isinstance(pointer, Anywhere):
             return Anywhere(with_rank(pointer.base, rank)) if isinstance(rank, (int, np.integer)) else UNKNOWN
         return pointer if pointer is UNKNOWN else with_rank(pointer, rank)
+
+    def _require_symmetric(self, number: int, pointer: Any, rank: Any) -> None:
+        """Report an address on another rank that is asked for of memory which that rank does not reach."""
+        if any_unknown(pointer, rank) or isinstance(pointer, Anywhere) or np.all(rank == self.rank):
+            return
+        root = self.machine.scenario.roots.get(parts(int(np.min(pointer)))[1])
+        if root is not None and not root.symmetric:
+            self.machine.problem(
+                "symmetric",
+                f"{root.name} is not symmetric memory, and rank {int(np.max(rank))} is asked for its copy of it",
+                self.task,
+                self.sites[number].loc,
+                "allocate it by ditron.symm_empty or ditron.symm_zeros (in a program dh.symm_empty, dh.symm_zeros)",
+            )
 
     def _rank_exists(self, number: int, rank: int) -> bool:
         if 0 <= rank < self.num_ranks:
@@ -232,6 +247,9 @@ class AbstractProgram(Atomics, Control):
         machine, task, site = self.machine, self.task, self.sites[number]
         self._has_changed()
         notify, issued = site.isa(ditron.NotifyOp), task.node
+        for there in (data, signal):
+            if there is not None:
+                self._require_symmetric(number, there[0], rank)
         if data is not None and data[2] > 0:
             to, source, nbytes = data
             own = signal is None or machine.put_orders
@@ -284,6 +302,7 @@ class AbstractProgram(Atomics, Control):
             return
         if not self._rank_exists(number, rank) or nbytes <= 0:
             return
+        self._require_symmetric(number, source, rank)
         machine, task, site = self.machine, self.task, self.sites[number]
         node = None
         if site.get("nbi", ""):
@@ -314,6 +333,7 @@ class AbstractProgram(Atomics, Control):
         if any_unknown(packets, source, nbytes, epoch, rank):
             self.not_followed(number)
         elif self._rank_exists(number, rank):
+            self._require_symmetric(number, packets, rank)
             machine, task, site = self.machine, self.task, self.sites[number]
             machine.sent.add((task.name, number))
             machine.access(

@@ -228,3 +228,30 @@ def test_a_signal_without_a_fence_orders_no_stores(signal, order):
         lines.values()
     )
     assert "dl.fence()" in str(found[0])
+
+
+@ditron.jit
+def reach(x, flag, HOW: tl.constexpr, N: tl.constexpr):
+    peer = (dl.rank() + 1) % dl.num_ranks()
+    at = tl.arange(0, N)
+    if HOW == "symm_at":
+        tl.store(dl.symm_at(x, peer) + at, 1.0)
+    elif HOW == "putmem":
+        dl.putmem(x, x, N * 4, peer)
+    elif HOW == "getmem":
+        dl.getmem(x, x, N * 4, peer)
+    else:
+        dl.notify(flag, peer, 1)
+
+
+@pytest.mark.parametrize("how", ["symm_at", "putmem", "getmem", "notify"])
+def test_memory_that_is_not_symmetric(how):
+    def main():
+        ditron.init()
+        reach[(1,)](torch.ones(32), torch.zeros(1, dtype=torch.int64), HOW=how, N=32)
+
+    found = check_function(main, [(2, None)]).findings
+    assert [finding.kind for finding in found[:1]] == ["symmetric"], found
+    first = inspect.getsourcelines(reach.fn)
+    assert how in first[0][int(found[0].loc.split(":")[1]) - first[1]] and "symm_empty" in found[0].hint
+    assert not check_function(main, [(1, None)]).findings or how != "notify"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
 
 from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol import scenario as host
@@ -29,8 +32,8 @@ def hangs(machine: Machine) -> Iterator[Finding]:
     lines: dict[str, list[Task]] = {}
     for task in waiting:
         lines.setdefault(task.blocked.loc, []).append(task)
-    behind = list(_unsent(machine))
-    found = [_unsatisfied(machine, tasks, behind) for tasks in lines.values()]
+    unsent = list(_unsent(machine))
+    found = [_unsatisfied(machine, tasks, unsent) for tasks in lines.values()]
     # A wait for a signal that comes after another unsatisfied wait is a consequence, not a cause.
     causes = [finding for finding in found if finding.kind != "cycle"]
     yield from causes or found
@@ -38,13 +41,15 @@ def hangs(machine: Machine) -> Iterator[Finding]:
         yield _barrier(machine, barriers[0])
 
 
-def _unsatisfied(machine: Machine, tasks: list[Task], behind: list[tuple[str, str]]) -> Finding:
+def _unsatisfied(machine: Machine, tasks: list[Task], unsent: list[_Unsent]) -> Finding:
     task = tasks[0]
     wait: WaitEvent = task.blocked
     pointer = next(c for c in wait.cells if not satisfies(machine.cell(c).value, wait.cmp, wait.value))
     cell, name = machine.cell(pointer), cell_name(machine, pointer)
     wants = f"{name} of rank {parts(pointer)[0]} {_SIGN[wait.cmp]} {wait.value}"
     others = tuple(dict.fromkeys((f"{w.how} of {w.value}", w.loc) for w in cell.writers))
+    behind = [("a signal that is not reached", signal.loc) for signal in unsent if signal.may_be(pointer)]
+    elsewhere = tuple(_elsewhere(machine, wait, pointer))
     if behind:
         waits = tuple(
             ("also waits", other.blocked.loc)
@@ -57,7 +62,7 @@ def _unsatisfied(machine: Machine, tasks: list[Task], behind: list[tuple[str, st
             wait.loc,
             _where(machine, tasks),
             "let each rank send before it waits, or begin with one that need not wait",
-            tuple(dict.fromkeys((*waits, *behind)))[:6],
+            tuple(dict.fromkeys((*waits, *behind[:4], *elsewhere[:2])))[:6],
         )
     if wait.cmp not in ("ge", "gt") and any(satisfies(w.value, wait.cmp, wait.value) for w in cell.writers):
         return Finding(
@@ -77,20 +82,12 @@ def _unsatisfied(machine: Machine, tasks: list[Task], behind: list[tuple[str, st
             "wait for as many as are sent, or send what is missing",
             others,
         )
-    elsewhere = tuple(
-        dict.fromkeys(
-            (f"signals {cell_name(machine, c)} of rank {parts(c)[0]}", w.loc)
-            for c, other in machine.cells.items()
-            for w in other.writers
-            if parts(c)[1] == parts(pointer)[1] and w.how != "a plain store"
-        )
-    )
     return Finding(
         "never-signalled",
         f"waits for {wants}, and nobody signals it",
         wait.loc,
         _where(machine, tasks),
-        "send it: dl.notify to this rank and this signal" + ("; the signals below go elsewhere" if elsewhere else ""),
+        "send it: dl.notify to this rank and this signal" + ("; the signals above go elsewhere" if elsewhere else ""),
         elsewhere[:4],
     )
 
@@ -98,25 +95,79 @@ def _unsatisfied(machine: Machine, tasks: list[Task], behind: list[tuple[str, st
 _SIGN = {"eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
-def _unsent(machine: Machine) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True)
+class _Unsent:
+    """A signal that a blocked program or stream has not reached. ``roots``: the buffers it may be in; none: any."""
+
+    loc: str
+    roots: frozenset[int]
+
+    def may_be(self, pointer: int) -> bool:
+        """Whether it may be the signal at ``pointer``."""
+        return not self.roots or parts(pointer)[1] in self.roots
+
+
+def _unsent(machine: Machine) -> Iterator[_Unsent]:
     """Signals that blocked programs and streams have not reached."""
     for task in machine.stuck:
+        steps = machine.scenario.steps[task.rank]
         if task.kernel is not None:
-            for site in task.kernel.sites:
-                if site.isa(*_SIGNALS) and (task.name, site.number) not in machine.sent:
-                    yield "a signal that is not reached", site.loc
+            yield from _unsent_of(machine, steps[task.step], task)
         else:
-            for number, step in enumerate(machine.scenario.steps[task.rank]):
-                if (
-                    step.stream == task.stream
-                    and isinstance(step, host.HostSignalWrite)
-                    and (task.rank, number) not in machine.steps_done
-                ):
-                    yield "a signal that is not reached", step.loc
-                if step.stream == task.stream and isinstance(step, host.HostLaunch) and step.call >= task.call:
-                    for site in step.kernel.sites:
-                        if site.isa(*_SIGNALS) and (step.kernel.name, site.number) not in machine.sent:
-                            yield "a signal that is not reached", site.loc
+            for number, step in enumerate(steps):
+                if step.stream != task.stream:
+                    continue
+                if isinstance(step, host.HostSignalWrite) and (task.rank, number) not in machine.steps_done:
+                    yield _Unsent(step.loc, frozenset(parts(cell)[1] for cell in step.cells))
+                if isinstance(step, host.HostLaunch) and step.call >= task.call:
+                    yield from _unsent_of(machine, step)
+
+
+def _unsent_of(machine: Machine, launch: host.HostLaunch, task: Task | None = None) -> Iterator[_Unsent]:
+    """Signals of a launch's kernel that no program has sent, or not the blocked one, for they come after its wait."""
+    kernel = launch.kernel
+    stops = task.blocked.site if task is not None and isinstance(task.blocked, WaitEvent) else None
+    after = kernel.sites[stops].ordinal if stops is not None else None
+    for site in kernel.sites:
+        if not site.isa(*_SIGNALS):
+            continue
+        later = after is not None and site.ordinal > after and site.number not in task.sent
+        if later or (kernel.name, site.number) not in machine.sent:
+            numbers = kernel.uses.signals.get(site.loc, frozenset((-1,)))
+            known = all(0 <= number < len(launch.args) for number in numbers)
+            given = [launch.args[number] for number in numbers] if known else []
+            known = known and all(isinstance(value, (int, np.integer)) for value in given)
+            yield _Unsent(site.loc, frozenset(parts(int(value))[1] for value in given) if known else frozenset())
+
+
+def _elsewhere(machine: Machine, wait: WaitEvent, pointer: int) -> list[tuple[str, str]]:
+    """Signals that went to other cells of the same buffer, the nearest first: to another rank, or to another index."""
+    rank, root, offset = parts(pointer)
+    found = []
+    for cell, other in machine.cells.items():
+        there, same, at = parts(cell)
+        if same != root or cell == pointer:
+            continue
+        for writer in other.writers:
+            if writer.how == "a plain store":
+                continue
+            name = f"{cell_name(machine, cell)} of rank {there}"
+            swapped = at == offset and writer.value == rank and satisfies(there, wait.cmp, wait.value)
+            if at != offset:
+                asks = ": is the index right?" if there == rank else ": are the index and the rank right?"
+            elif swapped:
+                asks = f", not of rank {rank}: is the rank right, or swapped with the value?"
+            else:
+                asks = f", not of rank {rank}: is the rank right?"
+            near = (
+                writer.call != wait.call,
+                not swapped,
+                at != offset and there != rank,
+                at != offset,
+                abs(at - offset),
+            )
+            found.append((near, f"rank {writer.task.rank} signals {name}{asks}", writer.loc))
+    return list(dict.fromkeys((text, loc) for _, text, loc in sorted(found)))
 
 
 def _starved(machine: Machine, waiting: list[Task]) -> Finding:

@@ -14,7 +14,7 @@ from ditron_compiler.protocol.control import Control
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import NULL, is_remote, parts, runs, with_rank
 from ditron_compiler.protocol.records import Keys, Task, UpdateEvent, WaitEvent
-from ditron_compiler.protocol.sites import Site
+from ditron_compiler.protocol.sites import Site, signature_of
 from ditron_compiler.protocol.values import UNKNOWN, Anywhere, BlockDescriptor, any_unknown
 
 __all__ = ["AbstractProgram"]
@@ -159,15 +159,19 @@ class AbstractProgram(Atomics, Control):
                 "allocate it by ditron.symm_empty or ditron.symm_zeros (in a program dh.symm_empty, dh.symm_zeros)",
             )
 
-    def _rank_exists(self, number: int, rank: int) -> bool:
+    def _rank_exists(self, number: int, rank: int, given: Any = UNKNOWN) -> bool:
+        """Report a rank that does not exist. ``given``: another operand, that may be meant as the rank."""
         if 0 <= rank < self.num_ranks:
             return True
+        swapped = not any_unknown(given) and 0 <= given < self.num_ranks
+        what, signature = signature_of(self.sites[number])
         self.machine.problem(
             "rank",
-            f"rank {rank} is asked for, of {self.num_ranks}",
+            f"rank {rank} is asked for, of {self.num_ranks}"
+            + (f", and {int(given)} is given as {what}: are the two swapped?" if swapped else ""),
             self.task,
             self.sites[number].loc,
-            "take the rank modulo num_ranks",
+            f"the order is {signature}" if swapped else "take the rank modulo num_ranks",
         )
         return False
 
@@ -226,7 +230,7 @@ class AbstractProgram(Atomics, Control):
     def notify(self, number: int, pointer: Any, value: Any, rank: Any) -> None:
         if any_unknown(pointer, value, rank):
             self.not_followed(number)
-        elif self._rank_exists(number, rank):
+        elif self._rank_exists(number, rank, value):
             self._send(number, int(rank), None, (pointer, value))
 
     def put(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any) -> None:
@@ -239,7 +243,7 @@ class AbstractProgram(Atomics, Control):
     def _transfer(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any, signal: tuple | None) -> None:
         if any_unknown(to, source, nbytes, rank, *(signal or ())):
             self.not_followed(number)
-        elif self._rank_exists(number, rank):
+        elif self._rank_exists(number, rank, signal[1] if signal else nbytes):
             self._send(number, int(rank), (int(to), int(source), int(nbytes)), signal)
 
     def _send(self, number: int, rank: int, data: tuple[int, int, int] | None, signal: tuple[int, int] | None) -> None:
@@ -267,6 +271,7 @@ class AbstractProgram(Atomics, Control):
             self._moved_bytes(here, there, lands, "a put", site.loc)
         if signal is not None:
             machine.sent.add((task.name, number))
+            task.sent.add(number)
             pointer, value = with_rank(int(signal[0]), rank), UNKNOWN if task.path else int(signal[1])
             covered = task.pending.get(rank, set()) if notify else self._fenced.get(rank, set())
             if data is not None and data[2] > 0:
@@ -300,7 +305,7 @@ class AbstractProgram(Atomics, Control):
         if any_unknown(to, source, nbytes, rank):
             self.not_followed(number)
             return
-        if not self._rank_exists(number, rank) or nbytes <= 0:
+        if not self._rank_exists(number, rank, nbytes) or nbytes <= 0:
             return
         self._require_symmetric(number, source, rank)
         machine, task, site = self.machine, self.task, self.sites[number]
@@ -336,6 +341,7 @@ class AbstractProgram(Atomics, Control):
             self._require_symmetric(number, packets, rank)
             machine, task, site = self.machine, self.task, self.sites[number]
             machine.sent.add((task.name, number))
+            task.sent.add(number)
             machine.access(
                 task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc, site=number
             )

@@ -131,6 +131,7 @@ class Task:
     pending: dict[int, set[int]] = field(default_factory=dict)  # target rank -> arrivals that no fence has ordered
     done: bool = False
     path: tuple[int, ...] = ()
+    sent: set[int] = field(default_factory=set)  # sites of the signals that it has sent
     _accesses: dict = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from ditron_compiler.protocol.expressions import bits_of, itemsize
 from ditron_compiler.protocol.polls import poll_of
 from ditron_compiler.protocol.slices import BackwardSlice
 
-__all__ = ["Site", "make_site"]
+__all__ = ["Site", "make_site", "signature_of"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,20 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     if effect_of(op) is None and (isinstance(op, cf.CondBranchOp) or may_order(op)):
         found["orders"] = "orders"
     return found
+
+
+_SIGNATURES = {
+    ditron.NotifyOp: ("the value", "dl.notify(ptr, rank, value)"),
+    ditron.SignalOpOp: ("the value", "dl.signal_op(ptr, value, rank)"),
+    ditron.PutmemOp: ("the number of bytes", "dl.putmem(dst, src, nbytes, rank)"),
+    ditron.GetmemOp: ("the number of bytes", "dl.getmem(dst, src, nbytes, rank)"),
+    ditron.PutmemSignalOp: ("the value", "dl.putmem_signal(dst, src, nbytes, sig, value, rank)"),
+}
+
+
+def signature_of(site: Site) -> tuple[str, str]:
+    """What is easily given in place of an operation's rank, and its parameters in order."""
+    return _SIGNATURES.get(site.op_class, ("", ""))
 
 
 def _spins(op: ir.Operation) -> bool:

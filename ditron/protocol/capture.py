@@ -65,12 +65,15 @@ def capture(
     An AssertionError ends a rank's function: nothing was computed, so results are wrong. A note says so when there was
     more to come, as always in a script, which has ``modules``. Other errors are raised.
     ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
-    ``values``: by line, what host code reads there of what a kernel computes. ``sample``: torch's seed.
+    ``values``: by line, what host code reads there of what a kernel computes. ``sample``: torch's seed, unless it is 0.
     """
     world = _CapturingWorld(ranks, ranks_per_node, values=values or {}, resident=resident, races=True)
     world.sample = sample
 
     def captured_function(*args: Any) -> None:  # its name ends the frames that dependence.py looks at
+        if sample:
+            torch.manual_seed(sample)
+        before = torch.get_rng_state()
         try:
             function(*args)
         except SystemExit:
@@ -87,14 +90,12 @@ def capture(
             )
             if modules or cuts_short(error):
                 world.note(note)
+        finally:
+            world.has_drawn |= not torch.equal(before, torch.get_rng_state())
 
-    with simulated(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(sample)
-        before = torch.get_rng_state()
+    with simulated():
         world.run(captured_function, args, modules)
-        scenario = world.scenario(strict)
-        scenario.drawn = world.has_drawn or not torch.equal(before, torch.get_rng_state())
-    return scenario
+    return world.scenario(strict)
 
 
 class _CapturingWorld(World):
@@ -139,7 +140,15 @@ class _CapturingWorld(World):
     def scenario(self, strict: bool) -> Scenario:
         calls = max((max(counter.values(), default=1) for counter in self.calls), default=1)
         return Scenario(
-            self.size, self.ranks_per_node, self.roots, self.steps, self.resident, calls, strict, self.unseen
+            self.size,
+            self.ranks_per_node,
+            self.roots,
+            self.steps,
+            self.resident,
+            calls,
+            strict,
+            self.unseen,
+            self.has_drawn,
         )
 
 

@@ -190,3 +190,31 @@ def run_lamport(mistake: str) -> None:
         lamport[(1,)](x, box, out, epoch, N=N, SLOTS=3, EMPTY=empty, BREAK=mistake)
     ditron.barrier()
     assert (out == ranks * torch.arange(N)).all()
+
+
+@ditron.jit(pipeline="as-written", do_not_specialize=["epoch"])
+def sums_cleared_ahead(x, sums, flags, out, epoch, N: tl.constexpr, BREAK: tl.constexpr):
+    """Every rank adds to everybody's sum; that of the next call is cleared before a barrier."""
+    rank, ranks, at = dl.rank(), dl.num_ranks(), tl.arange(0, N)
+    now, next_ = sums + (epoch % 2) * N, sums + ((epoch + 1) % 2) * N
+    if BREAK == "":
+        tl.store(next_ + at, tl.zeros((N,), tl.float32))
+        dl.barrier_all()
+    for peer in range(ranks):
+        dl.red(dl.symm_at(now, peer) + at, tl.load(x + at), scope="node")  # late
+        dl.notify(flags, peer, 1, op="add")  # late
+    token = dl.wait(flags, 1, epoch * ranks)  # late
+    tl.store(out + at, tl.load(dl.consume_token(now, token) + at))  # late
+    if BREAK == "late":
+        tl.store(now + at, tl.zeros((N,), tl.float32))
+
+
+@pattern(sums_cleared_ahead, {"late": "too-early"}, PATTERNS)
+def run_sums_cleared_ahead(mistake: str) -> None:
+    ditron.init()
+    x, out = torch.ones(N), torch.empty(N)
+    sums, flags = ditron.symm_zeros(2, N, dtype=torch.float32, name="sums"), _flags(1)
+    for epoch in range(1, 5):
+        sums_cleared_ahead[(1,)](x, sums, flags, out, epoch, N=N, BREAK=mistake)
+    ditron.barrier()
+    assert (out == ditron.num_ranks()).all()

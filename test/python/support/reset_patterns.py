@@ -195,7 +195,7 @@ def run_lamport(mistake: str) -> None:
 @ditron.jit(pipeline="as-written", do_not_specialize=["epoch"])
 def sums_cleared_ahead(x, sums, flags, out, epoch, N: tl.constexpr, BREAK: tl.constexpr):
     """Every rank adds to everybody's sum; that of the next call is cleared before a barrier."""
-    rank, ranks, at = dl.rank(), dl.num_ranks(), tl.arange(0, N)
+    ranks, at = dl.num_ranks(), tl.arange(0, N)
     now, next_ = sums + (epoch % 2) * N, sums + ((epoch + 1) % 2) * N
     if BREAK == "":
         tl.store(next_ + at, tl.zeros((N,), tl.float32))

@@ -7,7 +7,7 @@ grid and arguments, the buffers, torch's accesses to them, copies and signals on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -149,7 +149,16 @@ class _CapturingWorld(World):
             strict,
             self.unseen,
             self.has_drawn,
+            tuple(self._addresses()),
         )
+
+    def _addresses(self) -> Iterator[tuple[int, int, int]]:
+        """First address, length and the checker's pointer of each buffer of each rank."""
+        for (rank, base), number in self.own.items():
+            yield base, self.roots[number].nbytes, memory.address(rank, number)
+        for offset, number in self.at_offset.items():
+            for rank, heap in enumerate(self.heap_bases):
+                yield heap + offset, self.roots[number].nbytes, memory.address(rank, number)
 
 
 class CapturedRank(RankView):
@@ -369,7 +378,7 @@ class CapturedRank(RankView):
         values = [_argument(kind, slot, pointers) for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
         written = values if -1 in kernel.written else [values[n] for n in kernel.written if n < len(values)]
         self._world.unknown.update(
-            memory.parts(value)[1] for value in written if isinstance(value, int) and value != memory.NULL
+            memory.parts(value)[1] for value in written if isinstance(value, int) and memory.parts(value)[0] >= 0
         )
         if -1 in kernel.written:
             self._world.unknown.update(self._world.at_offset.values())

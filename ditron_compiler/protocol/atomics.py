@@ -42,7 +42,7 @@ class Atomics:
     def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> Generator[Keys, None, None]:
         yield from self._yield()
         span = self._access(number, pointer, True, True, "an atomic store", atomic=True)
-        self._has_changed()
+        self._stores(number, pointer, value)
         if any_unknown(pointer, value) or np.size(pointer) > _MAX_LANES:
             self._stored(number, pointer, True, value, span)
         else:

@@ -122,8 +122,16 @@ class Control:
         if self.sites[number].spins and not any_unknown(value):
             self._reads.append((number, pointer, value))
 
+    def _stores(self, number: int, pointer: Any, value: Any, mask: Any = True) -> None:
+        """The program is about to store integers: a change, unless they are there already."""
+        if any_unknown(pointer, value, mask) or not _same(
+            self.machine.contents.load(pointer, self.sites[number].itemsize, mask, value),
+            np.broadcast_to(value, np.broadcast_shapes(np.shape(pointer), np.shape(mask))),
+        ):
+            self._has_changed()
+
     def _has_changed(self) -> None:
-        """The program has written or sent something."""
+        """The program has written or sent something, and not what was there before."""
         self._changes += 1
         self._reads.clear()
 
@@ -198,6 +206,6 @@ def _same(a: Any, b: Any) -> bool:
     """Whether two values, or tuples of them, are equal."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
-    return a is b or (not any_unknown(a, b) and a == b)
+    if any_unknown(a, b):
+        return a is b
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else a is b or a == b

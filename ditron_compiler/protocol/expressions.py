@@ -160,12 +160,16 @@ def _trunci(op: ir.Operation, a: list[str]) -> str:
     tt.UnsplatOp,
     tt.BitcastOp,
     tt.PtrToIntOp,
-    tt.IntToPtrOp,
     ditron.ConsumeTokenOp,
     ditron.ShflOp,
 )
 def _same(op: ir.Operation, a: list[str]) -> str:
     return a[0]
+
+
+@_expression(tt.IntToPtrOp)
+def _int_to_ptr(op: ir.Operation, a: list[str]) -> str:
+    return f"P.pointer({a[0]})"
 
 
 @_expression(tt.AddPtrOp)

@@ -322,8 +322,9 @@ class Machine:
                 first = address(rank, number)
                 return np.array([[first, first + self.scenario.roots[number].nbytes]], dtype=np.int64)
         self.contents.forget_all()
-        for cell in self.cells.values():
+        for place, cell in self.cells.items():
             cell.value, cell.doubtful = UNKNOWN, True
+            self.wake(("cell", place))
         return np.empty((0, 2), dtype=np.int64)
 
     def doubt(self, task: Task) -> None:

@@ -50,7 +50,8 @@ class AbstractProgram(Atomics, Control):
         if not any_unknown(pointer) and is_remote(pointer, self.rank):
             self._unfenced_stores.add(self.task.node)
         span = self._access(number, pointer, mask, True, "a store")
-        self._has_changed()
+        if value is not None:
+            self._stores(number, pointer, value, mask)
         if value is None or any_unknown(value, mask) or self.task.path or not self._is_flag(pointer):
             self._stored(number, pointer, mask, UNKNOWN if value is None else value, span)
         elif np.all(mask):
@@ -139,6 +140,18 @@ class AbstractProgram(Atomics, Control):
 
     def multicast(self, number: int, pointer: Any) -> Any:
         return pointer
+
+    def pointer(self, value: Any) -> Any:
+        """The pointer that an integer is: one of ours, or the address of a tensor, as tables of addresses have it."""
+        if isinstance(value, np.ndarray):
+            each = [self.pointer(one) for one in value.reshape(-1).tolist()]
+            return UNKNOWN if any_unknown(*each) else np.array(each, dtype=np.int64).reshape(value.shape)
+        if any_unknown(value) or value == NULL or parts(value)[0] >= 0:
+            return value
+        for first, nbytes, pointer in self.machine.scenario.addresses:
+            if first <= value < first + nbytes:
+                return pointer + value - first
+        return UNKNOWN
 
     def _moved(self, pointer: Any, rank: Any) -> Any:
         if isinstance(pointer, Anywhere):

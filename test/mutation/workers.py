@@ -22,6 +22,7 @@ def run_all(only: list[str] | None, seeds: int, jobs: int) -> list[tuple]:
         if not only or name in only:
             todo += [(name, number) for number in range(-1, len(find(subject)))]
     outcomes: dict[tuple[str, int], tuple] = {}
+    partial: dict[tuple[str, int], tuple] = {}  # what the checker has said of those that the simulator runs
     queue, total = list(reversed(todo)), len(todo)
     workers = {}
     context = multiprocessing.get_context("spawn")
@@ -45,7 +46,8 @@ def run_all(only: list[str] | None, seeds: int, jobs: int) -> list[tuple]:
         process.kill()
         pipe.close()
         if job is not None:
-            outcomes[job] = (job[0], f"mutant {job[1]}", "?", why, "")
+            name, text, kind, _, said = partial.pop(job, (job[0], f"mutant {job[1]}", "?", "", ""))
+            outcomes[job] = (name, text, kind, why, said)
         if queue:
             start()
 
@@ -60,7 +62,11 @@ def run_all(only: list[str] | None, seeds: int, jobs: int) -> list[tuple]:
             except EOFError:
                 lose(pipe, "died: the process is gone")
                 continue
-            outcomes[workers[pipe][1]] = outcome
+            job = workers[pipe][1]
+            if job not in partial:
+                partial[job] = outcome
+                continue
+            outcomes[job] = outcome
             if sys.stderr.isatty() or len(outcomes) % 50 == 0:
                 print(f"\r{len(outcomes)} of {total}", end="", file=sys.stderr, flush=True)
             give(pipe)
@@ -90,4 +96,6 @@ def _work(pipe: Connection, seeds: int) -> None:
             found[name] = find(subject)
         mutant = found[name][number] if number >= 0 else None
         text, kind = (str(mutant[1]), mutant[1].kind) if mutant else ("original", "original")
-        pipe.send((name, text, kind, simulated(subject, mutant, range(seeds)), checked(subject, mutant)))
+        said = checked(subject, mutant)
+        pipe.send((name, text, kind, "", said))  # the simulator may never end
+        pipe.send((name, text, kind, simulated(subject, mutant, range(seeds)), said))

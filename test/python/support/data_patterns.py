@@ -216,3 +216,34 @@ def run_ticket_queue(mistake: str) -> None:
     queue, done = torch.zeros(1, dtype=torch.int32), torch.zeros(tasks, dtype=torch.int32)
     ticket_queue[(3,)](x, queue, done, out, TASKS=tasks, N=N, BREAK=mistake)
     assert (out[:, 0] == torch.arange(1, tasks + 1)).all()
+
+
+@ditron.jit(pipeline="as-written", do_not_specialize=["epoch"])
+def table_of_addresses(x, boxes, flags, out, epoch, N: tl.constexpr, BREAK: tl.constexpr):
+    """Peers' buffers by a table of their addresses, as libraries of symmetric memory give it."""
+    rank, ranks, at = dl.rank(), dl.num_ranks(), tl.arange(0, N)
+    for peer in range(ranks):
+        box = tl.load(boxes + peer).to(tl.pointer_type(tl.float32))
+        tl.store(box + rank * N + at, tl.load(x + at))  # no-wait
+        dl.notify(flags + rank, peer, epoch)  # no-wait
+    mine = tl.load(boxes + rank)
+    if BREAK != "no-wait":
+        mine = dl.consume_token(mine, dl.wait(flags, ranks, epoch))
+    total = tl.zeros((N,), tl.float32)
+    for peer in range(ranks):
+        total += tl.load(mine.to(tl.pointer_type(tl.float32)) + peer * N + at)  # no-wait
+    tl.store(out + at, total)
+    dl.barrier_all()
+
+
+@pattern(table_of_addresses, {"no-wait": "unordered"}, PATTERNS)
+def run_table_of_addresses(mistake: str) -> None:
+    ditron.init()
+    ranks = ditron.num_ranks()
+    x, out = torch.ones(N), torch.empty(N)
+    box, flags = _box(ranks, N), _flags(ranks)
+    boxes = torch.tensor(ditron.all_gather_object(box.data_ptr()))
+    for epoch in (1, 2, 3):
+        table_of_addresses[(1,)](x, boxes, flags, out, epoch, N=N, BREAK=mistake)
+    ditron.barrier()
+    assert (out == ranks).all()

@@ -106,11 +106,15 @@ def gemm_ar(
         if algorithm == "fused" or algorithm is None and M <= FUSED_ROWS:
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
-                check_schedule("gemm_ar", schedule, gemm_ar_small_program)
-                chosen = fused_schedule(M, group) | schedule
-                if chosen["rows"] < M:
-                    raise DitronError(f"gemm_ar: rows, those of a tile, must hold all {M} rows, got {chosen['rows']}")
-                gemm_ar_small_program(a, weight, out, b_is_kn=b_is_kn, **chosen)
+                program, chosen = fused_schedule(M, b_is_kn, group, schedule)
+                check_schedule("gemm_ar", schedule, program)
+                if program is gemm_ar_small_program:
+                    chosen["b_is_kn"] = b_is_kn
+                    if chosen["rows"] < M:
+                        raise DitronError(
+                            f"gemm_ar: rows, those of a tile, must hold all {M} rows, got {chosen['rows']}"
+                        )
+                program(a, weight, out, **chosen)
                 return out
             if algorithm == "fused":
                 raise DitronError(

@@ -1,4 +1,4 @@
-"""Collectives by packets on real GPUs: thousands of replays of graphs, ranks out of step, every element compared.
+"""Collectives and products by packets on GPUs: thousands of replays of graphs, ranks out of step, elements compared.
 
     torchrun --nproc-per-node 2 test/gpu/check_ll_collectives.py
     ditron run --sim 3 test/gpu/check_ll_collectives.py --replays 20
@@ -95,18 +95,19 @@ def check(calls: Calls, replays: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replays", type=int, default=3000)
+    parser.add_argument("--products", action="store_true", help="only of gemm_ar")
     parser.add_argument("--limit", type=float, default=100, help="seconds until a rank that hangs is ended")
     args = parser.parse_args()
     faulthandler.dump_traceback_later(args.limit, exit=True)
     ditron.init()
     wrong = {}
-    for what in ("all_reduce", "all_gather", "reduce_scatter"):
+    for what in ("all_reduce", "all_gather", "reduce_scatter") if not args.products else ():
         for n in SIZES:
             for dtype in (torch.bfloat16, torch.float32):
                 for algorithm in ("ll", "ll128"):
                     calls = Calls(what, n, dtype, algorithm)
                     wrong[what, n, dtype, algorithm] = check(calls, args.replays)
-    for M, N, K in ((1, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
+    for M, N, K in ((1, 96, 40), (1, 1000, 520), (2, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
         wrong["gemm_ar", M, N, K] = check(Products(M, N, K), args.replays)
     if ditron.rank() == 0:
         print(f"{len(wrong)} cases, {args.replays} replays each: {sum(wrong.values())} wrong elements", flush=True)

@@ -143,6 +143,11 @@ def _operators() -> list[Subject]:
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
         return error(kernels.gemm_ar(a[rank], b[rank], algorithm="fused", block=(16, 16)), exact)
 
+    def gemm_ar_row(call: int, rank: int, ranks: int) -> float:
+        a, b = data(ranks, 1, 16, seed=call), data(ranks, 40, 16, seed=call + 10)
+        exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
+        return error(kernels.gemm_ar(a[rank], b[rank], algorithm="fused", block=(16, 16)), exact)
+
     def quantized(operator: str, call: int, rank: int, ranks: int) -> float:
         from ditron.kernels.scales import dequantized
 
@@ -187,6 +192,7 @@ def _operators() -> list[Subject]:
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),
         subject("gradients, row", "row_gradients_program", gemm_rs_backward),
         subject("gemm_ar_small", "gemm_ar_small_program", gemm_ar),
+        subject("gemm_ar_small, row", "gemm_ar_row_program", gemm_ar_row),
         subject("ag_gemm, fp8", "ag_gemm_program, row and row", functools.partial(quantized, "ag_gemm")),
         subject("gemm_rs, fp8", "gemm_rs_program, row and row", functools.partial(quantized, "gemm_rs")),
         subject("all_gather, copied", "all_gather_program", moved("all_gather", "copied")),

@@ -42,6 +42,7 @@ def calls(ranks):
             [t.flatten() for t in kernels.gemm_rs_backward(a[r], data(ranks, ranks * ROWS, N)[r], square[r], **TILES)]
         ),
         "gemm_ar, fused": lambda r: kernels.gemm_ar(a[r], b[r], algorithm="fused"),
+        "gemm_ar, fused, one row": lambda r: kernels.gemm_ar(a[r, :1].clone(), b[r], algorithm="fused"),
         "gemm_ar, overlapped": lambda r: kernels.gemm_ar(whole[r], b[r], algorithm="overlapped"),
         "all_gather, copied": lambda r: kernels.all_gather(a[r], algorithm="copied"),
         "all_gather, stored": lambda r: kernels.all_gather(a[r], algorithm="stored", block=256),

@@ -288,6 +288,10 @@ def test_programs_keep_no_simulation_alive():
         (lambda a, b: kernels.ag_gemm(a, b, algorithm="sequential", foo=3), "ag_gemm: unknown argument 'foo'"),
         (lambda a, b: kernels.gemm_rs(a, b, programs=-1), "gemm_rs: programs must be of integers from 1 on, got -1"),
         (lambda a, b: kernels.gemm_ar(a, b, algorithm="fused", rows=4), "rows, those of a tile, must hold all 8 rows"),
+        (
+            lambda a, b: kernels.gemm_ar(a[:1], b, algorithm="fused", foo=1),
+            "gemm_ar: unknown argument 'foo': a schedule",
+        ),
         (lambda a, b: kernels.ag_gemm_multi(a, [b, b], [b[0, :1], b[0]]), "ag_gemm_multi: bias must be [16]"),
         (lambda a, b: kernels.ag_gemm_multi(a, [b], [None]), "ag_gemm_multi: biases must be tensors"),
         (lambda a, b: kernels.ag_gemm_multi(a, b), "bs and biases must be lists of tensors, got Tensor and tuple"),

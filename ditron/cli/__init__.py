@@ -318,7 +318,11 @@ def _add_check(commands) -> None:
         help="stop after so long and say what was found until then (default 60)",
     )
     parser.add_argument(
-        "--memory-limit", metavar="GB", type=float, default=2.0, help="the same for the process's memory (default 2)"
+        "--memory-limit",
+        metavar="GB",
+        type=float,
+        default=2.0,
+        help="the same for the memory that it takes (default 2)",
     )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument(

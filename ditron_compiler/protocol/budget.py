@@ -31,6 +31,7 @@ class _Budget:
     deadline: float = float("inf")
     seconds: float = float("inf")
     nbytes: float = float("inf")
+    gigabytes: float | None = None
     calls: int = 0
 
 
@@ -39,7 +40,7 @@ _now = _Budget()
 
 @contextmanager
 def budget(seconds: float | None, gigabytes: float | None, alarm: bool = False) -> Iterator[None]:
-    """Within it, :func:`check_budget` raises once so much time has passed, or the process has more memory than this.
+    """Within it, :func:`check_budget` raises once so much time has passed, or the process has got so much more memory.
 
     ``alarm``: a little later a signal raises it, wherever Python is. For the main thread.
     """
@@ -49,7 +50,8 @@ def budget(seconds: float | None, gigabytes: float | None, alarm: bool = False) 
         signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE)
     _now.seconds = float("inf") if seconds is None else seconds
     _now.deadline = time.monotonic() + _now.seconds
-    _now.nbytes = float("inf") if gigabytes is None else gigabytes * 1e9
+    _now.gigabytes = gigabytes
+    _now.nbytes = float("inf") if gigabytes is None else _resident() + gigabytes * 1e9
     try:
         yield
     finally:
@@ -82,8 +84,8 @@ def check_budget() -> None:
         return
     if time.monotonic() > _now.deadline:
         raise _OutOfTime
-    if _now.nbytes != float("inf") and _resident() > _now.nbytes:
-        raise BudgetExceeded(f"stopped at {_now.nbytes / 1e9:g} GB (--memory-limit)")
+    if _now.nbytes != float("inf") and _resident() >= _now.nbytes:
+        raise BudgetExceeded(f"stopped at {_now.gigabytes:g} GB (--memory-limit)")
 
 
 def _resident() -> int:

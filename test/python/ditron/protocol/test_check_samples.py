@@ -240,8 +240,8 @@ def test_a_limit_of_time_gives_a_partial_verdict(what, tmp_path, capsys):
 def test_a_limit_of_memory_gives_a_partial_verdict(tmp_path, capsys):
     file = tmp_path / "script.py"
     file.write_text(SCRIPT)
-    assert command(["check", "--memory-limit", "0.01", str(file)]) == 3
-    assert "stopped at 0.01 GB (--memory-limit)" in capsys.readouterr().out.splitlines()[-1]
+    assert command(["check", "--memory-limit", "0", str(file)]) == 3
+    assert "stopped at 0 GB (--memory-limit)" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_poll_by_an_addition_takes_no_time():

@@ -1,5 +1,6 @@
 // Attributes: the base class and the builtin kinds with their values.
 #include "Attributes.h"
+#include "Nesting.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/AffineMap.h"
 #include "llvm/ADT/SmallString.h"
@@ -318,7 +319,8 @@ void bindAttributes(nb::module_ &m) {
           [](const std::string &text, nb::handle context) {
             PyContext &c = PyContext::resolve(context);
             ErrorCollector errors(c);
-            Attribute attr = parseAttribute(text, c.context);
+            bool tooDeep = failed(verifyNesting(text, "", c.context));
+            Attribute attr = tooDeep ? Attribute() : parseAttribute(text, c.context);
             if (!attr) {
               errors.raise("cannot parse the attribute '" + text + "'");
             }

@@ -1,5 +1,6 @@
 // Making operations: Operation.create, the typed classes' constructor, parsing, cloning, modules.
 #include "Core.h"
+#include "Nesting.h"
 #include "dialect/Register.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
@@ -246,6 +247,9 @@ static OwningOpRef<Operation *> parse(PyContext &context, std::string_view text,
   ErrorCollector errors(context);
   ParserConfig config(context.context, verify);
   OwningOpRef<Operation *> op;
+  if (failed(verifyNesting(ref(text), name, context.context))) {
+    errors.raise("cannot parse");
+  }
   if (isModule) {
     if (OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(ref(text), config, name)) {
       op = module.release().getOperation();

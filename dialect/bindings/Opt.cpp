@@ -1,14 +1,50 @@
 // The main of ditron-opt: MLIR's own, with our dialects and passes; Python has registered its passes before.
+#include "Nesting.h"
 #include "PythonPass.h"
 #include "dialect/Register.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/ToolOutputFile.h"
 
 namespace mlir::ditron::python {
 
 static bool isStatisticsFlag(const std::string &argument) {
   return StringRef(argument).ltrim('-') == "mlir-pass-statistics" && StringRef(argument).starts_with("-");
+}
+
+/// MLIR's main, which does not parse what is nested too deep.
+static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry) {
+  auto [input, output] = registerAndParseCLIOptions(argc, argv, "DITRON's mlir-opt\n", registry);
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldShowDialects() || config.shouldListPasses()) {
+    return MlirOptMain(argc, argv, input, output, registry);
+  }
+  llvm::InitLLVM init(argc, argv);
+  if (input == "-" && llvm::sys::Process::FileDescriptorIsDisplayed(fileno(stdin))) {
+    llvm::errs() << "(processing input from stdin now, hit ctrl-c/ctrl-d to interrupt)\n";
+  }
+  std::string message;
+  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(input, &message);
+  std::unique_ptr<llvm::ToolOutputFile> out = file ? openOutputFile(output, &message) : nullptr;
+  if (!out) {
+    llvm::errs() << message << "\n";
+    return failure();
+  }
+  if (std::optional<DeepNesting> deep = findDeepNesting(file->getBuffer())) {
+    llvm::errs() << file->getBufferIdentifier() << ":" << deep->line << ":" << deep->column
+                 << ": error: " << deep->message << "\n";
+    return failure();
+  }
+  if (failed(MlirOptMain(out->os(), std::move(file), registry, config))) {
+    return failure();
+  }
+  out->keep();
+  return success();
 }
 
 static int optMain(std::vector<std::string> arguments) {
@@ -31,7 +67,7 @@ static int optMain(std::vector<std::string> arguments) {
   registerAllDialects(registry);
   PassStatistics statistics;
   CountInto counting(statistics);
-  LogicalResult result = MlirOptMain(int(argv.size()), argv.data(), "DITRON's mlir-opt\n", registry);
+  LogicalResult result = runOpt(int(argv.size()), argv.data(), registry);
   if (showStatistics) {
     llvm::errs() << "===- pass statistics -===\n";
     for (const PassStatistics::Entry &entry : statistics.entries) {

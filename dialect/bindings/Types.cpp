@@ -1,6 +1,7 @@
 // Types: the base class and the builtin kinds with their parts. Other dialects' types are plain `Type`s unless their
 // Python module registers a class (ditron_compiler/ir/_registry.py).
 #include "Core.h"
+#include "Nesting.h"
 #include "dialect/IR/DitronTypes.h"
 #include "dialect/IR/TritonShim.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -326,7 +327,8 @@ void bindTypes(nb::module_ &m) {
           [](const std::string &text, nb::handle context) {
             PyContext &c = PyContext::resolve(context);
             ErrorCollector errors(c);
-            Type type = parseType(text, c.context);
+            bool tooDeep = failed(verifyNesting(text, "", c.context));
+            Type type = tooDeep ? Type() : parseType(text, c.context);
             if (!type) {
               errors.raise("cannot parse the type '" + text + "'");
             }

@@ -77,7 +77,7 @@ class GrowingHeap(Heap):
         self._dropped: list[int] = []  # numbers of groups whose lease has ended here
         self._last_number, self._last_own = number, _WORLD
         if barrier_offset is None:
-            self._map(max(initial, SMALLEST_SEGMENT), keep=True)
+            self._map(max(initial, self._area) if initial else SMALLEST_SEGMENT, keep=True)
             barrier_offset = self._allocate(self._area, "")
         self.barrier_offset = barrier_offset
         self._bytes(barrier_offset, self._area).zero_()

@@ -162,7 +162,7 @@ class RankView:
         if not _is_plain(tensor):
             return False
         base = self._world.heap_bases[self.rank]
-        return base <= tensor.data_ptr() < base + self._world.heap_bytes
+        return base <= tensor.data_ptr() < base + self._world.heap_capacity
 
     def host_access(self, address: int, nbytes: int, writes: bool, line: str) -> list:
         """Report an access of host code to the machine; returns what is wrong with it."""

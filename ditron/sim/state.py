@@ -35,7 +35,7 @@ class WorldState:
 
     Attributes:
         size, ranks_per_node, seed, heap_bytes, races, weak: see :class:`ditron.sim.World`.
-        machine: the native machine. heap_bases: address of each rank's symmetric heap.
+        machine: the native machine. heap_bases: address of each rank's symmetric heap, of ``heap_capacity`` bytes.
         world_group, groups: groups by their world ranks. allocations: by offset in the heap.
         launches: the host thread that waits for a launch, by the machine's number of it.
         keeps_state: whether the machine holds what a new one would not: streams, or a trace.
@@ -73,6 +73,7 @@ class WorldState:
     def new_machine(self) -> None:
         """Begin with a native machine on which nothing has run."""
         self.machine = _sim.Machine(self.size, self.ranks_per_node, self.heap_bytes, self.seed, *self._limits)
+        self.heap_capacity = self.machine.heap_capacity
         self.heap_bases = [self.machine.address(rank, 0) for rank in range(self.size)]
         self.machine.set_spin_limit(knobs.sim_looks.get())
         if self.races:

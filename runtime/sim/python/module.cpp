@@ -282,6 +282,9 @@ NB_MODULE(_sim, m) {
       .def(
           "new_id", [](Machine &self) { return self.launches.newId(); },
           "For Stream.call_host.")
+      .def_prop_ro(
+          "heap_capacity", [](Machine &self) { return self.heap.capacity(); },
+          "Bytes of each rank's heap, which are rounded up.")
       .def_prop_ro("has_stream_work", &Machine::hasStreamWork,
                    "Whether a stream has operations.")
       .def("stream_cycle", &streamCycle,

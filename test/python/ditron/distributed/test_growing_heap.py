@@ -85,6 +85,12 @@ def test_initial_bytes_are_kept():
     assert good(on_node(body, 2, initial=8 << 20)) == [(8 << 20, 1)] * 2
 
 
+def test_few_initial_bytes_are_what_is_mapped():
+    assert GRANULARITY < UNIT
+    assert good(on_node(lambda rank: rank.cuda.used, 2, initial=1)) == [GRANULARITY] * 2
+    assert good(on_node(lambda rank: rank.cuda.used, 2, initial=0)) == [UNIT] * 2
+
+
 def test_random_allocations_agree():
     def body(rank):
         rng, held, offsets = random.Random(11), [], []

@@ -18,7 +18,7 @@ from typing import Any
 
 from ditron_compiler import knobs
 from ditron_compiler.errors import CompileError
-from ditron_compiler.frontend.targets import Target, parse_target
+from ditron_compiler.frontend.targets import Target, backend_of, parse_target
 from ditron_compiler.instrumentation import Instrumentation
 
 __all__ = ["STAGES", "CompiledProgram", "check_passes", "compile", "known_stages"]
@@ -239,12 +239,11 @@ class _Compilation:
     def _set_up(self, options: dict) -> None:
         """Make Triton's backend, its options, and a context with its dialects."""
         from triton._C.libtriton import ir as triton_ir
-        from triton.compiler.compiler import make_backend
 
         from ditron_compiler.frontend.libraries import device_libraries
 
         self.gpu = self.target.gpu_target()
-        self.backend = make_backend(self.gpu)
+        self.backend = backend_of(self.target)
         # SHMEM's own library is linked for machine code only; in earlier stages its calls stay visible.
         shmem = self.wanted[-1] in ("cubin", "hsaco")
         self._check_options(options)

@@ -7,14 +7,13 @@ from typing import Any
 
 from triton import knobs
 from triton._C.libtriton import ir as triton_ir
-from triton.compiler.compiler import make_backend
 from triton.runtime.jit import compute_cache_key, create_function_from_signature
 
 from ditron.sim.arguments import slots_of, tensors_of
 from ditron_compiler import knobs as ditron_knobs
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.source import DitronSource
-from ditron_compiler.frontend.targets import SIM_TARGET
+from ditron_compiler.frontend.targets import SIM_TARGET, backend_of
 
 __all__ = ["launch"]
 
@@ -28,7 +27,7 @@ class _DeviceCache:
 
     def __init__(self, fn: Any):
         self.target = SIM_TARGET.gpu_target()
-        self.backend = make_backend(self.target)
+        self.backend = backend_of(SIM_TARGET)
         self.binder = create_function_from_signature(fn.launch_signature, fn.params, self.backend)
         self.kernels: dict[str, Any] = {}
         self.keys: dict[Any, str] = {}

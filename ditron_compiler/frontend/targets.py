@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ditron_compiler import knobs
 
-__all__ = ["SIM_TARGET", "Target", "parse_target"]
+__all__ = ["SIM_TARGET", "Target", "backend_of", "parse_target"]
+
+_FNUZ = ("fp8e4b8", "fp8e5b16")
 
 TRANSPORTS = {"cuda": ("p2p", "nvshmem"), "hip": ("p2p", "rocshmem"), "sim": ("sim",)}
 # What Triton generates code for. Given another number, each of LLVM's passes complains.
@@ -66,6 +68,22 @@ class Target:
         if self.backend == "hip":
             return GPUTarget("hip", self.arch, 64 if str(self.arch).startswith("gfx9") else 32)
         return GPUTarget("cuda", knobs.sim_capability.get() if self.is_sim else self.arch, 32)
+
+
+def backend_of(target: Target) -> Any:
+    """Triton's backend for a target. The simulator's has AMD's formats of fp8 too."""
+    from triton.compiler.compiler import make_backend
+
+    backend = make_backend(target.gpu_target())
+    if target.is_sim:
+        parse = backend.parse_options
+
+        def parse_options(options: dict) -> Any:
+            parsed = parse(options)
+            return replace(parsed, supported_fp8_dtypes=tuple(sorted({*parsed.supported_fp8_dtypes, *_FNUZ})))
+
+        backend.parse_options = parse_options
+    return backend
 
 
 def parse_target(text: str, transport: str | None = None, sanitize: bool = False) -> Target:

@@ -13,7 +13,6 @@ from typing import Any
 
 import triton.language as tl
 from triton._C.libtriton import ir as triton_ir
-from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -25,6 +24,7 @@ from ditron_compiler import ir
 from ditron_compiler.errors import CompileError
 from ditron_compiler.frontend.diagnostics import explained
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, DitronSource
+from ditron_compiler.frontend.targets import backend_of
 from ditron_compiler.ir.dialects import arith, tt
 from ditron_compiler.ir.dialects import ditron as dialect
 from ditron_compiler.source_location import caller
@@ -97,7 +97,7 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
     if len(args) > len(names) - 1:
         tracer.fail(f"kernel {fn.__name__!r} takes {len(names) - 1} arguments, got {len(args)}")
     given = dict(zip(names, args, strict=False)) | kwargs
-    backend = make_backend(tracer.target.gpu_target())
+    backend = backend_of(tracer.target)
     binder = create_function_from_signature(fn.launch_signature, fn.params, backend)
     compiled_in = {parameter.name for parameter in fn.params if parameter.is_constexpr}
     for name, value in given.items():

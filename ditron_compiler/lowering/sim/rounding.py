@@ -53,8 +53,18 @@ def _round_f16(b: Builder, value: ir.Value) -> ir.Value:
     return b.op("arith.extf", "f32", b.op("arith.truncf", "f16", value))
 
 
+# Bits of the mantissa, exponent of the smallest normal number, largest number.
+_F8 = {
+    "f8E5M2": (2, -14, 57344.0),
+    "f8E4M3FN": (3, -6, 448.0),
+    "f8E5M2FNUZ": (2, -15, 57344.0),
+    "f8E4M3FNUZ": (3, -7, 240.0),
+}
+_NAN_OF_FNUZ = 0x80  # AMD's formats have one NaN, where the negative zero would be, and no infinity
+
+
 def _round_f8(b: Builder, value: ir.Value, elem: Elem, nearest: bool) -> ir.Value:
-    mantissa, least, largest = (2, -14, 57344.0) if elem.name == "f8E5M2" else (3, -6, 448.0)
+    mantissa, least, largest = _F8[elem.name]
     size = b.op("math.absf", "f32", value)
     normal = b.op("arith.bitcast", "f32", _cut(b, _f32_bits(b, size), 23 - mantissa, nearest))
     step = 2.0 ** (least - mantissa)
@@ -98,6 +108,8 @@ def to_bits(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
 
 
 def _f8_to_bits(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
+    if elem.name.endswith("FNUZ"):
+        return _fnuz_to_bits(b, value, elem)
     c = lambda v: b.constant("i16", v)  # noqa: E731
     if elem.name == "f8E5M2":  # the high byte of an f16
         half = b.op("arith.bitcast", "i16", b.op("arith.truncf", "f16", value))
@@ -109,6 +121,34 @@ def _f8_to_bits(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
     rest = b.binary("arith.andi", b.binary("arith.shrui", half, c(7), "i16"), c(0x7F), "i16")
     rest = b.select(b.cmpf(UNO, value, value), c(0x7F), rest, "i16")
     return b.op("arith.trunci", "i8", b.binary("arith.ori", sign, rest, "i16"))
+
+
+def _fnuz_to_bits(b: Builder, value: ir.Value, elem: Elem) -> ir.Value:
+    mantissa, least, _ = _F8[elem.name]
+    c = lambda v: b.constant("i32", v)  # noqa: E731
+    size = b.op("math.absf", "f32", value)
+    high = b.binary("arith.shrui", _f32_bits(b, size), c(23 - mantissa), "i32")
+    normal = b.binary("arith.subi", high, c((126 + least) << mantissa), "i32")
+    steps = b.binary("arith.mulf", size, b.constant("f32", 2.0 ** (mantissa - least)), "f32")
+    is_small = b.cmpf(_OLT, size, b.constant("f32", 2.0**least))
+    rest = b.select(is_small, b.op("arith.fptosi", "i32", steps), normal, "i32")
+    sign = b.binary("arith.andi", b.binary("arith.shrui", _f32_bits(b, value), c(24), "i32"), c(0x80), "i32")
+    signed = b.select(b.cmpi("eq", rest, c(0)), rest, b.binary("arith.ori", sign, rest, "i32"), "i32")
+    return b.op("arith.trunci", "i8", b.select(b.cmpf(UNO, value, value), c(_NAN_OF_FNUZ), signed, "i32"))
+
+
+def _fnuz_from_bits(b: Builder, bits: ir.Value, elem: Elem) -> ir.Value:
+    mantissa, least, _ = _F8[elem.name]
+    c = lambda v: b.constant("i32", v)  # noqa: E731
+    wide = b.op("arith.extui", "i32", bits)
+    rest = b.binary("arith.andi", wide, c(0x7F), "i32")
+    biased = b.binary("arith.addi", rest, c((126 + least) << mantissa), "i32")
+    normal = b.op("arith.bitcast", "f32", b.binary("arith.shli", biased, c(23 - mantissa), "i32"))
+    steps = b.op("arith.sitofp", "f32", rest)
+    small = b.binary("arith.mulf", steps, b.constant("f32", 2.0 ** (least - mantissa)), "f32")
+    size = b.select(b.cmpi("ult", rest, c(1 << mantissa)), small, normal, "f32")
+    signed = b.select(b.cmpi("ult", wide, c(0x80)), size, b.op("arith.negf", "f32", size), "f32")
+    return b.select(b.cmpi("eq", wide, c(_NAN_OF_FNUZ)), b.constant("f32", float("nan")), signed, "f32")
 
 
 def from_bits(b: Builder, bits: ir.Value, elem: Elem) -> ir.Value:
@@ -124,6 +164,8 @@ def from_bits(b: Builder, bits: ir.Value, elem: Elem) -> ir.Value:
         return b.op("arith.bitcast", "f32", b.binary("arith.shli", wide, b.constant("i32", 16), "i32"))
     if elem.name == "f16":
         return b.op("arith.extf", "f32", b.op("arith.bitcast", "f16", bits))
+    if elem.name.endswith("FNUZ"):
+        return _fnuz_from_bits(b, bits, elem)
     c = lambda v: b.constant("i16", v)  # noqa: E731
     wide = b.op("arith.extui", "i16", bits)
     if elem.name == "f8E5M2":

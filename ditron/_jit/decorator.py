@@ -25,7 +25,7 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 from triton.compiler.compiler import make_backend
 from triton.runtime.driver import driver
-from triton.runtime.jit import JITFunction, KernelParam, create_function_from_signature
+from triton.runtime.jit import KernelParam, create_function_from_signature
 
 from ditron._jit.scratch import with_scratch
 from ditron._jit.tracing import active
@@ -34,6 +34,7 @@ from ditron.distributed.packets import guarded
 from ditron_compiler.analysis.packet_layout import PacketArgument
 from ditron_compiler.errors import CompileError, DitronError
 from ditron_compiler.frontend.libraries import device_libraries
+from ditron_compiler.frontend.local_names import KnowsItsLocals
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, DitronSource
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.pipeline import front
@@ -41,7 +42,7 @@ from ditron_compiler.pipeline import front
 __all__ = ["DitronJITFunction", "jit", "attach_group"]
 
 
-class DitronJITFunction(JITFunction):
+class DitronJITFunction(KnowsItsLocals):
     """What :func:`jit` returns: a Triton JIT function with one more, hidden parameter when it is a kernel."""
 
     def __init__(

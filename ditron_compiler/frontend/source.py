@@ -25,6 +25,7 @@ from ditron_compiler.frontend import handover
 from ditron_compiler.frontend.codegen import CODEGEN_MARK
 from ditron_compiler.frontend.diagnostics import locate_frontend_errors, raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries, select_libraries
+from ditron_compiler.frontend.local_names import KnowsItsLocals
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.instrumentation import Instrumentation
 
@@ -38,7 +39,7 @@ CONTEXT_TYPE = "*i64"
 Observer = Callable[[str, Any, float], None]
 
 
-class _KernelView(JITFunction):
+class _KernelView(KnowsItsLocals):
     """A JIT function as a kernel, with the hidden parameter; called as a helper, it has none."""
 
     def parse(self) -> ast.Module:
@@ -57,6 +58,7 @@ class _KernelView(JITFunction):
 
 def kernel_view(fn: JITFunction) -> JITFunction:
     """``fn`` with the hidden parameter appended to its names and to its syntax tree."""
+    fn.cache_key  # noqa: B018 - finds the globals that it depends on, which each launch compares
     view = copy.copy(fn)
     view.__class__ = _KernelView
     view.arg_names = [*fn.arg_names, CONTEXT_ARGUMENT]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.call_graph import operations
+from ditron_compiler.ir.dialects import ditron, scf
 from ditron_compiler.ir.pass_base import Pass, option
 
 from . import (  # noqa: F401
@@ -84,6 +86,7 @@ class LowerToSim(Pass):
         try:
             with module.context:
                 for function in functions:
+                    _refuse_warp_specialization(function)
                     lower_function(function, state)
                 finish_module(module, state)
         except Unsupported as error:
@@ -91,6 +94,20 @@ class LowerToSim(Pass):
             return
         for function in reversed(functions):
             function.erase()
+
+
+def _refuse_warp_specialization(function: ir.Operation) -> None:
+    """As on GPUs: a program is one thread here, and would not show that the other warps never come."""
+    every = operations(function)
+    if any("tt.warp_specialize" in op.attributes for op in every if isinstance(op, scf.ForOp)):
+        for op in every:
+            # tl.debug_barrier is of the warps that come to it.
+            if isinstance(op, ditron.ProgramWide) and not isinstance(op, ditron.SyncThreadsOp):
+                raise Unsupported(
+                    op,
+                    f"'{op.name}' synchronizes all threads of the program, but the kernel has a loop with "
+                    "warp_specialize=True, whose other warps do not reach it; remove warp_specialize=True",
+                )
 
 
 def lower_function(function: ir.Operation, state: ModuleState) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.call_graph import functions
+from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.memory_order import missing_orders
 from ditron_compiler.analysis.memory_order_transfer import MissingOrder
 from ditron_compiler.ir.dialects import ditron, scf, tt
@@ -66,9 +66,9 @@ class InsertFences(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in functions(op):
             for missing in missing_orders(function, self.at_end):
-                self._insert(missing)
+                self._insert(missing, function)
 
-    def _insert(self, missing: MissingOrder) -> None:
+    def _insert(self, missing: MissingOrder, function: tt.FuncOp) -> None:
         what, pending, needed_by = missing.what, missing.pending, missing.needed_by
         reason = (
             f"{_describe(needed_by)}: {pending.description} may still be "
@@ -76,10 +76,13 @@ class InsertFences(Pass):
         )
         notes = [(pending.op, pending.description)]
         if missing.place is None:
+            why = (
+                "the kernel has a loop with warp_specialize=True, whose other warps do not reach it: remove that"
+                if _is_warp_specialized(function)
+                else "not all threads of the program reach this point"
+            )
             needed_by.emit_warning(
-                f"'ditron.{what}' is missing before {reason}; it cannot be inserted, because not all "
-                "threads of the program reach this point",
-                notes,
+                f"'ditron.{what}' is missing before {reason}; it cannot be inserted, because {why}", notes
             )
             self.count("missing and not inserted")
             return
@@ -94,6 +97,10 @@ class InsertFences(Pass):
         else:
             needed_by.emit_remark(f"inserted 'ditron.{what}' before {reason}", notes)
         self.count("fences inserted" if what == "fence" else "quiets inserted")
+
+
+def _is_warp_specialized(function: tt.FuncOp) -> bool:
+    return any("tt.warp_specialize" in op.attributes for op in operations(function) if isinstance(op, scf.ForOp))
 
 
 def _is_in_loop(op: ir.Operation) -> bool:

@@ -16,6 +16,7 @@ __all__ = ["RaisePrimitives"]
 _LIBRARY = "ditron"
 _PREFIX = "ditron."
 _VOID = "void"
+_BARRIERS = ("gpu.barrier", "ttg.barrier", "ttg.local_barrier")  # tl.debug_barrier, as the version of Triton has it
 _RETURN_TOKENS = frozenset(
     cls.OPERATION_NAME
     for cls in vars(ditron).values()
@@ -30,6 +31,7 @@ class RaisePrimitives(Pass):
     Stock Triton carries a primitive as an extern call: the symbol names the operation, the library path holds its
     attribute dictionary, and the attribute ``void`` in that marks an operation without a result. A token is an i32 in
     Triton's IR; its type becomes ``!ditron.token`` wherever it flows. Each public ``tt.func`` is marked as a kernel.
+    ``tl.debug_barrier``, an operation of a dialect that is not ours, becomes ``ditron.sync_threads``.
 
     Before::
 
@@ -53,6 +55,9 @@ class RaisePrimitives(Pass):
         for function in every:
             if isinstance(function, tt.FuncOp) and _string(function.sym_visibility) in ("", "public"):
                 function.attributes["ditron.kernel"] = ir.UnitAttr.get(op.context)
+        for barrier in [o for o in every if o.name in _BARRIERS and _in_kernel(o)]:
+            ditron.SyncThreadsOp(loc=barrier.location, ip=ir.InsertionPoint(barrier))
+            barrier.erase()
         ok, tokens, dictionaries = True, [], {}
         for placeholder in placeholders:
             raised = _raise(placeholder, dictionaries)

@@ -75,3 +75,18 @@ tt.func public @tile_argument(%x: tensor<8xf32>) {
 tt.func private @tile_argument_of_a_helper(%x: tensor<8xf32>) {
   tt.return
 }
+
+// -----
+
+// As on GPUs.
+tt.func public @warp_specialized(%p: !tt.ptr<i64>, %n: i32) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    // expected-error@+1 {{'ditron.wait' synchronizes all threads of the program, but the kernel has a loop with warp_specialize=True, whose other warps do not reach it; remove warp_specialize=True}}
+    %t = ditron.wait %p[%c1] ge %v : !tt.ptr<i64>
+    scf.yield
+  } {tt.warp_specialize}
+  tt.return
+}

@@ -65,3 +65,9 @@ tt.func public @tokens_flow(%sig: !tt.ptr<i64>, %n: i32, %v: i64, %c: i1, %ctx: 
   %w = tt.extern_elementwise %sig, %m, %v {libname = "ditron", libpath = "{}", pure = false, symbol = "ditron.wait"} : (!tt.ptr<i64>, i32, i64) -> i32
   tt.return
 }
+
+// Triton's barrier of a program is of a dialect that is not ours.
+// RUN: ditron-opt %S/Inputs/debug-barrier.mlir --allow-unregistered-dialect --raise-primitives | ditron-opt | filecheck %s --check-prefix=BARRIER
+// BARRIER-LABEL: tt.func public @barrier
+// BARRIER-COUNT-2: ditron.sync_threads
+// BARRIER-NOT: gpu.barrier

@@ -1,0 +1,5 @@
+tt.func public @barrier() {
+  "gpu.barrier"() : () -> ()
+  "ttg.local_barrier"() : () -> ()
+  tt.return
+}

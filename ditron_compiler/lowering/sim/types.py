@@ -10,7 +10,16 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-_FLOAT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "f8E5M2": 8, "f8E4M3FN": 8, "f8E5M2FNUZ": 8, "f8E4M3FNUZ": 8}
+_FLOAT_BITS = {
+    "f64": 64,
+    "f32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "f8E5M2": 8,
+    "f8E4M3FN": 8,
+    "f8E5M2FNUZ": 8,
+    "f8E4M3FNUZ": 8,
+}
 # ABI numbers of ditron_sim_atomic_rmw's dtype (runtime/sim/abi/abi.h); 6 and 7 are the unsigned views of i32 and i64.
 _ABI_DTYPE = {"i32": 0, "i64": 1, "f32": 2, "f16": 3, "bf16": 4, "f64": 5}
 

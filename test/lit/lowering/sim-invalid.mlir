@@ -32,8 +32,8 @@ tt.func public @swizzle(%tile: i32, %size: i32, %block: i32) {
 
 // -----
 
-// expected-error@+1 {{the simulator has no element type f8E4M3FNUZ}}
-tt.func public @type(%p: !tt.ptr<f8E4M3FNUZ>) {
+// expected-error@+1 {{the simulator has no element type f8E4M3B11FNUZ}}
+tt.func public @type(%p: !tt.ptr<f8E4M3B11FNUZ>) {
   tt.return
 }
 

@@ -19,7 +19,7 @@ DEEP = {
     "regions": "module {" * 20_000 + "}" * 20_000,
     "generic regions": '"x.y"() ({' * 20_000 + "}) : () -> ()" * 20_000,
     "affine expressions": "#m = affine_map<(d0) -> ({}d0{})>".format("(" * 20_000, ")" * 20_000),
-    "locations": "module {{}} loc({}\"a\"{})".format("callsite(" * 20_000, ' at "b")' * 20_000),
+    "locations": 'module {{}} loc({}"a"{})'.format("callsite(" * 20_000, ' at "b")' * 20_000),
 }
 
 
@@ -48,7 +48,8 @@ def test_what_is_less_deep_is_read():
     text = "tuple<" * 250 + "i32" + ">" * 250
     # What looks like brackets is in strings, comments, arrows and comparisons.
     many = "\n".join(
-        f'"x.y"() {{a = "<<(([[{{{{\\"<<", b = affine_set<(d0) : (d0 >= {n})>}} : () -> () // (((<<<' for n in range(300)
+        f'"x.y"() {{a = "<<(([[{{{{\\"<<", b = affine_set<(d0) : (d0 >= {n})>}} : () -> () // (((<<<'
+        for n in range(300)
     )
     with ir.Context() as context:
         context.allow_unregistered_dialects = True

@@ -70,6 +70,10 @@ test-packages: build  ## kernels of other packages on the simulator (installed b
 mutation: build  ## how many mistakes the protocol checker finds: mutants of every kernel and program, against the simulator
 	@$(BIN)/python test/mutation --jobs $$(nproc) --publish
 
+.PHONY: fuzz
+fuzz: build  ## 500 mutants of scripts and host programs, given to ditron check: none may crash it
+	@$(BIN)/python test/fuzz --count 500 --jobs $$(nproc)
+
 .PHONY: wheels
 wheels: system  ## dist/: a wheel for CPython 3.11 and an abi3 wheel for 3.12 and later (PYTHON312=...)
 	@$(PYTHON) -m pip wheel -q --no-deps -w dist .

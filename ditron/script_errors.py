@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
 from ditron_compiler.errors import DitronError
@@ -40,7 +41,7 @@ def reported(run: Callable[[], int], files: Sequence[str], *, raises: bool = Fal
         frames = _from_files(error, files)
         if frames is None:
             raise
-        traceback.print_exception(type(error), error, frames)
+        traceback.print_exception(_with_the_users_frames(error, frames))
         return 1
 
 
@@ -51,6 +52,42 @@ def _from_files(error: Exception, files: Sequence[str]) -> TracebackType | None:
     while frames is not None and os.path.abspath(frames.tb_frame.f_code.co_filename) not in paths:
         frames = frames.tb_next
     return frames
+
+
+def _with_the_users_frames(error: BaseException, frames: TracebackType | None) -> BaseException:
+    """The error, and what it comes from, with a traceback of ``frames`` that shows no frames of ours or of Triton's."""
+    earlier = error.__cause__ or error.__context__
+    if earlier is not None and earlier is not error:
+        _with_the_users_frames(earlier, earlier.__traceback__)
+    steps = [*_steps(frames)]
+    if any(_is_below(step, _packages()) for step in steps):
+        steps = [step for step in steps if not _is_below(step, (*_packages(), *_installed()))]
+    shown: TracebackType | None = None
+    for step in reversed(steps):
+        shown = TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return error.with_traceback(shown)
+
+
+def _steps(frames: TracebackType | None) -> Iterator[TracebackType]:
+    while frames is not None:
+        yield frames
+        frames = frames.tb_next
+
+
+def _is_below(step: TracebackType, directories: Sequence[str]) -> bool:
+    file = step.tb_frame.f_code.co_filename
+    return file.startswith("<frozen") or os.path.abspath(file).startswith(tuple(directories))
+
+
+def _packages() -> tuple[str, ...]:
+    """Directories of ours and of Triton's."""
+    names = [name for name in ("ditron", "ditron_compiler", "triton") if name in sys.modules]
+    return tuple(os.path.dirname(os.path.abspath(sys.modules[name].__file__ or "")) + os.sep for name in names)
+
+
+def _installed() -> tuple[str, ...]:
+    """Directories of Python's own modules and of installed packages."""
+    return tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 
 def _is_compiler_error(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ditron.cli.kernels import RunsWhenImported, UsageError, import_file
+from ditron.cli.kernels import RunsWhenImported, UsageError, import_file, require_python
 from ditron.cli.progress import progress
 from ditron_compiler.protocol.budget import budget
 
@@ -143,6 +143,7 @@ def _all(path: Path, groups: Any, args: argparse.Namespace, say: Callable[[str],
                 )
                 for program in programs
             ]
+    require_python(str(path))
     announced = _announced(groups, path.name, say)
     facts = dict(resident=args.resident, larger=args.ranks is None, samples=args.samples)
     return [checking.check_script(path, args.args, announced, values=_values(args.value), **facts)]

@@ -5,10 +5,20 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NamesProgram", "UsageError", "import_file", "load_kernel", "parse_assignments", "parse_signature"]
+__all__ = [
+    "NamesProgram",
+    "UsageError",
+    "import_file",
+    "load_kernel",
+    "parse_assignments",
+    "parse_signature",
+    "require_python",
+]
 
 
 class UsageError(Exception):
@@ -82,6 +92,16 @@ def import_file(path: Path, asserts: bool = True) -> Any:
         where = f"{error.filename}:{error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{path} cannot be imported: {where}{error}") from error
     return module
+
+
+def require_python(script: str) -> None:
+    """Raise UsageError for a file that Python cannot read."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # they come when it is run
+            compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # ValueError: the file holds null bytes
+        said = "".join(traceback.format_exception_only(error)).rstrip()
+        raise UsageError(f"{script} is no Python script\n{said}") from None
 
 
 def _kernels_of(module: Any) -> dict[str, Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import traceback
-import warnings
 from pathlib import Path
 
 from ditron.cli.exploring import explore, explore_in_parallel
-from ditron.cli.kernels import UsageError
+from ditron.cli.kernels import UsageError, require_python
 
 __all__ = ["run_command"]
 
@@ -26,7 +24,7 @@ def run_command(args: argparse.Namespace) -> int:
         raise UsageError(f"--ranks-per-node {ranks_per_node}: expected a number that divides the {args.sim} ranks")
     if not Path(args.script).is_file():
         raise UsageError(f"no such file: {args.script}")
-    _require_python(args.script)
+    require_python(args.script)
     from ditron.sim import recorder
     from ditron.sim.script_run import ScriptRun
 
@@ -77,12 +75,3 @@ def run_command(args: argparse.Namespace) -> int:
     if not code:
         print(f"{args.seeds} seeds, {seeds[0]} to {seeds[-1]}: nothing found")
     return code
-
-
-def _require_python(script: str) -> None:
-    try:
-        with warnings.catch_warnings(action="ignore"):  # they come when it is run
-            compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:  # ValueError: the file holds null bytes
-        said = "".join(traceback.format_exception_only(error)).rstrip()
-        raise UsageError(f"{script} is no Python script\n{said}") from None

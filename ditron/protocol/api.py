@@ -116,6 +116,12 @@ def check_program(
             f"program {program.__name__!r} does not say what it is checked with: give its decorator "
             "sample_args=lambda ranks: {...}, small arguments by name as for example="
         )
+    if not callable(program.sample_args):
+        code = inspect.unwrap(program.fn).__code__
+        raise DitronError(
+            f"{code.co_filename}:{code.co_firstlineno}: sample_args={program.sample_args!r} of program "
+            f"{program.__name__!r}: expected a function of the number of ranks, as lambda ranks: {{...}}"
+        )
 
     def run() -> None:
         import ditron

@@ -43,7 +43,10 @@ def launch(fn: Any, group: Any, grid: Any, args: tuple, kwargs: dict, warmup: bo
     for hook in fn.pre_run_hooks:
         hook(*args, **kwargs)
     cache = fn.simulated = fn.simulated or _DeviceCache(fn)
-    bound, specialization, options = cache.binder(*args, **kwargs)
+    try:
+        bound, specialization, options = cache.binder(*args, **kwargs)
+    except TypeError as error:  # the binder is a function that Triton makes, by a name of its own
+        raise TypeError(str(error).replace("dynamic_func()", f"kernel {fn.__name__}")) from None
     key = (
         compute_cache_key(cache.keys, specialization, options),
         group.world.compile_mode,

@@ -52,23 +52,22 @@ MODELS = {
 # Tiles: rows, columns, K, stages, warps, groups of rows of tiles, programs per SM.
 MANY_ROWS = [
     (128, 256, 64, 4, 8, 8, 1),
+    (128, 256, 64, 4, 8, 16, 1),
     (128, 256, 64, 3, 8, 8, 1),
-    (128, 128, 64, 4, 8, 8, 1),
-    (128, 128, 128, 3, 8, 8, 1),
     (64, 256, 64, 4, 4, 16, 1),
-    (128, 128, 64, 3, 4, 8, 2),
+    (256, 128, 64, 4, 8, 8, 1),
 ]
 FEW_ROWS = [
-    (16, 128, 128, 5, 4, 1, 1),
-    (16, 128, 256, 3, 4, 1, 1),
-    (16, 64, 256, 5, 4, 1, 1),
-    (16, 64, 256, 3, 4, 1, 2),
-    (16, 128, 64, 5, 4, 1, 2),
-    (32, 128, 128, 5, 4, 1, 1),
-    (32, 128, 64, 5, 4, 1, 2),
-    (32, 64, 128, 5, 4, 1, 2),
-    (64, 128, 128, 4, 4, 1, 1),
-    (64, 128, 64, 4, 4, 1, 2),
+    (16, 128, 128, 5, 4, 16, 1),
+    (32, 128, 128, 5, 4, 16, 1),
+    (32, 128, 64, 5, 4, 16, 2),
+    (32, 128, 64, 9, 4, 16, 1),
+    (32, 64, 128, 4, 4, 16, 2),
+    (64, 128, 128, 4, 4, 16, 1),
+    (64, 128, 64, 4, 4, 16, 2),
+    (64, 128, 64, 8, 4, 16, 1),
+    (128, 128, 64, 6, 8, 16, 1),
+    (128, 128, 128, 3, 8, 16, 1),
 ]
 
 
@@ -123,15 +122,16 @@ class Problem:
             TensorDescriptor.from_tensor(self.w.view(-1, self.K), [BN, BK]),
         )
         constants = {"BM": BM, "BN": BN, "BK": BK, "GATHER": gather, "FLATTEN": True}
-        constants |= {"PROGRAMS": resident * self.programs, "num_stages": stages, "num_warps": warps}
-        tables = (slots, experts, count, self.N, self.K)
+        constants |= {"PROGRAMS": resident * self.programs, "GROUP": group, "num_stages": stages, "num_warps": warps}
+        first_tiles = torch.cat([begins, padded.sum()[None]]).int() // BM
+        tables = (slots, experts, first_tiles, count, self.N, self.K)
         grid = (resident * self.programs,)
         if few:
             kernel = grouped_kernels.grouped_gemm_few_rows
             return lambda: kernel[grid](x, *descriptors, out, *tables, **constants), (out, places)
         parts = 2 if BN == 256 else 1
         c = TensorDescriptor.from_tensor(out, [BM, BN // parts])
-        constants |= {"GROUP": group, "PARTS": parts}
+        constants["PARTS"] = parts
         return lambda: grouped_kernels.grouped_gemm[grid](x, *descriptors, c, *tables, **constants), (out, places)
 
     def error(self, result: torch.Tensor) -> float:

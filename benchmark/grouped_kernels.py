@@ -13,6 +13,24 @@ __all__ = ["grouped_gemm", "grouped_gemm_few_rows"]
 
 
 @ditron.jit
+def expert_of(tile, tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr):
+    """Expert of a linearized tile index, its first row of tiles and how many it has: loads only, for the next tile."""
+    expert = tl.load(tile_expert_ptr + tl.minimum(tile // tiles_n, tiles_m - 1))
+    first = tl.load(expert_tile_ptr + expert)
+    return expert, first, tl.load(expert_tile_ptr + expert + 1) - first
+
+
+@ditron.jit
+def position_in_expert(tile, tiles_n, first, count, GROUP: tl.constexpr):
+    """Row and column of tiles: those of one column of an expert's matrix follow each other, ``GROUP`` rows at most."""
+    within = tile - first * tiles_n
+    group = within // (GROUP * tiles_n) * GROUP
+    size = tl.minimum(count - group, GROUP)
+    within = within % (GROUP * tiles_n)
+    return first + group + within % size, within // size
+
+
+@ditron.jit
 def grouped_gemm(
     x_ptr,
     a_desc,
@@ -20,6 +38,7 @@ def grouped_gemm(
     c_desc,
     row_slot_ptr,
     tile_expert_ptr,
+    expert_tile_ptr,
     num_tiles_ptr,
     N,
     K,
@@ -38,13 +57,11 @@ def grouped_gemm(
     """
     tiles_m = tl.load(num_tiles_ptr)
     tiles_n = tl.cdiv(N, BN)
+    expert, first, count = expert_of(tl.program_id(0), tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=FLATTEN):
-        first = tile // (GROUP * tiles_n) * GROUP
-        size = tl.minimum(tiles_m - first, GROUP)
-        within = tile % (GROUP * tiles_n)
-        m = first + within % size
-        n = within // size
-        w_row = tl.load(tile_expert_ptr + m) * N + n * BN
+        m, n = position_in_expert(tile, tiles_n, first, count, GROUP)
+        w_row = expert * N + n * BN
+        expert, first, count = expert_of(tile + PROGRAMS, tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
         if GATHER:
             slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
             rows = x_ptr + slot.to(tl.int64)[:, None] * K + tl.arange(0, BK)[None, :]
@@ -72,12 +89,14 @@ def grouped_gemm_few_rows(
     c_ptr,
     row_slot_ptr,
     tile_expert_ptr,
+    expert_tile_ptr,
     num_tiles_ptr,
     N,
     K,
     BM: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
+    GROUP: tl.constexpr,
     PROGRAMS: tl.constexpr,
     GATHER: tl.constexpr,
     FLATTEN: tl.constexpr,
@@ -87,10 +106,11 @@ def grouped_gemm_few_rows(
     """
     tiles_m = tl.load(num_tiles_ptr)
     tiles_n = tl.cdiv(N, BN)
+    expert, first, count = expert_of(tl.program_id(0), tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=FLATTEN):
-        m = tile // tiles_n
-        n = tile % tiles_n
-        w_row = tl.load(tile_expert_ptr + m) * N + n * BN
+        m, n = position_in_expert(tile, tiles_n, first, count, GROUP)
+        w_row = expert * N + n * BN
+        expert, first, count = expert_of(tile + PROGRAMS, tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
         if GATHER:
             slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
             rows = x_ptr + slot.to(tl.int64)[:, None] * K + tl.arange(0, BK)[None, :]

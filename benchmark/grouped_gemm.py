@@ -55,17 +55,17 @@ MANY_ROWS = [
     (128, 256, 64, 4, 8, 16, 1),
     (128, 256, 64, 3, 8, 8, 1),
     (64, 256, 64, 4, 4, 16, 1),
-    (256, 128, 64, 4, 8, 8, 1),
 ]
 FEW_ROWS = [
     (16, 128, 128, 5, 4, 16, 1),
     (32, 128, 128, 5, 4, 16, 1),
     (32, 128, 64, 5, 4, 16, 2),
-    (32, 128, 64, 9, 4, 16, 1),
     (32, 64, 128, 4, 4, 16, 2),
+    (32, 128, 256, 2, 4, 16, 1),
     (64, 128, 128, 4, 4, 16, 1),
     (64, 128, 64, 4, 4, 16, 2),
-    (64, 128, 64, 8, 4, 16, 1),
+    (64, 64, 128, 4, 4, 16, 2),
+    (64, 256, 64, 5, 8, 16, 1),
     (128, 128, 64, 6, 8, 16, 1),
     (128, 128, 128, 3, 8, 16, 1),
 ]
@@ -101,9 +101,9 @@ class Problem:
     def torch(self) -> Callable[[], torch.Tensor]:
         return lambda: torch._grouped_mm(self.rows, self.w.transpose(1, 2), offs=self.offsets)
 
-    def ours(self, tiles: tuple[int, ...], few: bool, gather: bool) -> tuple[Callable[[], object], torch.Tensor]:
+    def ours(self, form: tuple[int, ...], few: bool, gather: bool) -> tuple[Callable[[], object], torch.Tensor]:
         """A call, and the rows of its result, which has padding between experts, in the order of the routes."""
-        BM, BN, BK, stages, warps, group, resident = tiles
+        BM, BN, BK, stages, warps, group, resident = form
         padded = (self.counts + BM - 1) // BM * BM
         begins = padded.cumsum(0) - padded
         places = begins[self.expert] + torch.arange(len(self.slot), device="cuda")
@@ -111,7 +111,9 @@ class Problem:
         total = int(padded.sum())
         slots = torch.full((total,), -1, dtype=torch.int32, device="cuda")
         slots[places] = self.slot
-        experts = torch.repeat_interleave(torch.arange(self.experts, device="cuda"), padded // BM).int()
+        many = padded // BM
+        table = torch.stack([torch.arange(self.experts, device="cuda"), begins // BM, many, many], 1).int()
+        tiles = table.repeat_interleave(many, 0)
         count = torch.tensor([total // BM], dtype=torch.int32, device="cuda")
         rows = torch.zeros(total, self.K, dtype=torch.bfloat16, device="cuda")
         rows[places] = self.rows
@@ -123,8 +125,7 @@ class Problem:
         )
         constants = {"BM": BM, "BN": BN, "BK": BK, "GATHER": gather, "FLATTEN": True}
         constants |= {"PROGRAMS": resident * self.programs, "GROUP": group, "num_stages": stages, "num_warps": warps}
-        first_tiles = torch.cat([begins, padded.sum()[None]]).int() // BM
-        tables = (slots, experts, first_tiles, count, self.N, self.K)
+        tables = (slots, tiles, count, self.N, self.K)
         grid = (resident * self.programs,)
         if few:
             kernel = grouped_kernels.grouped_gemm_few_rows
@@ -193,8 +194,18 @@ def measured(problem: Problem, tokens: int, args: argparse.Namespace, cache: tor
     if problem.first:
         slot, rows = problem.slot.long(), torch.empty_like(problem.rows)
         runs["rows made"] = lambda: torch.index_select(problem.x, 0, slot, out=rows)
-    times = medians({name: graph_of(run) for name, run in runs.items()}, args.rounds, cache)
-    return {"times": times, "errors": errors, "failures": failures}
+    graphs = {name: graph_of(run) for name, run in runs.items()}
+    times = medians(graphs, args.rounds, cache)
+    # The fastest once more against torch alone: a GPU that has rested during a slow form runs the next one faster.
+    finalists = ["torch"] + [form for _, form in fastest(times) if form]
+    final = medians({name: graphs[name] for name in finalists}, 2 * args.rounds, cache)
+    return {"times": times, "final": final, "errors": errors, "failures": failures}
+
+
+def fastest(times: dict[str, float]) -> list[tuple[float, str]]:
+    """Of the forms that read rows, and of those that gather, the fastest; (0, "") if there is none."""
+    of_word = lambda word: [(time, form) for form, time in times.items() if word in form.split() and "made" not in form]  # noqa: E731
+    return [min(of_word(word), default=(0.0, "")) for word in ("rows", "gather")]
 
 
 def main() -> None:
@@ -225,17 +236,11 @@ def main() -> None:
                 title = f"{name}, {tokens} tokens, {'w13' if first else 'w2'}"
                 floor = problem.floor(args.tflops, args.gbytes)
                 results[title] = {**result, "floor": floor, "rows": len(problem.slot)}
-                times = result["times"]
-                best = [
-                    min((time, form) for form, time in times.items() if word in form.split() and "made" not in form)
-                    if found
-                    else (0.0, "")
-                    for word in ("rows", "gather")
-                    for found in [any(word in form.split() and "made" not in form for form in times)]
-                ]
+                times = result["final"]
+                best = fastest(times)
                 cells = [f"{t:.4f} ({t / floor:.2f})" if t else "" for t in (times["torch"], *(t for t, _ in best))]
                 row = [title, str(len(problem.slot)), f"{floor:.4f}", *cells]
-                made = times.get("rows made")
+                made = result["times"].get("rows made")
                 row += [f"{made:.4f}" if made else "", "; ".join(form for _, form in best if form)]
                 table.append(f"| {' | '.join(row)} |")
                 print(table[-1], flush=True)

@@ -13,21 +13,22 @@ __all__ = ["grouped_gemm", "grouped_gemm_few_rows"]
 
 
 @ditron.jit
-def expert_of(tile, tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr):
-    """Expert of a linearized tile index, its first row of tiles and how many it has: loads only, for the next tile."""
-    expert = tl.load(tile_expert_ptr + tl.minimum(tile // tiles_n, tiles_m - 1))
-    first = tl.load(expert_tile_ptr + expert)
-    return expert, first, tl.load(expert_tile_ptr + expert + 1) - first
+def expert_tile(tile, tiles_n, tiles_ptr, GROUP: tl.constexpr):
+    """Row and column of tiles and the expert of a linearized tile index.
 
-
-@ditron.jit
-def position_in_expert(tile, tiles_n, first, count, GROUP: tl.constexpr):
-    """Row and column of tiles: those of one column of an expert's matrix follow each other, ``GROUP`` rows at most."""
+    ``tiles`` [rows of tiles, 4] holds the expert of each row of tiles, its expert's first one, and how many that has.
+    Those of one column of an expert's matrix follow each other, ``GROUP`` rows at most. What one tile loads is not
+    kept for the next: values that change in the loop make Triton give up the pipeline across tiles.
+    """
+    of_row = tiles_ptr + tile // tiles_n * 4
+    expert = tl.load(of_row)
+    first = tl.load(of_row + 1)
+    count = tl.load(of_row + 2)
     within = tile - first * tiles_n
     group = within // (GROUP * tiles_n) * GROUP
     size = tl.minimum(count - group, GROUP)
     within = within % (GROUP * tiles_n)
-    return first + group + within % size, within // size
+    return first + group + within % size, within // size, expert
 
 
 @ditron.jit
@@ -37,8 +38,7 @@ def grouped_gemm(
     w_desc,
     c_desc,
     row_slot_ptr,
-    tile_expert_ptr,
-    expert_tile_ptr,
+    tiles_ptr,
     num_tiles_ptr,
     N,
     K,
@@ -57,11 +57,9 @@ def grouped_gemm(
     """
     tiles_m = tl.load(num_tiles_ptr)
     tiles_n = tl.cdiv(N, BN)
-    expert, first, count = expert_of(tl.program_id(0), tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=FLATTEN):
-        m, n = position_in_expert(tile, tiles_n, first, count, GROUP)
+        m, n, expert = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
         w_row = expert * N + n * BN
-        expert, first, count = expert_of(tile + PROGRAMS, tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
         if GATHER:
             slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
             rows = x_ptr + slot.to(tl.int64)[:, None] * K + tl.arange(0, BK)[None, :]
@@ -88,8 +86,7 @@ def grouped_gemm_few_rows(
     w_desc,
     c_ptr,
     row_slot_ptr,
-    tile_expert_ptr,
-    expert_tile_ptr,
+    tiles_ptr,
     num_tiles_ptr,
     N,
     K,
@@ -106,11 +103,9 @@ def grouped_gemm_few_rows(
     """
     tiles_m = tl.load(num_tiles_ptr)
     tiles_n = tl.cdiv(N, BN)
-    expert, first, count = expert_of(tl.program_id(0), tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=FLATTEN):
-        m, n = position_in_expert(tile, tiles_n, first, count, GROUP)
+        m, n, expert = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
         w_row = expert * N + n * BN
-        expert, first, count = expert_of(tile + PROGRAMS, tiles_m, tiles_n, tile_expert_ptr, expert_tile_ptr)
         if GATHER:
             slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
             rows = x_ptr + slot.to(tl.int64)[:, None] * K + tl.arange(0, BK)[None, :]

@@ -11,8 +11,17 @@ import json
 import math
 from pathlib import Path
 
-MICROSECONDS = ("all_reduce", "all_reduce_norm", "all_gather", "reduce_scatter", "gemm_ar", "ag_small", "rs_small")
-FLOORS = ("cuBLAS alone", "copies alone", "copy", "no communication")
+MICROSECONDS = (
+    "plan",
+    "all_reduce",
+    "all_reduce_norm",
+    "all_gather",
+    "reduce_scatter",
+    "gemm_ar",
+    "ag_small",
+    "rs_small",
+)
+FLOORS = ("cuBLAS alone", "grouped alone", "copies alone", "copy", "no communication")
 _TITLE = (
     "| operator | shape | form | floors | peers | ditron | / floor | NCCL / ditron | best peer / ditron | fastest |"
 )
@@ -39,7 +48,7 @@ def _row(case: dict, form: str) -> str:
     return (
         f"| {case['operator']} | {case['shape']} | {form} | {' / '.join(f'{t * unit:.{digits}f}' for t in floors)} | "
         f"{' / '.join(f'{n} {t * unit:.{digits}f}' for n, t in peers.items())} | {ours * unit:.{digits}f} | "
-        f"{ours / max(floors):.2f} | {nccl / ours:.2f} | {best}: {peers.get(best, math.nan) / ours:.2f} | "
+        f"{ours / max(floors, default=math.nan):.2f} | {nccl / ours:.2f} | {best}: {peers.get(best, math.nan) / ours:.2f} | "
         f"{fastest.removeprefix('ditron, ')} {times[fastest] * unit:.{digits}f} |"
     )
 

@@ -42,7 +42,7 @@ def all_gather_program(x, out, capacity):
     dh.copy(x, out[rank])
     for step in dh.range(1, ranks):
         sender = (rank + step) % ranks
-        shards.await_one(sender)
+        shards.await_one(step)
         dh.copy(shards.of(sender), out[sender])
 
 

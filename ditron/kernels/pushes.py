@@ -14,7 +14,8 @@ __all__ = ["ShardPushes"]
 class ShardPushes:
     """Every rank's shard [n, ...] in symmetric memory of each: ``gathered`` [ranks * capacity, ...], without the own.
 
-    The shards follow each other without gaps.
+    The shards follow each other without gaps. ``arrived`` [ranks] is by distance: the shard of the rank that is so many
+    after this one.
     """
 
     def __init__(self, shard: Any, capacity: int):
@@ -36,13 +37,13 @@ class ShardPushes:
             peer = (self.rank - step) % self.ranks
             dh.signal_wait(self.done[peer], self.epoch)
             dh.rank_copy(self.shard, self.of(self.rank), peer)
-            dh.signal_write(self.arrived[self.rank], self.epoch, peer)
+            dh.signal_write(self.arrived[step], self.epoch, peer)
 
-    def await_one(self, sender: Any) -> None:
-        """Let the stream wait for another rank's shard."""
-        dh.signal_wait(self.arrived[sender], self.epoch)
+    def await_one(self, step: Any) -> None:
+        """Let the stream wait for the shard of the rank ``step`` after this one."""
+        dh.signal_wait(self.arrived[step], self.epoch)
 
     def await_all(self) -> None:
         """Let the stream wait for the other ranks' shards."""
         for step in dh.range(1, self.ranks):
-            self.await_one((self.rank + step) % self.ranks)
+            self.await_one(step)

@@ -1,0 +1,243 @@
+"""Mixture of experts: all ranks' tokens, gathered while those that have arrived are multiplied by their experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.all_gather import all_gather
+from ditron.kernels.grouped import expert_tile, gathered_rows
+from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
+from ditron.kernels.pushes import ShardPushes
+from ditron.kernels.routing import Plan, routing_tables
+from ditron.kernels.schedules import check_schedule
+from ditron.kernels.tiles import shards_descriptor, store_tile
+from ditron_compiler.errors import DitronError
+
+__all__ = ["ag_moe", "ag_moe_program", "moe_plan"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ag_moe_kernel(
+    x_ptr,
+    gathered_ptr,
+    w_desc,
+    rows_desc,
+    arrived_ptr,
+    row_slot_ptr,
+    tiles_ptr,
+    num_tiles_ptr,
+    tokens,
+    N,
+    K,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    WHOLE_K: tl.constexpr,
+):
+    """Tiles of ``rows`` [max_rows, N], each after the tokens of its run's stages have arrived."""
+    own = dl.rank()
+    tiles_n = tl.cdiv(N, BN)
+    column = tl.arange(0, BK)
+    for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
+        m, n, expert, first_stage, last_stage = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
+        first_stage = tl.maximum(first_stage, 1)  # stage 0 are this rank's own
+        token = dl.wait(arrived_ptr + first_stage, tl.maximum(last_stage + 1 - first_stage, 0), epoch)
+        slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
+        rows = gathered_rows(x_ptr, dl.consume_token(gathered_ptr, token), slot, own, tokens, K)
+        exists = (slot >= 0)[:, None]
+        w_row = expert * N + n * BN
+        acc = tl.zeros((BM, BN), tl.float32)
+        for k in range(tl.cdiv(K, BK)):
+            mask = exists if WHOLE_K else exists & (k * BK + column < K)[None, :]
+            a = tl.load(rows[:, None] + k * BK + column[None, :], mask=mask, other=0.0)
+            acc = tl.dot(a, w_desc.load([w_row, k * BK]).T, acc)
+        store_tile(rows_desc, 0, m * BM, n * BN, acc, 2)
+
+
+@ditron.program(
+    example={
+        "x": "bf16[2048, 4096]",
+        "w": "bf16[57344, 4096]",
+        "rows": "bf16[17408, 7168]",
+        "row_slot": "i32[17408]",
+        "tiles": "i32[136, 6]",
+        "num_tiles": "i32[1]",
+        "capacity": 2048,
+    },
+    max_nodes=1,
+)
+def ag_moe_program(
+    x,
+    w,
+    rows,
+    row_slot,
+    tiles,
+    num_tiles,
+    capacity,
+    *,
+    block=(128, 256, 64),
+    programs=132,
+    group_m=8,
+    num_warps=8,
+    stages=4,
+    whole_k=False,
+    maxnreg=None,
+):
+    """``rows`` [max_rows, N] = the tokens of all ranks' ``x`` [tokens, K] that ``row_slot`` says, times their experts'
+    matrices of ``w`` [experts * N, K] transposed.
+
+    ``row_slot``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. Memory is kept for up to
+    ``capacity`` tokens of a rank. ``whole_k``: K is a multiple of ``block[2]``.
+    """
+    tokens, K = x.shape
+    N = rows.shape[1]
+    BM, BN, BK = block
+    shards = ShardPushes(x, capacity)
+    with dh.stream("copy"):
+        shards.push()
+    ag_moe_kernel[(programs,)](
+        x,
+        shards.gathered,
+        TensorDescriptor.from_tensor(w, [BN, BK]),
+        shards_descriptor(rows, 1, rows.shape[0], N, (BM, BN // 2)),
+        shards.arrived,
+        row_slot,
+        tiles,
+        num_tiles,
+        tokens,
+        N,
+        K,
+        dh.epoch(),
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group_m,
+        PROGRAMS=programs,
+        WHOLE_K=whole_k,
+        num_warps=num_warps,
+        num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+    )
+
+
+def moe_plan(
+    topk_ids: torch.Tensor,
+    *,
+    num_experts: int,
+    parallel: str = "ep",
+    block_m: int | None = None,
+    stage_groups: int | None = None,
+    group: AnyGroup = None,
+) -> Plan:
+    """Which rows of which experts every rank computes: made on the device, without waiting for it.
+
+    Args:
+        topk_ids: ``[tokens, top_k]``, integers: the experts of this rank's tokens, distinct for a token; -1 for none.
+            The same shape on every rank.
+        num_experts: of all ranks together.
+        parallel: ``"ep"``: each rank has ``num_experts / num_ranks`` experts, in rank order; ``"tp"``: a part of each.
+        block_m: rows in a tile, a power of two from 16 on; default by how many rows an expert has on average.
+        stage_groups: into how many groups tiles are divided by when their tokens arrive, 1 to num_ranks; default 1
+            where experts have few rows, else num_ranks.
+        group: the ranks; default the current group.
+
+    Collective over the group. Raises DitronError for tensors that do not fit.
+
+        plan = ditron.kernels.moe_plan(topk_ids, num_experts=128)
+    """
+    with in_group(group, "moe_plan") as group:
+        require_tensor("moe_plan", "topk_ids", topk_ids)
+        if topk_ids.ndim != 2 or topk_ids.numel() == 0 or topk_ids.dtype not in (torch.int16, torch.int32, torch.int64):
+            raise DitronError(
+                "moe_plan: topk_ids must be [tokens, top_k] of int16, int32 or int64, got "
+                f"{tuple(topk_ids.shape)} of {topk_ids.dtype}"
+            )
+        ranks = group.num_ranks
+        if parallel not in ("ep", "tp"):
+            raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
+        if parallel == "ep" and num_experts % ranks:
+            raise DitronError(f"moe_plan: {num_experts} experts cannot be divided among {ranks} ranks")
+        tokens, top_k = topk_ids.shape
+        if top_k > num_experts:
+            raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
+        experts = num_experts // ranks if parallel == "ep" else num_experts
+        average = ranks * tokens * top_k // num_experts
+        if block_m is None:
+            block_m = 128 if average > 128 and not group.is_sim else 64 if average > 48 and not group.is_sim else 16
+        if stage_groups is None:
+            stage_groups = ranks if average >= 128 * ranks else 1
+        ids = topk_ids.to(torch.int32).contiguous()
+        # The collective moves bits: no arithmetic is done on them.
+        everyone = all_gather(ids.view(torch.float32)).view(torch.int32).view(ranks, tokens, top_k)
+        first = group.rank * experts if parallel == "ep" else 0
+        return routing_tables(everyone, group.rank, first, experts, block_m, stage_groups)
+
+
+def ag_moe(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    plan: Plan,
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """All ranks' tokens, each times the transposed matrices of those of its experts that this rank has.
+
+    Args:
+        x: ``[tokens, K]``, this rank's tokens, of the shape of every rank's.
+        w: ``[experts, N, K]``, this rank's experts, or its part of every expert. Both bfloat16 or float16.
+        plan: of these tokens' experts (:func:`moe_plan`).
+        out: ``[plan.max_rows, N]``, written if given.
+        group: the ranks; default the current group. One node.
+        schedule: keyword-only arguments of :func:`ag_moe_program`, instead of those that would be chosen.
+
+    Returns ``[plan.max_rows, N]``, rows sorted by expert: row i is of route ``plan.row_route[i]``. What lies behind the
+    rows of the experts is not written. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        rows = ditron.kernels.ag_moe(x, w13, plan)
+    """
+    with in_group(group, "ag_moe") as group:
+        for name, tensor, dims in (("x", x, 2), ("w", w, 3)):
+            require_tensor("ag_moe", name, tensor)
+            if tensor.ndim != dims or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16):
+                raise DitronError(
+                    f"ag_moe: {name} must have {dims} dimensions and be bfloat16 or float16, got {tuple(tensor.shape)} "
+                    f"of {tensor.dtype}"
+                )
+            if tensor.device != group.device:
+                raise DitronError(f"ag_moe: {name} is on {tensor.device}, and this rank's device is {group.device}")
+        (tokens, K), (experts, N, _) = x.shape, w.shape
+        if w.shape[2] != K or w.dtype != x.dtype:
+            raise DitronError(
+                f"ag_moe: x is [{tokens}, {K}] of {x.dtype}: expected w to be [experts, N, {K}] of it too"
+            )
+        if experts != plan.experts or tokens * group.num_ranks != len(plan.route_row):
+            raise DitronError(
+                f"ag_moe: x has {tokens} tokens and w {experts} experts, and the plan is for "
+                f"{len(plan.route_row) // group.num_ranks} and {plan.experts}"
+            )
+        check_schedule("ag_moe", schedule, ag_moe_program)
+        x, w = aligned(x), aligned(w)
+        out = result("ag_moe", (plan.max_rows, N), x, out, x=x, w=w)
+        if not reaches_by_tma(w, out):
+            raise DitronError(f"ag_moe: rows of {N} x {K} elements: expected multiples of 16 bytes")
+        chosen = {"block": (plan.block_m, 256, 64), "programs": 132}
+        if group.is_sim:
+            chosen = {"block": (plan.block_m, 32, 32), "programs": 3, "num_warps": 4}
+        chosen |= schedule
+        chosen["whole_k"] = K % chosen["block"][2] == 0
+        flat = w.view(-1, K)
+        ag_moe_program(x, flat, out, plan.row_slot, plan.tiles, plan.num_tiles, capacity_for(tokens), **chosen)
+        return out

@@ -42,13 +42,14 @@ def _row(case: dict, form: str) -> str:
     best = min(peers, key=peers.get, default="")
     fastest = min((n for n in times if n.startswith("ditron")), key=times.get)
     floors = [times[n] for n in FLOORS if n in times]
+    roof = max(floors, default=math.nan)
     unit = 1e3 if case["operator"] in MICROSECONDS else 1
     digits = 1 if unit > 1 else 3
     nccl = peers.get("torch + NCCL", peers.get("torch TP", math.nan))
     return (
         f"| {case['operator']} | {case['shape']} | {form} | {' / '.join(f'{t * unit:.{digits}f}' for t in floors)} | "
         f"{' / '.join(f'{n} {t * unit:.{digits}f}' for n, t in peers.items())} | {ours * unit:.{digits}f} | "
-        f"{ours / max(floors, default=math.nan):.2f} | {nccl / ours:.2f} | {best}: {peers.get(best, math.nan) / ours:.2f} | "
+        f"{ours / roof:.2f} | {nccl / ours:.2f} | {best}: {peers.get(best, math.nan) / ours:.2f} | "
         f"{fastest.removeprefix('ditron, ')} {times[fastest] * unit:.{digits}f} |"
     )
 

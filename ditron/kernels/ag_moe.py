@@ -55,12 +55,13 @@ def ag_moe_kernel(
         token = dl.wait(arrived_ptr + first_stage, tl.maximum(last_stage + 1 - first_stage, 0), epoch)
         slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
         rows = gathered_rows(x_ptr, dl.consume_token(gathered_ptr, token), slot, own, tokens, K)
+        rows = rows[:, None] + column[None, :]
         exists = (slot >= 0)[:, None]
         w_row = expert * N + n * BN
         acc = tl.zeros((BM, BN), tl.float32)
         for k in range(tl.cdiv(K, BK)):
             mask = exists if WHOLE_K else exists & (k * BK + column < K)[None, :]
-            a = tl.load(rows[:, None] + k * BK + column[None, :], mask=mask, other=0.0)
+            a = tl.load(rows + k * BK, mask=mask, other=0.0)
             acc = tl.dot(a, w_desc.load([w_row, k * BK]).T, acc)
         store_tile(rows_desc, 0, m * BM, n * BN, acc, 2)
 

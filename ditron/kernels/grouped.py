@@ -34,4 +34,4 @@ def gathered_rows(own_ptr, others_ptr, slot, own_rank, tokens, K):
     """Where the tokens ``slot`` (-1: none) of all ranks' ``tokens`` [ranks * tokens, K] are: this rank's own apart."""
     is_own = (slot // tokens == own_rank) & (slot >= 0)
     own = own_ptr + (slot - own_rank * tokens).to(tl.int64) * K
-    return tl.where(is_own, own, others_ptr + slot.to(tl.int64) * K)
+    return tl.multiple_of(tl.where(is_own, own, others_ptr + slot.to(tl.int64) * K), 16)

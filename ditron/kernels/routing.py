@@ -23,6 +23,7 @@ __all__ = ["TILE_FIELDS", "Plan", "max_rows", "routing_tables"]
 #: the last stage of the run's rows.
 TILE_FIELDS = 6
 _MAX_PROGRAMS = 128  # whose counts each program adds up
+_MAX_RANKS = 15
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,13 @@ def count_routes_kernel(
 
 
 @ditron.jit
+def pick(sums, i):
+    """Row ``i`` of a matrix in registers."""
+    rows = tl.arange(0, sums.shape[0])[:, None]
+    return tl.sum(tl.where(rows == i, sums, 0), 0)
+
+
+@ditron.jit
 def place_routes_kernel(
     ids_ptr,
     counts_ptr,
@@ -132,25 +140,35 @@ def place_routes_kernel(
     counts = tl.load(
         counts_ptr + program[:, None] * E + column[None, :], mask=(program < ranks * chunks)[:, None], other=0
     )
-    totals = tl.sum(counts, 0)
+    # Sums over programs, as products with ones: of those before this one, and of the first stages. Scans of so many
+    # numbers are slow. Exact, as the products below: integers up to 2048 are in fp16.
+    which = tl.arange(0, 16)[:, None]
+    before = program[None, :] < tl.where(which == 0, pid, which * chunks)
+    ones = before.to(tl.float16)
+    sums = tl.dot(ones, (counts % 2048).to(tl.float16)).to(tl.int32)
+    if CHUNK > 2048:
+        sums += tl.dot(ones, (counts // 2048).to(tl.float16)).to(tl.int32) * 2048
+    totals = pick(sums, RANKS)
     tiles_of = tl.cdiv(totals, BLOCK_M)
     last_tile = tl.cumsum(tiles_of, 0)  # and one more
     first_tile = last_tile - tiles_of
-    num_tiles = tl.sum(tiles_of, 0)
     if pid == 0:
-        tl.store(num_tiles_ptr, num_tiles)
+        tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
 
-    next_row = first_tile * BLOCK_M + tl.sum(tl.where((program < pid)[:, None], counts, 0), 0)
+    route = tl.arange(0, BLOCK)
+    earlier_in_block = (route[None, :] < route[:, None]).to(tl.float16)
+    next_row = first_tile * BLOCK_M + pick(sums, 0)
     for offset in range(0, CHUNK, BLOCK):
         begin = pid % chunks * CHUNK + offset
         index, chosen = stage_routes(
             ids_ptr, pid // chunks, begin, first_rank, ranks, count, first_expert, experts, E, BLOCK
         )
-        row = tl.sum(chosen * (next_row[None, :] + tl.cumsum(chosen, 0) - chosen), 1)
+        earlier = tl.dot(earlier_in_block, chosen.to(tl.float16)).to(tl.int32)
+        row = tl.sum(chosen * (next_row[None, :] + earlier), 1)
         own = tl.sum(chosen, 1) > 0
         tl.store(row_slot_ptr + row, index // top_k, mask=own)
         tl.store(row_route_ptr + row, index, mask=own)
-        tl.store(route_row_ptr + index, tl.where(own, row, -1), mask=begin + tl.arange(0, BLOCK) < count)
+        tl.store(route_row_ptr + index, tl.where(own, row, -1), mask=begin + route < count)
         next_row += tl.sum(chosen, 0)
 
     within = tl.arange(0, BLOCK_M)
@@ -163,34 +181,34 @@ def place_routes_kernel(
     begin = 0  # of a group's rows of tiles, in the order of computation
     tiles_before = tl.zeros((E,), tl.int32)
     for group in tl.static_range(GROUPS):  # a row of tiles belongs to the group of its last row
-        arrived = tl.sum(tl.where((program < (group + 1) * RANKS // GROUPS * chunks)[:, None], counts, 0), 0)
+        arrived = pick(sums, (group + 1) * RANKS // GROUPS)
         tiles_so_far = tl.where(arrived == totals, tiles_of, arrived // BLOCK_M)
         run = tiles_so_far - tiles_before
         run_end = begin + tl.cumsum(run, 0)
-        for block in range(begin + pid * BLOCK_M, tl.max(run_end), tl.num_programs(0) * BLOCK_M):
-            position = block + within
+        end = begin + tl.sum(run, 0)
+        for block in range(begin + pid * 16, end, tl.num_programs(0) * 16):
+            position = block + tl.arange(0, 16)
             expert = tl.sum((run_end[None, :] <= position[:, None]).to(tl.int32), 1)
             is_own = (expert[:, None] == column[None, :]).to(tl.int32)
             run_of = tl.sum(is_own * run[None, :], 1)
             skipped = tl.sum(is_own * tiles_before[None, :], 1)
             first_row = skipped * BLOCK_M
             last_row = tl.minimum(first_row + run_of * BLOCK_M, tl.sum(is_own * totals[None, :], 1)) - 1
-            first_stage = tl.zeros((BLOCK_M,), tl.int32)
-            last_stage = tl.zeros((BLOCK_M,), tl.int32)
+            first_stage = tl.zeros((16,), tl.int32)
+            last_stage = tl.zeros((16,), tl.int32)
             for stage in tl.static_range(RANKS - 1):
-                until = tl.sum(tl.where((program < (stage + 1) * chunks)[:, None], counts, 0), 0)
-                rows = tl.sum(is_own * until[None, :], 1)
+                rows = tl.sum(is_own * pick(sums, stage + 1)[None, :], 1)
                 first_stage += (rows <= first_row).to(tl.int32)
                 last_stage += (rows <= last_row).to(tl.int32)
             at = tiles_ptr + position * FIELDS
-            exists = position < tl.max(run_end)
+            exists = position < end
             tl.store(at, expert, mask=exists)
             tl.store(at + 1, tl.sum(is_own * (run_end - run)[None, :], 1), mask=exists)
             tl.store(at + 2, tl.sum(is_own * first_tile[None, :], 1) + skipped, mask=exists)
             tl.store(at + 3, run_of, mask=exists)
             tl.store(at + 4, first_stage, mask=exists)
             tl.store(at + 5, last_stage, mask=exists)
-        begin += tl.sum(run, 0)
+        begin = end
         tiles_before = tiles_so_far
 
 
@@ -213,13 +231,15 @@ def routing_tables(
         raise DitronError(
             f"routing_tables: expected ids [ranks, tokens, top_k], int16 or int32, got {tuple(ids.shape)} {ids.dtype}"
         )
+    if len(ids) > _MAX_RANKS:
+        raise DitronError(f"routing_tables: {len(ids)} ranks, and at most {_MAX_RANKS} are supported")
     if block_m < 16 or block_m & (block_m - 1):
         raise DitronError(f"routing_tables: block_m must be a power of two from 16 on, got {block_m}")
     ids = ids.contiguous()
     ranks, tokens, top_k = ids.shape
     count = tokens * top_k
     E = max(16, triton.next_power_of_2(experts))
-    block = min(256, max(32, 16384 // E))
+    block = min(128, max(32, 8192 // E))
     chunk = max(block, triton.next_power_of_2(-(-count * ranks // _MAX_PROGRAMS)))
     programs = ranks * -(-count // chunk)
     rows = max_rows(ranks * tokens, top_k, experts, block_m)
@@ -250,7 +270,7 @@ def routing_tables(
         top_k,
         first_expert,
         experts,
-        PROGRAMS=triton.next_power_of_2(programs),
+        PROGRAMS=max(16, triton.next_power_of_2(programs)),
         BLOCK_M=block_m,
         RANKS=ranks,
         GROUPS=min(groups, ranks),

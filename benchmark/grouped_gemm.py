@@ -112,7 +112,8 @@ class Problem:
         slots = torch.full((total,), -1, dtype=torch.int32, device="cuda")
         slots[places] = self.slot
         many = padded // BM
-        table = torch.stack([torch.arange(self.experts, device="cuda"), begins // BM, many, many], 1).int()
+        first, zero = begins // BM, torch.zeros_like(many)  # a run for each expert, of stage 0
+        table = torch.stack([torch.arange(self.experts, device="cuda"), first, first, many, zero, zero], 1).int()
         tiles = table.repeat_interleave(many, 0)
         count = torch.tensor([total // BM], dtype=torch.int32, device="cuda")
         rows = torch.zeros(total, self.K, dtype=torch.bfloat16, device="cuda")

@@ -8,27 +8,9 @@ from __future__ import annotations
 import triton.language as tl
 
 import ditron
+from ditron.kernels.grouped import expert_tile
 
 __all__ = ["grouped_gemm", "grouped_gemm_few_rows"]
-
-
-@ditron.jit
-def expert_tile(tile, tiles_n, tiles_ptr, GROUP: tl.constexpr):
-    """Row and column of tiles and the expert of a linearized tile index.
-
-    ``tiles`` [rows of tiles, 4] holds the expert of each row of tiles, its expert's first one, and how many that has.
-    Those of one column of an expert's matrix follow each other, ``GROUP`` rows at most. What one tile loads is not
-    kept for the next: values that change in the loop make Triton give up the pipeline across tiles.
-    """
-    of_row = tiles_ptr + tile // tiles_n * 4
-    expert = tl.load(of_row)
-    first = tl.load(of_row + 1)
-    count = tl.load(of_row + 2)
-    within = tile - first * tiles_n
-    group = within // (GROUP * tiles_n) * GROUP
-    size = tl.minimum(count - group, GROUP)
-    within = within % (GROUP * tiles_n)
-    return first + group + within % size, within // size, expert
 
 
 @ditron.jit
@@ -58,7 +40,7 @@ def grouped_gemm(
     tiles_m = tl.load(num_tiles_ptr)
     tiles_n = tl.cdiv(N, BN)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=FLATTEN):
-        m, n, expert = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
+        m, n, expert, _, _ = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
         w_row = expert * N + n * BN
         if GATHER:
             slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
@@ -104,7 +86,7 @@ def grouped_gemm_few_rows(
     tiles_m = tl.load(num_tiles_ptr)
     tiles_n = tl.cdiv(N, BN)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=FLATTEN):
-        m, n, expert = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
+        m, n, expert, _, _ = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
         w_row = expert * N + n * BN
         if GATHER:
             slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))

@@ -60,7 +60,7 @@ def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, schedules: 
     plan = moe_plan(ids[rank], **options)
     out = torch.empty(plan.max_rows, N, dtype=x.dtype, device=device)
     placed = torch.nonzero(plan.row_slot[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
-    slots = plan.row_slot[placed].long()
+    slots = (plan.row_slot[placed].long() + rank * tokens) % (ranks * tokens)
     expert = ids.view(-1)[plan.row_route[placed].long()] - (rank * experts if is_ep else 0)
     ends = torch.bincount(expert, minlength=experts).cumsum(0).int()
     rows = torch.empty(len(slots), K, dtype=x.dtype, device=device)

@@ -16,12 +16,16 @@ from ditron.kernels.all_gather import all_gather
 from ditron.kernels.grouped import expert_tile, gathered_rows
 from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
 from ditron.kernels.pushes import ShardPushes
-from ditron.kernels.routing import Plan, routing_tables
+from ditron.kernels.routing import Plan, routing_tables, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor, store_tile
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_moe", "ag_moe_program", "moe_plan"]
+
+#: Rows that an expert has, on average, in a group of stages: with fewer, reading its matrix once more costs more than
+#: waiting for the tokens (docs/results/moe.md).
+ROWS_OF_GROUP = 256
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -46,7 +50,6 @@ def ag_moe_kernel(
     WHOLE_K: tl.constexpr,
 ):
     """Tiles of ``rows`` [max_rows, N], each after the tokens of its run's stages have arrived."""
-    own = dl.rank()
     tiles_n = tl.cdiv(N, BN)
     column = tl.arange(0, BK)
     for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
@@ -54,7 +57,7 @@ def ag_moe_kernel(
         first_stage = tl.maximum(first_stage, 1)  # stage 0 are this rank's own
         token = dl.wait(arrived_ptr + first_stage, tl.maximum(last_stage + 1 - first_stage, 0), epoch)
         slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
-        rows = gathered_rows(x_ptr, dl.consume_token(gathered_ptr, token), slot, own, tokens, K)
+        rows = gathered_rows(x_ptr, dl.consume_token(gathered_ptr, token), slot, dl.rank(), dl.num_ranks(), tokens, K)
         rows = rows[:, None] + column[None, :]
         exists = (slot >= 0)[:, None]
         w_row = expert * N + n * BN
@@ -64,6 +67,28 @@ def ag_moe_kernel(
             a = tl.load(rows + k * BK, mask=mask, other=0.0)
             acc = tl.dot(a, w_desc.load([w_row, k * BK]).T, acc)
         store_tile(rows_desc, 0, m * BM, n * BN, acc, 2)
+
+
+def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: two experts, tiles that wait for several stages and for none."""
+    tokens, experts = 20, 2
+    scores = torch.rand(tokens, experts + 2, generator=generator)
+    scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)  # so that a token has none, one or both
+    ids = scores.topk(2).indices
+    # Of every rank the same: so are the tables, in order of arrival.
+    plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16, ranks)
+    return {
+        "x": f"bf16[{tokens}, 32]",
+        "w": f"bf16[{experts * 48}, 32]",
+        "rows": f"bf16[{plan.max_rows}, 48]",
+        "row_slot": plan.row_slot,
+        "tiles": plan.tiles,
+        "num_tiles": plan.num_tiles,
+        "capacity": 64,
+        "block": (16, 32, 32),
+        "programs": 3,
+        "whole_k": True,
+    }
 
 
 @ditron.program(
@@ -76,6 +101,7 @@ def ag_moe_kernel(
         "num_tiles": "i32[1]",
         "capacity": 2048,
     },
+    sample_args=sample,
     max_nodes=1,
 )
 def ag_moe_program(
@@ -149,8 +175,8 @@ def moe_plan(
         num_experts: of all ranks together.
         parallel: ``"ep"``: each rank has ``num_experts / num_ranks`` experts, in rank order; ``"tp"``: a part of each.
         block_m: rows in a tile, a power of two from 16 on; default by how many rows an expert has on average.
-        stage_groups: into how many groups tiles are divided by when their tokens arrive, 1 to num_ranks; default 1
-            where experts have few rows, else num_ranks.
+        stage_groups: into how many groups tiles are divided by when their tokens arrive, 1 to num_ranks, of which each
+            reads the experts' matrices again; default by how many rows an expert has on average.
         group: the ranks; default the current group.
 
     Collective over the group. Raises DitronError for tensors that do not fit.
@@ -177,7 +203,7 @@ def moe_plan(
         if block_m is None:
             block_m = 128 if average > 128 and not group.is_sim else 64 if average > 48 and not group.is_sim else 16
         if stage_groups is None:
-            stage_groups = ranks if average >= 128 * ranks else 1
+            stage_groups = min(ranks, max(1, average // ROWS_OF_GROUP))
         ids = topk_ids.to(torch.int32).contiguous()
         # The collective moves bits: no arithmetic is done on them.
         everyone = all_gather(ids.view(torch.float32)).view(torch.int32).view(ranks, tokens, top_k)
@@ -219,6 +245,8 @@ def ag_moe(
                 )
             if tensor.device != group.device:
                 raise DitronError(f"ag_moe: {name} is on {tensor.device}, and this rank's device is {group.device}")
+        if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):
+            raise DitronError("ag_moe: has no gradients yet, and x or w requires one: call it under torch.no_grad()")
         (tokens, K), (experts, N, _) = x.shape, w.shape
         if w.shape[2] != K or w.dtype != x.dtype:
             raise DitronError(

@@ -30,8 +30,11 @@ def expert_tile(tile, tiles_n, tiles_ptr, GROUP: tl.constexpr):
 
 
 @ditron.jit
-def gathered_rows(own_ptr, others_ptr, slot, own_rank, tokens, K):
-    """Where the tokens ``slot`` (-1: none) of all ranks' ``tokens`` [ranks * tokens, K] are: this rank's own apart."""
-    is_own = (slot // tokens == own_rank) & (slot >= 0)
-    own = own_ptr + (slot - own_rank * tokens).to(tl.int64) * K
-    return tl.multiple_of(tl.where(is_own, own, others_ptr + slot.to(tl.int64) * K), 16)
+def gathered_rows(own_ptr, others_ptr, slot, own_rank, ranks, tokens, K):
+    """Where the tokens ``slot`` of a plan (-1: none) are: this rank's in ``own`` [tokens, K], the others' in ``others``
+    [ranks * tokens, K].
+    """
+    slot = tl.maximum(slot, 0)
+    index = slot + own_rank * tokens
+    index = tl.where(index < ranks * tokens, index, index - ranks * tokens)
+    return tl.where(slot < tokens, own_ptr + slot.to(tl.int64) * K, others_ptr + index.to(tl.int64) * K)

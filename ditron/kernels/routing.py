@@ -16,7 +16,7 @@ import triton.language as tl
 import ditron
 from ditron_compiler.errors import DitronError
 
-__all__ = ["TILE_FIELDS", "Plan", "max_rows", "routing_tables"]
+__all__ = ["TILE_FIELDS", "Plan", "max_rows", "routing_tables", "tables_on_host"]
 
 #: Of a row of tiles, in the order in which they are computed: its expert; of its run, the rows of tiles of that expert
 #: that follow each other in this order, the position, the first row of tiles and how many there are; and the first and
@@ -31,7 +31,7 @@ class Plan:
     """The rows of this rank's experts: which token each is, and which tiles they make. All tensors int32.
 
     Attributes:
-        row_slot: ``[max_rows]``, of each row its token's index among those of all ranks; -1 for padding.
+        row_slot: ``[max_rows]``, of each row its token in order of arrival, ``stage * tokens + token``; -1 for padding.
         row_route: ``[max_rows]``, of each row its index into ``topk_ids`` of all ranks, flat; -1 for padding.
         route_row: ``[tokens of all ranks, top_k]``, the row of each route; -1 if its expert is another rank's.
         tiles: ``[max_rows / block_m, TILE_FIELDS]``, by group of stages, then by expert.
@@ -166,7 +166,7 @@ def place_routes_kernel(
         earlier = tl.dot(earlier_in_block, chosen.to(tl.float16)).to(tl.int32)
         row = tl.sum(chosen * (next_row[None, :] + earlier), 1)
         own = tl.sum(chosen, 1) > 0
-        tl.store(row_slot_ptr + row, index // top_k, mask=own)
+        tl.store(row_slot_ptr + row, (pid // chunks * count + begin + route) // top_k, mask=own)
         tl.store(row_route_ptr + row, index, mask=own)
         tl.store(route_row_ptr + index, tl.where(own, row, -1), mask=begin + route < count)
         next_row += tl.sum(chosen, 0)
@@ -279,3 +279,38 @@ def routing_tables(
         **shared,
     )
     return plan
+
+
+def tables_on_host(
+    ids: torch.Tensor, rank: int, first_expert: int, experts: int, block_m: int, groups: int = 1
+) -> Plan:
+    """The same tables by plain loops on the CPU, without what lies behind the rows: to test with, and to look at."""
+    ranks, tokens, top_k = ids.shape
+    groups = min(groups, ranks)
+    routes: list[list[tuple[int, int, int]]] = [[] for _ in range(experts)]  # of each expert: stage, slot, route
+    for stage in range(ranks):
+        source = (rank + stage) % ranks
+        for index, expert in enumerate(ids[source].reshape(-1).tolist()):
+            if 0 <= expert - first_expert < experts:
+                route = source * tokens * top_k + index
+                routes[expert - first_expert].append((stage, stage * tokens + index // top_k, route))
+    row_slot: list[int] = []
+    row_route: list[int] = []
+    runs: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # by group and expert: rows of tiles, their stages
+    for expert, of_expert in enumerate(routes):
+        for begin in range(0, len(of_expert), block_m):
+            stages, slots, found = zip(*of_expert[begin : begin + block_m], strict=True)
+            group = next(g for g in range(groups) if stages[-1] < (g + 1) * ranks // groups)
+            runs.setdefault((group, expert), []).append((len(row_slot) // block_m, stages[0], stages[-1]))
+            row_slot += [*slots, *[-1] * (block_m - len(slots))]
+            row_route += [*found, *[-1] * (block_m - len(found))]
+    tiles: list[list[int]] = []
+    for (_, expert), run in sorted(runs.items()):
+        tiles += [[expert, len(tiles), run[0][0], len(run), run[0][1], run[-1][2]]] * len(run)
+    route_row = torch.full((ranks * tokens, top_k), -1, dtype=torch.int32)
+    for row, route in enumerate(row_route):
+        if route >= 0:
+            route_row.view(-1)[route] = row
+    table = lambda values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
+    slots_and_routes = table(row_slot), table(row_route)
+    return Plan(*slots_and_routes, route_row, table(tiles).view(-1, TILE_FIELDS), table([len(tiles)]), block_m, experts)

@@ -1,0 +1,186 @@
+"""Routing tables against plain loops, and products of mixture-of-experts layers against torch in fp64, on simulated ranks."""
+
+import numerics
+import pytest
+import torch
+
+import ditron
+import ditron.sim
+from ditron import kernels
+from ditron.kernels.routing import max_rows, routing_tables, tables_on_host
+from ditron_compiler.errors import DitronError
+
+
+def run(main, **options):
+    def rank():
+        ditron.init()
+        return main()
+
+    return ditron.sim.run(rank, **options)
+
+
+def drawn(ranks, tokens, top_k, experts, seed=0):
+    """Distinct experts of every rank's tokens."""
+    scores = torch.rand(ranks, tokens, experts, generator=torch.Generator().manual_seed(seed))
+    return scores.topk(top_k).indices.int()
+
+
+def corpus(ranks, tokens, top_k, experts):
+    """Routes by name."""
+    uniform = drawn(ranks, tokens, top_k, experts)
+    few, silent = uniform.clone(), uniform.clone()
+    few[:, 1:] = -1
+    silent[ranks // 2] = -1
+    one = torch.full_like(uniform, -1)
+    one[..., 0] = experts - 1
+    exact = torch.full_like(uniform, -1)
+    exact.view(-1, top_k)[:16, 0] = 0  # a tile's rows
+    exact.view(-1, top_k)[:17, 1] = 1  # and one more
+    return {
+        "uniform": uniform,
+        "one token": few,
+        "a rank without tokens": silent,
+        "one expert": one,
+        "none": torch.full_like(uniform, -1),
+        "whole tiles": exact,
+    }
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize(
+    "ranks, tokens, top_k, experts, first, own",
+    [(1, 40, 2, 6, 0, 6), (2, 300, 2, 10, 5, 5), (3, 13, 4, 16, 0, 16), (4, 37, 3, 40, 10, 20)],
+)
+def test_tables(ranks, tokens, top_k, experts, first, own, groups):
+    def main():
+        for name, ids in corpus(ranks, tokens, top_k, experts).items():
+            for rank in {0, ranks - 1}:
+                got = routing_tables(ids, rank, first, own, 16, groups)
+                want = tables_on_host(ids, rank, first, own, 16, groups)
+                count = int(got.num_tiles)
+                assert count == int(want.num_tiles), name
+                assert count * 16 <= got.max_rows
+                for what in ("row_slot", "row_route"):
+                    assert torch.equal(getattr(got, what)[: 16 * count], getattr(want, what)), (name, what)
+                assert torch.equal(got.route_row, want.route_row), name
+                assert torch.equal(got.tiles[:count], want.tiles), name
+
+    run(main, ranks=1)
+
+
+def test_tables_on_host():
+    """Two ranks of two tokens; rank 1 has experts 2 and 3, and its own tokens come first."""
+    ids = torch.tensor([[[2, 0], [3, 2]], [[3, -1], [2, 3]]])
+    plan = tables_on_host(ids, 1, 2, 2, 2, groups=2)
+    assert plan.row_route.tolist() == [6, 0, 3, -1, 4, 7, 2, -1]
+    assert plan.row_slot.tolist() == [1, 2, 3, -1, 0, 1, 3, -1]
+    # In the first group the one tile that needs no other rank's tokens, of expert 1 of this rank's.
+    assert plan.tiles.tolist() == [[1, 0, 2, 1, 0, 0], [0, 1, 0, 2, 0, 1], [0, 1, 0, 2, 0, 1], [1, 3, 3, 1, 1, 1]]
+    assert plan.route_row.tolist() == [[1, -1], [6, 2], [4, -1], [0, 5]]
+
+
+@pytest.mark.parametrize("tokens, top_k, experts, block_m", [(1, 1, 1, 16), (64, 2, 4, 16), (5, 8, 3, 128)])
+def test_max_rows(tokens, top_k, experts, block_m):
+    """No routes take more: as many experts as possible have one row in their last tile."""
+    routes = tokens * min(top_k, experts)
+    worst = max(
+        sum(-(-n // block_m) for n in [1] * ones + ([routes - ones] if routes > ones else []))
+        for ones in range(min(experts - 1, routes) + 1)
+    )
+    assert worst * block_m <= max_rows(tokens, top_k, experts, block_m) < (worst + experts + 1) * block_m
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+@pytest.mark.parametrize("ranks, K", [(1, 32), (2, 40), (4, 32)])
+def test_ag_moe(ranks, K, parallel):
+    tokens, top_k, experts, N = 24, 2, 4, 48
+    own = experts // ranks if parallel == "ep" else experts
+    x = torch.randn(ranks, tokens, K, generator=torch.Generator().manual_seed(1)).bfloat16()
+    w = torch.randn(ranks, own, N, K, generator=torch.Generator().manual_seed(2)).bfloat16()
+
+    def main():
+        rank = ditron.rank()
+        first = rank * own if parallel == "ep" else 0
+        for call, (name, ids) in enumerate(corpus(ranks, tokens, top_k, experts).items()):
+            everyone = x.roll(call, 1)
+            mine = everyone[rank].contiguous()
+            plan = kernels.moe_plan(ids[rank], num_experts=experts, parallel=parallel, stage_groups=1 + call % ranks)
+            rows = kernels.ag_moe(mine, w[rank], plan)
+            placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
+            routes = plan.row_route[placed].long()
+            expert = ids.view(-1)[routes] - first
+            assert ((expert >= 0) & (expert < own)).all(), name
+            assert len(routes) == ((ids >= first) & (ids < first + own)).sum(), name
+            for e in range(own):
+                of_e = expert == e
+                token = everyone.reshape(-1, K)[routes[of_e] // top_k]
+                if len(token):
+                    numerics.assert_product(rows[placed[of_e]], token, w[rank, e].T)
+
+    run(main, ranks=ranks)
+
+
+def test_ag_moe_in_any_order():
+    """Rows wait for the tokens that they are made of."""
+    x, ids = torch.randn(3, 20, 32).half(), drawn(3, 20, 2, 6)
+    w = torch.randn(3, 2, 32, 32).half()
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            plan = kernels.moe_plan(ids[rank].roll(call, 0), num_experts=6, stage_groups=3)
+            rows = kernels.ag_moe(x[rank].roll(call, 0), w[rank], plan)
+            slot = plan.row_slot[: int(plan.num_tiles) * plan.block_m]
+            found = torch.nonzero(slot >= 0)[:, 0]
+            token = x.roll(call, 1).roll(-rank, 0).reshape(-1, 32)[slot[found].long()]
+            expert = ids.roll(call, 1).view(-1)[plan.row_route[found].long()] - 2 * rank
+            exact = torch.einsum("rk,rnk->rn", token.double(), w[rank].double()[expert.long()])
+            torch.testing.assert_close(rows[found].double(), exact, rtol=2e-3, atol=2e-2)
+
+    for seed in range(20):
+        run(main, ranks=3, seed=seed)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: kernels.moe_plan(torch.zeros(4, 2), num_experts=4), "topk_ids must be .* of int16, int32 or int64"),
+        (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=3), "3 experts cannot be divided"),
+        (lambda: kernels.moe_plan(torch.zeros(4, 5, dtype=torch.int32), num_experts=4), "5 experts for a token"),
+        (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, parallel="dp"),
+            "unknown parallel 'dp': expected 'ep' or 'tp'",
+        ),
+        (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, block_m=24),
+            "block_m must be a power of two from 16 on, got 24",
+        ),
+        (
+            lambda: ag_moe(torch.zeros(5, 32), torch.zeros(2, 32, 32)),
+            "must have 2 dimensions and be bfloat16 or float16",
+        ),
+        (lambda: ag_moe(torch.zeros(5, 32).half(), torch.zeros(2, 32, 32).half()), "x has 5 tokens and w 2 experts"),
+        (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(3, 32, 32).half()), "x has 4 tokens and w 3 experts"),
+        (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 16).half()), "expected w to be .experts, N, 32."),
+        (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 36, 32).half()), "multiples of 16 bytes"),
+        (
+            lambda: ag_moe(torch.zeros(4, 32).half().requires_grad_(), torch.zeros(2, 32, 32).half()),
+            "no gradients yet, and x or w requires one",
+        ),
+        (
+            lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), pieces=2),
+            "unknown argument .pieces.: a schedule has block",
+        ),
+    ],
+)
+def test_errors(call, message):
+    def main():
+        with pytest.raises(DitronError, match=message):
+            call()
+
+    run(main, ranks=2)
+
+
+def ag_moe(x, w, **options):
+    plan = kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4)
+    return kernels.ag_moe(x, w, plan, **options)

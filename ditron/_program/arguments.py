@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 import re
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ __all__ = [
     "assumptions",
     "flatten",
     "leaf_names",
+    "made_of",
     "parse_argument",
     "specialization_key",
     "symbolic_argument",
@@ -153,6 +155,17 @@ def parse_argument(value: Any) -> Any:
     except KeyError:
         raise DitronError(f"expected a tensor as 'bf16[64, 128]', got {value!r}") from None
     return TensorSpec(dtype, tuple(int(extent) for extent in re.findall(r"\d+", match[2])), match[3] or "")
+
+
+def made_of(value: Any, seed: int) -> Any:
+    """A tensor of a :class:`TensorSpec`, or what a function makes with a generator; other values are returned."""
+    if isinstance(value, TensorSpec):
+        return value.make(seed)
+    if inspect.isfunction(value):
+        import torch
+
+        return value(torch.Generator().manual_seed(seed))
+    return value
 
 
 def specialization_key(value: Any) -> Any:

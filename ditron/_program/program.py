@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ditron._program.arguments import (
-    TensorSpec,
     argument_type,
     assumptions,
     flatten,
     leaf_names,
+    made_of,
     parse_argument,
     specialization_key,
     symbolic_argument,
@@ -60,8 +60,8 @@ def program(
             cleans up; ``"overlap"``, which also removes needless copies and assigns streams; or a tuple of passes.
         example: what ``ditron dump`` traces it for: parameter -> ``"bf16[64, 128]"``, a number, or a constant.
         sample_args: small arguments of the same form, for a given number of ranks: what ``ditron check`` calls it with.
-            Integers that decide what a kernel does have values: ``"i32[4] = permutation"``, or a tensor. A second
-            parameter takes a ``torch.Generator`` to draw them with.
+            Integers that decide what a kernel does have values: ``"i32[4] = permutation"``, a tensor, or a function of
+            a ``torch.Generator`` that makes one. A second parameter takes a generator for all.
         max_nodes: how many nodes it supports: 1 when it copies to all ranks, as copy engines reach one node only. A
             call in a group on more raises NodesError, and ``ditron check`` skips such groups.
 
@@ -194,7 +194,7 @@ class Program:
         """
         args, kwargs = self._example((), dict(given))
         leaves, form = flatten(args)
-        made = [v.make(sample * len(leaves) + n) if isinstance(v, TensorSpec) else v for n, v in enumerate(leaves)]
+        made = [made_of(value, sample * len(leaves) + n) for n, value in enumerate(leaves)]
         return tuple(unflatten(made, form)), kwargs
 
     def executable_and_arguments(

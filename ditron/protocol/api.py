@@ -24,6 +24,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from torch.utils._pytree import tree_map
+
 from ditron.protocol.calls import MAX_CALLS, with_calls_needed, with_missing_calls
 from ditron.protocol.capture import capture, is_capturing
 from ditron.protocol.samples import sample_args, scenarios_of
@@ -262,6 +264,11 @@ def _verdict(program: Any, path: Path) -> tuple[list[str], list[str]]:
     return findings, report.given_up
 
 
+def _spelled(value: Any) -> Any:
+    """A value whose repr is the same in every process."""
+    return (value.__code__.co_code, value.__code__.co_consts) if inspect.isfunction(value) else value
+
+
 def _key(program: Any, module: Any) -> str:
     """Of what a verdict depends on: the program and its kernels, what it is checked with, and our sources."""
     from ditron_compiler.frontend.source import compiler_key
@@ -271,7 +278,7 @@ def _key(program: Any, module: Any) -> str:
     parts = (
         compiler_key(SIM_TARGET),
         program.__name__,
-        repr(sample_args(program, 2, 0)[0]),
+        repr(tree_map(_spelled, sample_args(program, 2, 0)[0])),
         str(program.max_nodes),
         text,
     )

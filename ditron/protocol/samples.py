@@ -72,5 +72,7 @@ def sample_args(program: Any, ranks: int, sample: int) -> tuple[Mapping[str, Any
     if sum(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters) > 1:
         return program.sample_args(ranks, torch.Generator().manual_seed(sample)), True
     given = program.sample_args(ranks)
-    leaves = [parse_argument(value) for value in tree_leaves(given) if isinstance(value, str) and "[" in value]
-    return given, any(isinstance(leaf, TensorSpec) and leaf.is_drawn for leaf in leaves)
+    leaves = [
+        parse_argument(value) if isinstance(value, str) and "[" in value else value for value in tree_leaves(given)
+    ]
+    return given, any(inspect.isfunction(leaf) or (isinstance(leaf, TensorSpec) and leaf.is_drawn) for leaf in leaves)

@@ -61,7 +61,9 @@ def drawn(ranks, generator):
     (rows_are("i32[4] = 1"), {"writers"}),
     (rows_are("i32[4] = [0, 1, 2, 4]"), {"bounds"}),
     (exchange(drawn), set()),
-], ids=["permutation", "arange", "list", "random", "constant", "too-large", "callable"])  # fmt: skip
+    (rows_are(lambda generator: torch.randperm(4, generator=generator)), set()),
+    (rows_are(lambda generator: torch.randint(0, 4, (4,), generator=generator)), {"writers"}),
+], ids=["permutation", "arange", "list", "random", "constant", "too-large", "callable", "argument", "argument, random"])  # fmt: skip
 def test_arguments_have_values(program, kinds):
     report = check_program(program, PAIR)
     assert {finding.kind for finding in report.findings} == kinds and report.is_complete, str(report)

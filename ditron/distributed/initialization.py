@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 from typing import NoReturn
 
 from ditron.distributed import state
@@ -93,6 +95,12 @@ def _run_script(ranks: int, ranks_per_node: int | None, seed: int | None) -> NoR
             "(an interactive session?): put the code in a function and call "
             "ditron.sim.run(function, ranks=N)"
         )
+    if _is_installed(script):
+        raise DitronError(
+            f"ditron.init(sim={ranks}) runs the calling script once per rank, and that is {script}, which is installed "
+            "and not yours (a test runner?): put the code in a function and call ditron.sim.run(function, "
+            f"ranks={ranks})"
+        )
     if ranks < 1 or (ranks_per_node is not None and (ranks_per_node < 1 or ranks % ranks_per_node)):
         raise DitronError(
             f"ditron.init(sim={ranks}, ranks_per_node={ranks_per_node}): expected at least 1 rank, and ranks_per_node "
@@ -103,6 +111,13 @@ def _run_script(ranks: int, ranks_per_node: int | None, seed: int | None) -> NoR
 
     run = ScriptRun(script, sys.argv[1:], ranks, ranks_per_node)
     sys.exit(reported(lambda: run(seed), [script]))
+
+
+def _is_installed(script: str) -> bool:
+    """Whether a script belongs to Python or a package, as pytest's does."""
+    path = os.path.realpath(script)
+    places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib", "scripts")}
+    return any(path.startswith(os.path.realpath(place) + os.sep) for place in places)
 
 
 def _under_torchrun() -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from ditron_compiler import knobs
 from ditron_compiler.analysis.packet_layout import PacketArgument, place_bytes
 from ditron_compiler.errors import DitronError
+from ditron_compiler.source_location import caller_line
 
 __all__ = ["PacketMemory", "guarded", "require"]
 
@@ -48,13 +49,18 @@ def require(
     for argument, address in zip(arguments, addresses, strict=True):
         for axis in argument.by_rank:
             if len(grid) > axis and grid[axis] > group.num_ranks:
-                raise DitronError(_too_many(argument, axis, grid[axis], group.num_ranks, kernel, pipeline))
+                raise _refused(_too_many(argument, axis, grid[axis], group.num_ranks, kernel, pipeline))
         memory, needed = _memory(group.packets, address), place_bytes(argument.nbytes)
         if memory is None or memory.place < needed:
-            raise DitronError(_message(argument, memory.place if memory else 0, kernel, pipeline))
+            raise _refused(_message(argument, memory.place if memory else 0, kernel, pipeline))
         if memory.used not in (0, needed):
-            raise DitronError(_laid_out(argument, memory.used, kernel))
+            raise _refused(_laid_out(argument, memory.used, kernel))
         memory.used = needed
+
+
+def _refused(why: str) -> DitronError:
+    """The error at the user's launch; its traceback ends where Triton launches."""
+    return DitronError(f"{caller_line()}: {why}")
 
 
 def _memory(packets: dict[int, PacketMemory], address: int) -> PacketMemory | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from ditron_compiler.errors import DitronError
 
 __all__ = ["Abandoned", "HostThread"]
 
@@ -31,6 +34,7 @@ class HostThread:
         self.result: Any = None
         self.error: BaseException | None = None
         self.callbacks: list[Callable[[], None]] = []
+        self._process = os.getpid()
         self._function = function
         self._thrown: BaseException | None = None
         self._once = False
@@ -62,7 +66,12 @@ class HostThread:
 
     def pause(self, blocked_in: str = "") -> None:
         """Called by the thread: let the scheduler continue, return when resumed. With ``blocked_in`` the thread is not
-        ready before :meth:`unblock`. Raises what the scheduler has thrown."""
+        ready before :meth:`unblock`. Raises what the scheduler has thrown, DitronError in a forked process."""
+        if self._process != os.getpid():
+            raise DitronError(
+                f"rank {self.rank} forked this process, which has none of the simulator's other threads: call "
+                "ditron.sim.run() in it, or start it by multiprocessing's 'spawn'"
+            )
         if self._thrown is None:
             self.blocked_in = blocked_in
             self._paused.release()

@@ -325,8 +325,11 @@ def shift_once(kernel, make, group=None, N: int = 32):
 @pytest.mark.parametrize("case", REFUSED)
 def test_other_memory_is_refused_by_the_launch(case):
     make, what = REFUSED[case]
-    with pytest.raises(ditron.DitronError, match=says("shift_with_credit", what, "'low-latency-ll'")):
+    with pytest.raises(ditron.DitronError, match=says("shift_with_credit", what, "'low-latency-ll'")) as refused:
         ditron.sim.run(shift_once, ranks=2, args=(shift("low-latency-ll"), make))
+    lines, first = inspect.getsourcelines(shift_once)
+    launch = next(number for number, line in enumerate(lines, first) if "kernel[" in line)
+    assert str(refused.value).startswith(f"{__file__}:{launch}: kernel 'shift_with_credit'")
 
 
 def test_the_environment_is_named_when_it_has_chosen():

@@ -31,17 +31,20 @@ def explore(seeds: range, run: Callable[[int], int], replay: Callable[[int], str
     Args:
         replay: the command that runs one seed again.
     """
-    for done, seed in enumerate(seeds):
-        with progress() as say, _shown_if_wrong() as printed:
-            say(f"seed {seed}, {done + 1} of {len(seeds)}")
-            code = run(seed)
-        if code:
-            sys.stdout.write(printed.getvalue())
-            print(f"the script ended with exit code {code}; again: {replay(seed)}", file=sys.stderr)
-            return code
-        if not done:
-            gc.freeze()  # modules and kernels stay: scanning them after each run takes a tenth of the time
-    return 0
+    try:
+        for done, seed in enumerate(seeds):
+            with progress() as say, _shown_if_wrong() as printed:
+                say(f"seed {seed}, {done + 1} of {len(seeds)}")
+                code = run(seed)
+            if code:
+                sys.stdout.write(printed.getvalue())
+                print(f"the script ended with exit code {code}; again: {replay(seed)}", file=sys.stderr)
+                return code
+            if not done:
+                gc.freeze()  # modules and kernels stay: scanning them after each run takes a tenth of the time
+        return 0
+    finally:
+        gc.unfreeze()  # Triton 3.9 complains at the end of the process of what is not collected
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from triton.runtime.jit import JITFunction
@@ -9,18 +10,25 @@ from triton.runtime.jit import JITFunction
 __all__ = ["KnowsItsLocals"]
 
 
-class _GlobalsWithoutLocals(dict):
+class _GlobalsWithoutLocals(Mapping):
     """The globals of a function as Triton looks for what it depends on, without the names that are local to it.
 
     Triton takes a name that is used above its assignment, in a loop, for the global.
     """
 
-    def __init__(self, scope: dict[str, Any], local: frozenset[str]):
-        super().__init__()
+    def __init__(self, scope: Mapping[str, Any], local: frozenset[str]):
         self._scope, self._local = scope, local
 
-    def get(self, name: str, default: Any = None) -> Any:
-        return default if name in self._local else self._scope.get(name, default)
+    def __getitem__(self, name: str) -> Any:
+        if name in self._local:
+            raise KeyError(name)
+        return self._scope[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._scope if name not in self._local)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class KnowsItsLocals(JITFunction):

@@ -1,5 +1,6 @@
 """The command ``ditron``: what it prints where, and its exit codes."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -282,6 +283,15 @@ if seed in (5, 7):
 if seed == 11:
     os._exit(3)
 """
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exploring_seeds_leaves_the_garbage_collector_as_it_was(code, capsys):
+    from ditron.cli.exploring import explore
+
+    before = gc.get_freeze_count()
+    assert explore(range(2), lambda seed: code * seed, lambda seed: "") == code
+    assert gc.get_freeze_count() == before == 0
 
 
 def test_seeds_in_several_processes_end_as_in_one(tmp_path, capsys):

@@ -51,5 +51,7 @@ def test_a_launch_in_a_fork_of_a_rank_is_an_error(tmp_path):
 
 
 def test_init_does_not_run_the_test_runner_again():
-    with pytest.raises(ditron.DitronError, match=r"(?s)ditron.init\(sim=2\).*ditron.sim.run\(function, ranks=2\)"):
+    with pytest.raises(
+        ditron.DitronError, match=r"(?s)runs the calling script once per rank.*ditron.sim.run\(function, ranks=[2N]\)"
+    ):
         ditron.init(sim=2)

@@ -369,10 +369,6 @@ class CapturedRank(RankView):
             self._world.note(f"{line}: kernel {kernel.name} is not Python's: its launch is not followed")
             self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
             return
-        if group is not None and len(group.ranks) != self.world_size:
-            self._world.note(f"{line}: a launch in a group of some ranks is not followed: check it in a world of these")
-            self.add(UntrackedLaunch(stream or self.current or "", line, self.call_number()))
-            return
         self._world.calls[self.rank][kernel.name] += 1
         pointers = {tensor.data_ptr(): self.pointer(name, tensor) for name, tensor in tensors}
         values = [_argument(kind, slot, pointers) for kind, slot in zip(kernel.arg_types, [*slots, 0], strict=False)]
@@ -385,7 +381,8 @@ class CapturedRank(RankView):
         extents = tuple([int(extent) for extent in grid] + [1] * (3 - len(grid)))
         call = self.call or self._world.calls[self.rank][kernel.name]
         where = self.current if stream is None else stream
-        self.add(HostLaunch(where or "", line, call, kernel, extents, tuple(values)), waits=where is None)
+        ranks = () if group is None else tuple(group.ranks)
+        self.add(HostLaunch(where or "", line, call, kernel, extents, tuple(values), ranks), waits=where is None)
 
     def allocated(self, name: str, tensor: Any, zeroed: bool) -> None:
         """Memory of a program, of this rank alone: nothing is in it but zeros, if those."""

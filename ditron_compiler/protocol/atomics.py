@@ -24,7 +24,6 @@ class Atomics:
 
     machine: Machine
     task: Task
-    rank: int
     sites: tuple[Site, ...]
     _begin: int
     _fence: int
@@ -158,7 +157,7 @@ class Atomics:
             return
         cell = self.machine.cell(pointer, site.itemsize)
         acquire = site.get("semantic", "relaxed") in ("acquire", "acq_rel")
-        visible = [w.node for w in cell.releases if reaches(self.machine, w, self.rank, site.get("scope", "gpu"))]
+        visible = [w.node for w in cell.releases if reaches(self.machine, w, self.task.rank, site.get("scope", "gpu"))]
         if not acquire:
             self._relaxed_reads += visible
         self.machine.end_segment(self.task, visible if acquire else (), [w.node for w in cell.writers[-1:]])

@@ -290,6 +290,8 @@ def descriptor_block(kind: ir.Type) -> tuple[tuple[int, ...], int]:
 
 @_expression(ditron.RankOp, ditron.NumRanksOp)
 def _team_query(op: ditron.RankOp | ditron.NumRanksOp, a: list[str]) -> str:
+    if op.team is ditron.Team.World:
+        return "P.machine.scenario.ranks" if isinstance(op, ditron.NumRanksOp) else "P.home"
     local = "local_" if op.team is ditron.Team.Node else ""
     return f"P.num_{local}ranks" if isinstance(op, ditron.NumRanksOp) else f"P.{local}rank"
 

@@ -21,15 +21,21 @@ __all__ = ["AbstractProgram"]
 
 
 class AbstractProgram(Atomics, Control):
-    """One program of a launch. A method that may have to wait is a generator."""
+    """One program of a launch. A method that may have to wait is a generator.
 
-    def __init__(self, machine: Machine, task: Task, grid: tuple[int, int, int]):
+    Attributes: rank, num_ranks, local_rank, num_local_ranks: as the kernel sees them, in the group of its launch.
+    group: the group's ranks in the world. home: this rank in the world, as pointers have it.
+    """
+
+    def __init__(self, machine: Machine, task: Task, grid: tuple[int, int, int], group: tuple[int, ...] = ()):
         self.machine, self.task, self.grid, self.pid = machine, task, grid, task.pid
         self.sites: tuple[Site, ...] = task.kernel.sites
         scenario = machine.scenario
-        self.rank, self.num_ranks = task.rank, scenario.ranks
-        self.num_local_ranks = scenario.ranks_per_node
-        self.local_rank, self.node = task.rank % scenario.ranks_per_node, task.rank // scenario.ranks_per_node
+        self.home, self.group = task.rank, np.array(group or range(scenario.ranks))
+        self.rank, self.num_ranks = self.group.tolist().index(task.rank), len(self.group)
+        self.node = task.rank // scenario.ranks_per_node
+        self.local = self.group[self.group // scenario.ranks_per_node == self.node].tolist()
+        self.local_rank, self.num_local_ranks = self.local.index(task.rank), len(self.local)
         Control.__init__(self)
         self._begin = task.node
         self._fence = task.node  # the segment that the latest fence has ended
@@ -47,7 +53,7 @@ class AbstractProgram(Atomics, Control):
     def write(self, number: int, pointer: Any, mask: Any = True, value: Any = None) -> None:
         if self.task.node == self._fence:
             self.machine.end_segment(self.task)  # what the latest fence or barrier orders ends before this
-        if not any_unknown(pointer) and is_remote(pointer, self.rank):
+        if not any_unknown(pointer) and is_remote(pointer, self.home):
             self._unfenced_stores.add(self.task.node)
         span = self._access(number, pointer, mask, True, "a store")
         if value is not None:
@@ -86,12 +92,12 @@ class AbstractProgram(Atomics, Control):
         return descriptor.box(coordinates) if isinstance(descriptor, BlockDescriptor) else (UNKNOWN, True)
 
     def multimem_read(self, number: int, pointer: Any) -> Any:
-        for rank in range(self.num_ranks):
+        for rank in self.group.tolist():
             self._access(number, self._moved(pointer, rank), True, False, "a multimem load")
         return UNKNOWN
 
     def multimem_write(self, number: int, pointer: Any) -> None:
-        for rank in range(self.num_ranks):
+        for rank in self.group.tolist():
             self._access(number, self._moved(pointer, rank), True, True, "a multimem store", atomic=True)
 
     def load(self, number: int, pointer: Any, mask: Any = True, other: Any = 0) -> Generator[Keys, None, Any]:
@@ -125,16 +131,18 @@ class AbstractProgram(Atomics, Control):
     def symm_at(self, number: int, pointer: Any, rank: Any) -> Any:
         if any_unknown(rank) or pointer is UNKNOWN:
             return UNKNOWN
-        self._require_symmetric(number, pointer, rank)
+        per_node = self.machine.scenario.ranks_per_node
         if isinstance(rank, np.ndarray):
             if not all(self._rank_exists(number, extreme) for extreme in dict.fromkeys((rank.min(), rank.max()))):
                 return UNKNOWN
-            here = rank // self.num_local_ranks == self.node
-            return np.where(here, self._moved(pointer, rank.astype(np.int64)), NULL)
+            rank = self.group[rank]
+            self._require_symmetric(number, pointer, rank)
+            return np.where(rank // per_node == self.node, self._moved(pointer, rank.astype(np.int64)), NULL)
         if not self._rank_exists(number, rank):
             return UNKNOWN
-        rank = int(rank)
-        if rank // self.num_local_ranks != self.node:
+        rank = int(self.group[rank])
+        self._require_symmetric(number, pointer, rank)
+        if rank // per_node != self.node:
             return NULL
         return self._moved(pointer, rank)
 
@@ -160,7 +168,7 @@ class AbstractProgram(Atomics, Control):
 
     def _require_symmetric(self, number: int, pointer: Any, rank: Any) -> None:
         """Report an address on another rank that is asked for of memory which that rank does not reach."""
-        if any_unknown(pointer, rank) or isinstance(pointer, Anywhere) or np.all(rank == self.rank):
+        if any_unknown(pointer, rank) or isinstance(pointer, Anywhere) or np.all(rank == self.home):
             return
         root = self.machine.scenario.roots.get(parts(int(np.min(pointer)))[1])
         if root is not None and not root.symmetric:
@@ -244,7 +252,7 @@ class AbstractProgram(Atomics, Control):
         if any_unknown(pointer, value, rank):
             self.not_followed(number)
         elif self._rank_exists(number, rank, value):
-            self._send(number, int(rank), None, (pointer, value))
+            self._send(number, int(self.group[rank]), None, (pointer, value))
 
     def put(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any) -> None:
         self._transfer(number, to, source, nbytes, rank, None)
@@ -257,7 +265,7 @@ class AbstractProgram(Atomics, Control):
         if any_unknown(to, source, nbytes, rank, *(signal or ())):
             self.not_followed(number)
         elif self._rank_exists(number, rank, signal[1] if signal else nbytes):
-            self._send(number, int(rank), (int(to), int(source), int(nbytes)), signal)
+            self._send(number, int(self.group[rank]), (int(to), int(source), int(nbytes)), signal)
 
     def _send(self, number: int, rank: int, data: tuple[int, int, int] | None, signal: tuple[int, int] | None) -> None:
         """Send data, a signal, or both to a rank."""
@@ -320,6 +328,7 @@ class AbstractProgram(Atomics, Control):
             return
         if not self._rank_exists(number, rank, nbytes) or nbytes <= 0:
             return
+        rank = int(self.group[rank])
         self._require_symmetric(number, source, rank)
         machine, task, site = self.machine, self.task, self.sites[number]
         node = None
@@ -351,6 +360,7 @@ class AbstractProgram(Atomics, Control):
         if any_unknown(packets, source, nbytes, epoch, rank):
             self.not_followed(number)
         elif self._rank_exists(number, rank):
+            rank = int(self.group[rank])
             self._require_symmetric(number, packets, rank)
             machine, task, site = self.machine, self.task, self.sites[number]
             machine.sent.add((task.name, number))
@@ -430,12 +440,9 @@ class AbstractProgram(Atomics, Control):
         if self.task.path:
             self.machine.doubt(self.task)
             return
-        first, count = 0, self.num_ranks
-        if site.get("team", "group") == "node":
-            first, count = self.node * self.num_local_ranks, self.num_local_ranks
-        yield from self.machine.barrier(
-            self.task, ("team", first, count), range(first, first + count), site.mnemonic, site.loc
-        )
+        everyone = range(self.machine.scenario.ranks)
+        team = {"node": self.local, "world": everyone}.get(site.get("team", "group"), self.group.tolist())
+        yield from self.machine.barrier(self.task, ("team", *sorted(team)), team, site.mnemonic, site.loc)
         self._fence = self.task.node
 
 

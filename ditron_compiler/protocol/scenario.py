@@ -39,11 +39,15 @@ class HostOp:
 
 @dataclass(frozen=True)
 class HostLaunch(HostOp):
-    """A kernel. ``args``: integers, pointers (:mod:`.memory`), UNKNOWN for floats; one per argument of the function."""
+    """A kernel. ``args``: integers, pointers (:mod:`.memory`), UNKNOWN for floats; one per argument of the function.
+
+    ``ranks``: in the world, of the group that it is launched in; all, if empty.
+    """
 
     kernel: Kernel
     grid: tuple[int, int, int]
     args: tuple[Any, ...]
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

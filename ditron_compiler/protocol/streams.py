@@ -195,7 +195,7 @@ def _launch(machine: Machine, task: Task, step: host.HostLaunch) -> Generator[Ke
         return begin
 
     def body(program: Task) -> Generator[Keys, None, None]:
-        yield from step.kernel.run(AbstractProgram(machine, program, grid), *step.args)
+        yield from step.kernel.run(AbstractProgram(machine, program, grid, step.ranks), *step.args)
         running.left -= 1
         running.ends.append(machine.end_segment(program))
         running.unfenced_at_end.append(program.pending)

@@ -158,7 +158,8 @@ def internal_error(file: Path, options: tuple[str, ...]) -> str:
             command(["check", "--ranks", "2", "--traceback", str(file), *options])
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        ours = _OURS.search(f'File "{last.filename}')
+        calls_torch = last.name.startswith("__torch_")  # what torch says of the user's operation
+        ours = not calls_torch and _OURS.search(f'File "{last.filename}')
         if ours and not linecache.getline(last.filename, last.lineno).lstrip().startswith("raise"):
             return "internal error: " + "".join(traceback.format_exception(error))
     return ""

@@ -145,6 +145,9 @@ class Buffer(Symbol):
             if isinstance(index, slice):
                 if index.step not in (None, 1):
                     self.tracer.fail("a slice of a buffer has no step: dh copies move contiguous rows")
+                for bound in (index.start, index.stop):
+                    if bound is not None and _python_int(bound) is None and not isinstance(bound, Int):
+                        self.tracer.fail(f"a slice of a buffer is from an integer to an integer, got {describe(bound)}")
                 start = self._bound(index.start, 0, extent)
                 offsets.append(start)
                 sizes.append(self._bound(index.stop, extent, extent) - start)

@@ -180,6 +180,10 @@ def wrong_step(x, out):
     dh.copy(x[::2], out)  # <- wrong_step: has no step
 
 
+def wrong_bound(x, out):
+    dh.copy(x[dh.rank() : (dh.rank() + 1) < 4], out)  # <- wrong_bound: from an integer to an integer
+
+
 def wrong_index_order(x, out):
     dh.copy(x[:, 1], out[0])  # <- wrong_index_order: rows are chosen first
 

@@ -201,7 +201,13 @@ class Atomics:
         if new is None:  # a store ends the release sequence; a read-modify-write continues it
             cell.releases = []
         if release:
-            cell.releases = [*cell.releases, writer]
+            acquires = site.get("semantic", "relaxed") == "acq_rel"
+            # What acquires all that were released before stands for them.
+            known = acquires and all(
+                other.scope == writer.scope and reaches(self.machine, other, self.rank, writer.scope)
+                for other in cell.releases
+            )
+            cell.releases = [writer] if known else [*cell.releases, writer]
         self.machine.write_cell(writer, new, site.itemsize)
         self.machine.end_segment(task)
 

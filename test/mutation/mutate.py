@@ -126,7 +126,7 @@ def _ways(op: ir.Operation) -> Iterator[tuple[str, str, Callable[[], None]]]:
     for name, weaker in _WEAKER.items():
         if name in op.attributes and op.name.startswith("ditron."):
             old = keyword(op.attributes[name])
-            if old in weaker:
+            if old in weaker and not (op.name == "ditron.red" and name == "op"):  # it has no `set`
                 yield "weaken", f"{name} {old} to {weaker[old]}", lambda name=name, new=weaker[old]: _set(op, name, new)
     if op.name == "tt.atomic_rmw" and int(ir.IntegerAttr(op.attributes["sem"]).value) != _TRITON_RELAXED:
         yield "weaken", "semantic to relaxed", lambda: _relax(op)

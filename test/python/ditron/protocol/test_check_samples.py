@@ -249,3 +249,43 @@ def test_a_limit_of_memory_gives_a_partial_verdict(tmp_path, capsys):
 def test_a_poll_by_an_addition_takes_no_time():
     report = check_function(lambda: DATA["poll_by_an_atomic"].run("not-sent"), [(4, None)])
     assert report.seconds < 10 and [finding.kind for finding in report.findings] == ["never-signalled"], str(report)
+
+
+@ditron.jit(pipeline="as-written", do_not_specialize=["epoch"])
+def lamport_of_floats(x, box, out, epoch, N: tl.constexpr):
+    """An all-reduce whose data is its own flag: -0.0 is what has not come. Of three slots the last one is emptied."""
+    rank, ranks, at = dl.rank(), dl.num_ranks(), tl.arange(0, N)
+    now, last = box + (epoch % 3) * ranks * N, box + ((epoch + 2) % 3) * ranks * N
+    for peer in range(ranks):
+        empty = tl.full((N,), -2147483648, tl.int32).to(tl.float32, bitcast=True)
+        dl.st(last + peer * N + at, empty, scope="node")
+    for peer in range(ranks):
+        dl.st(dl.symm_at(now, peer) + rank * N + at, tl.load(x + at), scope="node")
+    total = tl.zeros((N,), tl.float32)
+    for peer in range(ranks):
+        got = dl.ld(now + peer * N + at, scope="node")
+        while tl.min(got.to(tl.int32, bitcast=True)) == -2147483648:
+            got = dl.ld(now + peer * N + at, scope="node")
+        total += got
+    tl.store(out + at, total)
+
+
+def run_lamport_of_floats():
+    ditron.init()
+    ranks = ditron.num_ranks()
+    x, out = torch.ones(N), torch.empty(N)
+    box = ditron.symm_empty(3, ranks, N, dtype=torch.float32, name="box")
+    box.fill_(-0.0)
+    ditron.barrier()
+    for epoch in range(1, 6):
+        lamport_of_floats[(1,)](x, box, out, epoch, N=N)
+    ditron.barrier()
+    assert (out == ranks).all()
+
+
+def test_polled_floats_are_not_followed():
+    report = check_function(run_lamport_of_floats, [(2, None), (3, None)])
+    assert not report.findings and not report.is_complete, str(report)
+    assert "the condition of a loop depends on data" in str(report).splitlines()[-1]
+    for seed in range(4):
+        ditron.sim.run(run_lamport_of_floats, 3, seed=seed)

@@ -32,7 +32,8 @@ class Control:
         self._steps = 0
         self._changes = 0  # what the program has written or sent
         self._reads: list[tuple[int, Any, Any]] = []  # in loops that may spin, since then: site, addresses, value
-        self._rounds: dict[int, tuple[Any, int, int]] = {}  # by loop, at its latest round: values, changes, reads
+        # By loop, at the beginning of its latest iteration: values, changes, reads.
+        self._iterations: dict[int, tuple[Any, int, int]] = {}
         self._unknown_loops: set[int] = set()
         self._polls: dict[int, tuple[int, str, int] | None] = {}
         self._last_seen: dict[tuple[int, int], Any] = {}
@@ -61,21 +62,21 @@ class Control:
 
     def enter(self, loop: int) -> None:
         """A ``while`` loop begins."""
-        self._rounds.pop(loop, None)
+        self._iterations.pop(loop, None)
         self._unknown_loops.discard(loop)
 
-    def round(self, loop: int, *values: Any) -> Generator[Keys, None, None]:
-        """A round of a ``while`` loop begins with these values. If nothing has changed since the last one, and what the
-        program has read since then is still the same, this one will end as that: block until it changes.
+    def iteration(self, loop: int, *values: Any) -> Generator[Keys, None, None]:
+        """An iteration of a ``while`` loop begins with these values. If nothing has changed since the last one, and
+        what the program has read since then is still the same, this one will end as that: block until it changes.
         """
         self.step()
-        before = self._rounds.get(loop)
+        before = self._iterations.get(loop)
         if before is not None and before[1] == self._changes and _same(before[0], values) and not self.task.path:
             reads = self._reads[before[2] :]
             while reads and all(self._unchanged(*read) for read in reads):
                 yield from self._block(reads)
             self.task.blocked = None
-        self._rounds[loop] = values, self._changes, len(self._reads)
+        self._iterations[loop] = values, self._changes, len(self._reads)
 
     def polls(self, number: int, pointer: Any, cmp: str, bound: Any) -> None:
         """A loop repeats a read until it compares so."""
@@ -159,19 +160,19 @@ class Control:
         self.task.path = path
 
     def passes(self, number: int, loop: int, condition: Any) -> bool:
-        """Whether a ``while`` loop goes on: on an unknown condition, for one round."""
+        """Whether a ``while`` loop goes on: on an unknown condition, for one iteration."""
         if loop in self._unknown_loops:
             self.task.path = self.task.path[:-1]
             return False
         if not any_unknown(condition):
             return bool(condition)
-        self._unknown_control(number, "the condition of a loop depends on data: one more round is looked at")
+        self._unknown_control(number, "the condition of a loop depends on data: one more iteration is looked at")
         self._unknown_loops.add(loop)
         self.task.path = (*self.task.path, self._new_path())
         return True
 
     def ended_unknown(self, loop: int) -> bool:
-        """Whether the number of rounds of the ``while`` loop that ends was not known."""
+        """Whether the number of iterations of the ``while`` loop that ends was not known."""
         return loop in self._unknown_loops
 
     def jumps(self, number: int, condition: Any, otherwise: bool) -> bool:

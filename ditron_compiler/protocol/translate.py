@@ -287,7 +287,7 @@ class _PythonWriter:
         self._line("while True:")
 
         def inside() -> None:
-            self._line(f"yield from P.round({', '.join([str(loop), *carried])})")
+            self._line(f"yield from P.iteration({', '.join([str(loop), *carried])})")
             *body, condition = list(before.operations)
             poll = poll_of(op)
             for inner in body:

@@ -74,7 +74,7 @@ def gemm_ar(
         algorithm: ``"fused"`` for one kernel, which takes few rows, ``"overlapped"`` for a :func:`gemm_rs` and an
             all-gather, ``"sequential"`` for a product and an all-reduce, instead of what was measured to be fastest or
             is chosen by size; or an algorithm of :func:`all_reduce` behind the product. schedule: of that all-reduce,
-            or of :func:`gemm_ar_small_program`.
+            of :func:`gemm_ar_small_program`, or of :func:`gemm_ar_row_program` for one row of a row-major ``[N, K]``.
 
     Returns ``[M, N]``, bitwise the same on every rank. Collective over the group. Raises DitronError for tensors that
     do not fit.

@@ -10,8 +10,9 @@ import numpy as np
 from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.machine import Machine
-from ditron_compiler.protocol.memory import HeapBuffer, Span, parts
-from ditron_compiler.protocol.records import AccessRecord, WaitEvent
+from ditron_compiler.protocol.memory import HeapBuffer, Span, common, parts
+from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.values import UNKNOWN
 
 __all__ = ["Conflict", "Pair", "conflicts", "ranges", "unordered", "missing_token_dependences"]
 
@@ -53,6 +54,71 @@ def unordered(machine: Machine) -> Iterator[Pair]:
                 first, second = sorted((accesses[i], accesses[j]), key=lambda a: a.node)
                 if not machine.graph.happens_before(first.node, second.node) and not _may_be_equal(first, second):
                     yield Pair(first, second, start, tuple(accesses[k] for k in active))
+    yield from _lost_additions(machine)
+
+
+def _lost_additions(machine: Machine) -> Iterator[Pair]:
+    """Atomic stores to what other programs add to, unless one follows the other in time: an addition may be lost.
+
+    Who has read the sum since an addition has it: in another order it would have read, and done, something else.
+    """
+    for pointer, cell in machine.cells.items():
+        additions = [update for update in cell.writers if update.op == "add"]
+        stores = [update for update in cell.writers if update.how == "st"] if additions else []
+        for store in stores:
+            check_budget()
+            for addition in additions:
+                first, second = sorted((store, addition), key=lambda update: update.node)
+                if (
+                    addition.task is not store.task
+                    and not machine.graph.precedes(first.node, second.node)
+                    and not (second is store and _reads(machine, store.task, pointer, addition.node, store.node))
+                ):
+                    pair = [_access_of(update, cell.size) for update in (first, second)]
+                    yield Pair(*pair, pointer, tuple(pair))
+
+    for accesses in machine.accesses.values():  # of floats, whose values are not followed
+        atomic = [access for access in accesses if access.atomic and access.write]
+        cleared = [access for access in atomic if access.how == "an atomic store"]
+        for access in cleared:
+            check_budget()
+            for update in atomic:
+                if (
+                    _adds_floats(update)
+                    and update.task is not access.task
+                    and len(overlap := common(access.span, update.span))
+                ):
+                    first, last = sorted((access, update), key=lambda a: a.node)
+                    if not machine.graph.precedes(first.node, last.node) and not (
+                        last is access and _reads(machine, access.task, overlap[0, 0], update.node, access.node)
+                    ):
+                        yield Pair(first, last, int(overlap[0, 0]), (first, last))
+
+
+def _adds_floats(access: AccessRecord) -> bool:
+    if access.how != "an atomic update" or access.site is None:
+        return False
+    site = access.task.kernel.sites[access.site]
+    return site.get("integer", UNKNOWN) is UNKNOWN and site.get("op", "") == "add"
+
+
+def _reads(machine: Machine, task: Task, pointer: int, since: int, until: int) -> bool:
+    """Whether a program has read a cell by an atomic access between two nodes."""
+    return any(
+        access.task is task
+        and access.how in ("an atomic load", "an atomic update")
+        and since <= access.node <= until
+        and ((access.span[:, 0] <= pointer) & (pointer < access.span[:, 1])).any()
+        for accesses in machine.accesses.values()
+        for access in accesses
+    )
+
+
+def _access_of(update: UpdateEvent, size: int) -> AccessRecord:
+    how = "an atomic store" if update.how == "st" else "an atomic addition"
+    span = np.array([[update.cell, update.cell + size]])
+    task = update.task
+    return AccessRecord(update.node, task, True, True, how, update.loc, None, span, update.call, task.step)
 
 
 def _may_be_equal(first: AccessRecord, second: AccessRecord) -> bool:

@@ -66,7 +66,9 @@ def test_opcheck(name, ranks):
 
 
 def test_every_operator_is_checked():
-    assert set(CALLS) == set(kernels.__all__)
+    called_directly = {"Plan", "ag_moe", "moe_plan"}  # not in torch.ops yet: no gradients, not for torch.compile
+    assert set(CALLS) == set(kernels.__all__) - called_directly
+    assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)
 
 
 def mlp(x, up, down, bias):

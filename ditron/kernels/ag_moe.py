@@ -170,8 +170,8 @@ def moe_plan(
     """Which rows of which experts every rank computes: made on the device, without waiting for it.
 
     Args:
-        topk_ids: ``[tokens, top_k]``, integers: the experts of this rank's tokens, distinct for a token; -1 for none.
-            The same shape on every rank.
+        topk_ids: ``[tokens, top_k]``, integers: the experts of this rank's tokens, distinct for a token; -1, or any
+            number that is no expert's, for none. The same shape on every rank, one token or more.
         num_experts: of all ranks together.
         parallel: ``"ep"``: each rank has ``num_experts / num_ranks`` experts, in rank order; ``"tp"``: a part of each.
         block_m: rows in a tile, a power of two from 16 on; default by how many rows an expert has on average.
@@ -187,7 +187,7 @@ def moe_plan(
         require_tensor("moe_plan", "topk_ids", topk_ids)
         if topk_ids.ndim != 2 or topk_ids.numel() == 0 or topk_ids.dtype not in (torch.int16, torch.int32, torch.int64):
             raise DitronError(
-                "moe_plan: topk_ids must be [tokens, top_k] of int16, int32 or int64, got "
+                "moe_plan: topk_ids must be [tokens, top_k] with elements, of int16, int32 or int64, got "
                 f"{tuple(topk_ids.shape)} of {topk_ids.dtype}"
             )
         ranks = group.num_ranks

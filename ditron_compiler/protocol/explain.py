@@ -156,7 +156,7 @@ def _signals(machine: Machine, passing: list[Reordering]) -> Iterator[Finding]:
                 f"waits for {name} to be exactly {wait.value}, and a later signal may have passed it",
                 wait.loc,
                 where,
-                "wait for `ge`: signals only grow",
+                "wait for `ge` if the signal only grows; else let the later one wait for an acknowledgement",
                 (("the signal", first.loc), ("the later one", second.loc)),
             )
 
@@ -290,7 +290,9 @@ class _Race:
             text,
             read,
             write,
-            "wait for that signal before"
+            "dl.quiet() behind the get, before what it brings is read"
+            if write.how == "a get"
+            else "wait for that signal before"
             if published
             else "let the writer send a signal behind it (dl.notify, dl.putmem_signal) and wait for that",
             *extra,

@@ -145,6 +145,7 @@ def test_ag_moe_in_any_order():
     "call, message",
     [
         (lambda: kernels.moe_plan(torch.zeros(4, 2), num_experts=4), "topk_ids must be .* of int16, int32 or int64"),
+        (lambda: kernels.moe_plan(torch.zeros(0, 2, dtype=torch.int32), num_experts=4), "with elements, .* got .0, 2."),
         (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=3), "3 experts cannot be divided"),
         (lambda: kernels.moe_plan(torch.zeros(4, 5, dtype=torch.int32), num_experts=4), "5 experts for a token"),
         (

@@ -37,6 +37,7 @@ def table(outcomes: list[Outcome], seeds: int, seconds: float) -> tuple[str, boo
     flagged = [o for o in changed if o.checker]
     missed = [o for o in changed if not o.checker]
     beyond = [o for o in mutants if not o.simulator and o.checker]
+    neither = [o for o in mutants if not o.simulator and not o.checker]
     false = [o for o in originals if o.checker]
     share = len(flagged) / max(len(changed), 1)
     lines = [
@@ -46,6 +47,7 @@ def table(outcomes: list[Outcome], seeds: int, seconds: float) -> tuple[str, boo
         f"- **{share:.1%}** of those whose meaning changed are flagged: {len(flagged)} of {len(changed)}",
         f"- false alarms on originals: {len(false)} of {len(originals)}",
         f"- flagged, and no seed showed it: {len(beyond)}",
+        f"- neither flagged nor shown by any seed, with the result that every original asserts: {len(neither)}",
         "",
     ]
     lines += _rows("kernel or program", [o.subject for o in originals], mutants, lambda o: o.subject)
@@ -53,7 +55,17 @@ def table(outcomes: list[Outcome], seeds: int, seconds: float) -> tuple[str, boo
     lines += _list("False alarms", false, lambda o: f"{o.subject}: {o.checker}")
     broken = [o for o in originals if o.simulator]
     lines += _list("Originals that the simulator finds fault with", broken, lambda o: f"{o.subject}: {o.simulator}")
-    lines += _list("Missed", missed, lambda o: f"{o.subject}: {o.mutation} -- simulator: {o.simulator}")
+    by_assert = [o for o in missed if o.simulator.startswith("wrong:")]
+    lines += _list(
+        "Missed by the checker, and seen by no race, deadlock or fault: only the asserted result is wrong",
+        by_assert,
+        lambda o: f"{o.subject}: {o.mutation}",
+    )
+    lines += _list(
+        "Missed",
+        [o for o in missed if o not in by_assert],
+        lambda o: f"{o.subject}: {o.mutation} -- simulator: {o.simulator}",
+    )
     kinds = Counter((o.subject, o.checker.partition(":")[0], o.mutation.partition(": ")[2]) for o in beyond)
     lines += _list("Flagged, and no seed showed it", list(kinds), lambda k: f"{k[0]}: {k[2]} -- {k[1]}")
     if any(k[1] == "token" for k in kinds):

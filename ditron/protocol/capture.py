@@ -55,7 +55,6 @@ def capture(
     *,
     resident: int = 132,
     modules: Sequence[Any] = (),
-    strict: bool = True,
     values: Mapping[int, Any] | None = None,
     sample: int = 0,
 ) -> Scenario:
@@ -63,7 +62,7 @@ def capture(
 
     An AssertionError ends a rank's function: nothing was computed, so results are wrong. A note says so when there was
     more to come, as always in a script, which has ``modules``. Other errors are raised.
-    ``modules``: what is ``__main__`` on each rank. ``strict``: a scope of ``node`` does not reach another node.
+    ``modules``: what is ``__main__`` on each rank.
     ``values``: by line, what host code reads there of what a kernel computes. ``sample``: torch's seed, unless it is 0.
     """
     world = _CapturingWorld(ranks, ranks_per_node, values=values or {}, resident=resident, races=True)
@@ -94,7 +93,7 @@ def capture(
 
     with simulated():
         world.run(captured_function, args, modules)
-    return world.scenario(strict)
+    return world.scenario()
 
 
 class _CapturingWorld(World):
@@ -136,7 +135,7 @@ class _CapturingWorld(World):
         )
         return number
 
-    def scenario(self, strict: bool) -> Scenario:
+    def scenario(self) -> Scenario:
         calls = max((max(counter.values(), default=1) for counter in self.calls), default=1)
         return Scenario(
             self.size,
@@ -145,7 +144,6 @@ class _CapturingWorld(World):
             self.steps,
             self.resident,
             calls,
-            strict,
             self.unseen,
             self.has_drawn,
             tuple(self._addresses()),

@@ -218,10 +218,7 @@ def reaches(machine: Machine, writer: UpdateEvent, rank: int, scope: str) -> boo
         return True
     per_node = machine.scenario.ranks_per_node
     here = writer.task.rank // per_node == rank // per_node
-    return all(
-        reach == "world" or (reach == "node" and (here or not machine.scenario.strict))
-        for reach in (writer.scope, scope)
-    )
+    return all(reach == "world" or (reach == "node" and here) for reach in (writer.scope, scope))
 
 
 def wrapped(value: int, size: int) -> int:

@@ -125,8 +125,8 @@ class Scenario:
 
     ranks, ranks_per_node: of the group. roots: buffers by number. steps: per rank, what its host does, in order.
     resident: programs that a rank's SMs take at a time. title: for reports, "4 ranks". calls: how often the whole is
-    called. strict: a scope of ``node`` does not reach another node. notes: what could not be described. drawn: whether
-    it has values that were drawn at random. addresses: first address, length and pointer of each buffer of a rank.
+    called. notes: what could not be described. drawn: whether it has values that were drawn at random. addresses: first
+    address, length and pointer of each buffer of a rank.
     """
 
     ranks: int
@@ -135,7 +135,6 @@ class Scenario:
     steps: Sequence[Sequence[HostOp]]
     resident: int = 132
     calls: int = 1
-    strict: bool = False
     notes: list[str] = field(default_factory=list)
     drawn: bool = False
     addresses: Sequence[tuple[int, int, int]] = ()

@@ -125,7 +125,7 @@ def checked(subject: Subject, mutant: Mutant | None) -> str:
                 if subject.program is not None:
                     findings = check_program(subject.program, [(ranks, per_node)]).findings
                 else:
-                    findings, _ = check_scenario(capture(subject.run, ranks, per_node, strict=False))
+                    findings, _ = check_scenario(capture(subject.run, ranks, per_node))
             except ditron.DitronError as error:
                 return f"error: {str(error).splitlines()[0]}"
             if findings:

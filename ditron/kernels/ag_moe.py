@@ -23,6 +23,8 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_moe", "ag_moe_program", "moe_plan"]
 
+_WEIGHTS = (torch.float32, torch.bfloat16, torch.float16)
+
 #: Rows that an expert has, on average, in a group of stages: with fewer, reading its matrix once more costs more than
 #: waiting for the tokens (docs/results/moe.md).
 ROWS_OF_GROUP = 256
@@ -160,6 +162,7 @@ def ag_moe_program(
 
 def moe_plan(
     topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor | None = None,
     *,
     num_experts: int,
     parallel: str = "ep",
@@ -167,11 +170,13 @@ def moe_plan(
     stage_groups: int | None = None,
     group: AnyGroup = None,
 ) -> Plan:
-    """Which rows of which experts every rank computes: made on the device, without waiting for it.
+    """Which rows of which experts every rank computes, and their weights: made on the device, without waiting for it.
 
     Args:
         topk_ids: ``[tokens, top_k]``, integers: the experts of this rank's tokens, distinct for a token; -1, or any
             number that is no expert's, for none. The same shape on every rank, one token or more.
+        topk_weights: ``[tokens, top_k]`` float32, bfloat16 or float16, what each expert's result counts for; default
+            ones. Given on every rank or on none.
         num_experts: of all ranks together.
         parallel: ``"ep"``: each rank has ``num_experts / num_ranks`` experts, in rank order; ``"tp"``: a part of each.
         block_m: rows in a tile, a power of two from 16 on; default by how many rows an expert has on average.
@@ -181,7 +186,7 @@ def moe_plan(
 
     Collective over the group. Raises DitronError for tensors that do not fit.
 
-        plan = ditron.kernels.moe_plan(topk_ids, num_experts=128)
+        plan = ditron.kernels.moe_plan(topk_ids, topk_weights, num_experts=128)
     """
     with in_group(group, "moe_plan") as group:
         require_tensor("moe_plan", "topk_ids", topk_ids)
@@ -190,6 +195,16 @@ def moe_plan(
                 "moe_plan: topk_ids must be [tokens, top_k] with elements, of int16, int32 or int64, got "
                 f"{tuple(topk_ids.shape)} of {topk_ids.dtype}"
             )
+        if topk_weights is not None:
+            require_tensor("moe_plan", "topk_weights", topk_weights)
+            if topk_weights.shape != topk_ids.shape or topk_weights.dtype not in _WEIGHTS:
+                raise DitronError(
+                    f"moe_plan: topk_weights must be {list(topk_ids.shape)}, as topk_ids, of float32, bfloat16 or "
+                    f"float16, got {tuple(topk_weights.shape)} of {topk_weights.dtype}"
+                )
+        for name, tensor in (("topk_ids", topk_ids), ("topk_weights", topk_weights)):
+            if tensor is not None and tensor.device != group.device:
+                raise DitronError(f"moe_plan: {name} is on {tensor.device}, and this rank's device is {group.device}")
         ranks = group.num_ranks
         if parallel not in ("ep", "tp"):
             raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
@@ -204,11 +219,15 @@ def moe_plan(
             block_m = 128 if average > 128 and not group.is_sim else 64 if average > 48 and not group.is_sim else 16
         if stage_groups is None:
             stage_groups = min(ranks, max(1, average // ROWS_OF_GROUP))
-        ids = topk_ids.to(torch.int32).contiguous()
         # The collective moves bits: no arithmetic is done on them.
-        everyone = all_gather(ids.view(torch.float32)).view(torch.int32).view(ranks, tokens, top_k)
+        mine = topk_ids.to(torch.int32).view(torch.float32)[None]
+        if topk_weights is not None:
+            mine = torch.cat((mine, topk_weights.detach().to(torch.float32)[None]))
+        everyone = all_gather(mine).view(ranks, -1, tokens, top_k)
+        ids = everyone[:, 0].view(torch.int32)
+        weights = None if topk_weights is None else everyone[:, 1]
         first = group.rank * experts if parallel == "ep" else 0
-        return routing_tables(everyone, group.rank, first, experts, block_m, stage_groups)
+        return routing_tables(ids, group.rank, first, experts, block_m, stage_groups, weights)
 
 
 def ag_moe(

@@ -28,12 +28,13 @@ _MAX_RANKS = 15
 
 @dataclass(frozen=True)
 class Plan:
-    """The rows of this rank's experts: which token each is, and which tiles they make. All tensors int32.
+    """The rows of this rank's experts: which token each is, and which tiles they make. Tables are int32.
 
     Attributes:
         row_slot: ``[max_rows]``, of each row its token in order of arrival, ``stage * tokens + token``; -1 for padding.
         row_route: ``[max_rows]``, of each row its index into ``topk_ids`` of all ranks, flat; -1 for padding.
         route_row: ``[tokens of all ranks, top_k]``, the row of each route; -1 if its expert is another rank's.
+        route_weight: ``[tokens of all ranks, top_k]`` float32, what each route's row counts for in its token's sum.
         tiles: ``[max_rows / block_m, TILE_FIELDS]``, by group of stages, then by expert.
         num_tiles: ``[1]``, how many rows of tiles there are. What lies behind them in the others is not written.
         block_m: rows in a tile.
@@ -43,6 +44,7 @@ class Plan:
     row_slot: torch.Tensor
     row_route: torch.Tensor
     route_row: torch.Tensor
+    route_weight: torch.Tensor
     tiles: torch.Tensor
     num_tiles: torch.Tensor
     block_m: int
@@ -213,7 +215,13 @@ def place_routes_kernel(
 
 
 def routing_tables(
-    ids: torch.Tensor, rank: int, first_expert: int, experts: int, block_m: int, groups: int = 1
+    ids: torch.Tensor,
+    rank: int,
+    first_expert: int,
+    experts: int,
+    block_m: int,
+    groups: int = 1,
+    weights: torch.Tensor | None = None,
 ) -> Plan:
     """Tables of the routes to ``experts`` experts from ``first_expert`` on, which are this rank's.
 
@@ -224,6 +232,7 @@ def routing_tables(
         block_m: rows in a tile, a power of two from 16 on.
         groups: into how many groups of stages the tiles are divided: those of the first are computed first, while the
             other stages' rows are on their way; each reads the experts' matrices again.
+        weights: ``[ranks, tokens, top_k]`` float32, of the routes; default ones.
 
     Two launches, the same for all routes: fit for CUDA graphs. Raises DitronError for tensors that do not fit.
     """
@@ -249,6 +258,7 @@ def routing_tables(
         table(rows),
         table(rows),
         table(ranks * tokens, top_k),
+        _weights_of(ids, weights),
         table(rows // block_m, TILE_FIELDS),
         table(1),
         block_m,
@@ -281,8 +291,26 @@ def routing_tables(
     return plan
 
 
+def _weights_of(ids: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    """The routes' weights in the form that a plan has them."""
+    if weights is None:
+        weights = torch.ones(ids.shape, dtype=torch.float32, device=ids.device)
+    elif weights.shape != ids.shape or weights.dtype != torch.float32 or weights.device != ids.device:
+        raise DitronError(
+            f"routing_tables: expected float32 weights of the shape of ids, {tuple(ids.shape)}, on {ids.device}, got "
+            f"{tuple(weights.shape)} of {weights.dtype} on {weights.device}"
+        )
+    return weights.reshape(-1, ids.shape[2])
+
+
 def tables_on_host(
-    ids: torch.Tensor, rank: int, first_expert: int, experts: int, block_m: int, groups: int = 1
+    ids: torch.Tensor,
+    rank: int,
+    first_expert: int,
+    experts: int,
+    block_m: int,
+    groups: int = 1,
+    weights: torch.Tensor | None = None,
 ) -> Plan:
     """The same tables by plain loops on the CPU, without what lies behind the rows: to test with, and to look at."""
     ranks, tokens, top_k = ids.shape
@@ -312,5 +340,6 @@ def tables_on_host(
         if route >= 0:
             route_row.view(-1)[route] = row
     table = lambda values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
-    slots_and_routes = table(row_slot), table(row_route)
-    return Plan(*slots_and_routes, route_row, table(tiles).view(-1, TILE_FIELDS), table([len(tiles)]), block_m, experts)
+    of_routes = route_row, _weights_of(ids, weights)
+    of_tiles = table(tiles).view(-1, TILE_FIELDS), table([len(tiles)])
+    return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts)

@@ -52,20 +52,45 @@ def corpus(ranks, tokens, top_k, experts):
     [(1, 40, 2, 6, 0, 6), (2, 300, 2, 10, 5, 5), (3, 13, 4, 16, 0, 16), (4, 37, 3, 40, 10, 20)],
 )
 def test_tables(ranks, tokens, top_k, experts, first, own, groups):
+    weights = torch.rand(ranks, tokens, top_k)
+
     def main():
         for name, ids in corpus(ranks, tokens, top_k, experts).items():
             for rank in {0, ranks - 1}:
-                got = routing_tables(ids, rank, first, own, 16, groups)
-                want = tables_on_host(ids, rank, first, own, 16, groups)
+                got = routing_tables(ids, rank, first, own, 16, groups, weights)
+                want = tables_on_host(ids, rank, first, own, 16, groups, weights)
                 count = int(got.num_tiles)
                 assert count == int(want.num_tiles), name
                 assert count * 16 <= got.max_rows
                 for what in ("row_slot", "row_route"):
                     assert torch.equal(getattr(got, what)[: 16 * count], getattr(want, what)), (name, what)
                 assert torch.equal(got.route_row, want.route_row), name
+                assert torch.equal(got.route_weight, weights.view(-1, top_k)), name
                 assert torch.equal(got.tiles[:count], want.tiles), name
 
     run(main, ranks=1)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_moe_plan(ranks, dtype):
+    """The tables of all ranks' routes, and their weights, on every rank."""
+    weights = torch.rand(ranks, 24, 2, generator=torch.Generator().manual_seed(3)).to(dtype or torch.float32)
+    exact = weights.float() if dtype else torch.ones(ranks, 24, 2)
+
+    def main():
+        for name, ids in corpus(ranks, 24, 2, 4).items():
+            own = 4 // ranks
+            mine = None if dtype is None else weights[ditron.rank()]
+            got = kernels.moe_plan(ids[ditron.rank()].long(), mine, num_experts=4)
+            want = tables_on_host(ids, ditron.rank(), ditron.rank() * own, own, got.block_m, 1, exact)
+            count = int(got.num_tiles)
+            assert count == int(want.num_tiles), name
+            assert torch.equal(got.row_route[: count * got.block_m], want.row_route), name
+            assert torch.equal(got.route_row, want.route_row), name
+            assert got.route_weight.dtype == torch.float32 and torch.equal(got.route_weight, want.route_weight), name
+
+    run(main, ranks=ranks)
 
 
 def test_tables_on_host():
@@ -146,6 +171,20 @@ def test_ag_moe_in_any_order():
     [
         (lambda: kernels.moe_plan(torch.zeros(4, 2), num_experts=4), "topk_ids must be .* of int16, int32 or int64"),
         (lambda: kernels.moe_plan(torch.zeros(0, 2, dtype=torch.int32), num_experts=4), "with elements, .* got .0, 2."),
+        (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), torch.zeros(4, 1), num_experts=4),
+            "topk_weights must be .4, 2., as topk_ids, of float32.* got .4, 1.",
+        ),
+        (
+            lambda: kernels.moe_plan(
+                torch.zeros(4, 2, dtype=torch.int32), torch.zeros(4, 2, dtype=torch.float64), num_experts=4
+            ),
+            "of float32, bfloat16 or float16, got .4, 2. of torch.float64",
+        ),
+        (
+            lambda: routing_tables(torch.zeros(2, 4, 2).int(), 0, 0, 4, 16, weights=torch.zeros(2, 4)),
+            "expected float32 weights of the shape of ids",
+        ),
         (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=3), "3 experts cannot be divided"),
         (lambda: kernels.moe_plan(torch.zeros(4, 5, dtype=torch.int32), num_experts=4), "5 experts for a token"),
         (

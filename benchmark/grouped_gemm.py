@@ -128,13 +128,9 @@ class Problem:
         constants |= {"PROGRAMS": resident * self.programs, "GROUP": group, "num_stages": stages, "num_warps": warps}
         tables = (slots, tiles, count, self.N, self.K)
         grid = (resident * self.programs,)
-        if few:
-            kernel = grouped_kernels.grouped_gemm_few_rows
-            return lambda: kernel[grid](x, *descriptors, out, *tables, **constants), (out, places)
-        parts = 2 if BN == 256 else 1
-        c = TensorDescriptor.from_tensor(out, [BM, BN // parts])
-        constants["PARTS"] = parts
-        return lambda: grouped_kernels.grouped_gemm[grid](x, *descriptors, c, *tables, **constants), (out, places)
+        c = TensorDescriptor.from_tensor(out[None], [1, BM, BN // 2])
+        constants |= {"PARTS": 2, "SWAP_AB": few}
+        return lambda: grouped_kernels.grouped_gemm[grid](x, *descriptors, out, c, *tables, **constants), (out, places)
 
     def error(self, result: torch.Tensor) -> float:
         return ((result.float() - self.expected).norm() / self.expected.norm()).item()

@@ -13,12 +13,12 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
-from ditron.kernels.grouped import expert_tile, gathered_rows
+from ditron.kernels.grouped import expert_tile, gathered_rows, grouped_product, store_grouped
 from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.routing import Plan, routing_tables, tables_on_host
 from ditron.kernels.schedules import check_schedule
-from ditron.kernels.tiles import shards_descriptor, store_tile
+from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_moe", "ag_moe_program", "moe_plan"]
@@ -29,12 +29,16 @@ _WEIGHTS = (torch.float32, torch.bfloat16, torch.float16)
 #: waiting for the tokens (docs/results/moe.md).
 ROWS_OF_GROUP = 256
 
+#: Rows in a tile up to which the weights are the left operand.
+FEW_ROWS = 64
+
 
 @ditron.jit(do_not_specialize=["epoch"])
 def ag_moe_kernel(
     x_ptr,
     gathered_ptr,
     w_desc,
+    rows_ptr,
     rows_desc,
     arrived_ptr,
     row_slot_ptr,
@@ -50,6 +54,7 @@ def ag_moe_kernel(
     GROUP: tl.constexpr,
     PROGRAMS: tl.constexpr,
     WHOLE_K: tl.constexpr,
+    SWAP_AB: tl.constexpr,
 ):
     """Tiles of ``rows`` [max_rows, N], each after the tokens of its run's stages have arrived."""
     tiles_n = tl.cdiv(N, BN)
@@ -63,12 +68,8 @@ def ag_moe_kernel(
         rows = rows[:, None] + column[None, :]
         exists = (slot >= 0)[:, None]
         w_row = expert * N + n * BN
-        acc = tl.zeros((BM, BN), tl.float32)
-        for k in range(tl.cdiv(K, BK)):
-            mask = exists if WHOLE_K else exists & (k * BK + column < K)[None, :]
-            a = tl.load(rows + k * BK, mask=mask, other=0.0)
-            acc = tl.dot(a, w_desc.load([w_row, k * BK]).T, acc)
-        store_tile(rows_desc, 0, m * BM, n * BN, acc, 2)
+        acc = grouped_product(rows, 0, exists, w_desc, w_row, K, BM, BN, BK, True, WHOLE_K, SWAP_AB)
+        store_grouped(rows_ptr, rows_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
@@ -121,13 +122,15 @@ def ag_moe_program(
     num_warps=8,
     stages=4,
     whole_k=False,
+    swap_ab=False,
     maxnreg=None,
 ):
     """``rows`` [max_rows, N] = the tokens of all ranks' ``x`` [tokens, K] that ``row_slot`` says, times their experts'
     matrices of ``w`` [experts * N, K] transposed.
 
     ``row_slot``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. Memory is kept for up to
-    ``capacity`` tokens of a rank. ``whole_k``: K is a multiple of ``block[2]``.
+    ``capacity`` tokens of a rank. ``whole_k``: K is a multiple of ``block[2]``. ``swap_ab``: as
+    :func:`grouped_product` says.
     """
     tokens, K = x.shape
     N = rows.shape[1]
@@ -139,6 +142,7 @@ def ag_moe_program(
         x,
         shards.gathered,
         TensorDescriptor.from_tensor(w, [BN, BK]),
+        rows,
         shards_descriptor(rows, 1, rows.shape[0], N, (BM, BN // 2)),
         shards.arrived,
         row_slot,
@@ -154,6 +158,7 @@ def ag_moe_program(
         GROUP=group_m,
         PROGRAMS=programs,
         WHOLE_K=whole_k,
+        SWAP_AB=swap_ab,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
@@ -216,7 +221,7 @@ def moe_plan(
         experts = num_experts // ranks if parallel == "ep" else num_experts
         average = ranks * tokens * top_k // num_experts
         if block_m is None:
-            block_m = 128 if average > 128 and not group.is_sim else 64 if average > 48 and not group.is_sim else 16
+            block_m = 16 if group.is_sim else 32 if average <= 24 else 64 if average <= 128 else 128
         if stage_groups is None:
             stage_groups = min(ranks, max(1, average // ROWS_OF_GROUP))
         # The collective moves bits: no arithmetic is done on them.
@@ -228,6 +233,17 @@ def moe_plan(
         weights = None if topk_weights is None else everyone[:, 1]
         first = group.rank * experts if parallel == "ep" else 0
         return routing_tables(ids, group.rank, first, experts, block_m, stage_groups, weights)
+
+
+def tiles_for(block_m: int, is_sim: bool) -> dict[str, Any]:
+    """The schedule of a grouped product by the rows in a tile (docs/results/moe.md)."""
+    chosen: dict[str, Any] = {"block": (block_m, 256, 64), "programs": 132}
+    if block_m <= FEW_ROWS:
+        chosen = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5 if block_m <= 32 else 4, "group_m": 16}
+        chosen |= {"programs": 132, "swap_ab": True}
+    if is_sim:
+        chosen |= {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4}
+    return chosen
 
 
 def ag_moe(
@@ -281,10 +297,7 @@ def ag_moe(
         out = result("ag_moe", (plan.max_rows, N), x, out, x=x, w=w)
         if not reaches_by_tma(w, out):
             raise DitronError(f"ag_moe: rows of {N} x {K} elements: expected multiples of 16 bytes")
-        chosen = {"block": (plan.block_m, 256, 64), "programs": 132}
-        if group.is_sim:
-            chosen = {"block": (plan.block_m, 32, 32), "programs": 3, "num_warps": 4}
-        chosen |= schedule
+        chosen = tiles_for(plan.block_m, group.is_sim) | schedule
         chosen["whole_k"] = K % chosen["block"][2] == 0
         flat = w.view(-1, K)
         ag_moe_program(x, flat, out, plan.row_slot, plan.tiles, plan.num_tiles, capacity_for(tokens), **chosen)

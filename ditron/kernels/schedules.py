@@ -178,7 +178,7 @@ def schedule_for(
 
 #: Constants of programs that operators choose by what they are given.
 _NOT_SCHEDULE = frozenset(
-    "num_ranks b_is_kn are_kn has_bias keep with_gathered scale_a_kind scale_b_kind use_fast_accum".split()
+    "num_ranks b_is_kn are_kn has_bias keep with_gathered scale_a_kind scale_b_kind use_fast_accum whole_k".split()
 )
 
 
@@ -188,6 +188,10 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
         names = [constant for constant in program.constants if constant not in _NOT_SCHEDULE]
         if name not in names:
             raise DitronError(f"{what}: unknown argument {name!r}: a schedule has {', '.join(names)}")
+        if isinstance(program.constants[name], bool):
+            if not isinstance(value, bool):
+                raise DitronError(f"{what}: {name} must be True or False, got {value!r}")
+            continue
         extents = value if name == "block" and isinstance(value, tuple) else (value,)
         if name != "protocol" and any(type(extent) is not int or extent < 1 for extent in extents):
             raise DitronError(f"{what}: {name} must be of integers from 1 on, got {value!r}")

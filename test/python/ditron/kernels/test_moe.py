@@ -115,9 +115,10 @@ def test_max_rows(tokens, top_k, experts, block_m):
     assert worst * block_m <= max_rows(tokens, top_k, experts, block_m) < (worst + experts + 1) * block_m
 
 
+@pytest.mark.parametrize("swap_ab", [True, False])
 @pytest.mark.parametrize("parallel", ["ep", "tp"])
 @pytest.mark.parametrize("ranks, K", [(1, 32), (2, 40), (4, 32)])
-def test_ag_moe(ranks, K, parallel):
+def test_ag_moe(ranks, K, parallel, swap_ab):
     tokens, top_k, experts, N = 24, 2, 4, 48
     own = experts // ranks if parallel == "ep" else experts
     x = torch.randn(ranks, tokens, K, generator=torch.Generator().manual_seed(1)).bfloat16()
@@ -130,7 +131,7 @@ def test_ag_moe(ranks, K, parallel):
             everyone = x.roll(call, 1)
             mine = everyone[rank].contiguous()
             plan = kernels.moe_plan(ids[rank], num_experts=experts, parallel=parallel, stage_groups=1 + call % ranks)
-            rows = kernels.ag_moe(mine, w[rank], plan)
+            rows = kernels.ag_moe(mine, w[rank], plan, swap_ab=swap_ab)
             placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
             routes = plan.row_route[placed].long()
             expert = ids.view(-1)[routes] - first
@@ -210,6 +211,10 @@ def test_ag_moe_in_any_order():
         (
             lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), pieces=2),
             "unknown argument .pieces.: a schedule has block",
+        ),
+        (
+            lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), swap_ab=1),
+            "swap_ab must be True or False, got 1",
         ),
     ],
 )

@@ -214,6 +214,10 @@ def require_group(group: Group | NonMember | None, what: str) -> Group:
     """
     if isinstance(group, NonMember):
         raise group.error(what)
+    if not isinstance(group, Group | None):
+        raise DitronError(
+            f"{what}: expected a ditron.Group as group, got {group!r}: ditron.as_group() makes one of torch's"
+        )
     group = group or state.current_group()
     if group is None:
         raise DitronError(

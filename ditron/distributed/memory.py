@@ -31,6 +31,8 @@ def symm_empty(
 
         workspace = ditron.symm_empty(1024, 512, dtype=torch.bfloat16)
     """
+    if not isinstance(name, str):
+        raise DitronError(f"symm_empty: expected a string as name, got {name!r}")
     return require_group(group, "ditron.symm_empty()").allocate(_extents(shape), _dtype(dtype), name)
 
 
@@ -77,8 +79,10 @@ def symm_packets(*shape: int | Sequence[int], nbytes: int, name: str = "", group
     """
     import torch
 
-    if nbytes < 0:
-        raise DitronError(f"symm_packets: expected nbytes of 0 or more, got {nbytes}: the size of the largest message")
+    if not isinstance(nbytes, int) or nbytes < 0:
+        raise DitronError(
+            f"symm_packets: expected nbytes of 0 or more, got {nbytes!r}: the size of the largest message"
+        )
     place = place_bytes(nbytes)
     tensor = symm_zeros(*_extents(shape), place // 8, dtype=torch.int64, name=name, group=group)
     require_group(group, "ditron.symm_packets()").packets[tensor.data_ptr()] = PacketMemory(tensor.nbytes, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +68,11 @@ def new_group(ranks: Sequence[int]) -> Group | NonMember:
             ditron.kernels.all_reduce(x, group=pair)
     """
     require_group(None, "ditron.new_group()")
-    ranks = list(ranks)
     everyone = world()
+    try:
+        ranks = [operator.index(rank) for rank in ranks]
+    except TypeError:
+        raise DitronError(f"new_group: expected a list of world ranks, got {ranks!r}") from None
     if not ranks or len(set(ranks)) != len(ranks) or not all(0 <= r < everyone.num_ranks for r in ranks):
         raise DitronError(f"new_group: expected distinct world ranks from 0 to {everyone.num_ranks - 1}, got {ranks}")
     return everyone.subgroup(ranks) or NonMember(ranks, everyone.rank)

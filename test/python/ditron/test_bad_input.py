@@ -237,6 +237,28 @@ def test_allocations_that_make_no_sense(shape, dtype, words):
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "call,words",
+    [
+        (lambda: ditron.symm_empty(4, dtype=torch.int8, name=1.5), ["string as name", "1.5"]),
+        (lambda: ditron.symm_packets(4, nbytes="a"), ["nbytes", "'a'"]),
+        (lambda: ditron.new_group("01"), ["world ranks", "'01'"]),
+        (lambda: ditron.new_group(2), ["world ranks", "2"]),
+        (lambda: ditron.barrier("tp"), ["ditron.barrier", "'tp'", "as_group"]),
+        (lambda: ditron.symm_zeros(4, dtype=torch.int8, group=1), ["ditron.symm_empty", "ditron.Group", "1"]),
+    ],
+)
+def test_arguments_of_wrong_types(call, words):
+    def on_rank():
+        ditron.init()
+        call()
+
+    with pytest.raises(ditron.DitronError) as caught:
+        ditron.sim.run(on_rank, ranks=2)
+    for word in words:
+        assert word in str(caught.value)
+
+
 def test_doctor_answers_where_ditron_cannot_be_imported(tmp_path):
     """With a Triton out of range ditron's names cannot be used; the doctor says so."""
     fake = tmp_path / "triton-3.5.0.dist-info"

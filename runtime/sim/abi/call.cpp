@@ -43,7 +43,8 @@ void pollOrdinary(Machine &machine, Fiber &fiber, const void *address,
   if (machine.weakMemory && history.repeats >= staleReads) {
     machine.weakMemory->invalidate(fiber, address, size_t(bytes));
   }
-  if (++history.repeats < AccessHistory::spinRepeats) {
+  ++history.repeats;
+  if (!history.spins()) {
     machine.scheduler.maybeYield(8);
     return;
   }
@@ -52,7 +53,7 @@ void pollOrdinary(Machine &machine, Fiber &fiber, const void *address,
                       [&] { return "on " + machine.heap.nameOf(address); });
     machine.scheduler.blockSpinning();
   }
-  history.repeats = 0;
+  history.restart();
 }
 
 void pollAtomic(Machine &machine, Fiber &fiber, const void *address,

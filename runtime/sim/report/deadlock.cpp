@@ -53,25 +53,36 @@ static std::string nameOf(const Heap &heap, const Launch &launch,
   return heap.nameOf(p);
 }
 
+/// Places of a spin loop that are named.
+constexpr int32_t mostPlaces = 8;
+
+static int64_t signedValue(uint64_t bits, int32_t bytes) {
+  int32_t unused = 64 - 8 * std::min(bytes, 8);
+  return int64_t(bits << unused) >> unused;
+}
+
 static std::string describeSpinning(const Heap &heap, const Fiber &fiber) {
   std::string text = "spins: reads ";
   const AccessHistory &history = fiber.history;
   const char *separator = "";
-  for (int32_t index = 0; index < history.numReads; ++index) {
-    const AccessHistory::Read &read = history.reads[index];
-    if (!history.isInLoop(read.when)) {
+  int32_t described = 0;
+  for (const AccessHistory::Read &read : history.reads) {
+    if (!history.isInLoop(read.when) || ++described > mostPlaces) {
       continue;
     }
     text += format(std::exchange(separator, ", "),
                    nameOf(heap, *fiber.launch, read.address), " = ",
-                   int64_t(read.bits));
+                   signedValue(read.bits, read.bytes));
     for (auto other = read.earlier.begin(); other != read.earlierEnd();
          ++other) {
       if (*other != read.bits &&
           std::find(read.earlier.begin(), other, *other) == other) {
-        text += format(" or ", int64_t(*other));
+        text += format(" or ", signedValue(*other, read.bytes));
       }
     }
+  }
+  if (described > mostPlaces) {
+    text += format(", and ", described - mostPlaces, " more places");
   }
   separator = "; writes ";
   for (int32_t index = 0; index < history.numWrites; ++index) {

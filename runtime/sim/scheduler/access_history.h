@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <unordered_map>
+#include <vector>
 
 namespace ditron::sim {
 
@@ -25,23 +27,54 @@ struct AccessHistory {
     const void *address;
     uint64_t when;
   };
-  void clear() { numReads = numWrites = repeats = 0; }
+  void clear() {
+    reads.clear();
+    readOf.clear();
+    numWrites = 0;
+    restart();
+  }
+  /// Something changed: a spin loop would begin here.
+  void restart() {
+    repeats = places = 0;
+    begin = totalReads;
+  }
+  /// The latest read of that place; null: none is kept.
+  Read *find(const void *address, int32_t bytes) {
+    auto found = readOf.find(keyOf(address, bytes));
+    return found == readOf.end() ? nullptr : &reads[found->second];
+  }
+  void add(const Read &read) {
+    readOf.emplace(keyOf(read.address, read.bytes), reads.size());
+    reads.push_back(read);
+  }
+  /// Whether it has read often enough what does not change: each place of the
+  /// loop twice.
+  bool spins() const {
+    return repeats >= std::max(fewestRepeats, 2 * places);
+  }
   /// Whether an access at `when` is part of the loop that the program is in
   /// now.
   bool isInLoop(uint64_t when) const {
-    return totalReads - when < uint64_t(std::max(repeats, spinRepeats));
+    return totalReads - when < uint64_t(std::max(repeats, fewestRepeats));
   }
 
-  /// Reads of unchanged values after which a program spins.
-  static constexpr int32_t spinRepeats = 64;
-  std::array<Read, 16> reads;
-  int32_t numReads = 0;
+  static constexpr int32_t fewestRepeats = 64;
+  static constexpr size_t maxReads = 4096;
+  std::vector<Read> reads;
   std::array<Write, 8> writes;
   int32_t numWrites = 0;
   int32_t repeats = 0; ///< Reads of unchanged values since its last write.
+  int32_t places = 0;  ///< That those reads were of.
+  uint64_t begin = 0;  ///< Of those reads.
   uint64_t totalReads = 0;
   uint64_t idleReads = 0; ///< Reads of known values in this epoch.
   uint64_t epoch = 0;     ///< Of the spin detector.
+
+private:
+  static uint64_t keyOf(const void *address, int32_t bytes) {
+    return reinterpret_cast<uintptr_t>(address) << 4 | uint64_t(bytes);
+  }
+  std::unordered_map<uint64_t, size_t> readOf; ///< Indices into reads.
 };
 
 } // namespace ditron::sim

@@ -60,28 +60,25 @@ void SpinDetector::startNewEpoch(size_t programs) {
 SpinDetector::Value SpinDetector::read(Fiber &fiber, const void *address,
                                        uint64_t bits, int32_t bytes) {
   AccessHistory &history = fiber.history;
-  auto end = history.reads.begin() + history.numReads;
-  auto read = std::find_if(history.reads.begin(), end, [&](const auto &read) {
-    return read.address == address && read.bytes == bytes;
-  });
-  if (read == end) {
-    if (history.numReads == int32_t(history.reads.size())) {
+  AccessHistory::Read *read = history.find(address, bytes);
+  if (!read) {
+    if (history.reads.size() == AccessHistory::maxReads) {
       // A sequence of reads, or a loop over more addresses than are kept: not
       // recognised as a spin loop.
       history.clear();
     }
-    history.reads[history.numReads++] = {
-        address, bytes, 0, ++history.totalReads, bits, {}};
-    history.repeats = 0;
+    history.add({address, bytes, 0, ++history.totalReads, bits, {}});
+    history.restart();
     progress();
     return Value::New;
   }
+  history.places += read->when <= history.begin;
   read->when = ++history.totalReads;
   bool same = read->bits == bits, earlier = !same && read->had(bits);
   if (!same) {
     read->earlier[read->changes++ % read->earlier.size()] = read->bits;
     read->bits = bits;
-    history.repeats = 0;
+    history.restart();
   }
   if (!same && !earlier) {
     progress();
@@ -104,7 +101,7 @@ void SpinDetector::write(Fiber &fiber, const void *address) {
                    [&](const auto &write) { return write.address == address; });
   if (write != end) {
     write->when = history.totalReads;
-    history.repeats = 0;
+    history.restart();
     if (!makesProgress(fiber)) {
       hasWritten = true;
     }
@@ -114,7 +111,7 @@ void SpinDetector::write(Fiber &fiber, const void *address) {
     history.clear();
   }
   history.writes[history.numWrites++] = {address, history.totalReads};
-  history.repeats = 0;
+  history.restart();
   progress();
 }
 

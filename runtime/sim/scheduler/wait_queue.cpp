@@ -42,8 +42,7 @@ bool WaitQueue::isSatisfied(const Fiber &fiber) const {
   case Wait::Kind::Barrier:
     return wait.team->generation > wait.id;
   case Wait::Kind::Spin:
-    for (int32_t index = 0; index < fiber.history.numReads; ++index) {
-      const AccessHistory::Read &read = fiber.history.reads[index];
+    for (const AccessHistory::Read &read : fiber.history.reads) {
       if (fiber.history.isInLoop(read.when) &&
           std::memcmp(read.address, &read.bits, read.bytes) != 0) {
         return true;
@@ -63,8 +62,7 @@ void WaitQueue::add(Fiber &fiber) {
   if (fiber.wait.kind == Wait::Kind::Signals) {
     fiber.watched.push_back(wordOf(fiber.wait.firstUnsatisfied()));
   } else if (fiber.wait.kind == Wait::Kind::Spin) {
-    for (int32_t index = 0; index < fiber.history.numReads; ++index) {
-      const AccessHistory::Read &read = fiber.history.reads[index];
+    for (const AccessHistory::Read &read : fiber.history.reads) {
       if (fiber.history.isInLoop(read.when)) {
         fiber.watched.push_back(wordOf(read.address));
       }

@@ -171,8 +171,7 @@ private:
           }
         }
       } else if (wait.kind == Wait::Kind::Spin) {
-        for (int32_t index = 0; index < fiber->history.numReads; ++index) {
-          const AccessHistory::Read &read = fiber->history.reads[index];
+        for (const AccessHistory::Read &read : fiber->history.reads) {
           if (fiber->history.isInLoop(read.when)) {
             addEdgesOfSignal(waiter, static_cast<const int64_t *>(read.address),
                              edges);

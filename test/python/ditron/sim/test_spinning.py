@@ -134,6 +134,40 @@ def test_what_changed_before_the_loop_ends_it_not(impatient, what):
     assert re.search(r"rank 0, .*spins: reads flags\[0\] = 0$", str(found.value), re.MULTILINE)
 
 
+@ditron.jit
+def poll_many(values, LAST, COUNT: tl.constexpr):
+    """Rank 0 polls COUNT elements until none is -1; rank 1 writes those before LAST, the last of all late."""
+    at = tl.arange(0, COUNT)
+    if dl.rank() == 0:
+        missing = COUNT
+        while missing > 0:
+            got = dl.ld(values + at, scope="node", semantic="acquire")
+            missing = tl.sum((got == -1).to(tl.int32))
+    else:
+        theirs = dl.symm_at(values, 0)
+        for i in range(LAST):
+            dl.atomic_add(theirs + i, 1, scope="node")
+
+
+@pytest.mark.parametrize("count", [32, 128, 1024])
+@pytest.mark.parametrize("races", [False, True])
+def test_a_poll_of_many_elements(impatient, count, races):
+    def main(last):
+        ditron.init()
+        values = ditron.symm_empty(count, dtype=torch.int32, name="values")
+        values.fill_(-1)
+        ditron.barrier()
+        poll_many[(1,)](values, last, COUNT=count)
+
+    ditron.sim.run(main, ranks=2, races=races, args=(count,))
+    with pytest.raises(ditron.DeadlockError) as found:
+        ditron.sim.run(main, ranks=2, races=races, args=(count - 3,))
+    text = str(found.value)
+    assert "values[0] = 0, " in text and f", and {count - 8} more places" in text
+    with pytest.raises(ditron.DeadlockError, match=r"values\[1\] = -1"):
+        ditron.sim.run(main, ranks=2, races=races, args=(1,))
+
+
 @pytest.mark.parametrize("how", QUIETLY + WRITING)
 def test_a_loop_that_somebody_ends_is_none(impatient, how):
     for seed in range(4):

@@ -19,7 +19,16 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 # N and K of the MLPs of LLaMA and Qwen models.
-MLPS = {"7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192)}
+MLPS = {
+    "7B": (11008, 4096),
+    "8B": (14336, 4096),
+    "32B": (25600, 5120),
+    "36B": (27648, 5120),
+    "70B": (28672, 8192),
+    "72B": (29568, 8192),
+    "175B": (49152, 12288),
+    "405B": (53248, 16384),
+}
 
 
 def start(limit: int) -> torch.device:

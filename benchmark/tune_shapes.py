@@ -1,8 +1,8 @@
 """The shapes of the shipped tables, for ``ditron tune --shapes``: ``python benchmark/tune_shapes.py 2 >shapes.txt``.
 
-MLPs of LLaMA and Qwen models (*strong*: divided among the ranks; *tp8slice*: the eighth of a rank among eight), those
-of few rows, the products of decoding, and collectives. What matters most comes first: ``ditron tune --total`` may end
-before the last.
+MLPs of LLaMA, Qwen, Seed-OSS and GPT-3 models (*strong*: divided among the ranks; *tp8slice*: the eighth of a rank
+among eight), those of few rows, the products of decoding, and collectives. What matters most comes first:
+``ditron tune --total`` may end before the last.
 """
 
 from __future__ import annotations

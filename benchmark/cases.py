@@ -107,8 +107,10 @@ def parse_schedule(text: str) -> tuple[str, dict[str, Any]]:
     return text, {name: _value(value) for name, value in pairs}
 
 
-def _value(text: str) -> int | str | tuple[int, ...]:
-    """A number, a word, or numbers as in ``128x256x64``."""
+def _value(text: str) -> int | str | bool | tuple[int, ...]:
+    """A number, a word, True or False, or numbers as in ``128x256x64``."""
+    if text in ("True", "False"):
+        return text == "True"
     numbers = text.split("x")
     if not all(map(str.isdigit, numbers)):
         return text

@@ -6,7 +6,7 @@
 ``ag_moe``: every rank's tokens times the first matrices of their experts, which are divided between the ranks (ep) or
 each of which is (tp). Floors: the grouped product alone, of tokens that are there; the copies alone. torch + NCCL:
 all-gather, rows sorted by expert (their indices given), ``torch._grouped_mm``. ``plan``: from the experts of this
-rank's tokens to tables on every rank; torch: all-gather, sort, counts. Uniform routing.
+rank's tokens and their weights to tables on every rank; torch: all-gathers, sort, counts. Uniform routing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,7 +27,8 @@ from grouped_gemm import MODELS, Model  # noqa: E402
 from measuring import random  # noqa: E402
 
 import ditron  # noqa: E402
-from ditron.kernels.ag_moe import ag_moe, moe_plan  # noqa: E402
+from ditron.kernels import Plan, ag_moe, moe_plan  # noqa: E402
+from ditron.kernels.routing import tables_on_host  # noqa: E402
 
 
 def route(model: Model, tokens: int, device: torch.device) -> torch.Tensor:
@@ -36,15 +39,20 @@ def route(model: Model, tokens: int, device: torch.device) -> torch.Tensor:
 
 
 class RowsCase(Case):
-    """Of results with padding: ours are compared where ``places`` says."""
+    """Of results with padding: ours are compared where the plan has rows."""
 
-    places: torch.Tensor
+    plans: dict[str, Plan]
 
     def error(self, name: str, results: tuple[torch.Tensor, ...]) -> float:
-        return super().error(name, (results[0][self.places],) if name.startswith("ditron") else results)
+        return super().error(name, (results[0][rows_of(self.plans[name])],) if name in self.plans else results)
 
 
-def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, schedules: list, device: torch.device) -> Case:
+def rows_of(plan: Plan) -> torch.Tensor:
+    """Rows of a plan that are not padding."""
+    return torch.nonzero(plan.row_slot[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
+
+
+def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, args: Any, device: torch.device) -> Case:
     """The first product of a layer; ``tokens`` of each rank."""
     rank, ranks, K = dist.get_rank(), dist.get_world_size(), model.hidden
     is_ep = parallel == "ep"
@@ -56,10 +64,8 @@ def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, schedules: 
     gathered = torch.empty(ranks * tokens, K, dtype=x.dtype, device=device)
     dist.all_gather_into_tensor(gathered, x)
     options = {"num_experts": model.experts, "parallel": parallel}
-    plans = {groups: moe_plan(ids[rank], stage_groups=groups, **options) for groups in {1, ranks}}
     plan = moe_plan(ids[rank], **options)
-    out = torch.empty(plan.max_rows, N, dtype=x.dtype, device=device)
-    placed = torch.nonzero(plan.row_slot[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
+    placed = rows_of(plan)
     slots = (plan.row_slot[placed].long() + rank * tokens) % (ranks * tokens)
     expert = ids.view(-1)[plan.row_route[placed].long()] - (rank * experts if is_ep else 0)
     ends = torch.bincount(expert, minlength=experts).cumsum(0).int()
@@ -70,7 +76,7 @@ def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, schedules: 
         torch.mm(gathered[slots[begin:end]].float(), w[e].float().T, out=expected[begin:end])
         begin = end
     groups = [ditron.new_group([r]) for r in range(ranks)]
-    alone = moe_plan_alone(ids, model, parallel, groups[rank])
+    alone = moe_plan_alone(ids, model, parallel, plan.block_m, groups[rank])
 
     def nccl() -> torch.Tensor:
         dist.all_gather_into_tensor(gathered, x)
@@ -78,28 +84,27 @@ def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, schedules: 
         return torch._grouped_mm(rows, w.transpose(1, 2), offs=ends)
 
     runs: dict[str, Run] = {
-        "grouped alone": floor(lambda: ag_moe(gathered, w, alone, group=groups[rank])),
+        "grouped alone": floor(lambda: ag_moe(gathered, w, alone, group=groups[rank], algorithm="copied")),
         "copies alone": copies_alone(x.nbytes, device),
         "torch + NCCL": nccl,
-        "ditron": lambda: ag_moe(x, w, plan, out=out),
     }
-    for count, grouped in plans.items():
-        runs[f"ditron, stage_groups={count}"] = lambda p=grouped: ag_moe(x, w, p, out=out)
-    for how, schedule in schedules:
-        runs[f"ditron, {how}"] = lambda s=schedule: ag_moe(x, w, plan, out=out, **s)
+    variants = {"ditron": (plan, {})} | {f"ditron, {how}": (plan, schedule) for how, schedule in args.schedules}
+    for how, of_plan in args.plans:
+        variants[f"ditron, {how}"] = moe_plan(ids[rank], **options, **of_plan), {}
+    for how, (planned, schedule) in variants.items():
+        out = torch.empty(planned.max_rows, N, dtype=x.dtype, device=device)
+        runs[how] = lambda p=planned, o=out, s=schedule: ag_moe(x, w, p, out=o, **s)
     case = RowsCase("ag_moe", name, runs, expected, 4e-3)
-    case.places = placed
+    case.plans = {how: planned for how, (planned, _) in variants.items()}
     return case
 
 
-def moe_plan_alone(ids: torch.Tensor, model: Model, parallel: str, group: ditron.Group):
+def moe_plan_alone(ids: torch.Tensor, model: Model, parallel: str, block_m: int, group: ditron.Group) -> Plan:
     """Of all ranks' tokens as those of one, with the experts of this rank numbered from 0 on."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     own = model.experts // ranks if parallel == "ep" else model.experts
     shifted = ids.view(-1, model.top_k) - (rank * own if parallel == "ep" else 0)
     shifted = torch.where((shifted >= 0) & (shifted < own), shifted, -1)
-    average = len(shifted) * model.top_k // model.experts
-    block_m = 128 if average > 128 else 64 if average > 48 else 16
     return moe_plan(shifted, num_experts=max(own, model.top_k), block_m=block_m, stage_groups=1, group=group)
 
 
@@ -108,29 +113,49 @@ def ag_moe_cases(args: argparse.Namespace, device: torch.device) -> Iterator[Cas
         for tokens in args.rows:
             for parallel in args.parallel:
                 title = f"{name} {tokens} tokens {parallel}"
-                yield ag_moe_case(title, MODELS[name], tokens, parallel, args.schedules, device)
+                yield ag_moe_case(title, MODELS[name], tokens, parallel, args, device)
 
 
 def plan_cases(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
-    rank = dist.get_rank()
+    rank, ranks = dist.get_rank(), dist.get_world_size()
     for name in args.models:
         for tokens in args.rows:
             model = MODELS[name]
-            ids = route(model, tokens, device)[rank].contiguous()
-            gathered = torch.empty(dist.get_world_size() * tokens, model.top_k, dtype=torch.int32, device=device)
+            ids = route(model, tokens, device)
+            weights = torch.rand(
+                ranks, tokens, model.top_k, device=device, generator=torch.Generator(device).manual_seed(0)
+            )
+            mine, of_mine = ids[rank].contiguous(), weights[rank].contiguous()
+            gathered, of_gathered = torch.empty_like(ids), torch.empty_like(weights)
             counts = torch.zeros(model.experts, dtype=torch.int32, device=device)
             one = torch.ones_like(gathered)
 
-            def nccl(ids=ids, gathered=gathered, counts=counts, one=one) -> None:
-                dist.all_gather_into_tensor(gathered, ids)
-                torch.sort(gathered.view(-1), stable=True)
-                counts.zero_().scatter_add_(0, gathered.view(-1).long(), one.view(-1))
+            def nccl(mine=mine, of_mine=of_mine, to=gathered, weights_to=of_gathered, counts=counts, one=one) -> None:
+                dist.all_gather_into_tensor(to, mine)
+                dist.all_gather_into_tensor(weights_to, of_mine)
+                torch.sort(to.view(-1), stable=True)
+                counts.zero_().scatter_add_(0, to.view(-1).long(), one.view(-1))
 
-            runs: dict[str, Run] = {
-                "torch + NCCL": nccl,
-                "ditron": lambda ids=ids, model=model: floor(lambda: moe_plan(ids, num_experts=model.experts))(),
-            }
+            runs: dict[str, Run] = {"torch + NCCL": nccl}
+            for how, schedule in [("", {}), *args.plans]:
+                make = partial(moe_plan, mine, of_mine, num_experts=model.experts, **schedule)
+                compare(make(), ids, weights, model)
+                runs[f"ditron, {how}" if how else "ditron"] = floor(make)
             yield Case("plan", f"{name} {tokens} tokens", runs, (), 0)
+
+
+def compare(plan: Plan, ids: torch.Tensor, weights: torch.Tensor, model: Model) -> None:
+    """Fail if a plan is not what plain loops make."""
+    experts = model.experts // len(ids)
+    rank = dist.get_rank()
+    groups = min(len(ids), max(1, ids.numel() // model.experts // 256))
+    host = tables_on_host(ids.cpu(), rank, rank * experts, experts, plan.block_m, groups, weights.cpu())
+    count = int(host.num_tiles)
+    plan.check()
+    assert int(plan.num_tiles) == count, (int(plan.num_tiles), count)
+    for field in ("row_slot", "row_route", "tiles", "route_row", "route_weight"):
+        expected = getattr(host, field)
+        assert torch.equal(getattr(plan, field)[: len(expected)].cpu(), expected), field
 
 
 OPERATORS = {"ag_moe": ag_moe_cases, "plan": plan_cases}
@@ -141,7 +166,10 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--rows", nargs="*", type=int, default=[128, 4096], help="tokens of each rank")
     parser.add_argument("--parallel", nargs="*", default=["ep", "tp"], choices=["ep", "tp"])
-    parser.add_argument("--schedules", nargs="*", type=parse_schedule, default=[], help="e.g. group_m=4,stages=3")
+    parser.add_argument("--plans", nargs="*", type=parse_schedule, default=[], help="of moe_plan: e.g. block_m=64")
+    parser.add_argument(
+        "--schedules", nargs="*", type=parse_schedule, default=[], help="of ag_moe: e.g. group_m=4,stages=3"
+    )
     args = parser.parse_args()
     measure(OPERATORS, args, "bf16, ")
 

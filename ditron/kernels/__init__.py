@@ -10,13 +10,14 @@ y = gemm_rs(hidden, w_down)  # this rank's rows of the sum over ranks
 
 from ditron.kernels import torch_library as _torch_library  # noqa: F401 (registers torch.ops.ditron)
 from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered, ag_gemm_multi
-from ditron.kernels.ag_moe import ag_moe, moe_plan
+from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
+from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.routing import Plan
 

@@ -11,26 +11,38 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 import ditron.host as dh
 import ditron.language as dl
+from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.all_gather import all_gather
 from ditron.kernels.grouped import expert_tile, gathered_rows, grouped_product, store_grouped
 from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
 from ditron.kernels.pushes import ShardPushes
-from ditron.kernels.routing import Plan, routing_tables, tables_on_host
+from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_moe", "ag_moe_program", "moe_plan"]
-
-_WEIGHTS = (torch.float32, torch.bfloat16, torch.float16)
-
-#: Rows that an expert has, on average, in a group of stages: with fewer, reading its matrix once more costs more than
-#: waiting for the tokens (docs/results/moe.md).
-ROWS_OF_GROUP = 256
+__all__ = ["ag_moe", "ag_moe_program", "ag_moe_stored_program"]
 
 #: Rows in a tile up to which the weights are the left operand.
 FEW_ROWS = 64
+
+
+#: Bytes of a rank's tokens up to which a kernel stores them at the other ranks, and copy engines do not.
+STORED_BYTES = 4 << 20
+
+
+@ditron.jit
+def push_rows(x_ptr, gathered_ptr, arrived_ptr, n, BLOCK: tl.constexpr):
+    """Store ``x`` [n] in ``gathered`` [ranks, n] of the other ranks, and count there the programs that have."""
+    own, ranks = dl.rank(), dl.num_ranks()
+    for begin in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        at = begin + tl.arange(0, BLOCK)
+        part = tl.load(x_ptr + at, mask=at < n)
+        for step in range(1, ranks):
+            theirs_ptr = dl.symm_at(gathered_ptr + own * tl.cast(n, tl.int64), (own + ranks - step) % ranks)
+            tl.store(theirs_ptr + at, part, mask=at < n)
+    for step in range(1, ranks):
+        dl.notify(arrived_ptr + step, (own + ranks - step) % ranks, 1, op="add")
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -47,6 +59,7 @@ def ag_moe_kernel(
     tokens,
     N,
     K,
+    capacity,
     epoch,
     BM: tl.constexpr,
     BN: tl.constexpr,
@@ -55,8 +68,17 @@ def ag_moe_kernel(
     PROGRAMS: tl.constexpr,
     WHOLE_K: tl.constexpr,
     SWAP_AB: tl.constexpr,
+    PUSH: tl.constexpr,
 ):
-    """Tiles of ``rows`` [max_rows, N], each after the tokens of its run's stages have arrived."""
+    """Tiles of ``rows`` [max_rows, N], each after the tokens of its run's stages have arrived.
+
+    If ``PUSH`` is not 0, this kernel stores its rank's at the others, that many elements at a time. ``gathered`` then
+    has two halves, used in turns, as exchange.py explains.
+    """
+    if PUSH:
+        gathered_ptr += (epoch % 2).to(tl.int64) * dl.num_ranks() * capacity
+        push_rows(x_ptr, gathered_ptr, arrived_ptr, tokens * K, PUSH)
+        epoch = epoch * PROGRAMS
     tiles_n = tl.cdiv(N, BN)
     column = tl.arange(0, BK)
     for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
@@ -70,6 +92,9 @@ def ag_moe_kernel(
         w_row = expert * N + n * BN
         acc = grouped_product(rows, 0, exists, w_desc, w_row, K, BM, BN, BK, True, WHOLE_K, SWAP_AB)
         store_grouped(rows_ptr, rows_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
+    if PUSH:  # the next call's half may be written when this rank has heard from every other
+        if tl.program_id(0) == 0:
+            dl.wait(arrived_ptr + 1, dl.num_ranks() - 1, epoch)
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
@@ -94,19 +119,23 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     }
 
 
-@ditron.program(
-    example={
-        "x": "bf16[2048, 4096]",
-        "w": "bf16[57344, 4096]",
-        "rows": "bf16[17408, 7168]",
-        "row_slot": "i32[17408]",
-        "tiles": "i32[136, 6]",
-        "num_tiles": "i32[1]",
-        "capacity": 2048,
-    },
-    sample_args=sample,
-    max_nodes=1,
-)
+def stored_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker."""
+    return sample(ranks, generator) | {"capacity": 64 * 32, "push": 128, "swap_ab": True}
+
+
+_EXAMPLE = {
+    "x": "bf16[2048, 4096]",
+    "w": "bf16[57344, 4096]",
+    "rows": "bf16[17408, 7168]",
+    "row_slot": "i32[17408]",
+    "tiles": "i32[136, 6]",
+    "num_tiles": "i32[1]",
+    "capacity": 2048,
+}
+
+
+@ditron.program(example=_EXAMPLE, sample_args=sample, max_nodes=1)
 def ag_moe_program(
     x,
     w,
@@ -132,25 +161,81 @@ def ag_moe_program(
     ``capacity`` tokens of a rank. ``whole_k``: K is a multiple of ``block[2]``. ``swap_ab``: as
     :func:`grouped_product` says.
     """
-    tokens, K = x.shape
-    N = rows.shape[1]
-    BM, BN, BK = block
     shards = ShardPushes(x, capacity)
     with dh.stream("copy"):
         shards.push()
+    tables = row_slot, tiles, num_tiles
+    sizes = {"block": block, "programs": programs, "group_m": group_m}
+    options = {"num_warps": num_warps, "stages": stages, "maxnreg": maxnreg}
+    _launch(x, w, rows, shards.gathered, shards.arrived, tables, 0, 0, whole_k, swap_ab, **sizes, **options)
+
+
+@ditron.program(example=_EXAMPLE | {"capacity": 2048 * 4096}, sample_args=stored_sample, max_nodes=1)
+def ag_moe_stored_program(
+    x,
+    w,
+    rows,
+    row_slot,
+    tiles,
+    num_tiles,
+    capacity,
+    *,
+    block=(64, 128, 128),
+    programs=132,
+    group_m=16,
+    num_warps=4,
+    stages=4,
+    whole_k=False,
+    swap_ab=True,
+    maxnreg=None,
+    push=2048,
+):
+    """As :func:`ag_moe_program`, and the same kernel stores tokens at the other ranks, ``push`` elements at a time.
+
+    Its ``programs`` run at one time. Memory is kept for up to ``capacity`` elements of a rank.
+    """
+    gathered = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="gathered")
+    arrived = dh.symm_zeros(dh.num_ranks(), dtype=torch.int64, name="arrived")
+    tables = row_slot, tiles, num_tiles
+    sizes = {"block": block, "programs": programs, "group_m": group_m}
+    options = {"num_warps": num_warps, "stages": stages, "maxnreg": maxnreg}
+    _launch(x, w, rows, gathered, arrived, tables, capacity, push, whole_k, swap_ab, **sizes, **options)
+
+
+def _launch(
+    x: Any,
+    w: Any,
+    rows: Any,
+    gathered: Any,
+    arrived: Any,
+    tables: tuple[Any, ...],
+    capacity: Any,
+    push: int,
+    whole_k: bool,
+    swap_ab: bool,
+    *,
+    block: tuple[int, int, int],
+    programs: int,
+    group_m: int,
+    num_warps: int,
+    stages: int,
+    maxnreg: int | None,
+) -> None:
+    """The kernel, in a host program."""
+    (tokens, K), N = x.shape, rows.shape[1]
+    BM, BN, BK = block
     ag_moe_kernel[(programs,)](
         x,
-        shards.gathered,
+        gathered,
         TensorDescriptor.from_tensor(w, [BN, BK]),
         rows,
         shards_descriptor(rows, 1, rows.shape[0], N, (BM, BN // 2)),
-        shards.arrived,
-        row_slot,
-        tiles,
-        num_tiles,
+        arrived,
+        *tables,
         tokens,
         N,
         K,
+        capacity,
         dh.epoch(),
         BM=BM,
         BN=BN,
@@ -159,89 +244,20 @@ def ag_moe_program(
         PROGRAMS=programs,
         WHOLE_K=whole_k,
         SWAP_AB=swap_ab,
+        PUSH=push,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
 
 
-def moe_plan(
-    topk_ids: torch.Tensor,
-    topk_weights: torch.Tensor | None = None,
-    *,
-    num_experts: int,
-    parallel: str = "ep",
-    block_m: int | None = None,
-    stage_groups: int | None = None,
-    group: AnyGroup = None,
-) -> Plan:
-    """Which rows of which experts every rank computes, and their weights: made on the device, without waiting for it.
-
-    Args:
-        topk_ids: ``[tokens, top_k]``, integers: the experts of this rank's tokens, distinct for a token; -1, or any
-            number that is no expert's, for none. The same shape on every rank, one token or more.
-        topk_weights: ``[tokens, top_k]`` float32, bfloat16 or float16, what each expert's result counts for; default
-            ones. Given on every rank or on none.
-        num_experts: of all ranks together.
-        parallel: ``"ep"``: each rank has ``num_experts / num_ranks`` experts, in rank order; ``"tp"``: a part of each.
-        block_m: rows in a tile, a power of two from 16 on; default by how many rows an expert has on average.
-        stage_groups: into how many groups tiles are divided by when their tokens arrive, 1 to num_ranks, of which each
-            reads the experts' matrices again; default by how many rows an expert has on average.
-        group: the ranks; default the current group.
-
-    Collective over the group. Raises DitronError for tensors that do not fit.
-
-        plan = ditron.kernels.moe_plan(topk_ids, topk_weights, num_experts=128)
-    """
-    with in_group(group, "moe_plan") as group:
-        require_tensor("moe_plan", "topk_ids", topk_ids)
-        if topk_ids.ndim != 2 or topk_ids.numel() == 0 or topk_ids.dtype not in (torch.int16, torch.int32, torch.int64):
-            raise DitronError(
-                "moe_plan: topk_ids must be [tokens, top_k] with elements, of int16, int32 or int64, got "
-                f"{tuple(topk_ids.shape)} of {topk_ids.dtype}"
-            )
-        if topk_weights is not None:
-            require_tensor("moe_plan", "topk_weights", topk_weights)
-            if topk_weights.shape != topk_ids.shape or topk_weights.dtype not in _WEIGHTS:
-                raise DitronError(
-                    f"moe_plan: topk_weights must be {list(topk_ids.shape)}, as topk_ids, of float32, bfloat16 or "
-                    f"float16, got {tuple(topk_weights.shape)} of {topk_weights.dtype}"
-                )
-        for name, tensor in (("topk_ids", topk_ids), ("topk_weights", topk_weights)):
-            if tensor is not None and tensor.device != group.device:
-                raise DitronError(f"moe_plan: {name} is on {tensor.device}, and this rank's device is {group.device}")
-        ranks = group.num_ranks
-        if parallel not in ("ep", "tp"):
-            raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
-        if parallel == "ep" and num_experts % ranks:
-            raise DitronError(f"moe_plan: {num_experts} experts cannot be divided among {ranks} ranks")
-        tokens, top_k = topk_ids.shape
-        if top_k > num_experts:
-            raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
-        experts = num_experts // ranks if parallel == "ep" else num_experts
-        average = ranks * tokens * top_k // num_experts
-        if block_m is None:
-            block_m = 16 if group.is_sim else 32 if average <= 24 else 64 if average <= 128 else 128
-        if stage_groups is None:
-            stage_groups = min(ranks, max(1, average // ROWS_OF_GROUP))
-        # The collective moves bits: no arithmetic is done on them.
-        mine = topk_ids.to(torch.int32).view(torch.float32)[None]
-        if topk_weights is not None:
-            mine = torch.cat((mine, topk_weights.detach().to(torch.float32)[None]))
-        everyone = all_gather(mine).view(ranks, -1, tokens, top_k)
-        ids = everyone[:, 0].view(torch.int32)
-        weights = None if topk_weights is None else everyone[:, 1]
-        first = group.rank * experts if parallel == "ep" else 0
-        return routing_tables(ids, group.rank, first, experts, block_m, stage_groups, weights)
-
-
-def tiles_for(block_m: int, is_sim: bool) -> dict[str, Any]:
+def tiles_for(block_m: int, group: Group) -> dict[str, Any]:
     """The schedule of a grouped product by the rows in a tile (docs/results/moe.md)."""
-    chosen: dict[str, Any] = {"block": (block_m, 256, 64), "programs": 132}
+    chosen: dict[str, Any] = {"block": (block_m, 256, 64), "programs": group.sms, "swap_ab": False}
     if block_m <= FEW_ROWS:
         chosen = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5 if block_m <= 32 else 4, "group_m": 16}
-        chosen |= {"programs": 132, "swap_ab": True}
-    if is_sim:
+        chosen |= {"programs": group.sms, "swap_ab": True}
+    if group.is_sim:
         chosen |= {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4}
     return chosen
 
@@ -253,17 +269,21 @@ def ag_moe(
     *,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
+    algorithm: str | None = None,
     **schedule: Any,
 ) -> torch.Tensor:
     """All ranks' tokens, each times the transposed matrices of those of its experts that this rank has.
 
     Args:
-        x: ``[tokens, K]``, this rank's tokens, of the shape of every rank's.
-        w: ``[experts, N, K]``, this rank's experts, or its part of every expert. Both bfloat16 or float16.
+        x: ``[tokens, K]``, this rank's tokens; copied if they are fewer than the plan is for.
+        w: ``[plan.experts, N, K]``, this rank's experts, or its part of every expert. If another rank has one more, the
+            last is not read. Both bfloat16 or float16.
         plan: of these tokens' experts (:func:`moe_plan`).
         out: ``[plan.max_rows, N]``, written if given.
         group: the ranks; default the current group. One node.
-        schedule: keyword-only arguments of :func:`ag_moe_program`, instead of those that would be chosen.
+        algorithm: how tokens reach the other ranks, ``"copied"`` by copy engines or ``"stored"`` by the kernel, instead
+            of the one that is chosen by size.
+        schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[plan.max_rows, N]``, rows sorted by expert: row i is of route ``plan.row_route[i]``. What lies behind the
     rows of the experts is not written. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -287,18 +307,25 @@ def ag_moe(
             raise DitronError(
                 f"ag_moe: x is [{tokens}, {K}] of {x.dtype}: expected w to be [experts, N, {K}] of it too"
             )
-        if experts != plan.experts or tokens * group.num_ranks != len(plan.route_row):
+        planned = len(plan.route_row) // group.num_ranks
+        if experts != plan.experts or tokens > planned:
             raise DitronError(
-                f"ag_moe: x has {tokens} tokens and w {experts} experts, and the plan is for "
-                f"{len(plan.route_row) // group.num_ranks} and {plan.experts}"
+                f"ag_moe: x has {tokens} tokens and w {experts} experts, and the plan is for {planned} and "
+                f"{plan.experts}"
             )
-        check_schedule("ag_moe", schedule, ag_moe_program)
+        if tokens < planned:  # places are by how many each rank may have
+            x, tokens = torch.nn.functional.pad(x, (0, 0, 0, planned - tokens)), planned
+        algorithm = algorithm or ("stored" if x.nbytes <= STORED_BYTES else "copied")
+        if algorithm not in ("copied", "stored"):
+            raise DitronError(f"ag_moe: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
+        program = ag_moe_stored_program if algorithm == "stored" else ag_moe_program
+        check_schedule("ag_moe", schedule, program)
         x, w = aligned(x), aligned(w)
         out = result("ag_moe", (plan.max_rows, N), x, out, x=x, w=w)
         if not reaches_by_tma(w, out):
             raise DitronError(f"ag_moe: rows of {N} x {K} elements: expected multiples of 16 bytes")
-        chosen = tiles_for(plan.block_m, group.is_sim) | schedule
+        chosen = tiles_for(plan.block_m, group) | schedule
         chosen["whole_k"] = K % chosen["block"][2] == 0
-        flat = w.view(-1, K)
-        ag_moe_program(x, flat, out, plan.row_slot, plan.tiles, plan.num_tiles, capacity_for(tokens), **chosen)
+        capacity = capacity_for(tokens if algorithm == "copied" else x.numel())
+        program(x, w.view(-1, K), out, plan.row_slot, plan.tiles, plan.num_tiles, capacity, **chosen)
         return out

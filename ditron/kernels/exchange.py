@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 
-def packet_boxes(blocks: Any, block: int, dtype: torch.dtype) -> Any:
+def packet_boxes(blocks: Any, block: int, dtype: torch.dtype, name: str = "boxes") -> Any:
     """Memory of a host program for two times ``blocks`` messages of each rank, of ``block`` elements."""
     words = packet_layout.packet_bytes(block * dtype.itemsize) // 8
-    return dh.symm_zeros(2 * blocks * dh.num_ranks() * words, dtype=torch.int64, name="boxes")
+    return dh.symm_zeros(2 * blocks * dh.num_ranks() * words, dtype=torch.int64, name=name)
 
 
 @triton.constexpr_function

@@ -8,22 +8,98 @@ by token: a stable counting sort. Each expert's rows are padded to whole tiles.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 
-import ditron
+from ditron.kernels.routing_kernels import add_counts_kernel, count_routes_kernel, place_routes_kernel
 from ditron_compiler.errors import DitronError
 
-__all__ = ["TILE_FIELDS", "Plan", "max_rows", "routing_tables", "tables_on_host"]
+__all__ = [
+    "MAX_RANKS",
+    "TILE_FIELDS",
+    "Plan",
+    "Sizes",
+    "check_block_m",
+    "empty_plan",
+    "max_rows",
+    "routing_tables",
+    "tables_on_host",
+]
 
 #: Of a row of tiles, in the order in which they are computed: its expert; of its run, the rows of tiles of that expert
 #: that follow each other in this order, the position, the first row of tiles and how many there are; and the first and
 #: the last stage of the run's rows.
 TILE_FIELDS = 6
-_MAX_PROGRAMS = 128  # whose counts each program adds up
-_MAX_RANKS = 15
+MAX_RANKS = 15
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How the routes of ``ranks`` times ``tokens`` tokens are divided into blocks (routing_kernels.py).
+
+    Attributes:
+        B: places of a block. E: columns of counts. direct: 0 if a kernel of its own adds them, or a power of two that
+            is not less than rows of counts.
+    """
+
+    ranks: int
+    tokens: int
+    top_k: int
+    experts: int
+    B: int
+    E: int
+    direct: int
+
+    @classmethod
+    def of(cls, ranks: int, tokens: int, top_k: int, experts: int, direct: int, places: int = 0) -> Sizes:
+        """Small blocks if at most ``direct`` programs, each of which adds up the counts of all, take them; or large."""
+        E = max(16, triton.next_power_of_2(experts))
+        TK = triton.next_power_of_2(top_k)
+        largest = min(128, max(32, 8192 // E))
+        B = places or 32
+        while not places and B < largest and ranks * -(-tokens // max(B // TK, 1)) > direct:
+            B *= 2
+        B = max(B, TK)
+        rows = ranks * -(-tokens // (B // TK))
+        return cls(ranks, tokens, top_k, experts, B, E, 0 if rows > direct else max(16, triton.next_power_of_2(rows)))
+
+    @property
+    def TK(self) -> int:
+        return triton.next_power_of_2(self.top_k)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.tokens // (self.B // self.TK))
+
+    @property
+    def rows(self) -> int:
+        """Of counts."""
+        return self.ranks * self.blocks
+
+    @property
+    def of_block(self) -> dict[str, int]:
+        """Constants of kernels that take a block each."""
+        return {"E": self.E, "B": self.B, "TK": self.TK, "TOP_K": self.top_k}
+
+    @property
+    def of_adding(self) -> dict[str, int]:
+        return {"E": self.E, "COLUMNS": min(self.E, 32)}
+
+    @property
+    def adding_grid(self) -> tuple[int, int]:
+        return -(-self.rows // 128), self.E // min(self.E, 32)
+
+    def of_placing(self, block_m: int, groups: int) -> dict[str, Any]:
+        return {
+            "PROGRAMS": self.direct or 16,
+            "BLOCK_M": block_m,
+            "RANKS": self.ranks,
+            "GROUPS": min(groups, self.ranks),
+            "FIELDS": TILE_FIELDS,
+            "ADDED": not self.direct,
+        }
 
 
 @dataclass(frozen=True)
@@ -38,7 +114,9 @@ class Plan:
         tiles: ``[max_rows / block_m, TILE_FIELDS]``, by group of stages, then by expert.
         num_tiles: ``[1]``, how many rows of tiles there are. What lies behind them in the others is not written.
         block_m: rows in a tile.
-        experts: of this rank.
+        experts: of this rank, or of the rank that has most.
+        errors: ``[blocks, 2]``, of each block of this rank's routes how many were to experts that do not exist, and how
+            many to one that their token had already. They go to no expert.
     """
 
     row_slot: torch.Tensor
@@ -49,6 +127,18 @@ class Plan:
     num_tiles: torch.Tensor
     block_m: int
     experts: int
+    errors: torch.Tensor
+
+    def check(self) -> None:
+        """Wait for the plan, and raise DitronError if routes of this rank were to experts that do not exist, or to one
+        twice.
+        """
+        wrong, repeated = self.errors.sum(0).tolist()
+        if wrong or repeated:
+            raise DitronError(
+                f"moe_plan: {wrong} of topk_ids are neither -1 nor the number of an expert, and {repeated} repeat an "
+                "expert of their token: these routes go nowhere"
+            )
 
     @property
     def max_rows(self) -> int:
@@ -63,155 +153,20 @@ def max_rows(tokens: int, top_k: int, experts: int, block_m: int) -> int:
     return tiles * block_m
 
 
-@ditron.jit
-def stage_routes(
-    ids_ptr, stage, offset, first_rank, ranks, count, first_expert, experts, E: tl.constexpr, B: tl.constexpr
-):
-    """``B`` routes of a stage from ``offset`` on, of ``count``: indices into ``ids``, and [B, E] whether each goes to
-    an expert from ``first_expert`` on.
-    """
-    within = offset + tl.arange(0, B)
-    index = (first_rank + stage) % ranks * count + within
-    expert = tl.load(ids_ptr + index, mask=within < count, other=-1).to(tl.int32) - first_expert
-    expert = tl.where(expert < experts, expert, -1)
-    return index, (expert[:, None] == tl.arange(0, E)[None, :]).to(tl.int32)
+def check_block_m(what: str, block_m: int) -> None:
+    """Raise DitronError for what cannot be the number of rows in a tile."""
+    if block_m < 16 or block_m & (block_m - 1):
+        raise DitronError(f"{what}: block_m must be a power of two from 16 on, got {block_m}")
 
 
-@ditron.jit
-def count_routes_kernel(
-    ids_ptr,
-    counts_ptr,
-    first_rank,
-    ranks,
-    count,
-    first_expert,
-    experts,
-    E: tl.constexpr,
-    BLOCK: tl.constexpr,
-    CHUNK: tl.constexpr,
-):
-    """``counts`` [ranks * chunks, E] = how many of a chunk's routes go to each expert; stages do not share chunks."""
-    chunks = tl.cdiv(count, CHUNK)
-    stage = tl.program_id(0) // chunks
-    begin = tl.program_id(0) % chunks * CHUNK
-    counts = tl.zeros((E,), tl.int32)
-    for offset in range(0, CHUNK, BLOCK):
-        _, chosen = stage_routes(
-            ids_ptr, stage, begin + offset, first_rank, ranks, count, first_expert, experts, E, BLOCK
-        )
-        counts += tl.sum(chosen, 0)
-    tl.store(counts_ptr + tl.program_id(0) * E + tl.arange(0, E), counts)
-
-
-@ditron.jit
-def pick(sums, i):
-    """Row ``i`` of a matrix in registers."""
-    rows = tl.arange(0, sums.shape[0])[:, None]
-    return tl.sum(tl.where(rows == i, sums, 0), 0)
-
-
-@ditron.jit
-def place_routes_kernel(
-    ids_ptr,
-    counts_ptr,
-    row_slot_ptr,
-    row_route_ptr,
-    route_row_ptr,
-    tiles_ptr,
-    num_tiles_ptr,
-    first_rank,
-    ranks,
-    count,
-    top_k,
-    first_expert,
-    experts,
-    E: tl.constexpr,
-    BLOCK: tl.constexpr,
-    CHUNK: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    RANKS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    FIELDS: tl.constexpr,
-):
-    """Rows of routes, padding and tiles; every program adds up the counts of all, ``PROGRAMS`` rounded up."""
-    pid = tl.program_id(0)
-    chunks = tl.cdiv(count, CHUNK)
-    column = tl.arange(0, E)
-    program = tl.arange(0, PROGRAMS)
-    counts = tl.load(
-        counts_ptr + program[:, None] * E + column[None, :], mask=(program < ranks * chunks)[:, None], other=0
-    )
-    # Sums over programs, as products with ones: of those before this one, and of the first stages. Scans of so many
-    # numbers are slow. Exact, as the products below: integers up to 2048 are in fp16.
-    which = tl.arange(0, 16)[:, None]
-    before = program[None, :] < tl.where(which == 0, pid, which * chunks)
-    ones = before.to(tl.float16)
-    sums = tl.dot(ones, (counts % 2048).to(tl.float16)).to(tl.int32)
-    if CHUNK > 2048:
-        sums += tl.dot(ones, (counts // 2048).to(tl.float16)).to(tl.int32) * 2048
-    totals = pick(sums, RANKS)
-    tiles_of = tl.cdiv(totals, BLOCK_M)
-    last_tile = tl.cumsum(tiles_of, 0)  # and one more
-    first_tile = last_tile - tiles_of
-    if pid == 0:
-        tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
-
-    route = tl.arange(0, BLOCK)
-    earlier_in_block = (route[None, :] < route[:, None]).to(tl.float16)
-    next_row = first_tile * BLOCK_M + pick(sums, 0)
-    for offset in range(0, CHUNK, BLOCK):
-        begin = pid % chunks * CHUNK + offset
-        index, chosen = stage_routes(
-            ids_ptr, pid // chunks, begin, first_rank, ranks, count, first_expert, experts, E, BLOCK
-        )
-        earlier = tl.dot(earlier_in_block, chosen.to(tl.float16)).to(tl.int32)
-        row = tl.sum(chosen * (next_row[None, :] + earlier), 1)
-        own = tl.sum(chosen, 1) > 0
-        tl.store(row_slot_ptr + row, (pid // chunks * count + begin + route) // top_k, mask=own)
-        tl.store(row_route_ptr + row, index, mask=own)
-        tl.store(route_row_ptr + index, tl.where(own, row, -1), mask=begin + route < count)
-        next_row += tl.sum(chosen, 0)
-
-    within = tl.arange(0, BLOCK_M)
-    for one in range(pid, experts, tl.num_programs(0)):  # padding
-        end = tl.sum(tl.where(column == one, first_tile * BLOCK_M + totals, 0), 0)
-        padded = tl.sum(tl.where(column == one, last_tile * BLOCK_M, 0), 0)
-        tl.store(row_slot_ptr + end + within, -1, mask=end + within < padded)
-        tl.store(row_route_ptr + end + within, -1, mask=end + within < padded)
-
-    begin = 0  # of a group's rows of tiles, in the order of computation
-    tiles_before = tl.zeros((E,), tl.int32)
-    for group in tl.static_range(GROUPS):  # a row of tiles belongs to the group of its last row
-        arrived = pick(sums, (group + 1) * RANKS // GROUPS)
-        tiles_so_far = tl.where(arrived == totals, tiles_of, arrived // BLOCK_M)
-        run = tiles_so_far - tiles_before
-        run_end = begin + tl.cumsum(run, 0)
-        end = begin + tl.sum(run, 0)
-        for block in range(begin + pid * 16, end, tl.num_programs(0) * 16):
-            position = block + tl.arange(0, 16)
-            expert = tl.sum((run_end[None, :] <= position[:, None]).to(tl.int32), 1)
-            is_own = (expert[:, None] == column[None, :]).to(tl.int32)
-            run_of = tl.sum(is_own * run[None, :], 1)
-            skipped = tl.sum(is_own * tiles_before[None, :], 1)
-            first_row = skipped * BLOCK_M
-            last_row = tl.minimum(first_row + run_of * BLOCK_M, tl.sum(is_own * totals[None, :], 1)) - 1
-            first_stage = tl.zeros((16,), tl.int32)
-            last_stage = tl.zeros((16,), tl.int32)
-            for stage in tl.static_range(RANKS - 1):
-                rows = tl.sum(is_own * pick(sums, stage + 1)[None, :], 1)
-                first_stage += (rows <= first_row).to(tl.int32)
-                last_stage += (rows <= last_row).to(tl.int32)
-            at = tiles_ptr + position * FIELDS
-            exists = position < end
-            tl.store(at, expert, mask=exists)
-            tl.store(at + 1, tl.sum(is_own * (run_end - run)[None, :], 1), mask=exists)
-            tl.store(at + 2, tl.sum(is_own * first_tile[None, :], 1) + skipped, mask=exists)
-            tl.store(at + 3, run_of, mask=exists)
-            tl.store(at + 4, first_stage, mask=exists)
-            tl.store(at + 5, last_stage, mask=exists)
-        begin = end
-        tiles_before = tiles_so_far
+def empty_plan(sizes: Sizes, block_m: int, weights: torch.Tensor) -> Plan:
+    """A plan whose tables are to be written."""
+    device = weights.device
+    rows = max_rows(sizes.ranks * sizes.tokens, sizes.top_k, sizes.experts, block_m)
+    table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=device)  # noqa: E731
+    of_routes = table(sizes.ranks * sizes.tokens, sizes.top_k), weights
+    tiles = table(rows // block_m, TILE_FIELDS), table(1)
+    return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, sizes.experts, table(sizes.blocks, 2))
 
 
 def routing_tables(
@@ -222,6 +177,7 @@ def routing_tables(
     block_m: int,
     groups: int = 1,
     weights: torch.Tensor | None = None,
+    direct: int | None = None,
 ) -> Plan:
     """Tables of the routes to ``experts`` experts from ``first_expert`` on, which are this rank's.
 
@@ -233,60 +189,31 @@ def routing_tables(
         groups: into how many groups of stages the tiles are divided: those of the first are computed first, while the
             other stages' rows are on their way; each reads the experts' matrices again.
         weights: ``[ranks, tokens, top_k]`` float32, of the routes; default ones.
+        direct: how many programs add up the counts of all of them; of more, another kernel does.
 
-    Two launches, the same for all routes: fit for CUDA graphs. Raises DitronError for tensors that do not fit.
+    The same launches for all routes: fit for CUDA graphs. Raises DitronError for tensors that do not fit.
     """
     if ids.ndim != 3 or ids.numel() == 0 or ids.dtype not in (torch.int16, torch.int32):
         raise DitronError(
             f"routing_tables: expected ids [ranks, tokens, top_k], int16 or int32, got {tuple(ids.shape)} {ids.dtype}"
         )
-    if len(ids) > _MAX_RANKS:
-        raise DitronError(f"routing_tables: {len(ids)} ranks, and at most {_MAX_RANKS} are supported")
-    if block_m < 16 or block_m & (block_m - 1):
-        raise DitronError(f"routing_tables: block_m must be a power of two from 16 on, got {block_m}")
+    if len(ids) > MAX_RANKS:
+        raise DitronError(f"routing_tables: {len(ids)} ranks, and at most {MAX_RANKS} are supported")
+    check_block_m("routing_tables", block_m)
     ids = ids.contiguous()
     ranks, tokens, top_k = ids.shape
-    count = tokens * top_k
-    E = max(16, triton.next_power_of_2(experts))
-    block = min(128, max(32, 8192 // E))
-    chunk = max(block, triton.next_power_of_2(-(-count * ranks // _MAX_PROGRAMS)))
-    programs = ranks * -(-count // chunk)
-    rows = max_rows(ranks * tokens, top_k, experts, block_m)
+    sizes = Sizes.of(ranks, tokens, top_k, experts, direct or (128 if ids.is_cuda else 8))
+    plan = empty_plan(sizes, block_m, _weights_of(ids, weights))
+    plan.errors.zero_()
     table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)  # noqa: E731
-    counts = table(programs, E)
-    plan = Plan(
-        table(rows),
-        table(rows),
-        table(ranks * tokens, top_k),
-        _weights_of(ids, weights),
-        table(rows // block_m, TILE_FIELDS),
-        table(1),
-        block_m,
-        experts,
-    )
-    shared = {"E": E, "BLOCK": block, "CHUNK": chunk}
-    count_routes_kernel[(programs,)](ids, counts, rank, ranks, count, first_expert, experts, **shared)
-    place_routes_kernel[(programs,)](
-        ids,
-        counts,
-        plan.row_slot,
-        plan.row_route,
-        plan.route_row,
-        plan.tiles,
-        plan.num_tiles,
-        rank,
-        ranks,
-        count,
-        top_k,
-        first_expert,
-        experts,
-        PROGRAMS=max(16, triton.next_power_of_2(programs)),
-        BLOCK_M=block_m,
-        RANKS=ranks,
-        GROUPS=min(groups, ranks),
-        FIELDS=TILE_FIELDS,
-        num_warps=8,
-        **shared,
+    counts, before = table(sizes.rows, sizes.E), table(1 if sizes.direct else sizes.rows + 1, sizes.E)
+    where = rank, ranks, tokens, sizes.blocks, first_expert, experts
+    count_routes_kernel[(sizes.rows,)](ids, counts, *where, **sizes.of_block)
+    if not sizes.direct:
+        add_counts_kernel[sizes.adding_grid](counts, before, sizes.rows, **sizes.of_adding)
+    tables = plan.row_slot, plan.row_route, plan.route_row, plan.tiles, plan.num_tiles
+    place_routes_kernel[(sizes.rows,)](
+        ids, counts, before, *tables, *where, **sizes.of_block, **sizes.of_placing(block_m, groups)
     )
     return plan
 
@@ -342,4 +269,5 @@ def tables_on_host(
     table = lambda values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
     of_routes = route_row, _weights_of(ids, weights)
     of_tiles = table(tiles).view(-1, TILE_FIELDS), table([len(tiles)])
-    return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts)
+    errors = torch.zeros(1, 2, dtype=torch.int32)
+    return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts, errors)

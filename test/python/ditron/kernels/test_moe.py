@@ -46,18 +46,19 @@ def corpus(ranks, tokens, top_k, experts):
     }
 
 
+@pytest.mark.parametrize("direct", [8, 3])
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize(
     "ranks, tokens, top_k, experts, first, own",
     [(1, 40, 2, 6, 0, 6), (2, 300, 2, 10, 5, 5), (3, 13, 4, 16, 0, 16), (4, 37, 3, 40, 10, 20)],
 )
-def test_tables(ranks, tokens, top_k, experts, first, own, groups):
+def test_tables(ranks, tokens, top_k, experts, first, own, groups, direct):
     weights = torch.rand(ranks, tokens, top_k)
 
     def main():
         for name, ids in corpus(ranks, tokens, top_k, experts).items():
             for rank in {0, ranks - 1}:
-                got = routing_tables(ids, rank, first, own, 16, groups, weights)
+                got = routing_tables(ids, rank, first, own, 16, groups, weights, direct)
                 want = tables_on_host(ids, rank, first, own, 16, groups, weights)
                 count = int(got.num_tiles)
                 assert count == int(want.num_tiles), name
@@ -93,6 +94,71 @@ def test_moe_plan(ranks, dtype):
     run(main, ranks=ranks)
 
 
+def test_routes_that_go_nowhere():
+    """Wrong and repeated experts are an error at once here, and elsewhere are counted when asked for."""
+    ids = torch.tensor([[0, 1], [2, 2], [-2, 3], [1 << 32, 4], [-1, 0]])
+
+    def main(monkeypatch):
+        with pytest.raises(DitronError, match="3 of topk_ids are neither -1 nor .* and 1 repeat an expert"):
+            kernels.moe_plan(ids, num_experts=4)
+        monkeypatch.setattr("ditron.kernels.routing.Plan.check", lambda self: None)
+        plan = kernels.moe_plan(ids, num_experts=4)
+        assert plan.errors.sum(0).tolist() == [3, 1]
+        clean = torch.tensor([[0, 1], [2, -1], [-1, 3], [-1, -1], [-1, 0]])
+        want = tables_on_host(clean[None], 0, 0, 4, 16)
+        assert torch.equal(plan.route_row, want.route_row) and int(plan.num_tiles) == int(want.num_tiles)
+        monkeypatch.undo()
+        with pytest.raises(DitronError, match="3 of topk_ids"):
+            plan.check()
+        kernels.moe_plan(clean, num_experts=4).check()
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run(lambda: main(monkeypatch), ranks=1)
+
+
+@pytest.mark.parametrize("ranks, experts", [(2, 5), (3, 7), (4, 6)])
+def test_uneven(ranks, experts):
+    """Ranks with fewer tokens than others, and with fewer experts; experts that have other numbers."""
+    most, top_k, K, N = 20, 3, 32, 48
+    ids = drawn(ranks, most, top_k, experts)
+    counts = [most - 7 * (rank % 3) for rank in range(ranks)]
+    padded = torch.stack(
+        [torch.where(torch.arange(most)[:, None] < n, of, -1) for n, of in zip(counts, ids, strict=True)]
+    )
+    weights = torch.rand(ranks, most, top_k)
+    numbers = torch.randperm(experts + 2).int()  # two more that are nobody's
+    numbers[numbers >= experts] = -1
+    mapped = torch.where(padded >= 0, numbers[padded], -1)
+    x, w = torch.randn(ranks, most, K).half(), torch.randn(experts, N, K).half()
+
+    def main():
+        rank = ditron.rank()
+        first, behind = rank * experts // ranks, (rank + 1) * experts // ranks
+        for expert_map, routes in ((None, padded), (numbers, mapped)):
+            mine = slice(counts[rank])
+            plan = kernels.moe_plan(
+                ids[rank, mine].contiguous(),
+                weights[rank, mine].contiguous(),
+                num_experts=experts,
+                max_tokens=most,
+                expert_map=expert_map,
+            )
+            want = tables_on_host(routes, rank, first, behind - first, 16)
+            assert torch.equal(plan.route_row, want.route_row)
+            sent = routes.view(-1, top_k) >= 0
+            assert torch.equal(plan.route_weight[sent], weights.view(-1, top_k)[sent])
+            matrices = torch.full((plan.experts, N, K), float("nan")).half()  # of which the last may be nobody's
+            matrices[: behind - first] = w[first:behind]
+            rows = kernels.ag_moe(x[rank, mine].contiguous(), matrices, plan)
+            found = torch.nonzero(want.row_route >= 0)[:, 0]
+            route = want.row_route[found].long()
+            expert = routes.view(-1)[route].long()
+            exact = torch.einsum("rk,rnk->rn", x.view(-1, K)[route // top_k].double(), w[expert].double())
+            torch.testing.assert_close(rows[found].double(), exact, rtol=2e-3, atol=2e-2)
+
+    run(main, ranks=ranks)
+
+
 def test_tables_on_host():
     """Two ranks of two tokens; rank 1 has experts 2 and 3, and its own tokens come first."""
     ids = torch.tensor([[[2, 0], [3, 2]], [[3, -1], [2, 3]]])
@@ -115,10 +181,10 @@ def test_max_rows(tokens, top_k, experts, block_m):
     assert worst * block_m <= max_rows(tokens, top_k, experts, block_m) < (worst + experts + 1) * block_m
 
 
-@pytest.mark.parametrize("swap_ab", [True, False])
+@pytest.mark.parametrize("algorithm, swap_ab", [("stored", True), ("copied", False), ("copied", True)])
 @pytest.mark.parametrize("parallel", ["ep", "tp"])
 @pytest.mark.parametrize("ranks, K", [(1, 32), (2, 40), (4, 32)])
-def test_ag_moe(ranks, K, parallel, swap_ab):
+def test_ag_moe(ranks, K, parallel, algorithm, swap_ab):
     tokens, top_k, experts, N = 24, 2, 4, 48
     own = experts // ranks if parallel == "ep" else experts
     x = torch.randn(ranks, tokens, K, generator=torch.Generator().manual_seed(1)).bfloat16()
@@ -131,7 +197,7 @@ def test_ag_moe(ranks, K, parallel, swap_ab):
             everyone = x.roll(call, 1)
             mine = everyone[rank].contiguous()
             plan = kernels.moe_plan(ids[rank], num_experts=experts, parallel=parallel, stage_groups=1 + call % ranks)
-            rows = kernels.ag_moe(mine, w[rank], plan, swap_ab=swap_ab)
+            rows = kernels.ag_moe(mine, w[rank], plan, algorithm=algorithm, swap_ab=swap_ab)
             placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
             routes = plan.row_route[placed].long()
             expert = ids.view(-1)[routes] - first
@@ -146,7 +212,8 @@ def test_ag_moe(ranks, K, parallel, swap_ab):
     run(main, ranks=ranks)
 
 
-def test_ag_moe_in_any_order():
+@pytest.mark.parametrize("algorithm", ["stored", "copied"])
+def test_ag_moe_in_any_order(algorithm):
     """Rows wait for the tokens that they are made of."""
     x, ids = torch.randn(3, 20, 32).half(), drawn(3, 20, 2, 6)
     w = torch.randn(3, 2, 32, 32).half()
@@ -155,7 +222,7 @@ def test_ag_moe_in_any_order():
         rank = ditron.rank()
         for call in range(3):
             plan = kernels.moe_plan(ids[rank].roll(call, 0), num_experts=6, stage_groups=3)
-            rows = kernels.ag_moe(x[rank].roll(call, 0), w[rank], plan)
+            rows = kernels.ag_moe(x[rank].roll(call, 0), w[rank], plan, algorithm=algorithm)
             slot = plan.row_slot[: int(plan.num_tiles) * plan.block_m]
             found = torch.nonzero(slot >= 0)[:, 0]
             token = x.roll(call, 1).roll(-rank, 0).reshape(-1, 32)[slot[found].long()]
@@ -186,7 +253,21 @@ def test_ag_moe_in_any_order():
             lambda: routing_tables(torch.zeros(2, 4, 2).int(), 0, 0, 4, 16, weights=torch.zeros(2, 4)),
             "expected float32 weights of the shape of ids",
         ),
-        (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=3), "3 experts cannot be divided"),
+        (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, max_tokens=3),
+            "topk_ids has 4 tokens, and max_tokens is 3",
+        ),
+        (
+            lambda: kernels.moe_plan(
+                torch.zeros(4, 2, dtype=torch.int32), num_experts=4, expert_map=torch.zeros(4, dtype=torch.int64)
+            ),
+            "expert_map must be a vector with elements, of int32",
+        ),
+        (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, tile=3),
+            "unknown argument .tile.: a schedule has places, direct, num_warps, protocol",
+        ),
+        (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=1), "1 experts cannot be divided"),
         (lambda: kernels.moe_plan(torch.zeros(4, 5, dtype=torch.int32), num_experts=4), "5 experts for a token"),
         (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, parallel="dp"),
@@ -209,6 +290,10 @@ def test_ag_moe_in_any_order():
             "no gradients yet, and x or w requires one",
         ),
         (
+            lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), algorithm="nccl"),
+            "unknown algorithm 'nccl': expected 'copied' or 'stored'",
+        ),
+        (
             lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), pieces=2),
             "unknown argument .pieces.: a schedule has block",
         ),
@@ -227,5 +312,5 @@ def test_errors(call, message):
 
 
 def ag_moe(x, w, **options):
-    plan = kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4)
+    plan = kernels.moe_plan(torch.tensor([[0, 1]] * 4), num_experts=4)
     return kernels.ag_moe(x, w, plan, **options)

@@ -11,7 +11,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 import ditron.host as dh
 import ditron.language as dl
-from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.grouped import expert_tile, gathered_rows, grouped_product, store_grouped
 from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
@@ -251,13 +250,13 @@ def _launch(
     )
 
 
-def tiles_for(block_m: int, group: Group) -> dict[str, Any]:
+def tiles_for(block_m: int, is_sim: bool) -> dict[str, Any]:
     """The schedule of a grouped product by the rows in a tile (docs/results/moe.md)."""
-    chosen: dict[str, Any] = {"block": (block_m, 256, 64), "programs": group.sms, "swap_ab": False}
+    chosen: dict[str, Any] = {"block": (block_m, 256, 64), "programs": 132, "swap_ab": False}
     if block_m <= FEW_ROWS:
         chosen = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5 if block_m <= 32 else 4, "group_m": 16}
-        chosen |= {"programs": group.sms, "swap_ab": True}
-    if group.is_sim:
+        chosen |= {"programs": 132, "swap_ab": True}
+    if is_sim:
         chosen |= {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4}
     return chosen
 
@@ -324,7 +323,7 @@ def ag_moe(
         out = result("ag_moe", (plan.max_rows, N), x, out, x=x, w=w)
         if not reaches_by_tma(w, out):
             raise DitronError(f"ag_moe: rows of {N} x {K} elements: expected multiples of 16 bytes")
-        chosen = tiles_for(plan.block_m, group) | schedule
+        chosen = tiles_for(plan.block_m, group.is_sim) | schedule
         chosen["whole_k"] = K % chosen["block"][2] == 0
         capacity = capacity_for(tokens if algorithm == "copied" else x.numel())
         program(x, w.view(-1, K), out, plan.row_slot, plan.tiles, plan.num_tiles, capacity, **chosen)

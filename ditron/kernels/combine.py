@@ -1,0 +1,173 @@
+"""Tile functions that add what the experts made of each token: on this rank by routing weight, then over ranks.
+
+Columns are divided into chunks of ``width`` tiles, the same on every rank. The tiles of a chunk are counted; each of
+the programs that wait for them adds some blocks of tokens, sends them to the tokens' owners, and adds what the same
+program of the other ranks has sent here.
+"""
+
+from __future__ import annotations
+
+import triton.language as tl
+
+import ditron
+import ditron.language as dl
+from ditron.kernels.grouped import expert_tile
+
+__all__ = ["CHUNK", "add_chunk", "chunk_tile", "count_tile", "count_tiles_that_are_left", "send_chunk"]
+
+# What the tiles of a chunk add up to in a call, however many they are.
+CHUNK = tl.constexpr(1 << 24)
+
+
+@ditron.jit
+def chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP: tl.constexpr):
+    """Row and column of tiles, and expert, of a linearized tile index: chunks of columns follow each other."""
+    chunk = tile // (tiles_m * width)
+    columns = tl.minimum(tiles_n - chunk * width, width)
+    m, n, expert, _, _ = expert_tile(tile - chunk * (tiles_m * width), columns, tiles_ptr, GROUP)
+    return m, chunk * width + n, expert
+
+
+@ditron.jit
+def count_tile(counts_ptr, tile, tiles_m, tiles_n, width):
+    """Count a tile whose stores have been made; the first one of a chunk counts for all that there could be."""
+    tiles = tiles_m * width
+    chunk = tile // tiles
+    columns = tl.minimum(tiles_n - chunk * width, width)
+    share = tl.where(tile == chunk * tiles, CHUNK + 1 - tiles_m * columns, 1)
+    dl.notify(counts_ptr + chunk, dl.rank(), share, op="add", scope="gpu")
+
+
+@ditron.jit
+def count_tiles_that_are_left(counts_ptr, worker, workers, tiles_m, tiles_n, width):
+    """Count the last tile of a program that has counted those before; or, where nobody has one, all chunks."""
+    tiles = tiles_m * tiles_n
+    if worker < tiles:
+        count_tile(counts_ptr, worker + (tiles - 1 - worker) // workers * workers, tiles_m, tiles_n, width)
+    elif (tiles == 0) & (worker == 0):
+        for chunk in range(tl.cdiv(tiles_n, width)):
+            dl.notify(counts_ptr + chunk, dl.rank(), CHUNK, op="add", scope="gpu")
+
+
+@ditron.jit
+def weighted_sums(y_ptr, route_row_ptr, route_weight_ptr, token, exists, col, H, TOP_K: tl.constexpr):
+    """Of each token (by its index among all ranks'), its rows of ``y`` [rows, H] by weight, in order of its routes,
+    rounded to their dtype; zeros where it has none.
+    """
+    total = tl.zeros((token.shape[0], col.shape[0]), tl.float32)
+    for k in tl.static_range(TOP_K):
+        row = tl.load(route_row_ptr + token * TOP_K + k, mask=exists, other=-1)
+        weight = tl.load(route_weight_ptr + token * TOP_K + k, mask=exists, other=0.0)
+        row_ptr = y_ptr + tl.maximum(row, 0).to(tl.int64) * H
+        value = tl.load(row_ptr[:, None] + col[None, :], mask=(row >= 0)[:, None] & (col < H)[None, :], other=0.0)
+        total += weight[:, None] * value.to(tl.float32)
+    return total.to(y_ptr.dtype.element_ty)
+
+
+@ditron.jit
+def sum_item(item, splits, tokens, begin, end, TB: tl.constexpr, CB: tl.constexpr):
+    """Tokens of an item, which of them exist, and its columns: an item is a block of tokens and a part of a chunk."""
+    token = item // splits * TB + tl.arange(0, TB)
+    part = tl.cdiv(tl.cdiv(end - begin, CB), splits) * CB
+    first = begin + item % splits * part
+    return token, token < tokens, first, tl.minimum(first + part, end)
+
+
+@ditron.jit
+def send_chunk(
+    y_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    sent_ptr,
+    worker,
+    workers,
+    tokens,
+    capacity,
+    begin,
+    end,
+    splits,
+    H,
+    epoch,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+    ALL: tl.constexpr,
+):
+    """Send each rank the sums of its ``tokens``, or with ``ALL`` those of all tokens to all, and signal."""
+    own = dl.rank()
+    inbox_ptr += own.to(tl.int64) * capacity * H
+    items = tl.cdiv(tokens, TB) * splits
+    if ALL:
+        for item in range(worker, items, workers):
+            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+            for first_col in range(first, last, CB):
+                col = first_col + tl.arange(0, CB)
+                sums = weighted_sums(y_ptr, route_row_ptr, route_weight_ptr, token, exists, col, H, TOP_K)
+                at = token.to(tl.int64)[:, None] * H + col[None, :]
+                for step in tl.static_range(1, RANKS):
+                    peer = (own + step) % RANKS
+                    tl.store(dl.symm_at(inbox_ptr, peer) + at, sums, mask=exists[:, None] & (col < H)[None, :])
+        if worker < items:
+            for step in range(1, RANKS):
+                dl.notify(sent_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
+    else:
+        for step in range(1, RANKS):
+            peer = (own + step) % RANKS
+            for item in range(worker, items, workers):
+                token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+                for first_col in range(first, last, CB):
+                    col = first_col + tl.arange(0, CB)
+                    sums = weighted_sums(
+                        y_ptr, route_row_ptr, route_weight_ptr, peer * tokens + token, exists, col, H, TOP_K
+                    )
+                    at = token.to(tl.int64)[:, None] * H + col[None, :]
+                    tl.store(dl.symm_at(inbox_ptr, peer) + at, sums, mask=exists[:, None] & (col < H)[None, :])
+            if worker < items:
+                dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
+
+
+@ditron.jit
+def add_chunk(
+    y_ptr,
+    out_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    sent_ptr,
+    worker,
+    workers,
+    tokens,
+    capacity,
+    begin,
+    end,
+    splits,
+    H,
+    epoch,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+    ALL: tl.constexpr,
+):
+    """``out`` [tokens, H] = this rank's sums plus those that the others have sent, in fp32 and in rank order."""
+    own = dl.rank()
+    items = tl.cdiv(tokens, TB) * splits
+    if worker < items:
+        token_of_others = dl.wait(sent_ptr, RANKS - 1, epoch)
+        theirs_ptr = dl.consume_token(inbox_ptr, token_of_others)
+        for item in range(worker, items, workers):
+            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+            for first_col in range(first, last, CB):
+                col = first_col + tl.arange(0, CB)
+                route_token = token if ALL else own * tokens + token
+                mine = weighted_sums(y_ptr, route_row_ptr, route_weight_ptr, route_token, exists, col, H, TOP_K)
+                at = token.to(tl.int64)[:, None] * H + col[None, :]
+                mask = exists[:, None] & (col < H)[None, :]
+                total = tl.zeros((TB, CB), tl.float32)
+                for source in tl.static_range(RANKS):
+                    box_ptr = theirs_ptr + tl.cast(source, tl.int64) * capacity * H
+                    theirs = tl.load(box_ptr + at, mask=mask & (source != own), other=0.0)
+                    total += tl.where(source == own, mine, theirs).to(tl.float32)
+                tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)

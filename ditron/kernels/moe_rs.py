@@ -1,0 +1,420 @@
+"""Mixture of experts: the second product, and the sum of what the experts made of each token, over routes and ranks.
+
+One launch. The product goes by chunks of columns, all experts' tiles of one before those of the next. Some programs add
+and send a chunk when all its tiles are counted, while the others compute the next one; the last chunk is all programs'.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.distributed.group import Group
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.ag_moe import tiles_for
+from ditron.kernels.all_gather import all_gather
+from ditron.kernels.combine import CHUNK, add_chunk, chunk_tile, count_tile, count_tiles_that_are_left, send_chunk
+from ditron.kernels.grouped import store_grouped
+from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
+from ditron.kernels.routing import Plan, tables_on_host
+from ditron.kernels.schedules import check_schedule
+from ditron.kernels.tiles import shards_descriptor
+from ditron_compiler.errors import DitronError
+
+__all__ = ["moe_ar", "moe_rs", "moe_rs_program"]
+
+
+@ditron.jit(do_not_specialize=["epoch", "width", "senders", "splits"])
+def moe_rs_kernel(
+    rows_desc,
+    w_desc,
+    y_desc,
+    y_ptr,
+    out_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    tiles_ptr,
+    num_tiles_ptr,
+    counts_ptr,
+    sent_ptr,
+    done_ptr,
+    tokens,
+    capacity,
+    H,
+    K,
+    width,
+    senders,
+    splits,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    SWAP_AB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    RANKS: tl.constexpr,
+    ALL: tl.constexpr,
+):
+    """Tiles of ``y`` [max_rows, H] by chunks of columns, each of which is added to ``out`` [tokens, H].
+
+    The first ``senders`` programs compute no tiles; if that is all of them, all do, and add afterwards.
+    """
+    pid = tl.program_id(0)
+    own = dl.rank()
+    tiles_m = tl.load(num_tiles_ptr)
+    tiles_n = tl.cdiv(H, BN)
+    k_steps = tl.cdiv(K, BK)
+    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
+    if senders == PROGRAMS:
+        senders = 0
+    worker = pid - senders
+    workers = PROGRAMS - senders
+    if pid == 0:  # what the call before sent to this rank has been added
+        for step in range(1, RANKS):
+            dl.notify(done_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
+    if worker >= 0:
+        for tile in tl.range(worker, tiles_m * tiles_n, workers, flatten=True):
+            m, n, expert = chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP)
+            w_row = expert * H + n * BN
+            if SWAP_AB:
+                acc = tl.zeros((BN, BM), tl.float32)
+            else:
+                acc = tl.zeros((BM, BN), tl.float32)
+            for k in range(k_steps):
+                a = rows_desc.load([m * BM, k * BK])
+                w = w_desc.load([w_row, k * BK])
+                if SWAP_AB:
+                    acc = tl.dot(w, a.T, acc)
+                else:
+                    acc = tl.dot(a, w.T, acc)
+                if (k == publish_at) & (tile >= workers):
+                    count_tile(counts_ptr, tile - workers, tiles_m, tiles_n, width)
+            store_grouped(y_ptr, y_desc, m * BM, n * BN, acc, H, 2, SWAP_AB)
+        count_tiles_that_are_left(counts_ptr, worker, workers, tiles_m, tiles_n, width)
+
+    chunks = tl.cdiv(tiles_n, width)
+    dl.wait(done_ptr, RANKS - 1, epoch)
+    for chunk in range(tl.where((worker < 0) | (senders == 0), 0, chunks - 1), chunks):
+        adders = tl.where((chunk == chunks - 1) | (senders == 0), PROGRAMS, senders)
+        token = dl.wait(counts_ptr + chunk, 1, tl.cast(epoch, tl.int64) * CHUNK, scope="gpu")
+        counted_ptr = dl.consume_token(y_ptr, token)
+        begin = chunk * (width * BN)
+        end = tl.minimum(begin + width * BN, H)
+        from_here = sent_ptr + (chunk * PROGRAMS + pid) * (RANKS - 1)
+        send_chunk(
+            counted_ptr,
+            inbox_ptr,
+            route_row_ptr,
+            route_weight_ptr,
+            from_here,
+            pid,
+            adders,
+            tokens,
+            capacity,
+            begin,
+            end,
+            splits,
+            H,
+            epoch,
+            TB,
+            CB,
+            TOP_K,
+            RANKS,
+            ALL,
+        )
+        add_chunk(
+            counted_ptr,
+            out_ptr,
+            inbox_ptr,
+            route_row_ptr,
+            route_weight_ptr,
+            from_here,
+            pid,
+            adders,
+            tokens,
+            capacity,
+            begin,
+            end,
+            splits,
+            H,
+            epoch,
+            TB,
+            CB,
+            TOP_K,
+            RANKS,
+            ALL,
+        )
+
+
+def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank."""
+    tokens, experts = 20, 2
+    scores = torch.rand(tokens, experts + 2, generator=generator)
+    scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)
+    ids = scores.topk(2).indices
+    plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
+    return {
+        "rows": f"bf16[{plan.max_rows}, 32]",
+        "w": f"bf16[{experts * 80}, 32]",
+        "y": f"bf16[{plan.max_rows}, 80]",
+        "out": f"bf16[{tokens}, 80]",
+        "route_row": plan.route_row,
+        "route_weight": f"f32[{ranks * tokens}, 2]",
+        "tiles": plan.tiles,
+        "num_tiles": plan.num_tiles,
+        "capacity": 64,
+        "num_ranks": ranks,
+        "top_k": 2,
+        "block": (16, 32, 32),
+        "programs": 3,
+        "senders": 1,
+        "chunk_tiles": 1,
+        "sums": (8, 32),
+    }
+
+
+@ditron.program(
+    example={
+        "rows": "bf16[33792, 2048]",
+        "w": "bf16[229376, 2048]",
+        "y": "bf16[33792, 7168]",
+        "out": "bf16[4096, 7168]",
+        "route_row": "i32[16384, 8]",
+        "route_weight": "f32[16384, 8]",
+        "tiles": "i32[264, 6]",
+        "num_tiles": "i32[1]",
+        "capacity": 4096,
+        "num_ranks": 4,
+        "top_k": 8,
+    },
+    sample_args=sample,
+    max_nodes=1,
+)
+def moe_rs_program(
+    rows,
+    w,
+    y,
+    out,
+    route_row,
+    route_weight,
+    tiles,
+    num_tiles,
+    capacity,
+    *,
+    num_ranks,
+    top_k,
+    to_all=False,
+    block=(128, 256, 64),
+    programs=132,
+    senders=16,
+    chunk_tiles=8,
+    sums=(16, 256),
+    splits=1,
+    swap_ab=False,
+    group_m=8,
+    num_warps=8,
+    stages=4,
+    maxnreg=None,
+):
+    """``out`` [tokens, H] = own tokens' part of the sum over ranks and routes of ``y`` by ``route_weight``, where ``y``
+    [max_rows, H] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * H, K] transposed.
+
+    ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. With
+    ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Of ``programs``, the
+    first ``senders`` add and send, columns by ``chunk_tiles`` tiles; all of them do afterwards if there are no others.
+    What they add at a time is ``sums`` tokens and columns; the columns of a chunk are divided among ``splits`` programs.
+    ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`.
+    """
+    (tokens, H), K = out.shape, rows.shape[1]
+    BM, BN, BK = block
+    inbox = dh.symm_empty(num_ranks * capacity, H, dtype=out.dtype, name="inbox")
+    chunks = dh.cdiv(dh.cdiv(H, BN), chunk_tiles)
+    counts = dh.symm_zeros(chunks, dtype=torch.int64, name="counts")
+    sent = dh.symm_zeros(chunks * programs * num_ranks, dtype=torch.int64, name="sent")
+    done = dh.symm_zeros(num_ranks, dtype=torch.int64, name="done")
+    moe_rs_kernel[(programs,)](
+        TensorDescriptor.from_tensor(rows, [BM, BK]),
+        TensorDescriptor.from_tensor(w, [BN, BK]),
+        shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2)),
+        y,
+        out,
+        inbox,
+        route_row,
+        route_weight,
+        tiles,
+        num_tiles,
+        counts,
+        sent,
+        done,
+        tokens,
+        capacity,
+        H,
+        K,
+        chunk_tiles,
+        senders,
+        splits,
+        dh.epoch(),
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group_m,
+        PROGRAMS=programs,
+        SWAP_AB=swap_ab,
+        TOP_K=top_k,
+        TB=sums[0],
+        CB=sums[1],
+        RANKS=num_ranks,
+        ALL=to_all,
+        num_warps=num_warps,
+        num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+    )
+
+
+def schedule_of(group: Group, plan: Plan, tokens: int, H: int) -> dict[str, Any]:
+    """Keyword arguments of :func:`moe_rs_program` where the caller names none; ``tokens`` that each rank adds up."""
+    chosen = tiles_for(plan.block_m, group.is_sim)
+    if group.is_sim:
+        return chosen | {"senders": 1, "chunk_tiles": 1, "sums": (8, 32)}
+    if plan.block_m <= 32:  # what takes time is to read w, which all programs do
+        columns = 1024
+        chosen |= {"senders": chosen["programs"], "chunk_tiles": -(-H // chosen["block"][1]), "sums": (1, columns)}
+        return chosen | {"splits": max(1, min(chosen["programs"] // tokens, -(-H // columns)))}
+    return chosen | {
+        "senders": 16,
+        "chunk_tiles": 2048 // chosen["block"][1],
+        "sums": (2 * chosen.get("num_warps", 8), 256),
+    }
+
+
+def _operands(
+    what: str, group: Group, rows: torch.Tensor, w: torch.Tensor, plan: Plan, schedule: dict[str, Any]
+) -> int:
+    """Raise DitronError for what does not fit; how many tokens this rank has."""
+    for name, tensor, dims in (("rows", rows, 2), ("w", w, 3)):
+        require_tensor(what, name, tensor)
+        if tensor.ndim != dims or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16):
+            raise DitronError(
+                f"{what}: {name} must have {dims} dimensions and be bfloat16 or float16, got {tuple(tensor.shape)} "
+                f"of {tensor.dtype}"
+            )
+        if tensor.device != group.device:
+            raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
+    if torch.is_grad_enabled() and (rows.requires_grad or w.requires_grad or plan.route_weight.requires_grad):
+        raise DitronError(f"{what}: has no gradients yet, and an operand requires one: call it under torch.no_grad()")
+    (max_rows, K), (experts, H, _) = rows.shape, w.shape
+    if w.shape[2] != K or w.dtype != rows.dtype:
+        raise DitronError(
+            f"{what}: rows is [{max_rows}, {K}] of {rows.dtype}: expected w to be [experts, H, {K}] of it too, got "
+            f"{tuple(w.shape)} of {w.dtype}"
+        )
+    if experts != plan.experts or max_rows != plan.max_rows:
+        raise DitronError(
+            f"{what}: there are {max_rows} rows and {experts} experts, and the plan is for {plan.max_rows} and "
+            f"{plan.experts}"
+        )
+    if H * w.itemsize % 16 or K * w.itemsize % 16:
+        raise DitronError(f"{what}: w is [{experts}, {H}, {K}]: expected rows of a multiple of 16 bytes")
+    check_schedule(what, schedule, moe_rs_program)
+    return len(plan.route_row) // group.num_ranks
+
+
+def _run(
+    group: Group,
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    plan: Plan,
+    out: torch.Tensor,
+    schedule: dict[str, Any],
+    to_all: bool,
+) -> torch.Tensor:
+    rows, w = aligned(rows), aligned(w)
+    H = w.shape[1]
+    chosen = schedule_of(group, plan, len(out), H) | schedule
+    y = torch.empty(plan.max_rows, H, dtype=rows.dtype, device=rows.device)
+    moe_rs_program(
+        rows,
+        w.view(-1, w.shape[2]),
+        y,
+        out,
+        plan.route_row,
+        plan.route_weight,
+        plan.tiles,
+        plan.num_tiles,
+        capacity_for(len(out)),
+        num_ranks=group.num_ranks,
+        top_k=plan.route_row.shape[1],
+        to_all=to_all,
+        **chosen,
+    )
+    return out
+
+
+def moe_rs(
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    plan: Plan,
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """This rank's tokens, each the sum over its experts, on all ranks, of their row times their transposed matrix.
+
+    Args:
+        rows: ``[plan.max_rows, K]``, sorted by expert, as :func:`ag_moe` returns them. What lies between and behind
+            the experts' rows counts for nothing.
+        w: ``[experts, H, K]``, this rank's experts, or its part of every expert. Both bfloat16 or float16.
+        plan: of these rows (:func:`moe_plan`), with the weight of each route.
+        out: ``[tokens, H]``, written if given.
+        group: the ranks; default the current group. One node.
+        schedule: keyword-only arguments of :func:`moe_rs_program`, instead of those that would be chosen.
+
+    Returns ``[tokens, H]``. A rank adds a token's rows by weight in fp32, in order of its routes, and rounds once; ranks
+    are added in fp32 in their order. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        y = ditron.kernels.moe_rs(hidden, w2, plan)
+    """
+    with in_group(group, "moe_rs") as group:
+        tokens = _operands("moe_rs", group, rows, w, plan, schedule)
+        out = result("moe_rs", (tokens, w.shape[1]), rows, out, rows=rows, w=w)
+        return _run(group, rows, w, plan, out, schedule, to_all=False)
+
+
+def moe_ar(
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    plan: Plan,
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """As :func:`moe_rs`, of all ranks' tokens, the same on every rank.
+
+    Returns ``[tokens of all ranks, H]``. Few tokens travel once, from every rank to every other one; more are added by
+    their owner first, and gathered.
+
+        y = ditron.kernels.moe_ar(hidden, w2, plan)  # [num_ranks * tokens, H]
+    """
+    with in_group(group, "moe_ar") as group:
+        tokens = _operands("moe_ar", group, rows, w, plan, schedule)
+        out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, rows=rows, w=w)
+        if out.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES:
+            return _run(group, rows, w, plan, out, schedule, to_all=True)
+        mine = torch.empty(tokens, w.shape[1], dtype=rows.dtype, device=rows.device)
+        return all_gather(_run(group, rows, w, plan, mine, schedule, to_all=False), out=out)
+
+
+#: Up to so many bytes that a rank sends, moe_ar sends every rank's sums to all.
+ONE_SHOT_BYTES = 8 << 20

@@ -14,10 +14,12 @@ from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
+from ditron.kernels.ep_moe import ep_moe
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
 from ditron.kernels.moe_plan import moe_plan
+from ditron.kernels.moe_rs import moe_ar, moe_rs
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.routing import Plan
 
@@ -32,10 +34,13 @@ __all__ = [
     "all_gather",
     "all_reduce",
     "all_reduce_rms_norm",
+    "ep_moe",
     "gemm_ar",
     "gemm_rs",
     "gemm_rs_backward",
+    "moe_ar",
     "moe_plan",
+    "moe_rs",
     "own_part",
     "reduce_scatter",
 ]

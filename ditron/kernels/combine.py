@@ -13,7 +13,7 @@ import ditron
 import ditron.language as dl
 from ditron.kernels.grouped import expert_tile
 
-__all__ = ["CHUNK", "add_chunk", "chunk_tile", "count_tile", "count_tiles_that_are_left", "send_chunk"]
+__all__ = ["CHUNK", "chunk_tile", "count_tile", "count_tiles_that_are_left", "sum_chunk"]
 
 # What the tiles of a chunk add up to in a call, however many they are.
 CHUNK = tl.constexpr(1 << 24)
@@ -50,17 +50,27 @@ def count_tiles_that_are_left(counts_ptr, worker, workers, tiles_m, tiles_n, wid
 
 
 @ditron.jit
-def weighted_sums(y_ptr, route_row_ptr, route_weight_ptr, token, exists, col, H, TOP_K: tl.constexpr):
-    """Of each token (by its index among all ranks'), its rows of ``y`` [rows, H] by weight, in order of its routes,
-    rounded to their dtype; zeros where it has none.
-    """
-    total = tl.zeros((token.shape[0], col.shape[0]), tl.float32)
+def routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K: tl.constexpr):
+    """Rows (-1: none) and weights of the routes of each token, by its index among all ranks'."""
+    rows = ()
+    weights = ()
     for k in tl.static_range(TOP_K):
-        row = tl.load(route_row_ptr + token * TOP_K + k, mask=exists, other=-1)
-        weight = tl.load(route_weight_ptr + token * TOP_K + k, mask=exists, other=0.0)
-        row_ptr = y_ptr + tl.maximum(row, 0).to(tl.int64) * H
-        value = tl.load(row_ptr[:, None] + col[None, :], mask=(row >= 0)[:, None] & (col < H)[None, :], other=0.0)
-        total += weight[:, None] * value.to(tl.float32)
+        rows = rows + (tl.load(route_row_ptr + token * TOP_K + k, mask=exists, other=-1),)
+        weights = weights + (tl.load(route_weight_ptr + token * TOP_K + k, mask=exists, other=0.0),)
+    return rows, weights
+
+
+@ditron.jit
+def weighted_sums(y_ptr, rows, weights, col, H, TOP_K: tl.constexpr):
+    """Of each token, its rows of ``y`` [rows, H] by weight, in order of its routes, rounded to their dtype; zeros where
+    it has none.
+    """
+    total = tl.zeros((rows[0].shape[0], col.shape[0]), tl.float32)
+    for k in tl.static_range(TOP_K):
+        row_ptr = y_ptr + tl.maximum(rows[k], 0).to(tl.int64) * H
+        mask = (rows[k] >= 0)[:, None] & (col < H)[None, :]
+        value = tl.load(row_ptr[:, None] + col[None, :], mask=mask, other=0.0)
+        total += weights[k][:, None] * value.to(tl.float32)
     return total.to(y_ptr.dtype.element_ty)
 
 
@@ -102,9 +112,10 @@ def send_chunk(
     if ALL:
         for item in range(worker, items, workers):
             token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+            rows, weights = routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K)
             for first_col in range(first, last, CB):
                 col = first_col + tl.arange(0, CB)
-                sums = weighted_sums(y_ptr, route_row_ptr, route_weight_ptr, token, exists, col, H, TOP_K)
+                sums = weighted_sums(y_ptr, rows, weights, col, H, TOP_K)
                 at = token.to(tl.int64)[:, None] * H + col[None, :]
                 for step in tl.static_range(1, RANKS):
                     peer = (own + step) % RANKS
@@ -117,11 +128,10 @@ def send_chunk(
             peer = (own + step) % RANKS
             for item in range(worker, items, workers):
                 token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+                rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
                 for first_col in range(first, last, CB):
                     col = first_col + tl.arange(0, CB)
-                    sums = weighted_sums(
-                        y_ptr, route_row_ptr, route_weight_ptr, peer * tokens + token, exists, col, H, TOP_K
-                    )
+                    sums = weighted_sums(y_ptr, rows, weights, col, H, TOP_K)
                     at = token.to(tl.int64)[:, None] * H + col[None, :]
                     tl.store(dl.symm_at(inbox_ptr, peer) + at, sums, mask=exists[:, None] & (col < H)[None, :])
             if worker < items:
@@ -159,10 +169,11 @@ def add_chunk(
         theirs_ptr = dl.consume_token(inbox_ptr, token_of_others)
         for item in range(worker, items, workers):
             token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+            among_all = token if ALL else own * tokens + token
+            rows, weights = routes_of(route_row_ptr, route_weight_ptr, among_all, exists, TOP_K)
             for first_col in range(first, last, CB):
                 col = first_col + tl.arange(0, CB)
-                route_token = token if ALL else own * tokens + token
-                mine = weighted_sums(y_ptr, route_row_ptr, route_weight_ptr, route_token, exists, col, H, TOP_K)
+                mine = weighted_sums(y_ptr, rows, weights, col, H, TOP_K)
                 at = token.to(tl.int64)[:, None] * H + col[None, :]
                 mask = exists[:, None] & (col < H)[None, :]
                 total = tl.zeros((TB, CB), tl.float32)
@@ -171,3 +182,72 @@ def add_chunk(
                     theirs = tl.load(box_ptr + at, mask=mask & (source != own), other=0.0)
                     total += tl.where(source == own, mine, theirs).to(tl.float32)
                 tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@ditron.jit
+def sum_chunk(
+    y_ptr,
+    out_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    sent_ptr,
+    worker,
+    workers,
+    tokens,
+    capacity,
+    begin,
+    end,
+    splits,
+    H,
+    epoch,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+    ALL: tl.constexpr,
+):
+    """Columns ``begin`` to ``end`` of ``out`` [tokens, H], as far as they are this program's of ``workers``."""
+    send_chunk(
+        y_ptr,
+        inbox_ptr,
+        route_row_ptr,
+        route_weight_ptr,
+        sent_ptr,
+        worker,
+        workers,
+        tokens,
+        capacity,
+        begin,
+        end,
+        splits,
+        H,
+        epoch,
+        TB,
+        CB,
+        TOP_K,
+        RANKS,
+        ALL,
+    )
+    add_chunk(
+        y_ptr,
+        out_ptr,
+        inbox_ptr,
+        route_row_ptr,
+        route_weight_ptr,
+        sent_ptr,
+        worker,
+        workers,
+        tokens,
+        capacity,
+        begin,
+        end,
+        splits,
+        H,
+        epoch,
+        TB,
+        CB,
+        TOP_K,
+        RANKS,
+        ALL,
+    )

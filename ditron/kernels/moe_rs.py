@@ -19,15 +19,180 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.all_gather import all_gather
-from ditron.kernels.combine import CHUNK, add_chunk, chunk_tile, count_tile, count_tiles_that_are_left, send_chunk
+from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
 from ditron.kernels.grouped import store_grouped
-from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
+from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.errors import DitronError
 
 __all__ = ["moe_ar", "moe_rs", "moe_rs_program"]
+
+
+@ditron.jit
+def product_tiles(
+    rows_desc,
+    w_desc,
+    y_desc,
+    y_ptr,
+    tiles_ptr,
+    tiles_m,
+    counts_ptr,
+    done_ptr,
+    worker,
+    workers,
+    width,
+    H,
+    K,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    SWAP_AB: tl.constexpr,
+    COUNT: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """A program's tiles of ``y`` [max_rows, H], by chunks of columns, counted with ``COUNT``."""
+    own = dl.rank()
+    tiles_n = tl.cdiv(H, BN)
+    k_steps = tl.cdiv(K, BK)
+    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
+    if worker == 0:  # what the call before sent to this rank has been added
+        for step in range(1, RANKS):
+            dl.notify(done_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
+    for tile in tl.range(worker, tiles_m * tiles_n, workers, flatten=True):
+        m, n, expert = chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP)
+        w_row = expert * H + n * BN
+        if SWAP_AB:
+            acc = tl.zeros((BN, BM), tl.float32)
+        else:
+            acc = tl.zeros((BM, BN), tl.float32)
+        for k in range(k_steps):
+            a = rows_desc.load([m * BM, k * BK])
+            w = w_desc.load([w_row, k * BK])
+            if SWAP_AB:
+                acc = tl.dot(w, a.T, acc)
+            else:
+                acc = tl.dot(a, w.T, acc)
+            if COUNT:
+                if (k == publish_at) & (tile >= workers):
+                    count_tile(counts_ptr, tile - workers, tiles_m, tiles_n, width)
+        store_grouped(y_ptr, y_desc, m * BM, n * BN, acc, H, 2, SWAP_AB)
+    if COUNT:
+        count_tiles_that_are_left(counts_ptr, worker, workers, tiles_m, tiles_n, width)
+
+
+@ditron.jit(do_not_specialize=["epoch", "width"])
+def moe_product_kernel(
+    rows_desc,
+    w_desc,
+    y_desc,
+    y_ptr,
+    tiles_ptr,
+    num_tiles_ptr,
+    counts_ptr,
+    started_ptr,
+    done_ptr,
+    H,
+    K,
+    width,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    SWAP_AB: tl.constexpr,
+    COUNT: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """``y`` [max_rows, H] = rows times their experts' matrices, transposed."""
+    if COUNT:
+        dl.notify(started_ptr, dl.rank(), 1, op="add", scope="gpu")
+    product_tiles(
+        rows_desc,
+        w_desc,
+        y_desc,
+        y_ptr,
+        tiles_ptr,
+        tl.load(num_tiles_ptr),
+        counts_ptr,
+        done_ptr,
+        tl.program_id(0),
+        PROGRAMS,
+        width,
+        H,
+        K,
+        epoch,
+        BM,
+        BN,
+        BK,
+        GROUP,
+        SWAP_AB,
+        COUNT,
+        RANKS,
+    )
+
+
+@ditron.jit(do_not_specialize=["epoch", "width", "splits"])
+def moe_sum_kernel(
+    y_ptr,
+    out_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    counts_ptr,
+    sent_ptr,
+    done_ptr,
+    tokens,
+    capacity,
+    H,
+    width,
+    splits,
+    epoch,
+    BN: tl.constexpr,
+    SLOTS: tl.constexpr,
+    WAIT: tl.constexpr,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+    ALL: tl.constexpr,
+):
+    """``out`` [tokens, H] of chunks of ``width`` tiles of columns, with ``WAIT`` when their tiles have been counted."""
+    pid = tl.program_id(0)
+    workers = tl.num_programs(0)
+    dl.wait(done_ptr, RANKS - 1, epoch)
+    for chunk in range(tl.cdiv(tl.cdiv(H, BN), width)):
+        counted_ptr = y_ptr
+        if WAIT:
+            token = dl.wait(counts_ptr + chunk, 1, tl.cast(epoch, tl.int64) * CHUNK, scope="gpu")
+            counted_ptr = dl.consume_token(y_ptr, token)
+        begin = chunk * (width * BN)
+        sum_chunk(
+            counted_ptr,
+            out_ptr,
+            inbox_ptr,
+            route_row_ptr,
+            route_weight_ptr,
+            sent_ptr + (chunk * SLOTS + pid) * (RANKS - 1),
+            pid,
+            workers,
+            tokens,
+            capacity,
+            begin,
+            tl.minimum(begin + width * BN, H),
+            splits,
+            H,
+            epoch,
+            TB,
+            CB,
+            TOP_K,
+            RANKS,
+            ALL,
+        )
 
 
 @ditron.jit(do_not_specialize=["epoch", "width", "senders", "splits"])
@@ -70,81 +235,51 @@ def moe_rs_kernel(
     The first ``senders`` programs compute no tiles; if that is all of them, all do, and add afterwards.
     """
     pid = tl.program_id(0)
-    own = dl.rank()
-    tiles_m = tl.load(num_tiles_ptr)
-    tiles_n = tl.cdiv(H, BN)
-    k_steps = tl.cdiv(K, BK)
-    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
     if senders == PROGRAMS:
         senders = 0
     worker = pid - senders
-    workers = PROGRAMS - senders
-    if pid == 0:  # what the call before sent to this rank has been added
-        for step in range(1, RANKS):
-            dl.notify(done_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
     if worker >= 0:
-        for tile in tl.range(worker, tiles_m * tiles_n, workers, flatten=True):
-            m, n, expert = chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP)
-            w_row = expert * H + n * BN
-            if SWAP_AB:
-                acc = tl.zeros((BN, BM), tl.float32)
-            else:
-                acc = tl.zeros((BM, BN), tl.float32)
-            for k in range(k_steps):
-                a = rows_desc.load([m * BM, k * BK])
-                w = w_desc.load([w_row, k * BK])
-                if SWAP_AB:
-                    acc = tl.dot(w, a.T, acc)
-                else:
-                    acc = tl.dot(a, w.T, acc)
-                if (k == publish_at) & (tile >= workers):
-                    count_tile(counts_ptr, tile - workers, tiles_m, tiles_n, width)
-            store_grouped(y_ptr, y_desc, m * BM, n * BN, acc, H, 2, SWAP_AB)
-        count_tiles_that_are_left(counts_ptr, worker, workers, tiles_m, tiles_n, width)
-
-    chunks = tl.cdiv(tiles_n, width)
+        product_tiles(
+            rows_desc,
+            w_desc,
+            y_desc,
+            y_ptr,
+            tiles_ptr,
+            tl.load(num_tiles_ptr),
+            counts_ptr,
+            done_ptr,
+            worker,
+            PROGRAMS - senders,
+            width,
+            H,
+            K,
+            epoch,
+            BM,
+            BN,
+            BK,
+            GROUP,
+            SWAP_AB,
+            True,
+            RANKS,
+        )
+    chunks = tl.cdiv(tl.cdiv(H, BN), width)
     dl.wait(done_ptr, RANKS - 1, epoch)
     for chunk in range(tl.where((worker < 0) | (senders == 0), 0, chunks - 1), chunks):
-        adders = tl.where((chunk == chunks - 1) | (senders == 0), PROGRAMS, senders)
         token = dl.wait(counts_ptr + chunk, 1, tl.cast(epoch, tl.int64) * CHUNK, scope="gpu")
-        counted_ptr = dl.consume_token(y_ptr, token)
         begin = chunk * (width * BN)
-        end = tl.minimum(begin + width * BN, H)
-        from_here = sent_ptr + (chunk * PROGRAMS + pid) * (RANKS - 1)
-        send_chunk(
-            counted_ptr,
-            inbox_ptr,
-            route_row_ptr,
-            route_weight_ptr,
-            from_here,
-            pid,
-            adders,
-            tokens,
-            capacity,
-            begin,
-            end,
-            splits,
-            H,
-            epoch,
-            TB,
-            CB,
-            TOP_K,
-            RANKS,
-            ALL,
-        )
-        add_chunk(
-            counted_ptr,
+        sum_chunk(
+            dl.consume_token(y_ptr, token),
             out_ptr,
             inbox_ptr,
             route_row_ptr,
             route_weight_ptr,
-            from_here,
+            sent_ptr + (chunk * PROGRAMS + pid) * (RANKS - 1),
             pid,
-            adders,
+            tl.where((chunk == chunks - 1) | (senders == 0), PROGRAMS, senders),
             tokens,
             capacity,
             begin,
-            end,
+            tl.minimum(begin + width * BN, H),
             splits,
             H,
             epoch,
@@ -180,6 +315,8 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "senders": 1,
         "chunk_tiles": 1,
         "sums": (8, 32),
+        "sum_warps": 4,
+        "adders": 3,
     }
 
 
@@ -214,11 +351,15 @@ def moe_rs_program(
     num_ranks,
     top_k,
     to_all=False,
+    fused=False,
+    overlap=True,
     block=(128, 256, 64),
     programs=132,
     senders=16,
     chunk_tiles=8,
-    sums=(16, 256),
+    sums=(8, 256),
+    sum_warps=8,
+    adders=132,
     splits=1,
     swap_ab=False,
     group_m=8,
@@ -232,69 +373,91 @@ def moe_rs_program(
     ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. With
     ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Of ``programs``, the
     first ``senders`` add and send, columns by ``chunk_tiles`` tiles; all of them do afterwards if there are no others.
-    What they add at a time is ``sums`` tokens and columns; the columns of a chunk are divided among ``splits`` programs.
+    What they add at a time is ``sums`` tokens and columns; ``splits`` programs share the columns of a chunk.
     ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`.
     """
     (tokens, H), K = out.shape, rows.shape[1]
     BM, BN, BK = block
     inbox = dh.symm_empty(num_ranks * capacity, H, dtype=out.dtype, name="inbox")
-    chunks = dh.cdiv(dh.cdiv(H, BN), chunk_tiles)
+    chunks = dh.cdiv(dh.cdiv(H, BN), chunk_tiles) if overlap or fused else 1
+    width = chunk_tiles if overlap or fused else dh.cdiv(H, BN)
     counts = dh.symm_zeros(chunks, dtype=torch.int64, name="counts")
-    sent = dh.symm_zeros(chunks * programs * num_ranks, dtype=torch.int64, name="sent")
+    slots = programs if fused else adders
+    sent = dh.symm_zeros(chunks * slots * num_ranks, dtype=torch.int64, name="sent")
+    started = dh.symm_zeros(1, dtype=torch.int64, name="started")
     done = dh.symm_zeros(num_ranks, dtype=torch.int64, name="done")
-    moe_rs_kernel[(programs,)](
-        TensorDescriptor.from_tensor(rows, [BM, BK]),
-        TensorDescriptor.from_tensor(w, [BN, BK]),
-        shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2)),
+    rows_desc = TensorDescriptor.from_tensor(rows, [BM, BK])
+    w_desc = TensorDescriptor.from_tensor(w, [BN, BK])
+    y_desc = shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2))
+    product_options = {"BM": BM, "BN": BN, "BK": BK, "GROUP": group_m, "SWAP_AB": swap_ab, "RANKS": num_ranks}
+    product_options |= {"num_warps": num_warps, "num_stages": stages}
+    product_options |= {} if maxnreg is None else {"maxnreg": maxnreg}
+    sum_options = {"TB": sums[0], "CB": sums[1], "TOP_K": top_k, "ALL": to_all}
+    if fused:
+        moe_rs_kernel[(programs,)](
+            rows_desc,
+            w_desc,
+            y_desc,
+            y,
+            out,
+            inbox,
+            route_row,
+            route_weight,
+            tiles,
+            num_tiles,
+            counts,
+            sent,
+            done,
+            tokens,
+            capacity,
+            H,
+            K,
+            chunk_tiles,
+            senders,
+            splits,
+            dh.epoch(),
+            PROGRAMS=programs,
+            **product_options,
+            **sum_options,
+        )
+        return
+    sum_options |= {"BN": BN, "SLOTS": slots, "RANKS": num_ranks, "num_warps": sum_warps, "maxnreg": 64}
+    moe_product_kernel[(programs,)](
+        rows_desc,
+        w_desc,
+        y_desc,
         y,
-        out,
-        inbox,
-        route_row,
-        route_weight,
         tiles,
         num_tiles,
         counts,
-        sent,
+        started,
         done,
-        tokens,
-        capacity,
         H,
         K,
-        chunk_tiles,
-        senders,
-        splits,
+        width,
         dh.epoch(),
-        BM=BM,
-        BN=BN,
-        BK=BK,
-        GROUP=group_m,
         PROGRAMS=programs,
-        SWAP_AB=swap_ab,
-        TOP_K=top_k,
-        TB=sums[0],
-        CB=sums[1],
-        RANKS=num_ranks,
-        ALL=to_all,
-        num_warps=num_warps,
-        num_stages=stages,
-        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+        COUNT=overlap,
+        **product_options,
     )
+    of_sums = (y, out, inbox, route_row, route_weight, counts, sent, done, tokens, capacity, H, width, splits)
+    if overlap:  # beside the product's programs, when all of them have their place
+        with dh.stream("sums"):
+            dh.signal_wait(started[0], dh.epoch() * programs)
+            moe_sum_kernel[(adders,)](*of_sums, dh.epoch(), WAIT=True, **sum_options)
+    else:
+        moe_sum_kernel[(adders,)](*of_sums, dh.epoch(), WAIT=False, **sum_options)
 
 
 def schedule_of(group: Group, plan: Plan, tokens: int, H: int) -> dict[str, Any]:
     """Keyword arguments of :func:`moe_rs_program` where the caller names none; ``tokens`` that each rank adds up."""
     chosen = tiles_for(plan.block_m, group.is_sim)
     if group.is_sim:
-        return chosen | {"senders": 1, "chunk_tiles": 1, "sums": (8, 32)}
+        return chosen | {"senders": 1, "chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "adders": 3}
     if plan.block_m <= 32:  # what takes time is to read w, which all programs do
-        columns = 1024
-        chosen |= {"senders": chosen["programs"], "chunk_tiles": -(-H // chosen["block"][1]), "sums": (1, columns)}
-        return chosen | {"splits": max(1, min(chosen["programs"] // tokens, -(-H // columns)))}
-    return chosen | {
-        "senders": 16,
-        "chunk_tiles": 2048 // chosen["block"][1],
-        "sums": (2 * chosen.get("num_warps", 8), 256),
-    }
+        splits = -(-H // 2048)
+        return chosen | {"overlap": False, "sums": (1, 2048), "splits": splits, "adders": 4 * group.sms}
+    return chosen | {"chunk_tiles": 2048 // chosen["block"][1], "maxnreg": 192}
 
 
 def _operands(
@@ -380,8 +543,9 @@ def moe_rs(
         group: the ranks; default the current group. One node.
         schedule: keyword-only arguments of :func:`moe_rs_program`, instead of those that would be chosen.
 
-    Returns ``[tokens, H]``. A rank adds a token's rows by weight in fp32, in order of its routes, and rounds once; ranks
-    are added in fp32 in their order. Collective over the group. Raises DitronError for tensors that do not fit.
+    Returns ``[tokens, H]``. A rank adds a token's rows by weight in fp32, in order of its routes, and rounds once; the
+    ranks' sums are added in fp32, in their order. Collective over the group. Raises DitronError for tensors that do not
+    fit.
 
         y = ditron.kernels.moe_rs(hidden, w2, plan)
     """

@@ -1,0 +1,61 @@
+"""A mixture-of-experts layer, from tokens and their experts to the weighted sums."""
+
+from __future__ import annotations
+
+import torch
+
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.ag_moe import ag_moe, moe_plan
+from ditron.kernels.expert_activation import swiglu_rows
+from ditron.kernels.moe_rs import moe_rs
+from ditron.kernels.operands import in_group, require_tensor
+from ditron_compiler.errors import DitronError
+
+__all__ = ["ep_moe"]
+
+
+def ep_moe(
+    x: torch.Tensor,
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor | None,
+    w13: torch.Tensor,
+    w2: torch.Tensor,
+    *,
+    num_experts: int,
+    activation: str = "swiglu",
+    parallel: str = "ep",
+    group: AnyGroup = None,
+) -> torch.Tensor:
+    """A mixture-of-experts layer: each token's sum, by weight, of what its experts make of it.
+
+    Args:
+        x: ``[tokens, H]``, this rank's tokens, of the shape of every rank's. bfloat16 or float16, as the weights are.
+        topk_ids: ``[tokens, top_k]``, integers, the experts of each; distinct for a token, -1 for none.
+        topk_weights: ``[tokens, top_k]`` float32, bfloat16 or float16; None for ones.
+        w13: ``[experts, 2 * I, H]``, the first matrices of this rank's experts: I rows of the gate, then I rows that it
+            multiplies, as vLLM's ``w13_weight`` and Hugging Face's ``gate_up_proj``.
+        w2: ``[experts, H, I]``, the second ones.
+        num_experts: of all ranks together.
+        activation: ``"swiglu"``, SiLU of the gate times the other.
+        parallel: ``"ep"``: this rank has ``num_experts / num_ranks`` experts, in rank order; ``"tp"``: a part of each,
+            I being this rank's.
+        group: the ranks; default the current group. One node.
+
+    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, the activation in fp32 and :func:`moe_rs`; the host
+    waits for nothing. Collective over the group. Raises DitronError for tensors that do not fit.
+
+        y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
+    """
+    with in_group(group, "ep_moe") as group:
+        if activation != "swiglu":
+            raise DitronError(f"ep_moe: unknown activation {activation!r}: expected 'swiglu'")
+        require_tensor("ep_moe", "w13", w13)
+        require_tensor("ep_moe", "w2", w2)
+        if w13.ndim != 3 or w2.ndim != 3 or w13.shape[1] != 2 * w2.shape[2] or w13.shape[0] != w2.shape[0]:
+            raise DitronError(
+                f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
+                "[experts, H, I]"
+            )
+        plan = moe_plan(topk_ids, topk_weights, num_experts=num_experts, parallel=parallel)
+        hidden = swiglu_rows(ag_moe(x, w13, plan), plan, group)
+        return moe_rs(hidden, w2, plan)

@@ -6,7 +6,8 @@
 ``ag_moe``: every rank's tokens times the first matrices of their experts, which are divided between the ranks (ep) or
 each of which is (tp). Floors: the grouped product alone, of tokens that are there; the copies alone. torch + NCCL:
 all-gather, rows sorted by expert (their indices given), ``torch._grouped_mm``. ``plan``: from the experts of this
-rank's tokens and their weights to tables on every rank; torch: all-gathers, sort, counts. Uniform routing.
+rank's tokens and their weights to tables on every rank; torch: all-gathers, sort, counts. ``moe_rs`` and ``moe_ar``:
+the second product and the sums (moe_layer.py). ``ep_moe``: the layer, with nothing given. Uniform routing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from cases import Case, Run, arguments, copies_alone, floor, measure, parse_schedule  # noqa: E402
 from grouped_gemm import MODELS, Model  # noqa: E402
 from measuring import random  # noqa: E402
+from moe_layer import layer_cases, second_cases  # noqa: E402
 
 import ditron  # noqa: E402
 from ditron.kernels import Plan, ag_moe, moe_plan  # noqa: E402
@@ -158,7 +160,13 @@ def compare(plan: Plan, ids: torch.Tensor, weights: torch.Tensor, model: Model) 
         assert torch.equal(getattr(plan, field)[: len(expected)].cpu(), expected), field
 
 
-OPERATORS = {"ag_moe": ag_moe_cases, "plan": plan_cases}
+OPERATORS = {
+    "ag_moe": ag_moe_cases,
+    "plan": plan_cases,
+    "moe_rs": lambda args, device: second_cases(args, "moe_rs", route, MODELS, device),
+    "moe_ar": lambda args, device: second_cases(args, "moe_ar", route, MODELS, device),
+    "ep_moe": lambda args, device: layer_cases(args, route, MODELS, device),
+}
 
 
 def main() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.ag_moe import ag_moe, moe_plan
+from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.expert_activation import swiglu_rows
+from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.operands import in_group, require_tensor
 from ditron_compiler.errors import DitronError
@@ -24,21 +25,24 @@ def ep_moe(
     num_experts: int,
     activation: str = "swiglu",
     parallel: str = "ep",
+    max_tokens: int | None = None,
+    expert_map: torch.Tensor | None = None,
     group: AnyGroup = None,
 ) -> torch.Tensor:
     """A mixture-of-experts layer: each token's sum, by weight, of what its experts make of it.
 
     Args:
-        x: ``[tokens, H]``, this rank's tokens, of the shape of every rank's. bfloat16 or float16, as the weights are.
+        x: ``[tokens, H]``, this rank's tokens, as many as every rank's without ``max_tokens``. bfloat16 or float16, as
+            the weights are.
         topk_ids: ``[tokens, top_k]``, integers, the experts of each; distinct for a token, -1 for none.
         topk_weights: ``[tokens, top_k]`` float32, bfloat16 or float16; None for ones.
-        w13: ``[experts, 2 * I, H]``, the first matrices of this rank's experts: I rows of the gate, then I rows that it
-            multiplies, as vLLM's ``w13_weight`` and Hugging Face's ``gate_up_proj``.
+        w13: ``[experts, 2 * I, H]``, the first matrices of this rank's experts: I rows of the gate, then I of
+            what it multiplies, as vLLM's ``w13_weight``.
         w2: ``[experts, H, I]``, the second ones.
         num_experts: of all ranks together.
         activation: ``"swiglu"``, SiLU of the gate times the other.
-        parallel: ``"ep"``: this rank has ``num_experts / num_ranks`` experts, in rank order; ``"tp"``: a part of each,
-            I being this rank's.
+        parallel: ``"ep"``: this rank has some of the experts; ``"tp"``: a part of each, I being this rank's.
+        max_tokens, expert_map: as of :func:`moe_plan`.
         group: the ranks; default the current group. One node.
 
     Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, the activation in fp32 and :func:`moe_rs`; the host
@@ -56,6 +60,7 @@ def ep_moe(
                 f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
                 "[experts, H, I]"
             )
-        plan = moe_plan(topk_ids, topk_weights, num_experts=num_experts, parallel=parallel)
+        options = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens, "expert_map": expert_map}
+        plan = moe_plan(topk_ids, topk_weights, **options)
         hidden = swiglu_rows(ag_moe(x, w13, plan), plan, group)
-        return moe_rs(hidden, w2, plan)
+        return moe_rs(hidden, w2, plan)[: len(x)]

@@ -227,7 +227,7 @@ def _weights_of(ids: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor
             f"routing_tables: expected float32 weights of the shape of ids, {tuple(ids.shape)}, on {ids.device}, got "
             f"{tuple(weights.shape)} of {weights.dtype} on {weights.device}"
         )
-    return weights.reshape(-1, ids.shape[2])
+    return weights.reshape(-1, ids.shape[2]).contiguous()  # of one token each, reshape leaves what it was cut from
 
 
 def tables_on_host(

@@ -193,7 +193,7 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
             if not isinstance(value, bool):
                 raise DitronError(f"{what}: {name} must be True or False, got {value!r}")
             continue
-        extents = value if name == "block" and isinstance(value, tuple) else (value,)
+        extents = value if isinstance(program.constants[name], tuple) and isinstance(value, tuple) else (value,)
         if name != "protocol" and any(type(extent) is not int or extent < 1 for extent in extents):
             raise DitronError(f"{what}: {name} must be of integers from 1 on, got {value!r}")
         default = program.constants[name]

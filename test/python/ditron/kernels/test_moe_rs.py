@@ -1,0 +1,218 @@
+"""The second half of mixture-of-experts layers, and whole layers, against torch on simulated ranks."""
+
+import sys
+
+import pytest
+import torch
+from test_moe import corpus, drawn, run
+
+import ditron
+from ditron import kernels
+from ditron_compiler.errors import DitronError
+
+
+class Problem:
+    """Integers, so that products and sums in fp32 are exact: what is rounded to bfloat16, and when, decides the bits."""
+
+    def __init__(self, ranks, tokens, top_k, experts, parallel, K=40, H=80, seed=0):
+        generator = torch.Generator().manual_seed(seed)
+        self.ranks, self.tokens, self.top_k, self.H, self.parallel = ranks, tokens, top_k, H, parallel
+        self.experts, self.own = experts, experts // ranks if parallel == "ep" else experts
+        integers = lambda *shape: torch.randint(-2, 3, shape, generator=generator).bfloat16()  # noqa: E731
+        self.of_route = integers(ranks, ranks * tokens * top_k, K)  # of each rank, of all routes
+        self.w = integers(ranks, self.own, H, K)
+        self.weights = 2.0 ** torch.randint(-2, 2, (ranks, tokens, top_k), generator=generator)
+
+    def plan(self, ids):
+        rank = ditron.rank()
+        return kernels.moe_plan(ids[rank], self.weights[rank], num_experts=self.experts, parallel=self.parallel)
+
+    def rows(self, plan):
+        """Of this rank, with nothing that counts between and behind the experts' rows."""
+        rows = torch.full((plan.max_rows, self.of_route.shape[2]), float("nan"), dtype=torch.bfloat16)
+        row = plan.route_row.view(-1).long()
+        rows[row[row >= 0]] = self.of_route[ditron.rank()][row >= 0]
+        return rows
+
+    def expected(self, ids):
+        """Of all ranks' tokens."""
+        total = torch.zeros(self.ranks * self.tokens, self.H)
+        for rank in range(self.ranks):
+            expert = ids.reshape(-1).long() - (rank * self.own if self.parallel == "ep" else 0)
+            here = (expert >= 0) & (expert < self.own)
+            y = torch.zeros(len(expert), self.H)
+            y[here] = torch.einsum("rk,rhk->rh", self.of_route[rank][here].float(), self.w[rank].float()[expert[here]])
+            weighted = y.bfloat16().float() * self.weights.view(-1, 1)
+            total += weighted.view(-1, self.top_k, self.H).sum(1).bfloat16().float()
+        return total.bfloat16()
+
+    def check(self, ids, operators=("moe_rs", "moe_ar"), **schedule):
+        plan, expected = self.plan(ids), self.expected(ids)
+        mine = expected.view(self.ranks, self.tokens, self.H)[ditron.rank()]
+        for operator in operators:
+            got = getattr(kernels, operator)(self.rows(plan), self.w[ditron.rank()], plan, **schedule)
+            assert torch.equal(got, mine if operator == "moe_rs" else expected), operator
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+@pytest.mark.parametrize("ranks, tokens, top_k", [(1, 24, 2), (2, 24, 2), (4, 24, 3)])
+def test_corpus(ranks, tokens, top_k, parallel):
+    problem = Problem(ranks, tokens, top_k, 4, parallel)
+
+    def main():
+        for ids in corpus(ranks, tokens, top_k, 4).values():
+            problem.check(ids)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("tokens, top_k, experts, H", [(1, 1, 2, 8), (1, 4, 4, 48), (37, 6, 6, 104), (20, 16, 16, 32)])
+def test_shapes(tokens, top_k, experts, H):
+    problem = Problem(2, tokens, top_k, experts, "ep", K=24, H=H)
+    run(lambda: problem.check(drawn(2, tokens, top_k, experts)), ranks=2)
+
+
+@pytest.mark.parametrize("options", [dict(races=True), dict(weak=True), dict(races=True, graphs=True)])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        dict(chunk_tiles=2, adders=5),
+        dict(overlap=False, adders=2),
+        dict(overlap=False, sums=(1, 64), splits=3, adders=7),
+        dict(swap_ab=False, programs=2, chunk_tiles=5),
+    ],
+)
+def test_schedules(schedule, options):
+    problem = Problem(2, 20, 2, 4, "ep")
+
+    def main():
+        for call in range(3):
+            problem.check(drawn(2, 20, 2, 4, seed=call), **schedule)
+
+    run(main, ranks=2, **options)
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+def test_in_any_order(parallel):
+    """Calls with other routes follow each other, however programs and ranks take turns."""
+    problem = Problem(3, 12, 2, 6, parallel, H=40)
+    routes = [drawn(3, 12, 2, 6, seed=1), torch.full((3, 12, 2), -1, dtype=torch.int32), drawn(3, 12, 2, 6, seed=2)]
+
+    def main():
+        for ids in routes:
+            problem.check(ids, ("moe_rs",))
+
+    for seed in range(20):
+        run(main, ranks=3, seed=seed)
+
+
+def test_large_moe_ar(monkeypatch):
+    """Sums of their owners, gathered."""
+    monkeypatch.setattr(sys.modules["ditron.kernels.moe_rs"], "ONE_SHOT_BYTES", 0)
+    problem = Problem(2, 20, 2, 4, "tp")
+    run(lambda: problem.check(drawn(2, 20, 2, 4), ("moe_ar",)), ranks=2)
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_layer(ranks, parallel):
+    tokens, top_k, experts, inner, H = 20, 2, 4, 64, 48
+    generator = torch.Generator().manual_seed(ranks)
+    draw = lambda *shape: torch.randn(*shape, generator=generator).bfloat16()  # noqa: E731
+    x, weights = draw(ranks, tokens, H), torch.rand(ranks, tokens, top_k, generator=generator)
+    gate, up, down = draw(experts, inner, H) / 4, draw(experts, inner, H) / 4, draw(experts, H, inner) / 4
+
+    def exact(ids):
+        y = torch.zeros(ranks, tokens, H, dtype=torch.float64)
+        for rank, token, k in torch.nonzero(ids >= 0).tolist():
+            e, row = ids[rank, token, k], x[rank, token].double()
+            hidden = torch.nn.functional.silu(gate[e].double() @ row) * (up[e].double() @ row)
+            y[rank, token] += weights[rank, token, k].double() * (down[e].double() @ hidden)
+        return y
+
+    def main():
+        rank = ditron.rank()
+        experts_here, part = slice(None), slice(None)
+        if parallel == "ep":
+            experts_here = slice(rank * experts // ranks, (rank + 1) * experts // ranks)
+        else:
+            part = slice(rank * inner // ranks, (rank + 1) * inner // ranks)
+        w13 = torch.cat([gate[experts_here, part], up[experts_here, part]], 1)
+        w2 = down[experts_here, :, part].contiguous()
+        for name, ids in corpus(ranks, tokens, top_k, experts).items():
+            layer = lambda i=ids: kernels.ep_moe(  # noqa: E731
+                x[rank], i[rank], weights[rank], w13, w2, num_experts=experts, parallel=parallel
+            )
+            y, expected = layer(), exact(ids)[rank]
+            assert (y.double() - expected).norm() <= 6e-3 * expected.norm(), name
+            assert torch.equal(y, layer()), name
+
+    run(main, ranks=ranks)
+
+
+def moe_rs(rows=(128, 32), w=(2, 48, 32), dtype=torch.float16, **options):
+    plan = kernels.moe_plan(torch.arange(2).expand(4, 2), num_experts=4, block_m=64)
+    return kernels.moe_rs(torch.zeros(rows, dtype=dtype), torch.zeros(w, dtype=dtype), plan, **options)
+
+
+def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
+    x, ids = torch.zeros(4, 48).half(), torch.arange(2).expand(4, 2)
+    return kernels.ep_moe(x, ids, None, torch.zeros(w13).half(), torch.zeros(w2).half(), num_experts=4, **options)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: moe_rs(dtype=torch.float32),
+            "rows must have 2 dimensions and be bfloat16 or float16, got .* of torch.float32",
+        ),
+        (lambda: moe_rs(w=(48, 32)), "w must have 3 dimensions"),
+        (lambda: moe_rs(rows=(64, 32)), "there are 64 rows and 2 experts, and the plan is for .* and 2"),
+        (lambda: moe_rs(w=(2, 48, 40)), "expected w to be .experts, H, 32. of it too, got .2, 48, 40."),
+        (lambda: moe_rs(w=(2, 44, 32)), "expected rows of a multiple of 16 bytes"),
+        (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has .*overlap"),
+        (lambda: moe_rs(overlap=1), "overlap must be True or False, got 1"),
+        (lambda: moe_rs(out=torch.zeros(5, 48).half()), "out must be contiguous, of shape .4, 48."),
+        (lambda: layer(activation="gelu"), "unknown activation 'gelu': expected 'swiglu'"),
+        (lambda: layer(w2=(2, 48, 64)), "expected .experts, 2 . I, H. and .experts, H, I."),
+    ],
+)
+def test_errors(call, message):
+    def main():
+        with pytest.raises(DitronError, match=message):
+            call()
+
+    run(main, ranks=2)
+
+
+def test_no_gradients_yet():
+    def main():
+        plan = kernels.moe_plan(torch.arange(2).expand(4, 2), num_experts=4)
+        rows = torch.zeros(plan.max_rows, 32).half().requires_grad_()
+        with pytest.raises(DitronError, match="moe_rs: has no gradients yet"):
+            kernels.moe_rs(rows, torch.zeros(2, 48, 32).half(), plan)
+
+    run(main, ranks=2)
+
+
+def test_tokens_of_some_ranks():
+    """With ``max_tokens`` ranks have as many as they have; the experts do not divide evenly."""
+    x, experts = torch.randn(2, 12, 32).bfloat16(), 5
+    w13, w2 = torch.randn(experts, 96, 32).bfloat16() / 4, torch.randn(experts, 32, 48).bfloat16() / 4
+    ids, weights = drawn(2, 12, 2, experts), torch.rand(2, 12, 2)
+
+    def main():
+        rank = ditron.rank()
+        mine = slice(rank * experts // 2, rank * experts // 2 + 3)
+        w = [torch.cat([each[mine], each.new_zeros(1, *each.shape[1:])])[:3].contiguous() for each in (w13, w2)]
+        given = 12 - 5 * rank
+        options = {"num_experts": experts, "max_tokens": 12}
+        y = kernels.ep_moe(x[rank, :given], ids[rank, :given], weights[rank, :given], *w, **options)
+        gate, up = torch.einsum("th,ekh->tek", x[rank].double(), w13.double()).chunk(2, 2)
+        of_all = torch.einsum("tek,ehk->teh", torch.nn.functional.silu(gate) * up, w2.double())
+        chosen = of_all[torch.arange(12)[:, None], ids[rank].long()]
+        expected = (chosen * weights[rank, :, :, None].double()).sum(1)[:given]
+        assert (y.double() - expected).norm() <= 6e-3 * expected.norm()
+
+    run(main, ranks=2)

@@ -543,9 +543,9 @@ def moe_rs(
         group: the ranks; default the current group. One node.
         schedule: keyword-only arguments of :func:`moe_rs_program`, instead of those that would be chosen.
 
-    Returns ``[tokens, H]``, as many as the plan is for. A rank adds a token's rows by weight in fp32, in order of its routes, and rounds once; the
-    ranks' sums are added in fp32, in their order. Collective over the group. Raises DitronError for tensors that do not
-    fit.
+    Returns ``[tokens, H]``, as many as the plan is for. A rank adds a token's rows by weight in fp32, in order of its
+    routes, and rounds once; the ranks' sums are added in fp32, in their order. Collective over the group. Raises
+    DitronError for tensors that do not fit.
 
         y = ditron.kernels.moe_rs(hidden, w2, plan)
     """

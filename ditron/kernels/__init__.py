@@ -18,6 +18,7 @@ from ditron.kernels.ep_moe import ep_moe
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
+from ditron.kernels.moe_gradients import ag_moe_backward
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_ar, moe_rs
 from ditron.kernels.reduce_scatter import reduce_scatter
@@ -31,6 +32,7 @@ __all__ = [
     "ag_gemm_multi",
     "ag_gemm_multi_backward",
     "ag_moe",
+    "ag_moe_backward",
     "all_gather",
     "all_reduce",
     "all_reduce_rms_norm",

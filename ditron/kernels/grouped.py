@@ -55,11 +55,14 @@ def grouped_product(
     GATHER: tl.constexpr,
     WHOLE_K: tl.constexpr,
     SWAP_AB: tl.constexpr,
+    W_IS_KN: tl.constexpr = False,
+    w_column=0,
 ):
     """``BM`` rows times the transpose of ``BN`` rows of ``w_desc`` from ``w_row`` on, in fp32: [BM, BN].
 
     The rows are those of a descriptor ``a`` from ``a_row`` on, or with ``GATHER`` where the pointers ``a`` [BM, BK] to
     their first elements are, zero where not ``exists`` [BM, 1]. ``WHOLE_K``: K is a multiple of ``BK``.
+    ``W_IS_KN``: times ``K`` rows of ``w_desc`` from ``w_row`` on, ``BN`` columns from ``w_column`` on.
     ``SWAP_AB``: the result is [BN, BM]. The weights are the left operand, whose 64 rows tensor cores need, so that an
     expert's 16 or 32 rows at decoding waste none of it.
     """
@@ -74,10 +77,17 @@ def grouped_product(
             rows = tl.load(a + k * BK, mask=mask, other=0.0)
         else:
             rows = a.load([a_row, k * BK])
-        if SWAP_AB:
-            acc = tl.dot(w_desc.load([w_row, k * BK]), rows.T, acc)
+        if W_IS_KN:
+            w = w_desc.load([w_row + k * BK, w_column])
+            if not WHOLE_K:  # behind an expert's rows are the next one's
+                w = tl.where((k * BK + column < K)[:, None], w, 0.0)
+            w = w.T
         else:
-            acc = tl.dot(rows, w_desc.load([w_row, k * BK]).T, acc)
+            w = w_desc.load([w_row, k * BK])
+        if SWAP_AB:
+            acc = tl.dot(w, rows.T, acc)
+        else:
+            acc = tl.dot(rows, w.T, acc)
     return acc
 
 

@@ -32,7 +32,7 @@ ROWS_OF_GROUP = 256
 
 @ditron.jit
 def checked_experts(given, map_ptr, known, num_experts, B: tl.constexpr, TK: tl.constexpr, HAS_MAP: tl.constexpr):
-    """Experts of a block's routes, and how many are none of ``known`` or -1, and how many their token has already.
+    """Experts of a block's routes; of each token how many are none of ``known`` or -1, and how many it has already.
 
     Those go to no expert. ``map``: the numbers that experts have among ``num_experts``.
     """
@@ -48,7 +48,8 @@ def checked_experts(given, map_ptr, known, num_experts, B: tl.constexpr, TK: tl.
     is_same = (of_token[:, :, None] == of_token[:, None, :]) & (j[None, :, None] > j[None, None, :])
     repeated = tl.reshape(tl.sum(is_same.to(tl.int32), 2), (B,)) > 0
     repeated &= expert >= 0
-    return tl.where(repeated, -1, expert), tl.sum(is_wrong.to(tl.int32), 0), tl.sum(repeated.to(tl.int32), 0)
+    wrong_of_token = tl.sum(tl.reshape(is_wrong.to(tl.int32), (B // TK, TK)), 1)
+    return tl.where(repeated, -1, expert), wrong_of_token, tl.sum(tl.reshape(repeated.to(tl.int32), (B // TK, TK)), 1)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -102,8 +103,9 @@ def exchange_routes_kernel(
     else:
         for rank in range(ranks):
             tl.store(weights_ptr + rank * all_of + at, tl.full((B,), 1.0, tl.float32), mask=exists)
-    tl.store(errors_ptr + 2 * block, wrong)
-    tl.store(errors_ptr + 2 * block + 1, repeated)
+    token = block * (B // TK) + tl.arange(0, B // TK)
+    tl.store(errors_ptr + 2 * token, wrong, mask=token < tokens)
+    tl.store(errors_ptr + 2 * token + 1, repeated, mask=token < tokens)
     store_counts(counts_ptr, block, expert, first_expert, experts, E)
     for stage in range(1, ranks):
         sender = (own + stage) % ranks
@@ -132,12 +134,13 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "topk_weights": f"f32[{tokens}, {top_k}]",
         "expert_map": "i32[1]",
         "route_weight": f"f32[{ranks * tokens}, {top_k}]",
-        "errors": "i32[2, 2]",
+        "errors": f"i32[{tokens}, 2]",
         "row_slot": f"i32[{rows}]",
         "row_route": f"i32[{rows}]",
         "route_row": f"i32[{ranks * tokens}, {top_k}]",
         "tiles": f"i32[{rows // 16}, 6]",
         "num_tiles": "i32[1]",
+        "expert_rows": "i32[2]",
         "capacity": 2,
         "num_ranks": ranks,
         "num_experts": ranks,
@@ -155,12 +158,13 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "topk_weights": "f32[2048, 8]",
         "expert_map": "i32[1]",
         "route_weight": "f32[8192, 8]",
-        "errors": "i32[128, 2]",
+        "errors": "i32[2048, 2]",
         "row_slot": "i32[69632]",
         "row_route": "i32[69632]",
         "route_row": "i32[8192, 8]",
         "tiles": "i32[544, 6]",
         "num_tiles": "i32[1]",
+        "expert_rows": "i32[33]",
         "capacity": 128,
     },
     sample_args=sample,
@@ -177,6 +181,7 @@ def moe_plan_program(
     route_row,
     tiles,
     num_tiles,
+    expert_rows,
     capacity,
     *,
     num_ranks=4,
@@ -248,12 +253,14 @@ def moe_plan_program(
         route_row,
         tiles,
         num_tiles,
+        expert_rows,
         rank,
         num_ranks,
         tokens,
         blocks,
         first,
         experts,
+        expert_rows.shape[0] - 1,
         PROGRAMS=direct or 16,
         BLOCK_M=block_m,
         RANKS=num_ranks,
@@ -310,7 +317,7 @@ def moe_plan(
             raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
         if ranks > MAX_RANKS:
             raise DitronError(f"moe_plan: {ranks} ranks, and at most {MAX_RANKS} are supported")
-        if not ranks <= num_experts < 1 << 15 and not is_tp:
+        if num_experts >= 1 << 15 or (not is_tp and num_experts < ranks):
             raise DitronError(f"moe_plan: {num_experts} experts cannot be divided among {ranks} ranks")
         (given, top_k), tokens = topk_ids.shape, max_tokens or topk_ids.shape[0]
         if given > tokens:
@@ -345,6 +352,7 @@ def moe_plan(
             plan.route_row,
             plan.tiles,
             plan.num_tiles,
+            plan.expert_rows,
             capacity_for(sizes.blocks),
             num_ranks=ranks,
             num_experts=num_experts,

@@ -115,8 +115,9 @@ class Plan:
         num_tiles: ``[1]``, how many rows of tiles there are. What lies behind them in the others is not written.
         block_m: rows in a tile.
         experts: of this rank, or of the rank that has most.
-        errors: ``[blocks, 2]``, of each block of this rank's routes how many were to experts that do not exist, and how
-            many to one that their token had already. They go to no expert.
+        expert_rows: ``[experts + 1]``, the first row of each expert, and how many there are with padding.
+        errors: ``[tokens, 2]``, of each of this rank's tokens how many routes were to experts that do not exist, and
+            how many to one that it had already. They go to no expert.
     """
 
     row_slot: torch.Tensor
@@ -127,6 +128,7 @@ class Plan:
     num_tiles: torch.Tensor
     block_m: int
     experts: int
+    expert_rows: torch.Tensor
     errors: torch.Tensor
 
     def check(self) -> None:
@@ -166,7 +168,8 @@ def empty_plan(sizes: Sizes, block_m: int, weights: torch.Tensor) -> Plan:
     table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=device)  # noqa: E731
     of_routes = table(sizes.ranks * sizes.tokens, sizes.top_k), weights
     tiles = table(rows // block_m, TILE_FIELDS), table(1)
-    return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, sizes.experts, table(sizes.blocks, 2))
+    others = table(sizes.experts + 1), table(sizes.tokens, 2)
+    return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, sizes.experts, *others)
 
 
 def routing_tables(
@@ -211,9 +214,9 @@ def routing_tables(
     count_routes_kernel[(sizes.rows,)](ids, counts, *where, **sizes.of_block)
     if not sizes.direct:
         add_counts_kernel[sizes.adding_grid](counts, before, sizes.rows, **sizes.of_adding)
-    tables = plan.row_slot, plan.row_route, plan.route_row, plan.tiles, plan.num_tiles
+    tables = plan.row_slot, plan.row_route, plan.route_row, plan.tiles, plan.num_tiles, plan.expert_rows
     place_routes_kernel[(sizes.rows,)](
-        ids, counts, before, *tables, *where, **sizes.of_block, **sizes.of_placing(block_m, groups)
+        ids, counts, before, *tables, *where, experts, **sizes.of_block, **sizes.of_placing(block_m, groups)
     )
     return plan
 
@@ -251,6 +254,7 @@ def tables_on_host(
                 routes[expert - first_expert].append((stage, stage * tokens + index // top_k, route))
     row_slot: list[int] = []
     row_route: list[int] = []
+    expert_rows = [0]
     runs: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # by group and expert: rows of tiles, their stages
     for expert, of_expert in enumerate(routes):
         for begin in range(0, len(of_expert), block_m):
@@ -259,6 +263,7 @@ def tables_on_host(
             runs.setdefault((group, expert), []).append((len(row_slot) // block_m, stages[0], stages[-1]))
             row_slot += [*slots, *[-1] * (block_m - len(slots))]
             row_route += [*found, *[-1] * (block_m - len(found))]
+        expert_rows.append(len(row_slot))
     tiles: list[list[int]] = []
     for (_, expert), run in sorted(runs.items()):
         tiles += [[expert, len(tiles), run[0][0], len(run), run[0][1], run[-1][2]]] * len(run)
@@ -269,5 +274,5 @@ def tables_on_host(
     table = lambda values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
     of_routes = route_row, _weights_of(ids, weights)
     of_tiles = table(tiles).view(-1, TILE_FIELDS), table([len(tiles)])
-    errors = torch.zeros(1, 2, dtype=torch.int32)
-    return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts, errors)
+    others = table(expert_rows), torch.zeros(tokens, 2, dtype=torch.int32)
+    return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts, *others)

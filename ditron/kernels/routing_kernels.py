@@ -103,12 +103,14 @@ def place_routes_kernel(
     route_row_ptr,
     tiles_ptr,
     num_tiles_ptr,
+    expert_rows_ptr,
     first_rank,
     ranks,
     tokens,
     blocks,
     first_expert,
     experts,
+    most,
     E: tl.constexpr,
     B: tl.constexpr,
     TK: tl.constexpr,
@@ -122,8 +124,8 @@ def place_routes_kernel(
 ):
     """Rows of routes, padding and tiles, a program for each block.
 
-    If counts are not ``ADDED`` (:func:`add_counts_kernel`), every program adds up those of all ``PROGRAMS``, a power of
-    two.
+    ``most``: experts of the rank that has most. If counts are not ``ADDED`` (:func:`add_counts_kernel`), every program
+    adds up those of all ``PROGRAMS``, a power of two.
     """
     pid = tl.program_id(0)
     stage = pid // blocks
@@ -147,6 +149,8 @@ def place_routes_kernel(
     first_tile = last_tile - tiles_of
     if pid == 0:
         tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
+        tl.store(expert_rows_ptr + column, first_tile * BLOCK_M, mask=column < most)
+        tl.store(expert_rows_ptr + most, tl.sum(tiles_of, 0) * BLOCK_M)
 
     place = tl.arange(0, B)
     earlier_in_block = (place[None, :] < place[:, None]).to(tl.float16)

@@ -1,0 +1,179 @@
+"""Backward of the first product of a mixture of experts: gradients of the tokens and of the experts' matrices."""
+
+from __future__ import annotations
+
+import torch
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import ditron
+from ditron.distributed.group import Group
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.all_gather import all_gather
+from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
+from ditron.kernels.operands import aligned, in_group, reaches_by_tma
+from ditron.kernels.reduce_scatter import reduce_scatter
+from ditron.kernels.routing import Plan
+from ditron_compiler.errors import DitronError
+
+__all__ = ["ag_moe_backward"]
+
+
+@ditron.jit
+def rows_gradient_kernel(
+    grad_desc,
+    w_desc,
+    out_ptr,
+    out_desc,
+    tiles_ptr,
+    num_tiles_ptr,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    WHOLE_K: tl.constexpr,
+    SWAP_AB: tl.constexpr,
+):
+    """``out`` [max_rows, N] = ``grad`` [max_rows, K] times its rows' experts' matrices of ``w`` [experts * K, N]."""
+    tiles_n = tl.cdiv(N, BN)
+    for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
+        m, n, expert, _, _ = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
+        acc = grouped_product(
+            grad_desc, m * BM, None, w_desc, expert * K, K, BM, BN, BK, False, WHOLE_K, SWAP_AB, True, n * BN
+        )
+        store_grouped(out_ptr, out_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
+
+
+@ditron.jit
+def sum_routes_kernel(rows_ptr, out_ptr, route_row_ptr, tokens, K, TOP_K: tl.constexpr, BLOCK: tl.constexpr):
+    """``out`` [tokens, K] = the sums, in fp32 and in order, of the rows of each token's routes; -1 is none."""
+    token = tl.program_id(0)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for j in tl.static_range(TOP_K):
+        row = tl.load(route_row_ptr + token * TOP_K + j).to(tl.int64)
+        part = tl.load(rows_ptr + row * K + column, mask=(column < K) & (row >= 0), other=0.0)
+        total += part.to(tl.float32)
+    at = token.to(tl.int64) * K + column
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=column < K)
+
+
+@ditron.jit
+def experts_gradient_kernel(
+    grad_ptr,
+    x_ptr,
+    out_ptr,
+    row_route_ptr,
+    expert_rows_ptr,
+    top_k,
+    N,
+    K,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """``out`` [experts, N, K] = of each expert the sum over its rows of ``grad`` [max_rows, N] times their tokens of
+    ``x`` [tokens of all ranks, K]; padding counts for nothing, whatever ``grad`` has there.
+    """
+    expert = tl.program_id(2)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.program_id(0) * BK + tl.arange(0, BK)
+    acc = tl.zeros((BN, BK), tl.float32)
+    for begin in range(tl.load(expert_rows_ptr + expert), tl.load(expert_rows_ptr + expert + 1), ROWS):
+        row = begin + tl.arange(0, ROWS)
+        route = tl.load(row_route_ptr + row)
+        exists = (route >= 0)[:, None]
+        grad = tl.load(grad_ptr + row.to(tl.int64)[:, None] * N + n[None, :], mask=exists & (n < N)[None, :], other=0.0)
+        token = (tl.maximum(route, 0) // top_k).to(tl.int64)
+        x = tl.load(x_ptr + token[:, None] * K + k[None, :], mask=exists & (k < K)[None, :], other=0.0)
+        acc = tl.dot(grad.T, x, acc)
+    at = (expert.to(tl.int64) * N + n)[:, None] * K + k[None, :]
+    tl.store(out_ptr + at, acc.to(out_ptr.dtype.element_ty), mask=(n < N)[:, None] & (k < K)[None, :])
+
+
+def ag_moe_backward(
+    grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: Plan, *, group: AnyGroup = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both gradients of :func:`ag_moe`.
+
+    Args:
+        grad: ``[plan.max_rows, N]``, of the result. x: ``[tokens, K]``. w: ``[plan.experts, N, K]``. plan: as ag_moe's.
+        group: the ranks; default the current group. One node.
+
+    Returns the gradients of ``x``: of each token the sum over its routes, rounded once on each rank and added in fp32;
+    and of ``w``. All ranks' tokens are gathered again. Collective over the group.
+
+        grad_x, grad_w13 = ditron.kernels.ag_moe_backward(grad_rows, x, w13, plan)
+    """
+    with in_group(group, "ag_moe_backward") as group:
+        if grad.shape != (plan.max_rows, w.shape[1]) or grad.dtype != x.dtype or w.dtype != x.dtype:
+            raise DitronError(
+                f"ag_moe_backward: expected grad and w of {x.dtype}, grad [{plan.max_rows}, {w.shape[1]}], got grad "
+                f"{list(grad.shape)} of {grad.dtype} and w of {w.dtype}"
+            )
+        return tokens_gradient(grad, x, w, plan, group), experts_gradient(grad, x, w, plan, group)
+
+
+def tokens_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: Plan, group: Group) -> torch.Tensor:
+    """Of :func:`ag_moe_backward`, the first."""
+    from ditron.kernels.ag_moe import tiles_for
+
+    (_, N, K), grad, w = w.shape, aligned(grad), aligned(w)
+    if not reaches_by_tma(grad, w):
+        raise DitronError(f"ag_moe_backward: rows of {N} x {K} elements: expected multiples of 16 bytes")
+    tiles = tiles_for(plan.block_m, group.is_sim)
+    BM, BN, BK = tiles["block"]
+    rows = torch.empty(plan.max_rows, K, dtype=grad.dtype, device=grad.device)
+    rows_gradient_kernel[(tiles["programs"],)](
+        TensorDescriptor.from_tensor(grad, [BM, BK]),
+        TensorDescriptor.from_tensor(w.view(-1, K), [BK, BN]),
+        rows,
+        TensorDescriptor.from_tensor(rows[None], [1, BM, BN // 2]),
+        plan.tiles,
+        plan.num_tiles,
+        K,
+        N,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=tiles.get("group_m", 8),
+        PROGRAMS=tiles["programs"],
+        WHOLE_K=N % BK == 0,
+        SWAP_AB=tiles["swap_ab"],
+        num_warps=tiles.get("num_warps", 8),
+        num_stages=tiles.get("stages", 4),
+    )
+    tokens, top_k = plan.route_row.shape
+    sums = torch.empty(tokens, K, dtype=grad.dtype, device=grad.device)
+    BLOCK = 64 if group.is_sim else 1024
+    sum_routes_kernel[(tokens, -(-K // BLOCK))](rows, sums, plan.route_row, tokens, K, TOP_K=top_k, BLOCK=BLOCK)
+    return reduce_scatter(sums)[: len(x)]
+
+
+def experts_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: Plan, group: Group) -> torch.Tensor:
+    """Of :func:`ag_moe_backward`, the second."""
+    planned, top_k = plan.route_row.shape
+    if len(x) * group.num_ranks < planned:
+        x = torch.nn.functional.pad(x, (0, 0, 0, planned // group.num_ranks - len(x)))
+    everyone, out = all_gather(aligned(x)), torch.empty_like(w, memory_format=torch.contiguous_format)
+    experts, N, K = w.shape
+    BN, BK, ROWS, warps = (32, 32, 16, 4) if group.is_sim else (128, 256, min(64, plan.block_m), 8)
+    experts_gradient_kernel[(-(-K // BK), -(-N // BN), experts)](
+        aligned(grad),
+        everyone,
+        out,
+        plan.row_route,
+        plan.expert_rows,
+        top_k,
+        N,
+        K,
+        BN=BN,
+        BK=BK,
+        ROWS=ROWS,
+        num_warps=warps,
+        num_stages=3,
+    )
+    return out

@@ -137,8 +137,8 @@ def stored_all_to_all_v_kernel(
     inbox_ptr += (epoch % 2).to(tl.int64) * capacity
     within = tl.arange(0, BLOCK)
     first = tl.program_id(0)
-    # The next block is sent before the one that was sent last is awaited. The first one has a signal even if it is empty:
-    # that orders this call's stores behind what the ranks have read in the call before the last.
+    # The next block is sent before the one that was sent last is awaited. The first one has a signal even if empty:
+    # it orders this call's stores behind what the ranks have read in the call before the last.
     for block in range(first, tl.maximum(most, first + 1) + programs, programs):
         at = block * BLOCK + within
         for step in range(1, RANKS):
@@ -217,7 +217,8 @@ def stored_all_to_all_v_program(
 
     Both are flat. ``splits`` [ranks]: rows for each rank. ``splits_out`` [ranks]: rows that each rank had for this one,
     ``offsets`` [ranks + 1]: where they begin in ``out``, and where the last ones end. Rows behind the end of ``out``
-    are not sent, and their number is added to ``dropped``. Memory is kept for ``capacity`` elements, a multiple of block.
+    are not sent, and their number is added to ``dropped``. Memory is kept for ``capacity`` elements, a
+    multiple of block.
     """
     rows, max_rows = x.shape[0] // width, out.shape[0] // width
     inbox = dh.symm_empty(2, capacity, dtype=x.dtype, name="inbox")

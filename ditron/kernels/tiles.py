@@ -17,7 +17,10 @@ __all__ = [
     "add_bias",
     "block_scaled_dot_step",
     "columns_of",
+    "dot_between",
     "dot_step",
+    "growing_piece_of",
+    "growing_piece_rows",
     "piece_of",
     "piece_rows",
     "promoted",
@@ -57,6 +60,23 @@ def piece_of(m, tiles_m, PIECES: tl.constexpr):
     return piece, first, tiles_m * (piece + 1) // PIECES - first
 
 
+def growing_piece_rows(rows: Any, block_rows: int, piece: int, pieces: int) -> tuple[Any, Any]:
+    """As :func:`piece_rows`, where piece p has p + 1 parts of the rows of tiles: the first ones arrive early."""
+    tiles, parts = dh.cdiv(rows, block_rows), pieces * (pieces + 1) // 2
+    first = tiles * (piece * (piece + 1) // 2) // parts * block_rows
+    last = tiles * ((piece + 1) * (piece + 2) // 2) // parts * block_rows
+    return dh.minimum(first, rows), dh.minimum(last, rows)
+
+
+@ditron.jit
+def growing_piece_of(m, tiles_m, PIECES: tl.constexpr):
+    """The piece of ``growing_piece_rows`` that a row of tiles lies in."""
+    piece = 0
+    for last in tl.static_range(1, PIECES):
+        piece += (m >= tiles_m * (last * (last + 1) // 2) // (PIECES * (PIECES + 1) // 2)).to(tl.int32)
+    return piece
+
+
 @ditron.jit
 def tile_position(tile, tiles_m, tiles_n, first_shard, shards, GROUP: tl.constexpr):
     """Shard, row of tiles in the shard and column of tiles of a linearized tile index.
@@ -86,11 +106,29 @@ def dot_step(
     B_IS_KN: tl.constexpr,
 ):
     """``acc`` plus A[shard] @ B.T at (row, col) over K from ``k`` to ``k + BK``; ``a_desc`` is of [shards, rows, K]."""
-    a = a_desc.load([shard, row, k]).reshape(BM, BK)
+    return dot_between(a_desc, b_desc, shard, row, k, col, k, acc, BM, BK, B_IS_KN)
+
+
+@ditron.jit
+def dot_between(
+    a_desc,
+    b_desc,
+    shard,
+    row,
+    k_of_a,
+    col,
+    k_of_b,
+    acc,
+    BM: tl.constexpr,
+    BK: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+):
+    """As ``dot_step``, where A's shards are parts of K: ``k_of_a`` in one of them is ``k_of_b`` in B."""
+    a = a_desc.load([shard, row, k_of_a]).reshape(BM, BK)
     if B_IS_KN:
-        b = b_desc.load([k, col])
+        b = b_desc.load([k_of_b, col])
     else:
-        b = b_desc.load([col, k]).T
+        b = b_desc.load([col, k_of_b]).T
     return tl.dot(a, b, acc, out_dtype=acc.dtype)
 
 

@@ -1,0 +1,266 @@
+"""AllToAll + GEMM: columns of all ranks are gathered and rows scattered, then multiplied: Ulysses behind attention.
+
+Copy engines push this rank's columns of every other rank's rows to that rank, in pieces that grow. One persistent
+kernel adds products over K by its parts: a tile begins with the own one, and waits for another rank's part when it
+comes to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.all_to_all import all_to_all
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.gemm_a2a import exchanged_dims
+from ditron.kernels.operands import (
+    aligned,
+    bias_of,
+    capacity_for,
+    in_group,
+    matrices,
+    require_tensor,
+    result,
+    weight_layout,
+)
+from ditron.kernels.schedules import check_schedule, overlaps, schedule_for
+from ditron.kernels.tiles import (
+    accumulator,
+    add_bias,
+    dot_between,
+    growing_piece_of,
+    growing_piece_rows,
+    shards_descriptor,
+    store_tile,
+    tile_position,
+)
+from ditron_compiler.errors import DitronError
+
+__all__ = ["a2a_gemm", "a2a_gemm_program"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def a2a_gemm_kernel(
+    a_desc,
+    inbox_desc,
+    b_desc,
+    bias_ptr,
+    c_desc,
+    arrived_ptr,
+    rows,
+    N,
+    K,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PIECES: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """Tiles of C [rows, N]; a tile's ``RANKS`` parts of K, of ``K`` elements, follow each other from the own one on."""
+    own = dl.rank()
+    tiles_m = tl.cdiv(rows, BM)
+    tiles_n = tl.cdiv(N, BN)
+    k_steps = tl.cdiv(K, BK)
+    token = dl.wait(arrived_ptr, 0, epoch)
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
+        _, m, n = tile_position(tile, tiles_m, tiles_n, 0, 1, GROUP)
+        piece = growing_piece_of(m, tiles_m, PIECES)
+        # Computed anew: what a loop carries from tile to tile makes Triton give up the pipeline across tiles.
+        _, m_before, _ = tile_position(tl.maximum(tile - PROGRAMS, 0), tiles_m, tiles_n, 0, 1, GROUP)
+        waits = (tile < PROGRAMS) | (piece > growing_piece_of(m_before, tiles_m, PIECES))
+        acc = accumulator(a_desc, BM, BN, "none")
+        for step in range(RANKS * k_steps):
+            part = step // k_steps
+            k = step % k_steps
+            sender = (own + part) % RANKS
+            if part == 0:
+                source = a_desc
+                row = m * BM
+            else:
+                source = inbox_desc
+                if (k == 0) & waits:
+                    token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
+                row = dl.consume_token(m * BM, token)
+            acc = dot_between(source, b_desc, sender, row, k * BK, n * BN, sender * K + k * BK, acc, BM, BK, B_IS_KN)
+        acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
+        store_tile(c_desc, 0, m * BM, n * BN, acc, 2)
+
+
+@ditron.program(
+    example={
+        "a": "bf16[65536, 1024]",
+        "b": "bf16[4096, 4096]",
+        "bias": "bf16[4096]",
+        "out": "bf16[16384, 4096]",
+        "capacity": 16384,
+        "num_ranks": 4,
+    },
+    sample_args=lambda ranks: {
+        "a": f"bf16[{40 * ranks}, 48]",
+        "b": f"bf16[80, {48 * ranks}]",
+        "bias": "bf16[80]",
+        "out": "bf16[40, 80]",
+        "capacity": 64,
+        "num_ranks": ranks,
+        "has_bias": True,
+        "pieces": 2,
+        "block": (16, 32, 32),
+        "programs": 3,
+    },
+    max_nodes=1,
+)
+def a2a_gemm_program(
+    a,
+    b,
+    bias,
+    out,
+    capacity,
+    *,
+    num_ranks,
+    b_is_kn=False,
+    has_bias=False,
+    pieces=8,
+    programs=132,
+    block=(128, 256, 64),
+    group_m=8,
+    num_warps=8,
+    stages=4,
+    maxnreg=None,
+):
+    """``out`` [rows, N] = this rank's rows of all ranks' ``a`` [ranks * rows, K], side by side, times ``b`` transposed.
+
+    ``b`` is ``[N, ranks * K]``, or ``[ranks * K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``num_ranks`` is the
+    group's. Memory is kept for up to ``capacity`` rows. What goes to a rank travels in ``pieces``.
+    """
+    rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
+    (rows, N), K = out.shape, a.shape[1]
+    inbox = dh.symm_empty(ranks * capacity, K, dtype=a.dtype, name="inbox")
+    arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
+    done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
+    BM, BN, BK = block
+    with dh.stream("copy"):
+        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        for step in dh.range(1, ranks):
+            dh.signal_wait(done[(rank + step) % ranks], epoch)
+        for piece in range(pieces):
+            first, last = growing_piece_rows(rows, BM, piece, pieces)
+            for step in dh.range(1, ranks):
+                peer = (rank - step) % ranks  # the rank before this one comes to its part first
+                dh.rank_copy(
+                    a[peer * rows + first : peer * rows + last], inbox[rank * rows + first : rank * rows + last], peer
+                )
+                dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
+    tiles = dh.cdiv(rows, BM) * dh.cdiv(N, BN)
+    a2a_gemm_kernel[(dh.minimum(programs, tiles),)](
+        shards_descriptor(a, ranks, rows, K, (BM, BK)),
+        shards_descriptor(inbox, ranks, rows, K, (BM, BK)),
+        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+        bias,
+        shards_descriptor(out, 1, rows, N, (BM, BN // 2)),
+        arrived,
+        rows,
+        N,
+        K,
+        epoch,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group_m,
+        PIECES=pieces,
+        PROGRAMS=programs,
+        B_IS_KN=b_is_kn,
+        HAS_BIAS=has_bias,
+        RANKS=num_ranks,
+        num_warps=num_warps,
+        num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+    )
+
+
+@torch_operator("x", "w", "bias", "scatter_dim", "gather_dim")
+def a2a_gemm(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    scatter_dim: int = 0,
+    gather_dim: int = -1,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """All of a sequence with some heads, exchanged and multiplied with a whole weight: some of the sequence, all heads.
+
+    Args:
+        x: ``[sequence, ..., K / num_ranks]``, the same shape on every rank. w: ``[N, K]``, row-major or the transpose
+            of a row-major ``[K, N]``. bias: ``[N]``. All bfloat16, float16 or float32.
+        scatter_dim: of the sequence, of which every rank gets a part, in rank order; any other than 0 costs a copy.
+        gather_dim: the last one: the columns, which are put side by side in rank order.
+        out: written if given. group: the ranks; default the current group. One node.
+        algorithm: ``"overlapped"``, ``"sequential"`` for an exchange and a product one after the other, or ``"nccl"``
+            for the same with NCCL's, instead of the one that is chosen by size.
+        schedule: keyword-only arguments of :func:`a2a_gemm_program`, instead of those that would be chosen.
+
+    Returns ``[sequence / num_ranks, ..., N]``. Collective over the group. Raises DitronError for tensors that do not
+    fit.
+
+        y = ditron.kernels.a2a_gemm(attention, w_out)  # attention: all tokens, some heads; y: some tokens
+    """
+    with in_group(group, "a2a_gemm") as group:
+        require_tensor("a2a_gemm", "x", x)
+        if x.ndim < 2 or x.numel() == 0:
+            raise DitronError(f"a2a_gemm: x must have two dimensions or more and elements, got shape {tuple(x.shape)}")
+        dims = {"scatter_dim": scatter_dim, "gather_dim": gather_dim}
+        scatter_dim = exchanged_dims("a2a_gemm", x, "gather_dim", "scatter_dim", dims)
+        ranks = group.num_ranks
+        if x.shape[scatter_dim] % ranks:
+            raise DitronError(
+                f"a2a_gemm: x is {list(x.shape)}, and {ranks} ranks cannot share dimension {scatter_dim} evenly"
+            )
+        shape = list(x.shape[:-1])
+        shape[scatter_dim] //= ranks
+        by_owner = x.view(*x.shape[:scatter_dim], ranks, -1, *x.shape[scatter_dim + 1 :]).movedim(scatter_dim, 0)
+        flat = by_owner.reshape(-1, x.shape[-1])
+        matrices("a2a_gemm", group, x=flat, w=w)
+        (N, whole), K = w.shape, flat.shape[1]
+        if whole != ranks * K:
+            raise DitronError(
+                f"a2a_gemm: x is {list(x.shape)} and w is {list(w.shape)}: expected w to be [N, {ranks * K}]"
+            )
+        rows = flat.shape[0] // ranks
+        out = result("a2a_gemm", (*shape, N), x, out, x=x, w=w, bias=bias)
+        bias_of("a2a_gemm", out, N, bias)
+        flat, product = aligned(flat), out.view(rows, N)
+        b, b_is_kn = weight_layout(w)
+        check_schedule("a2a_gemm", schedule, a2a_gemm_program)
+        if overlaps("a2a_gemm", group, algorithm, flat.nbytes // ranks * (ranks - 1), flat, b, product):
+            chosen = schedule_for("a2a_gemm", group, rows, 8, schedule, whole_pieces=False)
+            a2a_gemm_program(
+                flat,
+                b,
+                b if bias is None else aligned(bias),
+                product,
+                capacity_for(rows),
+                num_ranks=ranks,
+                b_is_kn=b_is_kn,
+                has_bias=bias is not None,
+                **chosen,
+            )
+            return out
+        parts = all_to_all(flat, algorithm="nccl" if algorithm == "nccl" else None).view(ranks, rows, K)
+        torch.matmul(parts.transpose(0, 1).reshape(rows, -1), b if b_is_kn else b.t(), out=product)
+        return out if bias is None else out.add_(bias)

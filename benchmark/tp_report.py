@@ -13,6 +13,8 @@ from pathlib import Path
 
 MICROSECONDS = (
     "plan",
+    "all_to_all",
+    "all_to_all_v",
     "all_reduce",
     "all_reduce_norm",
     "all_gather",

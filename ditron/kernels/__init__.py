@@ -9,12 +9,16 @@ y = gemm_rs(hidden, w_down)  # this rank's rows of the sum over ranks
 """
 
 from ditron.kernels import torch_library as _torch_library  # noqa: F401 (registers torch.ops.ditron)
+from ditron.kernels.a2a_gemm import a2a_gemm
 from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered, ag_gemm_multi
 from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
+from ditron.kernels.all_to_all import all_to_all
+from ditron.kernels.all_to_all_v import all_to_all_v
 from ditron.kernels.ep_moe import ep_moe
+from ditron.kernels.gemm_a2a import gemm_a2a
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
@@ -26,6 +30,7 @@ from ditron.kernels.routing import Plan
 
 __all__ = [
     "Plan",
+    "a2a_gemm",
     "ag_gemm",
     "ag_gemm_backward",
     "ag_gemm_gathered",
@@ -36,7 +41,10 @@ __all__ = [
     "all_gather",
     "all_reduce",
     "all_reduce_rms_norm",
+    "all_to_all",
+    "all_to_all_v",
     "ep_moe",
+    "gemm_a2a",
     "gemm_ar",
     "gemm_rs",
     "gemm_rs_backward",

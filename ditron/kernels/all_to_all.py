@@ -127,12 +127,12 @@ def all_to_all(
             raise DitronError(f"all_to_all: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("all_to_all", tuple(x.shape), x, out, x=x)
         n = x.numel() // ranks
-        algorithm = algorithm or by_size(n * x.itemsize * (ranks - 1), group.has_nvlink)
+        if algorithm is None:  # what copy engines push would have to be copied once more
+            by = by_size(n * x.itemsize * (ranks - 1), group.has_nvlink)
+            algorithm = "stored" if by == "copied" else by
         if algorithm == "nccl":
             dist.all_to_all_single(out.view(-1), aligned(x).view(-1), group=nccl_group("all_to_all", group))
             return out
-        if algorithm == "copied" and not schedule:  # above what packets and stores were measured for
-            algorithm = "stored"
         if algorithm not in _PROGRAMS:
             raise DitronError(
                 f"all_to_all: unknown algorithm {algorithm!r}: expected 'stored', 'll', 'll128' or 'nccl'"

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ditron.distributed.torch_groups import group_named
 from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_gathered, ag_gemm_multi
 from ditron.kernels.all_gather import all_gather, own_part
 from ditron.kernels.all_reduce import all_reduce
@@ -23,41 +22,11 @@ from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
 from ditron.kernels.operands import QUANTIZED
 from ditron.kernels.reduce_scatter import reduce_scatter
+from ditron.kernels.registration import define as _define
+from ditron.kernels.registration import num_ranks as _num_ranks
+from ditron.kernels.registration import save as _save
 
 ops = torch.ops.ditron
-
-
-def _define(
-    schema: str,
-    function: Callable,
-    fake: Callable,
-    backward: Callable | None = None,
-    setup_context: Callable | None = None,
-) -> None:
-    """Without ``backward``: an operator that has no gradients."""
-    name = "ditron::" + schema[: schema.index("(")]
-    torch.library.define(name, schema[schema.index("(") :], tags=(torch.Tag.pt2_compliant_tag,))
-    eager = function.__wrapped__  # type: ignore[attr-defined]
-
-    def kernel(*args: Any, group: str = "", **options: Any) -> Any:
-        found = group_named(group)
-        with found.within_operator():
-            return eager(*args, group=found, **options)
-
-    torch.library.impl(name, ("cpu", "cuda"))(kernel)
-    torch.library.register_fake(name)(fake)
-    if backward is not None:
-        torch.library.register_autograd(name, backward, setup_context=setup_context)
-
-
-def _num_ranks(group: str) -> int:
-    return group_named(group).num_ranks
-
-
-def _save(ctx: Any, group: str, *tensors: Tensor | None) -> None:
-    ctx.group = group_named(group).name
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors)
 
 
 # ag_gemm

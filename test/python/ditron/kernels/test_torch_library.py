@@ -47,11 +47,17 @@ CALLS = {
     "gemm_rs": lambda: (data(4, 8), weight(6, 8)),
     "gemm_ar": lambda: (data(4, 8), weight(6, 8)),
     "all_gather": lambda: (data(3, 5),),
+    "all_to_all": lambda: (data(4, 5),),
+    "all_to_all_v": lambda: (data(4, 5), torch.full((ditron.num_ranks(),), 4 // ditron.num_ranks())),
+    "gemm_a2a": lambda: (data(4, 8), weight(6, 8), data(6)),
+    "a2a_gemm": lambda: (data(4, 8), weight(6, 8 * ditron.num_ranks()), data(6)),
     "reduce_scatter": lambda: (data(4, 5),),
     "own_part": lambda: (data(4, 5),),
     "all_reduce": lambda: (data(3, 5),),
     "all_reduce_rms_norm": lambda: (data(3, 8), data(3, 8, seed=2), data(8, seed=3)),
 }
+
+OPTIONS = {"all_to_all_v": {"max_rows": 4}}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -60,7 +66,8 @@ def test_opcheck(name, ranks):
     """Schema, shapes for tracing, gradients, and the same from AOTAutograd; on several ranks in step."""
 
     def main(rank):
-        torch.library.opcheck(getattr(ops, name).default, CALLS[name](), {"group": ditron.world().name})
+        options = OPTIONS.get(name, {}) | {"group": ditron.world().name}
+        torch.library.opcheck(getattr(ops, name).default, CALLS[name](), options)
 
     run(main, ranks, races=False)
 
@@ -197,7 +204,7 @@ def test_forward_mode_is_refused(name):
         x = (first[0] if is_list else first).detach()
 
         def call(x):
-            return function([x, *first[1:]] if is_list else x, *others)
+            return function([x, *first[1:]] if is_list else x, *others, **OPTIONS.get(name, {}))
 
         with forward_ad.dual_level():
             call(x)

@@ -56,7 +56,9 @@ def test_a_call_does_not_ask_the_checker(monkeypatch):
         ditron.sim.run(main, ranks=2)
 
 
-@pytest.mark.parametrize("name", ["ag_gemm_program", "gemm_rs_program", "row_gradients_program"])
+@pytest.mark.parametrize(
+    "name", ["ag_gemm_program", "gemm_rs_program", "row_gradients_program", "gemm_a2a_program", "a2a_gemm_program"]
+)
 def test_a_captured_wait_has_registers_left(name):
     """Programs that wait fill the SMs: what they wait for may need a wait of a stream, in a graph a kernel of one warp."""
     program = programs()[name]

@@ -76,21 +76,21 @@ def a2a_gemm_kernel(
     token = dl.wait(arrived_ptr, 0, epoch)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
         _, m, n = tile_position(tile, tiles_m, tiles_n, 0, 1, GROUP)
-        piece = growing_piece_of(m, tiles_m, PIECES)
+        piece, first = growing_piece_of(m, tiles_m, PIECES)
         # Computed anew: what a loop carries from tile to tile makes Triton give up the pipeline across tiles.
         _, m_before, _ = tile_position(tl.maximum(tile - PROGRAMS, 0), tiles_m, tiles_n, 0, 1, GROUP)
-        waits = (tile < PROGRAMS) | (piece > growing_piece_of(m_before, tiles_m, PIECES))
+        waits_at = tl.where((tile < PROGRAMS) | (m_before < first), 0, -1)
         acc = accumulator(a_desc, BM, BN, "none")
         for step in range(RANKS * k_steps):
             part = step // k_steps
-            k = step % k_steps
+            k = step - part * k_steps
             sender = (own + part) % RANKS
             if part == 0:
                 source = a_desc
                 row = m * BM
             else:
                 source = inbox_desc
-                if (k == 0) & waits:
+                if k == waits_at:
                     token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
                 row = dl.consume_token(m * BM, token)
             acc = dot_between(source, b_desc, sender, row, k * BK, n * BN, sender * K + k * BK, acc, BM, BK, B_IS_KN)

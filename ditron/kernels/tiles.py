@@ -70,11 +70,11 @@ def growing_piece_rows(rows: Any, block_rows: int, piece: int, pieces: int) -> t
 
 @ditron.jit
 def growing_piece_of(m, tiles_m, PIECES: tl.constexpr):
-    """The piece of ``growing_piece_rows`` that a row of tiles lies in."""
+    """The piece of ``growing_piece_rows`` that a row of tiles lies in, and how many rows of tiles it begins at."""
     piece = 0
     for last in tl.static_range(1, PIECES):
         piece += (m >= tiles_m * (last * (last + 1) // 2) // (PIECES * (PIECES + 1) // 2)).to(tl.int32)
-    return piece
+    return piece, tiles_m * (piece * (piece + 1) // 2) // (PIECES * (PIECES + 1) // 2)
 
 
 @ditron.jit

@@ -301,6 +301,8 @@ def allocate(
             f"dh.{kind} in a loop or a branch: memory lives from call to call; allocate it before "
             f"{tracer.current}, with one more dimension if each iteration needs its own"
         )
+    if not isinstance(name, str):
+        tracer.fail(f"dh.{kind}: expected a string as name, got {describe(name)}")
     label = name or f"{'symmetric' if symmetric else 'local'}{len(tracer.labels)}"
     if label in tracer.labels:
         tracer.fail(f"dh.{kind}: the name {label!r} is used twice", (tracer.labels[label], "first used here"))

@@ -160,6 +160,14 @@ def wrong_name_twice(x, out):
     dh.empty(4, dtype=torch.int64, name="mine")  # <- wrong_name_twice: is used twice
 
 
+def wrong_name(x, out):
+    dh.symm_zeros(4, dtype=torch.int64, name=-1)  # <- wrong_name: expected a string as name
+
+
+def wrong_stream(x, out):
+    dh.stream(3)  # <- wrong_stream: expected a name
+
+
 def wrong_dtype(x, out):
     dh.empty(4, dtype="float")  # <- wrong_dtype: expected a torch dtype
 

@@ -29,7 +29,7 @@ from measuring import random  # noqa: E402
 from moe_layer import layer_cases, second_cases  # noqa: E402
 
 import ditron  # noqa: E402
-from ditron.kernels import Plan, ag_moe, moe_plan  # noqa: E402
+from ditron.kernels import Plan, ag_moe, ag_moe_backward, moe_plan  # noqa: E402
 from ditron.kernels.routing import tables_on_host  # noqa: E402
 
 
@@ -99,6 +99,56 @@ def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, args: Any, 
     case = RowsCase("ag_moe", name, runs, expected, 4e-3)
     case.plans = {how: planned for how, (planned, _) in variants.items()}
     return case
+
+
+def backward_case(name: str, model: Model, tokens: int, parallel: str, device: torch.device) -> Case:
+    """Both gradients of the first product."""
+    rank, ranks, K = dist.get_rank(), dist.get_world_size(), model.hidden
+    is_ep = parallel == "ep"
+    experts = model.experts // ranks if is_ep else model.experts
+    N = 2 * model.intermediate // (1 if is_ep else ranks)
+    ids = route(model, tokens, device)
+    x = random(tokens, K, rank, device)
+    w = torch.empty(experts, N, K, dtype=x.dtype, device=device).normal_(std=K**-0.25)
+    gathered = torch.empty(ranks * tokens, K, dtype=x.dtype, device=device)
+    dist.all_gather_into_tensor(gathered, x)
+    plan = moe_plan(ids[rank], num_experts=model.experts, parallel=parallel)
+    placed = rows_of(plan)
+    token = plan.row_route[placed].long() // model.top_k
+    expert = ids.view(-1)[plan.row_route[placed].long()] - (rank * experts if is_ep else 0)
+    ends = torch.bincount(expert, minlength=experts).cumsum(0).int()
+    grad = random(len(placed), N, rank, device)
+    padded = torch.full((plan.max_rows, N), float("nan"), dtype=grad.dtype, device=device)
+    padded[placed] = grad
+    sums = torch.zeros(ranks * tokens, K, device=device)
+    of_w, of_x = torch.zeros(experts, N, K, device=device), torch.empty(tokens, K, device=device)
+    begin = 0
+    for e, end in enumerate(ends.tolist()):
+        mine = slice(begin, end)
+        sums.index_add_(0, token[mine], grad[mine].float() @ w[e].float())
+        torch.mm(grad[mine].float().T, gathered[token[mine]].float(), out=of_w[e])
+        begin = end
+    dist.reduce_scatter_tensor(of_x, sums)
+    rows = torch.empty(len(placed), K, dtype=x.dtype, device=device)
+    scattered = torch.empty(tokens, K, dtype=x.dtype, device=device)
+
+    def nccl() -> tuple[torch.Tensor, torch.Tensor]:
+        partial = torch.zeros(ranks * tokens, K, dtype=x.dtype, device=device)
+        partial.index_add_(0, token, torch._grouped_mm(grad, w, offs=ends))
+        dist.reduce_scatter_tensor(scattered, partial)
+        dist.all_gather_into_tensor(gathered, x)
+        torch.index_select(gathered, 0, token, out=rows)
+        return scattered, torch._grouped_mm(grad.t(), rows, offs=ends)
+
+    runs: dict[str, Run] = {"torch + NCCL": nccl, "ditron": lambda: ag_moe_backward(padded, x, w, plan)}
+    return Case("ag_moe_backward", name, runs, (of_x, of_w), 1e-2)
+
+
+def backward_cases(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    for name in args.models:
+        for tokens in args.rows:
+            for parallel in args.parallel:
+                yield backward_case(f"{name} {tokens} tokens {parallel}", MODELS[name], tokens, parallel, device)
 
 
 def moe_plan_alone(ids: torch.Tensor, model: Model, parallel: str, block_m: int, group: ditron.Group) -> Plan:

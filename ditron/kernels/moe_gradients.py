@@ -174,6 +174,6 @@ def experts_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan:
         BK=BK,
         ROWS=ROWS,
         num_warps=warps,
-        num_stages=3,
+        num_stages=5,  # buffers of four
     )
     return out

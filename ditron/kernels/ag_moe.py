@@ -23,7 +23,7 @@ from ditron_compiler.errors import DitronError
 __all__ = ["ag_moe", "ag_moe_program", "ag_moe_stored_program"]
 
 #: Rows in a tile up to which the weights are the left operand.
-FEW_ROWS = 64
+FEW_ROWS = 32
 
 
 #: Bytes of a rank's tokens up to which a kernel stores them at the other ranks, and copy engines do not.
@@ -252,13 +252,13 @@ def _launch(
 
 def tiles_for(block_m: int, is_sim: bool) -> dict[str, Any]:
     """The schedule of a grouped product by the rows in a tile (docs/results/moe.md)."""
-    chosen: dict[str, Any] = {"block": (block_m, 256, 64), "programs": 132, "swap_ab": False}
-    if block_m <= FEW_ROWS:
-        chosen = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5 if block_m <= 32 else 4, "group_m": 16}
-        chosen |= {"programs": 132, "swap_ab": True}
     if is_sim:
-        chosen |= {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4}
-    return chosen
+        return {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4, "swap_ab": block_m <= FEW_ROWS}
+    if block_m <= FEW_ROWS:
+        tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5, "group_m": 16}
+    else:
+        tiles = {"block": (block_m, 256, 64), "num_warps": 4 if block_m == 64 else 8, "stages": 4, "group_m": 8}
+    return tiles | {"programs": 132, "swap_ab": block_m <= FEW_ROWS}
 
 
 def ag_moe(

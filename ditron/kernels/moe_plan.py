@@ -149,6 +149,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "columns": 16,
         "places": 32,
         "direct": 16,
+        "tile_programs": 1,
     }
 
 
@@ -193,6 +194,7 @@ def moe_plan_program(
     columns=32,
     places=128,
     direct=0,
+    tile_programs=32,
     has_weights=True,
     has_map=False,
     num_warps=4,
@@ -202,7 +204,7 @@ def moe_plan_program(
 
     Memory is kept for up to ``capacity`` blocks of a rank, of ``places`` routes (routing_kernels.py). ``columns``: a
     power of two, experts of a rank or more. ``direct``: a power of two, blocks of all ranks or more; or 0, for many
-    blocks. ``has_weights``, ``has_map``: ``topk_weights``, ``expert_map`` count.
+    blocks. ``tile_programs`` make tiles. ``has_weights``, ``has_map``: ``topk_weights``, ``expert_map`` count.
     """
     tokens, rank = topk_ids.shape[0], dh.rank()
     first, experts = 0, num_experts
@@ -214,7 +216,7 @@ def moe_plan_program(
     of_block = {"E": columns, "B": places, "TK": TK, "TOP_K": top_k}
     ids = dh.empty(num_ranks * capacity * places, dtype=torch.int16, name="ids")
     counts = dh.empty(num_ranks * capacity * columns, dtype=torch.int32, name="counts")
-    before = dh.empty(1 if direct else (num_ranks * capacity + 1) * columns, dtype=torch.int32, name="before")
+    before = dh.empty(1 if direct else (num_ranks * capacity + 2) * columns, dtype=torch.int32, name="before")
     message = places // TK * top_k
     exchange_routes_kernel[(blocks,)](
         topk_ids,
@@ -241,10 +243,23 @@ def moe_plan_program(
         **of_block,
     )
     rows = num_ranks * blocks
+    most = expert_rows.shape[0] - 1
     if not direct:
-        COLUMNS = min(columns, 32)
-        add_counts_kernel[(dh.cdiv(rows, 128), columns // COLUMNS)](counts, before, rows, E=columns, COLUMNS=COLUMNS)
-    place_routes_kernel[(rows,)](
+        ROWS, AHEAD = min(128, 16384 // columns), min(256, 16384 // columns)
+        add_counts_kernel[(dh.cdiv(rows, ROWS),)](
+            counts,
+            before,
+            num_tiles,
+            expert_rows,
+            rows,
+            most,
+            E=columns,
+            ROWS=ROWS,
+            AHEAD=AHEAD,
+            BLOCK_M=block_m,
+            num_warps=8,
+        )
+    place_routes_kernel[(rows + tile_programs,)](
         ids,
         counts,
         before,
@@ -260,7 +275,7 @@ def moe_plan_program(
         blocks,
         first,
         experts,
-        expert_rows.shape[0] - 1,
+        most,
         PROGRAMS=direct or 16,
         BLOCK_M=block_m,
         RANKS=num_ranks,
@@ -326,7 +341,7 @@ def moe_plan(
             raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
         average = ranks * tokens * top_k // num_experts
         if block_m is None:
-            block_m = 16 if group.is_sim else 32 if average <= 24 else 64 if average <= 128 else 128
+            block_m = 16 if group.is_sim else block_rows(average)
         check_block_m("moe_plan", block_m)
         if stage_groups is None:
             stage_groups = min(ranks, max(1, average // ROWS_OF_GROUP))
@@ -336,7 +351,7 @@ def moe_plan(
             topk_weights = None if topk_weights is None else torch.nn.functional.pad(topk_weights.detach(), padding)
         most = num_experts if is_tp else -(-num_experts // ranks)
         check_schedule("moe_plan", schedule, moe_plan_program)
-        direct = schedule.pop("direct", 8 if group.is_sim else 128)
+        direct = schedule.pop("direct", 8 if group.is_sim else 0)
         sizes = Sizes.of(ranks, tokens, top_k, most, direct, schedule.pop("places", 0))
         weights = torch.empty(ranks * tokens, top_k, dtype=torch.float32, device=topk_ids.device)
         plan = empty_plan(sizes, block_m, weights)
@@ -363,13 +378,19 @@ def moe_plan(
             columns=sizes.E,
             places=sizes.B,
             direct=sizes.direct,
+            tile_programs=sizes.tile_programs,
             has_weights=topk_weights is not None,
             has_map=expert_map is not None,
-            **{"num_warps": 4 if sizes.B * sizes.E <= 4096 else 8} | schedule,
+            **schedule,
         )
         if group.is_sim:
             plan.check()
         return plan
+
+
+def block_rows(average: int) -> int:
+    """Rows in a tile, by how many an expert has on average (docs/results/moe.md)."""
+    return 16 if average <= 8 else 32 if average <= 40 else 64 if average <= 96 else 128
 
 
 def _check(

@@ -53,16 +53,15 @@ class Sizes:
     direct: int
 
     @classmethod
-    def of(cls, ranks: int, tokens: int, top_k: int, experts: int, direct: int, places: int = 0) -> Sizes:
-        """Small blocks if at most ``direct`` programs, each of which adds up the counts of all, take them; or large."""
+    def of(cls, ranks: int, tokens: int, top_k: int, experts: int, direct: int = 0, places: int = 0) -> Sizes:
+        """Small blocks if at most ``direct`` programs, each of which adds up the counts of all, can take them."""
         E = max(16, triton.next_power_of_2(experts))
         TK = triton.next_power_of_2(top_k)
-        largest = min(128, max(32, 8192 // E))
-        B = places or 32
-        while not places and B < largest and ranks * -(-tokens // max(B // TK, 1)) > direct:
-            B *= 2
-        B = max(B, TK)
-        rows = ranks * -(-tokens // (B // TK))
+        direct = direct or max(32, min(128, 8192 // E))
+        rows_of = lambda B: ranks * -(-tokens // (B // TK))  # noqa: E731
+        possible = [max(B, TK) for B in ((places,) if places else (32, 64, 128))]
+        B = next((B for B in possible if rows_of(B) <= direct), possible[len(possible) // 2])
+        rows = rows_of(B)
         return cls(ranks, tokens, top_k, experts, B, E, 0 if rows > direct else max(16, triton.next_power_of_2(rows)))
 
     @property
@@ -85,11 +84,13 @@ class Sizes:
 
     @property
     def of_adding(self) -> dict[str, int]:
-        return {"E": self.E, "COLUMNS": min(self.E, 32)}
+        """Constants of the kernel that adds counts."""
+        return {"E": self.E, "ROWS": min(128, 16384 // self.E), "AHEAD": min(256, 16384 // self.E)}
 
     @property
-    def adding_grid(self) -> tuple[int, int]:
-        return -(-self.rows // 128), self.E // min(self.E, 32)
+    def tile_programs(self) -> int:
+        """That make padding and tiles."""
+        return min(64, self.experts // 16 + self.rows * self.B // 1024 + 1)
 
     def of_placing(self, block_m: int, groups: int) -> dict[str, Any]:
         return {
@@ -180,7 +181,7 @@ def routing_tables(
     block_m: int,
     groups: int = 1,
     weights: torch.Tensor | None = None,
-    direct: int | None = None,
+    direct: int = 0,
 ) -> Plan:
     """Tables of the routes to ``experts`` experts from ``first_expert`` on, which are this rank's.
 
@@ -192,7 +193,7 @@ def routing_tables(
         groups: into how many groups of stages the tiles are divided: those of the first are computed first, while the
             other stages' rows are on their way; each reads the experts' matrices again.
         weights: ``[ranks, tokens, top_k]`` float32, of the routes; default ones.
-        direct: how many programs add up the counts of all of them; of more, another kernel does.
+        direct: up to how many programs add up the counts of all of them, instead of as many as would be chosen.
 
     The same launches for all routes: fit for CUDA graphs. Raises DitronError for tensors that do not fit.
     """
@@ -205,17 +206,19 @@ def routing_tables(
     check_block_m("routing_tables", block_m)
     ids = ids.contiguous()
     ranks, tokens, top_k = ids.shape
-    sizes = Sizes.of(ranks, tokens, top_k, experts, direct or (128 if ids.is_cuda else 8))
+    sizes = Sizes.of(ranks, tokens, top_k, experts, direct or (0 if ids.is_cuda else 8))
     plan = empty_plan(sizes, block_m, _weights_of(ids, weights))
     plan.errors.zero_()
     table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)  # noqa: E731
-    counts, before = table(sizes.rows, sizes.E), table(1 if sizes.direct else sizes.rows + 1, sizes.E)
+    counts, before = table(sizes.rows, sizes.E), table(1 if sizes.direct else sizes.rows + 2, sizes.E)
     where = rank, ranks, tokens, sizes.blocks, first_expert, experts
     count_routes_kernel[(sizes.rows,)](ids, counts, *where, **sizes.of_block)
     if not sizes.direct:
-        add_counts_kernel[sizes.adding_grid](counts, before, sizes.rows, **sizes.of_adding)
+        add_counts_kernel[(-(-sizes.rows // sizes.of_adding["ROWS"]),)](
+            counts, before, plan.num_tiles, plan.expert_rows, sizes.rows, experts, BLOCK_M=block_m, **sizes.of_adding
+        )
     tables = plan.row_slot, plan.row_route, plan.route_row, plan.tiles, plan.num_tiles, plan.expert_rows
-    place_routes_kernel[(sizes.rows,)](
+    place_routes_kernel[(sizes.rows + sizes.tile_programs,)](
         ids, counts, before, *tables, *where, experts, **sizes.of_block, **sizes.of_placing(block_m, groups)
     )
     return plan

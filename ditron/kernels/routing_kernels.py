@@ -23,18 +23,12 @@ def block_routes(block, tokens, B: tl.constexpr, TK: tl.constexpr, TOP_K: tl.con
 
 
 @ditron.jit
-def _is_to(expert, first_expert, experts, E: tl.constexpr):
-    """[B, E] whether each goes to one of ``experts`` from ``first_expert`` on."""
-    own = expert - first_expert
-    own = tl.where(own < experts, own, -1)
-    return (own[:, None] == tl.arange(0, E)[None, :]).to(tl.int32)
-
-
-@ditron.jit
 def store_counts(counts_ptr, row, expert, first_expert, experts, E: tl.constexpr):
     """Row ``row`` of ``counts`` [rows, E] = how many of a block's routes go to each expert."""
-    counts = tl.sum(_is_to(expert, first_expert, experts, E), 0)
-    tl.store(counts_ptr + row * E + tl.arange(0, E), counts.to(counts_ptr.dtype.element_ty))
+    own = expert - first_expert
+    own = tl.where(own < experts, own, -1)
+    counts = tl.sum((own[:, None] == tl.arange(0, E)[None, :]).to(tl.int32), 0)
+    tl.store(counts_ptr + row * E + tl.arange(0, E), counts)
 
 
 @ditron.jit
@@ -61,26 +55,61 @@ def count_routes_kernel(
 
 
 @ditron.jit
-def add_counts_kernel(counts_ptr, before_ptr, rows, E: tl.constexpr, COLUMNS: tl.constexpr):
-    """``before`` [rows + 1, E] = the sums of all rows of ``counts`` before each; of all of them behind the last.
+def add_counts_kernel(
+    counts_ptr,
+    before_ptr,
+    num_tiles_ptr,
+    expert_rows_ptr,
+    rows,
+    most,
+    E: tl.constexpr,
+    ROWS: tl.constexpr,
+    AHEAD: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+):
+    """``before`` [rows + 2, E] = the sums of all rows of ``counts`` before each, of all of them, and the experts' first
+    rows; a program makes ``ROWS`` and adds ``AHEAD`` at a time.
 
-    A program makes 128 rows of ``COLUMNS`` columns. Scans of so many numbers are slow; products with ones are exact, as
-    integers up to 2048 are in fp16.
+    Scans of so many numbers are slow; products with ones are exact, as integers up to 2048 are in fp16.
     """
-    first = tl.program_id(0) * 128
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    sums = tl.zeros((COLUMNS,), tl.int32)
-    for offset in range(0, first, 256):
-        row = offset + tl.arange(0, 256)[:, None]
-        sums += tl.sum(tl.load(counts_ptr + row * E + column, mask=row < first, other=0).to(tl.int32), 0)
-    within = tl.arange(0, 128)
+    first = tl.program_id(0) * ROWS
+    column = tl.arange(0, E)
+    sums = tl.zeros((E,), tl.int32)
+    for offset in tl.range(0, first, AHEAD, num_stages=3):
+        row = offset + tl.arange(0, AHEAD)[:, None]
+        sums += tl.sum(tl.load(counts_ptr + row * E + column[None, :], mask=row < first, other=0), 0)
+    within = tl.arange(0, ROWS)
     row = (first + within)[:, None]
-    counts = tl.load(counts_ptr + row * E + column, mask=row < rows, other=0)
+    counts = tl.load(counts_ptr + row * E + column[None, :], mask=row < rows, other=0)
     earlier = (within[None, :] < within[:, None]).to(tl.float16)
     before = sums[None, :] + tl.dot(earlier, counts.to(tl.float16)).to(tl.int32)
-    tl.store(before_ptr + row * E + column, before, mask=row < rows)
-    behind = before + counts
-    tl.store(before_ptr + (row + 1) * E + column, behind, mask=row == rows - 1)
+    tl.store(before_ptr + row * E + column[None, :], before, mask=row < rows)
+    if first + ROWS >= rows:
+        totals = sums + tl.sum(counts, 0)
+        tiles_of = tl.cdiv(totals, BLOCK_M)
+        first_tile = tl.cumsum(tiles_of, 0) - tiles_of
+        tl.store(before_ptr + rows * E + column, totals)
+        tl.store(before_ptr + (rows + 1) * E + column, first_tile * BLOCK_M)
+        store_sizes(num_tiles_ptr, expert_rows_ptr, first_tile, tiles_of, most, E, BLOCK_M)
+
+
+@ditron.jit
+def store_sizes(num_tiles_ptr, expert_rows_ptr, first_tile, tiles_of, most, E: tl.constexpr, BLOCK_M: tl.constexpr):
+    """How many tiles there are, and where each of ``most`` experts' rows begin."""
+    column = tl.arange(0, E)
+    tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
+    tl.store(expert_rows_ptr + column, first_tile * BLOCK_M, mask=column < most)
+    tl.store(expert_rows_ptr + most, tl.sum(tiles_of, 0) * BLOCK_M)
+
+
+@ditron.jit
+def _sums(counts_ptr, pid, blocks, rows, E: tl.constexpr, PROGRAMS: tl.constexpr):
+    """[16, E]: the sum of the rows of counts before ``pid`` in row 0, and of the first ``i`` stages in row ``i``."""
+    program = tl.arange(0, PROGRAMS)[:, None]
+    counts = tl.load(counts_ptr + program * E + tl.arange(0, E)[None, :], mask=program < rows, other=0)
+    which = tl.arange(0, 16)[:, None]
+    before = tl.arange(0, PROGRAMS)[None, :] < tl.where(which == 0, pid, which * blocks)
+    return tl.dot(before.to(tl.float16), counts.to(tl.float16)).to(tl.int32)
 
 
 @ditron.jit
@@ -91,6 +120,133 @@ def _pick(sums, before_ptr, i, row, E: tl.constexpr, ADDED: tl.constexpr):
     else:
         rows = tl.arange(0, sums.shape[0])[:, None]
         return tl.sum(tl.where(rows == i, sums, 0), 0)
+
+
+@ditron.jit
+def _place_block(
+    ids_ptr,
+    counts_ptr,
+    before_ptr,
+    row_slot_ptr,
+    row_route_ptr,
+    route_row_ptr,
+    pid,
+    first_rank,
+    ranks,
+    tokens,
+    blocks,
+    first_expert,
+    experts,
+    E: tl.constexpr,
+    B: tl.constexpr,
+    TK: tl.constexpr,
+    TOP_K: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    RANKS: tl.constexpr,
+    ADDED: tl.constexpr,
+):
+    """Rows of a block's routes."""
+    stage = pid // blocks
+    exists, token, at = block_routes(pid % blocks, tokens, B, TK, TOP_K)
+    at += (first_rank + stage) % ranks * tokens * TOP_K
+    expert = tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32) - first_expert
+    own = (expert >= 0) & (expert < experts)
+    expert = tl.where(own, expert, -1)
+    if ADDED:
+        row = tl.load(before_ptr + pid * E + expert, mask=own, other=0)
+        row += tl.load(before_ptr + (ranks * blocks + 1) * E + expert, mask=own, other=0)
+    else:
+        sums = _sums(counts_ptr, pid, blocks, ranks * blocks, E, PROGRAMS)
+        tiles_of = tl.cdiv(_pick(sums, before_ptr, RANKS, 0, E, False), BLOCK_M)
+        next_row = (tl.cumsum(tiles_of, 0) - tiles_of) * BLOCK_M + _pick(sums, before_ptr, 0, 0, E, False)
+        row = tl.sum(tl.where(expert[:, None] == tl.arange(0, E)[None, :], next_row[None, :], 0), 1)
+    place = tl.arange(0, B)
+    is_earlier = (expert[None, :] == expert[:, None]) & (place[None, :] < place[:, None])
+    row += tl.sum(is_earlier.to(tl.int32), 1)
+    tl.store(row_slot_ptr + row, stage * tokens + token, mask=own)
+    tl.store(row_route_ptr + row, at, mask=own)
+    tl.store(route_row_ptr + at, tl.where(own, row, -1), mask=exists)
+
+
+@ditron.jit
+def _make_tiles(
+    counts_ptr,
+    before_ptr,
+    row_slot_ptr,
+    row_route_ptr,
+    tiles_ptr,
+    num_tiles_ptr,
+    expert_rows_ptr,
+    pid,
+    programs,
+    ranks,
+    blocks,
+    experts,
+    most,
+    E: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    RANKS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    FIELDS: tl.constexpr,
+    ADDED: tl.constexpr,
+):
+    """Padding and tiles; ``pid`` of ``programs`` takes 16 experts and 16 tiles at a time."""
+    column = tl.arange(0, E)
+    rows = ranks * blocks
+    sums = 0 if ADDED else _sums(counts_ptr, 0, blocks, rows, E, PROGRAMS)
+    totals = _pick(sums, before_ptr, RANKS, rows, E, ADDED)
+    tiles_of = tl.cdiv(totals, BLOCK_M)
+    last_tile = tl.cumsum(tiles_of, 0)  # and one more
+    first_tile = last_tile - tiles_of
+    if not ADDED:
+        if pid == 0:
+            store_sizes(num_tiles_ptr, expert_rows_ptr, first_tile, tiles_of, most, E, BLOCK_M)
+
+    within = tl.arange(0, BLOCK_M)
+    for first in range(pid * 16, experts, programs * 16):  # padding
+        is_own = first + tl.arange(0, 16)[:, None] == column[None, :]
+        end = tl.sum(tl.where(is_own, first_tile * BLOCK_M + totals, 0), 1)
+        padded = tl.sum(tl.where(is_own, last_tile * BLOCK_M, 0), 1)
+        at = end[:, None] + within[None, :]
+        none = tl.full((16, BLOCK_M), -1, tl.int32)
+        tl.store(row_slot_ptr + at, none, mask=at < padded[:, None])
+        tl.store(row_route_ptr + at, none, mask=at < padded[:, None])
+
+    begin = 0  # of a group's rows of tiles, in the order of computation
+    tiles_before = tl.zeros((E,), tl.int32)
+    for group in tl.static_range(GROUPS):  # a row of tiles belongs to the group of its last row
+        stages = (group + 1) * RANKS // GROUPS
+        arrived = _pick(sums, before_ptr, stages, stages * blocks, E, ADDED)
+        tiles_so_far = tl.where(arrived == totals, tiles_of, arrived // BLOCK_M)
+        run = tiles_so_far - tiles_before
+        run_end = begin + tl.cumsum(run, 0)
+        end = begin + tl.sum(run, 0)
+        for block in range(begin + pid * 16, end, programs * 16):
+            position = block + tl.arange(0, 16)
+            expert = tl.sum((run_end[None, :] <= position[:, None]).to(tl.int32), 1)
+            is_own = (expert[:, None] == column[None, :]).to(tl.int32)
+            run_of = tl.sum(is_own * run[None, :], 1)
+            skipped = tl.sum(is_own * tiles_before[None, :], 1)
+            first_row = skipped * BLOCK_M
+            last_row = tl.minimum(first_row + run_of * BLOCK_M, tl.sum(is_own * totals[None, :], 1)) - 1
+            first_stage = tl.zeros((16,), tl.int32)
+            last_stage = tl.zeros((16,), tl.int32)
+            for ended in tl.static_range(1, RANKS):
+                of_stages = tl.sum(is_own * _pick(sums, before_ptr, ended, ended * blocks, E, ADDED)[None, :], 1)
+                first_stage += (of_stages <= first_row).to(tl.int32)
+                last_stage += (of_stages <= last_row).to(tl.int32)
+            to = tiles_ptr + position * FIELDS
+            is_tile = position < end
+            tl.store(to, expert, mask=is_tile)
+            tl.store(to + 1, tl.sum(is_own * (run_end - run)[None, :], 1), mask=is_tile)
+            tl.store(to + 2, tl.sum(is_own * first_tile[None, :], 1) + skipped, mask=is_tile)
+            tl.store(to + 3, run_of, mask=is_tile)
+            tl.store(to + 4, first_stage, mask=is_tile)
+            tl.store(to + 5, last_stage, mask=is_tile)
+        begin = end
+        tiles_before = tiles_so_far
 
 
 @ditron.jit
@@ -122,83 +278,57 @@ def place_routes_kernel(
     FIELDS: tl.constexpr,
     ADDED: tl.constexpr,
 ):
-    """Rows of routes, padding and tiles, a program for each block.
+    """Rows of routes, a program for each block; the programs that are left make padding and tiles.
 
     ``most``: experts of the rank that has most. If counts are not ``ADDED`` (:func:`add_counts_kernel`), every program
     adds up those of all ``PROGRAMS``, a power of two.
     """
     pid = tl.program_id(0)
-    stage = pid // blocks
-    column = tl.arange(0, E)
-    exists, token, at = block_routes(pid % blocks, tokens, B, TK, TOP_K)
-    at += (first_rank + stage) % ranks * tokens * TOP_K
-    chosen = _is_to(tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32), first_expert, experts, E)
-    if ADDED:
-        sums = 0
-    else:
-        program = tl.arange(0, PROGRAMS)
-        counts = tl.load(
-            counts_ptr + program[:, None] * E + column[None, :], mask=(program < ranks * blocks)[:, None], other=0
+    rows = ranks * blocks
+    if pid < rows:
+        _place_block(
+            ids_ptr,
+            counts_ptr,
+            before_ptr,
+            row_slot_ptr,
+            row_route_ptr,
+            route_row_ptr,
+            pid,
+            first_rank,
+            ranks,
+            tokens,
+            blocks,
+            first_expert,
+            experts,
+            E,
+            B,
+            TK,
+            TOP_K,
+            PROGRAMS,
+            BLOCK_M,
+            RANKS,
+            ADDED,
         )
-        which = tl.arange(0, 16)[:, None]
-        before = program[None, :] < tl.where(which == 0, pid, which * blocks)
-        sums = tl.dot(before.to(tl.float16), counts.to(tl.float16)).to(tl.int32)
-    totals = _pick(sums, before_ptr, RANKS, RANKS * blocks, E, ADDED)
-    tiles_of = tl.cdiv(totals, BLOCK_M)
-    last_tile = tl.cumsum(tiles_of, 0)  # and one more
-    first_tile = last_tile - tiles_of
-    if pid == 0:
-        tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
-        tl.store(expert_rows_ptr + column, first_tile * BLOCK_M, mask=column < most)
-        tl.store(expert_rows_ptr + most, tl.sum(tiles_of, 0) * BLOCK_M)
-
-    place = tl.arange(0, B)
-    earlier_in_block = (place[None, :] < place[:, None]).to(tl.float16)
-    earlier = tl.dot(earlier_in_block, chosen.to(tl.float16)).to(tl.int32)
-    next_row = first_tile * BLOCK_M + _pick(sums, before_ptr, 0, pid, E, ADDED)
-    row = tl.sum(chosen * (next_row[None, :] + earlier), 1)
-    own = tl.sum(chosen, 1) > 0
-    tl.store(row_slot_ptr + row, stage * tokens + token, mask=own)
-    tl.store(row_route_ptr + row, at, mask=own)
-    tl.store(route_row_ptr + at, tl.where(own, row, -1), mask=exists)
-
-    within = tl.arange(0, BLOCK_M)
-    for one in range(pid, experts, tl.num_programs(0)):  # padding
-        end = tl.sum(tl.where(column == one, first_tile * BLOCK_M + totals, 0), 0)
-        padded = tl.sum(tl.where(column == one, last_tile * BLOCK_M, 0), 0)
-        tl.store(row_slot_ptr + end + within, -1, mask=end + within < padded)
-        tl.store(row_route_ptr + end + within, -1, mask=end + within < padded)
-
-    begin = 0  # of a group's rows of tiles, in the order of computation
-    tiles_before = tl.zeros((E,), tl.int32)
-    for group in tl.static_range(GROUPS):  # a row of tiles belongs to the group of its last row
-        stages = (group + 1) * RANKS // GROUPS
-        arrived = _pick(sums, before_ptr, stages, stages * blocks, E, ADDED)
-        tiles_so_far = tl.where(arrived == totals, tiles_of, arrived // BLOCK_M)
-        run = tiles_so_far - tiles_before
-        run_end = begin + tl.cumsum(run, 0)
-        end = begin + tl.sum(run, 0)
-        for block in range(begin + pid * 16, end, tl.num_programs(0) * 16):
-            position = block + tl.arange(0, 16)
-            expert = tl.sum((run_end[None, :] <= position[:, None]).to(tl.int32), 1)
-            is_own = (expert[:, None] == column[None, :]).to(tl.int32)
-            run_of = tl.sum(is_own * run[None, :], 1)
-            skipped = tl.sum(is_own * tiles_before[None, :], 1)
-            first_row = skipped * BLOCK_M
-            last_row = tl.minimum(first_row + run_of * BLOCK_M, tl.sum(is_own * totals[None, :], 1)) - 1
-            first_stage = tl.zeros((16,), tl.int32)
-            last_stage = tl.zeros((16,), tl.int32)
-            for ended in tl.static_range(1, RANKS):
-                rows = tl.sum(is_own * _pick(sums, before_ptr, ended, ended * blocks, E, ADDED)[None, :], 1)
-                first_stage += (rows <= first_row).to(tl.int32)
-                last_stage += (rows <= last_row).to(tl.int32)
-            to = tiles_ptr + position * FIELDS
-            is_tile = position < end
-            tl.store(to, expert, mask=is_tile)
-            tl.store(to + 1, tl.sum(is_own * (run_end - run)[None, :], 1), mask=is_tile)
-            tl.store(to + 2, tl.sum(is_own * first_tile[None, :], 1) + skipped, mask=is_tile)
-            tl.store(to + 3, run_of, mask=is_tile)
-            tl.store(to + 4, first_stage, mask=is_tile)
-            tl.store(to + 5, last_stage, mask=is_tile)
-        begin = end
-        tiles_before = tiles_so_far
+    else:
+        _make_tiles(
+            counts_ptr,
+            before_ptr,
+            row_slot_ptr,
+            row_route_ptr,
+            tiles_ptr,
+            num_tiles_ptr,
+            expert_rows_ptr,
+            pid - rows,
+            tl.num_programs(0) - rows,
+            ranks,
+            blocks,
+            experts,
+            most,
+            E,
+            PROGRAMS,
+            BLOCK_M,
+            RANKS,
+            GROUPS,
+            FIELDS,
+            ADDED,
+        )

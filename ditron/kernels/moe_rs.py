@@ -492,7 +492,17 @@ def _operands(
     return len(plan.route_row) // group.num_ranks
 
 
+def _check_chunks(what: str, H: int, chosen: dict[str, Any]) -> None:
+    """Raise DitronError where a sum would reach into the next chunk, which has not been computed."""
+    defaults = moe_rs_program.constants
+    columns = chosen["block"][1] * chosen.get("chunk_tiles", defaults["chunk_tiles"])
+    at_once = chosen.get("sums", defaults["sums"])[1]
+    if chosen.get("overlap", True) and columns < H and columns % at_once:
+        raise DitronError(f"{what}: a chunk has {columns} columns: expected sums of a divisor of them, got {at_once}")
+
+
 def _run(
+    what: str,
     group: Group,
     rows: torch.Tensor,
     w: torch.Tensor,
@@ -504,6 +514,7 @@ def _run(
     rows, w = aligned(rows), aligned(w)
     H = w.shape[1]
     chosen = schedule_of(group, plan, len(out), H) | schedule
+    _check_chunks(what, H, chosen)
     y = torch.empty(plan.max_rows, H, dtype=rows.dtype, device=rows.device)
     moe_rs_program(
         rows,
@@ -552,7 +563,7 @@ def moe_rs(
     with in_group(group, "moe_rs") as group:
         tokens = _operands("moe_rs", group, rows, w, plan, schedule)
         out = result("moe_rs", (tokens, w.shape[1]), rows, out, rows=rows, w=w)
-        return _run(group, rows, w, plan, out, schedule, to_all=False)
+        return _run("moe_rs", group, rows, w, plan, out, schedule, to_all=False)
 
 
 def moe_ar(
@@ -575,9 +586,9 @@ def moe_ar(
         tokens = _operands("moe_ar", group, rows, w, plan, schedule)
         out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, rows=rows, w=w)
         if out.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES:
-            return _run(group, rows, w, plan, out, schedule, to_all=True)
+            return _run("moe_ar", group, rows, w, plan, out, schedule, to_all=True)
         mine = torch.empty(tokens, w.shape[1], dtype=rows.dtype, device=rows.device)
-        return all_gather(_run(group, rows, w, plan, mine, schedule, to_all=False), out=out)
+        return all_gather(_run("moe_ar", group, rows, w, plan, mine, schedule, to_all=False), out=out)
 
 
 #: Up to so many bytes that a rank sends, moe_ar sends every rank's sums to all.

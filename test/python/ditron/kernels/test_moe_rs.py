@@ -173,6 +173,7 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
         (lambda: moe_rs(w=(2, 44, 32)), "expected rows of a multiple of 16 bytes"),
         (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has .*overlap"),
         (lambda: moe_rs(overlap=1), "overlap must be True or False, got 1"),
+        (lambda: moe_rs(sums=(8, 64)), "a chunk has 32 columns: expected sums of a divisor of them, got 64"),
         (lambda: moe_rs(out=torch.zeros(5, 48).half()), "out must be contiguous, of shape .4, 48."),
         (lambda: layer(activation="gelu"), "unknown activation 'gelu': expected 'swiglu'"),
         (lambda: layer(w2=(2, 48, 64)), "expected .experts, 2 . I, H. and .experts, H, I."),

@@ -136,7 +136,7 @@ def moe_product_kernel(
     )
 
 
-@ditron.jit(do_not_specialize=["epoch", "width", "splits"])
+@ditron.jit(do_not_specialize=["epoch", "width", "splits", "first_chunk", "last_chunk"])
 def moe_sum_kernel(
     y_ptr,
     out_ptr,
@@ -151,6 +151,8 @@ def moe_sum_kernel(
     H,
     width,
     splits,
+    first_chunk,
+    last_chunk,
     epoch,
     BN: tl.constexpr,
     SLOTS: tl.constexpr,
@@ -161,11 +163,11 @@ def moe_sum_kernel(
     RANKS: tl.constexpr,
     ALL: tl.constexpr,
 ):
-    """``out`` [tokens, H] of chunks of ``width`` tiles of columns, with ``WAIT`` when their tiles have been counted."""
+    """Some chunks of ``out`` [tokens, H], of ``width`` tiles of columns; with ``WAIT`` when they have been counted."""
     pid = tl.program_id(0)
     workers = tl.num_programs(0)
     dl.wait(done_ptr, RANKS - 1, epoch)
-    for chunk in range(tl.cdiv(tl.cdiv(H, BN), width)):
+    for chunk in range(first_chunk, last_chunk):
         counted_ptr = y_ptr
         if WAIT:
             token = dl.wait(counts_ptr + chunk, 1, tl.cast(epoch, tl.int64) * CHUNK, scope="gpu")
@@ -316,6 +318,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "chunk_tiles": 1,
         "sums": (8, 32),
         "sum_warps": 4,
+        "beside": 2,
         "adders": 3,
     }
 
@@ -359,7 +362,8 @@ def moe_rs_program(
     chunk_tiles=8,
     sums=(8, 256),
     sum_warps=8,
-    adders=132,
+    beside=132,
+    adders=528,
     splits=1,
     swap_ab=False,
     group_m=8,
@@ -382,7 +386,7 @@ def moe_rs_program(
     chunks = dh.cdiv(dh.cdiv(H, BN), chunk_tiles) if overlap or fused else 1
     width = chunk_tiles if overlap or fused else dh.cdiv(H, BN)
     counts = dh.symm_zeros(chunks, dtype=torch.int64, name="counts")
-    slots = programs if fused else adders
+    slots = programs if fused else max(adders, beside)
     sent = dh.symm_zeros(chunks * slots * num_ranks, dtype=torch.int64, name="sent")
     started = dh.symm_zeros(1, dtype=torch.int64, name="started")
     done = dh.symm_zeros(num_ranks, dtype=torch.int64, name="done")
@@ -440,24 +444,24 @@ def moe_rs_program(
         COUNT=overlap,
         **product_options,
     )
-    of_sums = (y, out, inbox, route_row, route_weight, counts, sent, done, tokens, capacity, H, width, splits)
-    if overlap:  # beside the product's programs, when all of them have their place
+    of_sums = (y, out, inbox, route_row, route_weight, counts, sent, done, tokens, capacity, H, width)
+    if overlap:  # next to the product's programs, when all of them have their place
         with dh.stream("sums"):
             dh.signal_wait(started[0], dh.epoch() * programs)
-            moe_sum_kernel[(adders,)](*of_sums, dh.epoch(), WAIT=True, **sum_options)
-    else:
-        moe_sum_kernel[(adders,)](*of_sums, dh.epoch(), WAIT=False, **sum_options)
+            moe_sum_kernel[(beside,)](*of_sums, 1, 0, chunks - 1, dh.epoch(), WAIT=True, **sum_options)
+    moe_sum_kernel[(adders,)](*of_sums, splits, chunks - 1, chunks, dh.epoch(), WAIT=False, **sum_options)
 
 
 def schedule_of(group: Group, plan: Plan, tokens: int, H: int) -> dict[str, Any]:
     """Keyword arguments of :func:`moe_rs_program` where the caller names none; ``tokens`` that each rank adds up."""
     chosen = tiles_for(plan.block_m, group.is_sim)
     if group.is_sim:
-        return chosen | {"senders": 1, "chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "adders": 3}
+        return chosen | {"senders": 1, "chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
     if plan.block_m <= 32:  # what takes time is to read w, which all programs do
         splits = -(-H // 2048)
         return chosen | {"overlap": False, "sums": (1, 2048), "splits": splits, "adders": 4 * group.sms}
-    return chosen | {"chunk_tiles": 2048 // chosen["block"][1], "maxnreg": 192}
+    columns = 1024
+    return chosen | {"chunk_tiles": columns // chosen["block"][1], "splits": columns // 256, "maxnreg": 192}
 
 
 def _operands(

@@ -14,8 +14,10 @@ from grouped_gemm import Model
 from measuring import random
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ditron.kernels import Plan, ep_moe, moe_ar, moe_plan, moe_rs
+import ditron
+from ditron.kernels import Plan, ag_moe, ep_moe, moe_ar, moe_plan, moe_rs
 from ditron.kernels.ag_moe import tiles_for
+from ditron.kernels.expert_activation import swiglu_rows
 
 __all__ = ["layer_cases", "second_cases"]
 
@@ -184,6 +186,10 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
         dist.reduce_scatter_tensor(mine, sums)
         return mine
 
+    def apart() -> torch.Tensor:
+        plan = moe_plan(my_ids, my_weights, **layer.options)
+        return moe_rs(swiglu_rows(ag_moe(x, w13, plan), plan, ditron.current_group()), w2, plan)
+
     plan = moe_plan(my_ids, my_weights, **layer.options)
     widths = (layer.hidden, layer.inner)
     inputs = [torch.ones(plan.max_rows, width, dtype=x.dtype, device=device) for width in widths]
@@ -193,6 +199,7 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
         "torch + NCCL": lambda: nccl(None),
         "torch + NCCL, as many rows as there are": lambda: nccl(layer.count),
         "ditron": lambda: ep_moe(x, my_ids, my_weights, w13, w2, **layer.options),
+        "ditron, activation apart": apart,
     }
     return ComparedCase("ep_moe", name, runs, expected, 1.5e-2)
 

@@ -6,13 +6,18 @@ from typing import Any
 
 import torch
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.grouped import expert_tile, gathered_rows, grouped_product, store_grouped
+from ditron.kernels.grouped import (
+    expert_tile,
+    gathered_rows,
+    grouped_product,
+    store_grouped,
+    weights_descriptor,
+)
 from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.routing import Plan, tables_on_host
@@ -67,6 +72,7 @@ def ag_moe_kernel(
     PROGRAMS: tl.constexpr,
     WHOLE_K: tl.constexpr,
     SWAP_AB: tl.constexpr,
+    GATED: tl.constexpr,
     PUSH: tl.constexpr,
 ):
     """Tiles of ``rows`` [max_rows, N], each after the tokens of its run's stages have arrived.
@@ -78,7 +84,8 @@ def ag_moe_kernel(
         gathered_ptr += (epoch % 2).to(tl.int64) * dl.num_ranks() * capacity
         push_rows(x_ptr, gathered_ptr, arrived_ptr, tokens * K, PUSH)
         epoch = epoch * PROGRAMS
-    tiles_n = tl.cdiv(N, BN)
+    BN_OUT: tl.constexpr = BN // 2 if GATED else BN
+    tiles_n = tl.cdiv(N, BN_OUT)
     column = tl.arange(0, BK)
     for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
         m, n, expert, first_stage, last_stage = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
@@ -88,9 +95,10 @@ def ag_moe_kernel(
         rows = gathered_rows(x_ptr, dl.consume_token(gathered_ptr, token), slot, dl.rank(), dl.num_ranks(), tokens, K)
         rows = rows[:, None] + column[None, :]
         exists = (slot >= 0)[:, None]
-        w_row = expert * N + n * BN
-        acc = grouped_product(rows, 0, exists, w_desc, w_row, K, BM, BN, BK, True, WHOLE_K, SWAP_AB)
-        store_grouped(rows_ptr, rows_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
+        col = n * BN_OUT
+        w_row = expert if GATED else expert * N + col
+        acc = grouped_product(rows, 0, exists, w_desc, w_row, K, BM, BN, BK, True, WHOLE_K, SWAP_AB, False, col, GATED)
+        store_grouped(rows_ptr, rows_desc, m * BM, col, acc, N, BN_OUT // (BN // 2), SWAP_AB)
     if PUSH:  # the next call's half may be written when this rank has heard from every other
         if tl.program_id(0) == 0:
             dl.wait(arrived_ptr + 1, dl.num_ranks() - 1, epoch)
@@ -150,6 +158,7 @@ def ag_moe_program(
     num_warps=8,
     stages=4,
     whole_k=False,
+    gated=False,
     swap_ab=False,
     maxnreg=None,
 ):
@@ -158,7 +167,8 @@ def ag_moe_program(
 
     ``row_slot``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. Memory is kept for up to
     ``capacity`` tokens of a rank. ``whole_k``: K is a multiple of ``block[2]``. ``swap_ab``: as
-    :func:`grouped_product` says.
+    :func:`grouped_product` says. ``gated``: ``rows`` are SwiGLU of the products with ``w`` [experts * 2 * N, K], in
+    which each expert's N gates come first.
     """
     shards = ShardPushes(x, capacity)
     with dh.stream("copy"):
@@ -166,7 +176,7 @@ def ag_moe_program(
     tables = row_slot, tiles, num_tiles
     sizes = {"block": block, "programs": programs, "group_m": group_m}
     options = {"num_warps": num_warps, "stages": stages, "maxnreg": maxnreg}
-    _launch(x, w, rows, shards.gathered, shards.arrived, tables, 0, 0, whole_k, swap_ab, **sizes, **options)
+    _launch(x, w, rows, shards.gathered, shards.arrived, tables, 0, 0, whole_k, swap_ab, gated, **sizes, **options)
 
 
 @ditron.program(example=_EXAMPLE | {"capacity": 2048 * 4096}, sample_args=stored_sample, max_nodes=1)
@@ -185,6 +195,7 @@ def ag_moe_stored_program(
     num_warps=4,
     stages=4,
     whole_k=False,
+    gated=False,
     swap_ab=True,
     maxnreg=None,
     push=2048,
@@ -198,7 +209,7 @@ def ag_moe_stored_program(
     tables = row_slot, tiles, num_tiles
     sizes = {"block": block, "programs": programs, "group_m": group_m}
     options = {"num_warps": num_warps, "stages": stages, "maxnreg": maxnreg}
-    _launch(x, w, rows, gathered, arrived, tables, capacity, push, whole_k, swap_ab, **sizes, **options)
+    _launch(x, w, rows, gathered, arrived, tables, capacity, push, whole_k, swap_ab, gated, **sizes, **options)
 
 
 def _launch(
@@ -212,6 +223,7 @@ def _launch(
     push: int,
     whole_k: bool,
     swap_ab: bool,
+    gated: bool,
     *,
     block: tuple[int, int, int],
     programs: int,
@@ -226,7 +238,7 @@ def _launch(
     ag_moe_kernel[(programs,)](
         x,
         gathered,
-        TensorDescriptor.from_tensor(w, [BN, BK]),
+        weights_descriptor(w, N, BN, BK, gated, swap_ab),
         rows,
         shards_descriptor(rows, 1, rows.shape[0], N, (BM, BN // 2)),
         arrived,
@@ -243,6 +255,7 @@ def _launch(
         PROGRAMS=programs,
         WHOLE_K=whole_k,
         SWAP_AB=swap_ab,
+        GATED=gated,
         PUSH=push,
         num_warps=num_warps,
         num_stages=stages,
@@ -266,6 +279,7 @@ def ag_moe(
     w: torch.Tensor,
     plan: Plan,
     *,
+    activation: str | None = None,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
     algorithm: str | None = None,
@@ -278,7 +292,9 @@ def ag_moe(
         w: ``[plan.experts, N, K]``, this rank's experts, or its part of every expert. If another rank has one more, the
             last is not read. Both bfloat16 or float16.
         plan: of these tokens' experts (:func:`moe_plan`).
-        out: ``[plan.max_rows, N]``, written if given.
+        activation: ``"swiglu"``: of an expert's N rows the first half are gates, and a row of the result is SiLU of its
+            products with them times its products with the others, ``[N / 2]``, rounded once.
+        out: ``[plan.max_rows, N]``, or as many columns as the activation leaves, written if given.
         group: the ranks; default the current group. One node.
         algorithm: how tokens reach the other ranks, ``"copied"`` by copy engines or ``"stored"`` by the kernel, instead
             of the one that is chosen by size.
@@ -320,11 +336,16 @@ def ag_moe(
         program = ag_moe_stored_program if algorithm == "stored" else ag_moe_program
         check_schedule("ag_moe", schedule, program)
         x, w = aligned(x), aligned(w)
-        out = result("ag_moe", (plan.max_rows, N), x, out, x=x, w=w)
+        if activation not in (None, "swiglu") or activation is not None and N % 2:
+            raise DitronError(
+                f"ag_moe: unknown activation {activation!r} of {N} columns: expected 'swiglu' of an even number or None"
+            )
+        gated = activation is not None
+        out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, x=x, w=w)
         if not reaches_by_tma(w, out):
             raise DitronError(f"ag_moe: rows of {N} x {K} elements: expected multiples of 16 bytes")
         chosen = tiles_for(plan.block_m, group.is_sim) | schedule
         chosen["whole_k"] = K % chosen["block"][2] == 0
         capacity = capacity_for(tokens if algorithm == "copied" else x.numel())
-        program(x, w.view(-1, K), out, plan.row_slot, plan.tiles, plan.num_tiles, capacity, **chosen)
+        program(x, w.view(-1, K), out, plan.row_slot, plan.tiles, plan.num_tiles, capacity, gated=gated, **chosen)
         return out

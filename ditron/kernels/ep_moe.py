@@ -6,7 +6,6 @@ import torch
 
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_moe import ag_moe
-from ditron.kernels.expert_activation import swiglu_rows
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.operands import in_group, require_tensor
@@ -45,8 +44,8 @@ def ep_moe(
         max_tokens, expert_map: as of :func:`moe_plan`.
         group: the ranks; default the current group. One node.
 
-    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, the activation in fp32 and :func:`moe_rs`; the host
-    waits for nothing. Collective over the group. Raises DitronError for tensors that do not fit.
+    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe` and :func:`moe_rs`; the host waits for nothing.
+    Collective over the group. Raises DitronError for tensors that do not fit.
 
         y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
     """
@@ -62,5 +61,4 @@ def ep_moe(
             )
         options = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens, "expert_map": expert_map}
         plan = moe_plan(topk_ids, topk_weights, **options)
-        hidden = swiglu_rows(ag_moe(x, w13, plan), plan, group)
-        return moe_rs(hidden, w2, plan)[: len(x)]
+        return moe_rs(ag_moe(x, w13, plan, activation=activation), w2, plan)[: len(x)]

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 from ditron.kernels.routing import TILE_FIELDS
-from ditron.kernels.tiles import store_tile
+from ditron.kernels.tiles import halves_of, store_columns, store_tile
 
-__all__ = ["expert_tile", "gathered_rows", "grouped_product", "store_grouped"]
+__all__ = ["expert_tile", "gathered_rows", "grouped_product", "store_grouped", "weights_descriptor"]
 
 _FIELDS = tl.constexpr(TILE_FIELDS)
+
+
+def weights_descriptor(w: Any, N: Any, BN: int, BK: int, gated: bool, swap_ab: bool) -> TensorDescriptor:
+    """Tiles of the experts' matrices, for a product with ``N`` columns: ``w`` is [experts * N, K] in a host program.
+
+    ``gated``: or [experts * 2 * N, K], of each N rows of gates and then N of what they multiply. A tile has both; of
+    left operands, whose rows of more than 128 bytes Triton does not keep together in shared memory, there are two.
+    """
+    if not gated:
+        return TensorDescriptor.from_tensor(w, [BN, BK])
+    rows, K = w.shape
+    return TensorDescriptor(
+        w, [rows // (2 * N), 2, N, K], [2 * N * K, N * K, K, 1], [1, 1 if swap_ab else 2, BN // 2, BK]
+    )
 
 
 @ditron.jit
@@ -42,6 +59,12 @@ def gathered_rows(own_ptr, others_ptr, slot, own_rank, ranks, tokens, K):
 
 
 @ditron.jit
+def swiglu(gate, up):
+    """SiLU of the one times the other."""
+    return gate * tl.sigmoid(gate) * up
+
+
+@ditron.jit
 def grouped_product(
     a,
     a_row,
@@ -57,17 +80,24 @@ def grouped_product(
     SWAP_AB: tl.constexpr,
     W_IS_KN: tl.constexpr = False,
     w_column=0,
+    GATED: tl.constexpr = False,
 ):
     """``BM`` rows times the transpose of ``BN`` rows of ``w_desc`` from ``w_row`` on, in fp32: [BM, BN].
 
     The rows are those of a descriptor ``a`` from ``a_row`` on, or with ``GATHER`` where the pointers ``a`` [BM, BK] to
     their first elements are, zero where not ``exists`` [BM, 1]. ``WHOLE_K``: K is a multiple of ``BK``.
     ``W_IS_KN``: times ``K`` rows of ``w_desc`` from ``w_row`` on, ``BN`` columns from ``w_column`` on.
-    ``SWAP_AB``: the result is [BN, BM]. The weights are the left operand, whose 64 rows tensor cores need, so that an
+    ``GATED``: SwiGLU of the products with ``BN / 2`` gates of the expert ``w_row`` from ``w_column`` on, and with as
+    many rows of what they multiply: [BM, BN / 2].
+    ``SWAP_AB``: the result is transposed. The weights are the left operand, whose 64 rows tensor cores need, so that an
     expert's 16 or 32 rows at decoding waste none of it.
     """
     column = tl.arange(0, BK)
-    if SWAP_AB:
+    SPLIT: tl.constexpr = GATED and SWAP_AB
+    if SPLIT:
+        acc = tl.zeros((BN // 2, BM), tl.float32)
+        up = tl.zeros((BN // 2, BM), tl.float32)
+    elif SWAP_AB:
         acc = tl.zeros((BN, BM), tl.float32)
     else:
         acc = tl.zeros((BM, BN), tl.float32)
@@ -82,22 +112,34 @@ def grouped_product(
             if not WHOLE_K:  # behind an expert's rows are the next one's
                 w = tl.where((k * BK + column < K)[:, None], w, 0.0)
             w = w.T
+        elif SPLIT:
+            w = w_desc.load([w_row, 0, w_column, k * BK]).reshape(BN // 2, BK)
+            up = tl.dot(w_desc.load([w_row, 1, w_column, k * BK]).reshape(BN // 2, BK), rows.T, up)
+        elif GATED:
+            w = w_desc.load([w_row, 0, w_column, k * BK]).reshape(BN, BK)
         else:
             w = w_desc.load([w_row, k * BK])
         if SWAP_AB:
             acc = tl.dot(w, rows.T, acc)
         else:
             acc = tl.dot(rows, w.T, acc)
+    if SPLIT:
+        acc = swiglu(acc, up)
+    elif GATED:
+        gate, up = halves_of(acc)
+        acc = swiglu(gate, up)
     return acc
 
 
 @ditron.jit
 def store_grouped(out_ptr, out_desc, row, col, acc, N, PARTS: tl.constexpr, SWAP_AB: tl.constexpr):
-    """What :func:`grouped_product` has returned, to ``out`` [rows, N]; ``out_desc`` is of [1, rows, N]."""
+    """A tile as :func:`grouped_product` returns it, to ``out`` [rows, N]; ``out_desc`` is of [1, rows, N]."""
     if SWAP_AB:
         rows = row + tl.arange(0, acc.shape[1])
         cols = col + tl.arange(0, acc.shape[0])
         at = rows.to(tl.int64)[None, :] * N + cols[:, None]
         tl.store(out_ptr + at, acc.to(out_ptr.dtype.element_ty), mask=(cols < N)[:, None])
+    elif PARTS == 1:
+        store_columns(out_desc, 0, row, col, acc)
     else:
         store_tile(out_desc, 0, row, col, acc, PARTS)

@@ -140,6 +140,18 @@ SIM: Pipeline = (
 #: The same with race detection.
 SIM_RACES: Pipeline = tuple("lower-to-sim{races=true}" if entry == "lower-to-sim" else entry for entry in SIM)
 
+#: Before them, for a clock: what the kernel spends,
+SIM_COSTS: Pipeline = ("insert-costs",)
+
+#: and nothing but what decides when that happens.
+SIM_TIMING: Pipeline = (
+    *SIM_COSTS,
+    "skeletonize",
+    "canonicalize",  # erases what computed data
+    "cse",
+    "canonicalize",
+)
+
 #: Backend -> its pipeline and its default architecture.
 _LOWERINGS = {"cuda": (NVIDIA, 90), "hip": (AMD, "gfx942"), "sim": (SIM, "")}
 
@@ -187,7 +199,10 @@ def pipeline(backend: str, transport: str, arch: int | str | None = None, name: 
 
 def named() -> dict[str, Pipeline]:
     """The pipelines by name, as documentation shows them."""
-    return {"front": FRONT, **PIPELINES, "host": HOST, "overlap": OVERLAP, "cuda": NVIDIA, "hip": AMD, "sim": SIM}
+    return {"front": FRONT, **PIPELINES, "host": HOST, "overlap": OVERLAP, "cuda": NVIDIA, "hip": AMD, "sim": SIM} | {
+        "sim-costs": SIM_COSTS,
+        "sim-timing": SIM_TIMING,
+    }
 
 
 def text(passes: Iterable[str]) -> str:

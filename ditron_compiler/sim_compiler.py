@@ -34,22 +34,25 @@ class SimKernel:
 _kernels: dict[str, SimKernel] = {}
 
 
-def compile_module(module: ir.Module | str, name: str | None = None, races: bool = False) -> SimKernel:
+def compile_module(module: ir.Module | str, name: str | None = None, races: bool = False, costs: str = "") -> SimKernel:
     """Compile the kernel of a mixed tt + ditron module for the simulator.
 
     `module` is MLIR text or a module, which is lowered in place. `name` picks the kernel; by default it is the module's
-    only public `tt.func`. `races`: the kernel reports every access to the machine. Raises ir.MLIRError, with the
+    only public `tt.func`. `races`: the kernel reports every access to the machine. `costs`, for a machine with a clock:
+    "costs", the kernel says what it spends; "timing", and drops floating-point data. Raises ir.MLIRError, with the
     user's line, for what the simulator does not support.
     """
     if isinstance(module, str):
-        key = hashlib.sha256(f"{name}\0{races}\0{knobs.sim_cpu.get()}\0{module}".encode()).hexdigest()
+        key = hashlib.sha256(f"{name}\0{races}\0{costs}\0{knobs.sim_cpu.get()}\0{module}".encode()).hexdigest()
         if key not in _kernels:
             with ir.Context(), ir.Location.unknown():
-                _kernels[key] = compile_module(ir.Module.parse(module), name, races)
+                _kernels[key] = compile_module(ir.Module.parse(module), name, races, costs)
         return _kernels[key]
     name, arguments, packets = _kernel_of(module, name)
     with module.context:
         independent, bounded = is_independent(module), keeps_to_arguments(module)
+        if costs:
+            pipeline.run(module, pipeline.SIM_TIMING if costs == "timing" else pipeline.SIM_COSTS)
         pipeline.run(module, pipeline.SIM_RACES if races else pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
         _rename_entry(module, name)

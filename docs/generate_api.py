@@ -24,6 +24,7 @@ ROOMS = {
     "ditron.language": "import ditron.language as dl",
     "ditron.host": "import ditron.host as dh",
     "ditron.kernels": "from ditron import kernels",
+    "ditron.machines": "from ditron import machines",
     "ditron.nn": "from ditron import nn",
     "ditron.sim": "from ditron import sim",
     "ditron.tuning": "from ditron import tuning",

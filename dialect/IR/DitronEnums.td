@@ -84,6 +84,13 @@ def Ditron_MemorySpace : Ditron_Enum<"MemorySpace", "who can reach a buffer", [
   `local` memory is this rank's alone. `symmetric` memory is allocated with the
   same size on every rank, so that a copy or a signal can name a peer's.
 }]>;
+def Ditron_Cost : Ditron_Enum<"Cost", "what a program spends time on", [
+    I32EnumCase<"Dot8", 0, "dot8">, I32EnumCase<"Dot16", 1, "dot16">,
+    I32EnumCase<"Dot32", 2, "dot32">, I32EnumCase<"Load", 3, "load">,
+    I32EnumCase<"Store", 4, "store">], [{
+  Multiplications and additions of matrix products, by the bits of an operand
+  (`dot8`, `dot16`, `dot32`), and bytes that are loaded or stored.
+}]>;
 
 def Ditron_ScopeAttr : Ditron_EnumAttr<Ditron_Scope, "scope">;
 def Ditron_SemanticAttr : Ditron_EnumAttr<Ditron_Semantic, "semantic">;
@@ -95,6 +102,7 @@ def Ditron_SwizzleModeAttr : Ditron_EnumAttr<Ditron_SwizzleMode, "swizzle_mode">
 def Ditron_TeamAttr : Ditron_EnumAttr<Ditron_Team, "team">;
 def Ditron_ReduceOpAttr : Ditron_EnumAttr<Ditron_ReduceOp, "reduce_op">;
 def Ditron_ShflModeAttr : Ditron_EnumAttr<Ditron_ShflMode, "shfl_mode">;
+def Ditron_CostAttr : Ditron_EnumAttr<Ditron_Cost, "cost">;
 def Ditron_MemorySpaceAttr : Ditron_EnumAttr<Ditron_MemorySpace, "memory_space">;
 
 // Attributes with their defaults, as operations take them. They have no names of their own, so that Python builds them

@@ -1,5 +1,5 @@
-// The threads inside a program, and the call of what has no operation.
-// These are done by each thread. On a simulated rank a program is one thread.
+// The threads inside a program, the call of what has no operation, and the cost
+// of what a program does. On a simulated rank a program is one thread.
 
 #ifndef DITRON_THREAD_OPS_TD
 #define DITRON_THREAD_OPS_TD
@@ -109,6 +109,25 @@ def Ditron_BallotOp : Ditron_Op<"ballot", [Ditron_Ordered]> {
   let arguments = (ins Arg<I1, "predicate of this lane">:$pred);
   let results = (outs Res<I64, "one bit per lane">:$result);
   let assemblyFormat = "$pred attr-dict";
+}
+
+def Ditron_SpendOp : Ditron_Op<"spend", [Ditron_Ordered]> {
+  let summary = "what the program spends here, for the simulator's clock";
+  let description = [{
+    `amount` operations of a matrix product, or bytes that are loaded or stored;
+    `at` says where, when that may be another rank's memory. The time that it
+    takes is the machine's. Nothing without a clock, and on GPUs.
+
+    ```mlir
+    ditron.spend dot16 %one
+    ditron.spend store %bytes at %dst : !tt.ptr<bf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<Ditron_CostAttr, "what is spent">:$cost,
+    Arg<I64, "operations or bytes">:$amount,
+    Arg<Optional<Ditron_Ptr>, "an address in the memory that is accessed">:$ptr);
+  let assemblyFormat = "custom<Keyword>($cost) $amount (`at` $ptr^ `:` type($ptr))? attr-dict";
 }
 
 def Ditron_ExternCallOp : Ditron_Op<"extern_call", [

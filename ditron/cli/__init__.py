@@ -223,9 +223,31 @@ def _add_run(commands) -> None:
         allow_abbrev=False,
         help="run a script on simulated ranks",
         description="Run a script once per simulated rank. The script calls ditron.init(); on "
-        "GPUs the same script is started by torchrun.",
+        "GPUs the same script is started by torchrun. With --machine, predict how long it takes there.",
     )
-    parser.add_argument("--sim", metavar="N", type=int, required=True, help="number of ranks")
+    parser.add_argument("--sim", metavar="N", type=int, help="number of ranks (with --machine: all that it has)")
+    parser.add_argument(
+        "--machine",
+        metavar="NAME",
+        help="let time pass as on that machine (h200x4, h800x8x2, a file.toml; docs/predicting.md), and print what "
+        "took how long and the critical path",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NUMBER=VALUE",
+        action="append",
+        default=[],
+        help="with --machine: what if it had another number, as link=450 or copy_engine.setup=2; may be repeated",
+    )
+    parser.add_argument(
+        "--timing-only",
+        action="store_true",
+        help="with --machine: compute and move no floating-point data, for shapes of full size",
+    )
+    parser.add_argument(
+        "--sustained", action="store_true", help="with --machine: calls without a pause, for which it lowers its clocks"
+    )
+    parser.add_argument("--graph", action="store_true", help="with --machine: copies are nodes of a CUDA graph")
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ditron.cli.exploring import explore, explore_in_parallel
 from ditron.cli.kernels import UsageError, require_python
@@ -11,8 +12,30 @@ from ditron.cli.kernels import UsageError, require_python
 __all__ = ["run_command"]
 
 
+def _machine(args: argparse.Namespace) -> Any:
+    """The machine that options ask for; None without --machine."""
+    if args.machine is None:
+        for name in ("set", "timing_only", "sustained", "graph"):
+            if getattr(args, name):
+                raise UsageError(f"--{name.replace('_', '-')} is for --machine: name one, as --machine h200x4")
+        return None
+    from ditron import machines
+
+    machine = machines.load(args.machine)
+    if args.sustained:
+        machine = machine.sustained()
+    if args.graph:
+        machine = machine.in_graph()
+    return machine.with_changes(args.set)
+
+
 def run_command(args: argparse.Namespace) -> int:
     """Run a script on simulated ranks; its exit code is the command's."""
+    machine = _machine(args)
+    if args.sim is None:
+        if machine is None:
+            raise UsageError("--sim N says how many ranks, or --machine NAME which machine's")
+        args.sim = machine.size
     if args.sim < 1:
         raise UsageError(f"--sim {args.sim}: expected at least 1 rank")
     ranks_per_node = args.ranks_per_node
@@ -26,6 +49,7 @@ def run_command(args: argparse.Namespace) -> int:
         raise UsageError(f"no such file: {args.script}")
     require_python(args.script)
     from ditron.sim import recorder
+    from ditron.sim.prediction import require_ranks
     from ditron.sim.script_run import ScriptRun
 
     try:
@@ -44,7 +68,15 @@ def run_command(args: argparse.Namespace) -> int:
         args.weak,
         args.as_cuda,
         args.traceback,
+        machine,
+        args.timing_only,
     )
+    if machine is not None:
+        if args.seeds is not None:
+            raise UsageError(
+                "--seeds explores schedules, and with --machine the clock makes one: leave one of them out"
+            )
+        require_ranks(machine, args.sim, ranks_per_node or min(args.sim, machine.ranks))
     if args.replay is not None:
         if args.seed is not None or args.seeds is not None:
             raise UsageError(

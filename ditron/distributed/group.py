@@ -31,6 +31,7 @@ class Group:
             has_nvlink: whether NVLink reaches the others of the node.
         sanitize: 0; 1 with the GPU sanitizer; 2 when the host also waits for each launch.
         is_sim: whether its ranks are simulated. backend: ``"cuda"`` or ``"sim"``, which executes its host programs.
+        small_shapes: whether shapes are as small as those of tests, which take small tiles.
         is_captured: whether operations are recorded for the protocol checker instead of run.
 
     As a context manager it becomes the current group, in which kernels are launched and tensors allocated:
@@ -40,6 +41,7 @@ class Group:
     """
 
     is_sim = False
+    small_shapes = False
     is_captured = False
     backend = ""
     sanitize = 0

@@ -28,6 +28,8 @@ class SimulatedGroup(Group):
         super().__init__(ranks, world.rank, "sim", torch.device("cpu"), world.ranks_per_node)
         self.world, self.handle = world, handle
         self.is_captured = hasattr(world, "allocated")
+        self.small_shapes = not getattr(world, "timing_only", False)
+        self.sms = getattr(world, "sms", None) or Group.sms
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype, name: str) -> torch.Tensor:
         return self.world.alloc(shape, dtype, name=name, group=self.handle, undefined=True)

@@ -78,8 +78,8 @@ def by_size(nbytes: int, has_nvlink: bool) -> str:
 def block_for(group: Group, algorithm: str) -> Options:
     """Elements that a program of a collective sends to each rank at once, small ones on the simulator."""
     if algorithm == "ll128":  # a line of 128 bytes has 120 of a message: each of 128 threads has 16 bytes of a block
-        return {"block": 240 if group.is_sim else BLOCKS[algorithm], "protocol": "ll128"}
-    return {"block": 256 if group.is_sim else BLOCKS[algorithm]}
+        return {"block": 240 if group.small_shapes else BLOCKS[algorithm], "protocol": "ll128"}
+    return {"block": 256 if group.small_shapes else BLOCKS[algorithm]}
 
 
 def collective_rule(problem: Problem) -> Rule:
@@ -108,7 +108,7 @@ def stored_candidates(problem: Problem) -> Iterator[Options]:
 
 def is_large(group: Group, nbytes: int) -> bool:
     """Whether hiding what each rank sends, ``nbytes``, pays; on the simulator always, where sizes are small."""
-    return group.is_sim or nbytes >= OVERLAPPED_BYTES
+    return group.small_shapes or nbytes >= OVERLAPPED_BYTES
 
 
 def overlaps(
@@ -158,7 +158,7 @@ def schedule_for(
     DitronError for more pieces than rows of tiles where each piece must have one (``whole_pieces``).
     """
     tiles = {"block": TILE} if scales is None else tiles_of(what, scales, given)
-    if group.is_sim:  # its matrices are small
+    if group.small_shapes:  # its matrices are small
         tiles["block"] = (32, 32, 32)
     block = given.get("block", tiles["block"])
     pieces = given.get("pieces", min(most_pieces, _fewest_tiles(rows, block)))

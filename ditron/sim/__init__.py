@@ -18,10 +18,10 @@ from contextlib import AbstractContextManager
 
 from ditron.sim.rank import RankView, current_world
 from ditron.sim.rendezvous import RankGroup
-from ditron.sim.runner import run, run_script
+from ditron.sim.runner import predict, run, run_script
 from ditron.sim.world import World
 
-__all__ = ["RankGroup", "RankView", "World", "current_world", "run", "run_script", "symbols", "triton"]
+__all__ = ["RankGroup", "RankView", "World", "current_world", "predict", "run", "run_script", "symbols", "triton"]
 
 
 def symbols() -> dict[str, int]:

@@ -60,7 +60,8 @@ def copy_of(what: str, src: torch.Tensor, dst: torch.Tensor, line: str) -> _sim.
             line,
         )
     rows, nbytes, to_pitch, from_pitch = _rows(what, dst, src, line)
-    return _sim.StridedCopy(rows, nbytes, dst.data_ptr(), to_pitch, src.data_ptr(), from_pitch, src.itemsize)
+    return _sim.StridedCopy(rows, nbytes, dst.data_ptr(), to_pitch, src.data_ptr(), from_pitch, src.itemsize,
+                            is_data=src.dtype.is_floating_point)  # fmt: skip
 
 
 def fill_of(dst: torch.Tensor, value: int | float, line: str) -> _sim.StridedCopy:
@@ -69,7 +70,8 @@ def fill_of(dst: torch.Tensor, value: int | float, line: str) -> _sim.StridedCop
 
     rows, nbytes, pitch, _ = _rows("fill", dst, dst, line)
     element = bytes(torch.tensor([value]).to(dst.dtype).view(torch.uint8).tolist())
-    return _sim.StridedCopy(rows, nbytes, dst.data_ptr(), pitch, 0, 0, dst.itemsize, element)
+    return _sim.StridedCopy(rows, nbytes, dst.data_ptr(), pitch, 0, 0, dst.itemsize, element,
+                            is_data=dst.dtype.is_floating_point)  # fmt: skip
 
 
 def _rows(what: str, dst: torch.Tensor, src: torch.Tensor, line: str) -> tuple[int, int, int, int]:

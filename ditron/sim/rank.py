@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ditron.sim.operands import LaunchArguments, LoadedKernel
+from ditron.sim.prediction import ProgramCall
 from ditron.sim.rendezvous import RankGroup, Rendezvous, require_equal
 from ditron.sim.report import host_error
 from ditron.sim.state import Allocation, WorldState
@@ -58,6 +60,7 @@ class RankView:
         rank, world_size, ranks_per_node: of the world; node, local_rank: which node, and the rank's place on it.
         world_group: the group of all ranks.
         streams: of this rank.
+        timing_only: whether floating-point data is neither computed nor moved. sms: of a world with a machine.
     """
 
     def __init__(self, world: WorldState, rank: int):
@@ -69,6 +72,8 @@ class RankView:
         self.local_rank = rank % world.ranks_per_node
         self.world_group = world.world_group
         self.streams = RankStreams(world, rank)
+        self.timing_only = world.timing_only
+        self.sms = None if world.timing is None else int(world.timing["sm.count"])
         self.host_mode: TorchDispatchMode | None = None  # which records what host code accesses
 
     @property
@@ -89,13 +94,29 @@ class RankView:
     @property
     def compile_mode(self) -> str:
         """What a kernel is compiled to, as a part of the keys of caches."""
-        return "records accesses" if self.records_accesses else ""
+        modes = {"records accesses": self.records_accesses, self._costs: bool(self._costs)}
+        return ", ".join(mode for mode, used in modes.items() if used)
+
+    @property
+    def _costs(self) -> str:
+        """Which costs a kernel tells the machine: see :func:`ditron_compiler.sim_compiler.compile_module`."""
+        if self._world.timing is None:
+            return ""
+        return "timing" if self._world.timing_only else "costs"
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Within it a program of that name is called: with a clock, it is recorded how long that takes."""
+        start = self._world.machine.now
+        yield
+        if self._world.timing is not None:
+            self._world.program_calls.append(ProgramCall(self.rank, name, start, self._world.machine.now))
 
     def compile(self, module: Any) -> LoadedKernel:
         """The kernel of a mixed module (or of its text)."""
         from ditron_compiler.sim_compiler import compile_module
 
-        return compile_module(module, races=self.records_accesses)
+        return compile_module(module, races=self.records_accesses, costs=self._costs)
 
     def alloc(
         self,

@@ -57,6 +57,7 @@ def recording(
             world.ranks_per_node,
             world.seed,
             not world.machine.trace_truncated,
+            str(world.timing or ""),
         )
         if not recorded.complete:
             warnings.warn(

@@ -6,9 +6,13 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["run", "run_script"]
+if TYPE_CHECKING:
+    from ditron.machines import Machine
+    from ditron.sim.prediction import Prediction
+
+__all__ = ["predict", "run", "run_script"]
 
 
 def run(
@@ -29,8 +33,8 @@ def run(
             run, and without one launches whose programs are independent may run in parallel.
         trace: file for the events of every rank and program, in order, which ui.perfetto.dev opens.
         timeline: file (.png, .svg or .pdf) for a picture of it, for up to 16 ranks; needs matplotlib (ditron[plot]).
-        machine: ``heap_bytes``, ``resident``, ``stack_bytes``, ``races``, ``weak``, ``graphs``: as
-            :class:`ditron.sim.World` takes them.
+        machine: ``heap_bytes``, ``resident``, ``stack_bytes``, ``races``, ``weak``, ``graphs``, ``machine``,
+            ``timing_only``: as :class:`ditron.sim.World` takes them.
 
     Kernels of plain ``@triton.jit`` run on the simulator too, as under :func:`ditron.sim.triton`.
     The generators of ``torch``, ``random`` and ``numpy.random`` have a state per rank, copied from the caller's.
@@ -44,6 +48,35 @@ def run(
     world = World(ranks, ranks_per_node, seed, **machine)
     with simulated(), recording(world, getattr(function, "__name__", "a function"), trace, timeline):
         return world.run(function, args)
+
+
+def predict(
+    function: Callable[..., Any],
+    machine: Machine | str,
+    ranks: int | None = None,
+    args: Sequence[Any] = (),
+    *,
+    timing_only: bool = True,
+    **world: Any,
+) -> Prediction:
+    """How long ``function(*args)``, called on every rank, takes on a machine: calls, launches, the critical path.
+
+    Args:
+        machine: a name, or one of :mod:`ditron.machines`. ranks: default, all that it has.
+        timing_only: floating-point data is neither computed nor moved, so that shapes of full size take seconds.
+        world: as of :func:`run`.
+
+    Raises what :func:`run` raises.
+    """
+    from ditron import machines
+    from ditron.sim.plain.launcher import simulated
+    from ditron.sim.world import World
+
+    chosen = machines.load(machine) if isinstance(machine, str) else machine
+    simulation = World(ranks or chosen.size, machine=chosen, timing_only=timing_only, **world)
+    with simulated():
+        simulation.run(function, args)
+    return simulation.prediction
 
 
 def run_script(
@@ -94,6 +127,8 @@ def run_script(
     try:
         with simulated(), recording(world, Path(path).name, trace, timeline):
             world.run(main, modules=modules)
+        if world.timing is not None:
+            print(world.prediction)
     except SystemExit as stop:
         if isinstance(stop.code, int):
             return stop.code

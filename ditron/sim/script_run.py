@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from ditron.machines import Machine
 from ditron.sim.runner import run_script
 from ditron_compiler.errors import CompileError, DitronError, SimulationError
 from ditron_compiler.source_location import raised_at
@@ -30,6 +31,8 @@ class ScriptRun:
     weak: bool | None = None
     as_cuda: bool = False
     traceback: bool = False
+    machine: Machine | None = None
+    timing_only: bool = False
 
     def __call__(self, seed: int | None) -> int:
         """The script's exit code. An error of the run says which command runs it again, with the same seed."""
@@ -47,6 +50,7 @@ class ScriptRun:
                 races=self.races,
                 weak=self.weak,
                 as_cuda=self.as_cuda,
+                **({} if self.machine is None else {"machine": self.machine, "timing_only": self.timing_only}),
             )
         except Exception as error:
             self._fail(error, seed or 0)
@@ -72,6 +76,10 @@ class ScriptRun:
     def command(self, *seeds: str) -> list[str]:
         """The words after ``ditron`` that run the same with the options ``seeds``."""
         words = ["run", "--sim", str(self.ranks)]
+        if self.machine is not None:
+            words += ["--machine", self.machine.file]
+            words += [word for change in self.machine.changed for word in _option(change)]
+            words += ["--timing-only"] * self.timing_only
         if self.ranks_per_node is not None:
             words += ["--ranks-per-node", str(self.ranks_per_node)]
         if self.as_cuda:
@@ -82,3 +90,8 @@ class ScriptRun:
         if self.traceback:
             words.append("--traceback")
         return [*words, *seeds, self.script, *self.args]
+
+
+def _option(change: str) -> list[str]:
+    """What asks for a change of a machine: its name, or a number."""
+    return ["--set", change] if "=" in change else [f"--{change}"]

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ditron import _sim
+from ditron.machines import Machine
 from ditron.sim.host_threads import HostThread
+from ditron.sim.prediction import ProgramCall
 from ditron.sim.rendezvous import RankGroup
 from ditron_compiler import knobs
 from ditron_compiler.errors import SimulationError
@@ -34,12 +36,13 @@ class WorldState:
     """The state that ranks share.
 
     Attributes:
-        size, ranks_per_node, seed, heap_bytes, races, weak: see :class:`ditron.sim.World`.
+        size, ranks_per_node, seed, heap_bytes, races, weak, timing, timing_only: see :class:`ditron.sim.World`.
         machine: the native machine. heap_bases: address of each rank's symmetric heap, of ``heap_capacity`` bytes.
         world_group, groups: groups by their world ranks. allocations: by offset in the heap.
         launches: the host thread that waits for a launch, by the machine's number of it.
         keeps_state: whether the machine holds what a new one would not: streams, or a trace.
         failure: what has ended the run.
+        program_calls: with a clock, when each call of a program ran.
         calls_by_rank, compared: see :meth:`ditron.sim.RankView.compared_with_other_ranks`.
     """
 
@@ -56,9 +59,13 @@ class WorldState:
         weak: bool,
         threads: int,
         graphs: bool = False,
+        timing: Machine | None = None,
+        timing_only: bool = False,
     ):
         self.size, self.ranks_per_node, self.seed = size, ranks_per_node, seed
         self.heap_bytes, self.races, self.weak, self.graphs = heap_bytes, races, weak, graphs
+        self.timing, self.timing_only = timing, timing_only
+        self.program_calls: list[ProgramCall] = []
         self._limits, self._threads = (resident, stack_bytes), threads
         self.world_group = RankGroup(tuple(range(size)))
         self.groups = {self.world_group.ranks: self.world_group}
@@ -82,6 +89,10 @@ class WorldState:
             self.machine.enable_weak_memory()
         if self._threads:
             self.machine.enable_parallel(self._threads)
+        if self.timing is not None:
+            self.machine.enable_clock(self.timing.model())
+        if self.timing_only:
+            self.machine.set_timing_only()
         self.keeps_state = False
 
     def host(self, rank: int) -> HostThread:

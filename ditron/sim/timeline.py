@@ -1,4 +1,7 @@
-"""A picture of a run: a band per rank, in it a row per program, from left to right in the order things happened."""
+"""A picture of a run: a band per rank, in it a row per program, from left to right in the order things happened.
+
+With a machine (ditron.machines), from left to right by the time there.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ __all__ = ["MAX_RANKS", "check", "draw"]
 MAX_RANKS = 16
 KINDS = (".png", ".svg", ".pdf")
 WAITS = ("wait", "signal_wait_until", "quiet", "barrier", "sync_all", "spin", "getmem")
+WORK = ("compute", "latency", "memory", "store", "load", "barrier")  # what takes time with a clock
 STREAM_WAITS = ("signal_wait", "wait_event", "barrier")
 READY, RUNS, WAITING, COPIES, SIGNAL = "#d9dee4", "#2f6db5", "#f2b04c", "#4f9d69", "#8e2f6b"
 ITEM = "#9fc1e6"
@@ -63,7 +67,13 @@ def draw(recording: Recording, path: str | Path) -> None:
     for rank, axis in enumerate(axes):
         _band(axis, recording, rank, rows[rank], bars[rank])
     axes[-1].set_xlim(-0.01 * recording.end, 1.01 * recording.end)
-    axes[-1].set_xlabel("step of the simulator: the order in which things happened, not the time they take on a GPU")
+    if recording.machine:
+        axes[-1].xaxis.set_major_formatter(lambda ns, _: f"{ns / 1000:g}")
+        axes[-1].set_xlabel(f"us, predicted for {recording.machine}")
+    else:
+        axes[-1].set_xlabel(
+            "step of the simulator: the order in which things happened, not the time they take on a GPU"
+        )
     for release in _chosen(recording):
         _arrow(figure, axes, recording, release)
     figure.suptitle(_title(recording) + "\n", fontsize=14, x=0.01, ha="left")
@@ -73,8 +83,8 @@ def draw(recording: Recording, path: str | Path) -> None:
         1 - 0.38 / figure.get_figheight(),
         "A row per program, program 0 on top"
         + (", then one per stream" if streams else "")
-        + "; one program runs at a time. What a rank has put "
-        "and is still under way is drawn above its programs.",
+        + ("" if recording.machine else "; one program runs at a time")
+        + ". What a rank has put and is still under way is drawn above its programs.",
         fontsize=9.5,
         color="#444444",
         va="top",
@@ -99,6 +109,7 @@ def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
     items: dict[tuple[int, int], TraceEvent] = {}
     begun: dict[tuple[int, int], int] = {}
     waits: dict[tuple[int, int], int] = {}
+    works: dict[tuple[int, int], int] = {}
     turn: TraceEvent | None = None
 
     def add_item(item: TraceEvent, end: int) -> None:
@@ -124,11 +135,15 @@ def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
             bars[e.rank]["runs"].append(Bar(e.slot, turn.time, e.time))
         elif e.kind == "call" and e.name in WAITS:
             waits[place] = e.time
+        elif e.kind == "call" and e.name in WORK:
+            works[place] = e.time
+        elif e.kind == "call end" and e.name in WORK and place in works:
+            bars[e.rank]["runs"].append(Bar(e.slot, works.pop(place), e.time))
         elif e.kind == "call end" and e.name in WAITS and place in waits:
             bars[e.rank]["waits"].append(Bar(e.slot, waits.pop(place), e.time))
     for item in items.values():  # the run ended before they did
         add_item(item, recording.end)
-    for kind, open_ones in (("ready", begun), ("waits", waits)):
+    for kind, open_ones in (("ready", begun), ("waits", waits), ("runs", works)):
         for (rank, place), start in open_ones.items():
             bars[rank][kind].append(Bar(place, start, recording.end))
     return bars

@@ -1,7 +1,8 @@
 """The record of a run, and the same as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 Time is the simulator's step: each call of a program into the machine, each turn that the scheduler gives, and each
-arrival is one, shown as one microsecond. It orders what happened; it does not say how long it takes on a GPU.
+arrival is one, shown as one microsecond. It orders what happened; it does not say how long it takes on a GPU. With a
+machine (ditron.machines) it is the time there.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Recording:
     ranks_per_node: int
     seed: int
     complete: bool = True  # False: the run was longer than what is kept
+    machine: str = ""  # not empty: events have the time on that machine, in ns
     releases: list[Release] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,8 +62,9 @@ class Recording:
 
     @property
     def end(self) -> int:
-        """The step after the last."""
-        return self.events[-1].time + 1 if self.events else 1
+        """The step after the last; on a machine the time of the last."""
+        last = self.events[-1].time if self.events else 0
+        return max(last, 1) if self.machine else last + 1
 
     def places(self, rank: int) -> int:
         """How many programs of a rank were resident at the most."""
@@ -109,7 +112,7 @@ def perfetto(recording: Recording) -> dict[str, Any]:
         getattr(builder, "on_" + event.kind.replace(" ", "_"))(event)
     builder.close()
     other = {
-        "time": _TIME,
+        "time": f"us on {recording.machine}" if recording.machine else _TIME,
         "title": recording.title,
         "ranks": recording.ranks,
         "ranks_per_node": recording.ranks_per_node,
@@ -234,6 +237,9 @@ class _Builder:
                 self.finish(rank, track, end, {"note": "still open when the record ends"})
         for launch in self.launches.values():
             self.line("e", launch.rank, SCRIPT, end, launch.what, cat="launch", id=launch.id)
+        if self.recording.machine:  # ns, of which the format takes 1000 for 1
+            for line in self.lines:
+                line |= {key: line[key] / 1000 for key in ("ts", "dur") if key in line}
         # Flows begin where the arrival lies, which is earlier than where they were written.
         self.lines.sort(key=lambda line: line["ts"])
 

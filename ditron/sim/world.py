@@ -11,9 +11,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from ditron import _sim
+from ditron import _sim, machines
+from ditron.machines import Machine
 from ditron.sim import report
 from ditron.sim.host_threads import Abandoned, HostThread
+from ditron.sim.prediction import Prediction, require_ranks
 from ditron.sim.random_states import RandomStates
 from ditron.sim.rank import RankView, enter
 from ditron.sim.state import WorldState
@@ -49,8 +51,13 @@ class World(WorldState):
             stale values. Default: as `races`. Without `races` it shows what a mistake leads to, and reports none.
         graphs: programs run as CUDA graphs would: a stream's wait is a kernel then, which fits beside other programs,
             but does not start before all programs of the launches before it have.
+        machine: the name of a machine, or one (:mod:`ditron.machines`): time passes as there, instead of a schedule
+            that the seed decides. ``prediction`` says what took how long. `resident` is then the machine's, `weak` off.
+        timing_only: with a machine: floating-point data is neither computed nor moved, which takes seconds for shapes
+            that would take hours. Tensors of it hold anything.
 
-    Raises ValueError for numbers of ranks, nodes or programs that are not possible.
+    Raises ValueError for numbers of ranks, nodes or programs that are not possible, DitronError for a machine that does
+    not have the ranks, or is unknown.
     """
 
     def __init__(
@@ -65,7 +72,16 @@ class World(WorldState):
         races: bool | None = None,
         weak: bool | None = None,
         graphs: bool = False,
+        machine: Machine | str | None = None,
+        timing_only: bool = False,
     ):
+        timing = machines.load(machine) if isinstance(machine, str) else machine
+        if timing_only and timing is None:
+            raise ValueError("timing_only=True needs a machine: its numbers are what takes time")
+        if timing is not None:
+            ranks_per_node = ranks_per_node or min(ranks, timing.ranks)
+            require_ranks(timing, ranks, ranks_per_node)
+            resident, weak, races = int(timing["sm.count"]), False, False if timing_only else races
         ranks_per_node = ranks_per_node or ranks
         if ranks < 1 or ranks % ranks_per_node:
             raise ValueError(
@@ -86,6 +102,8 @@ class World(WorldState):
             weak=races if weak is None else weak,
             threads=_threads() if seed is None else 0,
             graphs=graphs,
+            timing=timing,
+            timing_only=timing_only,
         )
         self._random = random.Random(self.seed)
         self._modules: Sequence[types.ModuleType] = ()
@@ -94,6 +112,13 @@ class World(WorldState):
     def trace_hash(self) -> int:
         """Equal for runs in which the machine took the same steps."""
         return self.machine.trace_hash
+
+    @property
+    def prediction(self) -> Prediction:
+        """What took how long, of a world with a machine, once it has run."""
+        if self.timing is None:
+            raise ValueError("time passes only with a machine: pass machine=")
+        return Prediction.of(self.timing, self.size, self.machine, self.program_calls, self.timing_only)
 
     def run(
         self, function: Callable[..., Any], args: Sequence[Any] = (), modules: Sequence[types.ModuleType] = ()
@@ -145,7 +170,9 @@ class World(WorldState):
         while not all(host.done for host in self._hosts):
             ready = [host for host in self._hosts if not host.done and not host.blocked_in]
             busy = self.launches or self.machine.has_stream_work
-            if ready and (stuck or not busy or self._random.random() < 0.5):
+            if ready and self.timing is not None:  # host code takes no time
+                self._resume(ready[0])
+            elif ready and (stuck or not busy or self._random.random() < 0.5):
                 self._resume(self._random.choice(ready))
                 stuck = False
             elif stuck or not busy:

@@ -38,6 +38,31 @@ void Machine::enableTrace(size_t capacity) {
                                size_t bytes) {
     trace->delivered(heap, transfer, where, bytes);
   };
+  traceActivities();
+}
+
+void Machine::enableClock(const TimingModel &model) {
+  clock = std::make_unique<Clock>(model, settings.numRanks,
+                                  settings.ranksPerNode, scheduler, network);
+  scheduler.setClock(*clock);
+  launches.setInOrder();
+  network.onSent = [this](const Transfer &transfer) { clock->sent(transfer); };
+  traceActivities();
+}
+
+void Machine::traceActivities() {
+  if (!trace || !clock) {
+    return;
+  }
+  trace->useTime([this] { return uint64_t(clock->now()); });
+  clock->onActivity = [this](const Fiber &fiber, const char *kind,
+                             bool begins) {
+    if (begins) {
+      trace->called(fiber, kind, "", nullptr, 0);
+    } else {
+      trace->returned(fiber, kind, 0);
+    }
+  };
 }
 
 void Machine::enableRaceDetector() {
@@ -95,13 +120,21 @@ uint64_t Machine::submit(Launch description,
   if (races) {
     races->launched(queued);
   }
+  if (clock) {
+    clock->launched(queued, queued.stream ? queued.stream->label() : "");
+    if (!queued.stream) { // a stream has waited
+      clock->scheduleLaunch(
+          queued.rank, [this, rank = queued.rank] { startPrograms(rank); });
+      return id;
+    }
+  }
   startPrograms(queued.rank);
   return id;
 }
 
 bool Machine::canRunInParallel(const Launch &launch) const {
-  // The race detector, weak memory and the trace need one order.
-  return parallel.accepts(launch) && !races && !weakMemory && !trace;
+  // The race detector, weak memory, the trace and the clock need one order.
+  return parallel.accepts(launch) && !races && !weakMemory && !trace && !clock;
 }
 
 void Machine::startPrograms(int32_t rank) {
@@ -115,6 +148,9 @@ void Machine::startPrograms(int32_t rank) {
     if (trace) {
       fiber.traceSlot = trace->takeSlot(rank);
     }
+    if (clock) {
+      clock->programStarted(fiber);
+    }
     scheduler.start(fiber);
   }
 }
@@ -126,6 +162,9 @@ void Machine::complete(Launch &launch) {
   });
   if (weakMemory) {
     weakMemory->launchCompleted(launch);
+  }
+  if (clock) {
+    clock->launchCompleted(launch);
   }
   if (trace) {
     trace->launchCompleted(launch);
@@ -226,6 +265,9 @@ Machine::Status Machine::loop(uint64_t maxSwitches) {
     if (scheduler.isRescanDue()) {
       scheduler.wakeSatisfied();
     }
+    if (!scheduler.hasReady() && clock && clock->runNext()) {
+      continue;
+    }
     if (!scheduler.hasReady() && !deliverOne() &&
         !(weakMemory && weakMemory->publishOne()) &&
         !scheduler.wakeSatisfied() && !scheduler.wakeSpinning()) {
@@ -271,6 +313,9 @@ void Machine::resume(Fiber &fiber) {
   if (weakMemory) {
     weakMemory->switchIn(fiber);
   }
+  if (clock) {
+    clock->resumed(fiber);
+  }
   scheduler.switchTo(fiber);
   if (weakMemory) {
     weakMemory->switchOut();
@@ -310,6 +355,9 @@ void Machine::runProgram() {
   launch.kernel(launch.args.data(), fiber.pid[0], fiber.pid[1], fiber.pid[2],
                 launch.grid[0], launch.grid[1], launch.grid[2]);
   Machine &machine = *Machine::current();
+  if (machine.clock) {
+    machine.clock->settle(fiber);
+  }
   machine.drainStores(fiber);
   fiber.done = true;
   machine.abandon();
@@ -345,6 +393,9 @@ void Machine::end(Fiber &fiber) {
   }
   if (weakMemory) {
     weakMemory->programEnded(fiber);
+  }
+  if (clock) {
+    clock->programEnded(fiber);
   }
   if (launches.endProgram(fiber)) {
     complete(launch);

@@ -13,6 +13,7 @@
 #include "scheduler/random.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/team.h"
+#include "timing/clock.h"
 
 #include <map>
 #include <memory>
@@ -60,6 +61,12 @@ public:
   void enableRaceDetector();
   /// Buffer stores and keep stale lines from here on.
   void enableWeakMemory();
+  /// Let time pass as on a machine of these numbers: before the first stream
+  /// and launch.
+  void enableClock(const TimingModel &model);
+  /// Data of copies between ranks, and within one, need not be moved.
+  void setTimingOnly() { timingOnly = true; }
+  bool isTimingOnly() const { return timingOnly; }
   /// Trace what happens from here on, up to that many events.
   void enableTrace(size_t capacity);
 
@@ -106,6 +113,7 @@ public:
   std::unique_ptr<RaceDetector> races;    ///< Null: not enabled.
   std::unique_ptr<WeakMemory> weakMemory; ///< Null: not enabled.
   std::unique_ptr<Trace> trace;           ///< Null: not enabled.
+  std::unique_ptr<Clock> clock;           ///< Null: not enabled.
 
 private:
   Status runGuarded(uint64_t maxSwitches);
@@ -118,9 +126,11 @@ private:
   void end(Fiber &fiber);
   bool deliverOne();
   bool isLivelocked();
+  void traceActivities();
 
   Streams streams;
   std::vector<uint64_t> completed;
+  bool timingOnly = false;
   std::thread::id thread; ///< Programs keep to the thread that first ran them.
 };
 

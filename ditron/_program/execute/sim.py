@@ -54,10 +54,11 @@ class SimRunner:
             memory = self._memories[storages] = Memory.allocate(self.executable.name, storages, self.group)
         memory.epoch += 1
         self._events: dict[Any, Any] = {}
-        for step in self.executable.evaluate(args, self.group, memory.epoch):
-            stream = self.view.stream(step.stream.name, step.stream.index)
-            _STEPS[type(step)](self, step, stream, lambda buffer: self._tensor(buffer, args, memory))
-        self.view.synchronize(self.view.stream())
+        with self.view.timed(self.executable.name):
+            for step in self.executable.evaluate(args, self.group, memory.epoch):
+                stream = self.view.stream(step.stream.name, step.stream.index)
+                _STEPS[type(step)](self, step, stream, lambda buffer: self._tensor(buffer, args, memory))
+            self.view.synchronize(self.view.stream())
 
     def _check_shapes(self, args: tuple) -> None:
         """Raise where another rank's call of this number has other shapes; allocations need not show it."""

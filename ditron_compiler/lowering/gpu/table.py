@@ -228,6 +228,10 @@ def _releases(op: ditron.MemoryOrderOpInterface) -> bool:
     return op.releases
 
 
+def _nothing(lowering: Lowering, op: ir.Operation) -> None:
+    lowering.replace()
+
+
 TABLE: dict[type, Row] = {
     # who am I: reads of the context, which may be merged and hoisted
     ditron.RankOp: Row(call("ditron_rank", "ctx", "team", pure=True)),
@@ -278,6 +282,7 @@ TABLE: dict[type, Row] = {
     ditron.SyncThreadsOp: Row(call("ditron_sync_threads")),
     ditron.ShflOp: Row(_shfl),
     ditron.BallotOp: Row(_ballot),
+    ditron.SpendOp: Row(_nothing),
     ditron.ExternCallOp: Row(_extern_call),
 }
 

@@ -83,6 +83,12 @@ def _sync_threads(fn, op):
     pass
 
 
+@lowers("ditron.spend")
+def _spend(fn, op):
+    where = fn.scalar(op.ptr) if op.ptr is not None else fn.b.op("llvm.mlir.zero", "!llvm.ptr")
+    fn.call("ditron_sim_spend", [_enum(fn, op, "cost", "cost", "dot16"), fn.scalar(op.amount), where])
+
+
 @lowers("ditron.shfl")
 def _shfl(fn, op):
     fn.set(op, fn.scalar(op.operands[0]))

@@ -129,6 +129,9 @@ struct ByteRanges {
   /* Before another operation, called `what`, on bytes at `p`, which is computed from that argument of the kernel:     \
      check that they are in its tensor. The operation itself checks the rest. */                                       \
   X(void, check_origin, (void *p, int64_t bytes, int32_t argument, void *what, int32_t loc))                           \
+  /* With a clock: the program does `amount` operations of products, or loads or stores as many bytes at `p` (null:    \
+     of this rank's memory); `cost` is the dialect's. */                                                               \
+  X(void, spend, (int32_t cost, int64_t amount, void *p))                                                              \
   /* An ordinary access to contiguous bytes, for the race detector and weak memory. */                                 \
   X(void, record, (void *p, int64_t bytes, int32_t flags, int32_t loc))                                                \
   /* The same for `count` ranges of one access: pairs of an address and a number of bytes, 0 where there is none. */   \

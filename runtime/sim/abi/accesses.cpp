@@ -2,6 +2,8 @@
 #include "abi/call.h"
 #include "abi/element.h"
 
+#include <optional>
+
 using namespace ditron::sim;
 
 void ditron_sim_check_bytes(int64_t n, int32_t size, void *element,
@@ -60,6 +62,18 @@ void ditron_sim_check_origin(void *p, int64_t bytes, int32_t argument,
     checkProvenance(machine, fiber, p, bytes, static_cast<const char *>(what),
                     argument);
   });
+}
+
+void ditron_sim_spend(int32_t cost, int64_t amount, void *p) {
+  Machine &machine = *Machine::current();
+  if (!machine.clock || amount <= 0) {
+    return;
+  }
+  Fiber &fiber = *Fiber::current();
+  std::optional<Heap::Location> location = machine.heap.locate(p);
+  int32_t peer =
+      location && !location->multicast ? location->rank : fiber.launch->rank;
+  machine.clock->spend(fiber, Cost(cost), double(amount), peer);
 }
 
 void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {

@@ -132,10 +132,24 @@ static void readAndWrite(Machine &machine, Fiber &fiber, const void *p,
   }
 }
 
+/// With a clock: to memory and back.
+static void roundTrip(Machine &machine, Fiber &fiber, const void *p) {
+  if (!machine.clock) {
+    return;
+  }
+  int32_t rank = fiber.launch->rank;
+  std::optional<Heap::Location> location = machine.heap.locate(p);
+  int32_t peer = location && !location->multicast ? location->rank : rank;
+  machine.clock->spendTime(fiber, (peer == rank ? 1 : 2) *
+                                      machine.clock->latency(rank, peer));
+  machine.clock->settle(fiber);
+}
+
 int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t scope, int32_t sem,
                       int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "ld");
+    roundTrip(machine, fiber, p);
     if (machine.weakMemory) {
       machine.weakMemory->invalidate(fiber, p, size_t(bytes));
       if (acquires(sem)) {
@@ -153,6 +167,10 @@ void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t scope,
                    int32_t sem, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "st");
+    if (machine.clock && releases(sem)) {
+      machine.clock->spendTime(fiber, machine.clock->fenceTime(Scope(scope)));
+    }
+    settle(machine, fiber);
     std::function<void()> onVisible;
     if (machine.races) {
       machine.races->access(fiber, p, size_t(bytes), Access::AtomicStore);
@@ -189,6 +207,10 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     int32_t bytes = bytesOf(DType(dtype));
     checkAccess(machine, fiber, p, bytes, "an atomic");
+    if (machine.clock && releases(sem)) {
+      machine.clock->spendTime(fiber, machine.clock->fenceTime(Scope(scope)));
+    }
+    roundTrip(machine, fiber, p);
     order(machine, fiber, p, bytes, scope, sem);
     std::unique_lock<std::mutex> lock = lockFor(fiber, p);
     uint64_t old = loadBits(p, bytes);
@@ -217,6 +239,10 @@ int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired,
                               int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "an atomic");
+    if (machine.clock && releases(sem)) {
+      machine.clock->spendTime(fiber, machine.clock->fenceTime(Scope(scope)));
+    }
+    roundTrip(machine, fiber, p);
     order(machine, fiber, p, bytes, scope, sem);
     uint64_t old = loadBits(p, bytes);
     bool fails = std::memcmp(&expected, p, size_t(bytes)) != 0;
@@ -275,6 +301,7 @@ static Rmw rmwOf(ReduceOp op, DType dtype) {
 int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype,
                                       int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
+    settle(machine, fiber);
     DType type = DType(dtype);
     Rmw kind = rmwOf(ReduceOp(op), type);
     // Small floats are added up in f32 and rounded once.
@@ -300,6 +327,7 @@ int64_t ditron_sim_multimem_ld_reduce(void *p, int32_t op, int32_t dtype,
 
 void ditron_sim_multimem_st(void *p, int64_t bits, int32_t dtype, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
+    settle(machine, fiber);
     forEachReplica(
         machine, fiber, p, DType(dtype), "multimem_st",
         [&](std::byte *element) {
@@ -316,6 +344,7 @@ void ditron_sim_multimem_st(void *p, int64_t bits, int32_t dtype, int32_t loc) {
 void ditron_sim_multimem_red(void *p, int64_t bits, int32_t op, int32_t dtype,
                              int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
+    settle(machine, fiber);
     DType type = DType(dtype);
     Rmw kind = rmwOf(ReduceOp(op), type);
     forEachReplica(machine, fiber, p, type, "multimem_red",

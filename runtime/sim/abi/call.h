@@ -47,6 +47,13 @@ inline bool releases(int32_t sem) {
 /// The scope of one GPU, the dialect's first: it orders nothing between ranks.
 inline bool isGpuScope(int32_t scope) { return scope == 0; }
 
+/// With a clock, before `fiber` communicates: let what it has spent pass.
+inline void settle(Machine &machine, Fiber &fiber) {
+  if (machine.clock) {
+    machine.clock->settle(fiber);
+  }
+}
+
 /// World rank of rank `rank` of the launch's group.
 int32_t worldRank(const Fiber &fiber, int32_t rank);
 

@@ -115,6 +115,9 @@ void ditron_sim_ll_put(void *packets, void *src, int64_t n, int64_t epoch,
       return format(n, " bytes of epoch ", epoch, " to ",
                     machine.heap.nameOf(packets), " of rank ", target);
     });
+    if (machine.clock) {
+      machine.clock->move(fiber, target, double(bytes), true);
+    }
     if (machine.races) {
       if (n > 0) {
         machine.races->access(fiber, src, size_t(n), Access::PutSource);
@@ -154,6 +157,7 @@ void ditron_sim_ll_get(void *dst, void *packets, int64_t n, int64_t epoch,
                                       Access::PacketRead);
     }
     observeEffect(machine, fiber);
+    settle(machine, fiber);
     machine.scheduler.maybeYield();
     if (machine.weakMemory) {
       machine.weakMemory->flush(fiber, packets, bytes);

@@ -46,6 +46,12 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
     return format(machine.heap.nameOf(sig), " of rank ", transfer.target,
                   SignalOp(op) == SignalOp::Add ? " += " : " = ", value);
   });
+  if (machine.clock) {
+    if (ordered) {
+      machine.clock->spendTime(fiber, machine.clock->fenceTime(scope));
+    }
+    machine.clock->settle(fiber);
+  }
   if (ordered) {
     machine.network.fence(transfer.origin, transfer.target);
   }
@@ -104,6 +110,9 @@ static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
     return format(n, " bytes to ", machine.heap.nameOf(dst), " of rank ",
                   target);
   });
+  if (machine.clock) {
+    machine.clock->move(fiber, target, double(n), true);
+  }
   if (n > 0 || signal.address) {
     if (machine.weakMemory) {
       machine.weakMemory->flush(fiber, src, size_t(n));
@@ -157,6 +166,10 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
       return format(n, " bytes of ", machine.heap.nameOf(src), " of rank ",
                     transfer.target);
     });
+    if (machine.clock) {
+      machine.clock->move(fiber, transfer.target, double(n), false);
+      id = machine.network.nextId();
+    }
     if (n > 0) {
       if (machine.weakMemory) {
         machine.weakMemory->flush(fiber, transfer.from, size_t(n));
@@ -188,6 +201,10 @@ void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
 void ditron_sim_fence(int32_t loc) {
   call(loc, [](Machine &machine, Fiber &fiber) {
     TracedCall traced(machine.trace.get(), fiber, "fence");
+    if (machine.clock) {
+      machine.clock->spendTime(fiber, machine.clock->model.fence);
+    }
+    settle(machine, fiber);
     machine.network.fence(fiber.launch->rank);
     if (machine.weakMemory) {
       machine.weakMemory->fence(fiber);
@@ -201,6 +218,7 @@ void ditron_sim_fence(int32_t loc) {
 }
 
 static void quiet(Machine &machine, Fiber &fiber) {
+  settle(machine, fiber);
   Wait wait;
   wait.kind = Wait::Kind::Quiet;
   wait.id = machine.network.nextId();
@@ -234,10 +252,14 @@ static void barrier(int32_t team, bool withQuiet, int32_t loc) {
       quiet(machine, fiber);
     }
     observeEffect(machine, fiber);
+    settle(machine, fiber);
     if (machine.weakMemory) {
       machine.weakMemory->release(fiber);
     }
     machine.barrier(members);
+    if (machine.clock) {
+      machine.clock->sleep(fiber, "barrier", machine.clock->model.barrier);
+    }
     if (machine.weakMemory) {
       machine.weakMemory->acquire(fiber);
     }

@@ -52,6 +52,7 @@ static void waitForSignals(Machine &machine, Fiber &fiber, void *sig, int32_t n,
       },
       n > 0 ? sig : nullptr, n);
   observeEffect(machine, fiber);
+  settle(machine, fiber);
   machine.scheduler.maybeYield();
   if (machine.weakMemory) {
     machine.weakMemory->flush(fiber, sig, size_t(n) * 8);

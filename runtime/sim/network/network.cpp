@@ -29,9 +29,13 @@ void Network::send(Transfer transfer, bool readNow) {
   pendingOf[transfer.origin].insert(transfer.id);
   nics.post(transfer);
   pending.push_back(std::make_unique<Transfer>(std::move(transfer)));
+  if (onSent) {
+    indexOf[pending.back()->id] = pending.size() - 1;
+    onSent(*pending.back());
+  }
   if (readNow) {
     takeSnapshot(*pending.back());
-    while (snapshotBytes > maxSnapshotBytes && deliverOne()) {
+    while (snapshotBytes > maxSnapshotBytes && !onSent && deliverOne()) {
     }
   }
 }
@@ -177,7 +181,26 @@ void Network::deliver(size_t index, bool whole) {
   nics.completed(transfer);
   pendingOf[transfer.origin].erase(transfer.id);
   std::swap(pending[index], pending.back());
+  if (onSent) {
+    indexOf[pending[index]->id] = index;
+    indexOf.erase(pending.back()->id);
+  }
   pending.pop_back();
+}
+
+bool Network::land(uint64_t id) {
+  auto found = indexOf.find(id);
+  if (found == indexOf.end()) {
+    return true; // the host has completed it
+  }
+  if (!mayDeliver(*pending[found->second])) {
+    return false;
+  }
+  while (found != indexOf.end()) { // data, then the signal
+    deliver(found->second, true);
+    found = indexOf.find(id);
+  }
+  return true;
 }
 
 void Network::deliverAllFrom(int32_t origin) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 namespace ditron::sim {
@@ -78,6 +79,11 @@ public:
   void completeLaunch(int32_t origin, uint64_t launch,
                       const std::function<bool(const void *)> &isLocal);
 
+  /// Deliver transfer `id`, all of it, if it is in flight; false when it must
+  /// follow others that are.
+  bool land(uint64_t id);
+  /// Called, when set, for each transfer that is sent.
+  std::function<void(const Transfer &)> onSent;
   /// Called, when set, before a signal is written.
   std::function<void(const Transfer &)> beforeSignal;
   /// Called, when set, for each delivery: where and how many bytes.
@@ -105,7 +111,8 @@ private:
   uint64_t sent = 0;
   size_t snapshotBytes = 0;
   std::vector<std::unique_ptr<Transfer>> pending;
-  std::vector<std::set<uint64_t>> pendingOf; ///< Ids, per origin.
+  std::unordered_map<uint64_t, size_t> indexOf; ///< By id, with `onSent`.
+  std::vector<std::set<uint64_t>> pendingOf;    ///< Ids, per origin.
   std::vector<Channel> channels;
 };
 

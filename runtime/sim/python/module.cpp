@@ -2,6 +2,7 @@
 // functions that compiled kernels call.
 #include "abi/libdevice.h"
 #include "machine.h"
+#include "python/clock_module.h"
 #include "python/stream_module.h"
 #include "report/deadlock.h"
 #include "report/text.h"
@@ -156,9 +157,11 @@ NB_MODULE(_sim, m) {
 
   bindStreams(m);
 
-  nb::class_<Machine>(
+  nb::class_<Machine> machine(
       m, "Machine",
-      "Ranks with symmetric heaps whose kernels run as fibers of one thread.")
+      "Ranks with symmetric heaps whose kernels run as fibers of one thread.");
+  bindClock(m, machine);
+  machine
       .def(
           "__init__",
           [](Machine *self, int32_t ranks, int32_t ranksPerNode,

@@ -15,8 +15,9 @@ namespace ditron::sim {
 /// source, and the bytes of an element.
 static StridedCopy makeCopy(size_t rows, size_t bytes, uintptr_t to,
                             size_t toPitch, uintptr_t from, size_t fromPitch,
-                            size_t itemsize, nb::bytes pattern) {
+                            size_t itemsize, nb::bytes pattern, bool isData) {
   StridedCopy copy;
+  copy.isData = isData;
   copy.rows = rows;
   copy.bytes = bytes;
   copy.to = reinterpret_cast<std::byte *>(to);
@@ -40,12 +41,14 @@ void bindStreams(nb::module_ &m) {
           "__init__",
           [](StridedCopy *self, size_t rows, size_t bytes, uintptr_t to,
              size_t toPitch, uintptr_t from, size_t fromPitch, size_t itemsize,
-             nb::bytes pattern) {
-            new (self) StridedCopy(makeCopy(rows, bytes, to, toPitch, from,
-                                            fromPitch, itemsize, pattern));
+             nb::bytes pattern, bool isData) {
+            new (self)
+                StridedCopy(makeCopy(rows, bytes, to, toPitch, from, fromPitch,
+                                     itemsize, pattern, isData));
           },
           "rows"_a, "nbytes"_a, "to"_a, "to_pitch"_a, "source"_a,
-          "source_pitch"_a, "itemsize"_a, "pattern"_a = nb::bytes("", 0));
+          "source_pitch"_a, "itemsize"_a, "pattern"_a = nb::bytes("", 0),
+          "is_data"_a = false);
 
   nb::class_<Stream>(m, "Stream",
                      "A queue of operations of one rank. Its methods enqueue "

@@ -18,7 +18,7 @@ TraceEvent *Trace::add(const char *kind) {
     return nullptr;
   }
   TraceEvent &event = events.emplace_back();
-  event.time = clock;
+  event.time = time ? time() : clock;
   event.kind = kind;
   return &event;
 }

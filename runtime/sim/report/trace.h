@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ public:
   static constexpr int32_t firstStream = 1 << 16;
 
   void tick() { ++clock; }
+  /// Events have the time of `now`, in ns, instead of the step.
+  void useTime(std::function<uint64_t()> now) { time = std::move(now); }
   /// The lowest slot of `rank` that no resident program has.
   int32_t takeSlot(int32_t rank);
 
@@ -82,6 +85,7 @@ private:
 
   size_t capacity;
   uint64_t clock = 0;
+  std::function<uint64_t()> time; ///< Empty: steps are counted.
   bool truncated = false;
   std::vector<TraceEvent> events;
   std::vector<std::vector<bool>> taken; ///< Per rank, per slot.

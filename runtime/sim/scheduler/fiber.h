@@ -5,9 +5,11 @@
 #include "scheduler/access_history.h"
 #include "scheduler/stack.h"
 #include "scheduler/wait.h"
+#include "timing/program_time.h"
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace ditron::sim {
@@ -29,6 +31,7 @@ struct Fiber {
   Wait wait;
   AccessHistory history;
   ThreadState thread;
+  std::unique_ptr<ProgramTime> time; ///< Null: there is no clock.
   std::vector<uintptr_t>
       watched; ///< Words, address / 8, whose change wakes it.
 

@@ -28,6 +28,8 @@ public:
   /// compete for slots may get them in any order: it may become a program of
   /// another launch, and its own gets a slot later.
   void mayExchange(Fiber &fiber);
+  /// Launches keep their order.
+  void setInOrder() { exchanges = false; }
   /// Take all of that launch out of the queue: it runs without slots.
   void takeWhole(int32_t rank);
   /// A program has ended. Returns whether it was its launch's last.

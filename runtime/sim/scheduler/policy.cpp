@@ -5,7 +5,7 @@
 
 namespace ditron::sim {
 
-SeededPolicy::SeededPolicy(Random &random, int32_t numRanks)
+SchedulingPolicy::SchedulingPolicy(Random &random, int32_t numRanks)
     : random(random), isSlow(numRanks) {
   // Not never: a program may spin, in a way that is not recognised, on what is
   // in flight.
@@ -16,7 +16,10 @@ SeededPolicy::SeededPolicy(Random &random, int32_t numRanks)
   }
 }
 
-size_t SeededPolicy::pick(const std::vector<Fiber *> &ready) {
+size_t SchedulingPolicy::pick(const std::vector<Fiber *> &ready) {
+  if (timed) {
+    return ready.size() - 1;
+  }
   size_t index = random.below(ready.size());
   for (int attempt = 0;
        attempt < 3 && isSlow[ready[index]->launch->rank] && !random.oneIn(16);

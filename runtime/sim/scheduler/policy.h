@@ -1,9 +1,8 @@
 // The scheduling policy: a seed makes every choice, so that a run repeats and
-// seeds explore interleavings.
+// seeds explore interleavings. With a clock (timing/clock.h), which has ready
+// only those that run at the time that it is, nothing is left to chance.
 //
-// The scheduler asks nothing else about order, so another policy (one that
-// takes the fiber or transfer with the earliest simulated time) has these three
-// functions.
+// The scheduler asks nothing else about order.
 #pragma once
 
 #include "scheduler/random.h"
@@ -16,19 +15,22 @@ namespace ditron::sim {
 
 struct Fiber;
 
-class SeededPolicy {
+class SchedulingPolicy {
 public:
-  SeededPolicy(Random &random, int32_t numRanks);
+  SchedulingPolicy(Random &random, int32_t numRanks);
 
   /// The index of the fiber that runs next.
   size_t pick(const std::vector<Fiber *> &ready);
   /// Whether a fiber that calls the machine lets another one run.
-  bool preempts(uint64_t oneIn) { return random.oneIn(oneIn); }
+  bool preempts(uint64_t oneIn) { return !timed && random.oneIn(oneIn); }
   /// Whether a transfer in flight is delivered before the next fiber runs.
-  bool delivers() { return random.oneIn(deliverOneIn); }
+  bool delivers() { return !timed && random.oneIn(deliverOneIn); }
+  /// A clock says who is ready.
+  void setTimed() { timed = true; }
 
 private:
   Random &random;
+  bool timed = false;
   uint64_t deliverOneIn;
   std::vector<bool> isSlow; ///< Per rank: runs seldom while others can.
 };

@@ -2,6 +2,7 @@
 
 #include "scheduler/fiber.h"
 #include "scheduler/launch.h"
+#include "timing/clock.h"
 
 #include <algorithm>
 
@@ -47,6 +48,7 @@ void Scheduler::block(const Wait &wait) {
   Fiber &fiber = *currentFiber;
   fiber.wait = wait;
   bool stopped = false;
+  double since = clock ? clock->now() : 0;
   while (!waitQueue.isSatisfied(fiber)) {
     stopped = true;
     waitQueue.add(fiber);
@@ -55,14 +57,21 @@ void Scheduler::block(const Wait &wait) {
   if (stopped && !wait.isForDelivery()) {
     spins.progress();
   }
+  if (stopped && clock) {
+    clock->waited(fiber, since);
+  }
   fiber.wait.kind = Wait::Kind::None;
 }
 
 void Scheduler::blockSpinning() {
   Fiber &fiber = *currentFiber;
   fiber.wait.kind = Wait::Kind::Spin;
+  double since = clock ? clock->now() : 0;
   waitQueue.add(fiber);
   leave(fiber);
+  if (clock) {
+    clock->waited(fiber, since);
+  }
   fiber.wait.kind = Wait::Kind::None;
 }
 

@@ -13,13 +13,21 @@
 
 namespace ditron::sim {
 
+class Clock;
+
 class Scheduler {
 public:
   Scheduler(Random &random, const Network &network, int32_t numRanks)
       : policy(random, numRanks), waitQueue(network, ready) {}
 
-  SeededPolicy policy;
+  SchedulingPolicy policy;
   SpinDetector spins;
+
+  /// Time passes from here on.
+  void setClock(Clock &timing) {
+    clock = waitQueue.clock = &timing;
+    policy.setTimed();
+  }
 
   // For the machine's loop.
   void start(Fiber &fiber) { ready.push_back(&fiber); }
@@ -77,6 +85,7 @@ private:
     return waitQueue.fibers().size() + ready.size();
   }
 
+  Clock *clock = nullptr; ///< Null: none.
   std::vector<Fiber *> ready;
   WaitQueue waitQueue;
   void *context = nullptr; ///< The scheduler's while a fiber runs.

@@ -5,6 +5,7 @@
 #include "scheduler/fiber.h"
 #include "scheduler/launch.h"
 #include "scheduler/team.h"
+#include "timing/clock.h"
 
 #include <algorithm>
 #include <cstring>
@@ -89,6 +90,9 @@ void WaitQueue::wake(Fiber &fiber) {
   if (fiber.wait.isForDelivery()) {
     forDelivery.erase(
         std::find(forDelivery.begin(), forDelivery.end(), &fiber));
+  }
+  if (clock) {
+    clock->woken(fiber);
   }
   ready.push_back(&fiber);
 }

@@ -8,6 +8,7 @@
 
 namespace ditron::sim {
 
+class Clock;
 class Network;
 struct Fiber;
 
@@ -31,6 +32,7 @@ public:
   bool wakeSpinning();
 
   const std::vector<Fiber *> &fibers() const { return waiting; }
+  Clock *clock = nullptr; ///< Null: none.
 
 private:
   const Network &network;

@@ -18,6 +18,9 @@ std::vector<CopyPart> splitCopy(const StridedCopy &copy, Random &random) {
   if (!copy.rows || !copy.bytes) {
     return parts;
   }
+  if (Machine::current()->clock) {
+    return {{0, copy.rows, 0, copy.bytes}};
+  }
   // By rows where there are several, else by elements.
   bool byRow = copy.rows > 1;
   size_t unit = byRow ? 1 : copy.itemsize;
@@ -36,6 +39,9 @@ std::vector<CopyPart> splitCopy(const StridedCopy &copy, Random &random) {
 }
 
 void movePart(Machine &machine, const StridedCopy &copy, const CopyPart &part) {
+  if (machine.isTimingOnly() && copy.isData) {
+    return;
+  }
   for (size_t row = part.row; row < part.row + part.rows; ++row) {
     std::byte *to = copy.toRow(row) + part.start;
     if (copy.from) {
@@ -67,6 +73,10 @@ void localCopyKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
       }
     }
     std::vector<CopyPart> parts = splitCopy(copy, machine.random);
+    if (machine.clock && !parts.empty()) { // of a copy, read and written
+      double bytes = double(copy.rows) * double(copy.bytes);
+      machine.clock->copyWithin(fiber, copy.from ? 2 * bytes : bytes);
+    }
     for (const CopyPart &part : parts) {
       movePart(machine, copy, part);
       machine.scheduler.maybeYield(2);
@@ -137,8 +147,14 @@ void Stream::copyByEngine(const StridedCopy &copy,
       machine.trace->sent(fiber, transfer);
     }
   }
-  for (int32_t left = delays[machine.random.below(4)]; left > 0; --left) {
-    machine.scheduler.maybeYield(1);
+  if (machine.clock) {
+    double bytes = double(copy.rows) * double(copy.bytes);
+    int32_t peer = transfer.target;
+    machine.clock->copy(fiber, peer, bytes, !transfer.isGet);
+  } else {
+    for (int32_t left = delays[machine.random.below(4)]; left > 0; --left) {
+      machine.scheduler.maybeYield(1);
+    }
   }
   for (size_t index = 0; index < parts.size(); ++index) {
     const CopyPart &part = parts[index];

@@ -29,7 +29,14 @@ void Stream::serve() {
       if (machine.trace && visible) {
         machine.trace->streamOpBegins(fiber, op.what);
       }
+      bool timed =
+          machine.clock && visible && op.kind != StreamOp::Kind::Launch;
+      int64_t record =
+          timed ? machine.clock->opBegins(fiber, op.what, name) : -1;
       run(op);
+      if (timed) {
+        machine.clock->opEnds(fiber, record);
+      }
       if (machine.trace && visible) {
         machine.trace->streamOpEnds(fiber);
       }
@@ -89,6 +96,9 @@ void Stream::runBarrier(StreamOp &op) {
     machine.races->quiet(fiber);
   }
   machine.barrier(machine.teams.get(op.group, name));
+  if (machine.clock) {
+    machine.clock->sleep(fiber, "barrier", machine.clock->model.barrier);
+  }
 }
 
 /// The kernel, of one program, that waits for signals in a CUDA graph.
@@ -131,6 +141,9 @@ void Stream::runLaunch(StreamOp &op) {
     launch.args = {reinterpret_cast<uint64_t>(&op.call)};
   }
   int64_t before = launchesCompleted;
+  if (machine.clock && !launch.isHostCall) {
+    machine.clock->sleep(fiber, "launch", machine.clock->model.launch);
+  }
   machine.submit(std::move(launch), op.group);
   waitFor(launchesCompleted, before);
 }

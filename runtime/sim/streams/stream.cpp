@@ -42,6 +42,9 @@ Stream::Stream(Machine &machine, int32_t rank, const std::string &name,
   if (machine.trace) {
     machine.trace->streamCreated(fiber, this->name);
   }
+  if (machine.clock) {
+    fiber.time = std::make_unique<ProgramTime>();
+  }
   machine.scheduler.start(fiber);
 }
 

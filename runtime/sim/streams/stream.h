@@ -34,6 +34,7 @@ struct StridedCopy {
   size_t bytes = 0; ///< Of a row.
   size_t toPitch = 0, fromPitch = 0;
   size_t itemsize = 1;
+  bool isData = false; ///< Floating point: nothing but results depends on it.
   std::vector<std::byte> pattern; ///< One element.
 
   /// Bytes from the first row's beginning to the last row's end.

@@ -99,6 +99,8 @@
 // CHECK: %{{.*}} = tt.extern_elementwise {libname = "ditron", libpath = "", pure = true, symbol = "ditron_lane_id"
 // CHECK-LABEL: tt.func public @warp_id(
 // CHECK: %{{.*}} = tt.extern_elementwise {libname = "ditron", libpath = "", pure = true, symbol = "ditron_warp_id"
+// CHECK-LABEL: tt.func public @spend(
+// CHECK-NEXT: tt.return
 // CHECK-LABEL: tt.func public @sync_threads(
 // CHECK: %{{.*}} = tt.extern_elementwise {libname = "ditron", libpath = "", pure = false, symbol = "ditron_sync_threads"
 // CHECK-LABEL: tt.func public @shfl(

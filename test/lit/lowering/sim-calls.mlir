@@ -129,3 +129,16 @@ tt.func public @atomics(%p: !tt.ptr<i32>, %f: !tt.ptr<f32>, %v: i32, %x: f32) {
   ditron.multimem_red %m add %e : !tt.ptr<f32>
   tt.return
 }
+
+// What is spent, by the dialect's number, and where; null is this rank's memory.
+// CHECK-LABEL: func.func @spend
+tt.func public @spend(%p: !tt.ptr<bf16>, %n: i64) {
+  // CHECK-DAG: %[[DOT16:.*]] = arith.constant 1 : i32
+  // CHECK-DAG: %[[STORE:.*]] = arith.constant 4 : i32
+  // CHECK-DAG: %[[NULL:.*]] = llvm.mlir.zero : !llvm.ptr
+  // CHECK: call @ditron_sim_spend(%[[DOT16]], %[[AMOUNT:.*]], %[[NULL]]) : (i32, i64, !llvm.ptr) -> ()
+  ditron.spend dot16 %n
+  // CHECK: call @ditron_sim_spend(%[[STORE]], %[[AMOUNT]], %{{.*}})
+  ditron.spend store %n at %p : !tt.ptr<bf16>
+  tt.return
+}

@@ -271,6 +271,12 @@ tt.func public @warp_id(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, 
   tt.return
 }
 
+tt.func public @spend(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  ditron.spend dot16 %v
+  ditron.spend store %v at %p : !tt.ptr<f32>
+  tt.return
+}
+
 tt.func public @sync_threads(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   ditron.sync_threads
   tt.return

@@ -1,0 +1,277 @@
+"""Machines that the simulator's clock knows: a TOML file each, in which every number has its source.
+
+machine = load("h200x4")       # ditron/machines/h200x4.toml
+machine = load("h800x8x2")     # two nodes of h800x8
+machine = load("mine.toml")    # a file of yours; base = "h200x4" takes over what it does not say
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ditron_compiler.errors import DitronError
+
+__all__ = ["FIELDS", "Field", "Machine", "Number", "load", "names"]
+
+_FOLDER = Path(__file__).resolve().parent
+_KINDS = ("measured", "data sheet", "paper", "assumed")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number of a machine.
+
+    Attributes:
+        unit: as files write it. key, factor: in the native machine (runtime/sim/timing/timing_model.h).
+        least, most: what is possible. what: in words.
+    """
+
+    unit: str
+    key: str
+    factor: float
+    least: float
+    most: float
+    what: str
+
+
+FIELDS = {
+    "sm.count": Field("", "sms", 1, 1, 1024, "streaming multiprocessors of a GPU"),
+    "sm.dot16": Field("TFLOP/s", "dot16", 1e3, 1, 1e5, "products of 16-bit operands, of all SMs"),
+    "sm.dot16_sustained": Field("TFLOP/s", "", 1e3, 1, 1e5, "the same when calls follow each other without a pause"),
+    "sm.dot8": Field("TFLOP/s", "dot8", 1e3, 1, 1e5, "products of 8-bit operands"),
+    "sm.dot32": Field("TFLOP/s", "dot32", 1e3, 0.1, 1e5, "products of 32-bit operands"),
+    "sm.fill": Field("us", "fill", 1e3, 0, 100, "first loads of a row of products, which nothing hides"),
+    "hbm.rate": Field("GB/s", "hbm", 1, 10, 1e5, "memory of a GPU"),
+    "hbm.per_sm": Field("GB/s", "hbm_sm", 1, 1, 1e4, "the same of one program"),
+    "link.rate": Field("GB/s", "link", 1, 1, 1e4, "out of a GPU to the others of its node, and into it"),
+    "link.store_share": Field("", "store_share", 1, 0.01, 1, "part of link.rate that stores reach"),
+    "link.load_share": Field("", "load_share", 1, 0.01, 1, "part of link.rate that loads reach"),
+    "link.store_per_sm": Field("GB/s", "store_sm", 1, 0.1, 1e4, "stores to peers of one program"),
+    "link.load_per_sm": Field("GB/s", "load_sm", 1, 0.1, 1e4, "loads from peers of one program"),
+    "copy_engine.share": Field("", "copy_share", 1, 0.01, 1, "part of link.rate that a copy engine reaches"),
+    "copy_engine.busy_share": Field("", "copy_busy", 1, 0.01, 1, "part of its rate while SMs compute products"),
+    "copy_engine.setup": Field("us", "copy_setup", 1e3, 0, 1e4, "of each copy, before its bytes move"),
+    "copy_engine.setup_in_graph": Field("us", "", 1e3, 0, 1e4, "the same in a CUDA graph"),
+    "copy_engine.least": Field("us", "copy_least", 1e3, 0, 1e4, "a copy takes at least"),
+    "nic.rate": Field("GB/s", "nic", 1, 0.01, 1e4, "of a GPU's NIC, each way"),
+    "nic.latency": Field("us", "nic_latency", 1e3, 0, 1e4, "from one node to another"),
+    "nic.post": Field("us", "nic_post", 1e3, 0, 1e4, "of a program, for each put"),
+    "latency.launch": Field("us", "launch", 1e3, 0, 1e4, "of a kernel, from its stream to its programs"),
+    "latency.peer": Field("us", "peer", 1e3, 0, 1e4, "from a store to a peer to who polls there"),
+    "latency.local": Field("us", "local", 1e3, 0, 1e4, "the same within a GPU"),
+    "latency.fence": Field("us", "fence", 1e3, 0, 1e4, "of earlier stores, before a signal to a peer"),
+    "latency.barrier": Field("us", "barrier", 1e3, 0, 1e4, "of all ranks, once the last has come"),
+}
+_SHORT = {"link": "link.rate", "nic": "nic.rate", "hbm": "hbm.rate", "sms": "sm.count"}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number with where it comes from, and the ``file:line`` that says so."""
+
+    value: float
+    source: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine: numbers by ``section.name``, of a node of ``ranks`` GPUs, and how many nodes.
+
+    Attributes:
+        uncalibrated: why what is predicted for it was not compared with a measurement; empty: it was.
+        changed: what ``with_changes`` has changed. file: what ``load`` finds it by.
+    """
+
+    name: str
+    title: str
+    ranks: int
+    numbers: Mapping[str, Number]
+    nodes: int = 1
+    uncalibrated: str = ""
+    changed: tuple[str, ...] = ()
+    file: str = ""
+
+    @property
+    def size(self) -> int:
+        """GPUs of all nodes."""
+        return self.ranks * self.nodes
+
+    def __getitem__(self, name: str) -> float:
+        return self.numbers[name].value
+
+    def model(self) -> dict[str, float]:
+        """The numbers as the native machine takes them, in ns and bytes per ns."""
+        zero = {field.key: 0.0 for field in FIELDS.values() if field.key}
+        return zero | {
+            FIELDS[name].key: number.value * FIELDS[name].factor
+            for name, number in self.numbers.items()
+            if FIELDS[name].key
+        }
+
+    def with_changes(self, changes: list[str]) -> Machine:
+        """What if: the machine with other numbers, each ``name=value``, as ``link=450`` or ``copy_engine.setup=2``.
+
+        Raises DitronError for a name that no machine has, or an impossible value.
+        """
+        machine = self
+        for change in changes:
+            name, _, text = change.partition("=")
+            name = _SHORT.get(name, name)
+            if name not in machine.numbers:
+                raise DitronError(
+                    f"{change}: the machine {self.name} has no number {name!r}{_similar(name, machine.numbers)}; it "
+                    f"has {', '.join(machine.numbers)}"
+                )
+            try:
+                value = float(text)
+            except ValueError:
+                raise DitronError(f"{change}: expected {name}=NUMBER, as {name}={self[name]:g}") from None
+            _require_possible(name, value, change)
+            numbers = dict(machine.numbers) | {name: Number(value, "what if", change)}
+            machine = replace(machine, numbers=numbers, changed=(*machine.changed, change))
+        return machine
+
+    def sustained(self) -> Machine:
+        """The machine as it is when calls follow each other without a pause, and it lowers its clocks."""
+        factor = self["sm.dot16_sustained"] / self["sm.dot16"]
+        changes = [f"{name}={self[name] * factor:.9g}" for name in ("sm.dot16", "sm.dot8", "sm.dot32")]
+        return replace(self.with_changes(changes), changed=("sustained", *self.changed))
+
+    def in_graph(self) -> Machine:
+        """The machine as it is for copies in a CUDA graph."""
+        setup = self["copy_engine.setup_in_graph"]
+        changes = [f"copy_engine.setup={setup!r}", f"copy_engine.least={min(setup, self['copy_engine.least'])!r}"]
+        return replace(self.with_changes(changes), changed=("graph", *self.changed))
+
+    def __str__(self) -> str:
+        nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
+        changed = f", with {', '.join(self.changed)}" if self.changed else ""
+        return f"{self.name} ({self.title}{nodes}){changed}" + (
+            f"; uncalibrated: {self.uncalibrated}" if self.uncalibrated else ""
+        )
+
+
+def names() -> list[str]:
+    """The machines that there are files of."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Machine:
+    """The machine of that name, of a file, or of several nodes of one (``h800x8x2``).
+
+    Raises DitronError for an unknown machine, and for a missing or impossible number, with the file's line.
+    """
+    if name.endswith(".toml"):
+        return replace(_read(Path(name), Path(name).stem), file=name)
+    if name in names():
+        return _read(_FOLDER / f"{name}.toml", name)
+    node, _, nodes = name.rpartition("x")
+    if node in names() and re.fullmatch("[1-9][0-9]*", nodes):
+        machine = _read(_FOLDER / f"{node}.toml", node)
+        if int(nodes) > 1 and "nic.rate" not in machine.numbers:
+            raise DitronError(
+                f"machine {name!r}: {node} has no NICs, so there is one node of it: add [nic] to "
+                f"{machine.numbers['link.rate'].where.rpartition(':')[0]} with rate, latency and post"
+            )
+        return replace(machine, name=name, file=name, nodes=int(nodes))
+    raise DitronError(
+        f"there is no machine {name!r}{_similar(name, names())}: expected one of {', '.join(names())}, NAMExN for N "
+        "nodes of one, or a file that ends in .toml"
+    )
+
+
+def _similar(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+class _File:
+    """A machine's file: what is wrong with it is said with its line."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self.text = path.read_text()
+            self.table = tomllib.loads(self.text)
+        except OSError as error:
+            raise DitronError(f"machine {path}: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise DitronError(f"{path}: not TOML: {error}") from None
+        self.lines: dict[str, int] = {}
+        section = ""
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if header := re.match(r"\s*\[([\w.]+)\]", line):
+                section = header[1] + "."
+                self.lines.setdefault(section, number)
+            elif key := re.match(r"\s*([\w.]+)\s*=", line):
+                self.lines.setdefault(section + key[1], number)
+
+    def at(self, name: str) -> str:
+        """``file:line`` of a key, else of its section, else of the first line."""
+        section = name.rpartition(".")[0] + "."
+        return f"{self.path}:{self.lines.get(name, self.lines.get(section, 1))}"
+
+    def fail(self, name: str, what: str) -> DitronError:
+        return DitronError(f"{self.at(name)}: error: {what}")
+
+
+def _read(path: Path, name: str) -> Machine:
+    file = _File(path)
+    table = dict(file.table)
+    base = table.pop("base", None)
+    inherited = load(base) if isinstance(base, str) else None
+    numbers = dict(inherited.numbers) if inherited else {}
+    head: dict[str, Any] = {"uncalibrated": inherited.uncalibrated if inherited else ""}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            for inner, entry in value.items():
+                numbers[f"{key}.{inner}"] = _number(file, f"{key}.{inner}", entry)
+        elif key in ("title", "uncalibrated") and isinstance(value, str):
+            head[key] = value
+        elif key == "ranks" and type(value) is int and 1 <= value <= 1024:
+            head[key] = value
+        else:
+            raise file.fail(key, f"expected title, base, ranks (from 1 to 1024) or uncalibrated, got {key} = {value!r}")
+    for key in ("title", "ranks"):
+        if key not in head:
+            raise file.fail(key, f"the machine has no {key}: add {key} = ... above the first section")
+    for field in FIELDS:
+        optional = field.startswith("nic.") and not any(name.startswith("nic.") for name in numbers)
+        if field not in numbers and not optional:
+            section, _, key = field.partition(".")
+            unit = f', unit = "{FIELDS[field].unit}"' if FIELDS[field].unit else ""
+            raise file.fail(
+                field,
+                f"the machine has no {field} ({FIELDS[field].what}): add to [{section}] "
+                f'{key} = {{value = ...{unit}, source = "measured: ..."}}',
+            )
+    return Machine(name, head["title"], head["ranks"], numbers, uncalibrated=head["uncalibrated"], file=name)
+
+
+def _number(file: _File, name: str, entry: Any) -> Number:
+    if name not in FIELDS:
+        raise file.fail(name, f"no machine has a number {name!r}{_similar(name, FIELDS)}")
+    if not isinstance(entry, dict) or "value" not in entry or "source" not in entry:
+        raise file.fail(name, f'{name}: expected {{value = ..., source = "..."}}: every number says where it is from')
+    value, unit, source = entry["value"], entry.get("unit", ""), entry["source"]
+    if unit != FIELDS[name].unit:
+        raise file.fail(name, f"{name}: expected the unit {FIELDS[name].unit!r}, got {unit!r}")
+    if not isinstance(source, str) or not source.startswith(_KINDS):
+        raise file.fail(name, f"{name}: expected a source that begins with {', '.join(_KINDS)}, got {source!r}")
+    _require_possible(name, value, f"{file.at(name)}: error: {name}")
+    return Number(float(value), source, file.at(name))
+
+
+def _require_possible(name: str, value: Any, where: str) -> None:
+    field = FIELDS[name]
+    if type(value) not in (int, float) or not math.isfinite(value) or not field.least <= value <= field.most:
+        unit = f" {field.unit}" if field.unit else ""
+        raise DitronError(f"{where}: expected a number from {field.least:g} to {field.most:g}{unit}, got {value!r}")

@@ -1,0 +1,105 @@
+"""What an operation of a kernel costs: products, and bytes that are loaded or stored."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ditron_compiler import ir
+from ditron_compiler.analysis.alias import POINTER_ARITHMETIC, underlying_objects
+from ditron_compiler.ir.dialects import ditron, tt
+from ditron_compiler.ir.dialects.ditron import Cost
+from ditron_compiler.ir.matchers import defining_op
+
+__all__ = ["OperationCost", "cost_of", "element_type", "is_float"]
+
+_LOADS = (tt.LoadOp, tt.DescriptorLoadOp, tt.DescriptorGatherOp)
+_STORES = {
+    tt.StoreOp: "value",
+    tt.DescriptorStoreOp: "src",
+    tt.DescriptorScatterOp: "src",
+    tt.DescriptorReduceOp: "src",
+}
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """``amount`` operations, or bytes at ``place``, a scalar pointer; without a place, of this rank's memory."""
+
+    cost: Cost
+    amount: int
+    place: ir.Value | None = None
+
+
+def cost_of(op: ir.Operation) -> OperationCost | None:
+    """The cost of one execution of ``op``; None if it has none.
+
+    Loads that only products use have none: the rate of products was measured with their loads. Nor have scalars, and
+    masks are not looked at: a tile at the edge of a matrix costs what any other does.
+    """
+    if isinstance(op, (tt.DotOp, tt.DotScaledOp)):
+        *batch, m, k = ir.RankedTensorType(op.a.type).shape
+        n = ir.RankedTensorType(op.b.type).shape[-1]
+        return OperationCost(_product(op), 2 * math.prod(batch) * m * n * k)
+    if isinstance(op, _LOADS):
+        value = op.results[0]
+        return None if _feeds_products(value) else _access(Cost.Load, value.type, op.operands[0])
+    for kind, name in _STORES.items():
+        if isinstance(op, kind):
+            return _access(Cost.Store, getattr(op, name).type, op.operands[0])
+    return None
+
+
+def element_type(type_: ir.Type) -> ir.Type:
+    """The type of a scalar, or of a tensor's elements."""
+    return ir.RankedTensorType(type_).element_type if ir.RankedTensorType.isinstance(type_) else type_
+
+
+def is_float(type_: ir.Type) -> bool:
+    """Whether values of a type are floating point, or tensors of it."""
+    return isinstance(element_type(type_), ir.FloatType)
+
+
+def _product(op: ir.Operation) -> Cost:
+    bits = _bits(op.a.type)
+    return Cost.Dot8 if bits <= 8 else Cost.Dot16 if bits <= 16 else Cost.Dot32
+
+
+def _access(cost: Cost, type_: ir.Type, pointer: ir.Value) -> OperationCost | None:
+    if not ir.RankedTensorType.isinstance(type_):
+        return None
+    return OperationCost(cost, math.prod(ir.RankedTensorType(type_).shape) * _bits(type_) // 8, _remote_place(pointer))
+
+
+def _bits(type_: ir.Type) -> int:
+    return getattr(element_type(type_), "width", 64)  # a pointer's
+
+
+def _feeds_products(value: ir.Value) -> bool:
+    """Whether a value reaches nothing but operands of products, through operations on its elements or its shape."""
+    seen, worklist = set(), [value]
+    while worklist:
+        value = worklist.pop()
+        for use in value.uses:
+            op = use.owner
+            if isinstance(op, (tt.DotOp, tt.DotScaledOp)):
+                if value == op.c:
+                    return False
+            elif not op.is_memory_effect_free or len(op.results) != 1 or len(op.regions):
+                return False
+            elif op.results[0] not in seen:
+                seen.add(op.results[0])
+                worklist.append(op.results[0])
+    return bool(seen) or any(True for _ in value.uses)
+
+
+def _remote_place(pointer: ir.Value) -> ir.Value | None:
+    """A scalar pointer into the memory of another rank that ``pointer`` is computed from; None: this rank's."""
+    if all(origin.rank is None for origin in underlying_objects(pointer)):
+        return None
+    while ir.RankedTensorType.isinstance(pointer.type) or isinstance(defining_op(pointer), tt.MakeTensorDescOp):
+        op = defining_op(pointer)
+        if not isinstance(op, (*POINTER_ARITHMETIC, ditron.ConsumeTokenOp, tt.MakeTensorDescOp)):
+            return None  # a tensor of ranks, or carried by a loop
+        pointer = op.operands[0]
+    return pointer if "!tt.ptr" in str(pointer.type) else None

@@ -1,0 +1,135 @@
+"""Leave of a kernel what decides when things happen, and drop the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.analysis.call_graph import functions, operations
+from ditron_compiler.analysis.costs import element_type, is_float
+from ditron_compiler.analysis.slicing import incoming_values
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
+from ditron_compiler.ir.matchers import defining_op, is_function_argument
+from ditron_compiler.ir.pass_base import Pass, PassFailure
+
+__all__ = ["Skeletonize"]
+
+_ADVICE = (
+    "timing-only mode computes no floating-point data: pass it as an integer tensor, or predict without --timing-only"
+)
+
+
+@dataclass(frozen=True)
+class Skeletonize(Pass):
+    """Drop floating-point data: only addresses, signals, integers and branches stay, and what ``insert-costs`` counted.
+
+    Stores of floats are erased, and every float is 0 elsewhere, so that ``canonicalize`` erases what computed it.
+    Integers are loaded and computed as they are: routing, lengths, queues of tasks. A branch, an address or a signal
+    that depends on floating-point data is an error.
+
+    Before::
+
+        %token = ditron.wait %sig[%c1] ge %epoch : !tt.ptr<i64>
+        %tile = tt.load %pointers : tensor<64x!tt.ptr<bf16>>
+        tt.store %others, %tile : tensor<64x!tt.ptr<bf16>>
+
+    After::
+
+        %token = ditron.wait %sig[%c1] ge %epoch : !tt.ptr<i64>
+    """
+
+    name: ClassVar[str] = "skeletonize"
+
+    def run(self, op: ir.Operation) -> None:
+        every = operations(op)
+        for o in every:
+            if _stores_floats(o):
+                o.erase()
+                self.count("stores erased")
+        every = operations(op)
+        _check(every)
+        for function in functions(op):
+            self._drop_floats(function)
+
+    def _drop_floats(self, function: tt.FuncOp) -> None:
+        """Put 0 for every float that is computed, loaded or carried by a loop."""
+        if not len(function.regions[0]):
+            return
+        block = function.regions[0].blocks[0]
+        zeros: dict[str, ir.Value] = {}
+
+        def zero(type_: ir.Type) -> ir.Value:
+            if str(type_) not in zeros:
+                with function.location, ir.InsertionPoint.at_block_begin(block):
+                    zeros[str(type_)] = arith.constant(type_, 0.0)
+            return zeros[str(type_)]
+
+        for o in operations(function):
+            arguments = [
+                argument
+                for region in o.regions
+                for inner in region.blocks
+                for argument in inner.arguments
+                if isinstance(o, (scf.ForOp, scf.WhileOp))
+            ]
+            for value in (*o.results, *arguments):
+                if is_float(value.type) and not isinstance(o, arith.ConstantOp):
+                    value.replace_all_uses_with(zero(value.type))
+                    self.count("floats dropped")
+
+
+def _stores_floats(op: ir.Operation) -> bool:
+    """Whether all that an operation does is to write floats, or to print."""
+    if isinstance(op, (tt.PrintOp, tt.AssertOp)):
+        return True
+    if isinstance(op, (tt.StoreOp, tt.DescriptorStoreOp, tt.DescriptorScatterOp, tt.DescriptorReduceOp)):
+        return is_float((op.value if isinstance(op, tt.StoreOp) else op.src).type)
+    is_atomic = isinstance(op, (tt.AtomicRMWOp, ditron.AtomicAddOp, ditron.RedOp))
+    return is_atomic and is_float(op.operands[1].type) and not any(True for r in op.results for _ in r.uses)
+
+
+def _check(every: list[ir.Operation]) -> None:
+    """Emit an error where what stays depends on floating-point data."""
+    worklist = [value for op in every for value in _needed(op)]
+    seen: set[ir.Value] = set()
+    wrong = False
+    while worklist:
+        value = worklist.pop()
+        if value in seen or is_float(value.type):
+            continue
+        seen.add(value)
+        if incoming := incoming_values(value):
+            worklist += incoming
+            continue
+        op = defining_op(value)
+        if op is None or is_function_argument(value):
+            continue
+        if any(is_float(operand.type) for operand in op.operands) and not isinstance(op, tt.LoadOp):
+            op.emit_error(
+                f"what the kernel does depends on floating-point data, by the {element_type(value.type)} that "
+                f"'{op.name}' makes of it: {_ADVICE}"
+            )
+            wrong = True
+            continue
+        worklist += op.operands
+    if wrong:
+        raise PassFailure
+
+
+def _needed(op: ir.Operation) -> list[ir.Value]:
+    """The operands of an operation that decide what a kernel does."""
+    if isinstance(op, (scf.ForOp, scf.IfOp, scf.WhileOp)):
+        if all(inner is op or inner.is_memory_effect_free or _is_read(inner) for inner in operations(op)):
+            return []
+        if isinstance(op, scf.ForOp):
+            return [op.lowerBound, op.upperBound, op.step]
+        return [op.condition] if isinstance(op, scf.IfOp) else [op.before_block.terminator.operands[0]]
+    if op.is_memory_effect_free or len(op.regions) or _is_read(op):
+        return []
+    return list(op.operands)
+
+
+def _is_read(op: ir.Operation) -> bool:
+    """Whether an operation only reads memory, and so is erased when nobody uses what it read."""
+    return isinstance(op, (tt.LoadOp, tt.DescriptorLoadOp, tt.DescriptorGatherOp))

@@ -1,0 +1,362 @@
+#include "timing/clock.h"
+
+#include "network/network.h"
+#include "scheduler/fiber.h"
+#include "scheduler/launch.h"
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+
+namespace ditron::sim {
+
+std::vector<double> Clock::capacities(const TimingModel &model,
+                                      int32_t numRanks) {
+  std::vector<double> all;
+  double nic = model.nic > 0 ? model.nic : unlimited;
+  for (int32_t rank = 0; rank < numRanks; ++rank) {
+    all.insert(all.end(), {model.link, model.link, model.hbm, nic, nic});
+  }
+  return all;
+}
+
+Clock::Clock(const TimingModel &model, int32_t numRanks, int32_t ranksPerNode,
+             Scheduler &scheduler, Network &network)
+    : model(model), ranksPerNode(ranksPerNode), scheduler(scheduler),
+      network(network), flows(capacities(model, numRanks)),
+      computing(numRanks) {}
+
+void Clock::schedule(double at, std::function<void()> event) {
+  events.push({at, numEvents++, std::move(event)});
+}
+
+bool Clock::runNext() {
+  double nextDone = flows.next();
+  if (events.empty() && nextDone == unlimited) {
+    return false;
+  }
+  if (!events.empty() && events.top().at <= nextDone) {
+    Event event = events.top();
+    events.pop();
+    flows.advance(event.at);
+    time = event.at;
+    event.run();
+    return true;
+  }
+  flows.advance(nextDone);
+  time = nextDone;
+  for (const std::function<void()> &done : flows.takeDone()) {
+    done();
+  }
+  return true;
+}
+
+double Clock::latency(int32_t rank, int32_t peer) const {
+  return rank == peer           ? model.local
+         : sameNode(rank, peer) ? model.peer
+                                : model.nicLatency;
+}
+
+// --- activities ------------------------------------------------------------
+
+int64_t Clock::begin(const char *kind, int32_t rank, int32_t peer,
+                     int64_t record, int64_t previous) {
+  activities.push_back({kind, rank, peer, record, time, time, previous});
+  return int64_t(activities.size()) - 1;
+}
+
+/// A part of what `fiber` does has ended; it goes on when all has.
+void Clock::part(Fiber &fiber, const char *kind, int64_t activity) {
+  if (--fiber.time->outstanding > 0) {
+    return;
+  }
+  activities[activity].kind = kind;
+  activities[activity].end = time;
+  cause = fiber.time->last = activity;
+  if (onActivity) {
+    onActivity(fiber, kind, false);
+  }
+  scheduler.start(fiber);
+}
+
+void Clock::sleep(Fiber &fiber, const char *kind, double ns) {
+  if (ns <= 0) {
+    return;
+  }
+  int64_t activity =
+      begin(kind, fiber.launch->rank, -1, fiber.time->record, fiber.time->last);
+  fiber.time->outstanding = 1;
+  if (onActivity) {
+    onActivity(fiber, kind, true);
+  }
+  schedule(time + ns,
+           [this, &fiber, kind, activity] { part(fiber, kind, activity); });
+  scheduler.leave(fiber);
+}
+
+// --- what programs do ------------------------------------------------------
+
+void Clock::spend(Fiber &fiber, Cost cost, double amount, int32_t peer) {
+  ProgramTime &own = *fiber.time;
+  switch (cost) {
+  case Cost::Dot8:
+    own.dots += amount * model.sms / model.dot8;
+    return;
+  case Cost::Dot16:
+    own.dots += amount * model.sms / model.dot16;
+    return;
+  case Cost::Dot32:
+    own.dots += amount * model.sms / model.dot32;
+    return;
+  case Cost::Load:
+    own.bytes[peer].loaded += amount;
+    return;
+  case Cost::Store:
+    ProgramBytes &bytes = own.bytes[peer];
+    double hidden = (own.dots - bytes.at) * rate(fiber.launch->rank, peer);
+    bytes.stored = std::max(0.0, bytes.stored - hidden) + amount;
+    bytes.at = own.dots;
+  }
+}
+
+void Clock::spendTime(Fiber &fiber, double ns) { fiber.time->fixed += ns; }
+
+/// What a program can count on for its stores, when all do the same.
+double Clock::rate(int32_t rank, int32_t peer) const {
+  return rank == peer ? std::min(model.hbmSm, model.hbm / model.sms)
+                      : std::min(model.storeSm,
+                                 model.link * model.storeShare / model.sms);
+}
+
+void Clock::transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
+                     int64_t activity) {
+  if (bytes <= 0) {
+    return;
+  }
+  int32_t rank = fiber.launch->rank;
+  ++fiber.time->outstanding;
+  if (peer == rank) {
+    flows.start({of(rank, Memory), -1, -1}, bytes, model.hbmSm,
+                [this, &fiber, activity] { part(fiber, "memory", activity); });
+    return;
+  }
+  activities[activity].peer = peer;
+  double share = store ? model.storeShare : model.loadShare;
+  double cap = store ? model.storeSm : model.loadSm;
+  int32_t from = store ? rank : peer, to = store ? peer : rank;
+  const char *kind = store ? "store" : "load";
+  flows.start({of(from, Out), of(to, In), -1}, bytes / share, cap / share,
+              [this, &fiber, kind, activity] { part(fiber, kind, activity); });
+}
+
+/// Products hide the loads, and earlier stores; what was stored last is passed
+/// behind them. Without products all streams at once.
+void Clock::settle(Fiber &fiber) {
+  ProgramTime &own = *fiber.time;
+  if (!own.hasPending()) {
+    return;
+  }
+  int32_t rank = fiber.launch->rank;
+  double dots = own.dots,
+         timer = dots + own.fixed + (dots > 0 ? model.fill : 0);
+  const char *kind = dots > 0        ? "compute"
+                     : own.fixed > 0 ? "latency"
+                                     : "memory";
+  int64_t activity = begin(kind, rank, -1, own.record, own.last);
+  auto bytes = std::move(own.bytes);
+  own.bytes.clear();
+  own.dots = own.fixed = 0;
+  own.outstanding = timer > 0;
+  if (own.record >= 0) {
+    launches[own.record].compute += dots;
+  }
+  if (onActivity) {
+    onActivity(fiber, kind, true);
+  }
+  for (const auto &[peer, amounts] : bytes) {
+    // What is hidden however many programs share the memory needs no flow.
+    if (peer != rank || amounts.loaded > timer * rate(rank, rank)) {
+      transfer(fiber, peer, amounts.loaded, false, activity);
+    }
+    if (dots <= 0) {
+      transfer(fiber, peer, amounts.stored, true, activity);
+    }
+  }
+  computing[rank] += dots > 0;
+  if (timer > 0) {
+    schedule(time + timer,
+             [this, &fiber, kind, activity] { part(fiber, kind, activity); });
+  }
+  if (own.outstanding > 0) {
+    scheduler.leave(fiber);
+  }
+  computing[rank] -= dots > 0;
+  own.outstanding = 0;
+  if (dots > 0) {
+    int64_t behind = begin("memory", rank, -1, own.record, own.last);
+    for (const auto &[peer, amounts] : bytes) {
+      transfer(fiber, peer, amounts.stored, true, behind);
+    }
+    if (own.outstanding > 0) {
+      if (onActivity) {
+        onActivity(fiber, "store", true);
+      }
+      scheduler.leave(fiber);
+    }
+  }
+}
+
+void Clock::move(Fiber &fiber, int32_t peer, double bytes, bool store) {
+  if (sameNode(fiber.launch->rank, peer)) {
+    spend(fiber, store ? Cost::Store : Cost::Load, bytes, peer);
+  } else {
+    spendTime(fiber, model.nicPost);
+  }
+  settle(fiber);
+}
+
+void Clock::copy(Fiber &fiber, int32_t peer, double bytes, bool push) {
+  int32_t rank = fiber.launch->rank;
+  double least = time + model.copyLeast;
+  sleep(fiber, "copy setup", model.copySetup);
+  int32_t from = push ? rank : peer, to = push ? peer : rank;
+  int64_t activity =
+      begin("copy", rank, peer, fiber.time->record, fiber.time->last);
+  fiber.time->outstanding = 1;
+  bool isBusy = computing[rank] > 0 || computing[peer] > 0;
+  double share = model.copyShare * (isBusy ? model.copyBusy : 1);
+  flows.start({of(from, Out), of(to, In), -1}, bytes / share, unlimited,
+              [this, &fiber, activity] { part(fiber, "copy", activity); });
+  scheduler.leave(fiber);
+  sleep(fiber, "copy", least - time);
+}
+
+void Clock::copyWithin(Fiber &fiber, double bytes) {
+  int32_t rank = fiber.launch->rank;
+  int64_t activity =
+      begin("copy", rank, rank, fiber.time->record, fiber.time->last);
+  fiber.time->outstanding = 1;
+  flows.start({of(rank, Memory), -1, -1}, bytes, unlimited,
+              [this, &fiber, activity] { part(fiber, "copy", activity); });
+  scheduler.leave(fiber);
+}
+
+// --- transfers -------------------------------------------------------------
+
+void Clock::sent(const Transfer &transfer) {
+  int32_t from = transfer.origin, to = transfer.target;
+  uint64_t id = transfer.id;
+  const char *kind =
+      transfer.bytes ? (transfer.isGet ? "get" : "put") : "signal";
+  Fiber *sender = Fiber::current();
+  int64_t activity =
+      begin(kind, from, to, sender && sender->time ? sender->time->record : -1,
+            sender && sender->time ? sender->time->last : cause);
+  double flight = latency(from, to);
+  auto arrive = [this, id, activity] { land(id, activity); };
+  if (sameNode(from, to) || !transfer.bytes) {
+    schedule(time + flight, arrive);
+    return;
+  }
+  if (transfer.isGet) {
+    std::swap(from, to);
+  }
+  flows.start({of(from, NicOut), of(to, NicIn), -1}, double(transfer.bytes),
+              unlimited,
+              [this, flight, arrive] { schedule(time + flight, arrive); });
+}
+
+/// Transfer `id` has arrived, unless it has been delivered already; an order
+/// may hold it back until earlier ones have.
+void Clock::land(uint64_t id, int64_t activity) {
+  deferred.push_back({id, activity});
+  for (size_t index = deferred.size(); index-- > 0;) {
+    auto [waiting, its] = deferred[index];
+    cause = its;
+    activities[its].end = time;
+    if (network.land(waiting)) {
+      deferred.erase(deferred.begin() + ptrdiff_t(index));
+      scheduler.wakeDelivered();
+      index = deferred.size(); // those that it held back
+    }
+  }
+}
+
+// --- notices ---------------------------------------------------------------
+
+void Clock::resumed(const Fiber &fiber) { cause = fiber.time->last; }
+
+void Clock::woken(Fiber &fiber) {
+  if (fiber.time && cause >= 0) {
+    fiber.time->last = cause;
+  }
+}
+
+void Clock::waited(Fiber &fiber, double since) {
+  if (fiber.time && fiber.time->record >= 0) {
+    launches[fiber.time->record].waited += time - since;
+  }
+}
+
+void Clock::launched(const Launch &launch, const std::string &stream) {
+  recordOf[launch.id] = int64_t(launches.size());
+  LaunchTime &record = launches.emplace_back();
+  record.rank = launch.rank;
+  record.name = launch.name;
+  record.stream = stream;
+  record.programs = launch.programs();
+  record.queued = time;
+  record.started = unlimited;
+}
+
+void Clock::scheduleLaunch(int32_t rank, std::function<void()> start) {
+  int64_t activity = begin("launch", rank, -1, -1, -1);
+  schedule(time + model.launch, [this, activity, start] {
+    activities[activity].end = time;
+    cause = activity;
+    start();
+  });
+}
+
+void Clock::programStarted(Fiber &fiber) {
+  fiber.time = std::make_unique<ProgramTime>();
+  fiber.time->last = cause;
+  fiber.time->record = recordOf.at(fiber.launch->id);
+  LaunchTime &record = launches[fiber.time->record];
+  record.started = std::min(record.started, time);
+}
+
+void Clock::programEnded(Fiber &fiber) {
+  LaunchTime &record = launches[fiber.time->record];
+  record.ended = time;
+  record.last = cause = fiber.time->last;
+}
+
+void Clock::launchCompleted(const Launch &launch) { recordOf.erase(launch.id); }
+
+int64_t Clock::opBegins(Fiber &fiber, const std::string &what,
+                        const std::string &stream) {
+  LaunchTime &record = launches.emplace_back();
+  record.rank = fiber.launch->rank;
+  record.name = what;
+  record.stream = stream;
+  record.queued = record.started = time;
+  return fiber.time->record = int64_t(launches.size()) - 1;
+}
+
+void Clock::opEnds(Fiber &fiber, int64_t record) {
+  launches[record].ended = time;
+  launches[record].last = fiber.time->last;
+  fiber.time->record = -1;
+}
+
+std::vector<Activity> Clock::criticalPath(size_t launch) const {
+  std::vector<Activity> path;
+  for (int64_t at = launches.at(launch).last; at >= 0;
+       at = activities[at].previous) {
+    path.push_back(activities[at]);
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+} // namespace ditron::sim

@@ -1,0 +1,29 @@
+// What the clock keeps of a program.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace ditron::sim {
+
+/// Bytes that a program moves to or from one memory, between two points where
+/// it communicates.
+struct ProgramBytes {
+  double loaded = 0;
+  /// Stored: those that the products behind their stores do not hide.
+  double stored = 0;
+  double at = 0; ///< ns of products before the last store.
+};
+
+struct ProgramTime {
+  double dots = 0;                       ///< ns of products that it has to do,
+  double fixed = 0;                      ///< ns that pass beside nothing else,
+  std::map<int32_t, ProgramBytes> bytes; ///< and bytes, by rank.
+  int64_t last = -1; ///< The activity that decides what time it is for it.
+  int64_t record = -1;
+  int32_t outstanding = 0; ///< Parts of what it does now that are not over.
+
+  bool hasPending() const { return dots > 0 || fixed > 0 || !bytes.empty(); }
+};
+
+} // namespace ditron::sim

@@ -1,0 +1,39 @@
+// What depends on floating-point data is an error at the line where the data becomes something else.
+// RUN: ditron-opt %s --skeletonize --verify-diagnostics
+
+tt.func public @branch(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  %x = tt.load %p : !tt.ptr<f32>
+  %zero = arith.constant 0.0 : f32
+  // expected-error@+1 {{what the kernel does depends on floating-point data, by the i1 that 'arith.cmpf' makes of it: timing-only mode computes no floating-point data: pass it as an integer tensor, or predict without --timing-only}}
+  %positive = arith.cmpf ogt, %x, %zero : f32
+  scf.if %positive {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  }
+  tt.return
+}
+
+tt.func public @address(%p: !tt.ptr<f32>, %ids: !tt.ptr<i32>) {
+  %x = tt.load %p : !tt.ptr<f32>
+  // expected-error@+1 {{by the i32 that 'arith.fptosi' makes of it}}
+  %i = arith.fptosi %x : f32 to i32
+  %at = tt.addptr %ids, %i : !tt.ptr<i32>, i32
+  tt.store %at, %i : !tt.ptr<i32>
+  tt.return
+}
+
+// Through a loop, and of the number of its iterations.
+tt.func public @iterations(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %steps = scf.for %i = %c0 to %n step %c1 iter_args(%count = %c0) -> (i32) : i32 {
+    %x = tt.load %p : !tt.ptr<f32>
+    // expected-error@+1 {{'arith.fptosi'}}
+    %some = arith.fptosi %x : f32 to i32
+    %next = arith.addi %count, %some : i32
+    scf.yield %next : i32
+  }
+  scf.for %i = %c0 to %steps step %c1 : i32 {
+    ditron.notify %sig add %v on %r : !tt.ptr<i64>
+  }
+  tt.return
+}

@@ -1,0 +1,54 @@
+// What decides when things happen stays; floating-point data goes, with what computed it.
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(insert-costs,skeletonize,canonicalize,cse,canonicalize)' | filecheck %s
+
+// CHECK-LABEL: tt.func public @gemm(
+tt.func public @gemm(%p: !tt.ptr<bf16>, %sig: !tt.ptr<i64>, %n: i32, %epoch: i64, %r: i32, %at: tensor<16x16x!tt.ptr<bf16>>) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %zero = arith.constant dense<0.0> : tensor<16x16xf32>
+  // CHECK: ditron.wait
+  %token = ditron.wait %sig[%c1] ge %epoch : !tt.ptr<i64>
+  // CHECK-NEXT: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %{{.*}}  : i32 {
+  %sum = scf.for %k = %c0 to %n step %c1 iter_args(%acc = %zero) -> (tensor<16x16xf32>) : i32 {
+    // CHECK-NEXT: ditron.spend dot16
+    // CHECK-NEXT: }
+    %x = tt.load %at : tensor<16x16x!tt.ptr<bf16>>
+    %d = tt.dot %x, %x, %acc : tensor<16x16xbf16> * tensor<16x16xbf16> -> tensor<16x16xf32>
+    scf.yield %d : tensor<16x16xf32>
+  }
+  // CHECK-NEXT: ditron.spend store
+  %y = arith.truncf %sum : tensor<16x16xf32> to tensor<16x16xbf16>
+  tt.store %at, %y : tensor<16x16x!tt.ptr<bf16>>
+  // CHECK-NEXT: ditron.notify
+  ditron.notify %sig set %epoch on %r : !tt.ptr<i64>
+  // CHECK-NEXT: tt.return
+  tt.return
+}
+
+// Integers are loaded, computed and stored as they are, and decide.
+// CHECK-LABEL: tt.func public @routing(
+tt.func public @routing(%ids: !tt.ptr<i32>, %sig: !tt.ptr<i64>, %v: i64) {
+  // CHECK: %[[EXPERT:.*]] = tt.load
+  %expert = tt.load %ids : !tt.ptr<i32>
+  // CHECK: tt.store
+  tt.store %ids, %expert : !tt.ptr<i32>
+  // CHECK: ditron.notify %{{.*}} set %{{.*}} on %[[EXPERT]]
+  ditron.notify %sig set %v on %expert : !tt.ptr<i64>
+  tt.return
+}
+
+// A branch over data alone may depend on data: it goes.
+// CHECK-LABEL: tt.func public @data_only(
+tt.func public @data_only(%p: !tt.ptr<f32>) {
+  // CHECK-NEXT: tt.return
+  %x = tt.load %p : !tt.ptr<f32>
+  %zero = arith.constant 0.0 : f32
+  %positive = arith.cmpf ogt, %x, %zero : f32
+  %y = scf.if %positive -> (f32) {
+    scf.yield %x : f32
+  } else {
+    scf.yield %zero : f32
+  }
+  tt.store %p, %y : !tt.ptr<f32>
+  tt.return
+}

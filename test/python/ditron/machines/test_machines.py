@@ -1,0 +1,139 @@
+"""Machines as files: what they say, several nodes, what if, and what is wrong with a file, at its line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ditron import machines
+from ditron.machines import FIELDS
+from ditron_compiler.errors import DitronError
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_every_file_is_complete_and_every_number_has_its_source(name):
+    machine = machines.load(name)
+    assert machine.name == name and machine.ranks >= 1
+    assert set(machine.numbers) >= {field for field in FIELDS if not field.startswith("nic.")}
+    assert set(machine.model()) == {field.key for field in FIELDS.values() if field.key}
+    kinds = {number.source.split(":")[0].split(",")[0] for number in machine.numbers.values()}
+    assert kinds <= {"measured", "data sheet", "paper", "assumed"}
+    if not machine.uncalibrated:
+        assert "measured" in kinds
+
+
+def test_what_was_not_measured_says_so():
+    assert "uncalibrated: nothing was measured on it" in str(machines.load("h800x8"))
+    assert "uncalibrated" in str(machines.load("h800x8x4").with_changes(["nic=100"]))
+    assert "uncalibrated" not in str(machines.load("h200x4"))
+
+
+def test_nodes():
+    machine = machines.load("h800x8x2")
+    assert (machine.ranks, machine.nodes, machine.size) == (8, 2, 16)
+    assert machines.load("h800x8").size == 8
+
+
+def test_what_if():
+    machine = machines.load("h200x4")
+    changed = machine.with_changes(["link=450", "latency.launch=0"])
+    assert changed["link.rate"] == 450 and changed.model()["launch"] == 0 and machine["link.rate"] == 390
+    assert str(changed).endswith("with link=450, latency.launch=0")
+    assert changed.model()["link"] == 450
+    sustained = machine.sustained()
+    assert sustained["sm.dot16"] == pytest.approx(machine["sm.dot16_sustained"]) and "sustained" in str(sustained)
+    assert sustained["sm.dot8"] / sustained["sm.dot16"] == pytest.approx(machine["sm.dot8"] / machine["sm.dot16"])
+    assert machine.in_graph()["copy_engine.setup"] == machine["copy_engine.setup_in_graph"]
+
+
+def test_units_of_the_model():
+    """GB/s is bytes per ns; TFLOP/s is 1000 operations per ns."""
+    model = machines.load("h200x4").model()
+    assert model["dot16"] == 800_000 and model["link"] == 390 and model["peer"] == 1900
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ("lnk=450", r"lnk=450: the machine h200x4 has no number 'lnk'.*it has sm.count"),
+        ("link.rat=450", r"has no number 'link.rat' \(did you mean 'link.rate'\?\)"),
+        ("link=fast", r"expected link.rate=NUMBER, as link.rate=390"),
+        ("link", r"expected link.rate=NUMBER"),
+        ("link=-1", r"link=-1: expected a number from 1 to 10000 GB/s, got -1.0"),
+        ("nic=50", r"the machine h200x4 has no number 'nic.rate'"),
+    ],
+)
+def test_impossible_changes(change, message):
+    with pytest.raises(DitronError, match=message):
+        machines.load("h200x4").with_changes([change])
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("h200", r"there is no machine 'h200' \(did you mean 'h200x\d'\?\): expected one of h200x2, .*h800x8"),
+        ("h200x4x2", r"h200x4 has no NICs, so there is one node of it: add \[nic\] to .*h200x4.toml"),
+        ("h800x8x0", "there is no machine"),
+        ("nowhere.toml", "machine nowhere.toml: No such file"),
+    ],
+)
+def test_unknown_machines(name, message):
+    with pytest.raises(DitronError, match=message):
+        machines.load(name)
+
+
+GOOD = """base = "h200x4"
+title = "mine"
+ranks = 2
+
+[link]
+rate = {value = 100, unit = "GB/s", source = "measured: links.py"}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(text):
+        path = tmp_path / "mine.toml"
+        path.write_text(text)
+        return str(path)
+
+    return file
+
+
+def test_a_file_of_ones_own_takes_over_what_it_does_not_say(write):
+    machine = machines.load(write(GOOD))
+    assert (machine.name, machine.ranks, machine["link.rate"], machine["sm.count"]) == ("mine", 2, 100, 132)
+    assert machine.numbers["link.rate"].where.endswith("mine.toml:6")
+
+
+@pytest.mark.parametrize(
+    "old, new, line, message",
+    [
+        ('base = "h200x4"\n', "", 4, r"the machine has no sm.count \(streaming multiprocessors.*add to \[sm\] count ="),
+        ("ranks = 2\n", "ranks = 0\n", 3, r"expected title, base, ranks \(from 1 to 1024\).*got ranks = 0"),
+        ('title = "mine"\n', "", 1, "the machine has no title"),
+        ("100", "0.5", 6, "link.rate: expected a number from 1 to 10000 GB/s, got 0.5"),
+        ("100", "nan", 6, "expected a number from 1"),
+        ("100", "true", 6, "expected a number from 1 to 10000 GB/s, got True"),
+        ("100", "'fast'", 6, "got 'fast'"),
+        ('"GB/s"', '"MB/s"', 6, "link.rate: expected the unit 'GB/s', got 'MB/s'"),
+        ("rate = {", "rat = {", 6, r"no machine has a number 'link.rat' \(did you mean 'link.rate'\?\)"),
+        (', source = "measured: links.py"', "", 6, "every number says where it is from"),
+        ('"measured: links.py"', '"guess"', 6, "expected a source that begins with measured, data sheet"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_line(write, old, new, line, message):
+    assert old in GOOD
+    text = GOOD.replace(old, new)
+    with pytest.raises(DitronError, match=message) as caught:
+        machines.load(write(text))
+    if "no sm.count" in message:
+        line = 1  # no section of that name
+    assert re.search(rf"mine\.toml:{line}: error: ", str(caught.value))
+
+
+def test_not_toml(write):
+    with pytest.raises(DitronError, match=r"mine.toml: not TOML: .*line 1"):
+        machines.load(write("ranks = \n"))

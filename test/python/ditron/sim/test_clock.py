@@ -1,0 +1,295 @@
+"""The clock: on a machine of simple numbers, times are what they are computed to be by hand, and critical paths why."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from timed_programs import (
+    branch_kernel,
+    notify_kernel,
+    products_kernel,
+    put_kernel,
+    simple_machine,
+    store_to_peer_kernel,
+    two_nodes,
+    wait_kernel,
+)
+
+import ditron
+from ditron import machines, sim
+from ditron_compiler.errors import CompileError, DeadlockError, DitronError
+
+PRODUCT = 65.536  # us: 65536 operations of one product at 1 TFLOP/s an SM are 65.536 ns
+US = 1e-3
+
+
+def predicted(main, ranks=2, machine=None, timing_only=False, **world):
+    def on_rank():
+        ditron.init()
+        return main(sim.current_world())
+
+    return sim.predict(on_rank, machine or simple_machine(), ranks, timing_only=timing_only, **world)
+
+
+def operations(prediction, name):
+    """Rank, begin and end in us of each operation whose name begins so."""
+    found = [one for one in prediction.launches if one.name.startswith(name)]
+    return sorted((one.rank, round(one.queued * US, 3), round(one.ended * US, 3)) for one in found)
+
+
+# --- products and SMs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timing_only", [False, True])
+@pytest.mark.parametrize("programs, waves", [(1, 1), (4, 1), (5, 2), (12, 3)])
+def test_programs_come_in_waves_of_the_sms(programs, waves, timing_only):
+    def main(view):
+        x = torch.zeros(32, 32, dtype=torch.bfloat16)
+        products_kernel[(programs,)](x, torch.zeros(programs * 1024, dtype=torch.bfloat16), STEPS=1000)
+
+    prediction = predicted(main, 1, simple_machine("hbm=100000", "hbm.per_sm=10000"), timing_only)
+    ((_, _, end),) = operations(prediction, "products_kernel")
+    store = 2048 / 10000  # ns behind the last product of a program
+    assert end == pytest.approx(3 + waves * (PRODUCT + store * US), abs=0.01)
+
+
+def test_what_is_stored_behind_the_last_product_is_not_hidden():
+    def main(view):
+        x = torch.zeros(32, 32, dtype=torch.bfloat16)
+        products_kernel[(1,)](x, torch.zeros_like(x), STEPS=1000)
+
+    slow = predicted(main, 1, simple_machine("hbm=10"))
+    assert operations(slow, "products_kernel")[0][2] == pytest.approx(3 + PRODUCT + 0.2048, abs=0.001)
+    filled = predicted(main, 1, simple_machine("sm.fill=2"))
+    assert operations(filled, "products_kernel")[0][2] == pytest.approx(3 + 2 + PRODUCT + 0.0205, abs=0.001)
+
+
+# --- copies and links ------------------------------------------------------------------------------------------------
+
+
+def copies(*copies):
+    """(from, to, MB[, stream]) at once, of ranks."""
+
+    def main(view):
+        far = view.alloc((len(copies), 2_000_000), torch.int8, name="far")
+        near = torch.zeros(2_000_000, dtype=torch.int8)
+        for row, (source, peer, mb, *stream) in enumerate(copies):
+            if view.rank == source:
+                n = mb * 1_000_000
+                view.stream(*stream or ["copy"]).rank_copy(near[:n], far[row, :n], peer)
+        view.synchronize()
+
+    return main
+
+
+def test_a_copy_takes_its_setup_and_its_bytes():
+    assert operations(predicted(copies((0, 1, 1))), "rank_copy") == [(0, 0, 11)]
+    assert operations(predicted(copies((0, 1, 1), (0, 1, 1))), "rank_copy") == [(0, 0, 11), (0, 11, 22)]
+
+
+def test_a_small_copy_takes_the_least():
+    def main(view):
+        far = view.alloc((64,), torch.int8, name="far")
+        if view.rank == 0:
+            view.stream("copy").rank_copy(torch.zeros(64, dtype=torch.int8), far, 1)
+        view.synchronize()
+
+    assert operations(predicted(main), "rank_copy") == [(0, 0, 2)]
+
+
+def test_copies_share_a_link_fairly():
+    """Into one rank: half of the rate each, until the shorter one is over."""
+    both = operations(predicted(copies((1, 0, 1), (2, 0, 2)), 3), "rank_copy")
+    assert both == [(1, 0, 21), (2, 0, 31)]
+    apart = operations(predicted(copies((0, 1, 1), (1, 0, 1)), 2), "rank_copy")
+    assert apart == [(0, 0, 11), (1, 0, 11)]  # each way for itself
+    # Max-min: the third has what the first, which shares with the second, leaves.
+    three = operations(predicted(copies((0, 1, 1), (0, 2, 1, "other"), (3, 2, 2)), 4), "rank_copy")
+    assert three == [(0, 0, 21), (0, 0, 21), (3, 0, 31)]
+
+
+def test_what_if():
+    assert operations(predicted(copies((0, 1, 1)), machine=simple_machine("link=200")), "rank_copy") == [(0, 0, 6)]
+
+
+def test_a_copy_between_nodes_goes_through_the_nics():
+    times = operations(predicted(copies((0, 2, 1)), 4, two_nodes()), "rank_copy")
+    assert times == [(0, 0, 27)]  # 1 MB at 50 GB/s and the latency
+
+
+# --- signals, puts and stores ----------------------------------------------------------------------------------------
+
+
+def test_a_notify_takes_a_fence_and_its_way():
+    def main(view):
+        signal = view.alloc((1,), torch.int64, name="signal")
+        (notify_kernel if view.rank == 0 else wait_kernel)[(1,)](*((signal, 1) if view.rank == 0 else (signal,)))
+
+    prediction = predicted(main)
+    assert operations(prediction, "notify_kernel") == [(0, 0, 12)]  # its end is a quiet
+    assert operations(prediction, "wait_kernel") == [(1, 0, 12)]  # launch, fence, and the way to the peer
+    assert [(step.kind, step.rank, round(step.us, 3)) for step in prediction.critical_path()] == [
+        ("launch", 0, 3),
+        ("latency", 0, 5),
+        ("signal", 0, 4),
+    ]
+
+
+@pytest.mark.parametrize("timing_only", [False, True])
+def test_stores_to_a_peer_take_a_part_of_the_link(timing_only):
+    """An SM stores 25 GB/s; four of them what the link has for stores, 50."""
+
+    def main(view, programs):
+        x = view.alloc((4 << 14,), torch.bfloat16, name="x")
+        if view.rank == 0:
+            store_to_peer_kernel[(programs,)](x, 1, N=1 << 14)
+
+    for programs, rate in ((1, 25), (4, 50)):
+        prediction = predicted(lambda view: main(view, programs), timing_only=timing_only)  # noqa: B023
+        bytes_ = programs * 2 * (1 << 14)
+        assert operations(prediction, "store")[0][2] == pytest.approx(3 + bytes_ / rate * US, abs=0.001)
+
+
+def test_a_put_lands_with_its_signal():
+    def main(view):
+        signal = view.alloc((1,), torch.int64, name="signal")
+        x = view.alloc((50_000,), torch.bfloat16, name="x")
+        if view.rank == 0:
+            x.fill_(1)
+            put_kernel[(1,)](x, signal, 1, 100_000)
+        else:
+            wait_kernel[(1,)](signal)
+            assert (x == 1).all()
+
+    prediction = predicted(main)
+    assert operations(prediction, "put_kernel") == [(0, 0, 11)]  # its end is a quiet
+    assert operations(prediction, "wait_kernel") == [(1, 0, 11)]  # launch, 100 kB at 25 GB/s, and the way
+
+
+def test_a_put_between_nodes_is_posted():
+    def main(view):
+        signal = view.alloc((1,), torch.int64, name="signal")
+        x = view.alloc((50_000,), torch.bfloat16, name="x")
+        if view.rank == 0:
+            put_kernel[(1,)](x, signal, 2, 100_000)
+        elif view.rank == 2:
+            wait_kernel[(1,)](signal)
+
+    prediction = predicted(main, 4, two_nodes())
+    assert operations(prediction, "wait_kernel") == [(2, 0, 13)]  # launch, post, 2 us at 50 GB/s, and the way
+
+
+def test_streams_wait_for_signals_and_events():
+    def main(view):
+        signal = view.alloc((1,), torch.int64, name="signal")
+        far = view.alloc((1_000_000,), torch.int8, name="far")
+        if view.rank == 0:
+            copy = view.stream("copy")
+            copy.rank_copy(torch.zeros(1_000_000, dtype=torch.int8), far, 1)
+            copy.signal_write(signal, 1, peer=1)
+        else:
+            view.stream().signal_wait(signal, 1)
+            with view.stream():
+                wait_kernel[(1,)](signal)
+        view.synchronize()
+
+    prediction = predicted(main)
+    assert operations(prediction, "signal_write") == [(0, 11, 15)]
+    assert operations(prediction, "signal_wait") == [(1, 0, 15)]
+    assert operations(prediction, "wait_kernel") == [(1, 18, 18)]
+    assert [step.kind for step in prediction.critical_path()] == ["copy setup", "copy", "signal", "launch"]
+
+
+# --- a whole operator ------------------------------------------------------------------------------------------------
+
+
+def ag_gemm(rows=64, N=96, K=64, calls=2, **schedule):
+    schedule = {"block": (32, 32, 32), "pieces": 2, "group_m": 2, "programs": 4} | schedule
+
+    def main(view):
+        a = torch.ones(rows, K, dtype=torch.bfloat16)
+        b = torch.ones(N, K, dtype=torch.bfloat16)
+        for _ in range(calls):
+            c = ditron.kernels.ag_gemm(a, b, algorithm="overlapped", **schedule)
+        return bool((c == K).all())
+
+    return main
+
+
+def test_timing_only_predicts_what_the_whole_run_does():
+    whole, only = (predicted(ag_gemm(), 4, timing_only=timing_only) for timing_only in (False, True))
+    assert [[round(one.us, 6) for one in call] for call in whole.calls] == [
+        [round(one.us, 6) for one in call] for call in only.calls
+    ]
+    assert [step.kind for step in whole.critical_path()] == [step.kind for step in only.critical_path()]
+
+
+def test_values_and_races_are_looked_for_in_the_same_run():
+    def on_rank():
+        ditron.init()
+        return ag_gemm()(sim.current_world())
+
+    assert sim.run(on_rank, 4, machine=simple_machine(), races=True) == [True] * 4
+
+
+def test_the_critical_path_is_as_long_as_the_call():
+    prediction = predicted(ag_gemm(), 4, timing_only=True)
+    for number, call in enumerate(prediction.calls):
+        slowest = max(call, key=lambda one: one.end)
+        assert sum(step.us for step in prediction.critical_path(number)) == pytest.approx(slowest.us, rel=1e-6)
+    kinds = {step.kind for step in prediction.critical_path()}
+    assert {"compute", "copy"} <= kinds
+
+
+def test_a_run_repeats_and_seeds_change_nothing_on_a_node():
+    texts = {str(predicted(ag_gemm(), 4, timing_only=True, seed=seed)) for seed in (0, 0, 1, 2)}
+    assert len(texts) == 1
+
+
+def test_faster_links_and_sms_are_never_slower():
+    times = {
+        change: max(one.us for one in predicted(ag_gemm(), 4, simple_machine(change), True).calls[-1])
+        for change in ("sm.count=4", "link=200", "sm.dot16=8", "copy_engine.setup=0", "latency.peer=0")
+    }
+    assert all(times[change] <= times["sm.count=4"] for change in times), times
+    assert times["sm.dot16=8"] < times["sm.count=4"]
+
+
+def test_the_text():
+    text = str(predicted(ag_gemm(), 4, timing_only=True))
+    assert text.startswith("predicted for h200x4 (4 x H200, NVLink), with sm.count=4")
+    assert "timing only, 4 ranks" in text and "program ag_gemm_program, call 2:" in text
+    assert "ag_gemm_kernel (4 programs);" in text and "critical path of the last call, first to last:" in text
+    assert "uncalibrated" in str(predicted(copies((0, 1, 1)), machine=machines.load("h800x8")))
+
+
+# --- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+def test_a_deadlock_is_found():
+    def main(view):
+        wait_kernel[(1,)](view.alloc((1,), torch.int64, name="signal"))
+
+    with pytest.raises(DeadlockError, match="signal"):
+        predicted(main)
+
+
+def test_what_the_machine_does_not_have():
+    with pytest.raises(DitronError, match="h200x4 has 4 ranks, and 5 were asked for"):
+        sim.predict(lambda: None, "h200x4", 5)
+    with pytest.raises(DitronError, match="h800x8x2 has more nodes"):
+        sim.predict(lambda: None, "h800x8", 16)
+    with pytest.raises(DitronError, match="a node of the machine h800x8x2 has 8 ranks, and 4 were asked for"):
+        sim.predict(lambda: None, "h800x8x2", 16, ranks_per_node=4)
+    with pytest.raises(ValueError, match="timing_only=True needs a machine"):
+        sim.run(lambda: None, timing_only=True)
+
+
+def test_a_branch_on_data_is_refused_at_its_line():
+    def main(view):
+        branch_kernel[(1,)](torch.zeros(1), view.alloc((1,), torch.int64, name="signal"))
+
+    predicted(main, 1)
+    with pytest.raises(CompileError, match="depends on floating-point data.*without --timing-only") as caught:
+        predicted(main, 1, timing_only=True)
+    assert caught.value.file.endswith("timed_programs.py")

@@ -6,12 +6,13 @@ block = ditron.nn.parallelize(block, {"mlp.up": "colwise", "mlp.down": "rowwise"
 from typing import TYPE_CHECKING, Any
 
 from ditron.nn.linear import ColumnParallelLinear, RowParallelLinear
+from ditron.nn.moe import MoE
 from ditron.nn.parallelize import parallelize
 
 if TYPE_CHECKING:
     from ditron.nn.collective_fusion import fuse_collectives
 
-__all__ = ["ColumnParallelLinear", "RowParallelLinear", "fuse_collectives", "parallelize"]
+__all__ = ["ColumnParallelLinear", "MoE", "RowParallelLinear", "fuse_collectives", "parallelize"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,179 @@
+"""A sparse mixture-of-experts block whose experts are divided among the ranks of a group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ditron import kernels
+from ditron.distributed.torch_groups import AnyGroup, as_group
+from ditron_compiler.errors import DitronError
+
+__all__ = ["MoE"]
+
+
+class MoE(nn.Module):
+    """A router and SwiGLU experts, as of Mixtral, Qwen3 and DeepSeek-V3: each token goes to ``top_k`` experts.
+
+    Args:
+        hidden_size, intermediate_size, num_experts, top_k: of the whole block.
+        scoring: what scores are of the router's logits, in fp32: ``"softmax"`` over the experts or ``"sigmoid"``.
+        normalize: divide a token's weights, the scores of its experts, by their sum.
+        scaling: what weights are multiplied by: DeepSeek's ``routed_scaling_factor``.
+        groups: ``(number, chosen)``: experts are divided into groups, of which those with the largest sums of two
+            scores are considered: DeepSeek-V3's ``(n_group, topk_group)``.
+        correction_bias: have a buffer ``correction_bias`` [num_experts], which is added to the scores that experts are
+            chosen by, and not to weights: DeepSeek-V3's ``e_score_correction_bias``.
+        parallel: ``"ep"``: each rank has some of the experts; ``"tp"``: a part of each, of intermediate_size.
+        sequence_parallel: each rank has its own tokens, as many as the others. Otherwise every rank has all of them.
+        group: the ranks, as operators take it; default the current group. device, dtype: of the parameters.
+
+    The parameters are ``router.weight``, the same on every rank, ``w13`` [experts, 2 * intermediate, hidden], gates
+    before what they multiply, and ``w2`` [experts, hidden, intermediate], of this rank. The router may have another
+    dtype, which logits are computed in. It has no gradients yet.
+
+        moe = ditron.nn.MoE(2048, 768, num_experts=128, top_k=8, dtype=torch.bfloat16)
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        num_experts: int,
+        top_k: int,
+        *,
+        scoring: str = "softmax",
+        normalize: bool = True,
+        scaling: float = 1.0,
+        groups: tuple[int, int] | None = None,
+        correction_bias: bool = False,
+        parallel: str = "ep",
+        sequence_parallel: bool = True,
+        group: AnyGroup = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.group = as_group(group)
+        ranks = self.group.num_ranks
+        if scoring not in ("softmax", "sigmoid"):
+            raise DitronError(f"MoE: unknown scoring {scoring!r}: expected 'softmax' or 'sigmoid'")
+        if parallel not in ("ep", "tp"):
+            raise DitronError(f"MoE: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
+        if parallel == "tp" and intermediate_size % ranks:
+            raise DitronError(f"MoE: an intermediate size of {intermediate_size} cannot be divided among {ranks} ranks")
+        if groups is not None and (num_experts % groups[0] or not 0 < groups[1] <= groups[0]):
+            raise DitronError(
+                f"MoE: {num_experts} experts cannot be divided into {groups[0]} groups, {groups[1]} chosen"
+            )
+        self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
+        self.num_experts, self.top_k, self.scoring, self.normalize = num_experts, top_k, scoring, normalize
+        self.scaling, self.groups, self.parallel, self.sequence_parallel = scaling, groups, parallel, sequence_parallel
+        options = {"device": device, "dtype": dtype}
+        self.router = nn.Linear(hidden_size, num_experts, bias=False, **options)
+        own = len(self.own_experts) if parallel == "tp" else -(-num_experts // ranks)
+        inner = intermediate_size // (ranks if parallel == "tp" else 1)
+        self.w13 = nn.Parameter(torch.empty(own, 2 * inner, hidden_size, **options))
+        self.w2 = nn.Parameter(torch.empty(own, hidden_size, inner, **options))
+        bias = torch.zeros(num_experts, device=device, dtype=torch.float32) if correction_bias else None
+        self.register_buffer("correction_bias", bias)
+        self.reset_parameters()
+
+    @property
+    def own_experts(self) -> range:
+        """Those that this rank has, or has a part of."""
+        rank, ranks = self.group.rank, self.group.num_ranks
+        if self.parallel == "tp":
+            return range(self.num_experts)
+        return range(rank * self.num_experts // ranks, (rank + 1) * self.num_experts // ranks)
+
+    @classmethod
+    def from_experts(
+        cls, router: nn.Linear, experts: Sequence[tuple[nn.Linear, nn.Linear, nn.Linear]], top_k: int, **options: Any
+    ) -> MoE:
+        """This rank's part of a block that is the same on every rank.
+
+        Args:
+            router: from hidden_size to the number of experts, without bias.
+            experts: of each the gate, what it multiplies, and the projection back.
+            top_k, options: as of the class.
+
+        The parameters have the dtypes and the device of those given.
+
+            MoE.from_experts(block.gate, [(e.gate_proj, e.up_proj, e.down_proj) for e in block.experts], top_k=8)
+        """
+        inner, hidden = experts[0][0].weight.shape
+        made = cls(hidden, inner, len(experts), top_k, device="meta", **options)
+        like = experts[0][0].weight
+        for name, parameter in (("w13", made.w13), ("w2", made.w2)):
+            setattr(made, name, nn.Parameter(like.new_zeros(parameter.shape), requires_grad=like.requires_grad))
+        made.router.weight = nn.Parameter(router.weight.detach().clone(), router.weight.requires_grad)
+        if made.correction_bias is not None:
+            made.correction_bias = torch.zeros(len(experts), dtype=torch.float32, device=like.device)
+        part = slice(None)
+        if made.parallel == "tp":
+            own = made.w2.shape[2]
+            part = slice(made.group.rank * own, (made.group.rank + 1) * own)
+        with torch.no_grad():
+            for index, expert in enumerate(made.own_experts):
+                gate, up, down = (linear.weight for linear in experts[expert])
+                made.w13[index] = torch.cat([gate[part], up[part]])
+                made.w2[index] = down[:, part]
+        return made
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters as nn.Linear does."""
+        for parameter in self.parameters():
+            bound = 1 / math.sqrt(parameter.shape[-1])
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Experts and weights [tokens, top_k], int64 and float32, of tokens [tokens, hidden_size]."""
+        logits = nn.functional.linear(x.to(self.router.weight.dtype), self.router.weight).float()
+        scores = logits.softmax(1) if self.scoring == "softmax" else logits.sigmoid()
+        choice = scores if self.correction_bias is None else scores + self.correction_bias
+        if self.groups is not None:
+            number, chosen = self.groups
+            of_groups = choice.view(len(x), number, -1)
+            best = of_groups.topk(min(2, of_groups.shape[2]), 2).values.sum(2).topk(chosen, 1).indices
+            considered = torch.zeros_like(of_groups[..., 0]).scatter_(1, best, 1.0).bool()
+            choice = of_groups.masked_fill(~considered[..., None], -math.inf).flatten(1)
+        ids = choice.topk(self.top_k, 1).indices
+        weights = scores.gather(1, ids)
+        if self.normalize:
+            weights = weights / weights.sum(1, keepdim=True)
+        return ids, weights * self.scaling
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[..., hidden_size]`` of this rank's tokens, or of all ranks' if not sequence-parallel, to the same."""
+        tokens, ranks = x.reshape(-1, self.hidden_size), self.group.num_ranks
+        whole = len(tokens)
+        if not self.sequence_parallel:  # each rank takes some of them
+            padded = nn.functional.pad(tokens, (0, 0, 0, -whole % ranks))
+            tokens = padded.chunk(ranks)[self.group.rank]
+        ids, weights = self.route(tokens)
+        y = kernels.ep_moe(
+            tokens,
+            ids,
+            weights,
+            self.w13,
+            self.w2,
+            num_experts=self.num_experts,
+            parallel=self.parallel,
+            group=self.group,
+        )
+        if not self.sequence_parallel:
+            y = kernels.all_gather(y, group=self.group)[:whole]
+        return y.view(x.shape)
+
+    def extra_repr(self) -> str:
+        """What ``repr`` says of the block."""
+        return (
+            f"hidden_size={self.hidden_size}, intermediate_size={self.intermediate_size}, "
+            f"num_experts={self.num_experts}, top_k={self.top_k}, scoring={self.scoring!r}, "
+            f"parallel={self.parallel!r}, num_ranks={self.group.num_ranks}"
+        )

@@ -1,0 +1,157 @@
+"""Blocks of experts on simulated ranks against plain modules, with the routers of models that are in use."""
+
+import pytest
+import torch
+from torch import nn
+
+import ditron.sim
+from ditron import DitronError
+from ditron.nn import MoE
+
+HIDDEN, INNER, EXPERTS = 32, 48, 8
+
+
+class Expert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(HIDDEN, INNER, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(INNER, HIDDEN, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    """As the models' own: a loop over experts."""
+
+    def __init__(self, choose, top_k, experts=EXPERTS):
+        super().__init__()
+        torch.manual_seed(3)
+        self.gate = nn.Linear(HIDDEN, experts, bias=False)
+        self.experts = nn.ModuleList(Expert() for _ in range(experts))
+        self.choose, self.top_k = choose, top_k
+
+    def forward(self, x):
+        ids, weights = self.choose(self.gate(x), self.top_k)
+        y = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            token, k = torch.nonzero(ids == number, as_tuple=True)
+            y.index_add_(0, token, expert(x[token]) * weights[token, k, None])
+        return y
+
+
+def mixtral(logits, top_k):
+    weights, ids = logits.softmax(1).topk(top_k, 1)
+    return ids, weights / weights.sum(1, keepdim=True)
+
+
+def without_norm(logits, top_k):
+    weights, ids = logits.softmax(1).topk(top_k, 1)
+    return ids, weights
+
+
+BIAS = torch.linspace(-1, 1, EXPERTS).double()
+
+
+def deepseek(logits, top_k):
+    """Four groups of two experts, of which two are considered."""
+    scores = logits.sigmoid()
+    choice = (scores + BIAS).view(-1, 4, 2)
+    groups = choice.topk(2, 2).values.sum(2).topk(2, 1).indices
+    considered = torch.zeros(len(logits), 4, dtype=torch.bool).scatter_(1, groups, True)
+    ids = choice.masked_fill(~considered[:, :, None], -torch.inf).flatten(1).topk(top_k, 1).indices
+    weights = scores.gather(1, ids)
+    return ids, weights / weights.sum(1, keepdim=True) * 2.5
+
+
+ROUTERS = {
+    "mixtral": (mixtral, 2, {}),
+    "without norm": (without_norm, 3, dict(normalize=False)),
+    "deepseek": (deepseek, 2, dict(scoring="sigmoid", groups=(4, 2), correction_bias=True, scaling=2.5)),
+}
+
+
+def run(main, ranks=2):
+    def rank():
+        ditron.init()
+        with torch.no_grad():
+            main(ditron.rank())
+
+    ditron.sim.run(rank, ranks=ranks)
+
+
+def made(block, **options):
+    """Of its bfloat16 copy, the router in float32."""
+    half = [tuple(linear.bfloat16() for linear in expert.children()) for expert in block.experts]
+    moe = MoE.from_experts(block.gate, half, block.top_k, **options)
+    if moe.correction_bias is not None:
+        moe.correction_bias.copy_(BIAS)
+    return moe
+
+
+def rounded(block):
+    """In fp64, with the weights that are used."""
+    for name, parameter in block.named_parameters():
+        parameter.data = parameter.data if "gate.weight" == name else parameter.data.bfloat16().float()
+    return block.double()
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+@pytest.mark.parametrize("router", ROUTERS)
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_block(router, parallel, sequence_parallel):
+    choose, top_k, options = ROUTERS[router]
+    x = torch.randn(2, 7, HIDDEN, generator=torch.Generator().manual_seed(1)).bfloat16()
+    expected = rounded(Block(choose, top_k))(x.view(-1, HIDDEN).double()).detach().view(x.shape)
+
+    def main(rank):
+        moe = made(Block(choose, top_k), parallel=parallel, sequence_parallel=sequence_parallel, **options)
+        y, exact = (moe(x[rank]), expected[rank]) if sequence_parallel else (moe(x), expected)
+        assert y.shape == exact.shape
+        assert (y.double() - exact).norm() <= 8e-3 * exact.norm()
+
+    run(main)
+
+
+def test_unequal_parts_of_the_experts():
+    choose, top_k, options = ROUTERS["mixtral"]
+    x = torch.randn(3, 5, HIDDEN).bfloat16()
+    expected = rounded(Block(choose, top_k, 7))(x.view(-1, HIDDEN).double()).detach().view(x.shape)
+
+    def main(rank):
+        moe = made(Block(choose, top_k, 7), **options)
+        assert len(moe.w2) == 3 and len(moe.own_experts) == (2, 2, 3)[rank]
+        assert (moe(x[rank]).double() - expected[rank]).norm() <= 8e-3 * expected[rank].norm()
+
+    run(main, ranks=3)
+
+
+def test_state():
+    def main(rank):
+        moe = MoE(HIDDEN, INNER, EXPERTS, 2, correction_bias=True)
+        assert {name: tuple(value.shape) for name, value in moe.state_dict().items()} == {
+            "router.weight": (EXPERTS, HIDDEN),
+            "w13": (EXPERTS // 2, 2 * INNER, HIDDEN),
+            "w2": (EXPERTS // 2, HIDDEN, INNER),
+            "correction_bias": (EXPERTS,),
+        }
+        assert "num_experts=8" in repr(moe)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(scoring="relu"), "unknown scoring 'relu'"),
+        (dict(parallel="dp"), "unknown parallel 'dp'"),
+        (dict(intermediate_size=47, parallel="tp"), "an intermediate size of 47 cannot be divided among 2 ranks"),
+        (dict(groups=(3, 1)), "8 experts cannot be divided into 3 groups, 1 chosen"),
+    ],
+)
+def test_errors(options, message):
+    def main(rank):
+        with pytest.raises(DitronError, match=message):
+            MoE(**dict(hidden_size=HIDDEN, intermediate_size=INNER, num_experts=EXPERTS, top_k=2) | options)
+
+    run(main)

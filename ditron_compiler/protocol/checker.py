@@ -42,12 +42,13 @@ def _check(scenario: Scenario, one_sm: bool = True) -> tuple[list[Finding], Mach
         found = {finding.key: finding for finding in hangs(execute(scenario, graphs=True))}
     advice = list(machine.given_up)
     if one_sm and not machine.stuck and not machine.doubts:
-        alone = execute(scenario, one_sm=True)
-        more, said = starvation(alone)
+        alone = execute(scenario, places=1)
+        crowded = execute(scenario, places=scenario.resident) if alone.queued and scenario.resident > 1 else alone
+        more, said = starvation(alone, crowded)
         advice += said
         found |= {finding.key: finding for finding in more}
         if not alone.stuck and _has_captured_waits(scenario):
-            advice += graph_notes(execute(scenario, one_sm=True, graphs=True))
+            advice += graph_notes(execute(scenario, places=1, graphs=True))
     return list(found.values()), machine, advice
 
 

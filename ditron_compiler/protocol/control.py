@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.machine import MAX_STEPS, Machine
 from ditron_compiler.protocol.records import Keys, Task, WaitEvent
@@ -18,6 +19,9 @@ from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN, any_unknown
 
 __all__ = ["Control"]
+
+#: Reads of what other programs may change meanwhile.
+_LOOKS = (ditron.SignalReadOpInterface, ditron.AtomicOpInterface, tt.AtomicRMWOp, tt.AtomicCASOp)
 
 
 class Control:
@@ -140,7 +144,8 @@ class Control:
         """Before the same site sees the same value again."""
         key = number, int(np.atleast_1d(pointer).flat[0])
         if key in self._last_seen and _same(self._last_seen[key], value) and not self.machine.impatient:
-            self.machine.lets_others_run |= self.sites[number].spins
+            site = self.sites[number]
+            self.machine.lets_others_run |= site.spins or (bool(site.loops) and site.isa(*_LOOKS))
             self.machine.again(self.task)
             yield ()
         self._last_seen[key] = value

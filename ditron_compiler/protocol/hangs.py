@@ -214,11 +214,12 @@ def _starvation(machine: Machine, task: Task, rank: int, op: host.HostOp, left: 
     )
 
 
-def starvation(one_sm: Machine) -> tuple[list[Finding], list[str]]:
+def starvation(one_sm: Machine, resident: Machine) -> tuple[list[Finding], list[str]]:
     """Findings of a run with a single SM per rank, and notes about launches that must be resident as a whole.
 
     On a real GPU a launch that spins takes every SM once its grid is large enough, so what it waits for must come from
-    programs before it, from other ranks, or from a copy engine.
+    programs before it, from other ranks, or from a copy engine. ``resident``: a run with the SMs that there are; two
+    launches that fit in it together have a note.
     """
     findings, notes = [], []
     waiting = [task for task in one_sm.stuck if isinstance(task.blocked, WaitEvent) and task.kernel is not None]
@@ -231,6 +232,12 @@ def starvation(one_sm: Machine) -> tuple[list[Finding], list[str]]:
             notes.append(
                 f"{task.blocked.loc}: programs of {task.name} wait here for others of the same launch that "
                 "have higher numbers: its grid must not exceed what the GPU runs at a time"
+            )
+        elif isinstance(op, host.HostLaunch) and not resident.queued:
+            notes.append(
+                f"{task.blocked.loc}: programs of {task.name} wait here while kernel {op.kernel.name} ({op.loc}) may "
+                "need their SMs: the programs of both must fit on the GPU, which is taken to run "
+                f"{one_sm.scenario.resident} at a time (--resident); registers and shared memory may allow fewer"
             )
         else:
             findings.append(_starvation(one_sm, task, rank, op, left, "every place"))

@@ -9,7 +9,7 @@ what holds in every execution.
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable
 from typing import Any
 
@@ -42,10 +42,11 @@ MAX_STEPS, MAX_NODES = 20_000, 30_000
 
 
 class Machine:
-    """Runs a scenario. ``one_sm``: with one SM per rank, on which programs that may spin run first. ``order_seed``:
-    other programs may run before each atomic, in an order that this number chooses; 0: none do. ``put_orders``: a put
-    with a signal orders what its program did before; if not, its own data only, as OpenSHMEM says. ``graphs``: streams'
-    waits are kernels, as CUDA graphs have them: one fits beside other programs, but starts after those before it have.
+    """Runs a scenario. ``places``: so many programs per rank at a time, those that may spin first and of their
+    launches in turns; 0: as many as the scenario says, in the order of launches. ``order_seed``: other programs may
+    run before each atomic, in an order that this number chooses; 0: none do. ``put_orders``: a put with a signal
+    orders what its program did before; if not, its own data only, as OpenSHMEM says. ``graphs``: streams' waits are
+    kernels, as CUDA graphs have them: one fits beside other programs, but starts after those before it have.
     ``impatient``: a program that looks at a value repeatedly, but not for ever, does not let others run between.
 
     Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, contents of memory,
@@ -58,13 +59,13 @@ class Machine:
     def __init__(
         self,
         scenario: Scenario,
-        one_sm: bool = False,
+        places: int = 0,
         order_seed: int = 0,
         put_orders: bool = True,
         graphs: bool = False,
         impatient: bool = False,
     ):
-        self.scenario, self.one_sm, self.order_seed, self.put_orders = scenario, one_sm, order_seed, put_orders
+        self.scenario, self.places, self.order_seed, self.put_orders = scenario, places, order_seed, put_orders
         self.graphs, self.impatient = graphs, impatient
         self.graph = Graph()
         self.accesses: dict[tuple[int, int], list[AccessRecord]] = {}
@@ -87,7 +88,7 @@ class Machine:
         self._random = random.Random(order_seed)
         self._waiting: dict[Hashable, list[Task]] = {}
         self._queues: list[deque] = [deque() for _ in range(scenario.ranks)]
-        self._free = [1 if one_sm else scenario.resident] * scenario.ranks
+        self._free = [places or scenario.resident] * scenario.ranks
         self._barriers: dict[Hashable, dict] = {}
         self.recorded: dict[tuple[int, int], int] = {}  # by (rank, step of its host): the node of an event
         self._freed: set[tuple[int, int]] = set()
@@ -108,7 +109,7 @@ class Machine:
                 if self.order_seed:
                     self._ready.rotate(self._random.randrange(len(self._ready)))
                 self._resume(self._ready.popleft())
-                if not self.one_sm:
+                if not self.places:
                     self._fill()
             if not self._fill():
                 break
@@ -158,11 +159,11 @@ class Machine:
         """Queue programs; they start in order as SMs become free."""
         queue = self._queues[running.task.rank]
         queue.extend((running, body) for body in bodies)
-        if self.one_sm and running.spins:
+        if self.places and running.spins:
             spinning = [entry for entry in queue if entry[0].spins]
             others = [entry for entry in queue if not entry[0].spins]
             queue.clear()
-            queue.extend(spinning + others)
+            queue.extend((_in_turns(spinning) if self.places > 1 else spinning) + others)
 
     def _fill(self) -> bool:
         started = False
@@ -346,6 +347,11 @@ class Machine:
             self._cells_of.setdefault(pointer >> 36, []).append(pointer)
         return self.cells[pointer]
 
+    def signal(self, writer: UpdateEvent) -> None:
+        """A signal arrives."""
+        self.cell(writer.cell).released_by(writer)
+        self.write_cell(writer)
+
     def write_cell(self, writer: UpdateEvent, value: Any = None, size: int = 8) -> None:
         """An update arrives. ``value``: of the cell afterwards, where ``op`` does not determine it."""
         cell = self.cell(writer.cell, size)
@@ -427,3 +433,13 @@ class Machine:
         landed = [node for nodes in task.pending.values() for node in nodes]
         task.pending.clear()
         self.end_segment(task, landed)
+
+
+def _in_turns(entries: list) -> list:
+    """Programs that wait for SMs: the first of each launch, then the second of each, ..."""
+    counts: Counter[int] = Counter()
+    turns = []
+    for running, body in entries:
+        turns.append((counts[id(running)], (running, body)))
+        counts[id(running)] += 1
+    return [entry for _, entry in sorted(turns, key=lambda turn: turn[0])]

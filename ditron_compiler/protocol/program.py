@@ -306,7 +306,7 @@ class AbstractProgram(Atomics, Control):
             if machine.check_bounds(task, span, True, site.loc):
                 machine.access(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
                 scope = site.get("scope", "node") if notify else "world"
-                machine.write_cell(
+                machine.signal(
                     UpdateEvent(
                         pointer,
                         node,

@@ -84,6 +84,13 @@ class Cell:
     writers: list[UpdateEvent] = field(default_factory=list)
     releases: list[UpdateEvent] = field(default_factory=list)  # what an acquire load synchronizes with
 
+    def released_by(self, signal: UpdateEvent) -> None:
+        """An acquire load synchronizes with this signal; an addition continues the release sequence."""
+        if signal.op == "set":
+            self.releases = []
+        if signal.release:
+            self.releases.append(signal)
+
 
 @dataclass
 class AccessRecord:

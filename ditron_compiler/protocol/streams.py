@@ -19,14 +19,14 @@ __all__ = ["execute", "stream_task"]
 
 def execute(
     scenario: host.Scenario,
-    one_sm: bool = False,
+    places: int = 0,
     order_seed: int = 0,
     put_orders: bool = True,
     graphs: bool = False,
     impatient: bool = False,
 ) -> Machine:
     """Run every rank's host code on a :class:`.machine.Machine`, to its end or until nothing makes progress."""
-    machine = Machine(scenario, one_sm, order_seed, put_orders, graphs, impatient)
+    machine = Machine(scenario, places, order_seed, put_orders, graphs, impatient)
     for rank, steps in enumerate(scenario.steps):
         for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
             task = Task(rank, "", stream, 1, None, machine.graph.add())
@@ -162,7 +162,7 @@ def _signal_write(machine: Machine, task: Task, step: host.HostSignalWrite) -> N
         issued = task.node
         landing = machine.end_segment(task)
         machine.access(task, np.array([[cell, cell + 8]]), True, "a signal written by a stream", step.loc, atomic=True)
-        machine.write_cell(
+        machine.signal(
             UpdateEvent(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write", step.call)
         )
         machine.end_segment(task)

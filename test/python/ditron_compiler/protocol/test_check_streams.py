@@ -239,3 +239,20 @@ def test_two_launches_that_wait_for_each_other_on_the_sms_of_one_gpu(streams):
     found, report = kinds(host, ranks=1)
     assert found == (["starved"] if streams[0] != streams[1] else ["never-signalled"]), str(report)
     assert streams[0] == streams[1] or "make one kernel of both" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("programs", "resident", "fits"), [(1, 2, True), (1, 132, True), (60, 132, True), (70, 132, False)]
+)
+def test_two_launches_that_fit_on_the_gpu_together(programs, resident, fits):
+    def host():
+        ditron.init()
+        view = current_world()
+        signals = ditron.symm_zeros(2, programs, dtype=torch.int64, name="signals")
+        for number, name in enumerate(("one", "two")):
+            with view.stream(name):
+                meet[(programs,)](signals[number], signals[1 - number], 1)
+
+    found, report = kinds(host, ranks=1, resident=resident)
+    assert found == ([] if fits else ["starved"]) and report.is_complete, str(report)
+    assert not fits or any(f"to run {resident} at a time (--resident)" in note for note in report.notes), str(report)

@@ -56,6 +56,7 @@ def gemm_a2a_kernel(
     bias_ptr,
     out_desc,
     outbox_desc,
+    started_ptr,
     finished_ptr,
     taken_ptr,
     rows,
@@ -76,6 +77,7 @@ def gemm_a2a_kernel(
 ):
     """Tiles of A @ B.T by owner of their columns: others' to the outbox [ranks, rows, N], own ones to ``out``."""
     own = dl.rank()
+    dl.notify(started_ptr, own, 1, op="add", scope="gpu")
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
     k_steps = tl.cdiv(K, BK)
@@ -157,18 +159,19 @@ def gemm_a2a_program(
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, K), N = a.shape, out.shape[1]
     outbox = dh.symm_empty(ranks * capacity, N, dtype=out.dtype, name="outbox")
+    started = dh.symm_zeros(1, dtype=torch.int64, name="started")
     finished = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="finished")
     taken = dh.symm_zeros(ranks, dtype=torch.int64, name="taken")
     BM, BN, BK = block
     columns = (BM, BN // parts)
 
-    tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
-    gemm_a2a_kernel[(dh.minimum(programs, tiles),)](
+    gemm_a2a_kernel[(programs,)](
         shards_descriptor(a, 1, rows, K, (BM, BK)),
         TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
         bias,
         shards_descriptor(out, ranks, rows, N, columns),
         shards_descriptor(outbox, ranks, rows, N, columns),
+        started,
         finished,
         taken,
         rows,
@@ -191,6 +194,8 @@ def gemm_a2a_program(
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
     with dh.stream("copy"):
+        # In a CUDA graph the waits below are kernels: on an SM before a program is, one would keep that program away.
+        dh.signal_wait(started[0], epoch * programs)
         for step in dh.range(1, ranks):
             sender = (rank - step) % ranks  # which computes these columns as its block number ``step``
             for piece in range(pieces):

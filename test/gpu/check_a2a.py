@@ -150,7 +150,7 @@ def main() -> None:
         if args.only not in name:
             continue
         wrong[name] = check(case, args.replays)
-        if ditron.rank() == 0 and wrong[name]:
+        if ditron.rank() == 0:
             print(f"{name}: {wrong[name]} wrong elements", flush=True)
     if ditron.rank() == 0:
         print(f"{len(wrong)} cases, {args.replays} replays each: {sum(wrong.values())} wrong elements", flush=True)

@@ -45,6 +45,9 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["a2a_gemm", "a2a_gemm_program"]
 
+#: Bytes for each rank from which on they travel in 8 pieces: copies of less than some MB are slow.
+MANY_BYTES = 24 << 20
+
 
 @ditron.jit(do_not_specialize=["epoch"])
 def a2a_gemm_kernel(
@@ -247,8 +250,10 @@ def a2a_gemm(
         flat, product = aligned(flat), out.view(rows, N)
         b, b_is_kn = weight_layout(w)
         check_schedule("a2a_gemm", schedule, a2a_gemm_program)
-        if overlaps("a2a_gemm", group, algorithm, flat.nbytes // ranks * (ranks - 1), flat, b, product):
-            chosen = schedule_for("a2a_gemm", group, rows, 8, schedule, whole_pieces=False)
+        part = flat.nbytes // ranks
+        if overlaps("a2a_gemm", group, algorithm, part * (ranks - 1), flat, b, product):
+            pieces = 8 if part >= MANY_BYTES or group.is_sim else 4
+            chosen = schedule_for("a2a_gemm", group, rows, pieces, schedule, whole_pieces=False)
             a2a_gemm_program(
                 flat,
                 b,

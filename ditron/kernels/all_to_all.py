@@ -137,7 +137,8 @@ def all_to_all(
             raise DitronError(
                 f"all_to_all: unknown algorithm {algorithm!r}: expected 'stored', 'll', 'll128' or 'nccl'"
             )
-        schedule = block_for(group, algorithm) | schedule
+        stored = {"block": BLOCK} if algorithm == "stored" and not group.is_sim else {}
+        schedule = block_for(group, algorithm) | stored | schedule
         capacity = max(capacity_for(n), schedule["block"])
         parts, received = aligned(x).view(ranks, -1), out.view(ranks, -1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
@@ -145,5 +146,8 @@ def all_to_all(
         _PROGRAMS[algorithm](parts, received, capacity, **schedule)
         return out
 
+
+#: Elements that a program stores at each rank at once, on GPUs: level with half of it but for the largest messages.
+BLOCK = 8192
 
 _PROGRAMS = {"stored": stored_all_to_all_program, "ll": ll_all_to_all_program, "ll128": ll_all_to_all_program}

@@ -210,8 +210,8 @@ def stored_all_to_all_v_program(
     width,
     num_ranks,
     block=4096,
-    programs=264,
-    num_warps=16,
+    programs=528,
+    num_warps=8,
 ):
     """``out`` = the rows of ``width`` elements that all ranks' ``x`` have for this one, in rank order, by stores.
 

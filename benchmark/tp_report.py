@@ -15,6 +15,7 @@ MICROSECONDS = (
     "plan",
     "all_to_all",
     "all_to_all_v",
+    "ep_exchange",
     "all_reduce",
     "all_reduce_norm",
     "all_gather",

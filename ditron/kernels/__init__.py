@@ -18,6 +18,7 @@ from ditron.kernels.all_reduce import all_reduce
 from ditron.kernels.all_reduce_rms_norm import all_reduce_rms_norm
 from ditron.kernels.all_to_all import all_to_all
 from ditron.kernels.all_to_all_v import all_to_all_v
+from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
 from ditron.kernels.ep_moe import ep_moe
 from ditron.kernels.gemm_a2a import gemm_a2a
 from ditron.kernels.gemm_ar import gemm_ar
@@ -44,6 +45,8 @@ __all__ = [
     "all_reduce_rms_norm",
     "all_to_all",
     "all_to_all_v",
+    "ep_combine",
+    "ep_dispatch",
     "ep_moe",
     "gemm_a2a",
     "gemm_ar",

@@ -1,0 +1,441 @@
+"""Expert parallelism without its products: tokens to the ranks of their experts, and what these made of them back.
+
+The ranks tell each other which of their tokens they need, a block of them in a message of packets, so that a row is
+stored once at each rank that has one of the token's experts. Memory that peers write to has two halves, used in turns,
+as exchange.py explains: in each call every rank gets a signal from all others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.distributed.group import Group
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.combine import sum_chunk
+from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets
+from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result
+from ditron.kernels.routing import Plan, tables_on_host
+from ditron.kernels.schedules import check_schedule
+from ditron_compiler.errors import DitronError
+
+__all__ = ["ep_combine", "ep_combine_program", "ep_dispatch", "ep_dispatch_program"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def push_tokens_kernel(
+    x_ptr,
+    inbox_ptr,
+    arrived_ptr,
+    needs_ptr,
+    boxes_ptr,
+    route_row_ptr,
+    tokens,
+    capacity,
+    epoch,
+    H: tl.constexpr,
+    TB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """Each token of ``x`` [tokens, H] to ``inbox`` [ranks, capacity, H] of the ranks that need it.
+
+    ``needs`` is [2, ranks, capacity]: which tokens of each rank are needed here, and which of this rank's there.
+    """
+    own = dl.rank()
+    first = tl.program_id(0)
+    programs = tl.num_programs(0)
+    blocks = tl.cdiv(capacity, TB)
+    k = tl.arange(0, triton.next_power_of_2(TOP_K))
+    within = tl.arange(0, TB)
+    for block in range(first, tl.cdiv(tokens, TB), programs):
+        token = block * TB + within
+        count = tl.minimum(tokens - block * TB, TB)
+        for step in range(1, RANKS):
+            peer = (own + step) % RANKS
+            at = (peer * tokens + token)[:, None] * TOP_K + k[None, :]
+            row = tl.load(route_row_ptr + at, mask=(token < tokens)[:, None] & (k < TOP_K)[None, :], other=-1)
+            needed_ptr = needs_ptr + peer * capacity + block * TB
+            tl.store(needed_ptr + within, (tl.max(row, 1) >= 0).to(tl.int32), mask=within < count)
+            send_packets(needed_ptr, count, boxes_ptr, block, blocks, peer, epoch, TB, "ll")
+    column = tl.arange(0, triton.next_power_of_2(H))
+    inbox_ptr += ((epoch % 2).to(tl.int64) * RANKS + own) * capacity * H
+    for block in range(first, tl.cdiv(tokens, TB), programs):
+        count = tl.minimum(tokens - block * TB, TB)
+        theirs_ptr = needs_ptr + RANKS * capacity
+        for step in range(1, RANKS):
+            peer = (own + step) % RANKS
+            box_ptr = theirs_ptr + peer * capacity + block * TB
+            box_ptr = receive_packets(box_ptr, count, boxes_ptr, block, blocks, peer, epoch, TB, "ll")
+            for i in range(count):
+                if tl.load(box_ptr + i) != 0:
+                    at = (block * TB + i).to(tl.int64) * H + column
+                    row = tl.load(x_ptr + at, mask=column < H)
+                    tl.store(dl.symm_at(inbox_ptr, peer) + at, row, mask=column < H)
+    for step in range(1, RANKS):
+        dl.notify(arrived_ptr + own, (own + step) % RANKS, 1, op="add")
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def take_rows_kernel(
+    x_ptr,
+    rows_ptr,
+    inbox_ptr,
+    arrived_ptr,
+    row_slot_ptr,
+    num_tiles_ptr,
+    tokens,
+    capacity,
+    senders,
+    epoch,
+    H: tl.constexpr,
+    BM: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """``rows`` [max_rows, H] in the order of the experts, zeros for padding, when all other ranks' have arrived."""
+    own = dl.rank()
+    arrived = tl.cast(epoch, tl.int64) * senders
+    dl.wait(arrived_ptr, own, arrived)
+    token = dl.wait(arrived_ptr + own + 1, RANKS - 1 - own, arrived)
+    inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
+    inbox_ptr = dl.consume_token(inbox_ptr, token)
+    column = tl.arange(0, triton.next_power_of_2(H))
+    for row in range(tl.program_id(0), tl.load(num_tiles_ptr) * BM, tl.num_programs(0)):
+        slot = tl.load(row_slot_ptr + row)
+        stage = slot // tokens
+        source = (own + stage) % RANKS
+        theirs_ptr = inbox_ptr + (source.to(tl.int64) * capacity + slot - stage * tokens) * H
+        mine_ptr = x_ptr + slot.to(tl.int64) * H
+        value = tl.load(tl.where(stage == 0, mine_ptr, theirs_ptr) + column, mask=(column < H) & (slot >= 0), other=0.0)
+        tl.store(rows_ptr + row.to(tl.int64) * H + column, value, mask=column < H)
+
+
+def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank."""
+    tokens, experts = 20, 2
+    scores = torch.rand(tokens, experts + 2, generator=generator)
+    scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)
+    ids = scores.topk(2).indices
+    plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
+    return {
+        "x": f"bf16[{tokens}, 16]",
+        "rows": f"bf16[{plan.max_rows}, 16]",
+        "route_row": plan.route_row,
+        "row_slot": plan.row_slot,
+        "num_tiles": plan.num_tiles,
+        "capacity": 64,
+        "width": 16,
+        "num_ranks": ranks,
+        "top_k": 2,
+        "block_m": 16,
+        "block": 16,
+        "senders": 2,
+        "programs": 2,
+    }
+
+
+@ditron.program(
+    example={
+        "x": "bf16[4096, 7168]",
+        "rows": "bf16[33792, 7168]",
+        "route_row": "i32[16384, 8]",
+        "row_slot": "i32[33792]",
+        "num_tiles": "i32[1]",
+        "capacity": 4096,
+        "width": 7168,
+        "num_ranks": 4,
+        "top_k": 8,
+    },
+    sample_args=sample,
+    max_nodes=1,
+)
+def ep_dispatch_program(
+    x,
+    rows,
+    route_row,
+    row_slot,
+    num_tiles,
+    capacity,
+    *,
+    width,
+    num_ranks,
+    top_k,
+    block_m=128,
+    block=16,
+    senders=264,
+    programs=528,
+    num_warps=8,
+):
+    """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``row_slot`` says.
+
+    ``route_row``, ``row_slot`` and ``num_tiles``: of a plan for ``block_m`` rows in a tile. Memory is kept for up to
+    ``capacity`` tokens of a rank. ``senders`` programs store ``block`` tokens at a time at other ranks, ``programs``
+    put rows in their order.
+    """
+    tokens, epoch = x.shape[0], dh.epoch()
+    inbox = dh.symm_empty(2, num_ranks * capacity, width, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(num_ranks, dtype=torch.int64, name="arrived")
+    needs = dh.empty(2 * num_ranks * capacity, dtype=torch.int32, name="needs")
+    boxes = packet_boxes(capacity // block, block, torch.int32)
+    push_tokens_kernel[(senders,)](
+        x,
+        inbox,
+        arrived,
+        needs,
+        boxes,
+        route_row,
+        tokens,
+        capacity,
+        epoch,
+        H=width,
+        TB=block,
+        TOP_K=top_k,
+        RANKS=num_ranks,
+        num_warps=num_warps,
+    )
+    take_rows_kernel[(programs,)](
+        x,
+        rows,
+        inbox,
+        arrived,
+        row_slot,
+        num_tiles,
+        tokens,
+        capacity,
+        senders,
+        epoch,
+        H=width,
+        BM=block_m,
+        RANKS=num_ranks,
+        num_warps=num_warps,
+    )
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def combine_kernel(
+    y_ptr,
+    out_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    sent_ptr,
+    tokens,
+    capacity,
+    H,
+    splits,
+    epoch,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """``out`` [tokens, H] = the sums over routes and ranks of ``y`` [max_rows, H]."""
+    pid = tl.program_id(0)
+    sum_chunk(
+        y_ptr,
+        out_ptr,
+        inbox_ptr + (epoch % 2).to(tl.int64) * RANKS * capacity * H,
+        route_row_ptr,
+        route_weight_ptr,
+        sent_ptr + pid * (RANKS - 1),
+        pid,
+        tl.num_programs(0),
+        tokens,
+        capacity,
+        0,
+        H,
+        splits,
+        H,
+        epoch,
+        TB,
+        CB,
+        TOP_K,
+        RANKS,
+        False,
+    )
+
+
+def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: as of ep_dispatch."""
+    plan = sample(ranks, generator)
+    return {
+        "y": plan["rows"],
+        "out": "bf16[20, 16]",
+        "route_row": plan["route_row"],
+        "route_weight": f"f32[{20 * ranks}, 2]",
+        "capacity": 64,
+        "num_ranks": ranks,
+        "top_k": 2,
+        "sums": (8, 16),
+        "programs": 2,
+    }
+
+
+@ditron.program(
+    example={
+        "y": "bf16[33792, 7168]",
+        "out": "bf16[4096, 7168]",
+        "route_row": "i32[16384, 8]",
+        "route_weight": "f32[16384, 8]",
+        "capacity": 4096,
+        "num_ranks": 4,
+        "top_k": 8,
+    },
+    sample_args=combine_sample,
+    max_nodes=1,
+)
+def ep_combine_program(
+    y,
+    out,
+    route_row,
+    route_weight,
+    capacity,
+    *,
+    num_ranks,
+    top_k,
+    programs=528,
+    sums=(1, 2048),
+    splits=1,
+    num_warps=8,
+):
+    """``out`` [tokens, H] = own tokens' part of the sum over ranks and routes of ``y`` [max_rows, H] by
+    ``route_weight``.
+
+    ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a rank. A program
+    adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token.
+    """
+    tokens, H = out.shape
+    inbox = dh.symm_empty(2, num_ranks * capacity, H, dtype=out.dtype, name="inbox")
+    sent = dh.symm_zeros(programs * num_ranks, dtype=torch.int64, name="sent")
+    combine_kernel[(programs,)](
+        y,
+        out,
+        inbox,
+        route_row,
+        route_weight,
+        sent,
+        tokens,
+        capacity,
+        H,
+        splits,
+        dh.epoch(),
+        TB=sums[0],
+        CB=sums[1],
+        TOP_K=top_k,
+        RANKS=num_ranks,
+        num_warps=num_warps,
+    )
+
+
+def _operand(what: str, group: Group, name: str, tensor: torch.Tensor, rows: int, of: str) -> None:
+    """Raise DitronError for what is no matrix of ``rows`` rows."""
+    require_tensor(what, name, tensor)
+    if tensor.ndim != 2 or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        raise DitronError(
+            f"{what}: {name} must be a matrix with elements, of bfloat16, float16 or float32, got "
+            f"{tuple(tensor.shape)} of {tensor.dtype}"
+        )
+    if tensor.device != group.device:
+        raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
+    if tensor.shape[0] != rows:
+        raise DitronError(f"{what}: {name} has {tensor.shape[0]} rows, and the plan is for {rows} {of}")
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        raise DitronError(f"{what}: has no gradients yet, and {name} requires one: call it under torch.no_grad()")
+
+
+def ep_dispatch(
+    x: torch.Tensor,
+    plan: Plan,
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """The tokens of all ranks that this rank's experts compute, a row for each route, sorted by expert.
+
+    Args:
+        x: ``[tokens, H]``, this rank's tokens, as many as the plan is for. bfloat16, float16 or float32.
+        plan: of these tokens' experts (:func:`moe_plan`).
+        out: ``[plan.max_rows, H]``, written if given.
+        group: the ranks; default the current group. One node.
+        schedule: keyword-only arguments of :func:`ep_dispatch_program`, instead of those that would be chosen.
+
+    Returns ``[plan.max_rows, H]``: row i is of route ``plan.row_route[i]``, zeros are padding. What lies behind the
+    last tile is not written. A token travels once to each rank that has one of its experts. Collective over the group.
+    Raises DitronError for tensors that do not fit.
+
+        rows = ditron.kernels.ep_dispatch(x, plan)
+    """
+    with in_group(group, "ep_dispatch") as group:
+        _operand("ep_dispatch", group, "x", x, len(plan.route_row) // group.num_ranks, "tokens")
+        check_schedule("ep_dispatch", schedule, ep_dispatch_program)
+        out = result("ep_dispatch", (plan.max_rows, x.shape[1]), x, out, x=x)
+        chosen: dict[str, Any] = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
+        if group.is_sim:
+            chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
+        chosen |= schedule
+        ep_dispatch_program(
+            aligned(x),
+            out,
+            plan.route_row,
+            plan.row_slot,
+            plan.num_tiles,
+            max(capacity_for(len(x)), chosen["block"]),
+            width=x.shape[1],
+            num_ranks=group.num_ranks,
+            top_k=plan.route_row.shape[1],
+            block_m=plan.block_m,
+            **chosen,
+        )
+        return out
+
+
+def ep_combine(
+    y: torch.Tensor,
+    plan: Plan,
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """This rank's tokens, each the weighted sum of its rows on all ranks.
+
+    Args:
+        y: ``[plan.max_rows, H]``, what the experts have made of the rows of :func:`ep_dispatch`. What lies between and
+            behind the experts' rows counts for nothing. bfloat16, float16 or float32.
+        plan: of these rows, with the weight of each route.
+        out: ``[tokens, H]``, written if given.
+        group: the ranks; default the current group. One node.
+        schedule: keyword-only arguments of :func:`ep_combine_program`, instead of those that would be chosen.
+
+    Returns ``[tokens, H]``, as many as the plan is for. A rank adds a token's rows by weight in fp32, in order of its
+    routes, and rounds once; the ranks' sums are added in fp32, in their order. Collective over the group. Raises
+    DitronError for tensors that do not fit.
+
+        y = ditron.kernels.ep_combine(experts(rows), plan)
+    """
+    with in_group(group, "ep_combine") as group:
+        _operand("ep_combine", group, "y", y, plan.max_rows, "rows")
+        check_schedule("ep_combine", schedule, ep_combine_program)
+        tokens, H = len(plan.route_row) // group.num_ranks, y.shape[1]
+        out = result("ep_combine", (tokens, H), y, out, y=y)
+        chosen: dict[str, Any] = {"programs": 4 * group.sms, "splits": -(-H // 2048)}
+        if group.is_sim:
+            chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
+        ep_combine_program(
+            aligned(y),
+            out,
+            plan.route_row,
+            plan.route_weight,
+            capacity_for(tokens),
+            num_ranks=group.num_ranks,
+            top_k=plan.route_row.shape[1],
+            **chosen | schedule,
+        )
+        return out

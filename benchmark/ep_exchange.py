@@ -3,8 +3,8 @@
     torchrun --nproc-per-node 2 benchmark/ep_exchange.py --models Qwen3-30B DSV3 --rows 128 4096 --table out.md
 
 torch + NCCL: rows by rank of their experts, a copy for each route, ``all_to_all_single`` with splits that the host
-knows, rows by expert; and the reverse, with the weighted sum at the owner (torchtitan's way). *copies alone*: what has to
-travel, a token once to each rank that needs it, and a sum for each token from each rank. Uniform routing, plans given.
+knows, rows by expert; and the reverse, with the weighted sum at the owner (torchtitan's way). *copies alone*: what has
+to travel, a token once to each rank that needs it, and a sum for each token from each rank. Uniform routing, plans given.
 """
 
 from __future__ import annotations

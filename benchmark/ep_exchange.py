@@ -4,7 +4,7 @@
 
 torch + NCCL: rows by rank of their experts, a copy for each route, ``all_to_all_single`` with splits that the host
 knows, rows by expert; and the reverse, with the weighted sum at the owner (torchtitan's way). *copies alone*: what has
-to travel, a token once to each rank that needs it, and a sum for each token from each rank. Uniform routing, plans given.
+to travel, a token once to each rank that needs it, and a sum for each token from each rank. Uniform routing.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.grouped import (
     expert_tile,
     gathered_rows,
@@ -25,7 +26,7 @@ from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_moe", "ag_moe_program", "ag_moe_stored_program"]
+__all__ = ["ag_moe", "ag_moe_program", "ag_moe_rows", "ag_moe_stored_program"]
 
 #: Rows in a tile up to which the weights are the left operand.
 FEW_ROWS = 32
@@ -293,7 +294,8 @@ def ag_moe(
             last is not read. Both bfloat16 or float16.
         plan: of these tokens' experts (:func:`moe_plan`).
         activation: ``"swiglu"``: of an expert's N rows the first half are gates, and a row of the result is SiLU of its
-            products with them times its products with the others, ``[N / 2]``, rounded once.
+            products with them times its products with the others, ``[N / 2]``, rounded once; twice where gradients are
+            recorded.
         out: ``[plan.max_rows, N]``, or as many columns as the activation leaves, written if given.
         group: the ranks; default the current group. One node.
         algorithm: how tokens reach the other ranks, ``"copied"`` by copy engines or ``"stored"`` by the kernel, instead
@@ -301,10 +303,38 @@ def ag_moe(
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[plan.max_rows, N]``, rows sorted by expert: row i is of route ``plan.row_route[i]``. What lies behind the
-    rows of the experts is not written. Collective over the group. Raises DitronError for tensors that do not fit.
+    rows of the experts is not written, and of the result's gradient not read. Collective over the group. Raises
+    DitronError for tensors that do not fit.
 
         rows = ditron.kernels.ag_moe(x, w13, plan)
     """
+    if not isinstance(plan, Plan):
+        raise DitronError(f"ag_moe: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
+    options = {"out": out, "group": group, "algorithm": algorithm, **schedule}
+    if activation == "swiglu" and (torch.compiler.is_compiling() or _records_gradients(x, w)):
+        gate, up = ag_moe_rows(x, w, plan.tables, **options).float().chunk(2, 1)  # what the gradient needs
+        return (torch.nn.functional.silu(gate) * up).to(x.dtype)
+    return ag_moe_rows(x, w, plan.tables, activation=activation, **options)
+
+
+def _records_gradients(*tensors: torch.Tensor) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
+
+
+@torch_operator()
+def ag_moe_rows(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    activation: str | None = None,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    algorithm: str | None = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """:func:`ag_moe` with the tables of a plan."""
+    plan = Plan.of(tables)
     with in_group(group, "ag_moe") as group:
         for name, tensor, dims in (("x", x, 2), ("w", w, 3)):
             require_tensor("ag_moe", name, tensor)
@@ -315,8 +345,6 @@ def ag_moe(
                 )
             if tensor.device != group.device:
                 raise DitronError(f"ag_moe: {name} is on {tensor.device}, and this rank's device is {group.device}")
-        if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad):
-            raise DitronError("ag_moe: has no gradients yet, and x or w requires one: call it under torch.no_grad()")
         (tokens, K), (experts, N, _) = x.shape, w.shape
         if w.shape[2] != K or w.dtype != x.dtype:
             raise DitronError(

@@ -9,14 +9,16 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.all_gather import all_gather
+from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
 from ditron.kernels.operands import aligned, in_group, reaches_by_tma
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.routing import Plan
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_moe_backward"]
+__all__ = ["ag_moe_backward", "ag_moe_rows_backward"]
 
 
 @ditron.jit
@@ -95,12 +97,20 @@ def experts_gradient_kernel(
 
 
 def ag_moe_backward(
-    grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: Plan, *, group: AnyGroup = None
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    plan: Plan,
+    *,
+    of_x: bool = True,
+    of_w: bool = True,
+    group: AnyGroup = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Both gradients of :func:`ag_moe`.
 
     Args:
         grad: ``[plan.max_rows, N]``, of the result. x: ``[tokens, K]``. w: ``[plan.experts, N, K]``. plan: as ag_moe's.
+        of_x: whether that of x is wanted, the same on every rank. of_w: of w. What is not has no elements.
         group: the ranks; default the current group. One node.
 
     Returns the gradients of ``x``: of each token the sum over its routes, rounded once on each rank and added in fp32;
@@ -108,19 +118,36 @@ def ag_moe_backward(
 
         grad_x, grad_w13 = ditron.kernels.ag_moe_backward(grad_rows, x, w13, plan)
     """
+    return ag_moe_rows_backward(grad, x, w, plan.tables, of_x=of_x, of_w=of_w, group=group)
+
+
+@torch_operator("of_x", "of_w")
+def ag_moe_rows_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    of_x: bool = True,
+    of_w: bool = True,
+    group: AnyGroup = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`ag_moe_backward` with the tables of a plan."""
+    plan = Plan.of(tables)
     with in_group(group, "ag_moe_backward") as group:
         if grad.shape != (plan.max_rows, w.shape[1]) or grad.dtype != x.dtype or w.dtype != x.dtype:
             raise DitronError(
                 f"ag_moe_backward: expected grad and w of {x.dtype}, grad [{plan.max_rows}, {w.shape[1]}], got grad "
                 f"{list(grad.shape)} of {grad.dtype} and w of {w.dtype}"
             )
-        return tokens_gradient(grad, x, w, plan, group), experts_gradient(grad, x, w, plan, group)
+        return (
+            tokens_gradient(grad, x, w, plan, group) if of_x else x.new_empty(0),
+            experts_gradient(grad, x, w, plan, group) if of_w else w.new_empty(0),
+        )
 
 
 def tokens_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: Plan, group: Group) -> torch.Tensor:
     """Of :func:`ag_moe_backward`, the first."""
-    from ditron.kernels.ag_moe import tiles_for
-
     (_, N, K), grad, w = w.shape, aligned(grad), aligned(w)
     if not reaches_by_tma(grad, w):
         raise DitronError(f"ag_moe_backward: rows of {N} x {K} elements: expected multiples of 16 bytes")

@@ -13,6 +13,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets_to_all
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.routing import MAX_RANKS, TILE_FIELDS, Plan, Sizes, check_block_m, empty_plan
@@ -20,7 +21,7 @@ from ditron.kernels.routing_kernels import add_counts_kernel, block_routes, plac
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
 
-__all__ = ["moe_plan", "moe_plan_program"]
+__all__ = ["moe_plan", "moe_plan_program", "moe_plan_tables", "plan_shape"]
 
 _IDS = (torch.int16, torch.int32, torch.int64)
 _WEIGHTS = (torch.float32, torch.bfloat16, torch.float16)
@@ -325,34 +326,44 @@ def moe_plan(
 
         plan = ditron.kernels.moe_plan(topk_ids, topk_weights, num_experts=128)
     """
+    options = {"max_tokens": max_tokens, "block_m": block_m, "stage_groups": stage_groups, "group": group}
+    tables = moe_plan_tables(
+        topk_ids, topk_weights, expert_map, num_experts=num_experts, parallel=parallel, **options, **schedule
+    )
+    return Plan.of(tables)
+
+
+@torch_operator("num_experts", "parallel", "max_tokens", "block_m", "stage_groups")
+def moe_plan_tables(
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor | None = None,
+    expert_map: torch.Tensor | None = None,
+    *,
+    num_experts: int,
+    parallel: str = "ep",
+    max_tokens: int | None = None,
+    block_m: int | None = None,
+    stage_groups: int | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> list[torch.Tensor]:
+    """The tables of :func:`moe_plan`'s plan."""
     with in_group(group, "moe_plan") as group:
         _check(group, topk_ids, topk_weights, expert_map)
-        ranks, is_tp = group.num_ranks, parallel == "tp"
-        if parallel not in ("ep", "tp"):
-            raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
-        if ranks > MAX_RANKS:
-            raise DitronError(f"moe_plan: {ranks} ranks, and at most {MAX_RANKS} are supported")
-        if num_experts >= 1 << 15 or (not is_tp and num_experts < ranks):
-            raise DitronError(f"moe_plan: {num_experts} experts cannot be divided among {ranks} ranks")
-        (given, top_k), tokens = topk_ids.shape, max_tokens or topk_ids.shape[0]
-        if given > tokens:
-            raise DitronError(f"moe_plan: topk_ids has {given} tokens, and max_tokens is {max_tokens}")
-        if top_k > num_experts:
-            raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
-        average = ranks * tokens * top_k // num_experts
-        if block_m is None:
-            block_m = 16 if group.is_sim else block_rows(average)
+        tokens, block_m, experts = plan_shape(
+            group, topk_ids, num_experts, parallel, max_tokens=max_tokens, block_m=block_m
+        )
+        (given, top_k), ranks, is_tp = topk_ids.shape, group.num_ranks, parallel == "tp"
         check_block_m("moe_plan", block_m)
         if stage_groups is None:
-            stage_groups = min(ranks, max(1, average // ROWS_OF_GROUP))
+            stage_groups = min(ranks, max(1, ranks * tokens * top_k // num_experts // ROWS_OF_GROUP))
         if given < tokens:
             padding = (0, 0, 0, tokens - given)
             topk_ids = torch.nn.functional.pad(topk_ids, padding, value=-1)
             topk_weights = None if topk_weights is None else torch.nn.functional.pad(topk_weights.detach(), padding)
-        most = num_experts if is_tp else -(-num_experts // ranks)
         check_schedule("moe_plan", schedule, moe_plan_program)
         direct = schedule.pop("direct", 8 if group.is_sim else 0)
-        sizes = Sizes.of(ranks, tokens, top_k, most, direct, schedule.pop("places", 0))
+        sizes = Sizes.of(ranks, tokens, top_k, experts, direct, schedule.pop("places", 0))
         weights = torch.empty(ranks * tokens, top_k, dtype=torch.float32, device=topk_ids.device)
         plan = empty_plan(sizes, block_m, weights)
         ids = aligned(topk_ids)
@@ -385,7 +396,34 @@ def moe_plan(
         )
         if group.is_sim:
             plan.check()
-        return plan
+        return plan.tables
+
+
+def plan_shape(
+    group: Group,
+    topk_ids: torch.Tensor,
+    num_experts: int,
+    parallel: str,
+    *,
+    max_tokens: int | None,
+    block_m: int | None,
+) -> tuple[int, int, int]:
+    """Tokens of a rank, rows in a tile, experts of the rank that has most. Raises DitronError for what cannot be."""
+    ranks, (given, top_k) = group.num_ranks, topk_ids.shape
+    if parallel not in ("ep", "tp"):
+        raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
+    if ranks > MAX_RANKS:
+        raise DitronError(f"moe_plan: {ranks} ranks, and at most {MAX_RANKS} are supported")
+    if num_experts >= 1 << 15 or (parallel == "ep" and num_experts < ranks):
+        raise DitronError(f"moe_plan: {num_experts} experts cannot be divided among {ranks} ranks")
+    tokens = given if max_tokens is None else max_tokens
+    if given > tokens:
+        raise DitronError(f"moe_plan: topk_ids has {given} tokens, and max_tokens is {max_tokens}")
+    if top_k > num_experts:
+        raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
+    if block_m is None:
+        block_m = 16 if group.is_sim else block_rows(ranks * tokens * top_k // num_experts)
+    return tokens, block_m, num_experts if parallel == "tp" else -(-num_experts // ranks)
 
 
 def block_rows(average: int) -> int:

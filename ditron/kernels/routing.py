@@ -144,6 +144,20 @@ class Plan:
             )
 
     @property
+    def tables(self) -> list[torch.Tensor]:
+        """All tensors, the weights first."""
+        of_routes = [self.route_weight, self.row_slot, self.row_route, self.route_row]
+        return [*of_routes, self.tiles, self.num_tiles, self.expert_rows, self.errors]
+
+    @classmethod
+    def of(cls, tables: list[torch.Tensor]) -> Plan:
+        """The plan that has these :attr:`tables`."""
+        route_weight, row_slot, row_route, route_row, tiles, num_tiles, expert_rows, errors = tables
+        block_m, experts = row_slot.shape[0] // tiles.shape[0], expert_rows.shape[0] - 1
+        of_routes = row_slot, row_route, route_row, route_weight
+        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, errors)
+
+    @property
     def max_rows(self) -> int:
         """Rows that there are with other routes than these."""
         return len(self.row_slot)

@@ -163,6 +163,22 @@ def test_uneven(ranks, experts):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_gradient_of_weights(ranks):
+    """Every rank has all routes' weights, and makes something else of them."""
+    ids, factors = drawn(ranks, 9, 2, 4), torch.randn(ranks, ranks * 9, 2)
+
+    def main():
+        rank = ditron.rank()
+        weights = torch.rand(6, 2).bfloat16().requires_grad_()
+        plan = kernels.moe_plan(ids[rank, :6].contiguous(), weights, num_experts=4, max_tokens=9)
+        (plan.route_weight * factors[rank]).sum().backward()
+        expected = factors.sum(0).view(ranks, 9, 2)[rank, :6]
+        torch.testing.assert_close(weights.grad, expected.bfloat16(), rtol=1e-2, atol=1e-2)
+
+    run(main, ranks=ranks)
+
+
 def test_tables_on_host():
     """Two ranks of two tokens; rank 1 has experts 2 and 3, and its own tokens come first."""
     ids = torch.tensor([[[2, 0], [3, 2]], [[3, -1], [2, 3]]])
@@ -217,7 +233,7 @@ def test_ag_moe(ranks, K, parallel, algorithm, swap_ab):
 
 
 @pytest.mark.parametrize("parallel", ["ep", "tp"])
-@pytest.mark.parametrize("ranks, N", [(1, 64), (2, 40), (4, 64)])
+@pytest.mark.parametrize("ranks, N", [(1, 64), (2, 48), (4, 64)])
 def test_ag_moe_backward(ranks, N, parallel):
     """Against autograd in fp64; what stands in the padding of the rows' gradient counts for nothing."""
     tokens, top_k, experts, K = 24, 2, 4, 48
@@ -248,6 +264,28 @@ def test_ag_moe_backward(ranks, N, parallel):
             mine = slice(rank * tokens, (rank + 1) * tokens)
             torch.testing.assert_close(grad_x.double(), of_x[mine], rtol=4e-3, atol=6e-2)
             torch.testing.assert_close(grad_w.double(), of_w[rank], rtol=2e-3, atol=2e-2)
+            leaves = x[rank].clone().requires_grad_(), w[rank].clone().requires_grad_()
+            kernels.ag_moe(*leaves, plan).backward(grad)
+            assert torch.equal(leaves[0].grad, grad_x) and torch.equal(leaves[1].grad, grad_w)
+            frozen = x[rank].clone().requires_grad_()
+            kernels.ag_moe(frozen, w[rank], plan).backward(grad)
+            assert torch.equal(frozen.grad, grad_x)
+            leaf = x[rank].clone().requires_grad_()
+            gated = kernels.ag_moe(leaf, w[rank], plan, activation="swiglu")
+            torch.testing.assert_close(
+                gated.detach()[placed],
+                kernels.ag_moe(x[rank], w[rank], plan, activation="swiglu")[placed],
+                rtol=4e-3,
+                atol=4e-3,
+            )
+            gate, up = kernels.ag_moe(x[rank], w[rank], plan).float().chunk(2, 1)
+            sigmoid, of_gated = gate.sigmoid(), torch.zeros_like(gated)
+            of_gated[placed] = grad[placed, : N // 2]
+            gated.backward(of_gated)
+            of_gate = of_gated.float() * up * sigmoid * (1 + gate * (1 - sigmoid))
+            of_rows = torch.cat((of_gate, of_gated.float() * gate * sigmoid), 1).half()
+            expected, _ = kernels.ag_moe_backward(of_rows, x[rank], w[rank], plan, of_w=False)
+            torch.testing.assert_close(leaf.grad, expected, rtol=2e-2, atol=0.2)
 
     run(main, ranks=ranks)
 
@@ -304,6 +342,10 @@ def test_ag_moe_in_any_order(algorithm):
             "expert_map must be a vector with elements, of int32",
         ),
         (
+            lambda: kernels.ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), [torch.zeros(2)]),
+            "plan must be a Plan, got list",
+        ),
+        (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, tile=3),
             "unknown argument .tile.: a schedule has places, direct, num_warps, protocol",
         ),
@@ -325,10 +367,6 @@ def test_ag_moe_in_any_order(algorithm):
         (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(3, 32, 32).half()), "x has 4 tokens and w 3 experts"),
         (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 16).half()), "expected w to be .experts, N, 32."),
         (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 36, 32).half()), "multiples of 16 bytes"),
-        (
-            lambda: ag_moe(torch.zeros(4, 32).half().requires_grad_(), torch.zeros(2, 32, 32).half()),
-            "no gradients yet, and x or w requires one",
-        ),
         (
             lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), algorithm="nccl"),
             "unknown algorithm 'nccl': expected 'copied' or 'stored'",

@@ -10,6 +10,8 @@ from torch_compiler import needs_compiler_in_threads
 
 import ditron.sim
 from ditron import kernels
+from ditron.kernels.ag_moe import ag_moe_rows
+from ditron.kernels.moe_gradients import ag_moe_rows_backward
 from ditron_compiler.errors import DitronError
 
 ops = torch.ops.ditron
@@ -30,6 +32,15 @@ def data(*shape, seed=1, **options):
 
 def weight(N, K):
     return data(N, K, seed=2)
+
+
+def halves(*shape):
+    return data(*shape).detach().half().requires_grad_()
+
+
+def one_expert():
+    """Tables that are written to their end: all tokens go to one expert, in whole tiles."""
+    return kernels.moe_plan(torch.zeros(16, 1, dtype=torch.int32), num_experts=1, parallel="tp").tables
 
 
 CALLS = {
@@ -54,10 +65,18 @@ CALLS = {
     "reduce_scatter": lambda: (data(4, 5),),
     "own_part": lambda: (data(4, 5),),
     "all_reduce": lambda: (data(3, 5),),
+    "moe_plan_tables": lambda: (torch.zeros(16, 1, dtype=torch.int32), data(16, 1)),
+    "ag_moe_rows": lambda: (halves(16, 16), halves(1, 24, 16), one_expert()),
+    "ag_moe_rows_backward": lambda: (
+        halves(16 * ditron.num_ranks(), 24).detach(),
+        halves(16, 16).detach(),
+        halves(1, 24, 16).detach(),
+        one_expert(),
+    ),
     "all_reduce_rms_norm": lambda: (data(3, 8), data(3, 8, seed=2), data(8, seed=3)),
 }
 
-OPTIONS = {"all_to_all_v": {"max_rows": 4}}
+OPTIONS = {"all_to_all_v": {"max_rows": 4}, "moe_plan_tables": {"num_experts": 1, "parallel": "tp"}}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -72,19 +91,15 @@ def test_opcheck(name, ranks):
     run(main, ranks, races=False)
 
 
+#: What calls an operator of tables, with them.
+OF_TABLES = {"ag_moe_rows": ag_moe_rows, "ag_moe_rows_backward": ag_moe_rows_backward}
+
+
 def test_every_operator_is_checked():
-    called_directly = {
-        "Plan",
-        "ag_moe",
-        "ag_moe_backward",
-        "ep_combine",
-        "ep_dispatch",
-        "ep_moe",
-        "moe_ar",
-        "moe_rs",
-        "moe_plan",
-    }  # not in torch.ops yet: no gradients, not for torch.compile
-    assert set(CALLS) == set(kernels.__all__) - called_directly
+    of_tables = {"ag_moe": "ag_moe_rows", "ag_moe_backward": "ag_moe_rows_backward", "moe_plan": "moe_plan_tables"}
+    # Not in torch.ops: no gradients, not for torch.compile.
+    called_directly = {"Plan", "ep_combine", "ep_dispatch", "ep_moe", "moe_ar", "moe_rs"}
+    assert set(CALLS) == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
     assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)
 
 
@@ -128,6 +143,36 @@ def test_compiled(ranks):
     assert 1 <= len(graphs) <= ranks
     called = {node.target for node in graphs[0].graph.nodes if node.op == "call_function"}
     assert {ops.ag_gemm, ops.gemm_rs, ops.all_reduce} <= called | {getattr(t, "overloadpacket", t) for t in called}
+
+
+def experts(x, w, ids, weights):
+    """The first product of a mixture of experts, each row times its route's weight."""
+    plan = kernels.moe_plan(ids, weights, num_experts=1, parallel="tp")
+    of_rows = plan.route_weight.flatten()[plan.row_route.long()]
+    return kernels.ag_moe(x, w, plan).float() * of_rows[:, None]
+
+
+def test_compiled_mixture_of_experts():
+    """A plan is made and used in the graph, and its weights have gradients."""
+    torch._dynamo.reset()
+    compiled = torch.compile(experts, fullgraph=True, backend="aot_eager")
+
+    def gradients_of(function, rank):
+        x, w = data(16, 16, seed=rank).detach().half(), data(1, 24, 16, seed=5).detach().half()
+        weights = data(16, 1, seed=rank).detach()
+        tensors = [x.requires_grad_(), w.requires_grad_(), weights.requires_grad_()]
+        y = function(tensors[0], tensors[1], torch.zeros(16, 1, dtype=torch.int64), tensors[2])
+        (y**2).sum().backward()
+        return [y.detach(), *(t.grad for t in tensors)]
+
+    def main(rank):
+        expected = gradients_of(experts, rank)
+        assert all(t.abs().max() > 0 for t in expected)
+        with torch.compiler.set_stance("default"):
+            for _ in range(2):
+                torch.testing.assert_close(gradients_of(compiled, rank), expected)
+
+    run(main, 2, races=False)
 
 
 def test_compiled_anew_for_another_group():
@@ -197,11 +242,11 @@ def test_exported():
 FORWARD = "no forward-mode derivative: only backward"
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "moe_plan_tables"])
 def test_forward_mode_is_refused(name):
     """Not dropped: dual tensors, torch.func.jvp and jacfwd, compiled too. Operands without tangents are taken."""
     torch._dynamo.reset()
-    function = getattr(kernels, name)
+    function = getattr(kernels, name, None) or OF_TABLES[name]
 
     def main(_):
         first, *others = CALLS[name]()
@@ -220,6 +265,16 @@ def test_forward_mode_is_refused(name):
                 transform()
         with torch.compiler.set_stance("default"), pytest.raises(Exception, match=FORWARD):
             torch.compile(lambda x: torch.func.jvp(call, (x,), (x,)), fullgraph=True, backend="aot_eager")(x)
+
+    run(main, 1, races=False)
+
+
+def test_forward_mode_of_weights_is_refused():
+    ids, weights = CALLS["moe_plan_tables"]()
+
+    def main(_):
+        with forward_ad.dual_level(), pytest.raises(DitronError, match=FORWARD):
+            kernels.moe_plan(ids, forward_ad.make_dual(weights, weights), num_experts=1, parallel="tp")
 
     run(main, 1, races=False)
 

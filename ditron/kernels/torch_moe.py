@@ -1,0 +1,124 @@
+"""Operators of a mixture of experts in torch's dispatcher, as torch_library.py has the other operators.
+
+A plan is the list of its tables there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ditron.distributed.torch_groups import group_named
+from ditron.kernels.ag_moe import ag_moe_rows
+from ditron.kernels.moe_gradients import ag_moe_rows_backward
+from ditron.kernels.moe_plan import moe_plan_tables, plan_shape
+from ditron.kernels.registration import define, save
+from ditron.kernels.routing import TILE_FIELDS, max_rows
+
+ops = torch.ops.ditron
+
+# moe_plan_tables
+
+
+def _plan_fake(
+    topk_ids: Tensor,
+    topk_weights: Tensor | None = None,
+    expert_map: Tensor | None = None,
+    *,
+    num_experts: int,
+    parallel: str = "ep",
+    max_tokens: int | None = None,
+    block_m: int | None = None,
+    stage_groups: int | None = None,
+    group: str = "",
+) -> list[Tensor]:
+    found = group_named(group)
+    tokens, block_m, experts = plan_shape(
+        found, topk_ids, num_experts, parallel, max_tokens=max_tokens, block_m=block_m
+    )
+    total, top_k = found.num_ranks * tokens, topk_ids.shape[1]
+    rows = max_rows(total, top_k, experts, block_m)
+    table = lambda *shape: topk_ids.new_empty(shape, dtype=torch.int32)  # noqa: E731
+    weights = topk_ids.new_empty((total, top_k), dtype=torch.float32)
+    of_routes = [weights, table(rows), table(rows), table(total, top_k)]
+    return [*of_routes, table(rows // block_m, TILE_FIELDS), table(1), table(experts + 1), table(tokens, 2)]
+
+
+def _plan_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: list[Tensor]) -> None:
+    weights = inputs[1]
+    ctx.weights = None if weights is None else (weights.shape[0], weights.dtype)
+    ctx.mark_non_differentiable(*(table for table in output if table.dtype == torch.int32))
+    save(ctx, keyword_only_inputs["group"])
+
+
+def _plan_backward(ctx: Any, grads: list[Tensor | None]) -> tuple:
+    """A token's weights are in every rank's tables."""
+    of_weights, mine = grads[0], None
+    if of_weights is not None and ctx.weights is not None:
+        tokens, dtype = ctx.weights
+        mine = ops.reduce_scatter(of_weights.contiguous(), group=ctx.group)[:tokens].to(dtype)
+    return (None, mine, None)[: len(ctx.needs_input_grad)]  # the dispatcher leaves out what is None at the end
+
+
+define(
+    "moe_plan_tables(Tensor topk_ids, Tensor? topk_weights=None, Tensor? expert_map=None, *, int num_experts, "
+    "str parallel='ep', int? max_tokens=None, int? block_m=None, int? stage_groups=None, str group='') -> Tensor[]",
+    moe_plan_tables,
+    _plan_fake,
+    _plan_backward,
+    _plan_setup,
+)
+
+# ag_moe_rows
+
+
+def _ag_moe_fake(x: Tensor, w: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:
+    torch._check(x.ndim == 2 and w.ndim == 3 and x.shape[1] == w.shape[2], lambda: "ag_moe: expected w [experts, N, K]")
+    return x.new_empty(tables[1].shape[0], w.shape[1])
+
+
+def _ag_moe_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    x, w, tables = inputs
+    save(ctx, keyword_only_inputs["group"], x, w, *tables)
+
+
+def _ag_moe_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    x, w, *tables = ctx.saved_tensors
+    of_x, of_w = ctx.needs_input_grad[:2]
+    nothing = [None] * len(tables)
+    if grad is None:
+        return None, None, nothing
+    grad_x, grad_w = ops.ag_moe_rows_backward(grad, x, w, tables, of_x=of_x, of_w=of_w, group=ctx.group)
+    return grad_x if of_x else None, grad_w if of_w else None, nothing
+
+
+define(
+    "ag_moe_rows(Tensor x, Tensor w, Tensor[] tables, *, str group='') -> Tensor",
+    ag_moe_rows,
+    _ag_moe_fake,
+    _ag_moe_backward,
+    _ag_moe_setup,
+)
+
+
+def _ag_moe_backward_fake(
+    grad: Tensor,
+    x: Tensor,
+    w: Tensor,
+    tables: list[Tensor],
+    *,
+    of_x: bool = True,
+    of_w: bool = True,
+    group: str = "",
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape if of_x else (0,)), w.new_empty(w.shape if of_w else (0,))
+
+
+define(
+    "ag_moe_rows_backward(Tensor grad, Tensor x, Tensor w, Tensor[] tables, *, bool of_x=True, bool of_w=True, "
+    "str group='') -> (Tensor, Tensor)",
+    ag_moe_rows_backward,
+    _ag_moe_backward_fake,
+)

@@ -247,7 +247,7 @@ def _add_run(commands) -> None:
     parser.add_argument(
         "--sustained", action="store_true", help="with --machine: calls without a pause, for which it lowers its clocks"
     )
-    parser.add_argument("--graph", action="store_true", help="with --machine: copies are nodes of a CUDA graph")
+    parser.add_argument("--graph", action="store_true", help="with --machine: programs are CUDA graphs")
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")

@@ -44,7 +44,10 @@ class Field:
 FIELDS = {
     "sm.count": Field("", "sms", 1, 1, 1024, "streaming multiprocessors of a GPU"),
     "sm.dot16": Field("TFLOP/s", "dot16", 1e3, 1, 1e5, "products of 16-bit operands, of all SMs"),
-    "sm.dot16_sustained": Field("TFLOP/s", "", 1e3, 1, 1e5, "the same when calls follow each other without a pause"),
+    "sm.dot16_sustained": Field(
+        "TFLOP/s", "", 1e3, 1, 1e5, "the same behind sm.burst, if calls follow without a pause"
+    ),
+    "sm.burst": Field("us", "", 1e3, 0, 1e9, "how long a kernel then computes at the full rate"),
     "sm.dot8": Field("TFLOP/s", "dot8", 1e3, 1, 1e5, "products of 8-bit operands"),
     "sm.dot32": Field("TFLOP/s", "dot32", 1e3, 0.1, 1e5, "products of 32-bit operands"),
     "sm.fill": Field("us", "fill", 1e3, 0, 100, "first loads of a row of products, which nothing hides"),
@@ -87,6 +90,8 @@ class Machine:
 
     Attributes:
         uncalibrated: why what is predicted for it was not compared with a measurement; empty: it was.
+        is_sustained: whether calls follow each other without a pause, so that the GPU lowers its clocks.
+        is_captured: whether programs are CUDA graphs.
         changed: what ``with_changes`` has changed. file: what ``load`` finds it by.
     """
 
@@ -96,6 +101,8 @@ class Machine:
     numbers: Mapping[str, Number]
     nodes: int = 1
     uncalibrated: str = ""
+    is_sustained: bool = False
+    is_captured: bool = False
     changed: tuple[str, ...] = ()
     file: str = ""
 
@@ -110,11 +117,17 @@ class Machine:
     def model(self) -> dict[str, float]:
         """The numbers as the native machine takes them, in ns and bytes per ns."""
         zero = {field.key: 0.0 for field in FIELDS.values() if field.key}
-        return zero | {
-            FIELDS[name].key: number.value * FIELDS[name].factor
-            for name, number in self.numbers.items()
-            if FIELDS[name].key
-        }
+        slower = self["sm.dot16_sustained"] / self["sm.dot16"] if self.is_sustained else 1.0
+        power = {"burst": self["sm.burst"] * FIELDS["sm.burst"].factor, "sustained": min(slower, 1.0)}
+        return (
+            zero
+            | power
+            | {
+                FIELDS[name].key: number.value * FIELDS[name].factor
+                for name, number in self.numbers.items()
+                if FIELDS[name].key
+            }
+        )
 
     def with_changes(self, changes: list[str]) -> Machine:
         """What if: the machine with other numbers, each ``name=value``, as ``link=450`` or ``copy_engine.setup=2``.
@@ -141,15 +154,13 @@ class Machine:
 
     def sustained(self) -> Machine:
         """The machine as it is when calls follow each other without a pause, and it lowers its clocks."""
-        factor = self["sm.dot16_sustained"] / self["sm.dot16"]
-        changes = [f"{name}={self[name] * factor:.9g}" for name in ("sm.dot16", "sm.dot8", "sm.dot32")]
-        return replace(self.with_changes(changes), changed=("sustained", *self.changed))
+        return replace(self, is_sustained=True, changed=("sustained", *self.changed))
 
     def in_graph(self) -> Machine:
-        """The machine as it is for copies in a CUDA graph."""
+        """The machine as it is for programs in a CUDA graph: copies begin sooner, and a stream's waits are kernels."""
         setup = self["copy_engine.setup_in_graph"]
         changes = [f"copy_engine.setup={setup!r}", f"copy_engine.least={min(setup, self['copy_engine.least'])!r}"]
-        return replace(self.with_changes(changes), changed=("graph", *self.changed))
+        return replace(self.with_changes(changes), is_captured=True, changed=("graph", *self.changed))
 
     def __str__(self) -> str:
         nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""

@@ -81,6 +81,7 @@ class World(WorldState):
         if timing is not None:
             ranks_per_node = ranks_per_node or min(ranks, timing.ranks)
             require_ranks(timing, ranks, ranks_per_node)
+            graphs = graphs or timing.is_captured
             resident, weak, races = int(timing["sm.count"]), False, False if timing_only else races
         ranks_per_node = ranks_per_node or ranks
         if ranks < 1 or ranks % ranks_per_node:

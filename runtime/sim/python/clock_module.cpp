@@ -29,6 +29,8 @@ static TimingModel modelOf(const std::map<std::string, double> &numbers) {
   model.dot32 = number("dot32");
   model.hbm = number("hbm");
   model.hbmSm = number("hbm_sm");
+  model.burst = number("burst");
+  model.sustained = number("sustained");
   model.fill = number("fill");
   model.link = number("link");
   model.storeSm = number("store_sm");

@@ -148,6 +148,17 @@ void Clock::transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
               [this, &fiber, kind, activity] { part(fiber, kind, activity); });
 }
 
+/// How long products take that would take `dots` ns at the full rate, which a
+/// GPU keeps up for a while only.
+double Clock::slowed(const Fiber &fiber, double dots) const {
+  if (model.sustained >= 1 || fiber.time->record < 0) {
+    return dots;
+  }
+  double elapsed = time - launches[fiber.time->record].started;
+  double fast = std::clamp(model.burst - elapsed, 0.0, dots);
+  return fast + (dots - fast) / model.sustained;
+}
+
 /// Products hide the loads, and earlier stores; what was stored last is passed
 /// behind them. Without products all streams at once.
 void Clock::settle(Fiber &fiber) {
@@ -156,7 +167,7 @@ void Clock::settle(Fiber &fiber) {
     return;
   }
   int32_t rank = fiber.launch->rank;
-  double dots = own.dots,
+  double dots = slowed(fiber, own.dots),
          timer = dots + own.fixed + (dots > 0 ? model.fill : 0);
   const char *kind = dots > 0        ? "compute"
                      : own.fixed > 0 ? "latency"

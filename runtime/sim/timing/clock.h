@@ -131,6 +131,7 @@ private:
   void transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
                 int64_t activity);
   double rate(int32_t rank, int32_t peer) const;
+  double slowed(const Fiber &fiber, double dots) const;
   void land(uint64_t id, int64_t activity);
 
   struct Event {

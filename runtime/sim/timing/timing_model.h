@@ -9,6 +9,8 @@ struct TimingModel {
   int sms = 0;
   double dot8 = 0, dot16 = 0, dot32 = 0; ///< Operations by operand width.
   double hbm = 0, hbmSm = 0;             ///< Of all programs, of one.
+  /// A launch computes so long at these rates, then at this part of them.
+  double burst = 0, sustained = 1;
   /// Of each row of products between two points where a program communicates:
   /// its first loads, which nothing hides.
   double fill = 0;

@@ -64,6 +64,17 @@ def test_what_is_stored_behind_the_last_product_is_not_hidden():
     assert operations(filled, "products_kernel")[0][2] == pytest.approx(3 + 2 + PRODUCT + 0.0205, abs=0.001)
 
 
+def test_a_gpu_keeps_its_full_rate_for_a_while():
+    def main(view):
+        x = torch.zeros(32, 32, dtype=torch.bfloat16)
+        products_kernel[(8,)](x, torch.zeros(8 * 1024, dtype=torch.bfloat16), STEPS=1000)
+
+    machine = simple_machine("hbm=100000", "hbm.per_sm=10000", "sm.dot16_sustained=2", "sm.burst=100").sustained()
+    slow = predicted(main, 1, machine, timing_only=True)
+    # Two waves of 65.5 us: what is behind the first 100 us takes twice as long.
+    assert operations(slow, "products_kernel")[0][2] == pytest.approx(3 + 4 * PRODUCT - 100, abs=0.01)
+
+
 # --- copies and links ------------------------------------------------------------------------------------------------
 
 

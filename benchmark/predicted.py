@@ -1,0 +1,93 @@
+"""What the simulator's clock predicts for the operators of docs/results/tensor-parallel.md, beside what was measured.
+
+    python benchmark/predicted.py                  # needs no GPU; a minute
+    python benchmark/predicted.py --set link=200   # what if
+
+The measured times are read from that page. The machine's numbers come from rows of 7B and 70B alone (machines/*.toml).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+import ditron
+from ditron import machines, sim
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "tensor-parallel.md"
+M = 8192
+#: Measured on 4 x H200 in a loop, 2026-11-22, by the first versions of the operators: ms by shape.
+FOUR = {
+    "AG+GEMM": {
+        "7B strong": 0.283, "8B strong": 0.359, "70B strong": 1.474, "72B strong": 1.575,
+        "7B tp8slice": 0.236, "8B tp8slice": 0.254, "70B tp8slice": 0.698, "72B tp8slice": 0.836,
+    },
+    "GEMM+RS": {"7B strong": 0.290, "8B strong": 0.365, "70B strong": 1.478, "72B strong": 1.585},
+}  # fmt: skip
+WEIGHTS = {"7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192)}
+
+
+def measured_on_two() -> Iterator[tuple[str, str, str, float]]:
+    """Operator, shape, form (call or graph) and ms of the page's tables of both operators, M = 8192."""
+    operator = ""
+    for line in PAGE.read_text().splitlines():
+        if header := re.match(r"### (AG\+GEMM|GEMM\+RS), M = 8192$", line):
+            operator = header[1]
+        elif line.startswith("#"):
+            operator = ""
+        elif operator and re.match(r"\| \d+B (strong|tp8slice) \|", line):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            yield operator, cells[0], cells[2], float(cells[7])
+
+
+def predict(operator: str, shape: str, machine: machines.Machine) -> float:
+    """ms of the second call, on the slowest rank."""
+    name, mode = shape.split()
+    ranks = machine.size
+    divided, other = WEIGHTS[name]
+    divided //= ranks if mode == "strong" else 8
+
+    def main() -> None:
+        ditron.init()
+        for _ in range(2):
+            if operator == "AG+GEMM":
+                a, b = (torch.empty(*size, dtype=torch.bfloat16) for size in ((M // ranks, other), (divided, other)))
+                ditron.kernels.ag_gemm(a, b)
+            else:
+                a, b = (torch.empty(*size, dtype=torch.bfloat16) for size in ((M, divided), (other, divided)))
+                ditron.kernels.gemm_rs(a, b)
+
+    return max(call.us for call in sim.predict(main, machine).calls[-1]) / 1000
+
+
+def table(title: str, machine: machines.Machine, rows: Iterator[tuple[str, str, float]]) -> None:
+    """Print a table of operator, shape and measured ms, with what is predicted."""
+    print(f"\n{title}: {machine}\n\n| operator | shape | measured, ms | predicted, ms | error |\n|---|---|---|---|---|")
+    errors = []
+    for operator, shape, measured in rows:
+        predicted = predict(operator, shape, machine)
+        errors.append(predicted / measured - 1)
+        print(f"| {operator} | {shape} | {measured:.3f} | {predicted:.3f} | {100 * errors[-1]:+.1f} % |", flush=True)
+    worst, median = max(map(abs, errors)), statistics.median(map(abs, errors))
+    print(f"\nError at most {100 * worst:.1f} %, median {100 * median:.1f} %.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--set", action="append", default=[], metavar="NUMBER=VALUE", help="what if")
+    changes = parser.parse_args().set
+    two, four = (machines.load(name).with_changes(changes) for name in ("h200x2", "h200x4"))
+    every = list(measured_on_two())
+    for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
+        table(f"2 x H200, {form}", machine, ((o, s, ms) for o, s, f, ms in every if f == form))
+    rows = ((operator, shape, ms) for operator, shapes in FOUR.items() for shape, ms in shapes.items())
+    table("4 x H200, in a loop", four.sustained(), rows)
+
+
+if __name__ == "__main__":
+    main()

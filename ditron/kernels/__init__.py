@@ -28,6 +28,7 @@ from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, g
 from ditron.kernels.moe_gradients import ag_moe_backward
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_ar, moe_rs
+from ditron.kernels.moe_rs_gradients import moe_rs_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.routing import Plan
 
@@ -56,6 +57,7 @@ __all__ = [
     "moe_ar",
     "moe_plan",
     "moe_rs",
+    "moe_rs_backward",
     "own_part",
     "reduce_scatter",
 ]

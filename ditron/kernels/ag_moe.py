@@ -23,7 +23,7 @@ from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
-from ditron.kernels.tiles import shards_descriptor
+from ditron.kernels.tiles import MAX_REGISTERS, shards_descriptor
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_moe", "ag_moe_program", "ag_moe_rows", "ag_moe_stored_program"]
@@ -234,6 +234,8 @@ def _launch(
     maxnreg: int | None,
 ) -> None:
     """The kernel, in a host program."""
+    if maxnreg is None and gated and num_warps == 8:
+        maxnreg = MAX_REGISTERS
     (tokens, K), N = x.shape, rows.shape[1]
     BM, BN, BK = block
     ag_moe_kernel[(programs,)](

@@ -8,6 +8,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
+from ditron.kernels.moe_rs_gradients import LayerFunction
 from ditron.kernels.operands import in_group, require_tensor
 from ditron_compiler.errors import DitronError
 
@@ -44,8 +45,9 @@ def ep_moe(
         max_tokens, expert_map: as of :func:`moe_plan`.
         group: the ranks; default the current group. One node.
 
-    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe` and :func:`moe_rs`; the host waits for nothing.
-    Collective over the group. Raises DitronError for tensors that do not fit.
+    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe` and :func:`moe_rs`; the host waits for nothing. It
+    has gradients, of all but ``topk_ids``, for which the rows of the first product are kept. Collective over the group.
+    Raises DitronError for tensors that do not fit.
 
         y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
     """
@@ -60,5 +62,8 @@ def ep_moe(
                 "[experts, H, I]"
             )
         options = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens, "expert_map": expert_map}
+        operands = x, topk_weights, w13, w2
+        if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands):
+            return LayerFunction.apply(x, topk_ids, topk_weights, w13, w2, options, group)
         plan = moe_plan(topk_ids, topk_weights, **options)
         return moe_rs(ag_moe(x, w13, plan, activation=activation), w2, plan)[: len(x)]

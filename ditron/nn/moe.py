@@ -11,6 +11,7 @@ from torch import nn
 
 from ditron import kernels
 from ditron.distributed.torch_groups import AnyGroup, as_group
+from ditron.nn.gradients import summed_gradient
 from ditron_compiler.errors import DitronError
 
 __all__ = ["MoE"]
@@ -34,7 +35,7 @@ class MoE(nn.Module):
 
     The parameters are ``router.weight``, the same on every rank, ``w13`` [experts, 2 * intermediate, hidden], gates
     before what they multiply, and ``w2`` [experts, hidden, intermediate], of this rank. The router may have another
-    dtype, which logits are computed in. It has no gradients yet.
+    dtype, which logits are computed in. Gradients of the router are the same on every rank.
 
         moe = ditron.nn.MoE(2048, 768, num_experts=128, top_k=8, dtype=torch.bfloat16)
     """
@@ -133,7 +134,8 @@ class MoE(nn.Module):
 
     def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Experts and weights [tokens, top_k], int64 and float32, of tokens [tokens, hidden_size]."""
-        logits = nn.functional.linear(x.to(self.router.weight.dtype), self.router.weight).float()
+        weight = summed_gradient(self.router.weight, self.group.name)  # each rank has routed other tokens
+        logits = nn.functional.linear(x.to(weight.dtype), weight).float()
         scores = logits.softmax(1) if self.scoring == "softmax" else logits.sigmoid()
         choice = scores if self.correction_bias is None else scores + self.correction_bias
         if self.groups is not None:
@@ -153,7 +155,7 @@ class MoE(nn.Module):
         tokens, ranks = x.reshape(-1, self.hidden_size), self.group.num_ranks
         whole = len(tokens)
         if not self.sequence_parallel:  # each rank takes some of them
-            padded = nn.functional.pad(tokens, (0, 0, 0, -whole % ranks))
+            padded = nn.functional.pad(summed_gradient(tokens, self.group.name), (0, 0, 0, -whole % ranks))
             tokens = padded.chunk(ranks)[self.group.rank]
         ids, weights = self.route(tokens)
         y = kernels.ep_moe(
@@ -167,7 +169,7 @@ class MoE(nn.Module):
             group=self.group,
         )
         if not self.sequence_parallel:
-            y = kernels.all_gather(y, group=self.group)[:whole]
+            y = kernels.all_gather(y, gradient="replicate", group=self.group)[:whole]
         return y.view(x.shape)
 
     def extra_repr(self) -> str:

@@ -62,13 +62,13 @@ def test_a_call_does_not_ask_the_checker(monkeypatch):
 def test_a_captured_wait_has_registers_left(name):
     """Programs that wait fill the SMs: what they wait for may need a wait of a stream, in a graph a kernel of one warp."""
     program = programs()[name]
-    executable, _ = program.executable_and_arguments(dict(program.example), target="cuda:90")
+    executable, _ = program.executable_and_arguments(dict(program.example) | options, target="cuda:90")
     operations = []
     executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
     (launch,) = [op for op in operations if isinstance(op, dialect.LaunchOp)]
     symbol = launch.kernel.value
-    options = dict(launch_options(launch))
-    compiled = compile_for_gpu(executable.kernel(symbol), symbol, options, parse_target("cuda:90"))
+    launched = dict(launch_options(launch))
+    compiled = compile_for_gpu(executable.kernel(symbol), symbol, launched, parse_target("cuda:90"))
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(compiled.asm["cubin"])
@@ -76,4 +76,4 @@ def test_a_captured_wait_has_registers_left(name):
         usage = subprocess.run([tool, "--dump-resource-usage", cubin.name], capture_output=True, text=True, check=True)
     registers, stack = (int(re.search(rf"{what}:(\d+)", usage.stdout)[1]) for what in ("REG", "STACK"))
     of_a_warp = -(-registers * 32 // 256) * 256  # as they are allocated
-    assert stack == 0 and 65536 - options["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)
+    assert stack == 0 and 65536 - launched["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)

@@ -155,3 +155,31 @@ def test_errors(options, message):
             MoE(**dict(hidden_size=HIDDEN, intermediate_size=INNER, num_experts=EXPERTS, top_k=2) | options)
 
     run(main)
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_gradients(parallel, sequence_parallel):
+    """Of a part of the tokens on each rank, or of all of them on every rank, as from a loss that all compute."""
+    choose, top_k, options = ROUTERS["mixtral"]
+    x, grad = torch.randn(2, 2, 6, HIDDEN, generator=torch.Generator().manual_seed(1)).bfloat16()
+    block = rounded(Block(choose, top_k))
+    whole = x.double().requires_grad_()
+    block(whole.view(-1, HIDDEN)).backward(grad.view(-1, HIDDEN).double())
+
+    def main(rank):
+        moe = made(Block(choose, top_k), parallel=parallel, sequence_parallel=sequence_parallel, **options)
+        part = (lambda t: t[rank]) if sequence_parallel else (lambda t: t)
+        mine = part(x).clone().requires_grad_()
+        with torch.enable_grad():
+            moe(mine).backward(part(grad))
+        found = {"x": (mine.grad, part(whole.grad)), "router": (moe.router.weight.grad, block.gate.weight.grad)}
+        inner = slice(None) if parallel == "ep" else slice(rank * INNER // 2, (rank + 1) * INNER // 2)
+        for index, number in enumerate(moe.own_experts):
+            gate, up, down = (linear.weight.grad for linear in block.experts[number].children())
+            found[f"w13 of {number}"] = moe.w13.grad[index], torch.cat([gate[inner], up[inner]])
+            found[f"w2 of {number}"] = moe.w2.grad[index], down[:, inner]
+        for name, (got, exact) in found.items():
+            assert (got.double() - exact).norm() <= 1e-2 * exact.norm(), name
+
+    run(main)

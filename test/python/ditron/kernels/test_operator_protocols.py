@@ -57,9 +57,18 @@ def test_a_call_does_not_ask_the_checker(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["ag_gemm_program", "gemm_rs_program", "row_gradients_program", "gemm_a2a_program", "a2a_gemm_program"]
+    "name, options",
+    [
+        ("ag_gemm_program", {}),
+        ("gemm_rs_program", {}),
+        ("row_gradients_program", {}),
+        ("gemm_a2a_program", {}),
+        ("a2a_gemm_program", {}),
+        ("ag_moe_program", {}),
+        ("ag_moe_program", {"gated": True, "rows": "bf16[17408, 3584]"}),
+    ],
 )
-def test_a_captured_wait_has_registers_left(name):
+def test_a_captured_wait_has_registers_left(name, options):
     """Programs that wait fill the SMs: what they wait for may need a wait of a stream, in a graph a kernel of one warp."""
     program = programs()[name]
     executable, _ = program.executable_and_arguments(dict(program.example) | options, target="cuda:90")

@@ -63,12 +63,10 @@ class ArgumentUses:
     """Attributes:
 
     written: numbers of the arguments through which the kernel may write; -1: through addresses in memory.
-    signals: by line of an operation that signals, the arguments that its signal is made of. periods: by argument.
-    ranks: groups of so many ranks are needed to see all that depends on their number.
+    periods: by argument. ranks: groups of so many ranks are needed to see all that depends on their number.
     """
 
     written: frozenset[int] = frozenset()
-    signals: dict[str, frozenset[int]] = field(default_factory=dict)
     periods: dict[int, tuple[Period, ...]] = field(default_factory=dict)
     ranks: frozenset[int] = frozenset()
 
@@ -84,18 +82,10 @@ def _uses(function: ir.Operation, functions: dict[str, ir.Operation], around: fr
     written: set[int] = set()
     periods: dict[int, list[Period]] = {}
     ranks: set[int] = set()
-    signals: dict[str, frozenset[int]] = {}
-
-    def add_signal(loc: str, sources: frozenset[int]) -> None:
-        signals[loc] = signals.get(loc, frozenset()) | sources
 
     for op in flow.operations:
         for value in _written_through(op):
             written |= flow.sources(value)
-        if isinstance(op, (ditron.SignalUpdateOpInterface, ditron.LLPutOp)):
-            effect = effect_of(op)
-            pointer = list(effect.operands(op))[_WRITES[effect.method][-1]]
-            add_signal(user_line(op.location), flow.sources(pointer))
         for number, period in flow.periods(op):
             periods.setdefault(number, []).append(period)
         ranks |= flow.rank_counts(op)
@@ -111,15 +101,12 @@ def _uses(function: ir.Operation, functions: dict[str, ir.Operation], around: fr
         ranks |= inner.ranks
         for number in inner.written:
             written |= flow.sources(operands[number]) if number >= 0 else {number}
-        for loc, numbers in inner.signals.items():
-            add_signal(loc, frozenset().union(*(flow.sources(operands[n]) if n >= 0 else {n} for n in numbers)))
         for number, found in inner.periods.items():
             for source in flow.linear(operands[number]):
                 if source != _RANKS:
                     periods.setdefault(source, []).extend(found)
     return ArgumentUses(
         frozenset(written),
-        signals,
         {key: tuple(dict.fromkeys(found)) for key, found in periods.items()},
         frozenset(ranks),
     )

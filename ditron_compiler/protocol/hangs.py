@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import numpy as np
-
-from ditron_compiler.ir.dialects import ditron
 from ditron_compiler.protocol import scenario as host
 from ditron_compiler.protocol.finding import Finding
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import describe, parts
-from ditron_compiler.protocol.records import Blocked, Task, WaitEvent, satisfies
+from ditron_compiler.protocol.records import SIGNALS, Blocked, Task, UpdateEvent, WaitEvent, satisfies
+from ditron_compiler.protocol.streams import execute
 
 __all__ = ["cell_name", "graph_notes", "hangs", "starvation"]
 
-_SIGNALS = (ditron.SignalUpdateOpInterface, ditron.LLPutOp)
+
+_LOOKED_AT = 16  # tasks that wait at one line
 
 
 def hangs(machine: Machine) -> Iterator[Finding]:
@@ -31,9 +30,21 @@ def hangs(machine: Machine) -> Iterator[Finding]:
         return
     lines: dict[str, list[Task]] = {}
     for task in waiting:
-        lines.setdefault(task.blocked.loc, []).append(task)
-    unsent = list(_unsent(machine))
-    found = [_unsatisfied(machine, tasks, unsent) for tasks in lines.values()]
+        if not any(parts(cell)[1] in machine.unsendable for cell in _missing(machine, task.blocked)):
+            lines.setdefault(task.blocked.loc, []).append(task)
+    if not lines:
+        released = machine
+    else:
+        released = execute(
+            machine.scenario,
+            machine.places,
+            machine.order_seed,
+            machine.put_orders,
+            machine.graphs,
+            machine.impatient,
+            release_waits=True,
+        )
+    found = [_at_line(machine, tasks, released) for tasks in lines.values()]
     # A wait for a signal that comes after another unsatisfied wait is a consequence, not a cause.
     causes = [finding for finding in found if finding.kind != "cycle"]
     yield from causes or found
@@ -41,15 +52,36 @@ def hangs(machine: Machine) -> Iterator[Finding]:
         yield _barrier(machine, barriers[0])
 
 
-def _unsatisfied(machine: Machine, tasks: list[Task], unsent: list[_Unsent]) -> Finding:
+def _at_line(machine: Machine, tasks: list[Task], released: Machine) -> Finding:
+    """Of tasks that wait at one line, in the order of calls: one whose wait is a cause, if there is."""
+    tasks = sorted(tasks, key=lambda task: task.call)
+    firsts = list({(task.call, task.rank): task for task in reversed(tasks)}.values())[::-1]
+    found = []
+    for task in firsts[:_LOOKED_AT]:
+        found.append(_unsatisfied(machine, [task, *(other for other in tasks if other is not task)], released))
+        if found[-1].kind != "cycle":
+            return found[-1]
+    return found[0]
+
+
+def _unsatisfied(machine: Machine, tasks: list[Task], released: Machine) -> Finding:
     task = tasks[0]
     wait: WaitEvent = task.blocked
-    pointer = next(c for c in wait.cells if not satisfies(machine.cell(c).value, wait.cmp, wait.value))
+    pointer = _missing(machine, wait)[0]
     cell, name = machine.cell(pointer), cell_name(machine, pointer)
     wants = f"{name} of rank {parts(pointer)[0]} {_SIGN[wait.cmp]} {wait.value}"
     others = tuple(dict.fromkeys((f"{w.how} of {w.value}", w.loc) for w in cell.writers))
-    behind = [("a signal that is not reached", signal.loc) for signal in unsent if signal.may_be(pointer)]
+    behind = [("a signal that is not reached", loc) for loc in _unreached(machine, released, wait, pointer)]
     elsewhere = tuple(_elsewhere(machine, wait, pointer))
+    if wait.cmp not in ("ge", "gt") and any(satisfies(w.value, wait.cmp, wait.value) for w in cell.writers):
+        return Finding(
+            "overtaken",
+            f"waits for {wants}, and a later signal has made it {cell.value} already",
+            wait.loc,
+            _where(machine, tasks),
+            "wait for `ge`: signals only grow",
+            others,
+        )
     if behind:
         waits = tuple(
             ("also waits", other.blocked.loc)
@@ -63,15 +95,6 @@ def _unsatisfied(machine: Machine, tasks: list[Task], unsent: list[_Unsent]) -> 
             _where(machine, tasks),
             "let each rank send before it waits, or begin with one that need not wait",
             tuple(dict.fromkeys((*waits, *behind[:4], *elsewhere[:2])))[:6],
-        )
-    if wait.cmp not in ("ge", "gt") and any(satisfies(w.value, wait.cmp, wait.value) for w in cell.writers):
-        return Finding(
-            "overtaken",
-            f"waits for {wants}, and a later signal has made it {cell.value} already",
-            wait.loc,
-            _where(machine, tasks),
-            "wait for `ge`: signals only grow",
-            others,
         )
     if cell.writers:
         return Finding(
@@ -92,58 +115,61 @@ def _unsatisfied(machine: Machine, tasks: list[Task], unsent: list[_Unsent]) -> 
     )
 
 
+def _missing(machine: Machine, wait: WaitEvent) -> list[int]:
+    """The signals of a wait that do not satisfy it."""
+    return [cell for cell in wait.cells if not satisfies(machine.cell(cell).value, wait.cmp, wait.value)]
+
+
 _SIGN = {"eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
-@dataclass(frozen=True)
-class _Unsent:
-    """A signal that a blocked program or stream has not reached. ``roots``: the buffers it may be in; none: any."""
-
-    loc: str
-    roots: frozenset[int]
-
-    def may_be(self, pointer: int) -> bool:
-        """Whether it may be the signal at ``pointer``."""
-        return not self.roots or parts(pointer)[1] in self.roots
-
-
-def _unsent(machine: Machine) -> Iterator[_Unsent]:
-    """Signals that blocked programs and streams have not reached."""
-    for task in machine.stuck:
-        steps = machine.scenario.steps[task.rank]
-        if task.kernel is not None:
-            yield from _unsent_of(machine, steps[task.step], task)
-        else:
-            for number, step in enumerate(steps):
-                if step.stream != task.stream:
-                    continue
-                if isinstance(step, host.HostSignalWrite) and (task.rank, number) not in machine.steps_done:
-                    yield _Unsent(step.loc, frozenset(parts(cell)[1] for cell in step.cells))
-                if isinstance(step, host.HostLaunch) and step.call >= task.call:
-                    yield from _unsent_of(machine, step)
+def _unreached(machine: Machine, released: Machine, wait: WaitEvent, pointer: int) -> list[str]:
+    """Lines of the signals that would satisfy a wait if all waits returned: what sends them is blocked itself."""
+    sent = Counter((str(w.task), w.call, w.loc) for w in machine.cell(pointer).writers)
+    found = []
+    for writer in released.cell(pointer).writers:
+        key = (str(writer.task), writer.call, writer.loc)
+        if sent[key]:
+            sent[key] -= 1
+        elif str(writer.task) == str(wait.task) and writer.how not in SIGNALS:
+            continue  # a flag that a program sets for others
+        elif _helps(writer, wait, machine.cell(pointer).value) and not _comes_later(machine, writer, wait):
+            found.append(writer.loc)
+    return list(dict.fromkeys(found))
 
 
-def _unsent_of(machine: Machine, launch: host.HostLaunch, task: Task | None = None) -> Iterator[_Unsent]:
-    """Signals of a launch's kernel that no program has sent, or not the blocked one, for they come after its wait."""
-    kernel = launch.kernel
-    stops = task.blocked.site if task is not None and isinstance(task.blocked, WaitEvent) else None
-    after = kernel.sites[stops].ordinal if stops is not None else None
-    for site in kernel.sites:
-        if not site.isa(*_SIGNALS):
-            continue
-        later = after is not None and site.ordinal > after and site.number not in task.sent
-        if later or (kernel.name, site.number) not in machine.sent:
-            numbers = kernel.uses.signals.get(site.loc, frozenset((-1,)))
-            known = all(0 <= number < len(launch.args) for number in numbers)
-            given = [launch.args[number] for number in numbers] if known else []
-            known = known and all(isinstance(value, (int, np.integer)) for value in given)
-            yield _Unsent(site.loc, frozenset(parts(int(value))[1] for value in given) if known else frozenset())
+def _helps(writer: UpdateEvent, wait: WaitEvent, value: int) -> bool:
+    """Whether an update of a signal that has this value may, alone or with others, satisfy a wait."""
+    if writer.op == "set":
+        return satisfies(writer.value, wait.cmp, wait.value)
+    return wait.cmp != "eq" or (value < wait.value) == (writer.value > 0)
+
+
+def _comes_later(machine: Machine, writer: UpdateEvent, wait: WaitEvent) -> bool:
+    """Whether a later launch sends it than one that could have: of the waiting kernel, or of one that has ended before
+    and never sends it.
+    """
+    if writer.task.kernel is not None and writer.task.kernel is wait.task.kernel and writer.call > wait.call:
+        return True
+    if any(before.loc == writer.loc for before in machine.cell(writer.cell).writers):
+        return False
+    return any(
+        task.done and task.kernel is not None and (task.rank, task.name) == (writer.task.rank, writer.task.name)
+        for task in machine.tasks
+        if task.step < writer.task.step
+    )
 
 
 def _elsewhere(machine: Machine, wait: WaitEvent, pointer: int) -> list[tuple[str, str]]:
     """Signals that went to other cells of the same buffer, the nearest first: to another rank, or to another index."""
     rank, root, offset = parts(pointer)
     found = []
+    sent: dict[tuple[str, int], tuple[set[int], set[int]]] = {}  # by line and call: ranks and values
+    for cell, other in machine.cells.items():
+        for writer in other.writers:
+            to, values = sent.setdefault((writer.loc, writer.call), (set(), set()))
+            to.add(parts(cell)[0])
+            values.add(writer.value)
     for cell, other in machine.cells.items():
         there, same, at = parts(cell)
         if same != root or cell == pointer:
@@ -152,7 +178,13 @@ def _elsewhere(machine: Machine, wait: WaitEvent, pointer: int) -> list[tuple[st
             if writer.how == "a plain store":
                 continue
             name = f"{cell_name(machine, cell)} of rank {there}"
-            swapped = at == offset and writer.value == rank and satisfies(there, wait.cmp, wait.value)
+            to, values = sent[writer.loc, writer.call]
+            swapped = (
+                at == offset
+                and writer.value == rank
+                and satisfies(there, wait.cmp, wait.value)
+                and not (len(values) == 1 < len(to))  # one value that goes to several ranks is no rank
+            )
             if at != offset:
                 asks = ": is the index right?" if there == rank else ": are the index and the rank right?"
             elif swapped:
@@ -164,6 +196,7 @@ def _elsewhere(machine: Machine, wait: WaitEvent, pointer: int) -> list[tuple[st
                 not swapped,
                 at != offset and there != rank,
                 at != offset,
+                there == writer.task.rank,
                 abs(at - offset),
             )
             found.append((near, f"rank {writer.task.rank} signals {name}{asks}", writer.loc))

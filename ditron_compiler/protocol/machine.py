@@ -39,6 +39,7 @@ __all__ = ["MAX_NODES", "MAX_STEPS", "Machine"]
 
 #: Beyond these a scenario is given up: iterations of a program, and nodes of the graph (memory is their square).
 MAX_STEPS, MAX_NODES = 20_000, 30_000
+_MAX_RELEASES = 1_000
 
 
 class Machine:
@@ -48,6 +49,7 @@ class Machine:
     orders what its program did before; if not, its own data only, as OpenSHMEM says. ``graphs``: streams' waits are
     kernels, as CUDA graphs have them: one fits beside other programs, but starts after those before it have.
     ``impatient``: a program that looks at a value repeatedly, but not for ever, does not let others run between.
+    ``release_waits``: where nothing makes progress, what is waited for comes from nowhere.
 
     Attributes after :meth:`run`: graph, accesses by (rank, buffer), waits, cells by pointer, contents of memory,
     problems; notes of what was not followed; doubts: nodes where something that may order was not; given_up: of
@@ -64,9 +66,10 @@ class Machine:
         put_orders: bool = True,
         graphs: bool = False,
         impatient: bool = False,
+        release_waits: bool = False,
     ):
         self.scenario, self.places, self.order_seed, self.put_orders = scenario, places, order_seed, put_orders
-        self.graphs, self.impatient = graphs, impatient
+        self.graphs, self.impatient, self.release_waits = graphs, impatient, release_waits
         self.graph = Graph()
         self.accesses: dict[tuple[int, int], list[AccessRecord]] = {}
         self.waits: list[WaitEvent] = []
@@ -90,11 +93,11 @@ class Machine:
         self._queues: list[deque] = [deque() for _ in range(scenario.ranks)]
         self._free = [places or scenario.resident] * scenario.ranks
         self._barriers: dict[Hashable, dict] = {}
+        self._releases = 0
         self.recorded: dict[tuple[int, int], int] = {}  # by (rank, step of its host): the node of an event
         self._freed: set[tuple[int, int]] = set()
         self.complete = True  # no task was given up
-        self.sent: set[tuple[str, int]] = set()  # (kernel, site) of the signals that were sent
-        self.steps_done: set[tuple[int, int]] = set()  # (rank, number) of the signals that streams wrote
+        self.unsendable: set[int] = set()  # buffers of signals that went to ranks that do not exist
         self.copies: list[tuple[Span, Span]] = []
         self.unknown_writes: list[int] = []
         self.unfenced_stores: set[int] = set()
@@ -111,7 +114,7 @@ class Machine:
                 self._resume(self._ready.popleft())
                 if not self.places:
                     self._fill()
-            if not self._fill():
+            if not self._fill() and not (self.release_waits and self._release()):
                 break
         self.stuck = [task for task in self.tasks if not task.done]
         for rank, queue in enumerate(self._queues):
@@ -119,6 +122,23 @@ class Machine:
         for task in self.stuck:
             self.end_segment(task)
         return self
+
+    def _release(self) -> bool:
+        """Satisfy the waits of all tasks that are blocked; whether there were any."""
+        released = False
+        for task in self.tasks:
+            wait = task.blocked
+            if task.done or not isinstance(wait, WaitEvent) or self._releases > _MAX_RELEASES:
+                continue
+            for pointer in wait.cells:
+                cell = self.cell(pointer)
+                if not any_unknown(cell.value) and not satisfies(cell.value, wait.cmp, wait.value):
+                    cell.value = wait.value + {"gt": 1, "ne": 1, "lt": -1}.get(wait.cmp, 0)
+                    self.contents.store(pointer, cell.size, cell.value)
+                    self.wake(("cell", pointer))
+                    self._releases += 1
+                    released = True
+        return released
 
     def start(self, task: Task) -> None:
         """Add a program or a stream."""

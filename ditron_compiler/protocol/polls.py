@@ -51,16 +51,23 @@ def poll_of(loop: scf.WhileOp) -> Poll | None:
 
 
 def _only_reads(op: ir.Operation) -> bool:
-    """Whether it is an atomic load, or an update that changes nothing: the addition of 0."""
+    """Whether it is an atomic load, or an update that changes nothing: adds 0, or swaps a value for itself."""
     if isinstance(op, ditron.LdOp):
         return True
+    if isinstance(op, (tt.AtomicCASOp, ditron.AtomicCasOp)):
+        expected, desired = list(op.operands)[1:3]
+        return expected == desired or _constant(expected) == _constant(desired) is not None
     if isinstance(op, ditron.AtomicAddOp):
         return _is_zero(op.value)
     return isinstance(op, tt.AtomicRMWOp) and op.atomic_rmw_op in _KEEP_WITH_ZERO and _is_zero(op.val)
 
 
 def _is_zero(value: ir.Value) -> bool:
-    return isinstance(value.owner, arith.ConstantOp) and constant(value.owner) == 0
+    return _constant(value) == 0
+
+
+def _constant(value: ir.Value) -> object:
+    return constant(value.owner) if isinstance(value.owner, arith.ConstantOp) else None
 
 
 def loop_condition(before: ir.Block) -> ir.Value:

@@ -180,10 +180,11 @@ class AbstractProgram(Atomics, Control):
                 "allocate it by ditron.symm_empty or ditron.symm_zeros (in a program dh.symm_empty, dh.symm_zeros)",
             )
 
-    def _rank_exists(self, number: int, rank: int, given: Any = UNKNOWN) -> bool:
+    def _rank_exists(self, number: int, rank: int, given: Any = UNKNOWN, signal: int = NULL) -> bool:
         """Report a rank that does not exist. ``given``: another operand, that may be meant as the rank."""
         if 0 <= rank < self.num_ranks:
             return True
+        self.machine.unsendable.add(parts(int(signal))[1])
         swapped = not any_unknown(given) and 0 <= given < self.num_ranks
         what, signature = signature_of(self.sites[number])
         self.machine.problem(
@@ -251,7 +252,7 @@ class AbstractProgram(Atomics, Control):
     def notify(self, number: int, pointer: Any, value: Any, rank: Any) -> None:
         if any_unknown(pointer, value, rank):
             self.not_followed(number)
-        elif self._rank_exists(number, rank, value):
+        elif self._rank_exists(number, rank, value, pointer):
             self._send(number, int(self.group[rank]), None, (pointer, value))
 
     def put(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any) -> None:
@@ -264,7 +265,7 @@ class AbstractProgram(Atomics, Control):
     def _transfer(self, number: int, to: Any, source: Any, nbytes: Any, rank: Any, signal: tuple | None) -> None:
         if any_unknown(to, source, nbytes, rank, *(signal or ())):
             self.not_followed(number)
-        elif self._rank_exists(number, rank, signal[1] if signal else nbytes):
+        elif self._rank_exists(number, rank, signal[1] if signal else nbytes, signal[0] if signal else NULL):
             self._send(number, int(self.group[rank]), (int(to), int(source), int(nbytes)), signal)
 
     def _send(self, number: int, rank: int, data: tuple[int, int, int] | None, signal: tuple[int, int] | None) -> None:
@@ -291,8 +292,6 @@ class AbstractProgram(Atomics, Control):
             machine.access(task, there, True, "a put", site.loc, site=number, node=lands, copy=copy)
             self._moved_bytes(here, there, lands, "a put", site.loc)
         if signal is not None:
-            machine.sent.add((task.name, number))
-            task.sent.add(number)
             pointer, value = with_rank(int(signal[0]), rank), UNKNOWN if task.path else int(signal[1])
             covered = task.pending.get(rank, set()) if notify else self._fenced.get(rank, set())
             if data is not None and data[2] > 0:
@@ -363,8 +362,6 @@ class AbstractProgram(Atomics, Control):
             rank = int(self.group[rank])
             self._require_symmetric(number, packets, rank)
             machine, task, site = self.machine, self.task, self.sites[number]
-            machine.sent.add((task.name, number))
-            task.sent.add(number)
             machine.access(
                 task, np.array([[source, source + nbytes]]), False, "the source of packets", site.loc, site=number
             )

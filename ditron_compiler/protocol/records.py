@@ -10,6 +10,7 @@ from ditron_compiler.protocol import scenario as host
 from ditron_compiler.protocol.memory import Span
 
 __all__ = [
+    "SIGNALS",
     "AccessRecord",
     "Blocked",
     "Cell",
@@ -21,6 +22,9 @@ __all__ = [
     "WaitEvent",
     "satisfies",
 ]
+
+#: How an update is made that is a signal's, not an atomic's.
+SIGNALS = ("notify", "signal_op", "putmem_signal", "signal_write", "ll_put")
 
 #: What a generator yields: it is resumed when one of these changes.
 Keys = tuple[Hashable, ...]
@@ -138,7 +142,6 @@ class Task:
     pending: dict[int, set[int]] = field(default_factory=dict)  # target rank -> arrivals that no fence has ordered
     done: bool = False
     path: tuple[int, ...] = ()
-    sent: set[int] = field(default_factory=set)  # sites of the signals that it has sent
     _accesses: dict = field(default_factory=dict)
 
     def __str__(self) -> str:

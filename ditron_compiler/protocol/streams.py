@@ -24,9 +24,10 @@ def execute(
     put_orders: bool = True,
     graphs: bool = False,
     impatient: bool = False,
+    release_waits: bool = False,
 ) -> Machine:
     """Run every rank's host code on a :class:`.machine.Machine`, to its end or until nothing makes progress."""
-    machine = Machine(scenario, places, order_seed, put_orders, graphs, impatient)
+    machine = Machine(scenario, places, order_seed, put_orders, graphs, impatient, release_waits)
     for rank, steps in enumerate(scenario.steps):
         for stream in dict.fromkeys(["", *(step.stream for step in steps)]):
             task = Task(rank, "", stream, 1, None, machine.graph.add())
@@ -50,7 +51,6 @@ def stream_task(machine: Machine, task: Task, steps: Sequence[host.HostOp]) -> G
             yield from _host_access(machine, task, step)
         elif isinstance(step, host.HostSignalWrite):
             _signal_write(machine, task, step)
-            machine.steps_done.add((task.rank, number))
         elif isinstance(step, host.HostSignalWait):
             if machine.graphs and step.captured_kernel:
                 yield from _start_wait(machine, task, step)

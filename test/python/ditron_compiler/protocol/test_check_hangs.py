@@ -102,3 +102,87 @@ def test_swapped_arguments_that_are_both_ranks():
     assert never.kind == "never-signalled" and never.others[0][0].endswith(
         "is the rank right, or swapped with the value?"
     ), never
+
+
+@ditron.jit
+def tree(x, out, ready, done, epoch, ROUNDS: tl.constexpr):
+    """A broadcast by doubling."""
+    rank, ranks = dl.rank(), dl.num_ranks()
+    if rank > 0:
+        dl.wait(ready, 1, epoch)
+    for k in tl.static_range(ROUNDS):
+        if rank < (1 << k):
+            if rank + (1 << k) < ranks:
+                dl.notify(ready, rank + (1 << k), epoch)
+
+
+@ditron.jit
+def arrive(count, ready, LAST: tl.constexpr):
+    if tl.atomic_add(count, 1) == LAST:
+        dl.notify(ready, dl.rank(), 1, op="add")
+
+
+@ditron.jit
+def take(ready, epoch):
+    dl.wait(ready, 1, epoch)
+
+
+@ditron.jit
+def to_the_next(ready):
+    dl.notify(ready, dl.rank() + 1, 1)
+    dl.wait(ready, 1, 1)
+
+
+@ditron.jit
+def some_send(ready, epoch):
+    """Rank 2 sends nothing to rank 1; what each sends is the same epoch."""
+    rank = dl.rank()
+    for peer in range(dl.num_ranks()):
+        if rank != 2 or peer != 1:
+            dl.notify(ready + rank, peer, epoch)
+    dl.wait(ready, dl.num_ranks(), epoch)
+
+
+@ditron.jit
+def poll_by_swaps(flag):
+    tl.atomic_add(flag, 1)
+    while tl.atomic_cas(flag, 1, 1) != 1:
+        pass
+
+
+def never_circular(found):
+    assert found and not any(finding.kind == "cycle" for finding in found), found
+    return found[0]
+
+
+def test_who_waits_and_sends_nothing_to_itself_is_no_cycle():
+    assert not findings(lambda *args: tree[(1,)](*args, ROUNDS=3), ranks=5)
+    assert never_circular(findings(lambda *args: tree[(1,)](*args, ROUNDS=2), ranks=5)).kind == "never-signalled"
+
+
+@pytest.mark.parametrize(("last", "kinds"), [(3, []), (4, ["never-signalled"])])
+def test_what_a_launch_that_has_ended_did_not_send_is_no_cycle(last, kinds):
+    count = torch.zeros(1, dtype=torch.int32)
+
+    def launch(x, out, ready, done, epoch):
+        count.zero_()
+        arrive[(4,)](count, ready, LAST=last)
+        take[(1,)](ready, epoch)
+
+    assert [finding.kind for finding in findings(launch, ranks=1)] == kinds
+
+
+def test_a_signal_to_a_rank_that_does_not_exist_is_one_finding():
+    found = findings(lambda x, out, ready, done, epoch: to_the_next[(1,)](ready), ranks=1)
+    assert [finding.kind for finding in found] == ["rank"]
+
+
+def test_an_epoch_is_not_called_a_rank():
+    never = never_circular(findings(lambda x, out, ready, done, epoch: some_send[(1,)](ready, epoch)))
+    assert never.kind == "never-signalled" and "is the rank right" in str(never) and "swapped" not in str(never), never
+
+
+def test_a_poll_by_swaps_says_what_it_waits_for():
+    flag = torch.zeros(1, dtype=torch.int32)
+    found = findings(lambda *args: poll_by_swaps[(1,)](flag), ranks=1)
+    assert "== 1, and" in found[0].message and "!=" not in found[0].message, found[0]

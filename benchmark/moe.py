@@ -212,6 +212,7 @@ def compare(plan: Plan, ids: torch.Tensor, weights: torch.Tensor, model: Model) 
 
 OPERATORS = {
     "ag_moe": ag_moe_cases,
+    "ag_moe_backward": backward_cases,
     "plan": plan_cases,
     "moe_rs": lambda args, device: second_cases(args, "moe_rs", route, MODELS, device),
     "moe_ar": lambda args, device: second_cases(args, "moe_ar", route, MODELS, device),

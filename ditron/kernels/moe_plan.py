@@ -90,7 +90,7 @@ def exchange_routes_kernel(
     begin = block * (B // TK) * TOP_K
     count = tl.minimum(tokens * TOP_K - begin, (B // TK) * TOP_K)
     all_of = tokens * TOP_K  # of one rank
-    exists, _, at = block_routes(block, tokens, B, TK, TOP_K)
+    exists, _, at = block_routes(block, tl.arange(0, B), tokens, B, TK, TOP_K)
     given = tl.load(topk_ids_ptr + at, mask=exists, other=-1)
     expert, wrong, repeated = checked_experts(given, map_ptr, known, num_experts, B, TK, HAS_MAP)
     mine_ptr = ids_ptr + own * all_of
@@ -199,6 +199,7 @@ def moe_plan_program(
     has_weights=True,
     has_map=False,
     num_warps=4,
+    maxnreg=None,
     protocol="ll",
 ):
     """Tables of a plan (routing.py) of all ranks' ``topk_ids`` and ``topk_weights`` [tokens, top_k].
@@ -217,7 +218,7 @@ def moe_plan_program(
     of_block = {"E": columns, "B": places, "TK": TK, "TOP_K": top_k}
     ids = dh.empty(num_ranks * capacity * places, dtype=torch.int16, name="ids")
     counts = dh.empty(num_ranks * capacity * columns, dtype=torch.int32, name="counts")
-    before = dh.empty(1 if direct else (num_ranks * capacity + 2) * columns, dtype=torch.int32, name="before")
+    before = dh.empty(1 if direct else (num_ranks * capacity + 1) * columns, dtype=torch.int32, name="before")
     message = places // TK * top_k
     exchange_routes_kernel[(blocks,)](
         topk_ids,
@@ -246,20 +247,8 @@ def moe_plan_program(
     rows = num_ranks * blocks
     most = expert_rows.shape[0] - 1
     if not direct:
-        ROWS, AHEAD = min(128, 16384 // columns), min(256, 16384 // columns)
-        add_counts_kernel[(dh.cdiv(rows, ROWS),)](
-            counts,
-            before,
-            num_tiles,
-            expert_rows,
-            rows,
-            most,
-            E=columns,
-            ROWS=ROWS,
-            AHEAD=AHEAD,
-            BLOCK_M=block_m,
-            num_warps=8,
-        )
+        COLUMNS = min(columns, 32)
+        add_counts_kernel[(dh.cdiv(rows, 128), columns // COLUMNS)](counts, before, rows, E=columns, COLUMNS=COLUMNS)
     place_routes_kernel[(rows + tile_programs,)](
         ids,
         counts,
@@ -284,6 +273,7 @@ def moe_plan_program(
         FIELDS=TILE_FIELDS,
         ADDED=not direct,
         num_warps=num_warps,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
         **of_block,
     )
 
@@ -317,8 +307,8 @@ def moe_plan(
         stage_groups: into how many groups tiles are divided by when their tokens arrive, 1 to num_ranks, of which each
             reads the experts' matrices again; default by how many rows an expert has on average.
         group: the ranks; default the current group. One node.
-        schedule: of :func:`moe_plan_program`: ``places``, up to how many blocks are added ``direct``, ``num_warps`` and
-            ``protocol``, instead of those that would be chosen.
+        schedule: of :func:`moe_plan_program`: ``places``, up to how many blocks are added ``direct``,
+            ``num_warps``, ``maxnreg`` and ``protocol``, instead of those that would be chosen.
 
     Routes to experts that do not exist, and a token's second to one expert, go nowhere, and are counted:
     :meth:`Plan.check` raises DitronError for them, on the simulator at once. Collective over the group. Raises
@@ -428,7 +418,7 @@ def plan_shape(
 
 def block_rows(average: int) -> int:
     """Rows in a tile, by how many an expert has on average (docs/results/moe.md)."""
-    return 16 if average <= 8 else 32 if average <= 40 else 64 if average <= 96 else 128
+    return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 96 else 128
 
 
 def _check(

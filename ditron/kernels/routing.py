@@ -60,7 +60,7 @@ class Sizes:
         direct = direct or max(32, min(128, 8192 // E))
         rows_of = lambda B: ranks * -(-tokens // (B // TK))  # noqa: E731
         possible = [max(B, TK) for B in ((places,) if places else (32, 64, 128))]
-        B = next((B for B in possible if rows_of(B) <= direct), possible[len(possible) // 2])
+        B = next((B for B in possible if rows_of(B) <= direct), possible[-1])
         rows = rows_of(B)
         return cls(ranks, tokens, top_k, experts, B, E, 0 if rows > direct else max(16, triton.next_power_of_2(rows)))
 
@@ -85,7 +85,11 @@ class Sizes:
     @property
     def of_adding(self) -> dict[str, int]:
         """Constants of the kernel that adds counts."""
-        return {"E": self.E, "ROWS": min(128, 16384 // self.E), "AHEAD": min(256, 16384 // self.E)}
+        return {"E": self.E, "COLUMNS": min(self.E, 32)}
+
+    @property
+    def adding_grid(self) -> tuple[int, int]:
+        return -(-self.rows // 128), self.E // min(self.E, 32)
 
     @property
     def tile_programs(self) -> int:
@@ -224,13 +228,11 @@ def routing_tables(
     plan = empty_plan(sizes, block_m, _weights_of(ids, weights))
     plan.errors.zero_()
     table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)  # noqa: E731
-    counts, before = table(sizes.rows, sizes.E), table(1 if sizes.direct else sizes.rows + 2, sizes.E)
+    counts, before = table(sizes.rows, sizes.E), table(1 if sizes.direct else sizes.rows + 1, sizes.E)
     where = rank, ranks, tokens, sizes.blocks, first_expert, experts
     count_routes_kernel[(sizes.rows,)](ids, counts, *where, **sizes.of_block)
     if not sizes.direct:
-        add_counts_kernel[(-(-sizes.rows // sizes.of_adding["ROWS"]),)](
-            counts, before, plan.num_tiles, plan.expert_rows, sizes.rows, experts, BLOCK_M=block_m, **sizes.of_adding
-        )
+        add_counts_kernel[sizes.adding_grid](counts, before, sizes.rows, **sizes.of_adding)
     tables = plan.row_slot, plan.row_route, plan.route_row, plan.tiles, plan.num_tiles, plan.expert_rows
     place_routes_kernel[(sizes.rows + sizes.tile_programs,)](
         ids, counts, before, *tables, *where, experts, **sizes.of_block, **sizes.of_placing(block_m, groups)

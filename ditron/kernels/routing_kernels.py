@@ -15,9 +15,8 @@ __all__ = ["add_counts_kernel", "block_routes", "count_routes_kernel", "place_ro
 
 
 @ditron.jit
-def block_routes(block, tokens, B: tl.constexpr, TK: tl.constexpr, TOP_K: tl.constexpr):
-    """Of a block of a rank's routes: whether each of the ``B`` places has one, its token, and its index."""
-    place = tl.arange(0, B)
+def block_routes(block, place, tokens, B: tl.constexpr, TK: tl.constexpr, TOP_K: tl.constexpr):
+    """Of the places ``place`` of a block of a rank's routes: whether each has one, its token, and its index."""
     token = block * (B // TK) + place // TK
     return (token < tokens) & (place % TK < TOP_K), token, token * TOP_K + place % TK
 
@@ -27,8 +26,11 @@ def store_counts(counts_ptr, row, expert, first_expert, experts, E: tl.constexpr
     """Row ``row`` of ``counts`` [rows, E] = how many of a block's routes go to each expert."""
     own = expert - first_expert
     own = tl.where(own < experts, own, -1)
-    counts = tl.sum((own[:, None] == tl.arange(0, E)[None, :]).to(tl.int32), 0)
-    tl.store(counts_ptr + row * E + tl.arange(0, E), counts)
+    COLUMNS: tl.constexpr = E if E < 32 else 32  # of which few registers are needed
+    for first in tl.static_range(0, E, COLUMNS):
+        column = first + tl.arange(0, COLUMNS)
+        counts = tl.sum((own[:, None] == column[None, :]).to(tl.int32), 0)
+        tl.store(counts_ptr + row * E + column, counts)
 
 
 @ditron.jit
@@ -48,58 +50,32 @@ def count_routes_kernel(
 ):
     """``counts`` [ranks * blocks, E] of ``ids`` [ranks, tokens, TOP_K]."""
     row = tl.program_id(0)
-    exists, _, at = block_routes(row % blocks, tokens, B, TK, TOP_K)
+    exists, _, at = block_routes(row % blocks, tl.arange(0, B), tokens, B, TK, TOP_K)
     at += (first_rank + row // blocks) % ranks * tokens * TOP_K
     expert = tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32)
     store_counts(counts_ptr, row, expert, first_expert, experts, E)
 
 
 @ditron.jit
-def add_counts_kernel(
-    counts_ptr,
-    before_ptr,
-    num_tiles_ptr,
-    expert_rows_ptr,
-    rows,
-    most,
-    E: tl.constexpr,
-    ROWS: tl.constexpr,
-    AHEAD: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-):
-    """``before`` [rows + 2, E] = the sums of all rows of ``counts`` before each, of all of them, and the experts' first
-    rows; a program makes ``ROWS`` and adds ``AHEAD`` at a time.
+def add_counts_kernel(counts_ptr, before_ptr, rows, E: tl.constexpr, COLUMNS: tl.constexpr):
+    """``before`` [rows + 1, E] = the sums of all rows of ``counts`` before each; of all of them behind the last.
 
-    Scans of so many numbers are slow; products with ones are exact, as integers up to 2048 are in fp16.
+    A program makes 128 rows of ``COLUMNS`` columns. Scans of so many numbers are slow; products with ones are exact, as
+    integers up to 2048 are in fp16.
     """
-    first = tl.program_id(0) * ROWS
-    column = tl.arange(0, E)
-    sums = tl.zeros((E,), tl.int32)
-    for offset in tl.range(0, first, AHEAD, num_stages=3):
-        row = offset + tl.arange(0, AHEAD)[:, None]
-        sums += tl.sum(tl.load(counts_ptr + row * E + column[None, :], mask=row < first, other=0), 0)
-    within = tl.arange(0, ROWS)
+    first = tl.program_id(0) * 128
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    sums = tl.zeros((COLUMNS,), tl.int32)
+    for offset in range(0, first, 256):
+        row = offset + tl.arange(0, 256)[:, None]
+        sums += tl.sum(tl.load(counts_ptr + row * E + column, mask=row < first, other=0), 0)
+    within = tl.arange(0, 128)
     row = (first + within)[:, None]
-    counts = tl.load(counts_ptr + row * E + column[None, :], mask=row < rows, other=0)
+    counts = tl.load(counts_ptr + row * E + column, mask=row < rows, other=0)
     earlier = (within[None, :] < within[:, None]).to(tl.float16)
     before = sums[None, :] + tl.dot(earlier, counts.to(tl.float16)).to(tl.int32)
-    tl.store(before_ptr + row * E + column[None, :], before, mask=row < rows)
-    if first + ROWS >= rows:
-        totals = sums + tl.sum(counts, 0)
-        tiles_of = tl.cdiv(totals, BLOCK_M)
-        first_tile = tl.cumsum(tiles_of, 0) - tiles_of
-        tl.store(before_ptr + rows * E + column, totals)
-        tl.store(before_ptr + (rows + 1) * E + column, first_tile * BLOCK_M)
-        store_sizes(num_tiles_ptr, expert_rows_ptr, first_tile, tiles_of, most, E, BLOCK_M)
-
-
-@ditron.jit
-def store_sizes(num_tiles_ptr, expert_rows_ptr, first_tile, tiles_of, most, E: tl.constexpr, BLOCK_M: tl.constexpr):
-    """How many tiles there are, and where each of ``most`` experts' rows begin."""
-    column = tl.arange(0, E)
-    tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
-    tl.store(expert_rows_ptr + column, first_tile * BLOCK_M, mask=column < most)
-    tl.store(expert_rows_ptr + most, tl.sum(tiles_of, 0) * BLOCK_M)
+    tl.store(before_ptr + row * E + column, before, mask=row < rows)
+    tl.store(before_ptr + (row + 1) * E + column, before + counts, mask=row == rows - 1)
 
 
 @ditron.jit
@@ -147,23 +123,24 @@ def _place_block(
     ADDED: tl.constexpr,
 ):
     """Rows of a block's routes."""
-    stage = pid // blocks
-    exists, token, at = block_routes(pid % blocks, tokens, B, TK, TOP_K)
-    at += (first_rank + stage) % ranks * tokens * TOP_K
+    stage, block = pid // blocks, pid % blocks
+    rows = ranks * blocks
+    ids_ptr += (first_rank + stage) % ranks * tokens * TOP_K
+    place = tl.arange(0, B)
+    exists, token, at = block_routes(block, place, tokens, B, TK, TOP_K)
     expert = tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32) - first_expert
     own = (expert >= 0) & (expert < experts)
-    expert = tl.where(own, expert, -1)
-    if ADDED:
-        row = tl.load(before_ptr + pid * E + expert, mask=own, other=0)
-        row += tl.load(before_ptr + (ranks * blocks + 1) * E + expert, mask=own, other=0)
-    else:
-        sums = _sums(counts_ptr, pid, blocks, ranks * blocks, E, PROGRAMS)
-        tiles_of = tl.cdiv(_pick(sums, before_ptr, RANKS, 0, E, False), BLOCK_M)
-        next_row = (tl.cumsum(tiles_of, 0) - tiles_of) * BLOCK_M + _pick(sums, before_ptr, 0, 0, E, False)
-        row = tl.sum(tl.where(expert[:, None] == tl.arange(0, E)[None, :], next_row[None, :], 0), 1)
-    place = tl.arange(0, B)
-    is_earlier = (expert[None, :] == expert[:, None]) & (place[None, :] < place[:, None])
-    row += tl.sum(is_earlier.to(tl.int32), 1)
+    sums = 0 if ADDED else _sums(counts_ptr, pid, blocks, rows, E, PROGRAMS)
+    tiles_of = tl.cdiv(_pick(sums, before_ptr, RANKS, rows, E, ADDED), BLOCK_M)
+    next_row = (tl.cumsum(tiles_of, 0) - tiles_of) * BLOCK_M + _pick(sums, before_ptr, 0, pid, E, ADDED)
+    row = tl.sum(tl.where(expert[:, None] == tl.arange(0, E)[None, :], next_row[None, :], 0), 1)
+    for chunk in tl.static_range(B // 32):  # and the block's earlier ones to the same expert
+        other = chunk * 32 + tl.arange(0, 32)
+        is_other, _, of_other = block_routes(block, other, tokens, B, TK, TOP_K)
+        theirs = tl.load(ids_ptr + of_other, mask=is_other, other=-1).to(tl.int32) - first_expert
+        is_earlier = (theirs[None, :] == expert[:, None]) & (other[None, :] < place[:, None])
+        row += tl.sum(is_earlier.to(tl.int32), 1)
+    at += (first_rank + stage) % ranks * tokens * TOP_K
     tl.store(row_slot_ptr + row, stage * tokens + token, mask=own)
     tl.store(row_route_ptr + row, at, mask=own)
     tl.store(route_row_ptr + at, tl.where(own, row, -1), mask=exists)
@@ -200,9 +177,10 @@ def _make_tiles(
     tiles_of = tl.cdiv(totals, BLOCK_M)
     last_tile = tl.cumsum(tiles_of, 0)  # and one more
     first_tile = last_tile - tiles_of
-    if not ADDED:
-        if pid == 0:
-            store_sizes(num_tiles_ptr, expert_rows_ptr, first_tile, tiles_of, most, E, BLOCK_M)
+    if pid == 0:
+        tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
+        tl.store(expert_rows_ptr + column, first_tile * BLOCK_M, mask=column < most)
+        tl.store(expert_rows_ptr + most, tl.sum(tiles_of, 0) * BLOCK_M)
 
     within = tl.arange(0, BLOCK_M)
     for first in range(pid * 16, experts, programs * 16):  # padding
@@ -278,14 +256,14 @@ def place_routes_kernel(
     FIELDS: tl.constexpr,
     ADDED: tl.constexpr,
 ):
-    """Rows of routes, a program for each block; the programs that are left make padding and tiles.
+    """Rows of routes, a program for each block; other programs make padding and tiles.
 
     ``most``: experts of the rank that has most. If counts are not ``ADDED`` (:func:`add_counts_kernel`), every program
     adds up those of all ``PROGRAMS``, a power of two.
     """
-    pid = tl.program_id(0)
-    rows = ranks * blocks
-    if pid < rows:
+    makers = tl.num_programs(0) - ranks * blocks  # first, for they take longer
+    pid = tl.program_id(0) - makers
+    if pid >= 0:
         _place_block(
             ids_ptr,
             counts_ptr,
@@ -318,8 +296,8 @@ def place_routes_kernel(
             tiles_ptr,
             num_tiles_ptr,
             expert_rows_ptr,
-            pid - rows,
-            tl.num_programs(0) - rows,
+            pid + makers,
+            makers,
             ranks,
             blocks,
             experts,

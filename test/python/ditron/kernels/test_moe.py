@@ -347,7 +347,7 @@ def test_ag_moe_in_any_order(algorithm):
         ),
         (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, tile=3),
-            "unknown argument .tile.: a schedule has places, direct, num_warps, protocol",
+            "unknown argument .tile.: a schedule has places, direct, num_warps, maxnreg, protocol",
         ),
         (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=1), "1 experts cannot be divided"),
         (lambda: kernels.moe_plan(torch.zeros(4, 5, dtype=torch.int32), num_experts=4), "5 experts for a token"),

@@ -1,11 +1,11 @@
-"""Sums of experts' products on GPUs: replays of graphs with other routes each, ranks out of step, bits compared.
+"""Experts' products and their sums on GPUs: replays of graphs with other routes each, ranks out of step, bits compared.
 
     torchrun --nproc-per-node 2 test/gpu/check_moe.py
     ditron run --sim 2 test/gpu/check_moe.py --replays 3 --small
 
 On GPUs a graph holds one call, or three, with new routes, weights and rows for each, which a counter on the device
-makes; a delay of random length stands before every other replay. ``moe_rs`` and ``moe_ar`` get integers, whose sums in
-fp32 are exact. Layers (``ep_moe``) are compared with the same call outside of a graph.
+makes; a delay of random length stands before every other replay. ``ag_moe`` and its backward, ``moe_rs`` and ``moe_ar``
+get integers, whose sums in fp32 are exact. Layers (``ep_moe``) are compared with the same call outside of a graph.
 """
 
 from __future__ import annotations
@@ -77,6 +77,51 @@ class Calls:
         self.bad += (got != (expected if self.what == "moe_ar" else expected[own])).sum()
 
 
+class FirstProduct(Calls):
+    """Calls of ``ag_moe`` and its backward, with integers."""
+
+    def of_routes(self, rows: torch.Tensor, ids: torch.Tensor, rank: int, is_transposed: bool) -> torch.Tensor:
+        """Each route's row times the matrix of its expert, if ``rank`` has that, or the transposed one; else zeros."""
+        expert = ids.view(-1)
+        here = (expert >= self.first[rank]) & (expert < self.first[rank] + self.own)
+        out = torch.zeros(len(expert), self.H if is_transposed else self.K, device=self.device)
+        for e, w in enumerate(self.w[rank].float()):
+            out = torch.where((here & (expert == e))[:, None], rows.float() @ (w.T if is_transposed else w), out)
+        return out
+
+    def __call__(self) -> None:
+        self.count += 1
+        ids, weights, of_route = self.routes()
+        x = of_route[:: self.top_k].contiguous()
+        own = slice(self.rank * self.tokens, (self.rank + 1) * self.tokens)
+        plan = kernels.moe_plan(
+            ids[own], weights[own], num_experts=self.experts, parallel=self.parallel, block_m=self.block_m
+        )
+        self.bad += (plan.route_weight != weights).sum() + plan.errors.sum()
+        row, expert, first = plan.route_row.view(-1).long(), ids.view(-1), self.first[self.rank]
+        here = (expert >= first) & (expert < first + self.own)
+        self.bad += ((row >= 0) != here).sum()
+        rows = kernels.ag_moe(x[own], self.mine, plan, **self.schedule)
+        of_token = x.repeat_interleave(self.top_k, 0)
+        expected = self.of_routes(of_token, ids, self.rank, True).bfloat16()
+        self.bad += (here[:, None] & (rows[row.clamp(min=0)] != expected)).sum()
+
+        at = torch.arange(len(row) * self.H, device=self.device)
+        of_rows = ((at * 3 // 2 + self.count) % 3 - 1).bfloat16().view(-1, self.H)
+        grad = torch.full((plan.max_rows + 1, self.H), float("nan"), dtype=torch.bfloat16, device=self.device)
+        grad.index_copy_(0, torch.where(row < 0, plan.max_rows, row), of_rows)
+        of_x, of_w = kernels.ag_moe_backward(grad[:-1], x[own], self.mine, plan)
+        total = torch.zeros(len(x), self.K, device=self.device)
+        for rank in range(self.ranks):  # rounded as rows, as a rank's sums, and as the ranks' sum
+            parts = self.of_routes(of_rows, ids, rank, False).bfloat16().float()
+            total += parts.view(-1, self.top_k, self.K).sum(1).bfloat16().float()
+        self.bad += (of_x != total.bfloat16()[own]).sum()
+        for e in range(self.own):
+            is_of_e = (expert == first + e)[:, None]
+            exact = torch.where(is_of_e, of_rows, 0).float().T @ of_token.float()
+            self.bad += (of_w[e] != exact.bfloat16()).sum()
+
+
 class Layer(Calls):
     """Calls of ``ep_moe``; what a graph has computed is compared with calls outside."""
 
@@ -134,7 +179,12 @@ def cases(small: bool):
     for parallel in ("ep", "tp"):
         for what in ("moe_rs", "moe_ar"):
             yield f"{what} {parallel} few", Calls(what, 20, parallel, 16 if small else 32, {}, H, K)
+        yield f"ag_moe {parallel} few", FirstProduct("", 20, parallel, 16, {}, H, K)
         if not small:
+            yield f"ag_moe {parallel} 32", FirstProduct("", 100, parallel, 32, {"algorithm": "copied"}, H, K)
+            yield f"ag_moe {parallel} 64", FirstProduct("", 300, parallel, 64, {}, H, K)
+            yield f"ag_moe {parallel} 128", FirstProduct("", 1000, parallel, 128, {}, H, K)
+            yield f"ag_moe {parallel} 128 copied", FirstProduct("", 777, parallel, 128, {"algorithm": "copied"}, H, K)
             yield f"moe_rs {parallel} 64", Calls("moe_rs", 300, parallel, 64, {}, H, K)
             yield f"moe_rs {parallel} 128", Calls("moe_rs", 1000, parallel, 128, {}, H, K)
             yield f"moe_rs {parallel} chunks of a tile", Calls("moe_rs", 777, parallel, 128, {"chunk_tiles": 1}, H, K)
@@ -145,6 +195,7 @@ def cases(small: bool):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replays", type=int, default=120)
+    parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--limit", type=int, default=60, help="seconds a case may take")
     args = parser.parse_args()
@@ -152,6 +203,8 @@ def main() -> None:
     ditron.init()
     wrong = 0
     for name, calls in cases(args.small):
+        if args.only not in name:
+            continue
         faulthandler.dump_traceback_later(args.limit, exit=True)
         bad = check(calls, args.replays)
         wrong += bad

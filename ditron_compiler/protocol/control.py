@@ -124,6 +124,10 @@ class Control:
 
     def _has_read(self, number: int, pointer: Any, value: Any) -> None:
         """A value that a loop may be spinning on."""
+        loop = self.sites[number].get("gives_up", "")
+        if loop and not any_unknown(value) and not np.ndim(pointer) and not self.task.path:
+            looks = self.machine.looks.setdefault((self.task, loop), [])
+            looks.append(self._poll_wait(number, (int(pointer), "ne", int(value))))
         if self.sites[number].spins and not any_unknown(value):
             self._reads.append((number, pointer, value))
 

@@ -57,7 +57,7 @@ class Finding:
     @property
     def key(self) -> tuple:
         """Findings with the same key are one mistake."""
-        return self.kind, self.loc, tuple(loc for _, loc in self.others)
+        return self.kind, self.loc, tuple(dict.fromkeys(loc for _, loc in self.others))
 
 
 @dataclass

@@ -50,6 +50,37 @@ def hangs(machine: Machine) -> Iterator[Finding]:
     yield from causes or found
     if not waiting and barriers:
         yield _barrier(machine, barriers[0])
+    if not machine.stuck:
+        yield from _looks_in_vain(machine)
+
+
+def _looks_in_vain(machine: Machine) -> Iterator[Finding]:
+    """Loops that looked repeatedly at flags, and gave up: those of which nobody changes any flag."""
+    found: dict[str, Finding] = {}
+    for (task, _), looks in machine.looks.items():
+        seen = Counter((look.cells[0], look.value) for look in looks)
+        if max(seen.values()) < 2 or any(_changes(machine, pointer, value) for pointer, value in seen):
+            continue
+        look = looks[-1]
+        if look.loc in found:
+            continue
+        pointer = look.cells[0]
+        elsewhere = tuple(_elsewhere(machine, look, pointer))
+        found[look.loc] = Finding(
+            "never-signalled",
+            f"looks {len(looks)} times at {cell_name(machine, pointer)} of rank {parts(pointer)[0]}, which is "
+            f"{look.value}, and gives up: nobody signals it",
+            look.loc,
+            _where(machine, [task]),
+            "send it: dl.notify to this rank and this signal" + ("; the signals above go elsewhere" * bool(elsewhere)),
+            elsewhere[:4],
+        )
+    yield from found.values()
+
+
+def _changes(machine: Machine, pointer: int, value: int) -> bool:
+    cell = machine.cell(pointer)
+    return cell.doubtful or any(w.op == "add" or w.value != value for w in cell.writers)
 
 
 def _at_line(machine: Machine, tasks: list[Task], released: Machine) -> Finding:

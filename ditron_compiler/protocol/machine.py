@@ -97,6 +97,7 @@ class Machine:
         self.recorded: dict[tuple[int, int], int] = {}  # by (rank, step of its host): the node of an event
         self._freed: set[tuple[int, int]] = set()
         self.complete = True  # no task was given up
+        self.looks: dict[tuple[Task, str], list[WaitEvent]] = {}  # by loop that only looks at flags, and may give up
         self.unsendable: set[int] = set()  # buffers of signals that went to ranks that do not exist
         self.copies: list[tuple[Span, Span]] = []
         self.unknown_writes: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ditron_compiler import ir
@@ -9,7 +10,7 @@ from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
 from ditron_compiler.protocol.expressions import constant
 
-__all__ = ["Poll", "poll_of"]
+__all__ = ["Poll", "loop_of_looks", "poll_of"]
 
 _KEEP_WITH_ZERO = (tt.RMWOp.ADD, tt.RMWOp.OR, tt.RMWOp.XOR)
 _CASTS = (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
@@ -48,6 +49,33 @@ def poll_of(loop: scf.WhileOp) -> Poll | None:
             until = _UNTIL[compare.predicate]
             return Poll(read, _SWAPPED[until] if swapped else until, other)
     return None
+
+
+def loop_of_looks(read: ir.Operation) -> ir.Operation | None:
+    """The innermost loop around a read of a flag, if all that it does is to read flags, and it is no poll."""
+    loop = read.parent
+    while isinstance(loop, scf.IfOp):
+        loop = loop.parent
+    if not isinstance(loop, (scf.ForOp, scf.WhileOp)) or not _looks(read):
+        return None
+    if isinstance(loop, scf.WhileOp) and poll_of(loop) is not None:
+        return None
+    return loop if all(_looks(op) for op in _effects_in(loop)) else None
+
+
+def _looks(op: ir.Operation) -> bool:
+    return isinstance(op, ditron.SignalFetchOp) or _only_reads(op)
+
+
+def _effects_in(op: ir.Operation) -> Iterator[ir.Operation]:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if isinstance(inner, tt.CallOp) or (
+                    effect_of(inner) is not None and not isinstance(inner, (ditron.SymmAtOp, ditron.MulticastPtrOp))
+                ):
+                    yield inner
+                yield from _effects_in(inner)
 
 
 def _only_reads(op: ir.Operation) -> bool:

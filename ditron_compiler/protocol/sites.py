@@ -9,7 +9,7 @@ from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.ir.locations import user_line
 from ditron_compiler.protocol.effects import effect_of, may_order
 from ditron_compiler.protocol.expressions import bits_of, itemsize
-from ditron_compiler.protocol.polls import poll_of
+from ditron_compiler.protocol.polls import loop_of_looks, poll_of
 from ditron_compiler.protocol.slices import BackwardSlice
 
 __all__ = ["Site", "make_site", "signature_of"]
@@ -95,7 +95,9 @@ def _attributes(op: ir.Operation) -> dict[str, str]:
 
 def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     """``integer``: the bits of the integers that it loads or combines. ``used``: something depends on its result.
-    ``polls``: a loop repeats it until a comparison holds. ``orders``: of control flow, whether it may order programs.
+    ``polls``: a loop repeats it until a comparison holds. ``gives_up``: the position of a loop that only repeats it,
+    and perhaps not until then. ``decides``: control or an address depends on it; ``repeats``: whether a loop goes on
+    does. ``orders``: of control flow, whether it may order programs.
     """
     found = {}
     if op.results and slices.is_needed(op.results[0]):
@@ -106,6 +108,12 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
         found["integer"] = kind[1:]
     if isinstance(op.parent, scf.WhileOp) and (poll := poll_of(op.parent)) is not None and poll.read == op:
         found["polls"] = "polls"
+    if op.results and slices.decides(op.results[0]):
+        found["decides"] = "decides"
+        if slices.repeats(op.results[0]):
+            found["repeats"] = "repeats"
+        if (loop := loop_of_looks(op)) is not None:
+            found["gives_up"] = str(slices.ordinal(loop))
     if effect_of(op) is None and (isinstance(op, cf.CondBranchOp) or may_order(op)):
         found["orders"] = "orders"
     return found

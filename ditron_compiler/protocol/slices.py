@@ -28,6 +28,8 @@ class BackwardSlice:
         for block in function.regions[0].blocks:
             self._collect(block)
         self._mark_live()
+        self._deciding: set[ir.Value] | None = None
+        self._repeating: set[ir.Value] | None = None
         self._tokens: dict[ir.Value, frozenset[int]] = {}
         self._propagate_tokens()
 
@@ -59,6 +61,32 @@ class BackwardSlice:
         """Ordinals of the waits whose token a consume_token takes."""
         consumers = (op for op in self._operations if isinstance(op, ditron.ConsumeTokenOp))
         return _NO_TOKENS.union(*(self._tokens.get(op.token, _NO_TOKENS) for op in consumers))
+
+    def decides(self, value: ir.Value) -> bool:
+        """Whether control, an address, a mask or what is sent depends on the value, or it leaves the function."""
+        if self._deciding is None:
+            roots = [operand for op in self._operations for operand in _deciding_operands(op)]
+            self._deciding = self._backwards(roots)
+        return value in self._deciding
+
+    def repeats(self, value: ir.Value) -> bool:
+        """Whether the condition of a ``while`` loop depends on the value."""
+        if self._repeating is None:
+            loops = (op for op in self._operations if isinstance(op, scf.WhileOp))
+            self._repeating = self._backwards([op.regions[0].blocks[0].terminator.condition for op in loops])
+        return value in self._repeating
+
+    def _backwards(self, worklist: list[ir.Value]) -> set[ir.Value]:
+        """What values are made of."""
+        found: set[ir.Value] = set()
+        while worklist:
+            value = worklist.pop()
+            if value not in found:
+                found.add(value)
+                worklist.extend(self._incoming.get(value, ()))
+                if value in self._definition and value not in self._incoming:
+                    worklist.extend(self._definition[value].operands)
+        return found
 
     # --- operations and the edges of regions ---------------------------------------------------------------------
 
@@ -165,3 +193,23 @@ class BackwardSlice:
             return False
         self._tokens[value] = before | found
         return True
+
+
+#: Operations of which one operand is data.
+_STORES = (tt.StoreOp, ditron.StOp, ditron.RedOp, ditron.AtomicAddOp)
+
+
+def _deciding_operands(op: ir.Operation) -> list[ir.Value]:
+    """The operands of an operation on which control, addresses, masks or signals depend."""
+    if isinstance(op, scf.ForOp):
+        return [op.lowerBound, op.upperBound, op.step]
+    if isinstance(op, (scf.IfOp, cf.CondBranchOp)):
+        return [op.condition]
+    if isinstance(op, scf.WhileOp):
+        return [op.regions[0].blocks[0].terminator.condition]
+    if isinstance(op, (tt.CallOp, tt.ReturnOp)):
+        return list(op.operands)
+    if (effect := effect_of(op)) is None:
+        return []
+    data = op.value if isinstance(op, _STORES) else op.val if isinstance(op, tt.AtomicRMWOp) else None
+    return [value for value in effect.operands(op) if value is not None and value != data]

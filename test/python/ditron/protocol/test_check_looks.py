@@ -14,35 +14,38 @@ N = 16
 
 
 @ditron.jit
-def take_if_there(x, box, flag, out, HOW: tl.constexpr, LEAST: tl.constexpr, LIMIT: tl.constexpr, N: tl.constexpr):
+def take_if_there(x, box, flag, out, HOW: tl.constexpr, LEAST: tl.constexpr, SIGNAL: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, N)
     right = (dl.rank() + 1) % dl.num_ranks()
     tl.store(dl.symm_at(box, right) + at, tl.load(x + at))
-    dl.notify(flag, right, 1)
+    if SIGNAL == "right":
+        dl.notify(flag, right, 1)
+    elif SIGNAL == "other":
+        dl.notify(flag + 1, right, 1)
     if HOW == "fetch":
         seen = dl.signal_fetch(flag)
     else:
         seen = dl.ld(flag, scope="world", semantic="relaxed" if HOW == "relaxed" else "acquire")
     if HOW == "for":
-        for _ in range(LIMIT):
+        for _ in range(5):
             if seen < 1:
-                seen = dl.ld(flag, scope="world", semantic="acquire")
+                seen = dl.ld(flag, scope="world", semantic="acquire")  # for
     elif HOW == "while":
         tries = 0
-        while (seen < 1) & (tries < LIMIT):
-            seen = dl.ld(flag, scope="world", semantic="acquire")
+        while (seen < 1) & (tries < 5):
+            seen = dl.ld(flag, scope="world", semantic="acquire")  # while
             tries += 1
     if seen >= LEAST:
         tl.store(out + at, tl.load(box + at))  # loads
 
 
-def report_of(how, least=1):
+def report_of(how, least=1, signal="right"):
     def run():
         ditron.init()
         x, out = torch.ones(N), torch.zeros(N)
         box = ditron.symm_zeros(N, dtype=torch.float32, name="box")
-        flag = ditron.symm_zeros(1, dtype=torch.int64, name="flag")
-        take_if_there[(1,)](x, box, flag, out, HOW=how, LEAST=least, LIMIT=5, N=N)
+        flag = ditron.symm_zeros(2, dtype=torch.int64, name="flag")
+        take_if_there[(1,)](x, box, flag, out, HOW=how, LEAST=least, SIGNAL=signal, N=N)
 
     return check_function(run, [(2, None), (3, None)])
 
@@ -66,3 +69,35 @@ def test_what_is_loaded_in_any_case_is_not(how):
 def test_a_relaxed_look_orders_nothing():
     report = report_of("relaxed")
     assert report.findings and report.findings[0].kind in ("unordered", "semantic"), str(report)
+
+
+@pytest.mark.parametrize("signal", ["none", "other"])
+@pytest.mark.parametrize("how", ["for", "while"])
+def test_a_loop_that_gives_up_on_what_nobody_signals(how, signal):
+    report = report_of(how, signal=signal)
+    (first, *more) = report.findings
+    assert first.kind == "never-signalled" and not more and "gives up" in first.message, str(report)
+    lines = open(__file__).read().splitlines()
+    assert lines[int(first.loc.split(":")[1]) - 1].endswith(f"# {how}"), str(report)
+    assert ("is the index right?" in str(first)) == (signal == "other"), str(report)
+
+
+@ditron.jit
+def stop_flag(flag, stop, out):
+    """Waits for a flag, or for a stop that nobody asks for; then works as long as nobody does."""
+    dl.notify(flag, (dl.rank() + 1) % dl.num_ranks(), 1)
+    while (dl.ld(flag, scope="world", semantic="acquire") < 1) & (dl.ld(stop, scope="world") == 0):
+        pass
+    for i in range(4):
+        if dl.ld(stop, scope="world") == 0:
+            tl.store(out + i, i)
+
+
+def test_a_stop_that_nobody_asks_for_is_no_mistake():
+    def run():
+        ditron.init()
+        flag, stop = (ditron.symm_zeros(1, dtype=torch.int64, name=name) for name in ("flag", "stop"))
+        stop_flag[(1,)](flag, stop, torch.zeros(4, dtype=torch.int32))
+
+    report = check_function(run, [(2, None)])
+    assert not report.findings and report.is_complete, str(report)

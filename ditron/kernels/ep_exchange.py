@@ -20,7 +20,7 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.combine import sum_chunk
 from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets
-from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result
+from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
@@ -333,12 +333,15 @@ def ep_combine_program(
     )
 
 
-def _operand(what: str, group: Group, name: str, tensor: torch.Tensor, rows: int, of: str) -> None:
+def _operand(
+    what: str, group: Group, name: str, tensor: torch.Tensor, rows: int, of: str, *, quantized: bool = False
+) -> None:
     """Raise DitronError for what is no matrix of ``rows`` rows."""
     require_tensor(what, name, tensor)
-    if tensor.ndim != 2 or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+    if tensor.ndim != 2 or tensor.numel() == 0 or tensor.dtype not in (DTYPES + QUANTIZED if quantized else DTYPES):
+        with_quantized = ", float8_e4m3fn, float8_e5m2 or int8" if quantized else ""
         raise DitronError(
-            f"{what}: {name} must be a matrix with elements, of bfloat16, float16 or float32, got "
+            f"{what}: {name} must be a matrix with elements, of bfloat16, float16 or float32{with_quantized}, got "
             f"{tuple(tensor.shape)} of {tensor.dtype}"
         )
     if tensor.device != group.device:
@@ -360,7 +363,8 @@ def ep_dispatch(
     """The tokens of all ranks that this rank's experts compute, a row for each route, sorted by expert.
 
     Args:
-        x: ``[tokens, H]``, this rank's tokens, as many as the plan is for. bfloat16, float16 or float32.
+        x: ``[tokens, H]``, this rank's tokens, as many as the plan is for. bfloat16, float16 or float32; or of a
+            quantized dtype, whose scales, ``[tokens, ...]``, are dispatched by a second call.
         plan: of these tokens' experts (:func:`moe_plan`).
         out: ``[plan.max_rows, H]``, written if given.
         group: the ranks; default the current group. One node.
@@ -373,16 +377,19 @@ def ep_dispatch(
         rows = ditron.kernels.ep_dispatch(x, plan)
     """
     with in_group(group, "ep_dispatch") as group:
-        _operand("ep_dispatch", group, "x", x, len(plan.route_row) // group.num_ranks, "tokens")
+        _operand("ep_dispatch", group, "x", x, len(plan.route_row) // group.num_ranks, "tokens", quantized=True)
         check_schedule("ep_dispatch", schedule, ep_dispatch_program)
         out = result("ep_dispatch", (plan.max_rows, x.shape[1]), x, out, x=x)
         chosen: dict[str, Any] = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
         if group.is_sim:
             chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
         chosen |= schedule
+        tokens, rows = aligned(x), out
+        if x.itemsize == 1:  # one program moves bytes of any meaning
+            tokens, rows = tokens.view(torch.int8), rows.view(torch.int8)
         ep_dispatch_program(
-            aligned(x),
-            out,
+            tokens,
+            rows,
             plan.route_row,
             plan.row_slot,
             plan.num_tiles,

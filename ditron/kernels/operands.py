@@ -12,6 +12,8 @@ from ditron.distributed.torch_groups import AnyGroup, as_group
 from ditron_compiler.errors import DitronError
 
 __all__ = [
+    "DTYPES",
+    "QUANTIZED",
     "aligned",
     "bias_of",
     "capacity_for",

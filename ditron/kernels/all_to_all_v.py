@@ -18,6 +18,7 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.all_to_all import BLOCK
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result, vector_operand
@@ -418,7 +419,12 @@ def all_to_all_v(
         if algorithm not in _PROGRAMS:
             raise DitronError(f"all_to_all_v: unknown algorithm {algorithm!r}: expected 'stored', 'll' or 'll128'")
         check_schedule("all_to_all_v", schedule, _PROGRAMS[algorithm])
-        schedule = block_for(group, algorithm) | ({"programs": 4} if group.is_sim else {}) | schedule
+        chosen = block_for(group, algorithm)
+        if group.is_sim:
+            chosen["programs"] = 4
+        elif algorithm == "stored":
+            chosen["block"] = BLOCK
+        schedule = chosen | schedule
         kept = max_rows * width if algorithm == "stored" else x.numel()
         flat, received = aligned(x).view(-1), out.view(-1)
         if x.itemsize == 1:  # one program moves bytes of any meaning

@@ -273,7 +273,7 @@ def gemm_a2a(
         received = out.view(ranks * rows, -1) if gather_dim == 0 else out.new_empty(ranks * rows, N // ranks)
         sent = received.nbytes // ranks * (ranks - 1)
         if overlaps("gemm_a2a", group, algorithm, sent, flat, b, received):
-            chosen = schedule_for("gemm_a2a", group, rows, 8, schedule, whole_pieces=True)
+            chosen = schedule_for("gemm_a2a", group, rows, 4, schedule, whole_pieces=True)
             offsets = b if bias is None else aligned(bias)
             gemm_a2a_program(
                 flat,

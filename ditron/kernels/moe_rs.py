@@ -1,7 +1,7 @@
 """Mixture of experts: the second product, and the sum of what the experts made of each token, over routes and ranks.
 
-One launch. The product goes by chunks of columns, all experts' tiles of one before those of the next. Some programs add
-and send a chunk when all its tiles are counted, while the others compute the next one; the last chunk is all programs'.
+The product goes by chunks of columns, all experts' tiles of one before those of the next. A second kernel, whose
+programs fit next to the product's on each SM, adds and sends a chunk when its tiles are counted; a third one, the last.
 """
 
 from __future__ import annotations
@@ -30,60 +30,6 @@ from ditron_compiler.errors import DitronError
 __all__ = ["moe_ar", "moe_rs", "moe_rs_program"]
 
 
-@ditron.jit
-def product_tiles(
-    rows_desc,
-    w_desc,
-    y_desc,
-    y_ptr,
-    tiles_ptr,
-    tiles_m,
-    counts_ptr,
-    done_ptr,
-    worker,
-    workers,
-    width,
-    H,
-    K,
-    epoch,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    SWAP_AB: tl.constexpr,
-    COUNT: tl.constexpr,
-    RANKS: tl.constexpr,
-):
-    """A program's tiles of ``y`` [max_rows, H], by chunks of columns, counted with ``COUNT``."""
-    own = dl.rank()
-    tiles_n = tl.cdiv(H, BN)
-    k_steps = tl.cdiv(K, BK)
-    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
-    if worker == 0:  # what the call before sent to this rank has been added
-        for step in range(1, RANKS):
-            dl.notify(done_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
-    for tile in tl.range(worker, tiles_m * tiles_n, workers, flatten=True):
-        m, n, expert = chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP)
-        w_row = expert * H + n * BN
-        if SWAP_AB:
-            acc = tl.zeros((BN, BM), tl.float32)
-        else:
-            acc = tl.zeros((BM, BN), tl.float32)
-        for k in range(k_steps):
-            a = rows_desc.load([m * BM, k * BK])
-            w = w_desc.load([w_row, k * BK])
-            if SWAP_AB:
-                acc = tl.dot(w, a.T, acc)
-            else:
-                acc = tl.dot(a, w.T, acc)
-            if COUNT:
-                if (k == publish_at) & (tile >= workers):
-                    count_tile(counts_ptr, tile - workers, tiles_m, tiles_n, width)
-        store_grouped(y_ptr, y_desc, m * BM, n * BN, acc, H, 2, SWAP_AB)
-    if COUNT:
-        count_tiles_that_are_left(counts_ptr, worker, workers, tiles_m, tiles_n, width)
-
-
 @ditron.jit(do_not_specialize=["epoch", "width"])
 def moe_product_kernel(
     rows_desc,
@@ -108,32 +54,40 @@ def moe_product_kernel(
     COUNT: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """``y`` [max_rows, H] = rows times their experts' matrices, transposed."""
+    """``y`` [max_rows, H] = rows times their experts' matrices, transposed; tiles by chunks of columns, counted with
+    ``COUNT``.
+    """
+    own = dl.rank()
+    worker = tl.program_id(0)
     if COUNT:
-        dl.notify(started_ptr, dl.rank(), 1, op="add", scope="gpu")
-    product_tiles(
-        rows_desc,
-        w_desc,
-        y_desc,
-        y_ptr,
-        tiles_ptr,
-        tl.load(num_tiles_ptr),
-        counts_ptr,
-        done_ptr,
-        tl.program_id(0),
-        PROGRAMS,
-        width,
-        H,
-        K,
-        epoch,
-        BM,
-        BN,
-        BK,
-        GROUP,
-        SWAP_AB,
-        COUNT,
-        RANKS,
-    )
+        dl.notify(started_ptr, own, 1, op="add", scope="gpu")
+    tiles_m = tl.load(num_tiles_ptr)
+    tiles_n = tl.cdiv(H, BN)
+    k_steps = tl.cdiv(K, BK)
+    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
+    if worker == 0:  # what the call before sent to this rank has been added
+        for step in range(1, RANKS):
+            dl.notify(done_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
+    for tile in tl.range(worker, tiles_m * tiles_n, PROGRAMS, flatten=True):
+        m, n, expert = chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP)
+        w_row = expert * H + n * BN
+        if SWAP_AB:
+            acc = tl.zeros((BN, BM), tl.float32)
+        else:
+            acc = tl.zeros((BM, BN), tl.float32)
+        for k in range(k_steps):
+            a = rows_desc.load([m * BM, k * BK])
+            w = w_desc.load([w_row, k * BK])
+            if SWAP_AB:
+                acc = tl.dot(w, a.T, acc)
+            else:
+                acc = tl.dot(a, w.T, acc)
+            if COUNT:
+                if (k == publish_at) & (tile >= PROGRAMS):
+                    count_tile(counts_ptr, tile - PROGRAMS, tiles_m, tiles_n, width)
+        store_grouped(y_ptr, y_desc, m * BM, n * BN, acc, H, 2, SWAP_AB)
+    if COUNT:
+        count_tiles_that_are_left(counts_ptr, worker, PROGRAMS, tiles_m, tiles_n, width)
 
 
 @ditron.jit(do_not_specialize=["epoch", "width", "splits", "first_chunk", "last_chunk"])
@@ -197,102 +151,6 @@ def moe_sum_kernel(
         )
 
 
-@ditron.jit(do_not_specialize=["epoch", "width", "senders", "splits"])
-def moe_rs_kernel(
-    rows_desc,
-    w_desc,
-    y_desc,
-    y_ptr,
-    out_ptr,
-    inbox_ptr,
-    route_row_ptr,
-    route_weight_ptr,
-    tiles_ptr,
-    num_tiles_ptr,
-    counts_ptr,
-    sent_ptr,
-    done_ptr,
-    tokens,
-    capacity,
-    H,
-    K,
-    width,
-    senders,
-    splits,
-    epoch,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    SWAP_AB: tl.constexpr,
-    TOP_K: tl.constexpr,
-    TB: tl.constexpr,
-    CB: tl.constexpr,
-    RANKS: tl.constexpr,
-    ALL: tl.constexpr,
-):
-    """Tiles of ``y`` [max_rows, H] by chunks of columns, each of which is added to ``out`` [tokens, H].
-
-    The first ``senders`` programs compute no tiles; if that is all of them, all do, and add afterwards.
-    """
-    pid = tl.program_id(0)
-    if senders == PROGRAMS:
-        senders = 0
-    worker = pid - senders
-    if worker >= 0:
-        product_tiles(
-            rows_desc,
-            w_desc,
-            y_desc,
-            y_ptr,
-            tiles_ptr,
-            tl.load(num_tiles_ptr),
-            counts_ptr,
-            done_ptr,
-            worker,
-            PROGRAMS - senders,
-            width,
-            H,
-            K,
-            epoch,
-            BM,
-            BN,
-            BK,
-            GROUP,
-            SWAP_AB,
-            True,
-            RANKS,
-        )
-    chunks = tl.cdiv(tl.cdiv(H, BN), width)
-    dl.wait(done_ptr, RANKS - 1, epoch)
-    for chunk in range(tl.where((worker < 0) | (senders == 0), 0, chunks - 1), chunks):
-        token = dl.wait(counts_ptr + chunk, 1, tl.cast(epoch, tl.int64) * CHUNK, scope="gpu")
-        begin = chunk * (width * BN)
-        sum_chunk(
-            dl.consume_token(y_ptr, token),
-            out_ptr,
-            inbox_ptr,
-            route_row_ptr,
-            route_weight_ptr,
-            sent_ptr + (chunk * PROGRAMS + pid) * (RANKS - 1),
-            pid,
-            tl.where((chunk == chunks - 1) | (senders == 0), PROGRAMS, senders),
-            tokens,
-            capacity,
-            begin,
-            tl.minimum(begin + width * BN, H),
-            splits,
-            H,
-            epoch,
-            TB,
-            CB,
-            TOP_K,
-            RANKS,
-            ALL,
-        )
-
-
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     """Arguments for the checker: two experts, tokens with none, one or both of them on every rank."""
     tokens, experts = 20, 2
@@ -314,7 +172,6 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "top_k": 2,
         "block": (16, 32, 32),
         "programs": 3,
-        "senders": 1,
         "chunk_tiles": 1,
         "sums": (8, 32),
         "sum_warps": 4,
@@ -354,14 +211,13 @@ def moe_rs_program(
     num_ranks,
     top_k,
     to_all=False,
-    fused=False,
     overlap=True,
     block=(128, 256, 64),
     programs=132,
-    senders=16,
     chunk_tiles=8,
     sums=(8, 256),
     sum_warps=8,
+    sum_registers=64,
     beside=132,
     adders=528,
     splits=1,
@@ -375,61 +231,25 @@ def moe_rs_program(
     [max_rows, H] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * H, K] transposed.
 
     ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. With
-    ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Of ``programs``, the
-    first ``senders`` add and send, columns by ``chunk_tiles`` tiles; all of them do afterwards if there are no others.
-    What they add at a time is ``sums`` tokens and columns; ``splits`` programs share the columns of a chunk.
-    ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`.
+    ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Columns are divided
+    into chunks of ``chunk_tiles`` tiles. With ``overlap`` the product goes by chunks, and ``beside`` programs, which
+    fit next to those of the product, add all but the last. ``adders`` programs add what is left when the product is
+    done, ``splits`` of them the columns of a chunk. A program adds ``sums`` tokens and columns at a time. ``swap_ab``:
+    as of :func:`ditron.kernels.grouped.grouped_product`.
     """
     (tokens, H), K = out.shape, rows.shape[1]
     BM, BN, BK = block
+    columns = dh.cdiv(H, BN)
+    chunks, slots = dh.cdiv(columns, chunk_tiles), max(adders, beside)
     inbox = dh.symm_empty(num_ranks * capacity, H, dtype=out.dtype, name="inbox")
-    chunks = dh.cdiv(dh.cdiv(H, BN), chunk_tiles) if overlap or fused else 1
-    width = chunk_tiles if overlap or fused else dh.cdiv(H, BN)
     counts = dh.symm_zeros(chunks, dtype=torch.int64, name="counts")
-    slots = programs if fused else max(adders, beside)
     sent = dh.symm_zeros(chunks * slots * num_ranks, dtype=torch.int64, name="sent")
     started = dh.symm_zeros(1, dtype=torch.int64, name="started")
     done = dh.symm_zeros(num_ranks, dtype=torch.int64, name="done")
-    rows_desc = TensorDescriptor.from_tensor(rows, [BM, BK])
-    w_desc = TensorDescriptor.from_tensor(w, [BN, BK])
-    y_desc = shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2))
-    product_options = {"BM": BM, "BN": BN, "BK": BK, "GROUP": group_m, "SWAP_AB": swap_ab, "RANKS": num_ranks}
-    product_options |= {"num_warps": num_warps, "num_stages": stages}
-    product_options |= {} if maxnreg is None else {"maxnreg": maxnreg}
-    sum_options = {"TB": sums[0], "CB": sums[1], "TOP_K": top_k, "ALL": to_all}
-    if fused:
-        moe_rs_kernel[(programs,)](
-            rows_desc,
-            w_desc,
-            y_desc,
-            y,
-            out,
-            inbox,
-            route_row,
-            route_weight,
-            tiles,
-            num_tiles,
-            counts,
-            sent,
-            done,
-            tokens,
-            capacity,
-            H,
-            K,
-            chunk_tiles,
-            senders,
-            splits,
-            dh.epoch(),
-            PROGRAMS=programs,
-            **product_options,
-            **sum_options,
-        )
-        return
-    sum_options |= {"BN": BN, "SLOTS": slots, "RANKS": num_ranks, "num_warps": sum_warps, "maxnreg": 64}
     moe_product_kernel[(programs,)](
-        rows_desc,
-        w_desc,
-        y_desc,
+        TensorDescriptor.from_tensor(rows, [BM, BK]),
+        TensorDescriptor.from_tensor(w, [BN, BK]),
+        shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2)),
         y,
         tiles,
         num_tiles,
@@ -438,28 +258,40 @@ def moe_rs_program(
         done,
         H,
         K,
-        width,
+        chunk_tiles if overlap else columns,
         dh.epoch(),
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group_m,
         PROGRAMS=programs,
+        SWAP_AB=swap_ab,
         COUNT=overlap,
-        **product_options,
+        RANKS=num_ranks,
+        num_warps=num_warps,
+        num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
-    of_sums = (y, out, inbox, route_row, route_weight, counts, sent, done, tokens, capacity, H, width)
-    if overlap:  # next to the product's programs, when all of them have their place
+    of_sums = (y, out, inbox, route_row, route_weight, counts, sent, done, tokens, capacity, H, chunk_tiles)
+    options = {"BN": BN, "SLOTS": slots, "TB": sums[0], "CB": sums[1], "TOP_K": top_k, "RANKS": num_ranks}
+    options |= {"ALL": to_all, "num_warps": sum_warps, "maxnreg": sum_registers}
+    if overlap:  # when all of the product's programs have their place
         with dh.stream("sums"):
             dh.signal_wait(started[0], dh.epoch() * programs)
-            moe_sum_kernel[(beside,)](*of_sums, 1, 0, chunks - 1, dh.epoch(), WAIT=True, **sum_options)
-    moe_sum_kernel[(adders,)](*of_sums, splits, chunks - 1, chunks, dh.epoch(), WAIT=False, **sum_options)
+            moe_sum_kernel[(beside,)](*of_sums, 1, 0, chunks - 1, dh.epoch(), WAIT=True, **options)
+    first = chunks - 1 if overlap else 0
+    moe_sum_kernel[(adders,)](*of_sums, splits, first, chunks, dh.epoch(), WAIT=False, **options)
 
 
 def schedule_of(group: Group, plan: Plan, tokens: int, H: int) -> dict[str, Any]:
     """Keyword arguments of :func:`moe_rs_program` where the caller names none; ``tokens`` that each rank adds up."""
     chosen = tiles_for(plan.block_m, group.is_sim)
     if group.is_sim:
-        return chosen | {"senders": 1, "chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
+        return chosen | {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
     if plan.block_m <= 32:  # what takes time is to read w, which all programs do
         splits = -(-H // 2048)
-        return chosen | {"overlap": False, "sums": (1, 2048), "splits": splits, "adders": 4 * group.sms}
+        chosen |= {"overlap": False, "chunk_tiles": -(-H // chosen["block"][1])}
+        return chosen | {"sums": (1, 2048), "splits": splits, "adders": 4 * group.sms}
     columns = 1024
     return chosen | {"chunk_tiles": columns // chosen["block"][1], "splits": columns // 256, "maxnreg": 192}
 
@@ -501,7 +333,7 @@ def _check_chunks(what: str, H: int, chosen: dict[str, Any]) -> None:
     defaults = moe_rs_program.constants
     columns = chosen["block"][1] * chosen.get("chunk_tiles", defaults["chunk_tiles"])
     at_once = chosen.get("sums", defaults["sums"])[1]
-    if chosen.get("overlap", True) and columns < H and columns % at_once:
+    if columns < H and columns % at_once:
         raise DitronError(f"{what}: a chunk has {columns} columns: expected sums of a divisor of them, got {at_once}")
 
 

@@ -78,7 +78,7 @@ def test_shapes(tokens, top_k, experts, H):
     [
         dict(chunk_tiles=2, adders=5),
         dict(overlap=False, adders=2),
-        dict(overlap=False, sums=(1, 64), splits=3, adders=7),
+        dict(overlap=False, chunk_tiles=4, sums=(1, 64), splits=3, adders=7),
         dict(swap_ab=False, programs=2, chunk_tiles=5),
     ],
 )

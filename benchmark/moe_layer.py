@@ -14,10 +14,8 @@ from grouped_gemm import Model
 from measuring import random
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-import ditron
 from ditron.kernels import Plan, ag_moe, ep_moe, moe_ar, moe_plan, moe_rs
 from ditron.kernels.ag_moe import tiles_for
-from ditron.kernels.expert_activation import swiglu_rows
 
 __all__ = ["layer_cases", "second_cases"]
 
@@ -186,9 +184,9 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
         dist.reduce_scatter_tensor(mine, sums)
         return mine
 
-    def apart() -> torch.Tensor:
+    def activation_in_product() -> torch.Tensor:
         plan = moe_plan(my_ids, my_weights, **layer.options)
-        return moe_rs(swiglu_rows(ag_moe(x, w13, plan), plan, ditron.current_group()), w2, plan)
+        return moe_rs(ag_moe(x, w13, plan, activation="swiglu"), w2, plan)
 
     plan = moe_plan(my_ids, my_weights, **layer.options)
     widths = (layer.hidden, layer.inner)
@@ -199,7 +197,7 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
         "torch + NCCL": lambda: nccl(None),
         "torch + NCCL, as many rows as there are": lambda: nccl(layer.count),
         "ditron": lambda: ep_moe(x, my_ids, my_weights, w13, w2, **layer.options),
-        "ditron, activation apart": apart,
+        "ditron, activation in the product": activation_in_product,
     }
     return ComparedCase("ep_moe", name, runs, expected, 1.5e-2)
 

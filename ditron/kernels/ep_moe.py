@@ -6,6 +6,7 @@ import torch
 
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_moe import ag_moe
+from ditron.kernels.expert_activation import swiglu_rows
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.moe_rs_gradients import LayerFunction
@@ -45,9 +46,9 @@ def ep_moe(
         max_tokens, expert_map: as of :func:`moe_plan`.
         group: the ranks; default the current group. One node.
 
-    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe` and :func:`moe_rs`; the host waits for nothing. It
-    has gradients, of all but ``topk_ids``, for which the rows of the first product are kept. Collective over the group.
-    Raises DitronError for tensors that do not fit.
+    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, SwiGLU and :func:`moe_rs`; the host waits for
+    nothing. It has gradients, of all but ``topk_ids``, for which the rows of the first product are kept. Collective
+    over the group. Raises DitronError for tensors that do not fit.
 
         y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
     """
@@ -66,4 +67,5 @@ def ep_moe(
         if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands):
             return LayerFunction.apply(x, topk_ids, topk_weights, w13, w2, options, group)
         plan = moe_plan(topk_ids, topk_weights, **options)
-        return moe_rs(ag_moe(x, w13, plan, activation=activation), w2, plan)[: len(x)]
+        # Not ag_moe(activation=), which has not been measured with many tokens yet.
+        return moe_rs(swiglu_rows(ag_moe(x, w13, plan), plan, group), w2, plan)[: len(x)]

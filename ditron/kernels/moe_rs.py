@@ -29,6 +29,13 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["moe_ar", "moe_rs", "moe_rs_program"]
 
+#: Columns of w from which on it pays to add chunks next to the product: of fewer it is done too soon, and adding slows
+#: it (docs/results/moe.md).
+OVERLAPPED_DEPTH = 1024
+
+#: Up to so many bytes that a rank sends, moe_ar sends every rank's sums to all.
+ONE_SHOT_BYTES = 8 << 20
+
 
 @ditron.jit(do_not_specialize=["epoch", "width"])
 def moe_product_kernel(
@@ -283,17 +290,20 @@ def moe_rs_program(
     moe_sum_kernel[(adders,)](*of_sums, splits, first, chunks, dh.epoch(), WAIT=False, **options)
 
 
-def schedule_of(group: Group, plan: Plan, tokens: int, H: int) -> dict[str, Any]:
-    """Keyword arguments of :func:`moe_rs_program` where the caller names none; ``tokens`` that each rank adds up."""
-    chosen = tiles_for(plan.block_m, group.is_sim)
+def schedule_of(group: Group, plan: Plan, w: torch.Tensor) -> dict[str, Any]:
+    """Keyword arguments of :func:`moe_rs_program` where the caller names none (docs/results/moe.md)."""
+    (_, H, K), chosen = w.shape, tiles_for(plan.block_m, group.is_sim)
     if group.is_sim:
         return chosen | {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
-    if plan.block_m <= 32:  # what takes time is to read w, which all programs do
-        splits = -(-H // 2048)
-        chosen |= {"overlap": False, "chunk_tiles": -(-H // chosen["block"][1])}
-        return chosen | {"sums": (1, 2048), "splits": splits, "adders": 4 * group.sms}
-    columns = 1024
-    return chosen | {"chunk_tiles": columns // chosen["block"][1], "splits": columns // 256, "maxnreg": 192}
+    columns = chosen["block"][1]
+    chosen |= {"overlap": False, "chunk_tiles": -(-H // columns), "adders": 4 * group.sms}
+    if plan.block_m <= 32:
+        return chosen | {"sums": (1, 2048), "splits": -(-H // 2048)}
+    if plan.block_m < 128:
+        return chosen | {"splits": 4}
+    if K < OVERLAPPED_DEPTH:
+        return chosen | {"splits": 4, "maxnreg": 192}
+    return chosen | {"overlap": True, "chunk_tiles": 2048 // columns, "splits": 8, "maxnreg": 192}
 
 
 def _operands(
@@ -349,7 +359,7 @@ def _run(
 ) -> torch.Tensor:
     rows, w = aligned(rows), aligned(w)
     H = w.shape[1]
-    chosen = schedule_of(group, plan, len(out), H) | schedule
+    chosen = schedule_of(group, plan, w) | schedule
     _check_chunks(what, H, chosen)
     y = torch.empty(plan.max_rows, H, dtype=rows.dtype, device=rows.device)
     moe_rs_program(
@@ -425,7 +435,3 @@ def moe_ar(
             return _run("moe_ar", group, rows, w, plan, out, schedule, to_all=True)
         mine = torch.empty(tokens, w.shape[1], dtype=rows.dtype, device=rows.device)
         return all_gather(_run("moe_ar", group, rows, w, plan, mine, schedule, to_all=False), out=out)
-
-
-#: Up to so many bytes that a rank sends, moe_ar sends every rank's sums to all.
-ONE_SHOT_BYTES = 8 << 20

@@ -374,7 +374,15 @@ def ag_moe_rows(
         out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, x=x, w=w)
         if not reaches_by_tma(w, out):
             raise DitronError(f"ag_moe: rows of {N} x {K} elements: expected multiples of 16 bytes")
-        chosen = tiles_for(plan.block_m, group.is_sim) | schedule
+        chosen = tiles_for(plan.block_m, group.is_sim)
+        if not group.is_sim:
+            chosen["programs"] = group.sms
+        chosen |= schedule
+        if algorithm == "stored" and chosen["programs"] > group.sms:  # they wait for each other
+            raise DitronError(
+                f"ag_moe: {chosen['programs']} programs do not run at one time on {group.sms} multiprocessors: give "
+                "fewer programs=, or algorithm='copied'"
+            )
         chosen["whole_k"] = K % chosen["block"][2] == 0
         capacity = capacity_for(tokens if algorithm == "copied" else x.numel())
         program(x, w.view(-1, K), out, plan.row_slot, plan.tiles, plan.num_tiles, capacity, gated=gated, **chosen)

@@ -118,6 +118,16 @@ def test_routes_that_go_nowhere():
         run(lambda: main(monkeypatch), ranks=1)
 
 
+def test_ranks_that_differ():
+    """Without max_tokens the ranks have as many tokens."""
+
+    def main():
+        kernels.moe_plan(torch.zeros(4 + ditron.rank(), 1, dtype=torch.int32), num_experts=2)
+
+    with pytest.raises(DitronError, match="'topk_ids' is int32.[45], 1. on rank . and int32.[45], 1. on rank"):
+        run(main, ranks=2)
+
+
 @pytest.mark.parametrize("ranks, experts", [(2, 5), (3, 7), (4, 6)])
 def test_uneven(ranks, experts):
     """Ranks with fewer tokens than others, and with fewer experts; experts that have other numbers."""
@@ -374,6 +384,10 @@ def test_ag_moe_in_any_order(algorithm):
         (
             lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), pieces=2),
             "unknown argument .pieces.: a schedule has block",
+        ),
+        (
+            lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), programs=9, algorithm="stored"),
+            "9 programs do not run at one time on 8 multiprocessors: give fewer programs=",
         ),
         (
             lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), swap_ab=1),

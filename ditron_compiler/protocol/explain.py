@@ -235,9 +235,23 @@ class _Race:
 
     def _unordered(self, write: AccessRecord, read: AccessRecord) -> Finding:
         """The write should have been published to the reader."""
+        if read.how == "an atomic load" and read.task.kernel.sites[read.site].get("repeats", ""):
+            return self._say(
+                "too-early",
+                f"{read.how} of {self.place}: the loop around it also ends with what an earlier call has stored, "
+                f"before {write.how} of this one",
+                read,
+                write,
+                "store there what is no data, to be overwritten, before the place is used again; or wait for a signal",
+            )
         waits = [w for w in self.machine.waits if w.task.rank == read.task.rank]
         before = [w for w in waits if self.graph.precedes(w.after, read.node)]
-        signals = [w for cell in self.machine.cells.values() for w in cell.writers if w.task is write.task]
+        signals = [
+            w
+            for cell in self.machine.cells.values()
+            for w in cell.writers
+            if w.task is write.task and (w.loc != write.loc or write.how != "an atomic store")
+        ]
         pairs = [
             (wait, signal)
             for wait in before
@@ -284,7 +298,8 @@ class _Race:
             )
         own = [w for w in before if w.task is read.task] or before
         extra = [("waits, but for other signals", own[-1].loc)] if own else []
-        extra += [("a signal of the writer", (published or signals[-1:])[0].loc)] if signals else []
+        sent = published or [signal for signal in signals if signal.release or signal.how != "st"][-1:]
+        extra += [("a signal of the writer", signal.loc) for signal in sent[:1]]
         return self._say(
             "unordered",
             text,

@@ -12,6 +12,7 @@ from ditron_compiler.protocol.budget import check_budget
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import HeapBuffer, Span, common, parts
 from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN
 
 __all__ = ["Conflict", "Pair", "conflicts", "ranges", "unordered", "missing_token_dependences"]
@@ -55,6 +56,47 @@ def unordered(machine: Machine) -> Iterator[Pair]:
                 if not machine.graph.happens_before(first.node, second.node) and not _may_be_equal(first, second):
                     yield Pair(first, second, start, tuple(accesses[k] for k in active))
     yield from _lost_additions(machine)
+    yield from _unordered_looks(machine)
+
+
+def _unordered_looks(machine: Machine) -> Iterator[Pair]:
+    """Atomic loads of data and other programs' atomic stores to it, in no order: which of them is read is open.
+
+    Who decides by what it reads, as one that polls, reads on until it is there; but it may be taken for there what an
+    earlier call has stored. Later loads see nothing older.
+    """
+    for accesses in machine.accesses.values():
+        stores = [access for access in accesses if access.how == "an atomic store"]
+        loads = [access for access in accesses if access.how == "an atomic load"] if stores else []
+        decisive = [load for load in loads if _site(load).get("decides", "")]
+        for load in loads:
+            if not _site(load).get("data", ""):
+                continue
+            for store in stores:
+                check_budget()
+                first, second = sorted((load, store), key=lambda access: access.node)
+                if (
+                    store.task is load.task
+                    or machine.graph.precedes(first.node, second.node)
+                    or not len(both := common(load.span, store.span))
+                ):
+                    continue
+                looks = [d for d in decisive if d.task is load.task and len(common(d.span, both))]
+                if not looks or (looks[-1] is load and first is load and _reads_older(load, store, both, accesses)):
+                    yield Pair(first, second, int(both[0, 0]), (first, second))
+
+
+def _reads_older(load: AccessRecord, store: AccessRecord, both: Span, accesses: list[AccessRecord]) -> bool:
+    """Whether a load of a tile, in the run, has read what the same line has stored in an earlier call."""
+    if np.diff(load.span).sum() <= _site(load).itemsize or store.call != load.call:
+        return False
+    writes = [a for a in accesses if a.write and a.node < load.node and len(common(a.span, both))]
+    last = max(writes, key=lambda access: access.node, default=store)
+    return last.loc == store.loc and last.call < load.call and last.task is not load.task
+
+
+def _site(access: AccessRecord) -> Site:
+    return access.task.kernel.sites[access.site]
 
 
 def _lost_additions(machine: Machine) -> Iterator[Pair]:

@@ -97,7 +97,7 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     """``integer``: the bits of the integers that it loads or combines. ``used``: something depends on its result.
     ``polls``: a loop repeats it until a comparison holds. ``gives_up``: the position of a loop that only repeats it,
     and perhaps not until then. ``decides``: control or an address depends on it; ``repeats``: whether a loop goes on
-    does. ``orders``: of control flow, whether it may order programs.
+    does; ``data``: what is stored does. ``orders``: of control flow, whether it may order programs.
     """
     found = {}
     if op.results and slices.is_needed(op.results[0]):
@@ -108,6 +108,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
         found["integer"] = kind[1:]
     if isinstance(op.parent, scf.WhileOp) and (poll := poll_of(op.parent)) is not None and poll.read == op:
         found["polls"] = "polls"
+    if isinstance(op, ditron.LdOp) and slices.is_stored(op.result):
+        found["data"] = "data"
     if op.results and slices.decides(op.results[0]):
         found["decides"] = "decides"
         if slices.repeats(op.results[0]):

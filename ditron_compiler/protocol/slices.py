@@ -28,6 +28,7 @@ class BackwardSlice:
         for block in function.regions[0].blocks:
             self._collect(block)
         self._mark_live()
+        self._stored: set[ir.Value] | None = None
         self._deciding: set[ir.Value] | None = None
         self._repeating: set[ir.Value] | None = None
         self._tokens: dict[ir.Value, frozenset[int]] = {}
@@ -61,6 +62,12 @@ class BackwardSlice:
         """Ordinals of the waits whose token a consume_token takes."""
         consumers = (op for op in self._operations if isinstance(op, ditron.ConsumeTokenOp))
         return _NO_TOKENS.union(*(self._tokens.get(op.token, _NO_TOKENS) for op in consumers))
+
+    def is_stored(self, value: ir.Value) -> bool:
+        """Whether data that is stored depends on the value."""
+        if self._stored is None:
+            self._stored = self._backwards([value for op in self._operations for value in _data_operands(op)])
+        return value in self._stored
 
     def decides(self, value: ir.Value) -> bool:
         """Whether control, an address, a mask or what is sent depends on the value, or it leaves the function."""
@@ -195,7 +202,7 @@ class BackwardSlice:
         return True
 
 
-#: Operations of which one operand is data.
+#: Operations that write the operand `value`.
 _STORES = (tt.StoreOp, ditron.StOp, ditron.RedOp, ditron.AtomicAddOp)
 
 
@@ -211,5 +218,14 @@ def _deciding_operands(op: ir.Operation) -> list[ir.Value]:
         return list(op.operands)
     if (effect := effect_of(op)) is None:
         return []
-    data = op.value if isinstance(op, _STORES) else op.val if isinstance(op, tt.AtomicRMWOp) else None
-    return [value for value in effect.operands(op) if value is not None and value != data]
+    data = _data_operands(op)
+    return [value for value in effect.operands(op) if value is not None and value not in data]
+
+
+def _data_operands(op: ir.Operation) -> list[ir.Value]:
+    """The operands of an operation that are data which it writes."""
+    if isinstance(op, _STORES):
+        return [op.value]
+    if isinstance(op, (tt.DescriptorStoreOp, tt.DescriptorReduceOp)):
+        return [op.src]
+    return [op.val] if isinstance(op, tt.AtomicRMWOp) else []

@@ -167,10 +167,10 @@ def lamport(x, box, out, epoch, N: tl.constexpr, SLOTS: tl.constexpr, EMPTY: tl.
         for peer in range(ranks):
             dl.st(last + peer * N + at, tl.full((N,), EMPTY, tl.int32), scope="node")
     for peer in range(ranks):
-        dl.st(dl.symm_at(now, peer) + rank * N + at, value, scope="node")
+        dl.st(dl.symm_at(now, peer) + rank * N + at, value, scope="node")  # no-poll not-emptied
     total = tl.zeros((N,), tl.int32)
     for peer in range(ranks):
-        got = dl.ld(now + peer * N + at, scope="node")
+        got = dl.ld(now + peer * N + at, scope="node")  # no-poll not-emptied
         if BREAK != "no-poll":
             while tl.min(got) == EMPTY:
                 got = dl.ld(now + peer * N + at, scope="node")
@@ -178,18 +178,18 @@ def lamport(x, box, out, epoch, N: tl.constexpr, SLOTS: tl.constexpr, EMPTY: tl.
     tl.store(out + at, total)
 
 
-@pattern(lamport, {}, PATTERNS)
+@pattern(lamport, {"no-poll": "unordered", "not-emptied": "too-early"}, PATTERNS)
 def run_lamport(mistake: str) -> None:
     ditron.init()
-    ranks, empty = ditron.num_ranks(), -(2**31)
-    x, out = torch.arange(N, dtype=torch.int32), torch.empty(N, dtype=torch.int32)
+    ranks, empty, calls = ditron.num_ranks(), -(2**31), 5
+    x, out = torch.arange(calls * N, dtype=torch.int32).reshape(calls, N), torch.empty(calls, N, dtype=torch.int32)
     box = _box(3, ranks, N, dtype=torch.int32)
     box.fill_(empty)
     ditron.barrier()
-    for epoch in range(1, 6):
-        lamport[(1,)](x, box, out, epoch, N=N, SLOTS=3, EMPTY=empty, BREAK=mistake)
+    for call in range(calls):
+        lamport[(1,)](x[call], box, out[call], call + 1, N=N, SLOTS=3, EMPTY=empty, BREAK=mistake)
     ditron.barrier()
-    assert (out == ranks * torch.arange(N)).all()
+    assert (out == ranks * x).all()
 
 
 @ditron.jit(pipeline="as-written", do_not_specialize=["epoch"])

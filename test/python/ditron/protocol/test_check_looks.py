@@ -101,3 +101,34 @@ def test_a_stop_that_nobody_asks_for_is_no_mistake():
 
     report = check_function(run, [(2, None)])
     assert not report.findings and report.is_complete, str(report)
+
+
+@ditron.jit
+def exchange_a_number(box, out, HOW: tl.constexpr):
+    """Reads what the neighbour stores here; nothing says that it has."""
+    here = dl.symm_at(box, (dl.rank() + 1) % dl.num_ranks())
+    dl.st(here, 5, scope="world", semantic="relaxed")
+    if HOW == "barrier":
+        dl.barrier_all()
+    got = dl.ld(box, scope="world", semantic="relaxed")  # got
+    if HOW == "poll":
+        while got == 0:
+            got = dl.ld(box, scope="world", semantic="relaxed")
+    if HOW == "poll first":
+        while dl.ld(box, scope="world", semantic="relaxed") == 0:
+            pass
+        got = dl.ld(box, scope="world", semantic="relaxed")
+    tl.store(out, got)
+
+
+@pytest.mark.parametrize(("how", "found"), [("", ["unordered"]), ("barrier", []), ("poll", []), ("poll first", [])])
+def test_a_number_that_may_not_have_been_stored_yet(how, found):
+    def run():
+        ditron.init()
+        box = ditron.symm_zeros(1, dtype=torch.int32, name="box")
+        exchange_a_number[(1,)](box, torch.zeros(1, dtype=torch.int32), HOW=how)
+
+    report = check_function(run, [(2, None), (3, None)])
+    assert [finding.kind for finding in report.findings] == found and report.is_complete, str(report)
+    lines = open(__file__).read().splitlines()
+    assert all(lines[int(one.loc.split(":")[1]) - 1].endswith("# got") for one in report.findings), str(report)

@@ -9,6 +9,7 @@ y = gemm_rs(hidden, w_down)  # this rank's rows of the sum over ranks
 """
 
 from ditron.kernels import torch_all_to_all as _torch_all_to_all  # noqa: F401 (registers torch.ops.ditron)
+from ditron.kernels import torch_ep_exchange as _torch_ep_exchange  # noqa: F401
 from ditron.kernels import torch_library as _torch_library  # noqa: F401
 from ditron.kernels import torch_moe as _torch_moe  # noqa: F401
 from ditron.kernels.a2a_gemm import a2a_gemm

@@ -19,13 +19,21 @@ import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.combine import sum_chunk
+from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ep_combine", "ep_combine_program", "ep_dispatch", "ep_dispatch_program"]
+__all__ = [
+    "ep_combine",
+    "ep_combine_program",
+    "ep_combine_rows",
+    "ep_dispatch",
+    "ep_dispatch_program",
+    "ep_dispatch_rows",
+]
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -348,8 +356,12 @@ def _operand(
         raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
     if tensor.shape[0] != rows:
         raise DitronError(f"{what}: {name} has {tensor.shape[0]} rows, and the plan is for {rows} {of}")
-    if torch.is_grad_enabled() and tensor.requires_grad:
-        raise DitronError(f"{what}: has no gradients yet, and {name} requires one: call it under torch.no_grad()")
+
+
+def _tables(what: str, plan: Plan) -> list[torch.Tensor]:
+    if not isinstance(plan, Plan):
+        raise DitronError(f"{what}: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
+    return plan.tables
 
 
 def ep_dispatch(
@@ -371,11 +383,25 @@ def ep_dispatch(
         schedule: keyword-only arguments of :func:`ep_dispatch_program`, instead of those that would be chosen.
 
     Returns ``[plan.max_rows, H]``: row i is of route ``plan.row_route[i]``, zeros are padding. What lies behind the
-    last tile is not written. A token travels once to each rank that has one of its experts. Collective over the group.
-    Raises DitronError for tensors that do not fit.
+    last tile is not written, and of the result's gradient not read. A token travels once to each rank that has one of
+    its experts. Collective over the group. Raises DitronError for tensors that do not fit.
 
         rows = ditron.kernels.ep_dispatch(x, plan)
     """
+    return ep_dispatch_rows(x, _tables("ep_dispatch", plan), out=out, group=group, **schedule)
+
+
+@torch_operator()
+def ep_dispatch_rows(
+    x: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """:func:`ep_dispatch` with the tables of a plan."""
+    plan = Plan.of(tables)
     with in_group(group, "ep_dispatch") as group:
         _operand("ep_dispatch", group, "x", x, len(plan.route_row) // group.num_ranks, "tokens", quantized=True)
         check_schedule("ep_dispatch", schedule, ep_dispatch_program)
@@ -422,11 +448,25 @@ def ep_combine(
         schedule: keyword-only arguments of :func:`ep_combine_program`, instead of those that would be chosen.
 
     Returns ``[tokens, H]``, as many as the plan is for. A rank adds a token's rows by weight in fp32, in order of its
-    routes, and rounds once; the ranks' sums are added in fp32, in their order. Collective over the group. Raises
-    DitronError for tensors that do not fit.
+    routes, and rounds once; the ranks' sums are added in fp32, in their order. The weights of :func:`moe_plan` have
+    gradients too. Collective over the group. Raises DitronError for tensors that do not fit.
 
         y = ditron.kernels.ep_combine(experts(rows), plan)
     """
+    return ep_combine_rows(y, _tables("ep_combine", plan), out=out, group=group, **schedule)
+
+
+@torch_operator()
+def ep_combine_rows(
+    y: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """:func:`ep_combine` with the tables of a plan."""
+    plan = Plan.of(tables)
     with in_group(group, "ep_combine") as group:
         _operand("ep_combine", group, "y", y, plan.max_rows, "rows")
         check_schedule("ep_combine", schedule, ep_combine_program)

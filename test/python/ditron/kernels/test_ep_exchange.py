@@ -73,6 +73,34 @@ def test_quantized_tokens_and_their_scales():
     run(main, ranks=2)
 
 
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+def test_gradients(parallel):
+    """Of tokens and of routing weights, against the whole computation."""
+    ranks, tokens, H, top_k, experts = 2, 10, 8, 2, 4
+    x, grads = (torch.randn(ranks, tokens, H, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    weights = torch.rand(ranks, tokens, top_k, generator=torch.Generator().manual_seed(3))
+    ids = corpus(ranks, tokens, top_k, experts)["a rank without tokens"]
+    copies = ranks if parallel == "tp" else 1
+
+    whole = [t.double().requires_grad_() for t in (x, weights)]
+    made_of = torch.where(ids >= 0, ids + 1, 0)[..., None] * torch.tanh(whole[0])[:, :, None]
+    ((made_of * whole[1][..., None]).sum(2) * copies * grads).sum().backward()
+
+    def main():
+        rank = ditron.rank()
+        mine = [t[rank].clone().requires_grad_() for t in (x, weights)]
+        plan = kernels.moe_plan(ids[rank], mine[1], num_experts=experts, parallel=parallel)
+        rows = kernels.ep_dispatch(torch.tanh(mine[0]), plan)
+        count = int(plan.num_tiles) * plan.block_m
+        expert = ids.view(-1)[plan.row_route[:count].long().clamp(min=0)]
+        made = torch.cat([rows[:count] * (expert[:, None] + 1), torch.full((plan.max_rows - count, H), torch.nan)])
+        kernels.ep_combine(made, plan).backward(grads[rank])
+        for got, expected in zip(mine, whole, strict=True):
+            torch.testing.assert_close(got.grad.double(), expected.grad[rank], rtol=1e-4, atol=1e-4)
+
+    run(main, ranks=ranks)
+
+
 def plan_of(tokens):
     return kernels.moe_plan(torch.zeros(tokens, 2, dtype=torch.int32).add_(torch.arange(2)), num_experts=4)
 
@@ -82,10 +110,7 @@ def plan_of(tokens):
     [
         (lambda: kernels.ep_dispatch(torch.zeros(5, 8), plan_of(4)), "x has 5 rows, and the plan is for 4 tokens"),
         (lambda: kernels.ep_dispatch(torch.zeros(4), plan_of(4)), "x must be a matrix with elements"),
-        (
-            lambda: kernels.ep_dispatch(torch.zeros(4, 8).requires_grad_(), plan_of(4)),
-            "no gradients yet, and x requires",
-        ),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), None), "plan must be a Plan, got NoneType"),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), splits=2), "unknown argument 'splits'"),
         (lambda: kernels.ep_combine(torch.zeros(3, 8), plan_of(4)), "y has 3 rows, and the plan is for [0-9]+ rows"),
         (

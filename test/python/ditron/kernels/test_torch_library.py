@@ -11,6 +11,7 @@ from torch_compiler import needs_compiler_in_threads
 import ditron.sim
 from ditron import kernels
 from ditron.kernels.ag_moe import ag_moe_rows
+from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows
 from ditron.kernels.moe_gradients import ag_moe_rows_backward
 from ditron_compiler.errors import DitronError
 
@@ -67,6 +68,8 @@ CALLS = {
     "all_reduce": lambda: (data(3, 5),),
     "moe_plan_tables": lambda: (torch.zeros(16, 1, dtype=torch.int32), data(16, 1)),
     "ag_moe_rows": lambda: (halves(16, 16), halves(1, 24, 16), one_expert()),
+    "ep_dispatch_rows": lambda: (halves(16, 16), one_expert()),
+    "ep_combine_rows": lambda: (halves(16 * ditron.num_ranks(), 16), one_expert()),
     "ag_moe_rows_backward": lambda: (
         halves(16 * ditron.num_ranks(), 24).detach(),
         halves(16, 16).detach(),
@@ -92,13 +95,19 @@ def test_opcheck(name, ranks):
 
 
 #: What calls an operator of tables, with them.
-OF_TABLES = {"ag_moe_rows": ag_moe_rows, "ag_moe_rows_backward": ag_moe_rows_backward}
+OF_TABLES = {
+    "ag_moe_rows": ag_moe_rows,
+    "ag_moe_rows_backward": ag_moe_rows_backward,
+    "ep_combine_rows": ep_combine_rows,
+    "ep_dispatch_rows": ep_dispatch_rows,
+}
 
 
 def test_every_operator_is_checked():
     of_tables = {"ag_moe": "ag_moe_rows", "ag_moe_backward": "ag_moe_rows_backward", "moe_plan": "moe_plan_tables"}
+    of_tables |= {"ep_combine": "ep_combine_rows", "ep_dispatch": "ep_dispatch_rows"}
     # Not in torch.ops: no gradients, not for torch.compile.
-    called_directly = {"Plan", "ep_combine", "ep_dispatch", "ep_moe", "moe_ar", "moe_rs"}
+    called_directly = {"Plan", "ep_moe", "moe_ar", "moe_rs"}
     assert set(CALLS) == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
     assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)
 

@@ -112,7 +112,10 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)  # so that a token has none, one or both
     ids = scores.topk(2).indices
     # Of every rank the same: so are the tables, in order of arrival.
-    plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16, ranks)
+    stages = torch.where(ids < experts, ids, -1).repeat(ranks, 1, 1)
+    if ranks > 1 and torch.rand(1, generator=generator) < 0.5:
+        stages[-1] = -1  # this rank needs no tokens of that one, and must not be ahead of it all the same
+    plan = tables_on_host(stages, 0, 0, experts, 16, ranks)
     return {
         "x": f"bf16[{tokens}, 32]",
         "w": f"bf16[{experts * 48}, 32]",

@@ -1,5 +1,9 @@
 """Routing tables against plain loops, and products of mixture-of-experts layers against torch in fp64, on simulated ranks."""
 
+import importlib
+import sys
+from pathlib import Path
+
 import numerics
 import pytest
 import torch
@@ -8,6 +12,7 @@ import ditron
 import ditron.sim
 from ditron import kernels
 from ditron.kernels.routing import max_rows, routing_tables, tables_on_host
+from ditron.protocol.api import check_program
 from ditron_compiler.errors import DitronError
 
 
@@ -406,3 +411,22 @@ def test_errors(call, message):
 def ag_moe(x, w, **options):
     plan = kernels.moe_plan(torch.tensor([[0, 1]] * 4), num_experts=4)
     return kernels.ag_moe(x, w, plan, **options)
+
+
+@pytest.mark.parametrize(
+    "line, instead",
+    [
+        ("            dl.wait(arrived_ptr + 1, dl.num_ranks() - 1, epoch)\n", "            pass\n"),
+        ("tl.maximum(last_stage + 1 - first_stage, 0), epoch)", "tl.maximum(last_stage - first_stage, 0), epoch)"),
+        ("(epoch % 2).to(tl.int64) * dl.num_ranks()", "0 * dl.num_ranks()"),
+    ],
+)
+def test_what_the_checker_finds(line, instead, tmp_path, monkeypatch):
+    """A rank that does not wait for those whose tokens it needs none of; tokens of the last stage; one half of memory."""
+    source = Path(sys.modules["ditron.kernels.ag_moe"].__file__).read_text()
+    assert line in source
+    (tmp_path / "mutated_ag_moe.py").write_text(source.replace(line, instead).replace("@torch_operator()\n", ""))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mutated_ag_moe", raising=False)
+    report = check_program(importlib.import_module("mutated_ag_moe").ag_moe_stored_program)
+    assert report.findings

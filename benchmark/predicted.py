@@ -1,6 +1,6 @@
 """What the simulator's clock predicts for the operators of docs/results/tensor-parallel.md, beside what was measured.
 
-    python benchmark/predicted.py                  # needs no GPU; a minute
+    python benchmark/predicted.py                  # needs no GPU; some minutes, most for packets
     python benchmark/predicted.py --set link=200   # what if
 
 The measured times are read from that page. The machine's numbers come from rows of 7B and 70B alone (machines/*.toml).
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ import ditron
 from ditron import machines, sim
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "tensor-parallel.md"
+LINKS = PAGE.with_name("links.md")
 M = 8192
 #: Measured on 4 x H200 in a loop, 2026-11-22, by the first versions of the operators: ms by shape.
 FOUR = {
@@ -65,9 +66,47 @@ def predict(operator: str, shape: str, machine: machines.Machine) -> float:
     return max(call.us for call in sim.predict(main, machine).calls[-1]) / 1000
 
 
-def table(title: str, machine: machines.Machine, rows: Iterator[tuple[str, str, float]]) -> None:
+def collectives_on_two() -> Iterator[tuple[str, str, float]]:
+    """Operator, bytes and algorithm, us of the collectives in graphs that the page of links has."""
+    section = ""
+    for line in LINKS.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        section = line if line.startswith("#") else section
+        if section == "## Small messages" and len(cells) > 2 and cells[1] == "graph":
+            for algorithm, cell in zip(("one_shot", "two_shot", "ll 512", "ll128 960"), cells[5:9], strict=True):
+                if cell:
+                    yield "all_reduce", f"{cells[0]} {algorithm}", float(cell)
+        elif section == "## Small messages" and (row := re.match(r"(all_gather|reduce_scatter), (\d+)$", cells[0])):
+            yield row[1], f"{row[2]} ll 512", float(cells[3])
+
+
+def predict_collective(operator: str, what: str, machine: machines.Machine) -> float:
+    """us of the third call."""
+    nbytes, algorithm, *block = what.split()
+    schedule = {"algorithm": algorithm} | ({"block": int(block[0])} if block else {})
+
+    def main() -> None:
+        ditron.init()
+        elements = int(nbytes) // 2 * (machine.size if operator == "reduce_scatter" else 1)
+        x = torch.zeros(elements, dtype=torch.bfloat16)
+        for _ in range(3):
+            getattr(ditron.kernels, operator)(x if operator == "all_reduce" else x.view(-1, 8), **schedule)
+
+    return max(call.us for call in sim.predict(main, machine).calls[-1])
+
+
+def table(
+    title: str,
+    machine: machines.Machine,
+    rows: Iterator[tuple[str, str, float]],
+    predict: Callable[[str, str, machines.Machine], float] = predict,
+    unit: str = "ms",
+) -> None:
     """Print a table of operator, shape and measured ms, with what is predicted."""
-    print(f"\n{title}: {machine}\n\n| operator | shape | measured, ms | predicted, ms | error |\n|---|---|---|---|---|")
+    print(
+        f"\n{title}: {machine}\n\n| operator | shape | measured, {unit} | predicted, {unit} | error |\n"
+        "|---|---|---|---|---|"
+    )
     errors = []
     for operator, shape, measured in rows:
         predicted = predict(operator, shape, machine)
@@ -87,6 +126,7 @@ def main() -> None:
         table(f"2 x H200, {form}", machine, ((o, s, ms) for o, s, f, ms in every if f == form))
     rows = ((operator, shape, ms) for operator, shapes in FOUR.items() for shape, ms in shapes.items())
     table("4 x H200, in a loop", four.sustained(), rows)
+    table("Collectives in graphs, 2 x H200", two.in_graph(), collectives_on_two(), predict_collective, "us")
 
 
 if __name__ == "__main__":

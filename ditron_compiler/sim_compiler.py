@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ditron_compiler import ir, knobs, pipeline
+from ditron_compiler.analysis.call_graph import operations
+from ditron_compiler.analysis.costs import ProductBytes, largest_product
 from ditron_compiler.analysis.packet_layout import PacketArgument
 from ditron_compiler.lowering.sim import jit
 from ditron_compiler.lowering.sim.independence import is_independent, is_private
 from ditron_compiler.lowering.sim.lower_to_sim import LOCATIONS
 from ditron_compiler.lowering.sim.provenance import keeps_to_arguments
+
+# Of an SM from Ampere on; half of the registers are taken for accumulators.
+_WARPS_PER_SM, _PROGRAMS_PER_SM, _SHARED_BYTES, _REGISTER_BYTES = 64, 32, 227 << 10, 256 << 10
 
 _ENTRY = "ditron.kernel."  # before the kernel's name: a kernel may be called memcpy
 
@@ -29,6 +34,16 @@ class SimKernel:
     bounded: bool = False  # every address derives from its arguments (provenance.py)
     plain: bool = False  # it is plain Triton's: programs may store equal values to one address
     packets: tuple[PacketArgument, ...] = ()  # the arguments that have to be packet memory
+    product: ProductBytes | None = None  # its largest product, if it says what it spends
+    programs_per_sm: int = 1
+
+    def with_options(self, num_warps: int, num_stages: int) -> SimKernel:
+        """The kernel compiled with these options, for a machine with a clock: how many programs an SM has room for."""
+        room = min(_WARPS_PER_SM // max(num_warps, 1), _PROGRAMS_PER_SM)
+        if self.product is not None:
+            staged = self.product.operands * max(num_stages, 1)
+            room = min(room, _SHARED_BYTES // staged, _REGISTER_BYTES // (2 * self.product.accumulator))
+        return replace(self, programs_per_sm=max(room, 1))
 
 
 _kernels: dict[str, SimKernel] = {}
@@ -51,7 +66,9 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
     name, arguments, packets = _kernel_of(module, name)
     with module.context:
         independent, bounded = is_independent(module), keeps_to_arguments(module)
+        product = None
         if costs:
+            product = largest_product(operations(module.operation))
             pipeline.run(module, pipeline.SIM_TIMING if costs == "timing" else pipeline.SIM_COSTS)
         pipeline.run(module, pipeline.SIM_RACES if races else pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
@@ -67,6 +84,7 @@ def compile_module(module: ir.Module | str, name: str | None = None, races: bool
         independent,
         bounded,
         packets=packets,
+        product=product,
     )
 
 

@@ -40,6 +40,7 @@ class LaunchArguments(NamedTuple):
     independent: bool
     bounded: bool
     plain: bool
+    programs_per_sm: int
 
     @classmethod
     def of(
@@ -64,6 +65,7 @@ class LaunchArguments(NamedTuple):
             getattr(kernel, "independent", False),
             bounded,
             getattr(kernel, "plain", False),
+            getattr(kernel, "programs_per_sm", 1),
         )
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,12 @@ class RankView:
         """What a kernel is compiled to, as a part of the keys of caches."""
         modes = {"records accesses": self.records_accesses, self._costs: bool(self._costs)}
         return ", ".join(mode for mode, used in modes.items() if used)
+
+    def fitted(self, kernel: Any, options: Mapping[str, Any]) -> Any:
+        """A kernel of :meth:`compile` that was given these options of Triton's: with a clock, how many fit on an SM."""
+        if self._world.timing is None:
+            return kernel
+        return kernel.with_options(options.get("num_warps", 4), options.get("num_stages", 3))
 
     @property
     def _costs(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ditron_compiler import ir
@@ -11,7 +12,7 @@ from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.ir.dialects.ditron import Cost
 from ditron_compiler.ir.matchers import defining_op
 
-__all__ = ["OperationCost", "cost_of", "element_type", "is_float"]
+__all__ = ["OperationCost", "ProductBytes", "cost_of", "element_type", "is_float", "largest_product"]
 
 _LOADS = (tt.LoadOp, tt.DescriptorLoadOp, tt.DescriptorGatherOp)
 _STORES = {
@@ -50,6 +51,24 @@ def cost_of(op: ir.Operation) -> OperationCost | None:
     return None
 
 
+@dataclass(frozen=True)
+class ProductBytes:
+    """What a product holds on an SM: bytes of both operands of a step, and of the accumulator in fp32."""
+
+    operands: int
+    accumulator: int
+
+
+def largest_product(every: Iterable[ir.Operation]) -> ProductBytes | None:
+    """The product with the largest accumulator; None if there is none."""
+    found = [
+        ProductBytes(_bytes(op.a.type) + _bytes(op.b.type), _bytes(op.results[0].type))
+        for op in every
+        if isinstance(op, (tt.DotOp, tt.DotScaledOp))
+    ]
+    return max(found, key=lambda product: product.accumulator, default=None)
+
+
 def element_type(type_: ir.Type) -> ir.Type:
     """The type of a scalar, or of a tensor's elements."""
     return ir.RankedTensorType(type_).element_type if ir.RankedTensorType.isinstance(type_) else type_
@@ -68,7 +87,11 @@ def _product(op: ir.Operation) -> Cost:
 def _access(cost: Cost, type_: ir.Type, pointer: ir.Value) -> OperationCost | None:
     if not ir.RankedTensorType.isinstance(type_):
         return None
-    return OperationCost(cost, math.prod(ir.RankedTensorType(type_).shape) * _bits(type_) // 8, _remote_place(pointer))
+    return OperationCost(cost, _bytes(type_), _remote_place(pointer))
+
+
+def _bytes(type_: ir.Type) -> int:
+    return math.prod(ir.RankedTensorType(type_).shape) * _bits(type_) // 8
 
 
 def _bits(type_: ir.Type) -> int:

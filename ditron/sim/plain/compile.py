@@ -136,11 +136,15 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
             context,
         )
         text = mixed.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-        key = hashlib.sha256(f"{compile_mode()} {knobs.sim_cpu.get()} {text}".encode()).hexdigest()
+        fits = f"{options.num_warps} {options.num_stages}"
+        key = hashlib.sha256(f"{compile_mode()} {fits} {knobs.sim_cpu.get()} {text}".encode()).hexdigest()
         if key not in _kernels:
             with mixed.context, raise_compile_errors():
                 rank = current_world()
-                code = compile_module(mixed, races=records_accesses()) if rank is None else rank.compile(mixed)
+                if rank is None:
+                    code = compile_module(mixed, races=records_accesses())
+                else:
+                    code = rank.fitted(rank.compile(mixed), vars(options))
                 _kernels[key] = replace(code, plain=True)
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
 

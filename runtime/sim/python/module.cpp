@@ -90,13 +90,14 @@ static uint64_t submit(Machine &machine, int32_t rank,
                        std::array<int32_t, 3> grid,
                        const std::vector<int64_t> &args,
                        std::vector<Operand> operands, bool independent,
-                       bool bounded, bool plain) {
+                       bool bounded, bool plain, int32_t programsPerSm) {
   Launch launch =
       makeLaunch(rank, address, std::move(name), std::move(locations), grid,
                  args, std::move(operands));
   launch.independent = independent;
   launch.bounded = bounded;
   launch.plain = plain;
+  launch.programsPerSm = programsPerSm;
   return machine.submit(std::move(launch), group);
 }
 
@@ -200,7 +201,7 @@ NB_MODULE(_sim, m) {
           "submit", &submit, "rank"_a, "group"_a, "address"_a, "name"_a,
           "locations"_a, "grid"_a, "args"_a,
           "operands"_a = std::vector<Operand>(), "independent"_a = false,
-          "bounded"_a = false, "plain"_a = false,
+          "bounded"_a = false, "plain"_a = false, "programs_per_sm"_a = 1,
           "Queue a launch and return its number. independent: its programs may "
           "run at the same time.")
       .def(

@@ -59,18 +59,20 @@ void bindStreams(nb::module_ &m) {
              uintptr_t address, std::string name,
              std::vector<std::string> locations, std::array<int32_t, 3> grid,
              const std::vector<int64_t> &args, std::vector<Operand> operands,
-             bool independent, bool bounded, bool plain) {
+             bool independent, bool bounded, bool plain,
+             int32_t programsPerSm) {
             Launch launch = makeLaunch(self.rankOf(), address, std::move(name),
                                        std::move(locations), grid, args,
                                        std::move(operands));
             launch.independent = independent;
             launch.bounded = bounded;
             launch.plain = plain;
+            launch.programsPerSm = programsPerSm;
             return self.launch(line, std::move(launch), std::move(group));
           },
           "line"_a, "group"_a, "address"_a, "name"_a, "locations"_a, "grid"_a,
           "args"_a, "operands"_a, "independent"_a = false, "bounded"_a = false,
-          "plain"_a = false)
+          "plain"_a = false, "programs_per_sm"_a = 1)
       .def("rank_copy", &Stream::rankCopy, "line"_a, "copy"_a, "peer"_a,
            "push"_a, "operands"_a)
       .def("local_copy", &Stream::localCopy, "line"_a, "copy"_a, "operands"_a,

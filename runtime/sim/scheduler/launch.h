@@ -58,11 +58,17 @@ struct Launch {
   bool isStream = false; ///< No launch, but the stream's own operations.
   /// The programs do not communicate: they may run in parallel.
   bool independent = false;
+  int32_t programsPerSm = 1; ///< That fit beside each other; with a clock.
   bool plain = false; ///< A kernel of plain Triton, without ditron operations.
   int64_t started = 0;
   /// Of those, programs that have given their slot to another launch.
   std::vector<std::array<int32_t, 3>> returned = {};
   int64_t finished = 0;
+  /// Of an SM, in parts.
+  static constexpr int32_t smParts = 64;
+  int32_t weight() const {
+    return isWait ? 0 : (smParts + programsPerSm - 1) / programsPerSm;
+  }
   int64_t programs() const { return int64_t(grid[0]) * grid[1] * grid[2]; }
   int64_t notStarted() const {
     return programs() - started + int64_t(returned.size());

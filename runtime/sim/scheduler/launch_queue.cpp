@@ -18,7 +18,8 @@ Launch *LaunchQueue::startable(int32_t rank) const {
     return nullptr;
   }
   Launch *next = queued[rank].front();
-  return resident[rank] < slots || next->isWait ? next : nullptr;
+  bool fits = resident[rank] + next->weight() <= slots * Launch::smParts;
+  return fits || next->isWait ? next : nullptr;
 }
 
 Fiber &LaunchQueue::startProgram(int32_t rank) {
@@ -32,7 +33,7 @@ Fiber &LaunchQueue::startProgram(int32_t rank) {
   fiber = Fiber();
   fiber.launch = &launch;
   fiber.pid = program;
-  resident[rank] += !launch.isWait;
+  resident[rank] += launch.weight();
   return fiber;
 }
 
@@ -82,7 +83,7 @@ void LaunchQueue::takeWhole(int32_t rank) {
 bool LaunchQueue::endProgram(Fiber &fiber) {
   Launch &launch = *fiber.launch;
   unused.push_back(&fiber);
-  resident[launch.rank] -= !launch.isWait;
+  resident[launch.rank] -= launch.weight();
   return ++launch.finished == launch.programs();
 }
 

@@ -50,7 +50,7 @@ private:
   uint64_t nextId = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Launch>> launches;
   std::vector<std::deque<Launch *>> queued;
-  std::vector<int32_t> resident; ///< Programs, per rank.
+  std::vector<int32_t> resident; ///< Parts of SMs that are taken, per rank.
   std::deque<Fiber> fibers;
   std::vector<Fiber *> unused;
 };

@@ -97,22 +97,23 @@ void Clock::sleep(Fiber &fiber, const char *kind, double ns) {
 
 void Clock::spend(Fiber &fiber, Cost cost, double amount, int32_t peer) {
   ProgramTime &own = *fiber.time;
+  double sms = model.sms * own.sharing;
   switch (cost) {
   case Cost::Dot8:
-    own.dots += amount * model.sms / model.dot8;
+    own.dots += amount * sms / model.dot8;
     return;
   case Cost::Dot16:
-    own.dots += amount * model.sms / model.dot16;
+    own.dots += amount * sms / model.dot16;
     return;
   case Cost::Dot32:
-    own.dots += amount * model.sms / model.dot32;
+    own.dots += amount * sms / model.dot32;
     return;
   case Cost::Load:
     own.bytes[peer].loaded += amount;
     return;
   case Cost::Store:
     ProgramBytes &bytes = own.bytes[peer];
-    double hidden = (own.dots - bytes.at) * rate(fiber.launch->rank, peer);
+    double hidden = (own.dots - bytes.at) * rate(fiber, peer);
     bytes.stored = std::max(0.0, bytes.stored - hidden) + amount;
     bytes.at = own.dots;
   }
@@ -121,10 +122,12 @@ void Clock::spend(Fiber &fiber, Cost cost, double amount, int32_t peer) {
 void Clock::spendTime(Fiber &fiber, double ns) { fiber.time->fixed += ns; }
 
 /// What a program can count on for its stores, when all do the same.
-double Clock::rate(int32_t rank, int32_t peer) const {
-  return rank == peer ? std::min(model.hbmSm, model.hbm / model.sms)
-                      : std::min(model.storeSm,
-                                 model.link * model.storeShare / model.sms);
+double Clock::rate(const Fiber &fiber, int32_t peer) const {
+  double most =
+      fiber.launch->rank == peer
+          ? std::min(model.hbmSm, model.hbm / model.sms)
+          : std::min(model.storeSm, model.link * model.storeShare / model.sms);
+  return most / fiber.time->sharing;
 }
 
 void Clock::transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
@@ -135,13 +138,14 @@ void Clock::transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
   int32_t rank = fiber.launch->rank;
   ++fiber.time->outstanding;
   if (peer == rank) {
-    flows.start({of(rank, Memory), -1, -1}, bytes, model.hbmSm,
+    flows.start({of(rank, Memory), -1, -1}, bytes,
+                model.hbmSm / fiber.time->sharing,
                 [this, &fiber, activity] { part(fiber, "memory", activity); });
     return;
   }
   activities[activity].peer = peer;
   double share = store ? model.storeShare : model.loadShare;
-  double cap = store ? model.storeSm : model.loadSm;
+  double cap = (store ? model.storeSm : model.loadSm) / fiber.time->sharing;
   int32_t from = store ? rank : peer, to = store ? peer : rank;
   const char *kind = store ? "store" : "load";
   flows.start({of(from, Out), of(to, In), -1}, bytes / share, cap / share,
@@ -185,7 +189,7 @@ void Clock::settle(Fiber &fiber) {
   }
   for (const auto &[peer, amounts] : bytes) {
     // What is hidden however many programs share the memory needs no flow.
-    if (peer != rank || amounts.loaded > timer * rate(rank, rank)) {
+    if (peer != rank || amounts.loaded > timer * rate(fiber, rank)) {
       transfer(fiber, peer, amounts.loaded, false, activity);
     }
     if (dots <= 0) {
@@ -315,6 +319,9 @@ void Clock::launched(const Launch &launch, const std::string &stream) {
   record.name = launch.name;
   record.stream = stream;
   record.programs = launch.programs();
+  int64_t perSm = (record.programs + model.sms - 1) / model.sms;
+  record.sharing =
+      double(std::clamp<int64_t>(perSm, 1, std::max(1, launch.programsPerSm)));
   record.queued = time;
   record.started = unlimited;
 }
@@ -332,6 +339,7 @@ void Clock::programStarted(Fiber &fiber) {
   fiber.time = std::make_unique<ProgramTime>();
   fiber.time->last = cause;
   fiber.time->record = recordOf.at(fiber.launch->id);
+  fiber.time->sharing = launches[fiber.time->record].sharing;
   LaunchTime &record = launches[fiber.time->record];
   record.started = std::min(record.started, time);
 }

@@ -52,6 +52,7 @@ struct LaunchTime {
   std::string name;
   std::string stream; ///< Empty: launched by host code.
   int64_t programs = 0;
+  double sharing = 1; ///< Programs on an SM.
   double queued = 0, started = 0, ended = 0;
   /// Sums over programs, in ns.
   double compute = 0, waited = 0;
@@ -130,7 +131,7 @@ private:
   /// Let bytes pass as parts of an activity; true if there are any.
   void transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
                 int64_t activity);
-  double rate(int32_t rank, int32_t peer) const;
+  double rate(const Fiber &fiber, int32_t peer) const;
   double slowed(const Fiber &fiber, double dots) const;
   void land(uint64_t id, int64_t activity);
 

@@ -19,7 +19,8 @@ struct ProgramTime {
   double dots = 0;                       ///< ns of products that it has to do,
   double fixed = 0;                      ///< ns that pass beside nothing else,
   std::map<int32_t, ProgramBytes> bytes; ///< and bytes, by rank.
-  int64_t last = -1; ///< The activity that decides what time it is for it.
+  double sharing = 1; ///< Programs on its SM, which share its rates.
+  int64_t last = -1;  ///< The activity that decides what time it is for it.
   int64_t record = -1;
   int32_t outstanding = 0; ///< Parts of what it does now that are not over.
 

@@ -62,6 +62,15 @@ def wait_kernel(signal_ptr):
 
 
 @ditron.jit
+def last_releases_kernel(signal_ptr):
+    """All programs wait for the last one."""
+    if tl.program_id(0) == tl.num_programs(0) - 1:
+        dl.notify(signal_ptr, dl.rank(), 1)
+    else:
+        dl.wait(signal_ptr, 1, 1)
+
+
+@ditron.jit
 def branch_kernel(x_ptr, signal_ptr):
     """A signal that depends on floating-point data."""
     if tl.load(x_ptr) > 0:

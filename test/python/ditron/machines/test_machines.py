@@ -51,7 +51,7 @@ def test_what_if():
 def test_units_of_the_model():
     """GB/s is bytes per ns; TFLOP/s is 1000 operations per ns."""
     model = machines.load("h200x4").model()
-    assert model["dot16"] == 800_000 and model["link"] == 390 and model["peer"] == 1900
+    assert model["dot16"] == 800_000 and model["link"] == 390 and model["peer"] == 1500
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import torch
 from timed_programs import (
     branch_kernel,
+    last_releases_kernel,
     notify_kernel,
     products_kernel,
     put_kernel,
@@ -73,6 +74,28 @@ def test_a_gpu_keeps_its_full_rate_for_a_while():
     slow = predicted(main, 1, machine, timing_only=True)
     # Two waves of 65.5 us: what is behind the first 100 us takes twice as long.
     assert operations(slow, "products_kernel")[0][2] == pytest.approx(3 + 4 * PRODUCT - 100, abs=0.01)
+
+
+def test_programs_fit_beside_each_other_by_their_warps():
+    def main(view, num_warps):
+        signal = view.alloc((1,), torch.int64, name="signal")
+        last_releases_kernel[(9,)](signal, num_warps=num_warps)
+
+    predicted(lambda view: main(view, 16), 1)  # four on each of four SMs
+    with pytest.raises(DeadlockError, match="signal"):
+        predicted(lambda view: main(view, 32), 1)  # two
+
+
+def test_products_fit_by_their_accumulators_and_operands():
+    from ditron_compiler.analysis.costs import ProductBytes
+    from ditron_compiler.sim_compiler import SimKernel
+
+    kernel = SimKernel("k", 0, (), 0, (), "")
+    assert kernel.with_options(8, 3).programs_per_sm == 8
+    large = SimKernel("k", 0, (), 0, (), "", product=ProductBytes((128 + 256) * 64 * 2, 128 * 256 * 4))
+    assert large.with_options(8, 3).programs_per_sm == 1
+    small = SimKernel("k", 0, (), 0, (), "", product=ProductBytes(2 * 64 * 64 * 2, 64 * 64 * 4))
+    assert [small.with_options(4, stages).programs_per_sm for stages in (2, 4)] == [7, 3]
 
 
 # --- copies and links ------------------------------------------------------------------------------------------------

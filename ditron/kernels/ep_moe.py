@@ -9,8 +9,7 @@ from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.expert_activation import swiglu_rows
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
-from ditron.kernels.moe_rs_gradients import LayerFunction
-from ditron.kernels.operands import in_group, require_tensor
+from ditron.kernels.operands import require_tensor
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ep_moe"]
@@ -47,25 +46,22 @@ def ep_moe(
         group: the ranks; default the current group. One node.
 
     Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, SwiGLU and :func:`moe_rs`; the host waits for
-    nothing. It has gradients, of all but ``topk_ids``, for which the rows of the first product are kept. Collective
-    over the group. Raises DitronError for tensors that do not fit.
+    nothing. It has gradients, of all but ``topk_ids``, for which the rows of both products are kept. Collective over
+    the group. Raises DitronError for tensors that do not fit.
 
         y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
     """
-    with in_group(group, "ep_moe") as group:
-        if activation != "swiglu":
-            raise DitronError(f"ep_moe: unknown activation {activation!r}: expected 'swiglu'")
-        require_tensor("ep_moe", "w13", w13)
-        require_tensor("ep_moe", "w2", w2)
-        if w13.ndim != 3 or w2.ndim != 3 or w13.shape[1] != 2 * w2.shape[2] or w13.shape[0] != w2.shape[0]:
-            raise DitronError(
-                f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
-                "[experts, H, I]"
-            )
-        options = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens, "expert_map": expert_map}
-        operands = x, topk_weights, w13, w2
-        if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands):
-            return LayerFunction.apply(x, topk_ids, topk_weights, w13, w2, options, group)
-        plan = moe_plan(topk_ids, topk_weights, **options)
-        # Not ag_moe(activation=), which has not been measured with many tokens yet.
-        return moe_rs(swiglu_rows(ag_moe(x, w13, plan), plan, group), w2, plan)[: len(x)]
+    if activation != "swiglu":
+        raise DitronError(f"ep_moe: unknown activation {activation!r}: expected 'swiglu'")
+    require_tensor("ep_moe", "w13", w13)
+    require_tensor("ep_moe", "w2", w2)
+    if w13.ndim != 3 or w2.ndim != 3 or w13.shape[1] != 2 * w2.shape[2] or w13.shape[0] != w2.shape[0]:
+        raise DitronError(
+            f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
+            "[experts, H, I]"
+        )
+    options = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens, "expert_map": expert_map}
+    plan = moe_plan(topk_ids, topk_weights, group=group, **options)
+    # Not ag_moe(activation=), which has not been measured with many tokens yet.
+    hidden = swiglu_rows(ag_moe(x, w13, plan, group=group), plan.tables, group=group)
+    return moe_rs(hidden, w2, plan, group=group)[: x.shape[0]]

@@ -20,6 +20,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
+from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.grouped import store_grouped
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.routing import Plan, tables_on_host
@@ -27,7 +28,7 @@ from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.errors import DitronError
 
-__all__ = ["moe_ar", "moe_rs", "moe_rs_program"]
+__all__ = ["moe_ar", "moe_rs", "moe_rs_program", "moe_rs_rows"]
 
 #: Columns of w from which on it pays to add chunks next to the product: of fewer it is done too soon, and adding slows
 #: it (docs/results/moe.md).
@@ -319,8 +320,6 @@ def _operands(
             )
         if tensor.device != group.device:
             raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
-    if torch.is_grad_enabled() and (rows.requires_grad or w.requires_grad or plan.route_weight.requires_grad):
-        raise DitronError(f"{what}: has no gradients yet, and an operand requires one: call it under torch.no_grad()")
     (max_rows, K), (experts, H, _) = rows.shape, w.shape
     if w.shape[2] != K or w.dtype != rows.dtype:
         raise DitronError(
@@ -406,6 +405,23 @@ def moe_rs(
 
         y = ditron.kernels.moe_rs(hidden, w2, plan)
     """
+    if not isinstance(plan, Plan):
+        raise DitronError(f"moe_rs: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
+    return moe_rs_rows(rows, w, plan.tables, out=out, group=group, **schedule)
+
+
+@torch_operator()
+def moe_rs_rows(
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """:func:`moe_rs` with the tables of a plan."""
+    plan = Plan.of(tables)
     with in_group(group, "moe_rs") as group:
         tokens = _operands("moe_rs", group, rows, w, plan, schedule)
         out = result("moe_rs", (tokens, w.shape[1]), rows, out, rows=rows, w=w)
@@ -428,6 +444,8 @@ def moe_ar(
 
         y = ditron.kernels.moe_ar(hidden, w2, plan)  # [num_ranks * tokens, H]
     """
+    if torch.is_grad_enabled() and any(each.requires_grad for each in (rows, w, plan.route_weight)):
+        raise DitronError("moe_ar: has no gradients, and an operand requires one: call it under torch.no_grad()")
     with in_group(group, "moe_ar") as group:
         tokens = _operands("moe_ar", group, rows, w, plan, schedule)
         out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, rows=rows, w=w)

@@ -12,9 +12,12 @@ from torch import Tensor
 
 from ditron.distributed.torch_groups import group_named
 from ditron.kernels.ag_moe import ag_moe_rows
+from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.moe_gradients import ag_moe_rows_backward
 from ditron.kernels.moe_plan import moe_plan_tables, plan_shape
-from ditron.kernels.registration import define, save
+from ditron.kernels.moe_rs import moe_rs_rows
+from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
+from ditron.kernels.registration import define, num_ranks, save
 from ditron.kernels.routing import TILE_FIELDS, max_rows
 
 ops = torch.ops.ditron
@@ -121,4 +124,88 @@ define(
     "str group='') -> (Tensor, Tensor)",
     ag_moe_rows_backward,
     _ag_moe_backward_fake,
+)
+
+# swiglu_rows
+
+
+def _swiglu_fake(rows: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:
+    return rows.new_empty(rows.shape[0], rows.shape[1] // 2)
+
+
+def _swiglu_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    rows, tables = inputs
+    save(ctx, keyword_only_inputs["group"], rows, *tables)
+
+
+def _swiglu_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    rows, *tables = ctx.saved_tensors
+    of_rows = None if grad is None else ops.swiglu_rows_backward(grad, rows, tables, group=ctx.group)
+    return of_rows, [None] * len(tables)
+
+
+define(
+    "swiglu_rows(Tensor rows, Tensor[] tables, *, str group='') -> Tensor",
+    swiglu_rows,
+    _swiglu_fake,
+    _swiglu_backward,
+    _swiglu_setup,
+)
+
+
+def _swiglu_backward_fake(grad: Tensor, rows: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:
+    return rows.new_empty(rows.shape)
+
+
+define(
+    "swiglu_rows_backward(Tensor grad, Tensor rows, Tensor[] tables, *, str group='') -> Tensor",
+    swiglu_rows_backward,
+    _swiglu_backward_fake,
+)
+
+# moe_rs_rows
+
+
+def _moe_rs_fake(rows: Tensor, w: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:
+    torch._check(
+        rows.ndim == 2 and w.ndim == 3 and rows.shape[1] == w.shape[2], lambda: "moe_rs: expected w [experts, H, K]"
+    )
+    return rows.new_empty(tables[0].shape[0] // num_ranks(group), w.shape[1])
+
+
+def _moe_rs_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    rows, w, tables = inputs
+    save(ctx, keyword_only_inputs["group"], rows, w, *tables)
+
+
+def _moe_rs_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    rows, w, *tables = ctx.saved_tensors
+    others = [None] * (len(tables) - 1)
+    if grad is None:
+        return None, None, [None, *others]
+    grad_rows, grad_w, grad_weights = ops.moe_rs_rows_backward(grad, rows, w, tables, group=ctx.group)
+    of_rows, of_w = ctx.needs_input_grad[:2]
+    return grad_rows if of_rows else None, grad_w if of_w else None, [grad_weights, *others]
+
+
+define(
+    "moe_rs_rows(Tensor rows, Tensor w, Tensor[] tables, *, str group='') -> Tensor",
+    moe_rs_rows,
+    _moe_rs_fake,
+    _moe_rs_backward,
+    _moe_rs_setup,
+)
+
+
+def _moe_rs_backward_fake(
+    grad: Tensor, rows: Tensor, w: Tensor, tables: list[Tensor], *, group: str = ""
+) -> tuple[Tensor, Tensor, Tensor]:
+    return rows.new_empty(rows.shape), w.new_empty(w.shape), tables[0].new_empty(tables[0].shape)
+
+
+define(
+    "moe_rs_rows_backward(Tensor grad, Tensor rows, Tensor w, Tensor[] tables, *, str group='') -> "
+    "(Tensor, Tensor, Tensor)",
+    moe_rs_rows_backward,
+    _moe_rs_backward_fake,
 )

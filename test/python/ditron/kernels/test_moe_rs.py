@@ -191,6 +191,10 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
         (lambda: moe_rs(rows=(64, 32)), "there are 64 rows and 2 experts, and the plan is for .* and 2"),
         (lambda: moe_rs(w=(2, 48, 40)), "expected w to be .experts, H, 32. of it too, got .2, 48, 40."),
         (lambda: moe_rs(w=(2, 44, 32)), "expected rows of a multiple of 16 bytes"),
+        (
+            lambda: kernels.moe_rs(torch.zeros(4, 8).half(), torch.zeros(2, 8, 8).half(), 3),
+            "plan must be a Plan, got int",
+        ),
         (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has .*overlap"),
         (lambda: moe_rs(overlap=1), "overlap must be True or False, got 1"),
         (lambda: moe_rs(sums=(8, 64)), "a chunk has 32 columns: expected sums of a divisor of them, got 64"),
@@ -207,12 +211,12 @@ def test_errors(call, message):
     run(main, ranks=2)
 
 
-def test_no_gradients_yet():
+def test_moe_ar_has_no_gradients():
     def main():
         plan = kernels.moe_plan(torch.arange(2).expand(4, 2), num_experts=4)
         rows = torch.zeros(plan.max_rows, 32).half().requires_grad_()
-        with pytest.raises(DitronError, match="moe_rs: has no gradients yet"):
-            kernels.moe_rs(rows, torch.zeros(2, 48, 32).half(), plan)
+        with pytest.raises(DitronError, match="moe_ar: has no gradients"):
+            kernels.moe_ar(rows, torch.zeros(2, 48, 32).half(), plan)
 
     run(main, ranks=2)
 

@@ -12,7 +12,10 @@ import ditron.sim
 from ditron import kernels
 from ditron.kernels.ag_moe import ag_moe_rows
 from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows
+from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.moe_gradients import ag_moe_rows_backward
+from ditron.kernels.moe_rs import moe_rs_rows
+from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
 from ditron_compiler.errors import DitronError
 
 ops = torch.ops.ditron
@@ -76,6 +79,19 @@ CALLS = {
         halves(1, 24, 16).detach(),
         one_expert(),
     ),
+    "swiglu_rows": lambda: (halves(16 * ditron.num_ranks(), 24), one_expert()),
+    "swiglu_rows_backward": lambda: (
+        halves(16 * ditron.num_ranks(), 12).detach(),
+        halves(16 * ditron.num_ranks(), 24).detach(),
+        one_expert(),
+    ),
+    "moe_rs_rows": lambda: (halves(16 * ditron.num_ranks(), 16), halves(1, 24, 16), one_expert()),
+    "moe_rs_rows_backward": lambda: (
+        halves(16, 24).detach(),
+        halves(16 * ditron.num_ranks(), 16).detach(),
+        halves(1, 24, 16).detach(),
+        one_expert(),
+    ),
     "all_reduce_rms_norm": lambda: (data(3, 8), data(3, 8, seed=2), data(8, seed=3)),
 }
 
@@ -100,15 +116,22 @@ OF_TABLES = {
     "ag_moe_rows_backward": ag_moe_rows_backward,
     "ep_combine_rows": ep_combine_rows,
     "ep_dispatch_rows": ep_dispatch_rows,
+    "swiglu_rows": swiglu_rows,
+    "swiglu_rows_backward": swiglu_rows_backward,
+    "moe_rs_rows": moe_rs_rows,
+    "moe_rs_rows_backward": moe_rs_rows_backward,
 }
 
 
 def test_every_operator_is_checked():
-    of_tables = {"ag_moe": "ag_moe_rows", "ag_moe_backward": "ag_moe_rows_backward", "moe_plan": "moe_plan_tables"}
+    of_tables = {"moe_plan": "moe_plan_tables"}
+    of_tables |= {name: name.replace("moe", "moe_rows", 1) for name in ("ag_moe", "ag_moe_backward")}
+    of_tables |= {"moe_rs": "moe_rs_rows", "moe_rs_backward": "moe_rs_rows_backward"}
     of_tables |= {"ep_combine": "ep_combine_rows", "ep_dispatch": "ep_dispatch_rows"}
     # Not in torch.ops: no gradients, not for torch.compile.
-    called_directly = {"Plan", "ep_moe", "moe_ar", "moe_rs", "moe_rs_backward"}
-    assert set(CALLS) == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
+    called_directly = {"Plan", "ep_moe", "moe_ar"}
+    within = {"swiglu_rows", "swiglu_rows_backward"}  # of ep_moe
+    assert set(CALLS) - within == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
     assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)
 
 
@@ -176,6 +199,35 @@ def test_compiled_mixture_of_experts():
 
     def main(rank):
         expected = gradients_of(experts, rank)
+        assert all(t.abs().max() > 0 for t in expected)
+        with torch.compiler.set_stance("default"):
+            for _ in range(2):
+                torch.testing.assert_close(gradients_of(compiled, rank), expected)
+
+    run(main, 2, races=False)
+
+
+def layer(x, w13, w2, ids, weights):
+    return kernels.ep_moe(x, ids, weights, w13, w2, num_experts=4, parallel="tp")
+
+
+def test_compiled_layer():
+    """A layer of experts is one graph, with gradients of all operands but the numbers of experts."""
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+
+    def gradients_of(function, rank):
+        shapes = (16, 16), (4, 48, 16), (4, 16, 24)
+        tensors = [(data(*shape, seed=rank + i).detach() / 4).half() for i, shape in enumerate(shapes)]
+        tensors = [tensor.requires_grad_() for tensor in tensors]
+        weights = data(16, 2, seed=rank).detach().requires_grad_()
+        ids = torch.stack([torch.arange(16) % 4, (torch.arange(16) + 1) % 4], 1)
+        y = function(*tensors, ids, weights)
+        (y.float() ** 2).sum().backward()
+        return [y.detach(), weights.grad, *(t.grad for t in tensors)]
+
+    def main(rank):
+        expected = gradients_of(layer, rank)
         assert all(t.abs().max() > 0 for t in expected)
         with torch.compiler.set_stance("default"):
             for _ in range(2):

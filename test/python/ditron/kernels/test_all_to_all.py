@@ -193,8 +193,9 @@ def test_any_dimension_of_the_sequence(algorithm, dim):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_products_in_any_order(pieces):
+def test_products_in_any_order(pieces, graphs):
     ranks, rows, N, K = 3, 150, 40, 40
     x, w = data(ranks, rows, K, seed=1), data(ranks * N, K, seed=2)
     heads, back = data(ranks, ranks * rows, K, seed=3), data(N, ranks * K, seed=4)
@@ -210,7 +211,7 @@ def test_products_in_any_order(pieces):
             numerics.assert_product(got, mine, back.T)
 
     for seed in range(5):
-        run(main, ranks=ranks, seed=seed)
+        run(main, ranks=ranks, seed=seed, graphs=graphs)
 
 
 def leaf(tensor):

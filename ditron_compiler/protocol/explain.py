@@ -266,6 +266,11 @@ class _Race:
             and s.call == write.call
             and self.graph.happens_before(write.node, s.node)
         ]
+        early = [pair for pair in pairs if pair[1].issued <= write.node]
+        if early and not self._publishes_all(write, read, signals):
+            wait, signal = max(early, key=lambda pair: pair[1].issued)
+            if self.graph.happens_before(signal.node, wait.after):
+                return self._unpublished(write, read, wait, signal)
         if published:  # prefer the signals that the writer sends between the write and the first that publishes it
             published = [min(published, key=lambda signal: signal.issued)]
             pairs = [pair for pair in pairs if write.node <= pair[1].issued < published[0].issued] or [
@@ -311,6 +316,21 @@ class _Race:
             if published
             else "let the writer send a signal behind it (dl.notify, dl.putmem_signal) and wait for that",
             *extra,
+        )
+
+    def _publishes_all(self, write: AccessRecord, read: AccessRecord, signals: list[UpdateEvent]) -> bool:
+        """Whether a signal to the reader comes behind the last of what the writer writes at this line."""
+        last = max(
+            access.node
+            for accesses in self.machine.accesses.values()
+            for access in accesses
+            if access.write and access.task is write.task and access.loc == write.loc
+        )
+        return any(
+            signal.call == write.call
+            and parts(signal.cell)[0] == read.task.rank
+            and self.graph.precedes(last, signal.node)
+            for signal in signals
         )
 
     def _unpublished(self, write: AccessRecord, read: AccessRecord, wait: WaitEvent, signal: UpdateEvent) -> Finding:

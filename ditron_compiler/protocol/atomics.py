@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ditron_compiler.protocol.machine import Machine
-from ditron_compiler.protocol.memory import parts
+from ditron_compiler.protocol.memory import NULL, parts
 from ditron_compiler.protocol.records import Keys, Task, UpdateEvent
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN, any_unknown
@@ -123,6 +123,8 @@ class Atomics:
     def _value(self, number: int, pointer: Any, mask: Any, other: Any) -> Generator[Keys, None, Any]:
         """The integers that a load finds, as far as they are known."""
         site, machine = self.sites[number], self.machine
+        if any_unknown(site.get("integer", UNKNOWN)):
+            machine.floats_decide(int(np.atleast_1d(pointer).flat[0]) if not any_unknown(pointer) else NULL)
         if any_unknown(pointer, mask, site.get("integer", UNKNOWN)):
             return UNKNOWN
         size = site.itemsize

@@ -93,6 +93,7 @@ def check_scenarios(subject: str, scenarios: Iterable[Scenario]) -> CheckReport:
             found, machine, advice = _check(scenario)
             report.add(found, list(machine.notes), advice)
             report.unknown = list(dict.fromkeys([*report.unknown, *machine.unknown_sources]))
+            report.floats = list(dict.fromkeys([*report.floats, *machine.float_sources]))
             titles = report.checked if machine.complete else report.given_up
             if title not in titles:
                 titles.append(title)

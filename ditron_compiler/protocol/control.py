@@ -193,7 +193,8 @@ class Control:
         return otherwise
 
     def not_followed(self, number: int, *_: Any) -> Any:
-        self._unfollowed(number, f"{self.sites[number].name} is not followed")
+        site = self.sites[number]
+        self._unfollowed(number, f"{site.name} is not followed{site.get('why', '')}")
         self.machine.unknown_writes.append(self.task.node)
         self.machine.doubt(self.task)
         return UNKNOWN

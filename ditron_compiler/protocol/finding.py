@@ -68,7 +68,7 @@ class CheckReport:
         subject: what was checked. findings: mistakes. notes: what was not followed, and what a kernel relies on.
         not_followed: those of the notes that say that not all was checked. checked: the groups, as "4 ranks".
         given_up: those given up for their size, or for time or memory. unknown: names of the tensors whose contents
-        were needed, and are not known. seconds: that it took.
+        were needed, and are not known. floats: names of those whose contents are floats. seconds: that it took.
     """
 
     subject: str
@@ -78,6 +78,7 @@ class CheckReport:
     given_up: list[str] = field(default_factory=list)
     not_followed: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    floats: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -111,5 +112,11 @@ class CheckReport:
                 said.append(
                     f"give values to {', '.join(self.unknown)}, by tensors that hold some or by "
                     f"sample_args={{{self.unknown[0]!r}: 'i32[4] = permutation', ...}}"
+                )
+            if self.floats:
+                said.append(
+                    f"the contents of {', '.join(self.floats)} are floats, which cannot be given: "
+                    "let integers decide, in a tensor or as an argument that the host computes "
+                    "(ditron check --value LINE=VALUE gives what it reads of results)"
                 )
         return "\n".join([*lines, f"{self.subject}: {'; '.join(said or ['nothing was checked'])}"])

@@ -6,7 +6,7 @@
     "atom.global.acq_rel.sys.add.u32 $0, [$1], $2;"          ->  ditron.atomic_add, ditron.atomic_cas for cas
     "again: atom.sys.acquire.cas.b32 %t, [$1], 1, 0; setp.eq.u32 %p, %t, 1; @!%p bra again;"   ->  a loop of it
 
-Other assembly that accesses memory or orders accesses stays, and is not followed.
+Other assembly that accesses memory or orders accesses stays, and is not followed; ``nanosleep`` is left out.
 """
 
 from __future__ import annotations
@@ -16,18 +16,30 @@ import re
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import tt
 
-__all__ = ["only_computes", "raise_inline_ptx"]
+__all__ = ["UNDERSTOOD", "not_understood", "only_computes", "raise_inline_ptx"]
 
 _SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 _SCOPES = {"sys": "node", "gpu": "gpu", "cta": "gpu", "cluster": "gpu"}
 _REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
 _FENCES = re.compile(r"(fence(\.(acq_rel|sc))?(\.\w+)*|membar\.\w+)$")
-_ORDERS = re.compile(r"\[|\b(bar|barrier|mbarrier|membar|fence|cp|red|atom|multimem|bra|nanosleep|griddepcontrol)\b")
+_ORDERS = re.compile(r"\[|\b(bar|barrier|mbarrier|membar|fence|cp|red|atom|multimem|bra|griddepcontrol)\b")
+
+#: For notes of what is not.
+UNDERSTOOD = (
+    "ld, st, red, atom.add and atom.cas of 32- and 64-bit integers in global memory, fences, nanosleep, "
+    "and loops that repeat one of them until a comparison holds"
+)
 
 
 def only_computes(op: ir.Operation) -> bool:
     """Whether inline assembly neither accesses memory nor orders accesses."""
     return not _ORDERS.search(op.asm_string.value)
+
+
+def not_understood(op: ir.Operation) -> str:
+    """The first statement of inline assembly that is not understood."""
+    function = _Function(op, "")
+    return function.refused if function.text() is None else ""
 
 
 def raise_inline_ptx(module: ir.Module) -> None:
@@ -74,6 +86,7 @@ class _Function:
         self.lines: list[str] = []
         self.values: dict[str, str] = {}  # register -> SSA value
         self.constants: dict[str, int] = {}
+        self.refused = ""  # the statement that is not understood
         self._count = 0
         kinds = [str(value.type) for value in [*op.operands, *op.results]]
         shapes = {kind[: kind.rindex("x") + 1] if kind.startswith("tensor<") else "" for kind in map(_unpointed, kinds)}
@@ -81,21 +94,24 @@ class _Function:
 
     def text(self) -> str | None:
         """None where it is not understood."""
+        statements = _statements(self.op.asm_string.value)
+        self.refused = "; ".join(statements)
         try:
-            statements = _statements(self.op.asm_string.value)
             if self.shape is None or self.op.packed_element.value != 1 or len(self.op.results) != self.outputs:
                 raise _Refused
             while statements:
+                self.refused = statements[0]
                 statements = statements[self._one(statements) :]
+            self.refused = self.op.asm_string.value
             results = [self._result(number) for number in range(self.outputs)]
-        except (_Refused, AttributeError):
+        except (_Refused, AttributeError, IndexError):
             return None
         types = [str(value.type) for value in self.op.operands]
         given = ", ".join(f"%a{n}: {kind}" for n, kind in enumerate(types))
         kinds = [str(result.type) for result in self.op.results]
         returned = f"tt.return {', '.join(results)} : {', '.join(kinds)}" if results else "tt.return"
         where = f" {self.op.location}"
-        body = "\n".join(line + where * (not line.endswith("{")) for line in [*self.lines, returned])
+        body = "\n".join(line + where * (not line.endswith(("{", ":"))) for line in [*self.lines, returned])
         head = f"tt.func private @{self.name}({given}) -> ({', '.join(kinds)})"
         return head + " attributes {noinline = true} {\n" + body + "\n}"
 
@@ -105,13 +121,15 @@ class _Function:
         if label:
             return self._loop(label[1], [label[2], *statements[1:]] if label[2] else statements[1:], not label[2])
         code, _, rest = statements[0].partition(" ")
-        if code == ".reg":
+        if code == ".reg" or code.startswith("nanosleep"):
             return 1
         operands = [text.strip() for text in rest.split(",")]
         if _FENCES.match(code):
             self.lines.append("ditron.fence")
         elif code.startswith("mov.") and re.fullmatch(r"-?\d+", operands[1]):
             self.constants[operands[0]] = int(operands[1])
+        elif width := re.fullmatch(r"mov\.[usb](32|64)", code):
+            self.values[operands[0]] = self._value(operands[1], int(width[1]))
         else:
             self._memory(code.split("."), operands)
         return 1
@@ -126,8 +144,9 @@ class _Function:
         jump = re.fullmatch(r"@(!?)(\S+)\s+bra(?:\.uni)?\s+(\S+)", branch)
         if not test or not jump or jump[2] != test[2] or jump[3] != label:
             raise _Refused
-        self.lines.append("scf.while : () -> () {")
-        bits = self._memory(code.split("."), [text.strip() for text in rest.split(",")])
+        head, operands = len(self.lines), [text.strip() for text in rest.split(",")]
+        bits = self._memory(code.split("."), operands)
+        read = self.values.get(operands[0])
         sign = test[1] if test[1] in ("eq", "ne") else f"s{test[1]}"
         taken, one = self._new(), self._value(test[4], bits)
         self.lines.append(f"{taken} = arith.cmpi {sign}, {self._value(test[3], bits)}, {one} : i{bits}")
@@ -135,7 +154,14 @@ class _Function:
             true, opposite = self._new(), self._new()
             self.lines += [f"{true} = arith.constant true", f"{opposite} = arith.xori {taken}, {true} : i1"]
             taken = opposite
-        self.lines += [f"scf.condition({taken})", "} do {", "scf.yield", "}"]
+        if read is None:
+            self.lines.insert(head, "scf.while : () -> () {")
+            self.lines += [f"scf.condition({taken})", "} do {", "scf.yield", "}"]
+        else:  # the register keeps what was read last
+            self.values[operands[0]], kind = self._new(), f"i{bits}"
+            self.lines.insert(head, f"{self.values[operands[0]]} = scf.while : () -> {kind} {{")
+            self.lines += [f"scf.condition({taken}) {read} : {kind}", "} do {"]
+            self.lines += [f"^bb0({self._new()}: {kind}):", "scf.yield", "}"]
         return 3 + separate
 
     def _memory(self, code: list[str], operands: list[str]) -> int:

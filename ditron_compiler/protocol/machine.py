@@ -78,6 +78,7 @@ class Machine:
         self.contents = Contents(scenario.roots)
         self.messages: dict[tuple[int, int], Any] = {}  # by address and epoch: the contents of packets
         self.unknown_sources: dict[str, None] = {}  # names of buffers whose contents were needed and not known
+        self.float_sources: dict[str, None] = {}  # names of buffers of floats on which control or an address depends
         self.doubts: list[int] = []
         self.lets_others_run = False  # a program did before it saw a value again
         self.paths = 0  # branches on unknown conditions so far
@@ -335,6 +336,12 @@ class Machine:
         root = self.scenario.roots.get(parts(pointer)[1])
         if root is not None:
             self.unknown_sources[root.name] = None
+
+    def floats_decide(self, pointer: int) -> None:
+        """Control or an address depends on a buffer of floats."""
+        root = self.scenario.roots.get(parts(pointer)[1])
+        if root is not None:
+            self.float_sources[root.name] = None
 
     def whole_buffer(self, pointer: Any) -> Span:
         """The buffer that an unknown address is in; if even that is not known, no contents are any longer."""

@@ -9,6 +9,7 @@ from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.ir.locations import user_line
 from ditron_compiler.protocol.effects import effect_of, may_order
 from ditron_compiler.protocol.expressions import bits_of, itemsize
+from ditron_compiler.protocol.inline_ptx import UNDERSTOOD, not_understood
 from ditron_compiler.protocol.polls import loop_of_looks, poll_of
 from ditron_compiler.protocol.slices import BackwardSlice
 
@@ -97,7 +98,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     """``integer``: the bits of the integers that it loads or combines. ``used``: something depends on its result.
     ``polls``: a loop repeats it until a comparison holds. ``gives_up``: the position of a loop that only repeats it,
     and perhaps not until then. ``decides``: control or an address depends on it; ``repeats``: whether a loop goes on
-    does; ``data``: what is stored does. ``orders``: of control flow, whether it may order programs.
+    does; ``data``: what is stored does. ``why``: of inline assembly, what is not followed. ``orders``: of control
+    flow, whether it may order programs.
     """
     found = {}
     if op.results and slices.is_needed(op.results[0]):
@@ -116,6 +118,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
             found["repeats"] = "repeats"
         if (loop := loop_of_looks(op)) is not None:
             found["gives_up"] = str(slices.ordinal(loop))
+    if isinstance(op, tt.ElementwiseInlineAsmOp):
+        found["why"] = f", for `{not_understood(op)}`; understood are {UNDERSTOOD}"
     if effect_of(op) is None and (isinstance(op, cf.CondBranchOp) or may_order(op)):
         found["orders"] = "orders"
     return found

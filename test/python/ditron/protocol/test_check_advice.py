@@ -55,3 +55,23 @@ def test_a_signal_too_early_and_a_load_too_early(how, kind, advice):
     report = check_function(run, [(2, None), (3, None)])
     assert {finding.kind for finding in report.findings} == ({kind} if kind else set()), str(report)
     assert all(advice in finding.hint for finding in report.findings), str(report)
+
+
+@ditron.jit
+def send_if(go, flag):
+    if tl.load(go) > 0:
+        dl.notify(flag, dl.rank(), 1)
+        dl.wait(flag, 1, 1)
+
+
+@pytest.mark.parametrize("floats", [True, False])
+def test_floats_that_decide_are_named(floats):
+    def run():
+        ditron.init()
+        go = torch.ones(1, dtype=torch.float32 if floats else torch.int32)
+        send_if[(1,)](go, ditron.symm_zeros(1, dtype=torch.int64, name="flag"))
+
+    report = check_function(run, [(2, None)])
+    assert not report.findings and report.is_complete != floats, str(report)
+    assert report.floats == (["go"] if floats else []), str(report)
+    assert ("contents of go are floats, which cannot be given: let integers decide" in str(report)) == floats

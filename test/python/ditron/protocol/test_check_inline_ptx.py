@@ -109,6 +109,21 @@ def test_others_have_a_note(other):
     found = report(with_loops, other, WAIT)
     assert not found.findings and not found.is_complete, str(found)
     assert "tt.elementwise_inline_asm is not followed" in found.not_followed[0], str(found)
+    assert f"for `{other.split(';')[0].split('{')[0]}" in found.not_followed[0], str(found)
+    assert "understood are ld, st, red" in found.not_followed[0], str(found)
+
+
+def test_a_register_that_a_loop_has_read_is_used_after_it():
+    send = SEND.rstrip().removesuffix("}") + "mov.u32 $0, %tmp32_0;\n}"
+    found = report(with_loops, send, WAIT)
+    assert not found.findings and found.is_complete, str(found)
+    found = report(with_loops, send.replace("release", "relaxed"), WAIT)
+    assert [finding.kind for finding in found.findings] == ["unordered"], str(found)
+
+
+def test_a_pause_is_left_out():
+    found = report(exchange, STORE, "nanosleep.u32 20; " + LOAD, False)
+    assert not found.findings and found.is_complete, str(found)
 
 
 @ditron.jit

@@ -319,12 +319,12 @@ class _Race:
         )
 
     def _publishes_all(self, write: AccessRecord, read: AccessRecord, signals: list[UpdateEvent]) -> bool:
-        """Whether a signal to the reader comes behind the last of what the writer writes at this line."""
+        """Whether a signal to the reader comes behind the last of what the writer writes there at this line."""
         last = max(
             access.node
-            for accesses in self.machine.accesses.values()
+            for (rank, _), accesses in self.machine.accesses.items()
             for access in accesses
-            if access.write and access.task is write.task and access.loc == write.loc
+            if rank == self.conflict.rank and access.write and access.task is write.task and access.loc == write.loc
         )
         return any(
             signal.call == write.call

@@ -297,7 +297,8 @@ def schedule_of(group: Group, plan: Plan, w: torch.Tensor) -> dict[str, Any]:
     if group.is_sim:
         return chosen | {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
     columns = chosen["block"][1]
-    chosen |= {"overlap": False, "chunk_tiles": -(-H // columns), "adders": 4 * group.sms}
+    chosen |= {"programs": group.sms, "beside": group.sms, "adders": 4 * group.sms}
+    chosen |= {"overlap": False, "chunk_tiles": -(-H // columns)}
     if plan.block_m <= 32:
         return chosen | {"sums": (1, 2048), "splits": -(-H // 2048)}
     if plan.block_m < 128:

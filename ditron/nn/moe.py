@@ -34,8 +34,9 @@ class MoE(nn.Module):
         group: the ranks, as operators take it; default the current group. device, dtype: of the parameters.
 
     The parameters are ``router.weight``, the same on every rank, ``w13`` [experts, 2 * intermediate, hidden], gates
-    before what they multiply, and ``w2`` [experts, hidden, intermediate], of this rank. The router may have another
-    dtype, which logits are computed in. Gradients of the router are the same on every rank.
+    before what they multiply, and ``w2`` [experts, hidden, intermediate], of this rank. Tokens are bfloat16 or
+    float16, which experts are converted to, as float32 ones may be for training; logits are computed in the router's
+    dtype. Gradients of the router are the same on every rank.
 
         moe = ditron.nn.MoE(2048, 768, num_experts=128, top_k=8, dtype=torch.bfloat16)
     """
@@ -162,8 +163,8 @@ class MoE(nn.Module):
             tokens,
             ids,
             weights,
-            self.w13,
-            self.w2,
+            self.w13.to(x.dtype),
+            self.w2.to(x.dtype),
             num_experts=self.num_experts,
             parallel=self.parallel,
             group=self.group,

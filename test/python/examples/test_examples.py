@@ -18,6 +18,7 @@ import gemm_rs_chunks  # noqa: E402
 import ll_all_gather  # noqa: E402
 import put_signal  # noqa: E402
 import ring  # noqa: E402
+import train_moe  # noqa: E402
 
 WORLDS = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (8, 4)]
 ONE_NODE = ("ag_gemm", "ag_gemm_ring", "gemm_rs_chunks")  # host programs, with copy engines
@@ -115,3 +116,15 @@ def test_extents_of_one(name, check):
     for ranks, ranks_per_node in [(1, 1), (5, 5), (6, 6 if name in ONE_NODE else 2)]:
         errors = ditron.sim.run(_on_rank, ranks=ranks, ranks_per_node=ranks_per_node, args=(check,))
         assert max(errors) <= EXAMPLES[name][0], errors
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_training_of_experts(ranks):
+    """The loss goes down as that of plain torch does."""
+
+    def check():
+        ditron.init()
+        return train_moe.check(steps=5, tokens=12)
+
+    for difference, first, last in ditron.sim.run(check, ranks=ranks):
+        assert difference < 1e-2 and last < 0.9 * first

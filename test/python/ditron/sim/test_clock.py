@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import paths
 import pytest
 import torch
 from timed_programs import (
@@ -264,6 +267,22 @@ def test_values_and_races_are_looked_for_in_the_same_run():
         return ag_gemm()(sim.current_world())
 
     assert sim.run(on_rank, 4, machine=simple_machine(), races=True) == [True] * 4
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("path", sorted(paths.EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_examples_compute_what_they_do_without_a_clock(path, nodes, capsys):
+    """By their own checks, races looked for."""
+    machine = replace(two_nodes(), ranks=4 // nodes, nodes=nodes)
+
+    def run(**clock):
+        try:
+            return sim.run_script(path, [], 4, 4 // nodes, 0, **clock), None
+        except DitronError as error:  # of an example for one node
+            return None, type(error)
+
+    if path.stem != "demo":
+        assert run(machine=machine) == run()
 
 
 def test_the_critical_path_is_as_long_as_the_call():

@@ -11,7 +11,7 @@ from ditron_compiler.protocol.hangs import cell_name, hangs
 from ditron_compiler.protocol.induction import prove
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import describe, parts
-from ditron_compiler.protocol.races import Conflict, Pair, conflicts, missing_token_dependences, unordered
+from ditron_compiler.protocol.races import Conflict, Pair, conflicts, missing_token_dependences, open_looks, unordered
 from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.unwritten import unwritten
 
@@ -23,6 +23,8 @@ def findings(machine: Machine) -> Iterator[Finding]:
     for problem in machine.problems:
         yield Finding(problem.kind, problem.text, problem.loc, _where(machine, problem.task), problem.hint)
     pairs, passing = _ordered(machine)
+    for note in open_looks(machine):
+        machine.note(note)
     if machine.complete and not machine.doubts:
         yield from hangs(machine)
     yield from _signals(machine, [found for found in passing if _is_known(machine, found)])

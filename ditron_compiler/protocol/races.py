@@ -15,7 +15,7 @@ from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, Wa
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN
 
-__all__ = ["Conflict", "Pair", "conflicts", "ranges", "unordered", "missing_token_dependences"]
+__all__ = ["Conflict", "Pair", "conflicts", "ranges", "unordered", "missing_token_dependences", "open_looks"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,34 @@ def _unordered_looks(machine: Machine) -> Iterator[Pair]:
                 looks = [d for d in decisive if d.task is load.task and len(common(d.span, both))]
                 if not looks or (looks[-1] is load and first is load and _reads_older(load, store, both, accesses)):
                     yield Pair(first, second, int(both[0, 0]), (first, second))
+
+
+def open_looks(machine: Machine) -> Iterator[str]:
+    """Notes about relaxed loads that decide, not in a poll, and relaxed stores that are in no order with them."""
+    for accesses in machine.accesses.values():
+        relaxed = [
+            access
+            for access in accesses
+            if access.how in ("an atomic load", "an atomic store")
+            and _site(access).get("semantic", "relaxed") == "relaxed"
+        ]
+        for load in relaxed:
+            facts = _site(load).attributes
+            if load.write or "decides" not in facts or facts.keys() & {"repeats", "polls", "gives_up"}:
+                continue
+            for store in relaxed:
+                check_budget()
+                first, second = sorted((load, store), key=lambda access: access.node)
+                if (
+                    store.write
+                    and store.task is not load.task
+                    and not machine.graph.precedes(first.node, second.node)
+                    and len(common(load.span, store.span))
+                ):
+                    yield (
+                        f"{load.loc}: whether this relaxed load reads what the relaxed store at {store.loc} stores is "
+                        "not ordered, and control or an address depends on it: not every order is looked at"
+                    )
 
 
 def _reads_older(load: AccessRecord, store: AccessRecord, both: Span, accesses: list[AccessRecord]) -> bool:

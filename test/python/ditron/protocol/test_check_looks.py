@@ -132,3 +132,34 @@ def test_a_number_that_may_not_have_been_stored_yet(how, found):
     assert [finding.kind for finding in report.findings] == found and report.is_complete, str(report)
     lines = open(__file__).read().splitlines()
     assert all(lines[int(one.loc.split(":")[1]) - 1].endswith("# got") for one in report.findings), str(report)
+
+
+@ditron.jit
+def branch_on_a_number(box, out, HOW: tl.constexpr):
+    here = dl.symm_at(box, (dl.rank() + 1) % dl.num_ranks())
+    dl.st(here, 2, scope="world", semantic="relaxed")  # st
+    if HOW == "barrier":
+        dl.barrier_all()
+    got = dl.ld(box, scope="world", semantic="relaxed")  # ld
+    if HOW == "poll":
+        while got == 0:
+            got = dl.ld(box, scope="world", semantic="relaxed")
+    if HOW == "address":
+        tl.store(out + got, 1)
+    elif got == 2:
+        tl.store(out, 1)
+
+
+@pytest.mark.parametrize(("how", "noted"), [("branch", True), ("address", True), ("barrier", False), ("poll", False)])
+def test_a_relaxed_look_that_decides_has_a_note(how, noted):
+    def run():
+        ditron.init()
+        box = ditron.symm_zeros(1, dtype=torch.int32, name="box")
+        branch_on_a_number[(1,)](box, torch.zeros(4, dtype=torch.int32), HOW=how)
+
+    report = check_function(run, [(2, None)])
+    assert not report.findings and report.is_complete != noted, str(report)
+    lines = open(__file__).read().splitlines()
+    for note in report.not_followed:
+        places = [lines[int(part.split(":")[1]) - 1].split("# ")[-1] for part in note.split() if ".py:" in part]
+        assert places == ["ld", "st"], note

@@ -32,7 +32,10 @@ FOUR = {
     },
     "GEMM+RS": {"7B strong": 0.290, "8B strong": 0.365, "70B strong": 1.478, "72B strong": 1.585},
 }  # fmt: skip
-WEIGHTS = {"7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192)}
+WEIGHTS = {
+    "7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192),
+    "32B": (25600, 5120), "36B": (27648, 5120), "175B": (49152, 12288), "405B": (53248, 16384),
+}  # fmt: skip
 
 
 def measured_on_two() -> Iterator[tuple[str, str, str, float]]:
@@ -46,6 +49,15 @@ def measured_on_two() -> Iterator[tuple[str, str, str, float]]:
         elif operator and re.match(r"\| \d+B (strong|tp8slice) \|", line):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             yield operator, cells[0], cells[2], float(cells[7])
+
+
+def larger_on_two() -> Iterator[tuple[str, str, str, float]]:
+    """The same of the page's table of larger models, of which nothing was fitted."""
+    names = {"ag_gemm": "AG+GEMM", "gemm_rs": "GEMM+RS"}
+    for line in PAGE.read_text().split("### Larger models")[1].split("\n#")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] in names:
+            yield names[cells[0]], cells[1].rsplit(" ", 1)[0], cells[2], float(cells[5])
 
 
 def predict(operator: str, shape: str, machine: machines.Machine) -> float:
@@ -161,9 +173,9 @@ def main() -> None:
         return paper()
     changes = given.set
     two, four = (machines.load(name).with_changes(changes) for name in ("h200x2", "h200x4"))
-    every = list(measured_on_two())
-    for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
-        table(f"2 x H200, {form}", machine, ((o, s, ms) for o, s, f, ms in every if f == form))
+    for title, every in (("2 x H200", list(measured_on_two())), ("2 x H200, larger models", list(larger_on_two()))):
+        for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
+            table(f"{title}, {form}", machine, ((o, s, ms) for o, s, f, ms in every if f == form))
     rows = ((operator, shape, ms) for operator, shapes in FOUR.items() for shape, ms in shapes.items())
     table("4 x H200, in a loop", four.sustained(), rows)
     table("Collectives in graphs, 2 x H200", two.in_graph(), collectives_on_two(), predict_collective, "us")

@@ -49,9 +49,7 @@ struct AccessHistory {
   }
   /// Whether it has read often enough what does not change: each place of the
   /// loop twice.
-  bool spins() const {
-    return repeats >= std::max(fewestRepeats, 2 * places);
-  }
+  bool spins() const { return repeats >= std::max(fewestRepeats, 2 * places); }
   /// Whether an access at `when` is part of the loop that the program is in
   /// now.
   bool isInLoop(uint64_t when) const {

@@ -160,24 +160,26 @@ def moe_sum_kernel(
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank."""
+    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank; of moe_ar, too."""
     tokens, experts = 20, 2
     scores = torch.rand(tokens, experts + 2, generator=generator)
     scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)
     ids = scores.topk(2).indices
     plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
+    to_all = bool(torch.rand(1, generator=generator) < 0.5)
     return {
         "rows": f"bf16[{plan.max_rows}, 32]",
         "w": f"bf16[{experts * 80}, 32]",
         "y": f"bf16[{plan.max_rows}, 80]",
-        "out": f"bf16[{tokens}, 80]",
+        "out": f"bf16[{tokens * ranks if to_all else tokens}, 80]",
         "route_row": plan.route_row,
         "route_weight": f"f32[{ranks * tokens}, 2]",
         "tiles": plan.tiles,
         "num_tiles": plan.num_tiles,
-        "capacity": 64,
+        "capacity": 128,
         "num_ranks": ranks,
         "top_k": 2,
+        "to_all": to_all,
         "block": (16, 32, 32),
         "programs": 3,
         "chunk_tiles": 1,

@@ -1,6 +1,8 @@
 """The second half of mixture-of-experts layers, and whole layers, against torch on simulated ranks."""
 
+import importlib
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from test_moe import corpus, drawn, run
 
 import ditron
 from ditron import kernels
+from ditron.protocol.api import check_program
 from ditron_compiler.errors import DitronError
 
 
@@ -241,3 +244,44 @@ def test_tokens_of_some_ranks():
         assert (y.double() - expected).norm() <= 6e-3 * expected.norm()
 
     run(main, ranks=2)
+
+
+@pytest.mark.parametrize(
+    "module, line, instead, kind",
+    [
+        ("moe_rs", "    dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
+        ("moe_rs", "dl.wait(done_ptr, RANKS - 1, epoch)", "dl.wait(done_ptr, RANKS - 1, epoch - 1)", "reuse"),
+        ("moe_rs", "count_tile(counts_ptr, tile - PROGRAMS,", "count_tile(counts_ptr, tile,", "never-signalled"),
+        ("combine", "dl.wait(sent_ptr, RANKS - 1, epoch)", "dl.wait(sent_ptr, (RANKS - 1) // 2, epoch)", "unordered"),
+        ("combine", "CHUNK + 1 - tiles_m * columns, 1)", "CHUNK + 2 - tiles_m * columns, 1)", "too-early"),
+        ("combine", 'share, op="add", scope="gpu")', 'share, op="set", scope="gpu")', "count"),
+        (
+            "combine",
+            "        if worker < items:\n            for step",
+            "        if worker < 0:\n            for step",
+            "never-signalled",
+        ),
+        (
+            "combine",
+            "            if worker < items:\n                dl",
+            "            if worker < 0:\n                dl",
+            "never-signalled",
+        ),
+    ],
+)
+def test_what_the_checker_finds(module, line, instead, kind, tmp_path, monkeypatch):
+    """No credit, or that of the call before; tiles that are not counted; a sender not waited for; a chunk that is done a
+    tile early; counts that are set; nobody told, of moe_ar and of moe_rs.
+    """
+    sources = {
+        name: Path(sys.modules[f"ditron.kernels.{name}"].__file__).read_text().replace("@torch_operator()\n", "")
+        for name in ("combine", "moe_rs")
+    }
+    assert line in sources[module]
+    sources[module] = sources[module].replace(line, instead)
+    for name, source in sources.items():
+        (tmp_path / f"mutated_{name}.py").write_text(source.replace("ditron.kernels.combine", "mutated_combine"))
+        monkeypatch.delitem(sys.modules, f"mutated_{name}", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    findings = check_program(importlib.import_module("mutated_moe_rs").moe_rs_program).findings
+    assert findings and findings[0].kind == kind

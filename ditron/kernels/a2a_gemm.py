@@ -214,8 +214,8 @@ def a2a_gemm(
         scatter_dim: of the sequence, of which every rank gets a part, in rank order; any other than 0 costs a copy.
         gather_dim: the last one: the columns, which are put side by side in rank order.
         out: written if given. group: the ranks; default the current group. One node.
-        algorithm: ``"overlapped"``; ``"sequential"``, which is chosen on GPUs, for an exchange and a product one after
-            the other; or ``"nccl"`` for the same with NCCL's. The overlapped form has hung on GPUs once.
+        algorithm: ``"overlapped"``, ``"sequential"`` for an exchange and a product one after the other, or ``"nccl"``
+            for the same with NCCL's, instead of the one that is chosen by size.
         schedule: keyword-only arguments of :func:`a2a_gemm_program`, instead of those that would be chosen.
 
     Returns ``[sequence / num_ranks, ..., N]``. Collective over the group. Raises DitronError for tensors that do not
@@ -251,10 +251,6 @@ def a2a_gemm(
         b, b_is_kn = weight_layout(w)
         check_schedule("a2a_gemm", schedule, a2a_gemm_program)
         part = flat.nbytes // ranks
-        if algorithm is None and not group.is_sim:
-            # The overlapped form hung in test/gpu/check_a2a.py, 2048 x 512 x 256 on two ranks, in one of its first two
-            # calls, and nobody knows why: it runs on GPUs when it is asked for, until that is understood.
-            algorithm = "sequential"
         if overlaps("a2a_gemm", group, algorithm, part * (ranks - 1), flat, b, product):
             pieces = 8 if part >= MANY_BYTES or group.is_sim else 4
             chosen = schedule_for("a2a_gemm", group, rows, pieces, schedule, whole_pieces=False)

@@ -8,7 +8,7 @@ from ditron_compiler import ir
 from ditron_compiler.analysis.divergence import divergent_control
 from ditron_compiler.analysis.memory_order_transfer import acquires
 from ditron_compiler.analysis.slicing import backward_slice
-from ditron_compiler.ir.dialects import ditron, scf, tt
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 
 __all__ = ["keep_waits_in_order", "verify_convergence"]
 
@@ -46,6 +46,10 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
     usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing (then
     no other rank can wait for an iteration that is not finished) or if the wait is in the epilogue: what follows the
     nested loops is not moved ahead.
+
+    A pipelined loop begins iterations beyond its last one, with a predicate that is false. Triton 3.6 conjoins it with
+    the condition of an ``scf.if``, so that these execute the else branch: a wait there moves to the then branch of the
+    negated condition, or it would wait for what nobody signals.
     """
     seen: set[ir.Operation] = set()
     for op in operations:
@@ -55,7 +59,11 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
         while loop is not None and not isinstance(loop, tt.FuncOp):
             if isinstance(loop, scf.ForOp):
                 flatten = "tt.flatten" in loop.attributes
-                publisher = _publisher(loop) if flatten and not _is_in_epilogue(op, loop) else None
+                in_epilogue = flatten and _is_in_epilogue(op, loop)
+                publisher = _publisher(loop) if flatten and not in_epilogue else None
+                if flatten and publisher is None and not in_epilogue:
+                    _move_to_then_branches(op, loop)
+                    flatten = "tt.flatten" in loop.attributes
                 if publisher is not None:
                     loop.emit_warning(
                         f"flatten=True is ignored: the loop contains '{op.name}', which flattening would move ahead of "
@@ -67,6 +75,43 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
                 seen.add(loop)
                 innermost = False
             loop = loop.parent
+
+
+def _move_to_then_branches(wait: ir.Operation, loop: scf.ForOp) -> None:
+    """Let ``wait`` be in no else branch of the innermost loop around it; ``loop``, which is flattened, is around that.
+
+    Where the other branch has effects, which must not happen beyond the last iteration either, the loop is not
+    flattened.
+    """
+    inner, parent = wait, wait.parent
+    branches: list[scf.IfOp] = []
+    while not isinstance(parent, scf.ForOp):
+        if isinstance(parent, scf.IfOp) and inner.block == parent.else_block:
+            branches.append(parent)
+        inner, parent = parent, parent.parent
+    if any(_contains_loop(op) for op in parent.body):
+        return  # before the nested loops: Triton puts what is there into the then branch of an scf.if of its own
+    for branch in branches:
+        if any(not op.is_memory_effect_free for op in branch.then_block):
+            loop.emit_warning(
+                f"flatten=True is ignored: '{wait.name}' is in the else branch of an 'if' whose other branch has "
+                "effects, and a pipelined loop would wait beyond its last iteration; wait under an 'if' of its own"
+            )
+            del loop.attributes["tt.flatten"]
+            return
+    for branch in branches:
+        _swap_branches(branch)
+
+
+def _swap_branches(branch: scf.IfOp) -> None:
+    """Negate the condition, and exchange the branches."""
+    condition = branch.operands[0]
+    with branch.location, ir.InsertionPoint(branch):
+        true = arith.ConstantOp(condition.type, 1).result
+        branch.operands[0] = arith.XOrIOp(condition, true).result
+    first, second = branch.then_block, branch.else_block
+    first.append_to(branch.regions[1])
+    second.append_to(branch.regions[0])
 
 
 def _is_in_epilogue(op: ir.Operation, loop: scf.ForOp) -> bool:

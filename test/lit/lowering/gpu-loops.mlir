@@ -43,6 +43,80 @@ tt.func public @flattened_around_a_wait(%n: i32, %sig: !tt.ptr<i64>, %ctx: !tt.p
   tt.return
 }
 
+// Triton executes the else branch of an scf.if in the iterations beyond the last one that a pipelined loop begins: a
+// wait is in the then branch.
+// CHECK-LABEL: tt.func public @wait_in_an_else_branch(
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: %[[OTHER:.*]] = arith.xori %{{.*}}, %true
+// CHECK: scf.if %[[OTHER]] -> (!tt.ptr<i64>) {
+// CHECK: symbol = "ditron_wait"
+// CHECK: } else {
+// CHECK-NEXT: scf.yield %arg1
+// CHECK: {tt.flatten, tt.num_stages = 3 : i32}
+tt.func public @wait_in_an_else_branch(%n: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %p = scf.if %own -> (!tt.ptr<i64>) {
+        scf.yield %sig : !tt.ptr<i64>
+      } else {
+        %first = arith.cmpi eq, %k, %c0 : i32
+        scf.if %first {
+          %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+        }
+        %q = tt.addptr %sig, %c1 : !tt.ptr<i64>, i32
+        scf.yield %q : !tt.ptr<i64>
+      }
+      %x = tt.load %p : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// The same with a load in the then branch, which must not be executed beyond the last iteration either.
+// CHECK-LABEL: tt.func public @wait_or_load(
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @wait_or_load(%n: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{flatten=True is ignored: 'ditron.wait' is in the else branch of an 'if' whose other branch has effects}}
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      scf.if %own {
+        %x = tt.load %sig : !tt.ptr<i64>
+      } else {
+        %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+      }
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// Before the nested loop Triton's own scf.if is around it.
+// CHECK-LABEL: tt.func public @else_branch_before_the_loop(
+// CHECK-NOT: arith.xori
+// CHECK: {tt.flatten, tt.num_stages = 3 : i32}
+tt.func public @else_branch_before_the_loop(%n: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    scf.if %own {
+    } else {
+      %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    }
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
 // A wait after the nested loop is not moved ahead of anything, so the loop may publish and be flattened.
 // CHECK-LABEL: tt.func public @wait_in_the_epilogue(
 // CHECK: symbol = "ditron_wait"

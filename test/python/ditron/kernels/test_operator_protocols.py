@@ -56,6 +56,18 @@ def test_a_call_does_not_ask_the_checker(monkeypatch):
         ditron.sim.run(main, ranks=2)
 
 
+def compiled_for_hopper(name, options):
+    """The kernel that a program launches for its example, and the options of the launch."""
+    program = programs()[name]
+    executable, _ = program.executable_and_arguments(dict(program.example) | options, target="cuda:90")
+    operations = []
+    executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
+    (launch,) = [op for op in operations if isinstance(op, dialect.LaunchOp)]
+    symbol = launch.kernel.value
+    launched = dict(launch_options(launch))
+    return compile_for_gpu(executable.kernel(symbol), symbol, launched, parse_target("cuda:90")), launched
+
+
 @pytest.mark.parametrize(
     "name, options",
     [
@@ -70,14 +82,7 @@ def test_a_call_does_not_ask_the_checker(monkeypatch):
 )
 def test_a_captured_wait_has_registers_left(name, options):
     """Programs that wait fill the SMs: what they wait for may need a wait of a stream, in a graph a kernel of one warp."""
-    program = programs()[name]
-    executable, _ = program.executable_and_arguments(dict(program.example) | options, target="cuda:90")
-    operations = []
-    executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
-    (launch,) = [op for op in operations if isinstance(op, dialect.LaunchOp)]
-    symbol = launch.kernel.value
-    launched = dict(launch_options(launch))
-    compiled = compile_for_gpu(executable.kernel(symbol), symbol, launched, parse_target("cuda:90"))
+    compiled, launched = compiled_for_hopper(name, options)
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(compiled.asm["cubin"])
@@ -86,3 +91,18 @@ def test_a_captured_wait_has_registers_left(name, options):
     registers, stack = (int(re.search(rf"{what}:(\d+)", usage.stdout)[1]) for what in ("REG", "STACK"))
     of_a_warp = -(-registers * 32 // 256) * 256  # as they are allocated
     assert stack == 0 and 65536 - launched["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)
+
+
+def test_no_wait_beyond_the_last_iteration():
+    """A pipelined loop's iterations beyond the last execute else branches: the wait for a sender is in none of them."""
+    blocks, waits = [], []
+    for line in compiled_for_hopper("a2a_gemm_program", {})[0].asm["ttgir"].splitlines():
+        line = re.sub(r"\s*loc\(.*\)$", "", line.strip())
+        if line.startswith("}"):
+            blocks.pop()
+        if line.endswith("{"):
+            blocks.append("else" if line == "} else {" else re.search(r"scf\.\w+|tt\.func|module", line)[0])
+        if 'symbol = "ditron_wait"' in line:
+            waits.append(blocks.copy())
+    looped = [around[around.index("scf.for") :] for around in waits if "scf.for" in around]
+    assert looped == [["scf.for", "scf.if", "scf.if"]], waits

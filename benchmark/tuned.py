@@ -24,8 +24,8 @@ from measuring import Samples, capture, extend, relative_error, start  # noqa: E
 import ditron  # noqa: E402
 from ditron import kernels  # noqa: E402
 from ditron.tuning.bench import operands  # noqa: E402
+from ditron.tuning.floors import calls_in_a_graph  # noqa: E402
 from ditron.tuning.lookup import GroupChoices  # noqa: E402
-from ditron.tuning.machines import calls_in_a_graph  # noqa: E402
 from ditron.tuning.problem import options_text  # noqa: E402
 from ditron.tuning.registry import OPERATORS  # noqa: E402
 from ditron.tuning.tables import Entry, Table  # noqa: E402

@@ -461,10 +461,19 @@ def _add_explain(commands) -> None:
     parser.intermixed = True
     _add_shapes(parser)
     parser.add_argument(
-        "--machine", metavar="NAME", help="as h200x2: GPU and number of ranks (default: this machine's)"
+        "--machine",
+        metavar="NAME",
+        help="as h200x2, h800x8 or a file.toml (docs/predicting.md; default: this machine, or h200x2)",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NUMBER=VALUE",
+        action="append",
+        default=[],
+        help="what if the machine had another number, as link=450 or copy_engine.setup=2; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(command=_lazy("tuning", "explain_command"))
+    parser.set_defaults(command=_lazy("explaining", "explain_command"))
 
 
 def _add_doctor(commands) -> None:

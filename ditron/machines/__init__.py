@@ -18,7 +18,7 @@ from typing import Any
 
 from ditron_compiler.errors import DitronError
 
-__all__ = ["FIELDS", "Field", "Machine", "Number", "load", "names"]
+__all__ = ["FIELDS", "Field", "Machine", "Number", "load", "names", "of_gpu"]
 
 _FOLDER = Path(__file__).resolve().parent
 _KINDS = ("measured", "data sheet", "paper", "assumed")
@@ -173,6 +173,18 @@ class Machine:
 def names() -> list[str]:
     """The machines that there are files of."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def of_gpu(gpu: str, ranks: int) -> Machine | None:
+    """The smallest machine of one node with that GPU and so many ranks: ``of_gpu("h200", 3)`` is h200x4.
+
+    ``gpu`` is as tables of ``ditron tune`` name it; ``"h100-80gb-hbm3"`` is looked for as ``"h100"`` too.
+    """
+    for stem in (gpu, gpu.partition("-")[0]):
+        sizes = {int(found[1]): name for name in names() if (found := re.fullmatch(rf"{re.escape(stem)}x(\d+)", name))}
+        if enough := [size for size in sizes if size >= ranks]:
+            return load(sizes[min(enough)])
+    return None
 
 
 def load(name: str) -> Machine:

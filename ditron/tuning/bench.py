@@ -13,7 +13,7 @@ import torch.distributed as dist
 import ditron
 from ditron import kernels
 from ditron._program.program import Program
-from ditron.tuning.machines import calls_in_a_graph
+from ditron.tuning.floors import calls_in_a_graph
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import knobs
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ditron.tuning.machines import LEAST_FLOOR, Machine, floor_of
+from ditron.machines import Machine
+from ditron.tuning.floors import LEAST_FLOOR, floor_of
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.registry import OPERATORS, Tunable
 from ditron.tuning.tables import Entry, Measured, Table
@@ -52,9 +53,11 @@ class Explanation:
         if self.floor is not None:
             product, link = self.floor["product"], self.floor["link"]
             parts = f"product {product:.1f}, link {link:.1f}" if ours.is_product else f"link {link:.1f}"
-            lines.append(f"  floor   {max(product, link):.1f} us: {parts} ({self.floor['source']})")
+            lines.append(f"  floor   {max(product, link):.1f} us: {parts}, of {self.floor['source']}")
         else:
-            lines.append(f"  floor   the limits of {self.machine} are not known (ditron/tuning/machines.py)")
+            lines.append(
+                f"  floor   the limits of {self.machine} are not known: no file in ditron/machines describes it"
+            )
         timed = [other for other in self.others if other["us"] is not None]
         for other in timed[:1]:
             more = f"{100 * (other['us'] / self.us - 1):+.1f} %" if self.us else ""
@@ -81,7 +84,7 @@ def explain(
     floor: dict[str, Any] | None = None
     if machine is not None:
         limits = floor_of(problem, machine)
-        floor = {"product": limits.product, "link": limits.link, "source": machine.source}
+        floor = {"product": limits.product, "link": limits.link, "source": str(machine)}
     name = f"{table.machine} x {table.ranks}"
     if found is None or best is None:
         rule = operator.rule(problem)
@@ -126,7 +129,7 @@ def _form(entry: Entry) -> str:
 
 def _estimate(problem: Problem, options: Options, machine: Machine) -> float:
     """Of what no table knows: parts that overlap take as long as the longer one, others follow each other."""
-    floor = floor_of(problem, machine)
+    floor, latency = floor_of(problem, machine), machine["latency.barrier"]
     if options.get("algorithm") == "overlapped":
-        return floor.us + 2 * machine.latency
-    return floor.product + floor.link + machine.latency
+        return floor.us + 2 * latency
+    return floor.product + floor.link + latency

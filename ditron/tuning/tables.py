@@ -6,12 +6,13 @@ import json
 import logging
 import math
 import os
+import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ditron.tuning.machines import MACHINES
+from ditron import machines
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.validation import check_entry
 from ditron_compiler import knobs
@@ -225,10 +226,11 @@ def user_path(machine: str, ranks: int) -> Path:
 
 
 def known_machines() -> list[str]:
-    """Names of machines with limits, shipped tables or tables of the user's."""
+    """Names of GPUs with a machine's file, shipped tables or tables of the user's."""
     folders = {shipped_path("", 1).parent, user_path("", 1).parent}
-    of_files = {file.stem.rpartition("x")[0] for folder in folders for file in folder.glob("*x*.json")}
-    return sorted((of_files | MACHINES.keys()) - {""})
+    files = [file.stem for folder in folders for file in folder.glob("*x*.json")]
+    found = (re.fullmatch(r"(.+)x\d+", name) for name in (*files, *machines.names()))
+    return sorted({match[1] for match in found if match})
 
 
 def read(path: Path, machine: str, ranks: int) -> Table | None:

@@ -36,6 +36,13 @@ def test_nodes():
     assert machines.load("h800x8").size == 8
 
 
+def test_the_machine_of_a_gpu():
+    """The smallest that has the ranks, as tables of measured choices name GPUs."""
+    assert [machines.of_gpu("h200", ranks).name for ranks in (1, 2, 3, 8)] == ["h200x2", "h200x2", "h200x4", "h200x8"]
+    assert machines.of_gpu("h800-80gb-hbm3", 8).name == "h800x8"
+    assert machines.of_gpu("h200", 9) is None and machines.of_gpu("b300", 2) is None
+
+
 def test_what_if():
     machine = machines.load("h200x4")
     changed = machine.with_changes(["link=450", "latency.launch=0"])

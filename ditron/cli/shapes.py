@@ -1,0 +1,95 @@
+"""Shapes on the command line of ``ditron tune`` and ``ditron explain``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ditron.cli.kernels import UsageError
+
+if TYPE_CHECKING:
+    from ditron.tuning.problem import Problem
+
+__all__ = ["FORMS", "bucket", "problems"]
+
+FORMS = ("strong", "weight-per-rank")
+
+
+def bucket(problem: Problem) -> Problem:
+    """The problem with the rows that its calls are looked up by."""
+    from ditron.tuning.problem import bucket_of
+
+    return replace(problem, rows=bucket_of(problem.rows))
+
+
+def problems(args: argparse.Namespace, ranks: int) -> Iterator[Problem]:
+    """The shapes on the command line, or those in a file, of one operator a line."""
+    if args.shapes is None:
+        if args.operator is None:
+            raise UsageError("name an operator and its sizes, as in 'ag_gemm 8192 11008 4096', or a --shapes file")
+        yield from _shapes(args.operator, args.sizes, ranks, args.dtype, args.form)
+        return
+    if args.operator is not None:
+        raise UsageError("a --shapes file names the operators itself")
+    try:
+        lines = Path(args.shapes).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {args.shapes}: {error}") from error
+    if not any(line.partition("#")[0].strip() for line in lines):
+        raise UsageError(f"{args.shapes} has no shapes: expected lines as 'ag_gemm 8192 11008 4096'")
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        form = words.pop() if words and words[-1] in FORMS else args.form
+        if words:
+            try:
+                if len(words) > 1 and not words[-1][0].isdigit():
+                    raise UsageError(f"{words[-1]!r} is neither a size nor a form: forms are {', '.join(FORMS)}")
+                yield from _shapes(words[0], words[1:], ranks, args.dtype, form)
+            except UsageError as error:
+                raise UsageError(f"{args.shapes}:{number}: {error}") from None
+
+
+def _shapes(operator: str, sizes: Sequence[str], ranks: int, dtype: str, form: str) -> Iterator[Problem]:
+    from ditron import kernels  # noqa: F401 (declares what can be tuned)
+    from ditron.tuning.problem import DTYPES, Problem
+    from ditron.tuning.registry import OPERATORS
+
+    if operator not in OPERATORS:
+        raise UsageError(f"{operator!r} has no choice to make: expected one of {', '.join(sorted(OPERATORS))}")
+    numbers = [_size(size) for size in sizes]
+    if "gemm" not in operator:
+        if not numbers:
+            raise UsageError(f"{operator} takes sizes in bytes of a rank's tensor, as in '{operator} 64K 2M'")
+        for nbytes in numbers:
+            share = ranks if operator == "reduce_scatter" else 1  # its result is a part of the tensor
+            yield Problem(operator, dtype, ranks, max(1, nbytes // DTYPES[dtype] // share))
+        return
+    if not numbers or len(numbers) % 3:
+        raise UsageError(f"{operator} takes M N K, or several times M N K, got {' '.join(sizes) or 'no sizes'}")
+    for at in range(0, len(numbers), 3):
+        yield _product(operator, *numbers[at : at + 3], ranks, dtype, form)
+
+
+def _product(operator: str, M: int, N: int, K: int, ranks: int, dtype: str, form: str) -> Problem:
+    from ditron.tuning.problem import Problem
+
+    divided = {"ag_gemm": N, "gemm_rs": K, "gemm_ar": K}[operator]
+    if form == "strong":
+        if divided % ranks:
+            what = "N" if operator == "ag_gemm" else "K"
+            raise UsageError(f"{operator}: {ranks} ranks cannot share {what} = {divided} (--form weight-per-rank?)")
+        N, K = (N // ranks, K) if operator == "ag_gemm" else (N, K // ranks)
+    if operator == "gemm_rs" and M % ranks:
+        raise UsageError(f"{operator}: {ranks} ranks cannot share {M} rows")
+    return Problem(operator, dtype, ranks, M if operator == "gemm_ar" else -(-M // ranks), N, K)
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
+    if found is None or int(found[1]) < 1:
+        raise UsageError(f"{text!r} is no size: expected a number from 1, as 8192, or with K, M or G, as 64K")
+    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]

@@ -1,0 +1,60 @@
+"""The least time that a machine's rates allow an operator: its numbers are those of :mod:`ditron.machines`."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from ditron import machines
+from ditron.machines import Machine
+from ditron.tuning.problem import Problem
+
+__all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of"]
+
+#: Microseconds of a floor below which times are not compared with it: it is printed as 0.0.
+LEAST_FLOOR = 0.05
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Microseconds below which no schedule can be: the larger of a product and of what has to leave a GPU."""
+
+    product: float
+    link: float
+
+    @property
+    def us(self) -> float:
+        return max(self.product, self.link)
+
+
+@functools.cache
+def machine_of(gpu: str, ranks: int) -> Machine | None:
+    """The machine of a GPU as tables name it (``"h200"``), the smallest with so many ranks; None without a file."""
+    return machines.of_gpu(gpu, ranks)
+
+
+def floor_of(problem: Problem, machine: Machine) -> Floor:
+    """The product at the rate of tensor cores, or of memory where that takes longer; the bytes at the link's.
+
+    Between nodes, each NIC has to bring what one rank gives to another from every other node.
+    """
+    product = 0.0
+    if problem.is_product:
+        M, N, K = problem.M, problem.N, problem.K
+        operations = machine[f"sm.dot{8 * problem.itemsize}"] * 1e6  # a us
+        moved = (M * K + N * K + M * N) * problem.itemsize
+        product = max(2 * M * N * K / operations, moved / (machine["hbm.rate"] * 1e3))
+    link = 0.0
+    if problem.ranks > 1:
+        part = problem.sent_bytes / (problem.ranks - 1)
+        nodes = -(-problem.ranks // machine.ranks)
+        link = part * (min(problem.ranks, machine.ranks) - 1) / (machine["link.rate"] * 1e3)
+        if nodes > 1:
+            link = max(link, part * (nodes - 1) / (machine["nic.rate"] * 1e3))
+    return Floor(product, link)
+
+
+def calls_in_a_graph(problem: Problem) -> int:
+    """An even number, so that a sample takes a while and parities come out as they went in."""
+    us = floor_of(problem, machines.load("h200x2")).us
+    return 20 if us < 20 else 10 if us < 100 else 2

@@ -3,33 +3,31 @@
     torchrun --nproc-per-node 2 test/gpu/check_a2a.py
     ditron run --sim 3 test/gpu/check_a2a.py --replays 6
 
-On GPUs a graph holds one call, or three; a delay of random length stands before every other replay. The simulator makes
-the calls without graphs.
+How: replays.py.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
+from replays import Calls, check, parser
 
 import ditron
 from ditron import kernels
 
 
-class Calls:
-    """Calls of one operator, with elements that a counter on the device makes; counts wrong elements."""
+class Integers(Calls):
+    """Calls of one operator with ``options``; those below yield pairs of a result and what it should be."""
 
     def __init__(self, **options):
-        self.rank, self.ranks, self.options = ditron.rank(), ditron.num_ranks(), options
-        self.count, self.bad = (torch.zeros(1, dtype=torch.int64, device=ditron.device()) for _ in range(2))
+        super().__init__()
+        self.options = options
 
     def integers(self, rank: int, rows: int, columns: int) -> torch.Tensor:
         """-1, 0 and 1, others in each call: products of up to some hundreds of them are exact."""
-        row, column = (torch.arange(n, device=self.bad.device) for n in (rows, columns))
+        row, column = (torch.arange(n, device=self.device) for n in (rows, columns))
         return ((row[:, None] * 5 // 3 + column * 7 // 4 + (rank + 1) * self.count) % 3 - 1).bfloat16()
 
     def __call__(self) -> None:
@@ -38,7 +36,7 @@ class Calls:
             self.bad += (got != expected).sum()
 
 
-class Equal(Calls):
+class Equal(Integers):
     def __init__(self, rows: int, width: int, **options):
         super().__init__(**options)
         self.shape = rows * self.ranks, width
@@ -49,7 +47,7 @@ class Equal(Calls):
         yield kernels.all_to_all(x[self.rank], **self.options), expected
 
 
-class Unequal(Calls):
+class Unequal(Integers):
     """Splits of ``rows`` or fewer; with ``max_rows`` for half of all, rows are dropped in some calls."""
 
     def __init__(self, rows: int, width: int, max_rows: int, dtype: torch.dtype = torch.int64, **options):
@@ -59,7 +57,7 @@ class Unequal(Calls):
 
     def pairs(self):
         own, ranks = self.rank, self.ranks
-        at = torch.arange(ranks, device=self.bad.device)
+        at = torch.arange(ranks, device=self.device)
         splits = (self.count * 11 + at[:, None] * 5 + at * (3 + self.count % 4)) % (self.rows + 1)  # [sender, owner]
         splits = torch.where((self.count + at[:, None] + at) % 5 == 0, 0, splits)
         x = torch.stack([self.integers(rank, *self.shape) for rank in range(ranks)])
@@ -80,7 +78,7 @@ class Unequal(Calls):
         yield self.dropped - before, (ends[-1:] - self.max_rows).clamp(min=0)
 
 
-class GemmA2A(Calls):
+class GemmA2A(Integers):
     def __init__(self, rows: int, N: int, K: int, **options):
         super().__init__(**options)
         self.rows, self.w = rows, self.integers(9, N * self.ranks, K)
@@ -92,7 +90,7 @@ class GemmA2A(Calls):
         yield kernels.gemm_a2a(x[self.rank], self.w, **self.options), expected
 
 
-class A2AGemm(Calls):
+class A2AGemm(Integers):
     def __init__(self, rows: int, N: int, K: int, **options):
         super().__init__(**options)
         self.rows, self.w = rows, self.integers(9, N, K * self.ranks)
@@ -103,59 +101,23 @@ class A2AGemm(Calls):
         yield kernels.a2a_gemm(x[self.rank], self.w, **self.options), (mine.float() @ self.w.float().T).bfloat16()
 
 
-def check(calls: Calls, replays: int) -> int:
-    """Number of wrong elements."""
-    late = random.Random(calls.rank)
-    runs: list[Callable[[], None]] = [calls]
-    if calls.bad.is_cuda:
-        for _ in range(2):
-            calls()
-        torch.cuda.synchronize()
-        ditron.barrier()
-        for length in (1, 3):
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                for _ in range(length):
-                    calls()
-            runs.append(graph.replay)
-    for replay in range(replays):
-        if calls.bad.is_cuda and replay % 2:
-            torch.cuda._sleep(late.randrange(100_000))
-        runs[1 + replay % 2 if len(runs) > 1 and replay % 17 else 0]()
-    ditron.barrier()
-    return int(calls.bad)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replays", type=int, default=300)
-    parser.add_argument("--only", default="", help="cases with this in their name")
-    parser.add_argument("--limit", type=float, default=100, help="seconds until a rank that hangs is ended")
-    args = parser.parse_args()
-    faulthandler.dump_traceback_later(args.limit, exit=True)
-    ditron.init()
-    cases = {}
+def cases() -> Iterator[tuple[str, Callable[[], Calls]]]:
     for algorithm in ("ll", "ll128", "stored"):
         for rows, width in ((1, 1), (50, 128), (300, 512)):
-            cases[f"all_to_all {algorithm} {rows} x {width}"] = Equal(rows, width, algorithm=algorithm)
+            yield f"all_to_all {algorithm} {rows} x {width}", partial(Equal, rows, width, algorithm=algorithm)
         for rows, width, factor, dtype in ((3, 40, 1, torch.int32), (300, 512, 2, torch.int64)):
             room = max(rows * ditron.num_ranks() // factor, 1)
             name = f"all_to_all_v {algorithm} {rows} x {width}, room for 1 in {factor}"
-            cases[name] = Unequal(rows, width, room, dtype, algorithm=algorithm)
+            yield name, partial(Unequal, rows, width, room, dtype, algorithm=algorithm)
     for rows, N, K in ((333, 136, 72), (2048, 512, 256)) if torch.cuda.is_available() else ((70, 40, 72),):
         for operator in (GemmA2A, A2AGemm):
-            cases[f"{operator.__name__} {rows} x {N} x {K}"] = operator(rows, N, K, algorithm="overlapped")
-    wrong = {}
-    for name, case in cases.items():
-        if args.only not in name:
-            continue
-        wrong[name] = check(case, args.replays)
-        if ditron.rank() == 0:
-            print(f"{name}: {wrong[name]} wrong elements", flush=True)
-    if ditron.rank() == 0:
-        print(f"{len(wrong)} cases, {args.replays} replays each: {sum(wrong.values())} wrong elements", flush=True)
-    assert not any(wrong.values()), {case: count for case, count in wrong.items() if count}
-    ditron.finalize()
+            yield f"{operator.__name__} {rows} x {N} x {K}", partial(operator, rows, N, K, algorithm="overlapped")
+
+
+def main() -> None:
+    args = parser(__doc__, replays=300, limit=100).parse_args()
+    ditron.init()
+    check(cases(), args, latest=100_000)
 
 
 if __name__ == "__main__":

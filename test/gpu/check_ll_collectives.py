@@ -3,18 +3,16 @@
     torchrun --nproc-per-node 2 test/gpu/check_ll_collectives.py
     ditron run --sim 3 test/gpu/check_ll_collectives.py --replays 20
 
-On GPUs a graph holds one call, or three, with new elements for each, which a counter on the device makes; a delay of
-random length stands before every other replay. The simulator makes the calls without graphs.
+How: replays.py.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
+from replays import Calls, check, parser
 
 import ditron
 from ditron import kernels
@@ -22,15 +20,13 @@ from ditron import kernels
 SIZES = 1, 7, 40, 2048, 3000, 8192, 32768  # elements
 
 
-class Calls:
-    """Calls of one collective on ``n`` elements (of a rank), each with other elements; counts wrong results."""
+class Collective(Calls):
+    """Calls of one collective on ``n`` elements (of a rank), each with other elements."""
 
     def __init__(self, what: str, n: int, dtype: torch.dtype, algorithm: str):
-        self.algorithm = algorithm
-        device, self.rank, self.ranks, self.what = ditron.device(), ditron.rank(), ditron.num_ranks(), what
-        self.count, self.bad = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
-        self.at = torch.arange(n * (self.ranks if what == "reduce_scatter" else 1), device=device)
-        self.dtype = dtype
+        super().__init__()
+        self.what, self.dtype, self.algorithm = what, dtype, algorithm
+        self.at = torch.arange(n * (self.ranks if what == "reduce_scatter" else 1), device=self.device)
 
     def of(self, rank: int) -> torch.Tensor:
         """A rank's elements in this call: integers whose sums have few bits."""
@@ -48,7 +44,7 @@ class Calls:
         self.bad += (got != expected.to(self.dtype)).sum()
 
 
-class Products(Calls):
+class Products(Collective):
     """Calls of the fused ``gemm_ar`` with ``M`` rows, of integers whose sums are exact."""
 
     def __init__(self, M: int, N: int, K: int):
@@ -57,7 +53,7 @@ class Products(Calls):
         self.b = [self._integers(N * K, rank).view(N, K) for rank in range(self.ranks)]
 
     def _integers(self, n: int, rank: int) -> torch.Tensor:
-        return ((torch.arange(n, device=self.at.device) * 7 // 3 + rank) % 3 - 1).to(self.dtype)
+        return ((torch.arange(n, device=self.device) * 7 // 3 + rank) % 3 - 1).to(self.dtype)
 
     def of(self, rank: int) -> torch.Tensor:
         return ((self.at + (rank + 1) * self.count) % 3).to(self.dtype).view(self.shape)
@@ -69,50 +65,22 @@ class Products(Calls):
         self.bad += (got.float() != expected).sum()
 
 
-def check(calls: Calls, replays: int) -> int:
-    """Number of wrong elements."""
-    late = random.Random(calls.rank)
-    runs: list[Callable[[], None]] = [calls]
-    if calls.at.is_cuda:
-        for _ in range(2):
-            calls()
-        torch.cuda.synchronize()
-        ditron.barrier()
-        for length in (1, 3):
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                for _ in range(length):
-                    calls()
-            runs.append(graph.replay)
-    for replay in range(replays):
-        if calls.at.is_cuda and replay % 2:
-            torch.cuda._sleep(late.randrange(40_000))
-        runs[1 + replay % 2 if len(runs) > 1 and replay % 17 else 0]()
-    ditron.barrier()
-    return int(calls.bad)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replays", type=int, default=3000)
-    parser.add_argument("--products", action="store_true", help="only of gemm_ar")
-    parser.add_argument("--limit", type=float, default=100, help="seconds until a rank that hangs is ended")
-    args = parser.parse_args()
-    faulthandler.dump_traceback_later(args.limit, exit=True)
-    ditron.init()
-    wrong = {}
-    for what in ("all_reduce", "all_gather", "reduce_scatter") if not args.products else ():
+def cases(products: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
+    for what in ("all_reduce", "all_gather", "reduce_scatter") if not products else ():
         for n in SIZES:
             for dtype in (torch.bfloat16, torch.float32):
                 for algorithm in ("ll", "ll128"):
-                    calls = Calls(what, n, dtype, algorithm)
-                    wrong[what, n, dtype, algorithm] = check(calls, args.replays)
+                    yield f"{what} {n} {dtype} {algorithm}", partial(Collective, what, n, dtype, algorithm)
     for M, N, K in ((1, 96, 40), (1, 1000, 520), (2, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
-        wrong["gemm_ar", M, N, K] = check(Products(M, N, K), args.replays)
-    if ditron.rank() == 0:
-        print(f"{len(wrong)} cases, {args.replays} replays each: {sum(wrong.values())} wrong elements", flush=True)
-    assert not any(wrong.values()), {case: count for case, count in wrong.items() if count}
-    ditron.finalize()
+        yield f"gemm_ar {M} x {N} x {K}", partial(Products, M, N, K)
+
+
+def main() -> None:
+    options = parser(__doc__, replays=3000, limit=100)
+    options.add_argument("--products", action="store_true", help="only of gemm_ar")
+    args = options.parse_args()
+    ditron.init()
+    check(cases(args.products), args, latest=40_000)
 
 
 if __name__ == "__main__":

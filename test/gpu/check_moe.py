@@ -3,31 +3,30 @@
     torchrun --nproc-per-node 2 test/gpu/check_moe.py
     ditron run --sim 2 test/gpu/check_moe.py --replays 3 --small
 
-On GPUs a graph holds one call, or three, with new routes, weights and rows for each, which a counter on the device
-makes; a delay of random length stands before every other replay. ``ag_moe`` and its backward, ``moe_rs`` and ``moe_ar``
-get integers, whose sums in fp32 are exact. Layers (``ep_moe``) are compared with the same call outside of a graph.
+How: replays.py. ``ag_moe`` and its backward, ``moe_rs`` and ``moe_ar`` get integers, whose sums in fp32 are exact.
+Layers (``ep_moe``) are compared with the same call outside of a graph.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import torch
+from replays import Calls, check, parser
 
 import ditron
 from ditron import kernels
 
 
-class Calls:
-    """Calls of ``moe_rs`` or ``moe_ar``; counts wrong elements."""
+class SecondProduct(Calls):
+    """Calls of ``moe_rs`` or ``moe_ar``."""
 
     def __init__(self, what: str, tokens: int, parallel: str, block_m: int, options: dict, H: int, K: int):
+        super().__init__()
         self.what, self.parallel, self.block_m, self.schedule = what, parallel, block_m, options
-        self.device, self.rank, self.ranks = ditron.device(), ditron.rank(), ditron.num_ranks()
         self.tokens, self.top_k, self.experts, self.H, self.K = tokens, 2, 8, H, K
-        self.count, self.bad = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
         self.token = torch.arange(self.ranks * tokens, device=self.device)
         at = torch.arange(self.experts * H * K, device=self.device)
         w = [((at * 7 // 3 + rank) % 3 - 1).bfloat16().view(self.experts, H, K) for rank in range(self.ranks)]
@@ -77,7 +76,7 @@ class Calls:
         self.bad += (got != (expected if self.what == "moe_ar" else expected[own])).sum()
 
 
-class FirstProduct(Calls):
+class FirstProduct(SecondProduct):
     """Calls of ``ag_moe`` and its backward, with integers."""
 
     def of_routes(self, rows: torch.Tensor, ids: torch.Tensor, rank: int, is_transposed: bool) -> torch.Tensor:
@@ -122,7 +121,7 @@ class FirstProduct(Calls):
             self.bad += (of_w[e] != exact.bfloat16()).sum()
 
 
-class Layer(Calls):
+class Layer(SecondProduct):
     """Calls of ``ep_moe``; what a graph has computed is compared with calls outside."""
 
     def __init__(self, tokens: int, parallel: str, H: int, K: int):
@@ -148,70 +147,37 @@ class Layer(Calls):
         self.bad += (self.y != self.layer()).sum() + (~self.y.isfinite()).sum()
 
 
-def check(calls: Calls, replays: int) -> int:
-    """Number of wrong elements."""
-    late = random.Random(calls.rank)
-    runs = [calls]
-    if calls.token.is_cuda:
-        for _ in range(2):
-            calls()
-        torch.cuda.synchronize()
-        ditron.barrier()
-        for number in (1, 3):
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-                for _ in range(number):
-                    calls()
-            runs.append(graph.replay)
-        torch.cuda.synchronize()
-        ditron.barrier()
-    for turn in range(replays):
-        if turn % 2 and calls.token.is_cuda:
-            torch.cuda._sleep(late.randrange(200_000))
-        runs[turn % len(runs)]()
-        if isinstance(calls, Layer):
-            calls.compare()
-    return int(calls.bad)
-
-
-def cases(small: bool):
+def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
     H, K = (96, 64) if small else (1024, 256)
+
+    def first(tokens: int, block_m: int, **options: Any) -> Callable[[], Calls]:
+        return partial(FirstProduct, "ag_moe", tokens, parallel, block_m, options, H, K)
+
+    def second(what: str, tokens: int, block_m: int, **options: Any) -> Callable[[], Calls]:
+        return partial(SecondProduct, what, tokens, parallel, block_m, options, H, K)
+
     for parallel in ("ep", "tp"):
         for what in ("moe_rs", "moe_ar"):
-            yield f"{what} {parallel} few", Calls(what, 20, parallel, 16 if small else 32, {}, H, K)
-        yield f"ag_moe {parallel} few", FirstProduct("", 20, parallel, 16, {}, H, K)
+            yield f"{what} {parallel} few", second(what, 20, 16 if small else 32)
+        yield f"ag_moe {parallel} few", first(20, 16)
         if not small:
-            yield f"ag_moe {parallel} 32", FirstProduct("", 100, parallel, 32, {"algorithm": "copied"}, H, K)
-            yield f"ag_moe {parallel} 64", FirstProduct("", 300, parallel, 64, {}, H, K)
-            yield f"ag_moe {parallel} 128", FirstProduct("", 1000, parallel, 128, {}, H, K)
-            yield f"ag_moe {parallel} 128 copied", FirstProduct("", 777, parallel, 128, {"algorithm": "copied"}, H, K)
-            yield f"moe_rs {parallel} 64", Calls("moe_rs", 300, parallel, 64, {}, H, K)
-            yield f"moe_rs {parallel} 128", Calls("moe_rs", 1000, parallel, 128, {}, H, K)
-            yield f"moe_rs {parallel} chunks of a tile", Calls("moe_rs", 777, parallel, 128, {"chunk_tiles": 1}, H, K)
-            yield f"moe_rs {parallel} one by one", Calls("moe_rs", 500, parallel, 128, {"overlap": False}, H, K)
-        yield f"ep_moe {parallel}", Layer(20 if small else 700, parallel, H, K)
+            yield f"ag_moe {parallel} 32", first(100, 32, algorithm="copied")
+            yield f"ag_moe {parallel} 64", first(300, 64)
+            yield f"ag_moe {parallel} 128", first(1000, 128)
+            yield f"ag_moe {parallel} 128 copied", first(777, 128, algorithm="copied")
+            yield f"moe_rs {parallel} 64", second("moe_rs", 300, 64)
+            yield f"moe_rs {parallel} 128", second("moe_rs", 1000, 128)
+            yield f"moe_rs {parallel} chunks of a tile", second("moe_rs", 777, 128, chunk_tiles=1)
+            yield f"moe_rs {parallel} one by one", second("moe_rs", 500, 128, overlap=False)
+        yield f"ep_moe {parallel}", partial(Layer, 20 if small else 700, parallel, H, K)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replays", type=int, default=120)
-    parser.add_argument("--only", default="", help="cases with this in their name")
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--limit", type=int, default=60, help="seconds a case may take")
-    args = parser.parse_args()
-    faulthandler.dump_traceback_later(args.limit, exit=True)
+    options = parser(__doc__, replays=120, limit=60)
+    options.add_argument("--small", action="store_true")
+    args = options.parse_args()
     ditron.init()
-    wrong = 0
-    for name, calls in cases(args.small):
-        if args.only not in name:
-            continue
-        faulthandler.dump_traceback_later(args.limit, exit=True)
-        bad = check(calls, args.replays)
-        wrong += bad
-        print(f"rank {calls.rank}: {name}: {'ok' if not bad else f'{bad} wrong elements'}", flush=True)
-    ditron.finalize()
-    if wrong:
-        raise SystemExit(1)
+    check(cases(args.small), args, latest=200_000)
 
 
 if __name__ == "__main__":

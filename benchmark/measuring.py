@@ -18,7 +18,7 @@ for _multicast in ("NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-# N and K of the MLPs of LLaMA and Qwen models.
+# N and K of the MLPs of LLaMA 7B, 8B, 70B and 405B, Qwen 32B and 72B, Seed-OSS 36B and GPT-3 175B.
 MLPS = {
     "7B": (11008, 4096),
     "8B": (14336, 4096),

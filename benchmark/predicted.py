@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from measuring import MLPS
 
 import ditron
 from ditron import machines, sim
@@ -31,10 +32,6 @@ FOUR = {
         "7B tp8slice": 0.236, "8B tp8slice": 0.254, "70B tp8slice": 0.698, "72B tp8slice": 0.836,
     },
     "GEMM+RS": {"7B strong": 0.290, "8B strong": 0.365, "70B strong": 1.478, "72B strong": 1.585},
-}  # fmt: skip
-WEIGHTS = {
-    "7B": (11008, 4096), "8B": (14336, 4096), "70B": (28672, 8192), "72B": (29568, 8192),
-    "32B": (25600, 5120), "36B": (27648, 5120), "175B": (49152, 12288), "405B": (53248, 16384),
 }  # fmt: skip
 
 
@@ -64,7 +61,7 @@ def predict(operator: str, shape: str, machine: machines.Machine) -> float:
     """ms of the second call, on the slowest rank."""
     name, mode = shape.split()
     ranks = machine.size
-    divided, other = WEIGHTS[name]
+    divided, other = MLPS[name]
     divided //= ranks if mode == "strong" else 8
 
     def main() -> None:

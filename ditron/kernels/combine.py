@@ -61,17 +61,19 @@ def routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K: tl.constexp
 
 
 @ditron.jit
-def weighted_sums(y_ptr, rows, weights, col, H, TOP_K: tl.constexpr):
+def weighted_sums(y_ptr, rows, weights, token, exists, first_col, H, CB: tl.constexpr, TOP_K: tl.constexpr):
     """Of each token, its rows of ``y`` [rows, H] by weight, in order of its routes, rounded to their dtype; zeros where
-    it has none.
+    it has none. With offsets and mask of these elements in [tokens, H].
     """
-    total = tl.zeros((rows[0].shape[0], col.shape[0]), tl.float32)
+    col = first_col + tl.arange(0, CB)
+    total = tl.zeros((token.shape[0], CB), tl.float32)
     for k in tl.static_range(TOP_K):
         row_ptr = y_ptr + tl.maximum(rows[k], 0).to(tl.int64) * H
         mask = (rows[k] >= 0)[:, None] & (col < H)[None, :]
         value = tl.load(row_ptr[:, None] + col[None, :], mask=mask, other=0.0)
         total += weights[k][:, None] * value.to(tl.float32)
-    return total.to(y_ptr.dtype.element_ty)
+    at = token.to(tl.int64)[:, None] * H + col[None, :]
+    return total.to(y_ptr.dtype.element_ty), at, exists[:, None] & (col < H)[None, :]
 
 
 @ditron.jit
@@ -81,107 +83,6 @@ def sum_item(item, splits, tokens, begin, end, TB: tl.constexpr, CB: tl.constexp
     part = tl.cdiv(tl.cdiv(end - begin, CB), splits) * CB
     first = begin + item % splits * part
     return token, token < tokens, first, tl.minimum(first + part, end)
-
-
-@ditron.jit
-def send_chunk(
-    y_ptr,
-    inbox_ptr,
-    route_row_ptr,
-    route_weight_ptr,
-    sent_ptr,
-    worker,
-    workers,
-    tokens,
-    capacity,
-    begin,
-    end,
-    splits,
-    H,
-    epoch,
-    TB: tl.constexpr,
-    CB: tl.constexpr,
-    TOP_K: tl.constexpr,
-    RANKS: tl.constexpr,
-    ALL: tl.constexpr,
-):
-    """Send each rank the sums of its ``tokens``, or with ``ALL`` those of all tokens to all, and signal."""
-    own = dl.rank()
-    inbox_ptr += own.to(tl.int64) * capacity * H
-    items = tl.cdiv(tokens, TB) * splits
-    if ALL:
-        for item in range(worker, items, workers):
-            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
-            rows, weights = routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K)
-            for first_col in range(first, last, CB):
-                col = first_col + tl.arange(0, CB)
-                sums = weighted_sums(y_ptr, rows, weights, col, H, TOP_K)
-                at = token.to(tl.int64)[:, None] * H + col[None, :]
-                for step in tl.static_range(1, RANKS):
-                    peer = (own + step) % RANKS
-                    tl.store(dl.symm_at(inbox_ptr, peer) + at, sums, mask=exists[:, None] & (col < H)[None, :])
-        if worker < items:
-            for step in range(1, RANKS):
-                dl.notify(sent_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
-    else:
-        for step in range(1, RANKS):
-            peer = (own + step) % RANKS
-            for item in range(worker, items, workers):
-                token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
-                rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
-                for first_col in range(first, last, CB):
-                    col = first_col + tl.arange(0, CB)
-                    sums = weighted_sums(y_ptr, rows, weights, col, H, TOP_K)
-                    at = token.to(tl.int64)[:, None] * H + col[None, :]
-                    tl.store(dl.symm_at(inbox_ptr, peer) + at, sums, mask=exists[:, None] & (col < H)[None, :])
-            if worker < items:
-                dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
-
-
-@ditron.jit
-def add_chunk(
-    y_ptr,
-    out_ptr,
-    inbox_ptr,
-    route_row_ptr,
-    route_weight_ptr,
-    sent_ptr,
-    worker,
-    workers,
-    tokens,
-    capacity,
-    begin,
-    end,
-    splits,
-    H,
-    epoch,
-    TB: tl.constexpr,
-    CB: tl.constexpr,
-    TOP_K: tl.constexpr,
-    RANKS: tl.constexpr,
-    ALL: tl.constexpr,
-):
-    """``out`` [tokens, H] = this rank's sums plus those that the others have sent, in fp32 and in rank order."""
-    own = dl.rank()
-    items = tl.cdiv(tokens, TB) * splits
-    if worker < items:
-        token_of_others = dl.wait(sent_ptr, RANKS - 1, epoch)
-        theirs_ptr = dl.consume_token(inbox_ptr, token_of_others)
-        for item in range(worker, items, workers):
-            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
-            among_all = token if ALL else own * tokens + token
-            rows, weights = routes_of(route_row_ptr, route_weight_ptr, among_all, exists, TOP_K)
-            for first_col in range(first, last, CB):
-                col = first_col + tl.arange(0, CB)
-                mine = weighted_sums(y_ptr, rows, weights, col, H, TOP_K)
-                at = token.to(tl.int64)[:, None] * H + col[None, :]
-                mask = exists[:, None] & (col < H)[None, :]
-                total = tl.zeros((TB, CB), tl.float32)
-                for source in tl.static_range(RANKS):
-                    box_ptr = theirs_ptr + tl.cast(source, tl.int64) * capacity * H
-                    theirs = tl.load(box_ptr + at, mask=mask & (source != own), other=0.0)
-                    total += tl.where(source == own, mine, theirs).to(tl.float32)
-                tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @ditron.jit
@@ -207,47 +108,49 @@ def sum_chunk(
     RANKS: tl.constexpr,
     ALL: tl.constexpr,
 ):
-    """Columns ``begin`` to ``end`` of ``out`` [tokens, H], as far as they are this program's of ``workers``."""
-    send_chunk(
-        y_ptr,
-        inbox_ptr,
-        route_row_ptr,
-        route_weight_ptr,
-        sent_ptr,
-        worker,
-        workers,
-        tokens,
-        capacity,
-        begin,
-        end,
-        splits,
-        H,
-        epoch,
-        TB,
-        CB,
-        TOP_K,
-        RANKS,
-        ALL,
-    )
-    add_chunk(
-        y_ptr,
-        out_ptr,
-        inbox_ptr,
-        route_row_ptr,
-        route_weight_ptr,
-        sent_ptr,
-        worker,
-        workers,
-        tokens,
-        capacity,
-        begin,
-        end,
-        splits,
-        H,
-        epoch,
-        TB,
-        CB,
-        TOP_K,
-        RANKS,
-        ALL,
-    )
+    """Columns ``begin`` to ``end`` of ``out`` [tokens, H], as far as they are this program's of ``workers``.
+
+    Each rank is sent the sums of its ``tokens``, or with ``ALL`` those of all tokens, and a signal; ``out`` is this
+    rank's sums plus those that the others have sent, in fp32 and in rank order.
+    """
+    own = dl.rank()
+    own_box_ptr = inbox_ptr + own.to(tl.int64) * capacity * H
+    items = tl.cdiv(tokens, TB) * splits
+    if ALL:
+        for item in range(worker, items, workers):
+            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+            rows, weights = routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K)
+            for col in range(first, last, CB):
+                sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
+                for step in tl.static_range(1, RANKS):
+                    tl.store(dl.symm_at(own_box_ptr, (own + step) % RANKS) + at, sums, mask=mask)
+        if worker < items:
+            for step in range(1, RANKS):
+                dl.notify(sent_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
+    else:
+        for step in range(1, RANKS):
+            peer = (own + step) % RANKS
+            for item in range(worker, items, workers):
+                token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+                rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
+                for col in range(first, last, CB):
+                    sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
+                    tl.store(dl.symm_at(own_box_ptr, peer) + at, sums, mask=mask)
+            if worker < items:
+                dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
+
+    if worker < items:
+        token_of_others = dl.wait(sent_ptr, RANKS - 1, epoch)
+        theirs_ptr = dl.consume_token(inbox_ptr, token_of_others)
+        for item in range(worker, items, workers):
+            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+            among_all = token if ALL else own * tokens + token
+            rows, weights = routes_of(route_row_ptr, route_weight_ptr, among_all, exists, TOP_K)
+            for col in range(first, last, CB):
+                mine, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
+                total = tl.zeros((TB, CB), tl.float32)
+                for source in tl.static_range(RANKS):
+                    box_ptr = theirs_ptr + tl.cast(source, tl.int64) * capacity * H
+                    theirs = tl.load(box_ptr + at, mask=mask & (source != own), other=0.0)
+                    total += tl.where(source == own, mine, theirs).to(tl.float32)
+                tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)

@@ -1,4 +1,4 @@
-"""Routing tables of mixture-of-experts layers, made on the device without atomics or a host synchronization.
+"""Routing tables of mixture-of-experts layers (moe_plan.py makes them): their form and sizes, and plain loops for them.
 
 A route is a token's way to one of its experts. Every rank sees the routes of all ranks and keeps those to its own
 experts, sorted by expert, then by stage, the order in which the tokens' rows arrive (stage 0 is this rank's own), then
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import triton
 
-from ditron.kernels.routing_kernels import add_counts_kernel, count_routes_kernel, place_routes_kernel
 from ditron_compiler.errors import DitronError
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "check_block_m",
     "empty_plan",
     "max_rows",
-    "routing_tables",
     "tables_on_host",
 ]
 
@@ -191,67 +189,6 @@ def empty_plan(sizes: Sizes, block_m: int, weights: torch.Tensor) -> Plan:
     return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, sizes.experts, *others)
 
 
-def routing_tables(
-    ids: torch.Tensor,
-    rank: int,
-    first_expert: int,
-    experts: int,
-    block_m: int,
-    groups: int = 1,
-    weights: torch.Tensor | None = None,
-    direct: int = 0,
-) -> Plan:
-    """Tables of the routes to ``experts`` experts from ``first_expert`` on, which are this rank's.
-
-    Args:
-        ids: ``[ranks, tokens, top_k]`` int32 or int16, the experts that each token goes to; -1 for none. The same
-            expert at most once for a token.
-        rank: of stage 0; the ranks after it follow.
-        block_m: rows in a tile, a power of two from 16 on.
-        groups: into how many groups of stages the tiles are divided: those of the first are computed first, while the
-            other stages' rows are on their way; each reads the experts' matrices again.
-        weights: ``[ranks, tokens, top_k]`` float32, of the routes; default ones.
-        direct: up to how many programs add up the counts of all of them, instead of as many as would be chosen.
-
-    The same launches for all routes: fit for CUDA graphs. Raises DitronError for tensors that do not fit.
-    """
-    if ids.ndim != 3 or ids.numel() == 0 or ids.dtype not in (torch.int16, torch.int32):
-        raise DitronError(
-            f"routing_tables: expected ids [ranks, tokens, top_k], int16 or int32, got {tuple(ids.shape)} {ids.dtype}"
-        )
-    if len(ids) > MAX_RANKS:
-        raise DitronError(f"routing_tables: {len(ids)} ranks, and at most {MAX_RANKS} are supported")
-    check_block_m("routing_tables", block_m)
-    ids = ids.contiguous()
-    ranks, tokens, top_k = ids.shape
-    sizes = Sizes.of(ranks, tokens, top_k, experts, direct or (0 if ids.is_cuda else 8))
-    plan = empty_plan(sizes, block_m, _weights_of(ids, weights))
-    plan.errors.zero_()
-    table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)  # noqa: E731
-    counts, before = table(sizes.rows, sizes.E), table(1 if sizes.direct else sizes.rows + 1, sizes.E)
-    where = rank, ranks, tokens, sizes.blocks, first_expert, experts
-    count_routes_kernel[(sizes.rows,)](ids, counts, *where, **sizes.of_block)
-    if not sizes.direct:
-        add_counts_kernel[sizes.adding_grid](counts, before, sizes.rows, **sizes.of_adding)
-    tables = plan.row_slot, plan.row_route, plan.route_row, plan.tiles, plan.num_tiles, plan.expert_rows
-    place_routes_kernel[(sizes.rows + sizes.tile_programs,)](
-        ids, counts, before, *tables, *where, experts, **sizes.of_block, **sizes.of_placing(block_m, groups)
-    )
-    return plan
-
-
-def _weights_of(ids: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
-    """The routes' weights in the form that a plan has them."""
-    if weights is None:
-        weights = torch.ones(ids.shape, dtype=torch.float32, device=ids.device)
-    elif weights.shape != ids.shape or weights.dtype != torch.float32 or weights.device != ids.device:
-        raise DitronError(
-            f"routing_tables: expected float32 weights of the shape of ids, {tuple(ids.shape)}, on {ids.device}, got "
-            f"{tuple(weights.shape)} of {weights.dtype} on {weights.device}"
-        )
-    return weights.reshape(-1, ids.shape[2]).contiguous()  # of one token each, reshape leaves what it was cut from
-
-
 def tables_on_host(
     ids: torch.Tensor,
     rank: int,
@@ -261,8 +198,18 @@ def tables_on_host(
     groups: int = 1,
     weights: torch.Tensor | None = None,
 ) -> Plan:
-    """The same tables by plain loops on the CPU, without what lies behind the rows: to test with, and to look at."""
+    """The tables of a plan by plain loops on the CPU, without what lies behind the rows: to test with, and to look at.
+
+    Args:
+        ids: ``[ranks, tokens, top_k]``, the experts that each token goes to; -1 for none.
+        rank: of stage 0; the ranks after it follow. It has ``experts`` experts from ``first_expert`` on.
+        block_m: rows in a tile.
+        groups: into how many groups of stages the tiles are divided: those of the first are computed first, while the
+            other stages' rows are on their way; each reads the experts' matrices again.
+        weights: ``[ranks, tokens, top_k]`` float32, of the routes; default ones.
+    """
     ranks, tokens, top_k = ids.shape
+    weights = torch.ones(ids.shape) if weights is None else weights
     groups = min(groups, ranks)
     routes: list[list[tuple[int, int, int]]] = [[] for _ in range(experts)]  # of each expert: stage, slot, route
     for stage in range(ranks):
@@ -291,7 +238,7 @@ def tables_on_host(
         if route >= 0:
             route_row.view(-1)[route] = row
     table = lambda values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
-    of_routes = route_row, _weights_of(ids, weights)
+    of_routes = route_row, weights.reshape(-1, top_k)
     of_tiles = table(tiles).view(-1, TILE_FIELDS), table([len(tiles)])
     others = table(expert_rows), torch.zeros(tokens, 2, dtype=torch.int32)
     return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts, *others)

@@ -11,7 +11,7 @@ import triton.language as tl
 
 import ditron
 
-__all__ = ["add_counts_kernel", "block_routes", "count_routes_kernel", "place_routes_kernel", "store_counts"]
+__all__ = ["add_counts_kernel", "block_routes", "place_routes_kernel", "store_counts"]
 
 
 @ditron.jit
@@ -31,29 +31,6 @@ def store_counts(counts_ptr, row, expert, first_expert, experts, E: tl.constexpr
         column = first + tl.arange(0, COLUMNS)
         counts = tl.sum((own[:, None] == column[None, :]).to(tl.int32), 0)
         tl.store(counts_ptr + row * E + column, counts)
-
-
-@ditron.jit
-def count_routes_kernel(
-    ids_ptr,
-    counts_ptr,
-    first_rank,
-    ranks,
-    tokens,
-    blocks,
-    first_expert,
-    experts,
-    E: tl.constexpr,
-    B: tl.constexpr,
-    TK: tl.constexpr,
-    TOP_K: tl.constexpr,
-):
-    """``counts`` [ranks * blocks, E] of ``ids`` [ranks, tokens, TOP_K]."""
-    row = tl.program_id(0)
-    exists, _, at = block_routes(row % blocks, tl.arange(0, B), tokens, B, TK, TOP_K)
-    at += (first_rank + row // blocks) % ranks * tokens * TOP_K
-    expert = tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32)
-    store_counts(counts_ptr, row, expert, first_expert, experts, E)
 
 
 @ditron.jit

@@ -11,7 +11,7 @@ import torch
 import ditron
 import ditron.sim
 from ditron import kernels
-from ditron.kernels.routing import max_rows, routing_tables, tables_on_host
+from ditron.kernels.routing import max_rows, tables_on_host
 from ditron.protocol.api import check_program
 from ditron_compiler.errors import DitronError
 
@@ -54,28 +54,31 @@ def corpus(ranks, tokens, top_k, experts):
 @pytest.mark.parametrize("direct", [8, 3])
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize(
-    "ranks, tokens, top_k, experts, first, own",
-    [(1, 40, 2, 6, 0, 6), (2, 300, 2, 10, 5, 5), (3, 13, 4, 16, 0, 16), (4, 37, 3, 40, 10, 20)],
+    "ranks, tokens, top_k, experts, parallel",
+    [(1, 40, 2, 6, "ep"), (2, 300, 2, 10, "ep"), (3, 13, 4, 16, "tp"), (4, 37, 3, 40, "ep")],
 )
-def test_tables(ranks, tokens, top_k, experts, first, own, groups, direct):
+def test_tables(ranks, tokens, top_k, experts, parallel, groups, direct):
     weights = torch.rand(ranks, tokens, top_k)
 
     def main():
+        rank = ditron.rank()
+        own = experts if parallel == "tp" else experts // ranks
+        first = 0 if parallel == "tp" else rank * own
+        options = {"num_experts": experts, "parallel": parallel, "block_m": 16, "stage_groups": groups}
         for name, ids in corpus(ranks, tokens, top_k, experts).items():
-            for rank in {0, ranks - 1}:
-                got = routing_tables(ids, rank, first, own, 16, groups, weights, direct)
-                want = tables_on_host(ids, rank, first, own, 16, groups, weights)
-                count = int(got.num_tiles)
-                assert count == int(want.num_tiles), name
-                assert count * 16 <= got.max_rows
-                for what in ("row_slot", "row_route"):
-                    assert torch.equal(getattr(got, what)[: 16 * count], getattr(want, what)), (name, what)
-                assert torch.equal(got.route_row, want.route_row), name
-                assert torch.equal(got.route_weight, weights.view(-1, top_k)), name
-                assert torch.equal(got.tiles[:count], want.tiles), name
-                assert torch.equal(got.expert_rows, want.expert_rows), name
+            got = kernels.moe_plan(ids[rank], weights[rank], direct=direct, **options)
+            want = tables_on_host(ids, rank, first, own, 16, groups, weights)
+            count = int(got.num_tiles)
+            assert count == int(want.num_tiles), name
+            assert count * 16 <= got.max_rows
+            for what in ("row_slot", "row_route"):
+                assert torch.equal(getattr(got, what)[: 16 * count], getattr(want, what)), (name, what)
+            assert torch.equal(got.route_row, want.route_row), name
+            assert torch.equal(got.route_weight, weights.view(-1, top_k)), name
+            assert torch.equal(got.tiles[:count], want.tiles), name
+            assert torch.equal(got.expert_rows, want.expert_rows), name
 
-    run(main, ranks=1)
+    run(main, ranks=ranks)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
@@ -341,10 +344,6 @@ def test_ag_moe_in_any_order(algorithm):
                 torch.zeros(4, 2, dtype=torch.int32), torch.zeros(4, 2, dtype=torch.float64), num_experts=4
             ),
             "of float32, bfloat16 or float16, got .4, 2. of torch.float64",
-        ),
-        (
-            lambda: routing_tables(torch.zeros(2, 4, 2).int(), 0, 0, 4, 16, weights=torch.zeros(2, 4)),
-            "expected float32 weights of the shape of ids",
         ),
         (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, max_tokens=3),

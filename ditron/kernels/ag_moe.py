@@ -19,7 +19,7 @@ from ditron.kernels.grouped import (
     store_grouped,
     weights_descriptor,
 )
-from ditron.kernels.operands import aligned, capacity_for, in_group, reaches_by_tma, require_tensor, result
+from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, reaches_by_tma, result
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
@@ -341,20 +341,8 @@ def ag_moe_rows(
     """:func:`ag_moe` with the tables of a plan."""
     plan = Plan.of(tables)
     with in_group(group, "ag_moe") as group:
-        for name, tensor, dims in (("x", x, 2), ("w", w, 3)):
-            require_tensor("ag_moe", name, tensor)
-            if tensor.ndim != dims or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16):
-                raise DitronError(
-                    f"ag_moe: {name} must have {dims} dimensions and be bfloat16 or float16, got {tuple(tensor.shape)} "
-                    f"of {tensor.dtype}"
-                )
-            if tensor.device != group.device:
-                raise DitronError(f"ag_moe: {name} is on {tensor.device}, and this rank's device is {group.device}")
+        grouped_operands("ag_moe", group, "x", x, w)
         (tokens, K), (experts, N, _) = x.shape, w.shape
-        if w.shape[2] != K or w.dtype != x.dtype:
-            raise DitronError(
-                f"ag_moe: x is [{tokens}, {K}] of {x.dtype}: expected w to be [experts, N, {K}] of it too"
-            )
         planned = len(plan.route_row) // group.num_ranks
         if experts != plan.experts or tokens > planned:
             raise DitronError(
@@ -375,8 +363,8 @@ def ag_moe_rows(
             )
         gated = activation is not None
         out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, x=x, w=w)
-        if not reaches_by_tma(w, out):
-            raise DitronError(f"ag_moe: rows of {N} x {K} elements: expected multiples of 16 bytes")
+        if not reaches_by_tma(out):
+            raise DitronError(f"ag_moe: the result has {out.shape[1]} columns: expected a multiple of 16 bytes")
         chosen = tiles_for(plan.block_m, group.is_sim)
         if not group.is_sim:
             chosen["programs"] = group.sms

@@ -182,19 +182,25 @@ def tokens_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: 
 
 def experts_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: Plan, group: Group) -> torch.Tensor:
     """Of :func:`ag_moe_backward`, the second."""
-    planned, top_k = plan.route_row.shape
-    if len(x) * group.num_ranks < planned:
-        x = torch.nn.functional.pad(x, (0, 0, 0, planned // group.num_ranks - len(x)))
-    everyone, out = all_gather(aligned(x)), torch.empty_like(w, memory_format=torch.contiguous_format)
-    experts, N, K = w.shape
+    missing = len(plan.route_row) // group.num_ranks - len(x)
+    everyone = all_gather(aligned(torch.nn.functional.pad(x, (0, 0, 0, missing)) if missing else x))
+    return sum_products_of_experts(aligned(grad), everyone, plan, group)
+
+
+def sum_products_of_experts(grad: torch.Tensor, x: torch.Tensor, plan: Plan, group: Group) -> torch.Tensor:
+    """``[experts, N, K]``, of each expert the sum over its rows of ``grad`` [max_rows, N] times their tokens of ``x``
+    [tokens of all ranks, K].
+    """
+    N, K = grad.shape[1], x.shape[1]
     BN, BK, ROWS, warps = (32, 32, 16, 4) if group.is_sim else (128, 256, min(64, plan.block_m), 8)
-    experts_gradient_kernel[(-(-K // BK), -(-N // BN), experts)](
-        aligned(grad),
-        everyone,
+    out = torch.empty(plan.experts, N, K, dtype=grad.dtype, device=grad.device)
+    experts_gradient_kernel[(-(-K // BK), -(-N // BN), plan.experts)](
+        grad,
+        x,
         out,
         plan.row_route,
         plan.expert_rows,
-        top_k,
+        plan.route_row.shape[1],
         N,
         K,
         BN=BN,

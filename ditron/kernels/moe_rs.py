@@ -22,7 +22,7 @@ from ditron.kernels.all_gather import all_gather
 from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.grouped import store_grouped
-from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result
+from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
@@ -314,28 +314,13 @@ def _operands(
     what: str, group: Group, rows: torch.Tensor, w: torch.Tensor, plan: Plan, schedule: dict[str, Any]
 ) -> int:
     """Raise DitronError for what does not fit; how many tokens this rank has."""
-    for name, tensor, dims in (("rows", rows, 2), ("w", w, 3)):
-        require_tensor(what, name, tensor)
-        if tensor.ndim != dims or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16):
-            raise DitronError(
-                f"{what}: {name} must have {dims} dimensions and be bfloat16 or float16, got {tuple(tensor.shape)} "
-                f"of {tensor.dtype}"
-            )
-        if tensor.device != group.device:
-            raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
-    (max_rows, K), (experts, H, _) = rows.shape, w.shape
-    if w.shape[2] != K or w.dtype != rows.dtype:
-        raise DitronError(
-            f"{what}: rows is [{max_rows}, {K}] of {rows.dtype}: expected w to be [experts, H, {K}] of it too, got "
-            f"{tuple(w.shape)} of {w.dtype}"
-        )
+    grouped_operands(what, group, "rows", rows, w)
+    max_rows, experts = len(rows), len(w)
     if experts != plan.experts or max_rows != plan.max_rows:
         raise DitronError(
             f"{what}: there are {max_rows} rows and {experts} experts, and the plan is for {plan.max_rows} and "
             f"{plan.experts}"
         )
-    if H * w.itemsize % 16 or K * w.itemsize % 16:
-        raise DitronError(f"{what}: w is [{experts}, {H}, {K}]: expected rows of a multiple of 16 bytes")
     check_schedule(what, schedule, moe_rs_program)
     return len(plan.route_row) // group.num_ranks
 

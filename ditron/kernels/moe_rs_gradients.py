@@ -12,7 +12,7 @@ from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
-from ditron.kernels.moe_gradients import experts_gradient_kernel
+from ditron.kernels.moe_gradients import sum_products_of_experts
 from ditron.kernels.operands import aligned, in_group
 from ditron.kernels.routing import Plan
 from ditron_compiler.errors import DitronError
@@ -124,7 +124,7 @@ def moe_rs_rows_backward(
             )
         if rows.shape != (plan.max_rows, w.shape[2]):
             raise DitronError(f"moe_rs_backward: expected rows [{plan.max_rows}, {w.shape[2]}], got {list(rows.shape)}")
-        (tokens, top_k), (experts, K, N) = plan.route_row.shape, w.shape
+        (tokens, top_k), (_, K, N) = plan.route_row.shape, w.shape
         everyone = all_gather(torch.nn.functional.pad(aligned(grad), (0, 0, 0, planned - len(grad))))
         tiles = tiles_for(plan.block_m, group.is_sim)
         BM, BN, BK = tiles["block"]
@@ -168,22 +168,5 @@ def moe_rs_rows_backward(
             COLS=columns,
             num_warps=4,
         )
-        # Its rows are [experts, N, K]: the transposed gradient.
-        BN, BK, ROWS, warps = (32, 32, 16, 4) if group.is_sim else (128, 256, min(64, plan.block_m), 8)
-        grad_w = torch.empty(experts, N, K, dtype=w.dtype, device=w.device)
-        experts_gradient_kernel[(-(-K // BK), -(-N // BN), experts)](
-            weighted,
-            everyone,
-            grad_w,
-            plan.row_route,
-            plan.expert_rows,
-            top_k,
-            N,
-            K,
-            BN=BN,
-            BK=BK,
-            ROWS=ROWS,
-            num_warps=warps,
-            num_stages=5,
-        )
+        grad_w = sum_products_of_experts(weighted, everyone, plan, group)  # [experts, N, K]: transposed
         return grad_rows, grad_w.transpose(1, 2).contiguous(), grad_weights

@@ -17,6 +17,7 @@ __all__ = [
     "aligned",
     "bias_of",
     "capacity_for",
+    "grouped_operands",
     "in_group",
     "is_transposed",
     "matrices",
@@ -70,6 +71,27 @@ def matrices(what: str, group: Group, *, quantized: bool = False, **tensors: tor
             )
         if tensor.device != group.device:
             raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
+
+
+def grouped_operands(what: str, group: Group, name: str, a: torch.Tensor, w: torch.Tensor) -> None:
+    """Raise DitronError unless ``a`` [rows, K], called ``name``, and experts' matrices ``w`` [experts, N, K] fit."""
+    for which, tensor, dims in ((name, a, 2), ("w", w, 3)):
+        require_tensor(what, which, tensor)
+        if tensor.ndim != dims or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16):
+            raise DitronError(
+                f"{what}: {which} must have {dims} dimensions and be bfloat16 or float16, got {tuple(tensor.shape)} "
+                f"of {tensor.dtype}"
+            )
+        if tensor.device != group.device:
+            raise DitronError(f"{what}: {which} is on {tensor.device}, and this rank's device is {group.device}")
+    (rows, K), (experts, N, _) = a.shape, w.shape
+    if w.shape[2] != K or w.dtype != a.dtype:
+        raise DitronError(
+            f"{what}: {name} is [{rows}, {K}] of {a.dtype}: expected w to be [{experts}, {N}, {K}] of it too, got "
+            f"{tuple(w.shape)} of {w.dtype}"
+        )
+    if N * w.itemsize % 16 or K * w.itemsize % 16:
+        raise DitronError(f"{what}: w is [{experts}, {N}, {K}]: expected rows of a multiple of 16 bytes")
 
 
 def vector_operand(what: str, group: Group, x: torch.Tensor, *, quantized: bool = False) -> None:

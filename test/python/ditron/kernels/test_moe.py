@@ -379,8 +379,11 @@ def test_ag_moe_in_any_order(algorithm):
         ),
         (lambda: ag_moe(torch.zeros(5, 32).half(), torch.zeros(2, 32, 32).half()), "x has 5 tokens and w 2 experts"),
         (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(3, 32, 32).half()), "x has 4 tokens and w 3 experts"),
-        (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 16).half()), "expected w to be .experts, N, 32."),
-        (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 36, 32).half()), "multiples of 16 bytes"),
+        (lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 16).half()), "expected w to be .2, 32, 32."),
+        (
+            lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 36, 32).half()),
+            "expected rows of a multiple of 16 bytes",
+        ),
         (
             lambda: ag_moe(torch.zeros(4, 32).half(), torch.zeros(2, 32, 32).half(), algorithm="nccl"),
             "unknown algorithm 'nccl': expected 'copied' or 'stored'",

@@ -192,7 +192,7 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
         ),
         (lambda: moe_rs(w=(48, 32)), "w must have 3 dimensions"),
         (lambda: moe_rs(rows=(64, 32)), "there are 64 rows and 2 experts, and the plan is for .* and 2"),
-        (lambda: moe_rs(w=(2, 48, 40)), "expected w to be .experts, H, 32. of it too, got .2, 48, 40."),
+        (lambda: moe_rs(w=(2, 48, 40)), "expected w to be .2, 48, 32. of it too, got .2, 48, 40."),
         (lambda: moe_rs(w=(2, 44, 32)), "expected rows of a multiple of 16 bytes"),
         (
             lambda: kernels.moe_rs(torch.zeros(4, 8).half(), torch.zeros(2, 8, 8).half(), 3),

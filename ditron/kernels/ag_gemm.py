@@ -2,6 +2,7 @@
 
 Copy engines push this rank's rows to every rank, nearest needer first, and write a signal there after each piece. One
 persistent kernel computes the own rows' tiles, then those of the ranks after this one, each when its piece has arrived.
+On several nodes (node_pushes.py) NICs put the rows to one rank of each other node, whose copy engine sends them on.
 """
 
 from __future__ import annotations
@@ -11,31 +12,34 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program, algorithm_on_nodes
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
-from ditron.kernels.operands import aligned, bias_of, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.gathered_product import multiply_gathered
+from ditron.kernels.operands import (
+    aligned,
+    bias_of,
+    capacity_for,
+    in_group,
+    matrices,
+    result,
+    weight_layout,
+)
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
-from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
+from ditron.kernels.schedules import (
+    check_schedule,
+    overlaps,
+    product_rule,
+    schedule_for,
+    sent_bytes,
+    tile_candidates,
+)
 from ditron.kernels.tiles import (
-    accumulator,
-    add_bias,
-    block_scaled_dot_step,
-    dot_step,
-    piece_of,
     piece_rows,
-    promoted,
-    scale_tile,
-    scales_of_shard,
-    shards_descriptor,
-    store_tile,
-    tile_position,
 )
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -43,94 +47,6 @@ from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_multi", "ag_gemm_program"]
-
-
-@ditron.jit(do_not_specialize=["epoch"])
-def ag_gemm_kernel(
-    a_desc,
-    gathered_desc,
-    b_desc,
-    bias_ptr,
-    scale_a_ptr,
-    gathered_scale_ptr,
-    scale_b_ptr,
-    c_desc,
-    arrived_ptr,
-    rows,
-    N,
-    K,
-    epoch,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    PIECES: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    B_IS_KN: tl.constexpr,
-    HAS_BIAS: tl.constexpr,
-    SCALE_A: tl.constexpr,
-    SCALE_B: tl.constexpr,
-    PROMOTE: tl.constexpr,
-):
-    """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
-    ranks = dl.num_ranks()
-    own = dl.rank()
-    tiles_m = tl.cdiv(rows, BM)
-    tiles_n = tl.cdiv(N, BN)
-    waited = own * PIECES
-    token = dl.wait(arrived_ptr + waited, 0, epoch)
-    if PROMOTE:
-        acc = tl.zeros((BM, BN), tl.float32)
-    for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS, flatten=True):
-        shard, m, n = tile_position(tile, tiles_m, tiles_n, own, ranks, GROUP)
-        piece = shard * PIECES + piece_of(m, tiles_m, PIECES)[0]
-        if shard == own:
-            source = a_desc
-            source_shard = 0
-            row = m * BM
-            if SCALE_A != "none":
-                scales = scale_a_ptr
-        else:
-            source = gathered_desc
-            source_shard = shard
-            if piece != waited:
-                token = dl.wait(arrived_ptr + piece, 1, epoch)
-            row = dl.consume_token(m * BM, token)
-            if SCALE_A != "none":
-                scales = dl.consume_token(scales_of_shard(gathered_scale_ptr, shard, rows, K, SCALE_A), token)
-        waited = piece  # before the loop over K: what changes after it makes Triton give up the pipeline across tiles
-        if PROMOTE:
-            sums = tl.zeros((BM, BN), tl.float32)
-        else:
-            acc = accumulator(a_desc, BM, BN, SCALE_A)
-        for k in range(tl.cdiv(K, BK)):
-            if SCALE_A == "block":
-                acc = block_scaled_dot_step(
-                    source,
-                    b_desc,
-                    scales,
-                    scale_b_ptr,
-                    rows,
-                    source_shard,
-                    row,
-                    n * BN,
-                    k * BK,
-                    acc,
-                    rows,
-                    K,
-                    BM,
-                    BN,
-                    BK,
-                )
-            else:
-                acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN)
-            if PROMOTE:
-                sums, acc = promoted(sums, acc, k, tl.cdiv(K, BK), PROMOTE)
-        result = sums if PROMOTE else acc
-        if SCALE_A != "none":
-            result = scale_tile(result, scales, scale_b_ptr, row, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B)
-        result = add_bias(result, bias_ptr, n * BN, N, BN, HAS_BIAS)
-        store_tile(c_desc, shard, m * BM, n * BN, result, 2)
 
 
 @ditron.program(
@@ -194,11 +110,11 @@ def ag_gemm_program(
     the given kinds, flat (scales.py).
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
-    (rows, K), N = a.shape, c.shape[1]
+    rows, K = a.shape
     gathered = dh.symm_empty(ranks * capacity, K, dtype=a.dtype, name="gathered")
     arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
-    BM, BN, BK = block
+    BM, _, BK = block
     scale_count = scales_in_shard(scale_a_kind, rows, K)
     gathered_scale = None
     if scale_a is not None:
@@ -217,35 +133,26 @@ def ag_gemm_program(
                 first, last = piece_rows(rows, BM, piece, pieces)
                 dh.rank_copy(a[first:last], gathered[rank * rows + first : rank * rows + last], peer)
                 dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
-    tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
-    ag_gemm_kernel[(dh.minimum(programs, tiles),)](
-        shards_descriptor(a, 1, rows, K, (BM, BK)),
-        shards_descriptor(gathered, ranks, rows, K, (BM, BK)),
-        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+    multiply_gathered(
+        a,
+        gathered,
+        b,
         bias,
-        scale_a,
-        gathered_scale,
-        scale_b,
-        shards_descriptor(c, ranks, rows, N, (BM, BN // 2)),
+        c,
         arrived,
-        rows,
-        N,
-        K,
         epoch,
-        BM=BM,
-        BN=BN,
-        BK=BK,
-        GROUP=group_m,
-        PIECES=pieces,
-        PROGRAMS=programs,
-        B_IS_KN=b_is_kn,
-        HAS_BIAS=has_bias,
-        SCALE_A=scale_a_kind,
-        SCALE_B=scale_b_kind,
-        PROMOTE=promote_every(a.dtype, scale_a_kind, BK, 0 if use_fast_accum else promoted_products),
+        scales=(scale_a, gathered_scale, scale_b),
+        b_is_kn=b_is_kn,
+        has_bias=has_bias,
+        pieces=pieces,
+        programs=programs,
+        block=block,
+        group_m=group_m,
         num_warps=num_warps,
-        num_stages=stages,
-        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+        stages=stages,
+        kinds=(scale_a_kind, scale_b_kind),
+        promote=promote_every(a.dtype, scale_a_kind, BK, 0 if use_fast_accum else promoted_products),
+        maxnreg=maxnreg,
     )
     if keep:
         dh.copy(a, gathered_out[rank * rows : (rank + 1) * rows])
@@ -298,10 +205,12 @@ def ag_gemm(
         use_fast_accum: of fp8, as of ``torch._scaled_mm``: Hopper's tensor cores add with 14 bits, faster than fp32.
         out: ``[num_ranks * rows, N]``, written if given.
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
-        group: the ranks; default the current group. One node.
+        group: the ranks; default the current group. Of several nodes: equally many on each; not quantized.
         algorithm: ``"overlapped"``, ``"sequential"`` for a product and a collective one after the other, or ``"nccl"``
-            for the same with NCCL's, instead of the one that was measured to be fastest or is chosen by size.
-        schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen.
+            for the same with NCCL's, instead of the one that was measured to be fastest or is chosen by size. On
+            several nodes there is no ``"sequential"``, and overlapped is the default.
+        schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen; on several
+            nodes of :func:`ag_gemm_nodes_program`.
 
     Returns ``[num_ranks * rows, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -317,21 +226,25 @@ def ag_gemm(
         bias_of("ag_gemm", out, N, bias)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
-        check_schedule("ag_gemm", schedule, ag_gemm_program)
-        if scales is None:
+        has_nodes = len(group.nodes) > 1
+        check_schedule("ag_gemm", schedule, ag_gemm_nodes_program if has_nodes else ag_gemm_program)
+        if has_nodes:
+            algorithm = algorithm_on_nodes(group, algorithm, a, b, out)
+        elif scales is None:
             algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, N, K)
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
         if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out, scales=scales):
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
-            ag_gemm_program(
+            quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
+            (ag_gemm_nodes_program if has_nodes else ag_gemm_program)(
                 a,
                 b,
                 b if bias is None else aligned(bias),
                 out,
                 gathered if keep else a,
-                *((None, None) if scales is None else scales.for_kernel()),
+                *quantized,
                 capacity_for(rows),
                 b_is_kn=b_is_kn,
                 has_bias=bias is not None,

@@ -176,7 +176,9 @@ def _operators() -> list[Subject]:
 
         return run
 
-    def subject(name: str, program: str, calls: Callable[[int, int, int], float]) -> Subject:
+    def subject(
+        name: str, program: str, calls: Callable[[int, int, int], float], groups: tuple = ((2, None), (3, None))
+    ) -> Subject:
         module = importlib.import_module(f"ditron.kernels.{name.partition(',')[0]}")
 
         def run() -> float:
@@ -184,10 +186,11 @@ def _operators() -> list[Subject]:
             return max(calls(call, ditron.rank(), ditron.num_ranks()) for call in range(3))
 
         checked = SCALED_PROGRAMS.get(program) or getattr(module, program)
-        return Subject(f"kernels.{name}", run, 1.5e-2, ((2, None), (3, None)), checked)
+        return Subject(f"kernels.{name}", run, 1.5e-2, groups, checked)
 
     return [
         subject("ag_gemm", "ag_gemm_program", ag_gemm),
+        subject("ag_gemm_nodes", "ag_gemm_nodes_program", ag_gemm, ((4, 2),)),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),
         subject("gradients, row", "row_gradients_program", gemm_rs_backward),

@@ -1,0 +1,178 @@
+"""The product of AllGather + GEMM: a persistent kernel, whose tiles begin when their rows have arrived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import ditron
+import ditron.host as dh
+import ditron.language as dl
+from ditron.kernels.node_pushes import nearest_shard
+from ditron.kernels.tiles import (
+    accumulator,
+    add_bias,
+    block_scaled_dot_step,
+    dot_step,
+    piece_of,
+    promoted,
+    scale_tile,
+    scales_of_shard,
+    shards_descriptor,
+    store_tile,
+    tile_position,
+)
+
+__all__ = ["ag_gemm_kernel", "multiply_gathered"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ag_gemm_kernel(
+    a_desc,
+    gathered_desc,
+    b_desc,
+    bias_ptr,
+    scale_a_ptr,
+    gathered_scale_ptr,
+    scale_b_ptr,
+    c_desc,
+    arrived_ptr,
+    rows,
+    N,
+    K,
+    epoch,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PIECES: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    SCALE_A: tl.constexpr,
+    SCALE_B: tl.constexpr,
+    PROMOTE: tl.constexpr,
+    HAS_NODES: tl.constexpr,
+):
+    """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
+    ranks = dl.num_ranks()
+    own = dl.rank()
+    tiles_m = tl.cdiv(rows, BM)
+    tiles_n = tl.cdiv(N, BN)
+    waited = own * PIECES
+    token = dl.wait(arrived_ptr + waited, 0, epoch)
+    if PROMOTE:
+        acc = tl.zeros((BM, BN), tl.float32)
+    for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS, flatten=True):
+        if HAS_NODES:
+            order, m, n = tile_position(tile, tiles_m, tiles_n, 0, ranks, GROUP)
+            shard = nearest_shard(order, own, ranks)
+        else:
+            shard, m, n = tile_position(tile, tiles_m, tiles_n, own, ranks, GROUP)
+        piece = shard * PIECES + piece_of(m, tiles_m, PIECES)[0]
+        if shard == own:
+            source = a_desc
+            source_shard = 0
+            row = m * BM
+            if SCALE_A != "none":
+                scales = scale_a_ptr
+        else:
+            source = gathered_desc
+            source_shard = shard
+            if piece != waited:
+                token = dl.wait(arrived_ptr + piece, 1, epoch)
+            row = dl.consume_token(m * BM, token)
+            if SCALE_A != "none":
+                scales = dl.consume_token(scales_of_shard(gathered_scale_ptr, shard, rows, K, SCALE_A), token)
+        waited = piece  # before the loop over K: what changes after it makes Triton give up the pipeline across tiles
+        if PROMOTE:
+            sums = tl.zeros((BM, BN), tl.float32)
+        else:
+            acc = accumulator(a_desc, BM, BN, SCALE_A)
+        for k in range(tl.cdiv(K, BK)):
+            if SCALE_A == "block":
+                acc = block_scaled_dot_step(
+                    source,
+                    b_desc,
+                    scales,
+                    scale_b_ptr,
+                    rows,
+                    source_shard,
+                    row,
+                    n * BN,
+                    k * BK,
+                    acc,
+                    rows,
+                    K,
+                    BM,
+                    BN,
+                    BK,
+                )
+            else:
+                acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN)
+            if PROMOTE:
+                sums, acc = promoted(sums, acc, k, tl.cdiv(K, BK), PROMOTE)
+        result = sums if PROMOTE else acc
+        if SCALE_A != "none":
+            result = scale_tile(result, scales, scale_b_ptr, row, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B)
+        result = add_bias(result, bias_ptr, n * BN, N, BN, HAS_BIAS)
+        store_tile(c_desc, shard, m * BM, n * BN, result, 2)
+
+
+def multiply_gathered(
+    a: Any,
+    gathered: Any,
+    b: Any,
+    bias: Any,
+    c: Any,
+    arrived: Any,
+    epoch: Any,
+    *,
+    b_is_kn: bool,
+    has_bias: bool,
+    pieces: int,
+    programs: int,
+    block: tuple[int, int, int],
+    group_m: int,
+    num_warps: int,
+    stages: int,
+    scales: tuple[Any, Any, Any] = (None, None, None),
+    kinds: tuple[str, str] = ("none", "none"),
+    promote: int = 0,
+    maxnreg: int | None = None,
+    has_nodes: bool = False,
+) -> None:
+    """Launch the kernel; ``scales`` of a, of the gathered shards, and of b."""
+    (rows, K), N, ranks = a.shape, c.shape[1], dh.num_ranks()
+    BM, BN, BK = block
+    tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
+    ag_gemm_kernel[(dh.minimum(programs, tiles),)](
+        shards_descriptor(a, 1, rows, K, (BM, BK)),
+        shards_descriptor(gathered, ranks, rows, K, (BM, BK)),
+        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+        bias,
+        *scales,
+        shards_descriptor(c, ranks, rows, N, (BM, BN // 2)),
+        arrived,
+        rows,
+        N,
+        K,
+        epoch,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group_m,
+        PIECES=pieces,
+        PROGRAMS=programs,
+        B_IS_KN=b_is_kn,
+        HAS_BIAS=has_bias,
+        SCALE_A=kinds[0],
+        SCALE_B=kinds[1],
+        PROMOTE=promote,
+        HAS_NODES=has_nodes,
+        num_warps=num_warps,
+        num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+    )

@@ -472,6 +472,12 @@ def _add_explain(commands) -> None:
         default=[],
         help="what if the machine had another number, as link=450 or copy_engine.setup=2; may be repeated",
     )
+    parser.add_argument(
+        "--timing",
+        choices=("graph", "call"),
+        default="graph",
+        help="predict calls in a CUDA graph (default), as they are measured, or single ones",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=_lazy("explaining", "explain_command"))
 

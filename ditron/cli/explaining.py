@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ditron.cli.kernels import UsageError
+from ditron.cli.progress import progress
 from ditron.cli.shapes import bucket, problems
 
 if TYPE_CHECKING:
@@ -16,10 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_command"]
 
+_STATES = {"graph": "calls that follow each other in CUDA graphs", "call": "single calls, after a pause"}
+
 
 def explain_command(args: argparse.Namespace) -> int:
     """Print what would run, why, and what it costs."""
     from ditron.tuning.explain import explain
+    from ditron.tuning.outlook import outlook
+    from ditron.tuning.registry import candidates_of
 
     gpu, ranks, machine = _machine(args.machine, args.ranks)
     if args.set and machine is None:
@@ -27,7 +32,22 @@ def explain_command(args: argparse.Namespace) -> int:
     changed = machine.with_changes(args.set) if machine is not None else None
     shapes = list(problems(args, ranks))  # before the tables, whose entries are of operators that are declared
     table = _table(gpu, ranks, machine, changed)
-    answers = [explain(problem, bucket(problem), table, changed) for problem in shapes]
+    answers = []
+    with progress() as show:
+        for problem in shapes:
+            predicted = None
+            if machine is not None:
+                timed = machine.sustained().in_graph() if args.timing == "graph" else machine
+                found = table.find(bucket(problem))
+                predicted = outlook(
+                    problem,
+                    candidates_of(problem),
+                    timed.with_changes(args.set),
+                    _STATES[args.timing] + "".join(f", {change}" for change in args.set),
+                    found.entry.candidates if found is not None else [],
+                    show,
+                )
+            answers.append(explain(problem, bucket(problem), table, changed, None, predicted))
     if args.json:
         print(json.dumps([answer.to_json() for answer in answers], indent=1))
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ditron.machines import Machine
 from ditron.tuning.floors import LEAST_FLOOR, floor_of
+from ditron.tuning.outlook import Outlook
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.registry import OPERATORS, Tunable
 from ditron.tuning.tables import Entry, Measured, Table
@@ -21,9 +22,10 @@ class Explanation:
     Attributes:
         problem: as asked. bucket: whose choice it has. options: what would run.
         source: ``"measured"``, ``"nearest"`` (measured for that N and K) or ``"rule"``. why: in words, with numbers.
-        us: microseconds of a call, measured, or by ``"rule"`` estimated. floor: of the problem; None where the
+        us: microseconds of a call, measured, or by ``"rule"`` predicted. floor: of the problem; None where the
             machine's limits are not known. of_bucket: floor of what was measured.
-        others: the other candidates, fastest first, with times or failures.
+        others: the other candidates that were measured, fastest first, with times or failures.
+        predicted: what is predicted of the candidates.
     """
 
     problem: Problem
@@ -36,6 +38,7 @@ class Explanation:
     floor: dict[str, Any] | None = None
     of_bucket: float | None = None
     others: list[dict[str, Any]] = field(default_factory=list)
+    predicted: Outlook | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -49,7 +52,7 @@ class Explanation:
             bound = self.of_bucket
             over = f", {self.us / bound:.2f} of the floor" if bound is not None and bound >= LEAST_FLOOR else ""
             what = f" for {bucket}" if bucket != ours and measured else ""
-            lines.append(f"  time    {self.us:.1f} us {'measured' if measured else 'estimated'}{what}{over}")
+            lines.append(f"  time    {self.us:.1f} us {'measured' if measured else 'predicted'}{what}{over}")
         if self.floor is not None:
             product, link = self.floor["product"], self.floor["link"]
             parts = f"product {product:.1f}, link {link:.1f}" if ours.is_product else f"link {link:.1f}"
@@ -64,7 +67,7 @@ class Explanation:
             named = ", only if it is named" if other["named_only"] else ""
             lines.append(f"  second  {options_text(other['options'])}: {other['us']:.1f} us, {more}{named}")
         lines.append(f"  force   {_call(ours, self.options, keywords_only=True)}")
-        return "\n".join(lines)
+        return "\n".join(lines + (self.predicted.lines() if self.predicted is not None else []))
 
 
 def _call(problem: Problem, options: Options, keywords_only: bool = False) -> str:
@@ -75,9 +78,14 @@ def _call(problem: Problem, options: Options, keywords_only: bool = False) -> st
 
 
 def explain(
-    problem: Problem, bucket: Problem, table: Table, machine: Machine | None, algorithm: str | None = None
+    problem: Problem,
+    bucket: Problem,
+    table: Table,
+    machine: Machine | None,
+    algorithm: str | None = None,
+    predicted: Outlook | None = None,
 ) -> Explanation:
-    """``bucket`` is the problem with the rows that its calls are looked up by."""
+    """``bucket`` is the problem with the rows that its calls are looked up by; ``predicted`` is of the problem."""
     operator = OPERATORS[problem.operator]
     found = table.find(bucket)
     best = found.entry.best(algorithm, operator.named_only) if found is not None else None
@@ -90,9 +98,10 @@ def explain(
         rule = operator.rule(problem)
         known = "nothing is measured" if found is None else "no candidate worked"
         why = f"{known} for {bucket}, so the rule: {rule.why}"
-        us = _estimate(problem, rule.options, machine) if machine is not None else None
+        schedule = predicted.find(rule.options) if predicted is not None else None
         of = max(floor["product"], floor["link"]) if floor else None
-        return Explanation(problem, bucket, name, rule.options, "rule", why, us, floor, of)
+        us = schedule.us if schedule is not None else None
+        return Explanation(problem, bucket, name, rule.options, "rule", why, us, floor, of, predicted=predicted)
     entry = found.entry
     of_bucket = floor_of(entry.problem, machine).us if machine is not None else None
     measured = f"of {len(entry.candidates)} candidates measured for {entry.problem}"
@@ -110,6 +119,7 @@ def explain(
         floor,
         of_bucket,
         [_other(other, operator) for other in entry.candidates if other is not best],
+        predicted,
     )
 
 
@@ -125,11 +135,3 @@ def _other(candidate: Measured, operator: Tunable) -> dict[str, Any]:
 
 def _form(entry: Entry) -> str:
     return "in a CUDA graph" if entry.timing == "graph" else "single calls"
-
-
-def _estimate(problem: Problem, options: Options, machine: Machine) -> float:
-    """Of what no table knows: parts that overlap take as long as the longer one, others follow each other."""
-    floor, latency = floor_of(problem, machine), machine["latency.barrier"]
-    if options.get("algorithm") == "overlapped":
-        return floor.us + 2 * latency
-    return floor.product + floor.link + latency

@@ -9,7 +9,7 @@ from ditron import machines
 from ditron.machines import Machine
 from ditron.tuning.problem import Problem
 
-__all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of"]
+__all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of", "product_us"]
 
 #: Microseconds of a floor below which times are not compared with it: it is printed as 0.0.
 LEAST_FLOOR = 0.05
@@ -38,12 +38,7 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
 
     Between nodes, each NIC has to bring what one rank gives to another from every other node.
     """
-    product = 0.0
-    if problem.is_product:
-        M, N, K = problem.M, problem.N, problem.K
-        operations = machine[f"sm.dot{8 * problem.itemsize}"] * 1e6  # a us
-        moved = (M * K + N * K + M * N) * problem.itemsize
-        product = max(2 * M * N * K / operations, moved / (machine["hbm.rate"] * 1e3))
+    product = product_us(problem.M, problem.N, problem.K, problem, machine) if problem.is_product else 0.0
     link = 0.0
     if problem.ranks > 1:
         part = problem.sent_bytes / (problem.ranks - 1)
@@ -52,6 +47,13 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
         if nodes > 1:
             link = max(link, part * (nodes - 1) / (machine["nic.rate"] * 1e3))
     return Floor(product, link)
+
+
+def product_us(M: int, N: int, K: int, problem: Problem, machine: Machine) -> float:
+    """Of a product with the problem's dtype: by tensor cores, or by what its operands and result are to the memory."""
+    operations = machine[f"sm.dot{8 * problem.itemsize}"] * 1e6  # a us
+    moved = (M * K + N * K + M * N) * problem.itemsize
+    return max(2 * M * N * K / operations, moved / (machine["hbm.rate"] * 1e3))
 
 
 def calls_in_a_graph(problem: Problem) -> int:

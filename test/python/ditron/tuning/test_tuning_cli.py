@@ -10,7 +10,7 @@ import torch
 
 from ditron import machines
 from ditron.cli import main
-from ditron.tuning import compile_ahead, processes, tables
+from ditron.tuning import compile_ahead, prediction, processes, tables
 from ditron.tuning.problem import Problem
 from ditron.tuning.tables import Entry, Measured, Table, versions
 from ditron_compiler.errors import DitronError
@@ -18,7 +18,8 @@ from ditron_compiler.errors import DitronError
 
 @pytest.fixture
 def user_table(tmp_path, monkeypatch):
-    """Where the user's table is read and written; no table is shipped."""
+    """Where the user's table is read and written; no table is shipped, and predictions take no time."""
+    monkeypatch.setattr(prediction, "_predicted", lambda problem, options, machine: prediction.Predicted(500.0))
     monkeypatch.setattr(tables, "shipped_path", lambda machine, ranks: tmp_path / "none.json")
     monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
     return tmp_path / "tuning" / "h200x2.json"
@@ -44,7 +45,10 @@ def test_explain_by_the_rule(capsys, user_table):
     assert out.startswith("ag_gemm M=8192 N=5504 K=4096 bf16, 2 ranks on h200 x 2\n")
     assert 'runs    algorithm="overlapped", block=(128, 256, 64), pieces=2, group_m=8' in out
     assert "nothing is measured" in out and "a rank sends 32.0 MB, and overlapping pays from 12 MB on" in out
-    assert "estimated" in out and "floor   461.7 us: product 461.7, link 86.0, of h200x2 (2 x H200, NVLink)" in out
+    assert (
+        "time    500.0 us predicted, 1.08 of the floor" in out
+        and "floor   461.7 us: product 461.7, link 86.0, of h200x2 (2 x H200, NVLink)" in out
+    )
     assert 'force   ag_gemm(a, b, algorithm="overlapped"' in out
 
 
@@ -201,7 +205,7 @@ def test_options_between_the_operator_and_its_sizes(capsys, user_table):
 def test_a_floor_of_nothing_is_not_compared_with(capsys, user_table):
     assert main(["explain", "all_reduce", "1", "--machine", "h200x2"]) == 0
     out = capsys.readouterr().out
-    assert "time    5.0 us estimated\n" in out and "floor   0.0 us" in out
+    assert "time    500.0 us predicted\n" in out and "floor   0.0 us" in out
 
 
 def test_explain_ignores_a_wrong_entry(capsys, caplog, user_table):

@@ -1,0 +1,204 @@
+"""Schedules of an operator on a machine, with predicted times, what bounds them, and what would change them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ditron.machines import Machine
+from ditron.tuning.floors import floor_of
+from ditron.tuning.prediction import NOT_PREDICTED, Predicted, Predictor, waves_of, without_communication
+from ditron.tuning.problem import Options, Problem, options_text
+from ditron.tuning.tables import Measured
+
+__all__ = ["Outlook", "Schedule", "WhatIf", "outlook"]
+
+_FAR_BEHIND = 1.3  # times the fastest: of those nobody asks what is exposed
+_WORTH = 0.02  # a change of less than this part of the time is none
+
+#: What bounds a call, by the kinds of activity on its critical path.
+_RESOURCES = {
+    "compute": "tensor cores", "product": "tensor cores", "memory": "memory", "load": "link", "store": "link",
+    "copy": "link", "copy setup": "copy engine",
+}  # fmt: skip
+
+#: Numbers that are asked what if they were twice as good, by what they are called; of times: half as long.
+_CHANGES = {
+    "tensor cores": ("sm.dot16", "sm.dot16_sustained", "sm.dot8", "sm.dot32"),
+    "memory": ("hbm.rate", "hbm.per_sm"),
+    "link": ("link.rate",),
+    "loads and stores of an SM": ("link.store_per_sm", "link.load_per_sm"),
+    "copy engine": ("copy_engine.setup", "copy_engine.least"),
+    "NIC": ("nic.rate", "nic.latency", "nic.post"),
+    "latency": ("latency.launch", "latency.peer", "latency.local", "latency.fence", "latency.barrier"),
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A candidate.
+
+    Attributes:
+        us: predicted; None: ``why`` says why not. is_least: whether it is a lower limit, for a library computes its
+            product. measured: us. exposed: what is predicted less where communication takes no time. waves: of tiles,
+            or of programs. bound, share: the resource that most of the critical path is of, and how much of it.
+    """
+
+    options: Options
+    us: float | None
+    why: str = ""
+    is_least: bool = False
+    measured: float | None = None
+    exposed: float | None = None
+    waves: float | None = None
+    bound: str = ""
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What the fastest schedule would take with a resource that is twice as good."""
+
+    resource: str
+    us: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Schedules, the least time first, and what the fastest would take on better machines, the best first."""
+
+    machine: str
+    state: str
+    uncalibrated: str
+    floor: float
+    schedules: Sequence[Schedule]
+    changes: Sequence[WhatIf] = field(default_factory=tuple)
+
+    def find(self, options: Options) -> Schedule | None:
+        return next((schedule for schedule in self.schedules if schedule.options == options), None)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        has_measured = any(schedule.measured is not None for schedule in self.schedules)
+        note = f"; uncalibrated: {self.uncalibrated}" if self.uncalibrated else ""
+        heads = [f"{'us':>10}", "/floor", f"{'measured':>9}" if has_measured else "", f"{'exposed':>8}", "waves"]
+        lines = [f"  predicted for {self.machine}, {self.state}{note}"]
+        reasons = {schedule.why for schedule in self.schedules if schedule.us is None} - set(NOT_PREDICTED.values())
+        if len(reasons) == 1 and all(schedule.us is None for schedule in self.schedules):
+            return [*lines, f"  no schedule can be: {reasons.pop()}"]
+        lines.append(f"  {' '.join(head for head in heads if head)}  {'bounded by':<18} schedule")
+        lines += [f"  {self._line(schedule, has_measured)}" for schedule in self.schedules]
+        if any(schedule.is_least for schedule in self.schedules):
+            lines.append("  >= a library computes the product: its floor is taken")
+        if self.changes:
+            lines.append(f"  next    {self._next()}")
+        return lines
+
+    def _line(self, schedule: Schedule, has_measured: bool) -> str:
+        measured = f" {_number(schedule.measured, 9)}" if has_measured else ""
+        if schedule.us is None:
+            return f"{'-':>10}       {measured}{'':15}  {'':18} {options_text(schedule.options)}: {schedule.why}"
+        us = f"{'>= ' if schedule.is_least else ''}{schedule.us:.1f}"
+        over = f"{schedule.us / self.floor:6.2f}" if self.floor >= 0.05 else " " * 6
+        bound = f"{schedule.bound} {100 * schedule.share:.0f} %"
+        rest = f"{_number(schedule.exposed, 8)} {_number(schedule.waves, 5)}  {bound:<18}"
+        return f"{us:>10} {over}{measured} {rest} {options_text(schedule.options)}"
+
+    def _next(self) -> str:
+        best = next(schedule for schedule in self.schedules if schedule.us is not None and not schedule.is_least)
+        assert best.us is not None
+        said = [
+            f"{change.resource} twice as good: {change.us:.1f} us ({100 * (change.us / best.us - 1):+.0f} %)"
+            for change in self.changes
+            if change.us < (1 - _WORTH) * best.us
+        ]
+        if not said:
+            return f"no resource that is twice as good makes it {100 * _WORTH:.0f} % faster: fewer launches and signals"
+        return "; ".join(said[:3])
+
+
+def _number(value: float | None, width: int) -> str:
+    return f"{'' if value is None else format(value, '.1f'):>{width}}"
+
+
+def outlook(
+    problem: Problem,
+    candidates: Iterable[Options],
+    machine: Machine,
+    state: str,
+    measured: Iterable[Measured] = (),
+    show: Callable[[str], None] = lambda text: None,
+) -> Outlook:
+    """Predict the candidates of a problem on a machine, whose ``state`` is a word for people."""
+    predict, found = Predictor(machine), []
+    listed, times = list(candidates), list(measured)
+    for number, options in enumerate(listed, 1):
+        show(f"{problem}: schedule {number} of {len(listed)}")
+        found.append((options, predict(problem, options)))
+    found.sort(key=lambda item: (item[1].us is None, item[1].us))
+    least = next((predicted.us for _, predicted in found if predicted.us), 0.0)
+    ideal = Predictor(without_communication(machine))
+    schedules = []
+    for number, (options, predicted) in enumerate(found, 1):
+        exposed = None
+        if predicted.us is not None and predicted.us <= _FAR_BEHIND * least:
+            show(f"{problem}: communication of schedule {number} of {len(found)}")
+            hidden = ideal(problem, options).us
+            exposed = None if hidden is None else max(0.0, predicted.us - hidden)
+        us = next((one.us for one in times if one.options == options), None)
+        schedules.append(_schedule(problem, options, predicted, machine, us, exposed))
+    return Outlook(
+        str(replace(machine, changed=(), uncalibrated="")),
+        state,
+        machine.uncalibrated,
+        floor_of(problem, machine).us,
+        schedules,
+        _what_if(problem, schedules, machine, show),
+    )
+
+
+def _schedule(
+    problem: Problem,
+    options: Options,
+    predicted: Predicted,
+    machine: Machine,
+    measured: float | None,
+    exposed: float | None,
+) -> Schedule:
+    if predicted.us is None:
+        return Schedule(options, None, predicted.why, measured=measured)
+    sums: dict[str, float] = defaultdict(float)
+    for kind, us in predicted.path.items():
+        between = "NIC" if kind in ("put", "get") and machine.nodes > 1 else "latency"
+        sums[_RESOURCES.get(kind, between)] += us
+    bound = max(sums, key=lambda resource: sums[resource], default="")
+    share = sums[bound] / max(sum(sums.values()), 1e-9) if bound else 0.0
+    waves = waves_of(problem, options, predicted, machine)
+    return Schedule(options, predicted.us, "", predicted.library > 0, measured, exposed, waves, bound, share)
+
+
+def _what_if(
+    problem: Problem, schedules: Sequence[Schedule], machine: Machine, show: Callable[[str], None]
+) -> list[WhatIf]:
+    best = next((one for one in schedules if one.us is not None and not one.is_least), None)
+    if best is None:
+        return []
+    found = []
+    for resource, names in _CHANGES.items():
+        if set(names) <= machine.numbers.keys():
+            show(f"{problem}: what if: {resource}")
+            us = Predictor(_twice_as_good(machine, names))(problem, best.options).us
+            if us is not None:
+                found.append(WhatIf(resource, us))
+    return sorted(found, key=lambda change: change.us)
+
+
+def _twice_as_good(machine: Machine, names: Sequence[str]) -> Machine:
+    from ditron.machines import FIELDS
+
+    numbers = dict(machine.numbers)
+    for name in names:
+        factor = 0.5 if FIELDS[name].unit == "us" else 2.0
+        numbers[name] = replace(numbers[name], value=numbers[name].value * factor)
+    return replace(machine, numbers=numbers)

@@ -12,7 +12,10 @@ from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.ir.dialects.ditron import Cost
 from ditron_compiler.ir.matchers import defining_op
 
-__all__ = ["OperationCost", "ProductBytes", "cost_of", "element_type", "is_float", "largest_product"]
+__all__ = ["FLOATS", "OperationCost", "ProductBytes", "cost_of", "element_type", "is_float", "largest_product"]
+
+#: An attribute of puts and gets of floats that take time, and are not moved.
+FLOATS = "ditron.floats"
 
 _LOADS = (tt.LoadOp, tt.DescriptorLoadOp, tt.DescriptorGatherOp)
 _STORES = {

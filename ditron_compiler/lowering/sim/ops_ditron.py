@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.costs import FLOATS
 
 from . import abi
 from .function import FunctionLowering, Unsupported, lowers
@@ -47,8 +48,8 @@ def _protocol(fn, op):
     return _enum(fn, op, "protocol", "protocol", "ll")
 
 
-def _nbi(fn, op):
-    return fn.i32(int("nbi" in op.attributes))
+def _how(fn, op):
+    return fn.i32(int("nbi" in op.attributes) + 2 * (FLOATS in op.attributes))
 
 
 def _scalars(fn: FunctionLowering, op: ir.Operation) -> list[ir.Value]:
@@ -225,7 +226,7 @@ def _check_bytes(fn: FunctionLowering, op: ir.Operation, pointer: int = 0) -> No
 def _move(fn, op):
     _check_bytes(fn, op)
     _check_origins(fn, op, 0, 1, bytes=fn.scalar(op.operands[2]))
-    fn.call(f"ditron_sim_{op.name[7:]}", [*_scalars(fn, op), _nbi(fn, op), fn.where(op)])
+    fn.call(f"ditron_sim_{op.name[7:]}", [*_scalars(fn, op), _how(fn, op), fn.where(op)])
 
 
 @lowers("ditron.putmem_signal")
@@ -233,7 +234,7 @@ def _putmem_signal(fn, op):
     _check_bytes(fn, op)
     _check_origins(fn, op, 0, 1, bytes=fn.scalar(op.operands[2]))
     _check_origins(fn, op, 3, bytes=_signal_bytes(fn))
-    fn.call("ditron_sim_putmem_signal", [*_scalars(fn, op), _signal_op(fn, op), _nbi(fn, op), fn.where(op)])
+    fn.call("ditron_sim_putmem_signal", [*_scalars(fn, op), _signal_op(fn, op), _how(fn, op), fn.where(op)])
 
 
 @lowers("ditron.ll_put")

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions, operations
-from ditron_compiler.analysis.costs import element_type, is_float
+from ditron_compiler.analysis.costs import FLOATS, element_type, is_float
 from ditron_compiler.analysis.slicing import incoming_values
 from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.ir.matchers import defining_op, is_function_argument
@@ -20,13 +20,16 @@ _ADVICE = (
 )
 
 
+_TRANSFERS = (ditron.PutmemOp, ditron.PutmemSignalOp, ditron.GetmemOp)
+
+
 @dataclass(frozen=True)
 class Skeletonize(Pass):
     """Drop floating-point data: only addresses, signals, integers and branches stay, and what ``insert-costs`` counted.
 
-    Stores of floats are erased, and every float is 0 elsewhere, so that ``canonicalize`` erases what computed it.
-    Integers are loaded and computed as they are: routing, lengths, queues of tasks. A branch, an address or a signal
-    that depends on floating-point data is an error.
+    Stores of floats are erased, puts and gets of them are marked to take time only, and every float is 0 elsewhere, so
+    that ``canonicalize`` erases what computed it. Integers are loaded and computed as they are: routing, lengths,
+    queues of tasks. A branch, an address or a signal that depends on floating-point data is an error.
 
     Before::
 
@@ -47,6 +50,8 @@ class Skeletonize(Pass):
             if _stores_floats(o):
                 o.erase()
                 self.count("stores erased")
+            elif isinstance(o, _TRANSFERS) and is_float(o.operands[0].type.pointee_type):
+                o.attributes[FLOATS] = ir.UnitAttr.get()
         every = operations(op)
         _check(every)
         for function in functions(op):

@@ -84,12 +84,13 @@ struct ByteRanges {
   /* Wait for one signal and return its value. */                                                                      \
   X(int64_t, signal_wait_until, (void *sig, int64_t value, int32_t cmp, int32_t loc))                                  \
   /* Copy n bytes to (from) `rank`, on any node. The symmetric side is given by its address in the caller's heap. A    \
-     put is delivered at any time until quiet or a barrier; with nbi the source is read only then. */                  \
-  X(void, putmem, (void *dst, void *src, int64_t n, int32_t rank, int32_t nbi, int32_t loc))                           \
-  X(void, getmem, (void *dst, void *src, int64_t n, int32_t rank, int32_t nbi, int32_t loc))                           \
+     put is delivered at any time until quiet or a barrier. `how` is 1 for nbi, whose source is read only then, plus   \
+     2 for floats, which timing-only mode does not move. */                                                            \
+  X(void, putmem, (void *dst, void *src, int64_t n, int32_t rank, int32_t how, int32_t loc))                           \
+  X(void, getmem, (void *dst, void *src, int64_t n, int32_t rank, int32_t how, int32_t loc))                           \
   /* A put, and a signal that is delivered after its data. */                                                          \
   X(void, putmem_signal, (void *dst, void *src, int64_t n, void *sig, int64_t value, int32_t rank, int32_t op,         \
-                          int32_t nbi, int32_t loc))                                                                   \
+                          int32_t how, int32_t loc))                                                                   \
   /* Send n bytes as packets that carry `epoch` to packet memory of `rank`; wait for such a message here and unpack it. */\
   X(void, ll_put, (void *packets, void *src, int64_t n, int64_t epoch, int32_t rank, int32_t protocol, int32_t loc))   \
   X(void, ll_get, (void *dst, void *packets, int64_t n, int64_t epoch, int32_t protocol, int32_t loc))                 \

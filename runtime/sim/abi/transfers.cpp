@@ -6,6 +6,10 @@
 
 using namespace ditron::sim;
 
+/// How a put or get is done.
+constexpr int32_t isNbi = 1;
+constexpr int32_t isFloats = 2; ///< Which timing-only mode does not move.
+
 static Transfer transferTo(const Fiber &fiber, int32_t target) {
   Transfer transfer;
   transfer.origin = fiber.launch->rank;
@@ -97,9 +101,11 @@ static void touch(const void *p, int64_t bytes) {
 }
 
 static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
-                SignalWrite signal, int32_t target, int32_t nbi,
+                SignalWrite signal, int32_t target, int32_t how,
                 const char *what) {
+  bool nbi = how & isNbi;
   Transfer transfer = transferTo(fiber, target);
+  transfer.isDropped = machine.isTimingOnly() && how & isFloats;
   transfer.to = symmetric(machine, fiber, dst, n, target, what);
   checkAccess(machine, fiber, src, n, what);
   transfer.from = static_cast<const std::byte *>(src);
@@ -130,30 +136,32 @@ static void put(Machine &machine, Fiber &fiber, void *dst, void *src, int64_t n,
 }
 
 void ditron_sim_putmem(void *dst, void *src, int64_t n, int32_t rank,
-                       int32_t nbi, int32_t loc) {
+                       int32_t how, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
-    put(machine, fiber, dst, src, n, {}, worldRank(fiber, rank), nbi, "putmem");
+    put(machine, fiber, dst, src, n, {}, worldRank(fiber, rank), how, "putmem");
     machine.scheduler.maybeYield();
   });
 }
 
 void ditron_sim_putmem_signal(void *dst, void *src, int64_t n, void *sig,
                               int64_t value, int32_t rank, int32_t op,
-                              int32_t nbi, int32_t loc) {
+                              int32_t how, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
     int32_t target = worldRank(fiber, rank);
     SignalWrite signal =
         signalWrite(machine, fiber, sig, value, target, op, "putmem_signal");
-    put(machine, fiber, dst, src, n, signal, target, nbi, "putmem_signal");
+    put(machine, fiber, dst, src, n, signal, target, how, "putmem_signal");
     machine.scheduler.maybeYield();
   });
 }
 
 void ditron_sim_getmem(void *dst, void *src, int64_t n, int32_t rank,
-                       int32_t nbi, int32_t loc) {
+                       int32_t how, int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
+    bool nbi = how & isNbi;
     Transfer transfer = transferTo(fiber, worldRank(fiber, rank));
     transfer.isGet = true;
+    transfer.isDropped = machine.isTimingOnly() && how & isFloats;
     transfer.from =
         symmetric(machine, fiber, src, n, transfer.target, "getmem");
     checkAccess(machine, fiber, dst, n, "getmem");

@@ -41,7 +41,9 @@ void Network::send(Transfer transfer, bool readNow) {
 }
 
 void Network::takeSnapshot(Transfer &transfer) {
-  if (transfer.bytes && transfer.snapshot.empty()) {
+  if (transfer.isDropped) {
+    transfer.from = nullptr;
+  } else if (transfer.bytes && transfer.snapshot.empty()) {
     transfer.snapshot.assign(transfer.from, transfer.from + transfer.bytes);
     transfer.from = nullptr;
     snapshotBytes += transfer.bytes;
@@ -133,6 +135,9 @@ void Network::copyData(Transfer &transfer, bool whole) {
         (1 + random.below((transfer.bytes - 1) / splitBytes)) * splitBytes;
     transfer.tailFirst = random.oneIn(2);
     (transfer.tailFirst ? begin : end) = transfer.split;
+  }
+  if (transfer.isDropped) {
+    return;
   }
   const std::byte *from =
       transfer.snapshot.empty() ? transfer.from : transfer.snapshot.data();

@@ -75,8 +75,17 @@ void Scheduler::blockSpinning() {
   fiber.wait.kind = Wait::Kind::None;
 }
 
-bool Scheduler::isRescanDue() const {
-  return numSwitches % rescanPeriod == rescanPeriod - 1;
+bool Scheduler::isRescanDue() {
+  if (!clock) {
+    return numSwitches % rescanPeriod == rescanPeriod - 1;
+  }
+  // With a clock there may be many programs, and all waits are looked at.
+  bool isDue = numSwitches >= nextRescan;
+  if (isDue) {
+    nextRescan = numSwitches +
+                 std::max<uint64_t>(rescanPeriod, waitQueue.fibers().size());
+  }
+  return isDue;
 }
 
 bool Scheduler::wakeSpinning() {

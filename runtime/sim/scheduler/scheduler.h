@@ -49,7 +49,7 @@ public:
   /// All in flight has been made visible: let programs read again.
   void retrySpinning();
   /// Whether all waits should be checked: ordinary stores give no notice.
-  bool isRescanDue() const;
+  bool isRescanDue();
 
   // For the running fiber.
   /// Stop until the wait is satisfied.
@@ -91,6 +91,7 @@ private:
   void *context = nullptr; ///< The scheduler's while a fiber runs.
   uint64_t hash = 0;
   uint64_t numSwitches = 0;
+  uint64_t nextRescan = 255; ///< In switches, with a clock.
 };
 
 } // namespace ditron::sim

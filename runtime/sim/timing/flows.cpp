@@ -1,114 +1,193 @@
 #include "timing/flows.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace ditron::sim {
 
 /// Bytes that are none: what rounding leaves.
 constexpr double nothing = 1e-3;
 
-void Flows::start(std::array<int32_t, 3> resources, double bytes, double cap,
+Flows::Flows(std::vector<double> capacities) : resources(capacities.size()) {
+  for (size_t index = 0; index < capacities.size(); ++index) {
+    resources[index].capacity = capacities[index];
+  }
+}
+
+void Flows::start(std::array<int32_t, 3> through, double bytes, double cap,
                   std::function<void()> done) {
-  flows.push_back({resources, bytes, cap, 0, std::move(done)});
-  shared = false;
+  if (unused.empty()) {
+    unused.push_back(flows.size());
+    flows.emplace_back();
+  }
+  size_t index = unused.back();
+  unused.pop_back();
+  Flow &flow = flows[index] = Flow();
+  flow.resources = through;
+  flow.left = bytes;
+  flow.since = now;
+  flow.cap = cap;
+  flow.number = numFlows++;
+  flow.done = std::move(done);
+  for (int32_t &resource : flow.resources) {
+    if (resource >= 0 && resources[resource].capacity == unlimited) {
+      resource = -1;
+    } else if (resource >= 0) {
+      resources[resource].flows.push_back(index);
+    }
+  }
+  added.push_back(index);
+}
+
+void Flows::reach(int32_t resource) {
+  if (resource >= 0 && !resources[resource].isReached) {
+    resources[resource].isReached = true;
+    reached.push_back(resource);
+  }
+}
+
+/// Whoever shares a resource with what has changed, directly or not.
+void Flows::reachAll() {
+  open.clear();
+  reached.clear();
+  auto take = [&](size_t index) {
+    Flow &flow = flows[index];
+    if (flow.isReached) {
+      return;
+    }
+    flow.isReached = true;
+    open.push_back(index);
+    for (int32_t resource : flow.resources) {
+      reach(resource);
+    }
+  };
+  for (size_t index : added) {
+    take(index);
+  }
+  for (int32_t resource : changed) {
+    reach(resource);
+  }
+  for (size_t at = 0; at < reached.size(); ++at) {
+    for (size_t index : resources[reached[at]].flows) {
+      take(index);
+    }
+  }
+  added.clear();
+  changed.clear();
+  std::sort(open.begin(), open.end(), [&](size_t a, size_t b) {
+    return flows[a].number < flows[b].number;
+  });
+}
+
+void Flows::fix(Flow &flow, double rate) {
+  if (rate != flow.rate || flow.version == 0) {
+    flow.left = leftOf(flow);
+    flow.since = now;
+    flow.rate = rate;
+    flow.version = ++numEnds;
+    double at = flow.left <= nothing ? now : now + flow.left / rate;
+    ends.push({at, flow.number, size_t(&flow - flows.data()), flow.version});
+  }
+  for (int32_t resource : flow.resources) {
+    if (resource >= 0) {
+      Resource &used = resources[resource];
+      used.free = std::max(0.0, used.free - rate);
+      --used.unfixed;
+    }
+  }
 }
 
 /// Raise all rates together: a flow stops at its cap, or when a resource that
 /// it uses is full.
 void Flows::share() {
-  shared = true;
-  free = capacities;
-  unfixed.assign(capacities.size(), 0);
-  std::vector<Flow *> open;
-  for (Flow &flow : flows) {
-    open.push_back(&flow);
-    for (int32_t resource : flow.resources) {
-      if (resource >= 0) {
-        ++unfixed[resource];
-      }
-    }
+  reachAll();
+  for (int32_t index : reached) {
+    Resource &resource = resources[index];
+    resource.free = resource.capacity;
+    resource.unfixed = int32_t(resource.flows.size());
+    resource.isReached = false;
   }
-  auto fix = [&](Flow &flow, double rate) {
-    flow.rate = rate;
-    for (int32_t resource : flow.resources) {
-      if (resource >= 0) {
-        free[resource] = std::max(0.0, free[resource] - rate);
-        --unfixed[resource];
-      }
-    }
-  };
+  for (size_t index : open) {
+    flows[index].isReached = false;
+  }
   while (!open.empty()) {
     double fair = unlimited, lowest = unlimited;
-    for (size_t resource = 0; resource < free.size(); ++resource) {
-      if (unfixed[resource]) {
-        fair = std::min(fair, free[resource] / unfixed[resource]);
+    for (int32_t index : reached) {
+      const Resource &resource = resources[index];
+      if (resource.unfixed) {
+        fair = std::min(fair, resource.free / resource.unfixed);
       }
     }
-    for (const Flow *flow : open) {
-      lowest = std::min(lowest, flow->cap);
+    for (size_t index : open) {
+      lowest = std::min(lowest, flows[index].cap);
     }
     // Who is at a full resource is decided before any of them takes its part.
-    std::vector<bool> isFull(free.size());
-    if (lowest > fair) {
-      for (size_t resource = 0; resource < free.size(); ++resource) {
-        isFull[resource] =
-            unfixed[resource] &&
-            free[resource] <= fair * unfixed[resource] * (1 + 1e-9);
-      }
+    for (int32_t index : reached) {
+      Resource &resource = resources[index];
+      resource.isFull = resource.unfixed &&
+                        resource.free <= fair * resource.unfixed * (1 + 1e-9);
     }
-    auto stops = [&](const Flow *flow) {
+    auto stops = [&](size_t index) {
+      const Flow &flow = flows[index];
       if (lowest <= fair) {
-        return flow->cap <= fair;
+        return flow.cap <= fair;
       }
-      return std::any_of(
-          flow->resources.begin(), flow->resources.end(),
-          [&](int32_t resource) { return resource >= 0 && isFull[resource]; });
+      return std::any_of(flow.resources.begin(), flow.resources.end(),
+                         [&](int32_t resource) {
+                           return resource >= 0 && resources[resource].isFull;
+                         });
     };
-    auto rest =
-        std::stable_partition(open.begin(), open.end(),
-                              [&](const Flow *flow) { return !stops(flow); });
-    std::vector<Flow *> fixed(rest, open.end());
-    open.erase(rest, open.end());
-    for (Flow *flow : fixed) {
-      fix(*flow, std::min(flow->cap, lowest <= fair ? flow->cap : fair));
+    auto rest = std::stable_partition(
+        open.begin(), open.end(), [&](size_t flow) { return !stops(flow); });
+    for (auto index = rest; index != open.end(); ++index) {
+      fix(flows[*index], lowest <= fair ? flows[*index].cap : fair);
     }
+    open.erase(rest, open.end());
   }
+}
+
+const Flows::End *Flows::firstEnd() {
+  while (!ends.empty() &&
+         flows[ends.top().flow].version != ends.top().version) {
+    ends.pop();
+  }
+  return ends.empty() ? nullptr : &ends.top();
 }
 
 double Flows::next() {
-  if (!shared) {
+  if (!added.empty() || !changed.empty()) {
     share();
   }
-  double first = unlimited;
-  for (const Flow &flow : flows) {
-    first = std::min(first,
-                     flow.left <= nothing ? now : now + flow.left / flow.rate);
-  }
-  return first;
-}
-
-void Flows::advance(double time) {
-  if (!shared) {
-    share();
-  }
-  for (Flow &flow : flows) {
-    flow.left -= flow.rate * (time - now);
-  }
-  now = time;
+  const End *end = firstEnd();
+  return end ? end->at : unlimited;
 }
 
 std::vector<std::function<void()>> Flows::takeDone() {
-  std::vector<std::function<void()>> done;
-  auto rest =
-      std::stable_partition(flows.begin(), flows.end(), [](const Flow &flow) {
-        return flow.left > nothing;
-      });
-  for (auto flow = rest; flow != flows.end(); ++flow) {
-    done.push_back(std::move(flow->done));
-    shared = false;
+  std::vector<std::pair<uint64_t, std::function<void()>>> over;
+  while (const End *end = firstEnd()) {
+    size_t index = end->flow;
+    Flow &flow = flows[index];
+    if (end->at > now && leftOf(flow) > nothing) {
+      break;
+    }
+    ends.pop();
+    over.push_back({flow.number, std::move(flow.done)});
+    flow.version = 0;
+    for (int32_t resource : flow.resources) {
+      if (resource >= 0) {
+        std::vector<size_t> &users = resources[resource].flows;
+        *std::find(users.begin(), users.end(), index) = users.back();
+        users.pop_back();
+        changed.push_back(resource);
+      }
+    }
+    unused.push_back(index);
   }
-  flows.erase(rest, flows.end());
+  std::sort(over.begin(), over.end(),
+            [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::vector<std::function<void()>> done;
+  for (auto &[number, each] : over) {
+    done.push_back(std::move(each));
+  }
   return done;
 }
 

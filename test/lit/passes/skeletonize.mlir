@@ -52,3 +52,15 @@ tt.func public @data_only(%p: !tt.ptr<f32>) {
   tt.store %p, %y : !tt.ptr<f32>
   tt.return
 }
+
+// Puts of floats take time and are not moved; those of integers are.
+// CHECK-LABEL: tt.func public @puts(
+tt.func public @puts(%x: !tt.ptr<bf16>, %ids: !tt.ptr<i32>, %sig: !tt.ptr<i64>, %n: i64, %v: i64, %r: i32) {
+  // CHECK-NEXT: ditron.putmem {{.*}} {ditron.floats} : !tt.ptr<bf16>
+  ditron.putmem %x, %x, %n on %r : !tt.ptr<bf16>, !tt.ptr<bf16>
+  // CHECK-NEXT: ditron.putmem_signal {{.*}} {ditron.floats} : !tt.ptr<bf16>
+  ditron.putmem_signal %x, %x, %n, %sig set %v on %r : !tt.ptr<bf16>, !tt.ptr<bf16>, !tt.ptr<i64>
+  // CHECK-NOT: ditron.floats
+  ditron.putmem %ids, %ids, %n on %r : !tt.ptr<i32>, !tt.ptr<i32>
+  tt.return
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import paths
@@ -108,8 +109,9 @@ def copies(*copies):
     """(from, to, MB[, stream]) at once, of ranks."""
 
     def main(view):
-        far = view.alloc((len(copies), 2_000_000), torch.int8, name="far")
-        near = torch.zeros(2_000_000, dtype=torch.int8)
+        most = max(mb for _, _, mb, *_ in copies) * 1_000_000
+        far = view.alloc((len(copies), most), torch.int8, name="far")
+        near = torch.zeros(most, dtype=torch.int8)
         for row, (source, peer, mb, *stream) in enumerate(copies):
             if view.rank == source:
                 n = mb * 1_000_000
@@ -143,6 +145,44 @@ def test_copies_share_a_link_fairly():
     # Max-min: the third has what the first, which shares with the second, leaves.
     three = operations(predicted(copies((0, 1, 1), (0, 2, 1, "other"), (3, 2, 2)), 4), "rank_copy")
     assert three == [(0, 0, 21), (0, 0, 21), (3, 0, 31)]
+
+
+def max_min_ends(flows, capacity):
+    """When each of (from, to, bytes) ends, if all start at 0: rates computed anew whenever one ends."""
+    left, ends, now = [float(size) for _, _, size in flows], [0.0] * len(flows), 0.0
+    while any(left):
+        rates, free = {}, {}
+        for index, (source, target, _) in enumerate(flows):
+            if left[index]:
+                for resource in (("out", source), ("in", target)):
+                    free.setdefault(resource, [capacity, set()])[1].add(index)
+        while free:
+            fair, (_, users) = min((room / len(users), (resource, users)) for resource, (room, users) in free.items())
+            rates |= dict.fromkeys(users, fair)
+            for resource, (room, others) in list(free.items()):
+                free[resource] = [room - fair * len(others & users), others - users]
+                if not free[resource][1]:
+                    del free[resource]
+        step = min(left[index] / rate for index, rate in rates.items())
+        now += step
+        for index, rate in rates.items():
+            left[index] = max(0.0, left[index] - rate * step) if left[index] / rate > step * (1 + 1e-12) else 0.0
+            ends[index] = ends[index] or (0.0 if left[index] else now)
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_copies_have_max_min_rates(seed):
+    """Those of the whole machine, though only who shares a resource with a change is looked at again."""
+    rng = random.Random(seed)
+    pairs = [rng.sample(range(6), 2) for _ in range(14)]
+    asked = [(a, b, rng.randint(1, 8), f"s{number}") for number, (a, b) in enumerate(pairs)]
+    machine = replace(simple_machine(), ranks=6)
+    got = operations(predicted(copies(*asked), 6, machine), "rank_copy")
+    expected = max_min_ends([(a, b, size * 1e6) for a, b, size, _ in asked], 100e3)  # bytes per us
+    assert [end for _, _, end in got] == pytest.approx(
+        [1 + end for _, end in sorted(zip([a for a, *_ in asked], expected, strict=True))], abs=0.002
+    )
 
 
 def test_what_if():
@@ -216,6 +256,22 @@ def test_a_put_between_nodes_is_posted():
     assert operations(prediction, "wait_kernel") == [(2, 0, 13)]  # launch, post, 2 us at 50 GB/s, and the way
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int16])
+def test_floats_that_are_put_are_not_moved_in_timing_only_mode(dtype):
+    def main(view):
+        signal = view.alloc((1,), torch.int64, name="signal")
+        x = view.alloc((50_000,), dtype, name="x")
+        x.fill_(1 if view.rank == 0 else 0)
+        if view.rank == 0:
+            put_kernel[(1,)](x, signal, 2, 100_000)
+        elif view.rank == 2:
+            wait_kernel[(1,)](signal)
+            assert (x == (1 if dtype == torch.int16 else 0)).all()
+
+    prediction = predicted(main, 4, two_nodes(), timing_only=True)
+    assert operations(prediction, "wait_kernel") == [(2, 0, 13)]  # as whole
+
+
 def test_streams_wait_for_signals_and_events():
     def main(view):
         signal = view.alloc((1,), torch.int64, name="signal")
@@ -259,6 +315,17 @@ def test_timing_only_predicts_what_the_whole_run_does():
         [round(one.us, 6) for one in call] for call in only.calls
     ]
     assert [step.kind for step in whole.critical_path()] == [step.kind for step in only.critical_path()]
+
+
+def test_an_operator_on_two_nodes():
+    """A shard comes to a node once, by NIC; whoever sends it on is on the critical path."""
+    machine = two_nodes().with_changes(["nic=0.01"])
+    whole, only = (predicted(ag_gemm(), 4, machine, timing_only=timing_only) for timing_only in (False, True))
+    assert [round(call.us, 6) for call in whole.calls[-1]] == [round(call.us, 6) for call in only.calls[-1]]
+    ((put,),) = {tuple(step.us for step in one.critical_path() if step.kind == "put") for one in (whole, only)}
+    # The second of two pieces is posted 1 us behind the first, with which it shares the NIC, and takes 7 us on its way.
+    assert put == pytest.approx(64 * 64 * 2 / 0.01 * US - 1 + 7)
+    assert "copy" in {step.kind for step in only.critical_path()}
 
 
 def test_values_and_races_are_looked_for_in_the_same_run():

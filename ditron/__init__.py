@@ -26,7 +26,7 @@ from ditron_compiler.errors import (
 from ditron_compiler.versions import check_versions
 
 if TYPE_CHECKING:  # for editors and type checkers; __getattr__ below does the same when a name is first used
-    from ditron import host, kernels, language, nn, sim, tuning
+    from ditron import cost_model, host, kernels, language, nn, sim, tuning
     from ditron._jit.autotune import autotune
     from ditron._jit.compile import CompiledProgram, compile
     from ditron._jit.decorator import jit
@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # for editors and type checkers; __getattr__ below does the s
     )
 
 _HOMES = {
+    "cost_model": "ditron.cost_model",
     "CompiledProgram": "ditron._jit.compile",
     "compile": "ditron._jit.compile",
     "autotune": "ditron._jit.autotune",

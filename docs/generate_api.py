@@ -22,6 +22,7 @@ PAGE = Path(__file__).resolve().parent / "api.md"
 ROOMS = {
     "ditron": "import ditron",
     "ditron.language": "import ditron.language as dl",
+    "ditron.cost_model": "from ditron import cost_model",
     "ditron.host": "import ditron.host as dh",
     "ditron.kernels": "from ditron import kernels",
     "ditron.machines": "from ditron import machines",

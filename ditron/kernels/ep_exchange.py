@@ -20,9 +20,10 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.combine import sum_chunk
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.ep_nodes import dispatch_sample, ep_combine_nodes_program, ep_dispatch_nodes_program
 from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
-from ditron.kernels.routing import Plan, tables_on_host
+from ditron.kernels.routing import Plan
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
 
@@ -124,30 +125,6 @@ def take_rows_kernel(
         tl.store(rows_ptr + row.to(tl.int64) * H + column, value, mask=column < H)
 
 
-def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank."""
-    tokens, experts = 20, 2
-    scores = torch.rand(tokens, experts + 2, generator=generator)
-    scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)
-    ids = scores.topk(2).indices
-    plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
-    return {
-        "x": f"bf16[{tokens}, 16]",
-        "rows": f"bf16[{plan.max_rows}, 16]",
-        "route_row": plan.route_row,
-        "row_slot": plan.row_slot,
-        "num_tiles": plan.num_tiles,
-        "capacity": 64,
-        "width": 16,
-        "num_ranks": ranks,
-        "top_k": 2,
-        "block_m": 16,
-        "block": 16,
-        "senders": 2,
-        "programs": 2,
-    }
-
-
 @ditron.program(
     example={
         "x": "bf16[4096, 7168]",
@@ -160,7 +137,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "num_ranks": 4,
         "top_k": 8,
     },
-    sample_args=sample,
+    sample_args=dispatch_sample,
     max_nodes=1,
 )
 def ep_dispatch_program(
@@ -271,7 +248,7 @@ def combine_kernel(
 
 def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     """Arguments for the checker: as of ep_dispatch."""
-    plan = sample(ranks, generator)
+    plan = dispatch_sample(ranks, generator)
     return {
         "y": plan["rows"],
         "out": "bf16[20, 16]",
@@ -379,7 +356,7 @@ def ep_dispatch(
             quantized dtype, whose scales, ``[tokens, ...]``, are dispatched by a second call.
         plan: of these tokens' experts (:func:`moe_plan`).
         out: ``[plan.max_rows, H]``, written if given.
-        group: the ranks; default the current group. One node.
+        group: the ranks; default the current group. To other nodes rows go by puts.
         schedule: keyword-only arguments of :func:`ep_dispatch_program`, instead of those that would be chosen.
 
     Returns ``[plan.max_rows, H]``: row i is of route ``plan.row_route[i]``, zeros are padding. What lies behind the
@@ -404,7 +381,8 @@ def ep_dispatch_rows(
     plan = Plan.of(tables)
     with in_group(group, "ep_dispatch") as group:
         _operand("ep_dispatch", group, "x", x, len(plan.route_row) // group.num_ranks, "tokens", quantized=True)
-        check_schedule("ep_dispatch", schedule, ep_dispatch_program)
+        program = ep_dispatch_program if len(group.nodes) == 1 else ep_dispatch_nodes_program
+        check_schedule("ep_dispatch", schedule, program)
         out = result("ep_dispatch", (plan.max_rows, x.shape[1]), x, out, x=x)
         chosen: dict[str, Any] = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
         if group.is_sim:
@@ -413,7 +391,7 @@ def ep_dispatch_rows(
         tokens, rows = aligned(x), out
         if x.itemsize == 1:  # one program moves bytes of any meaning
             tokens, rows = tokens.view(torch.int8), rows.view(torch.int8)
-        ep_dispatch_program(
+        program(
             tokens,
             rows,
             plan.route_row,
@@ -444,7 +422,7 @@ def ep_combine(
             behind the experts' rows counts for nothing. bfloat16, float16 or float32.
         plan: of these rows, with the weight of each route.
         out: ``[tokens, H]``, written if given.
-        group: the ranks; default the current group. One node.
+        group: the ranks; default the current group. To other nodes rows go by puts.
         schedule: keyword-only arguments of :func:`ep_combine_program`, instead of those that would be chosen.
 
     Returns ``[tokens, H]``, as many as the plan is for. A rank adds a token's rows by weight in fp32, in order of its
@@ -469,13 +447,18 @@ def ep_combine_rows(
     plan = Plan.of(tables)
     with in_group(group, "ep_combine") as group:
         _operand("ep_combine", group, "y", y, plan.max_rows, "rows")
-        check_schedule("ep_combine", schedule, ep_combine_program)
+        program = ep_combine_program if len(group.nodes) == 1 else ep_combine_nodes_program
+        check_schedule("ep_combine", schedule, program)
         tokens, H = len(plan.route_row) // group.num_ranks, y.shape[1]
         out = result("ep_combine", (tokens, H), y, out, y=y)
         chosen: dict[str, Any] = {"programs": 4 * group.sms, "splits": -(-H // 2048)}
+        if program is ep_combine_nodes_program:
+            chosen |= {"programs": 2 * group.sms, "adders": 4 * group.sms}
         if group.is_sim:
             chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
-        ep_combine_program(
+            if program is ep_combine_nodes_program:
+                chosen["adders"] = 3
+        program(
             aligned(y),
             out,
             plan.route_row,

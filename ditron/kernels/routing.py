@@ -30,7 +30,7 @@ __all__ = [
 #: that follow each other in this order, the position, the first row of tiles and how many there are; and the first and
 #: the last stage of the run's rows.
 TILE_FIELDS = 6
-MAX_RANKS = 15
+MAX_RANKS = 64
 
 
 @dataclass(frozen=True)

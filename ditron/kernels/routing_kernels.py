@@ -7,6 +7,7 @@ of stages.
 
 from __future__ import annotations
 
+import triton
 import triton.language as tl
 
 import ditron
@@ -56,11 +57,12 @@ def add_counts_kernel(counts_ptr, before_ptr, rows, E: tl.constexpr, COLUMNS: tl
 
 
 @ditron.jit
-def _sums(counts_ptr, pid, blocks, rows, E: tl.constexpr, PROGRAMS: tl.constexpr):
-    """[16, E]: the sum of the rows of counts before ``pid`` in row 0, and of the first ``i`` stages in row ``i``."""
+def _sums(counts_ptr, pid, blocks, rows, E: tl.constexpr, PROGRAMS: tl.constexpr, RANKS: tl.constexpr):
+    """[ROWS, E]: the sum of the rows of counts before ``pid`` in row 0, and of the first ``i`` stages in row ``i``."""
+    ROWS: tl.constexpr = 16 if RANKS < 16 else triton.next_power_of_2(RANKS + 1)
     program = tl.arange(0, PROGRAMS)[:, None]
     counts = tl.load(counts_ptr + program * E + tl.arange(0, E)[None, :], mask=program < rows, other=0)
-    which = tl.arange(0, 16)[:, None]
+    which = tl.arange(0, ROWS)[:, None]
     before = tl.arange(0, PROGRAMS)[None, :] < tl.where(which == 0, pid, which * blocks)
     return tl.dot(before.to(tl.float16), counts.to(tl.float16)).to(tl.int32)
 
@@ -107,7 +109,7 @@ def _place_block(
     exists, token, at = block_routes(block, place, tokens, B, TK, TOP_K)
     expert = tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32) - first_expert
     own = (expert >= 0) & (expert < experts)
-    sums = 0 if ADDED else _sums(counts_ptr, pid, blocks, rows, E, PROGRAMS)
+    sums = 0 if ADDED else _sums(counts_ptr, pid, blocks, rows, E, PROGRAMS, RANKS)
     tiles_of = tl.cdiv(_pick(sums, before_ptr, RANKS, rows, E, ADDED), BLOCK_M)
     next_row = (tl.cumsum(tiles_of, 0) - tiles_of) * BLOCK_M + _pick(sums, before_ptr, 0, pid, E, ADDED)
     row = tl.sum(tl.where(expert[:, None] == tl.arange(0, E)[None, :], next_row[None, :], 0), 1)
@@ -149,7 +151,7 @@ def _make_tiles(
     """Padding and tiles; ``pid`` of ``programs`` takes 16 experts and 16 tiles at a time."""
     column = tl.arange(0, E)
     rows = ranks * blocks
-    sums = 0 if ADDED else _sums(counts_ptr, 0, blocks, rows, E, PROGRAMS)
+    sums = 0 if ADDED else _sums(counts_ptr, 0, blocks, rows, E, PROGRAMS, RANKS)
     totals = _pick(sums, before_ptr, RANKS, rows, E, ADDED)
     tiles_of = tl.cdiv(totals, BLOCK_M)
     last_tile = tl.cumsum(tiles_of, 0)  # and one more

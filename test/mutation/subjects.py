@@ -19,6 +19,8 @@ __all__ = ["GROUPS", "Subject", "subjects"]
 _ROOT = Path(__file__).resolve().parents[2]
 #: (ranks, ranks per node) that the checker looks at, and that the simulator runs.
 GROUPS = ((2, None), (3, None), (4, 2))
+ONE_NODE = ((2, None), (3, None))
+NODES = ((2, 1), (4, 2))
 
 
 @dataclass(frozen=True)
@@ -176,9 +178,22 @@ def _operators() -> list[Subject]:
 
         return run
 
-    def subject(
-        name: str, program: str, calls: Callable[[int, int, int], float], groups: tuple = ((2, None), (3, None))
-    ) -> Subject:
+    def rows_and_sums(call: int, rank: int, ranks: int) -> float:
+        x, weights = data(ranks, 20, 16, seed=call), torch.ones(20, 2)
+        ids = torch.rand(ranks, 20, ranks, generator=torch.Generator().manual_seed(call)).topk(2).indices
+        ids[call % ranks, 16:] = -1
+        plan = kernels.moe_plan(ids[rank], weights, num_experts=ranks)
+        rows = kernels.ep_dispatch(x[rank], plan)
+        placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
+        expected = x.view(-1, 16)[plan.row_route[placed].long() // 2]
+        sums = kernels.ep_combine(rows, plan)
+        return max(
+            error(rows[placed], expected.float()),
+            error(sums, x[rank].float() * (ids[rank] >= 0).sum(1, keepdim=True)),
+            float((plan.route_row[rank * 20 : rank * 20 + 20] >= 0).sum() != (ids[rank] == rank).sum()),
+        )
+
+    def subject(name: str, program: str, calls: Callable[[int, int, int], float], groups: tuple = ONE_NODE) -> Subject:
         module = importlib.import_module(f"ditron.kernels.{name.partition(',')[0]}")
 
         def run() -> float:
@@ -207,6 +222,9 @@ def _operators() -> list[Subject]:
         subject("all_reduce, ll", "ll_program", moved("all_reduce", "ll", block=64)),
         subject("all_reduce, one_shot", "one_shot_program", moved("all_reduce", "one_shot", block=64)),
         subject("all_reduce, two_shot", "two_shot_program", moved("all_reduce", "two_shot", block=16, programs=2)),
+        subject("plan_programs, nodes", "moe_plan_nodes_program", rows_and_sums, NODES),
+        subject("ep_nodes, dispatch", "ep_dispatch_nodes_program", rows_and_sums, NODES),
+        subject("ep_nodes, combine", "ep_combine_nodes_program", rows_and_sums, NODES),
     ]
 
 

@@ -18,9 +18,9 @@ def run(main, **options):
     return ditron.sim.run(rank, **options)
 
 
-def round_trips(ranks, tokens, H, parallel, **options):
+def round_trips(ranks, tokens, H, parallel, experts=4, **options):
     """Rows are their tokens, and sums are of what was made of them; in each call other tokens and routes."""
-    top_k, experts = 2, 4
+    top_k = 2
     x = torch.randn(ranks, tokens, H, generator=torch.Generator().manual_seed(1)).bfloat16()
     weights = torch.rand(ranks, tokens, top_k, generator=torch.Generator().manual_seed(2))
 
@@ -49,6 +49,18 @@ def round_trips(ranks, tokens, H, parallel, **options):
 @pytest.mark.parametrize("ranks, H", [(1, 32), (2, 40), (4, 24)])
 def test_there_and_back(ranks, H, parallel):
     round_trips(ranks, 24, H, parallel)
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+@pytest.mark.parametrize("nodes, per_node, H", [(2, 1, 40), (2, 4, 24), (4, 4, 8)])
+def test_there_and_back_over_nodes(nodes, per_node, H, parallel):
+    ranks = nodes * per_node
+    round_trips(ranks, 24, H, parallel, max(4, ranks + 1), ranks_per_node=per_node)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_over_nodes_in_any_order(seed):
+    round_trips(4, 37, 16, "ep", seed=seed, ranks_per_node=2)
 
 
 @pytest.mark.parametrize("seed", range(8))

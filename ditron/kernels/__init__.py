@@ -26,6 +26,7 @@ from ditron.kernels.gemm_a2a import gemm_a2a
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
+from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_gradients import ag_moe_backward
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_ar, moe_rs
@@ -55,6 +56,7 @@ __all__ = [
     "gemm_ar",
     "gemm_rs",
     "gemm_rs_backward",
+    "grouped_mm",
     "moe_ar",
     "moe_plan",
     "moe_rs",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ditron.distributed.torch_groups import AnyGroup
+from ditron.distributed.torch_groups import AnyGroup, group_name, group_named
 from ditron.kernels.ag_moe import ag_moe
+from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
 from ditron.kernels.expert_activation import swiglu_rows
+from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.operands import require_tensor
@@ -43,9 +45,10 @@ def ep_moe(
         activation: ``"swiglu"``, SiLU of the gate times the other.
         parallel: ``"ep"``: this rank has some of the experts; ``"tp"``: a part of each, I being this rank's.
         max_tokens, expert_map: as of :func:`moe_plan`.
-        group: the ranks; default the current group. One node.
+        group: the ranks; default the current group.
 
-    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, SwiGLU and :func:`moe_rs`; the host waits for
+    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, SwiGLU and :func:`moe_rs`; over several nodes
+    :func:`ep_dispatch`, :func:`grouped_mm`, SwiGLU, :func:`grouped_mm` and :func:`ep_combine`. The host waits for
     nothing. It has gradients, of all but ``topk_ids``, for which the rows of both products are kept. Collective over
     the group. Raises DitronError for tensors that do not fit.
 
@@ -62,6 +65,18 @@ def ep_moe(
         )
     options = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens, "expert_map": expert_map}
     plan = moe_plan(topk_ids, topk_weights, group=group, **options)
+    if _is_over_nodes(group_name(group)):
+        x = torch.nn.functional.pad(x, (0, 0, 0, len(plan.errors) - x.shape[0]))  # places are by how many there may be
+        rows = grouped_mm(ep_dispatch(x, plan, group=group), w13, plan, group=group)
+        rows = grouped_mm(swiglu_rows(rows, plan.tables, group=group), w2, plan, group=group)
+        return ep_combine(rows, plan, group=group)[: topk_ids.shape[0]]
     # Not ag_moe(activation=), which has not been measured with many tokens yet.
     hidden = swiglu_rows(ag_moe(x, w13, plan, group=group), plan.tables, group=group)
     return moe_rs(hidden, w2, plan, group=group)[: x.shape[0]]
+
+
+def _is_over_nodes(group: str) -> bool:
+    return len(group_named(group).nodes) > 1
+
+
+_is_over_nodes._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile calls it when it compiles

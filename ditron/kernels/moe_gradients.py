@@ -1,52 +1,24 @@
-"""Backward of the first product of a mixture of experts: gradients of the tokens and of the experts' matrices."""
+"""Backward of products of a mixture of experts: gradients of tokens or rows, and of the experts' matrices."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
+from ditron.kernels.grouped_mm import product_of_rows
 from ditron.kernels.operands import aligned, in_group, reaches_by_tma
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.routing import Plan
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_moe_backward", "ag_moe_rows_backward"]
-
-
-@ditron.jit
-def rows_gradient_kernel(
-    grad_desc,
-    w_desc,
-    out_ptr,
-    out_desc,
-    tiles_ptr,
-    num_tiles_ptr,
-    N,
-    K,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    WHOLE_K: tl.constexpr,
-    SWAP_AB: tl.constexpr,
-):
-    """``out`` [max_rows, N] = ``grad`` [max_rows, K] times its rows' experts' matrices of ``w`` [experts * K, N]."""
-    tiles_n = tl.cdiv(N, BN)
-    for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
-        m, n, expert, _, _ = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
-        acc = grouped_product(
-            grad_desc, m * BM, None, w_desc, expert * K, K, BM, BN, BK, False, WHOLE_K, SWAP_AB, True, n * BN
-        )
-        store_grouped(out_ptr, out_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
+__all__ = ["ag_moe_backward", "ag_moe_rows_backward", "grouped_mm_rows_backward"]
 
 
 @ditron.jit
@@ -151,28 +123,7 @@ def tokens_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: 
     (_, N, K), grad, w = w.shape, aligned(grad), aligned(w)
     if not reaches_by_tma(grad, w):
         raise DitronError(f"ag_moe_backward: rows of {N} x {K} elements: expected multiples of 16 bytes")
-    tiles = tiles_for(plan.block_m, group.is_sim)
-    BM, BN, BK = tiles["block"]
-    rows = torch.empty(plan.max_rows, K, dtype=grad.dtype, device=grad.device)
-    rows_gradient_kernel[(tiles["programs"],)](
-        TensorDescriptor.from_tensor(grad, [BM, BK]),
-        TensorDescriptor.from_tensor(w.view(-1, K), [BK, BN]),
-        rows,
-        TensorDescriptor.from_tensor(rows[None], [1, BM, BN // 2]),
-        plan.tiles,
-        plan.num_tiles,
-        K,
-        N,
-        BM=BM,
-        BN=BN,
-        BK=BK,
-        GROUP=tiles.get("group_m", 8),
-        PROGRAMS=tiles["programs"],
-        WHOLE_K=N % BK == 0,
-        SWAP_AB=tiles["swap_ab"],
-        num_warps=tiles.get("num_warps", 8),
-        num_stages=tiles.get("stages", 4),
-    )
+    rows = product_of_rows(grad, w, plan, group, w_is_kn=True)
     tokens, top_k = plan.route_row.shape
     sums = torch.empty(tokens, K, dtype=grad.dtype, device=grad.device)
     BLOCK = 64 if group.is_sim else 1024
@@ -210,3 +161,27 @@ def sum_products_of_experts(grad: torch.Tensor, x: torch.Tensor, plan: Plan, gro
         num_stages=5,  # buffers of four
     )
     return out
+
+
+@torch_operator("of_rows", "of_w")
+def grouped_mm_rows_backward(
+    grad: torch.Tensor,
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    of_rows: bool = True,
+    of_w: bool = True,
+    group: AnyGroup = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both gradients of :func:`grouped_mm`; what is not wanted has no elements."""
+    plan = Plan.of(tables)
+    with in_group(group, "grouped_mm_backward") as group:
+        index = torch.arange(plan.max_rows, dtype=torch.int32, device=rows.device)
+        each = replace(
+            plan, row_route=torch.where(plan.row_route >= 0, index, -1), route_row=plan.route_row.view(-1, 1)
+        )
+        return (
+            product_of_rows(grad, w, plan, group, w_is_kn=True) if of_rows else rows.new_empty(0),
+            sum_products_of_experts(aligned(grad), aligned(rows), each, group) if of_w else w.new_empty(0),
+        )

@@ -15,7 +15,14 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
+from ditron.kernels.exchange import (
+    block_bytes,
+    packet_boxes,
+    receive_block,
+    send_block,
+    send_packets_to_all,
+    sum_of_packets,
+)
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
@@ -24,7 +31,13 @@ from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ll_scatter_program", "reduce_scatter", "reduce_scatter_program", "stored_scatter_program"]
+__all__ = [
+    "ll_scatter_program",
+    "put_scatter_program",
+    "reduce_scatter",
+    "reduce_scatter_program",
+    "stored_scatter_program",
+]
 
 
 @ditron.jit
@@ -136,6 +149,50 @@ def ll_scatter_program(x, out, capacity, *, block=512, num_warps=4, protocol="ll
     )
 
 
+@ditron.jit(do_not_specialize=["epoch"])
+def put_scatter_kernel(x_ptr, out_ptr, outbox_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, BLOCK: tl.constexpr):
+    """A program for each block of a part: puts every rank's to it, and adds what every rank has put here."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    block = tl.program_id(0)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
+    for step in range(1, ranks):
+        peer = ((own + step) % ranks).to(tl.int64)
+        tl.store(outbox_ptr + peer * capacity + at, tl.load(x_ptr + peer * n + at, mask=mask), mask=mask)
+    nbytes = tl.minimum(n - block * BLOCK, BLOCK) * block_bytes(1, x_ptr.dtype.element_ty)
+    for step in range(1, ranks):
+        peer = (own + step) % ranks
+        from_ptr = outbox_ptr + peer.to(tl.int64) * capacity + block * BLOCK
+        to_ptr = inbox_ptr + own.to(tl.int64) * capacity + block * BLOCK
+        dl.putmem_signal_nbi(to_ptr, from_ptr, nbytes, arrived_ptr + block * ranks + own, epoch, peer)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for sender in range(ranks):
+        if sender == own:
+            total += tl.load(x_ptr + own.to(tl.int64) * n + at, mask=mask, other=0.0).to(tl.float32)
+        else:
+            part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
+            total += part.to(tl.float32)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+    dl.quiet()  # the next call writes the send buffer anew
+
+
+@ditron.program(
+    example={"x": "bf16[16, 8192]", "out": "bf16[8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+)
+def put_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
+    """As :func:`stored_scatter_program`, by puts that reach ranks on other nodes."""
+    n, ranks = out.shape[0], dh.num_ranks()
+    outbox = dh.symm_empty(ranks * capacity, dtype=x.dtype, name="outbox")
+    inbox = dh.symm_empty(2, ranks * capacity, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(ranks * (capacity // block), dtype=torch.int64, name="arrived")
+    put_scatter_kernel[(dh.cdiv(n, block),)](
+        x, out, outbox, inbox, arrived, n, capacity, dh.epoch(), BLOCK=block, num_warps=num_warps
+    )
+
+
 @tunable("reduce_scatter", rule=collective_rule, named_only=("nccl",))
 def reduce_scatter_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`reduce_scatter`; NCCL adds in the dtype of the tensors."""
@@ -155,10 +212,11 @@ def reduce_scatter(
 
     Args:
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
-        out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group. One node.
+        out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group.
         algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` or ``"ll128"`` as packets, instead
-            of the one that was measured to be fastest or is chosen by size; or ``"nccl"``, which adds in the dtype of
-            the tensors and is taken only if it is named.
+            of the one that was measured to be fastest or is chosen by size; ``"put"``, which is taken where the ranks
+            are on several nodes; or ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is
+            named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[rows / num_ranks, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -171,6 +229,8 @@ def reduce_scatter(
         if x.shape[0] % ranks:
             raise DitronError(f"reduce_scatter: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("reduce_scatter", (x.shape[0] // ranks, *x.shape[1:]), x, out, x=x)
+        if algorithm is None and len(group.nodes) > 1:
+            algorithm = "put"
         algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, out.numel())
         algorithm = algorithm or by_size(sent_bytes(group, out), group.has_nvlink)
         if algorithm == "nccl":
@@ -178,7 +238,8 @@ def reduce_scatter(
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(
-                f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128' or 'nccl'"
+                f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128', 'put' "
+                "or 'nccl'"
             )
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(out.numel()), chosen["block"])
@@ -191,4 +252,5 @@ _PROGRAMS = {
     "stored": stored_scatter_program,
     "ll": ll_scatter_program,
     "ll128": ll_scatter_program,
+    "put": put_scatter_program,
 }

@@ -47,7 +47,7 @@ LL_BYTES, LL128_BYTES = 128 << 10, 2 << 20
 STORED_BYTES = 128 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
-BLOCKS = {"ll": 512, "ll128": 960, "stored": 4096, "copied": 4096, "one_shot": 4096, "two_shot": 4096}
+BLOCKS = {"ll": 512, "ll128": 960, "stored": 4096, "copied": 4096, "put": 4096, "one_shot": 4096, "two_shot": 4096}
 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
 #: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.

@@ -13,7 +13,8 @@ from torch import Tensor
 from ditron.distributed.torch_groups import group_named
 from ditron.kernels.ag_moe import ag_moe_rows
 from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
-from ditron.kernels.moe_gradients import ag_moe_rows_backward
+from ditron.kernels.grouped_mm import grouped_mm_rows
+from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
 from ditron.kernels.moe_plan import moe_plan_tables, plan_shape
 from ditron.kernels.moe_rs import moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
@@ -124,6 +125,57 @@ define(
     "str group='') -> (Tensor, Tensor)",
     ag_moe_rows_backward,
     _ag_moe_backward_fake,
+)
+
+# grouped_mm_rows
+
+
+def _grouped_mm_fake(rows: Tensor, w: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:
+    return rows.new_empty(rows.shape[0], w.shape[1])
+
+
+def _grouped_mm_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    rows, w, tables = inputs
+    save(ctx, keyword_only_inputs["group"], rows, w, *tables)
+
+
+def _grouped_mm_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    rows, w, *tables = ctx.saved_tensors
+    of_rows, of_w = ctx.needs_input_grad[:2]
+    nothing = [None] * len(tables)
+    if grad is None:
+        return None, None, nothing
+    grads = ops.grouped_mm_rows_backward(grad, rows, w, tables, of_rows=of_rows, of_w=of_w, group=ctx.group)
+    return grads[0] if of_rows else None, grads[1] if of_w else None, nothing
+
+
+define(
+    "grouped_mm_rows(Tensor rows, Tensor w, Tensor[] tables, *, str group='') -> Tensor",
+    grouped_mm_rows,
+    _grouped_mm_fake,
+    _grouped_mm_backward,
+    _grouped_mm_setup,
+)
+
+
+def _grouped_mm_backward_fake(
+    grad: Tensor,
+    rows: Tensor,
+    w: Tensor,
+    tables: list[Tensor],
+    *,
+    of_rows: bool = True,
+    of_w: bool = True,
+    group: str = "",
+) -> tuple[Tensor, Tensor]:
+    return rows.new_empty(rows.shape if of_rows else (0,)), w.new_empty(w.shape if of_w else (0,))
+
+
+define(
+    "grouped_mm_rows_backward(Tensor grad, Tensor rows, Tensor w, Tensor[] tables, *, bool of_rows=True, "
+    "bool of_w=True, str group='') -> (Tensor, Tensor)",
+    grouped_mm_rows_backward,
+    _grouped_mm_backward_fake,
 )
 
 # swiglu_rows

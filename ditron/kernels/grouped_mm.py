@@ -1,0 +1,118 @@
+"""A grouped product of rows that lie in the order of their experts, as ep_dispatch brings them; it sends nothing."""
+
+from __future__ import annotations
+
+import torch
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import ditron
+from ditron.distributed.group import Group
+from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.ag_moe import tiles_for
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
+from ditron.kernels.operands import aligned, grouped_operands, in_group
+from ditron.kernels.routing import Plan
+from ditron_compiler.errors import DitronError
+
+__all__ = ["grouped_mm", "grouped_mm_rows", "product_of_rows"]
+
+
+@ditron.jit
+def rows_product_kernel(
+    rows_desc,
+    w_desc,
+    out_ptr,
+    out_desc,
+    tiles_ptr,
+    num_tiles_ptr,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    WHOLE_K: tl.constexpr,
+    SWAP_AB: tl.constexpr,
+    W_IS_KN: tl.constexpr,
+):
+    """``out`` [max_rows, N] = rows [max_rows, K] times their experts' matrices of ``w`` [experts * N, K] transposed, or
+    with ``W_IS_KN`` of ``w`` [experts * K, N].
+    """
+    tiles_n = tl.cdiv(N, BN)
+    for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
+        m, n, expert, _, _ = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
+        w_row = expert * K if W_IS_KN else expert * N + n * BN
+        acc = grouped_product(
+            rows_desc, m * BM, None, w_desc, w_row, K, BM, BN, BK, False, WHOLE_K, SWAP_AB, W_IS_KN, n * BN
+        )
+        store_grouped(out_ptr, out_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
+
+
+def product_of_rows(rows: torch.Tensor, w: torch.Tensor, plan: Plan, group: Group, *, w_is_kn: bool) -> torch.Tensor:
+    """``[max_rows, N]``, ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts, N, K] transposed, or
+    with ``w_is_kn`` of ``w`` [experts, K, N].
+    """
+    rows, w = aligned(rows), aligned(w)
+    K, N = rows.shape[1], w.shape[2 if w_is_kn else 1]
+    tiles = tiles_for(plan.block_m, group.is_sim)
+    BM, BN, BK = tiles["block"]
+    out = torch.empty(plan.max_rows, N, dtype=rows.dtype, device=rows.device)
+    rows_product_kernel[(tiles["programs"],)](
+        TensorDescriptor.from_tensor(rows, [BM, BK]),
+        TensorDescriptor.from_tensor(w.view(-1, w.shape[2]), [BK, BN] if w_is_kn else [BN, BK]),
+        out,
+        TensorDescriptor.from_tensor(out[None], [1, BM, BN // 2]),
+        plan.tiles,
+        plan.num_tiles,
+        N,
+        K,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=tiles.get("group_m", 8),
+        PROGRAMS=tiles["programs"],
+        WHOLE_K=K % BK == 0,
+        SWAP_AB=tiles["swap_ab"],
+        W_IS_KN=w_is_kn,
+        num_warps=tiles.get("num_warps", 8),
+        num_stages=tiles.get("stages", 4),
+    )
+    return out
+
+
+def grouped_mm(rows: torch.Tensor, w: torch.Tensor, plan: Plan, *, group: AnyGroup = None) -> torch.Tensor:
+    """Each row times the transposed matrix of its expert, on this rank.
+
+    Args:
+        rows: ``[plan.max_rows, K]``, sorted by expert, as :func:`ep_dispatch` returns them.
+        w: ``[plan.experts, N, K]``, this rank's experts. Both bfloat16 or float16.
+        plan: of these rows (:func:`moe_plan`).
+        group: the ranks of the plan; default the current group.
+
+    Returns ``[plan.max_rows, N]``. What lies behind the rows of the experts is neither read nor written. Raises
+    DitronError for tensors that do not fit.
+
+        hidden = ditron.kernels.grouped_mm(ditron.kernels.ep_dispatch(x, plan), w, plan)
+    """
+    if not isinstance(plan, Plan):
+        raise DitronError(f"grouped_mm: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
+    return grouped_mm_rows(rows, w, plan.tables, group=group)
+
+
+@torch_operator()
+def grouped_mm_rows(
+    rows: torch.Tensor, w: torch.Tensor, tables: list[torch.Tensor], *, group: AnyGroup = None
+) -> torch.Tensor:
+    """:func:`grouped_mm` with the tables of a plan."""
+    plan = Plan.of(tables)
+    with in_group(group, "grouped_mm") as group:
+        grouped_operands("grouped_mm", group, "rows", rows, w)
+        if len(rows) != plan.max_rows or len(w) != plan.experts:
+            raise DitronError(
+                f"grouped_mm: there are {len(rows)} rows and {len(w)} experts, and the plan is for {plan.max_rows} and "
+                f"{plan.experts}"
+            )
+        return product_of_rows(rows, w, plan, group, w_is_kn=False)

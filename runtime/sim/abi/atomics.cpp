@@ -168,7 +168,7 @@ void ditron_sim_st(void *p, int64_t bits, int32_t bytes, int32_t scope,
   call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "st");
     if (machine.clock && releases(sem)) {
-      machine.clock->spendTime(fiber, machine.clock->fenceTime(Scope(scope)));
+      machine.clock->spendFence(fiber, Scope(scope));
     }
     settle(machine, fiber);
     std::function<void()> onVisible;
@@ -208,7 +208,7 @@ int64_t ditron_sim_atomic_rmw(void *p, int64_t bits, int32_t kind,
     int32_t bytes = bytesOf(DType(dtype));
     checkAccess(machine, fiber, p, bytes, "an atomic");
     if (machine.clock && releases(sem)) {
-      machine.clock->spendTime(fiber, machine.clock->fenceTime(Scope(scope)));
+      machine.clock->spendFence(fiber, Scope(scope));
     }
     roundTrip(machine, fiber, p);
     order(machine, fiber, p, bytes, scope, sem);
@@ -240,7 +240,7 @@ int64_t ditron_sim_atomic_cas(void *p, int64_t expected, int64_t desired,
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "an atomic");
     if (machine.clock && releases(sem)) {
-      machine.clock->spendTime(fiber, machine.clock->fenceTime(Scope(scope)));
+      machine.clock->spendFence(fiber, Scope(scope));
     }
     roundTrip(machine, fiber, p);
     order(machine, fiber, p, bytes, scope, sem);

@@ -52,7 +52,7 @@ static void sendSignal(Machine &machine, Fiber &fiber, void *sig, int64_t value,
   });
   if (machine.clock) {
     if (ordered) {
-      machine.clock->spendTime(fiber, machine.clock->fenceTime(scope));
+      machine.clock->spendFence(fiber, scope);
     }
     machine.clock->settle(fiber);
   }
@@ -210,7 +210,7 @@ void ditron_sim_fence(int32_t loc) {
   call(loc, [](Machine &machine, Fiber &fiber) {
     TracedCall traced(machine.trace.get(), fiber, "fence");
     if (machine.clock) {
-      machine.clock->spendTime(fiber, machine.clock->model.fence);
+      machine.clock->spendFence(fiber, Scope::World);
     }
     settle(machine, fiber);
     machine.network.fence(fiber.launch->rank);

@@ -16,9 +16,9 @@ SchedulingPolicy::SchedulingPolicy(Random &random, int32_t numRanks)
   }
 }
 
-size_t SchedulingPolicy::pick(const std::vector<Fiber *> &ready) {
+size_t SchedulingPolicy::pick(const std::deque<Fiber *> &ready) {
   if (timed) {
-    return ready.size() - 1;
+    return 0;
   }
   size_t index = random.below(ready.size());
   for (int attempt = 0;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 namespace ditron::sim {
@@ -19,8 +20,8 @@ class SchedulingPolicy {
 public:
   SchedulingPolicy(Random &random, int32_t numRanks);
 
-  /// The index of the fiber that runs next.
-  size_t pick(const std::vector<Fiber *> &ready);
+  /// The index of the fiber that runs next; with a clock the first.
+  size_t pick(const std::deque<Fiber *> &ready);
   /// Whether a fiber that calls the machine lets another one run.
   bool preempts(uint64_t oneIn) { return !timed && random.oneIn(oneIn); }
   /// Whether a transfer in flight is delivered before the next fiber runs.

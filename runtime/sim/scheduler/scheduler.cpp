@@ -19,8 +19,12 @@ void Fiber::setCurrent(Fiber *fiber) { currentFiber = fiber; }
 Fiber &Scheduler::next() {
   size_t index = policy.pick(ready);
   Fiber *fiber = ready[index];
-  ready[index] = ready.back();
-  ready.pop_back();
+  if (clock) { // in their order
+    ready.pop_front();
+  } else {
+    ready[index] = ready.back();
+    ready.pop_back();
+  }
   ++numSwitches;
   addToHash(((fiber->launch->id * 4096 + fiber->launch->rank) << 20) ^
             (uint64_t(fiber->pid[2]) << 40) ^ (uint64_t(fiber->pid[1]) << 20) ^

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 namespace ditron::sim {
@@ -78,7 +79,7 @@ public:
   const std::vector<Fiber *> &waitingFibers() const {
     return waitQueue.fibers();
   }
-  const std::vector<Fiber *> &readyFibers() const { return ready; }
+  const std::deque<Fiber *> &readyFibers() const { return ready; }
 
 private:
   size_t numPrograms() const {
@@ -86,7 +87,7 @@ private:
   }
 
   Clock *clock = nullptr; ///< Null: none.
-  std::vector<Fiber *> ready;
+  std::deque<Fiber *> ready;
   WaitQueue waitQueue;
   void *context = nullptr; ///< The scheduler's while a fiber runs.
   uint64_t hash = 0;

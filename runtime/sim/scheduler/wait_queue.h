@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <deque>
 #include <vector>
 
 namespace ditron::sim {
@@ -15,7 +16,7 @@ struct Fiber;
 class WaitQueue {
 public:
   /// Fibers whose wait ends are put into `ready`.
-  WaitQueue(const Network &network, std::vector<Fiber *> &ready)
+  WaitQueue(const Network &network, std::deque<Fiber *> &ready)
       : network(network), ready(ready) {}
 
   /// Add a fiber, which waits for `fiber.wait`.
@@ -36,7 +37,7 @@ public:
 
 private:
   const Network &network;
-  std::vector<Fiber *> &ready;
+  std::deque<Fiber *> &ready;
   std::vector<Fiber *> waiting;
   std::vector<Fiber *> forDelivery; ///< Those that wait for transfers.
   std::unordered_multimap<uintptr_t, Fiber *> watchers; ///< By word.

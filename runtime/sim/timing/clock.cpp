@@ -23,7 +23,8 @@ Clock::Clock(const TimingModel &model, int32_t numRanks, int32_t ranksPerNode,
              Scheduler &scheduler, Network &network)
     : model(model), ranksPerNode(ranksPerNode), scheduler(scheduler),
       network(network), flows(capacities(model, numRanks)),
-      computing(numRanks) {}
+      queues(size_t(numRanks) * model.sms * numPorts),
+      occupied(size_t(numRanks) * model.sms), computing(numRanks) {}
 
 void Clock::schedule(double at, std::function<void()> event) {
   events.push({at, numEvents++, std::move(event)});
@@ -121,6 +122,11 @@ void Clock::spend(Fiber &fiber, Cost cost, double amount, int32_t peer) {
 
 void Clock::spendTime(Fiber &fiber, double ns) { fiber.time->fixed += ns; }
 
+void Clock::spendFence(Fiber &fiber, Scope scope) {
+  fiber.time->fixed += scope == Scope::Gpu ? model.local : model.fence;
+  fiber.time->fences |= scope != Scope::Gpu;
+}
+
 /// What a program can count on for its stores, when all do the same.
 double Clock::rate(const Fiber &fiber, int32_t peer) const {
   double most =
@@ -137,19 +143,76 @@ void Clock::transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
   }
   int32_t rank = fiber.launch->rank;
   ++fiber.time->outstanding;
+  auto start = [&](Port port, std::array<int32_t, 3> resources, double bytes,
+                   double cap, const char *kind) {
+    access(fiber, port, {resources, bytes, cap, [this, &fiber, kind, activity] {
+                           part(fiber, kind, activity);
+                         }});
+  };
   if (peer == rank) {
-    flows.start({of(rank, Memory), -1, -1}, bytes,
-                model.hbmSm / fiber.time->sharing,
-                [this, &fiber, activity] { part(fiber, "memory", activity); });
+    start(Own, {of(rank, Memory), -1, -1}, bytes, model.hbmSm, "memory");
     return;
   }
   activities[activity].peer = peer;
   double share = store ? model.storeShare : model.loadShare;
-  double cap = (store ? model.storeSm : model.loadSm) / fiber.time->sharing;
+  double cap = store ? model.storeSm : model.loadSm;
   int32_t from = store ? rank : peer, to = store ? peer : rank;
-  const char *kind = store ? "store" : "load";
-  flows.start({of(from, Out), of(to, In), -1}, bytes / share, cap / share,
-              [this, &fiber, kind, activity] { part(fiber, kind, activity); });
+  start(store ? Stores : Loads, {of(from, Out), of(to, In), -1}, bytes / share,
+        cap / share, store ? "store" : "load");
+}
+
+Clock::Queue *Clock::queueOf(const Fiber &fiber, Port port) {
+  int64_t sm = int64_t(fiber.launch->rank) * model.sms + fiber.time->sm;
+  return fiber.time->sm < 0 ? nullptr : &queues[sm * numPorts + port];
+}
+
+void Clock::access(const Fiber &fiber, Port port, Access access) {
+  Queue *queue = queueOf(fiber, port);
+  if (!queue) {
+    flows.start(access.resources, access.bytes, access.cap,
+                std::move(access.done));
+    return;
+  }
+  queue->waiting.push_back(std::move(access));
+  if (!queue->busy) {
+    serve(*queue);
+  }
+}
+
+void Clock::serve(Queue &queue) {
+  queue.busy = !queue.waiting.empty();
+  if (!queue.busy) {
+    return;
+  }
+  Access next = std::move(queue.waiting.front());
+  queue.waiting.pop_front();
+  auto served = [this, &queue, done = std::move(next.done)] {
+    done();
+    serve(queue);
+  };
+  if (next.bytes > 0) {
+    flows.start(next.resources, next.bytes, next.cap, served);
+  } else {
+    schedule(time, served);
+  }
+}
+
+/// Wait for the stores to peers that the SM has issued, of whichever program.
+void Clock::awaitStores(Fiber &fiber) {
+  Queue *stores = queueOf(fiber, Stores);
+  if (!stores || !stores->busy) {
+    return;
+  }
+  int64_t activity = begin("fence", fiber.launch->rank, -1, fiber.time->record,
+                           fiber.time->last);
+  fiber.time->outstanding = 1;
+  if (onActivity) {
+    onActivity(fiber, "fence", true);
+  }
+  stores->waiting.push_back({{-1, -1, -1}, 0, 0, [this, &fiber, activity] {
+                               part(fiber, "fence", activity);
+                             }});
+  scheduler.leave(fiber);
 }
 
 /// How long products take that would take `dots` ns at the full rate, which a
@@ -164,7 +227,8 @@ double Clock::slowed(const Fiber &fiber, double dots) const {
 }
 
 /// Products hide the loads, and earlier stores; what was stored last is passed
-/// behind them. Without products all streams at once.
+/// behind them. Without products all streams at once. What a fence takes comes
+/// last: it waits for the stores.
 void Clock::settle(Fiber &fiber) {
   ProgramTime &own = *fiber.time;
   if (!own.hasPending()) {
@@ -172,52 +236,51 @@ void Clock::settle(Fiber &fiber) {
   }
   int32_t rank = fiber.launch->rank;
   double dots = slowed(fiber, own.dots),
-         timer = dots + own.fixed + (dots > 0 ? model.fill : 0);
-  const char *kind = dots > 0        ? "compute"
-                     : own.fixed > 0 ? "latency"
-                                     : "memory";
-  int64_t activity = begin(kind, rank, -1, own.record, own.last);
+         timer = dots + (dots > 0 ? model.fill : 0), fixed = own.fixed;
+  bool fences = std::exchange(own.fences, false);
   auto bytes = std::move(own.bytes);
   own.bytes.clear();
   own.dots = own.fixed = 0;
-  own.outstanding = timer > 0;
   if (own.record >= 0) {
     launches[own.record].compute += dots;
   }
-  if (onActivity) {
-    onActivity(fiber, kind, true);
-  }
-  for (const auto &[peer, amounts] : bytes) {
-    // What is hidden however many programs share the memory needs no flow.
-    if (peer != rank || amounts.loaded > timer * rate(fiber, rank)) {
-      transfer(fiber, peer, amounts.loaded, false, activity);
-    }
-    if (dots <= 0) {
-      transfer(fiber, peer, amounts.stored, true, activity);
-    }
-  }
-  computing[rank] += dots > 0;
-  if (timer > 0) {
-    schedule(time + timer,
-             [this, &fiber, kind, activity] { part(fiber, kind, activity); });
-  }
-  if (own.outstanding > 0) {
-    scheduler.leave(fiber);
-  }
-  computing[rank] -= dots > 0;
-  own.outstanding = 0;
-  if (dots > 0) {
-    int64_t behind = begin("memory", rank, -1, own.record, own.last);
-    for (const auto &[peer, amounts] : bytes) {
-      transfer(fiber, peer, amounts.stored, true, behind);
-    }
+  auto pass = [&](const char *kind) {
     if (own.outstanding > 0) {
       if (onActivity) {
-        onActivity(fiber, "store", true);
+        onActivity(fiber, kind, true);
       }
       scheduler.leave(fiber);
     }
+  };
+  if (dots > 0) {
+    int64_t activity = begin("compute", rank, -1, own.record, own.last);
+    own.outstanding = 1;
+    for (const auto &[peer, amounts] : bytes) {
+      // What is hidden however many programs share the memory needs no flow.
+      if (peer != rank || amounts.loaded > timer * rate(fiber, rank)) {
+        transfer(fiber, peer, amounts.loaded, false, activity);
+      }
+    }
+    schedule(time + timer,
+             [this, &fiber, activity] { part(fiber, "compute", activity); });
+    ++computing[rank];
+    pass("compute");
+    --computing[rank];
   }
+  if (!bytes.empty()) {
+    int64_t activity = begin("memory", rank, -1, own.record, own.last);
+    for (const auto &[peer, amounts] : bytes) {
+      if (dots <= 0) {
+        transfer(fiber, peer, amounts.loaded, false, activity);
+      }
+      transfer(fiber, peer, amounts.stored, true, activity);
+    }
+    pass(dots > 0 ? "store" : "memory");
+  }
+  if (fences) {
+    awaitStores(fiber);
+  }
+  sleep(fiber, fences ? "fence" : "latency", fixed);
 }
 
 void Clock::move(Fiber &fiber, int32_t peer, double bytes, bool store) {
@@ -340,6 +403,12 @@ void Clock::programStarted(Fiber &fiber) {
   fiber.time->last = cause;
   fiber.time->record = recordOf.at(fiber.launch->id);
   fiber.time->sharing = launches[fiber.time->record].sharing;
+  if (int32_t weight = fiber.launch->isStream ? 0 : fiber.launch->weight()) {
+    auto first = occupied.begin() + int64_t(fiber.launch->rank) * model.sms;
+    auto least = std::min_element(first, first + model.sms);
+    *least += weight;
+    fiber.time->sm = int32_t(least - first);
+  }
   LaunchTime &record = launches[fiber.time->record];
   record.started = std::min(record.started, time);
 }
@@ -348,6 +417,10 @@ void Clock::programEnded(Fiber &fiber) {
   LaunchTime &record = launches[fiber.time->record];
   record.ended = time;
   record.last = cause = fiber.time->last;
+  if (fiber.time->sm >= 0) {
+    occupied[int64_t(fiber.launch->rank) * model.sms + fiber.time->sm] -=
+        fiber.launch->weight();
+  }
 }
 
 void Clock::launchCompleted(const Launch &launch) { recordOf.erase(launch.id); }

@@ -19,6 +19,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <queue>
 #include <string>
 #include <unordered_map>
@@ -73,6 +74,8 @@ public:
   /// Add to what it has to do before it communicates next.
   void spend(Fiber &fiber, Cost cost, double amount, int32_t peer);
   void spendTime(Fiber &fiber, double ns);
+  /// Add a fence of earlier stores, which reaches `scope`.
+  void spendFence(Fiber &fiber, Scope scope);
   /// Let what it has spent pass.
   void settle(Fiber &fiber);
   void sleep(Fiber &fiber, const char *kind, double ns);
@@ -81,10 +84,6 @@ public:
   /// Move bytes by a copy engine, or within the rank by a kernel.
   void copy(Fiber &fiber, int32_t peer, double bytes, bool push);
   void copyWithin(Fiber &fiber, double bytes);
-  /// Of a fence or signal that reaches `scope`.
-  double fenceTime(Scope scope) const {
-    return scope == Scope::Gpu ? model.local : model.fence;
-  }
   /// From a store of `rank` to one who polls at `peer`.
   double latency(int32_t rank, int32_t peer) const;
 
@@ -128,9 +127,26 @@ private:
   int64_t begin(const char *kind, int32_t rank, int32_t peer, int64_t record,
                 int64_t previous);
   void part(Fiber &fiber, const char *kind, int64_t activity);
-  /// Let bytes pass as parts of an activity; true if there are any.
+  /// Let bytes pass as parts of an activity.
   void transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
                 int64_t activity);
+  /// How the programs of an SM access memory of their rank, and of peers.
+  enum Port { Own, Stores, Loads, numPorts };
+  struct Access {
+    std::array<int32_t, 3> resources;
+    double bytes, cap;
+    std::function<void()> done;
+  };
+  /// An SM issues the accesses of its programs in their order, one at a time.
+  struct Queue {
+    bool busy = false;
+    std::list<Access> waiting;
+  };
+  /// Null: it runs on no SM.
+  Queue *queueOf(const Fiber &fiber, Port port);
+  void access(const Fiber &fiber, Port port, Access access);
+  void serve(Queue &queue);
+  void awaitStores(Fiber &fiber);
   double rate(const Fiber &fiber, int32_t peer) const;
   double slowed(const Fiber &fiber, double dots) const;
   void land(uint64_t id, int64_t activity);
@@ -151,6 +167,8 @@ private:
   uint64_t numEvents = 0;
   std::priority_queue<Event> events;
   Flows flows;
+  std::vector<Queue> queues;     ///< By rank, SM and port.
+  std::vector<int32_t> occupied; ///< Weight of its programs, by rank and SM.
   std::vector<Activity> activities;
   std::vector<LaunchTime> launches;
   std::unordered_map<uint64_t, int64_t> recordOf; ///< By id of the launch.

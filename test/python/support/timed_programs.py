@@ -52,6 +52,17 @@ def store_to_peer_kernel(x_ptr, peer, N: tl.constexpr):
 
 
 @ditron.jit
+def push_kernel(x_ptr, signal_ptr, peer, N: tl.constexpr, FENCE: tl.constexpr):
+    """``N`` bf16 of each program to a peer, and a signal: by stores, which a fence follows, or by a put."""
+    program = tl.program_id(0)
+    if FENCE:
+        tl.store(dl.symm_at(x_ptr, peer) + program * N + tl.arange(0, N), tl.zeros((N,), tl.bfloat16))
+        dl.notify(signal_ptr + program, peer, 1)
+    else:
+        dl.putmem_signal(x_ptr + program * N, x_ptr + program * N, 2 * N, signal_ptr + program, 1, peer)
+
+
+@ditron.jit
 def notify_kernel(signal_ptr, peer):
     dl.notify(signal_ptr, peer, 1)
 

@@ -13,6 +13,7 @@ from timed_programs import (
     last_releases_kernel,
     notify_kernel,
     products_kernel,
+    push_kernel,
     put_kernel,
     simple_machine,
     store_to_peer_kernel,
@@ -207,7 +208,7 @@ def test_a_notify_takes_a_fence_and_its_way():
     assert operations(prediction, "wait_kernel") == [(1, 0, 12)]  # launch, fence, and the way to the peer
     assert [(step.kind, step.rank, round(step.us, 3)) for step in prediction.critical_path()] == [
         ("launch", 0, 3),
-        ("latency", 0, 5),
+        ("fence", 0, 5),
         ("signal", 0, 4),
     ]
 
@@ -225,6 +226,28 @@ def test_stores_to_a_peer_take_a_part_of_the_link(timing_only):
         prediction = predicted(lambda view: main(view, programs), timing_only=timing_only)  # noqa: B023
         bytes_ = programs * 2 * (1 << 14)
         assert operations(prediction, "store")[0][2] == pytest.approx(3 + bytes_ / rate * US, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "programs, fence, us",
+    [
+        (1, True, 3 + 1.311 + 5 + 4),  # a fence waits for what was stored, and takes its time behind
+        (4, True, 3 + 2.621 + 5 + 4),
+        (8, True, 3 + 5.243 + 5 + 4),  # for what the other program of the SM stores, too
+        (8, False, 3 + 2.621 + 4),  # which comes behind
+    ],
+)
+def test_stores_of_an_sm_follow_each_other_and_a_fence_waits_for_them(programs, fence, us):
+    def main(view):
+        x = view.alloc((8 << 14,), torch.bfloat16, name="x")
+        signal = view.alloc((8,), torch.int64, name="signal")
+        if view.rank == 0:
+            push_kernel[(programs,)](x, signal, 1, N=1 << 14, FENCE=fence)
+        else:
+            wait_kernel[(1,)](signal)
+
+    prediction = predicted(main)
+    assert operations(prediction, "wait_kernel")[0][2] == pytest.approx(us, abs=0.002)
 
 
 def test_a_put_lands_with_its_signal():

@@ -70,6 +70,7 @@ FIELDS = {
     "latency.peer": Field("us", "peer", 1e3, 0, 1e4, "from a store to a peer to who polls there"),
     "latency.local": Field("us", "local", 1e3, 0, 1e4, "the same within a GPU"),
     "latency.fence": Field("us", "fence", 1e3, 0, 1e4, "of earlier stores, before a signal to a peer"),
+    "latency.stream": Field("us", "stream", 1e3, 0, 1e4, "of a stream, for a signal that it writes or awaits"),
     "latency.barrier": Field("us", "barrier", 1e3, 0, 1e4, "of all ranks, once the last has come"),
 }
 _SHORT = {"link": "link.rate", "nic": "nic.rate", "hbm": "hbm.rate", "sms": "sm.count"}

@@ -48,6 +48,7 @@ static TimingModel modelOf(const std::map<std::string, double> &numbers) {
   model.peer = number("peer");
   model.local = number("local");
   model.fence = number("fence");
+  model.stream = number("stream");
   model.barrier = number("barrier");
   return model;
 }

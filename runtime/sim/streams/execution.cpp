@@ -114,6 +114,9 @@ void Stream::runSignalWait(StreamOp &op) {
   if (!op.asKernel) {
     ditron_sim_wait(op.signal, op.count, op.value, int32_t(op.compare), 2,
                     int32_t(Semantic::Acquire), op.loc);
+    if (machine.clock) {
+      machine.clock->sleep(fiber, "stream", machine.clock->model.stream);
+    }
     return;
   }
   op.group = {self.rank};
@@ -155,6 +158,10 @@ void Stream::launchCompleted() {
 
 /// Ordered after all transfers of the rank to that peer, like a notify.
 void Stream::runSignalWrite(const StreamOp &op) {
+  if (machine.clock) { // its way included, for which the stream waits
+    double flight = machine.clock->latency(self.rank, op.peer);
+    machine.clock->sleep(fiber, "stream", machine.clock->model.stream - flight);
+  }
   Transfer transfer;
   transfer.origin = self.rank;
   transfer.target = op.peer;

@@ -28,6 +28,7 @@ struct TimingModel {
   double peer = 0;    ///< From a store to a peer to who polls there.
   double local = 0;   ///< The same within the GPU.
   double fence = 0;   ///< Of all earlier stores, before a signal.
+  double stream = 0;  ///< Of a stream: a signal that it writes or awaits.
   double barrier = 0; ///< Of a symmetric barrier, all have come.
 };
 

@@ -309,6 +309,9 @@ def test_streams_wait_for_signals_and_events():
                 wait_kernel[(1,)](signal)
         view.synchronize()
 
+    slower = predicted(main, machine=simple_machine("latency.stream=6"))  # of which its way takes 4
+    assert operations(slower, "signal_write") == [(0, 11, 17)]
+    assert operations(slower, "signal_wait") == [(1, 0, 23)]
     prediction = predicted(main)
     assert operations(prediction, "signal_write") == [(0, 11, 15)]
     assert operations(prediction, "signal_wait") == [(1, 0, 15)]

@@ -288,7 +288,7 @@ def _add_run(commands) -> None:
     parser.add_argument(
         "--timeline",
         metavar="FILE.png",
-        help="draw it (.png, .svg or .pdf; up to 16 ranks; needs matplotlib: pip install 'ditron[plot]')",
+        help="draw it (.png, .svg, .pdf; without --machine up to 16 ranks; needs pip install 'ditron[plot]')",
     )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when a kernel is wrong")
     parser.add_argument("script", help="Python file")

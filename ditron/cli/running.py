@@ -53,7 +53,7 @@ def run_command(args: argparse.Namespace) -> int:
     from ditron.sim.script_run import ScriptRun
 
     try:
-        recorder.require_writable(args.sim, args.trace, args.timeline)
+        recorder.require_writable(args.sim, args.trace, args.timeline, has_clock=machine is not None)
     except (ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
 

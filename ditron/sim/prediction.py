@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ditron_compiler.errors import DitronError
 
 if TYPE_CHECKING:
-    from ditron._sim import LaunchTime
+    from ditron._sim import Activity, LaunchTime, Usage
     from ditron.machines import Machine
 
 __all__ = ["Prediction", "ProgramCall", "Step", "require_ranks"]
@@ -81,25 +81,39 @@ class Prediction:
         """From the first to the last thing that any rank did."""
         return max((launch.ended for launch in self.launches), default=0.0) * _US
 
+    def window(self, call: int = -1) -> tuple[float, float]:
+        """When a call (by its number) began on its first rank and ended on its last, in ns; or the whole run."""
+        if not self.calls:
+            return 0.0, max((launch.ended for launch in self.launches), default=0.0)
+        return min(one.start for one in self.calls[call]), max(one.end for one in self.calls[call])
+
+    def usages(self) -> list[Usage]:
+        """What transfers take of links, memories and NICs, where it changes; of a run with a trace or a timeline."""
+        return self._native.usages()
+
     def critical_path(self, call: int = -1) -> list[Step]:
         """What the slowest rank's last launch of a call (by its number) waited for, from the call's beginning on.
 
         Without calls of programs: what the last launch of all waited for.
         """
-        start, number = self._last_launch(call)
-        if number is None:
-            return []
+        start, _ = self._last_launch(call)
         steps: list[Step] = []
-        for activity in self._native.critical_path(number):
+        for activity in self.critical_activities(call):
             us = (activity.end - max(activity.start, start)) * _US
-            if us <= 0:
-                continue
             last = steps[-1] if steps else None
             if last and (last.kind, last.rank, last.peer) == (activity.kind, activity.rank, activity.peer):
                 steps[-1] = Step(last.kind, last.rank, last.peer, last.us + us, last.times + 1)
             else:
                 steps.append(Step(activity.kind, activity.rank, activity.peer, us))
         return steps
+
+    def critical_activities(self, call: int = -1) -> list[Activity]:
+        """The same with times, in ns."""
+        start, number = self._last_launch(call)
+        if number is None:
+            return []
+        path = self._native.critical_path(number)
+        return [activity for activity in path if activity.end > max(activity.start, start)]
 
     def _last_launch(self, call: int) -> tuple[float, int | None]:
         """When a call began, and the number of the launch that ended last on its slowest rank."""

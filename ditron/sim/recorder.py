@@ -16,7 +16,9 @@ __all__ = ["recording", "require_writable"]
 CAPACITY = 4_000_000  # events, about 1 GB; a run of minutes
 
 
-def require_writable(ranks: int, trace: str | Path | None, timeline: str | Path | None) -> None:
+def require_writable(
+    ranks: int, trace: str | Path | None, timeline: str | Path | None, *, has_clock: bool = False
+) -> None:
     """Raise before a run what would be raised at its end.
 
     Raises ValueError for a folder that does not exist, or a picture of a kind or of so many ranks that cannot be made;
@@ -28,7 +30,7 @@ def require_writable(ranks: int, trace: str | Path | None, timeline: str | Path 
     if timeline is not None:
         from ditron.sim import timeline as drawing
 
-        drawing.check(ranks, timeline)
+        drawing.check(ranks, timeline, has_clock=has_clock)
 
 
 @contextmanager
@@ -42,7 +44,7 @@ def recording(
     if trace is None and timeline is None:
         yield
         return
-    require_writable(world.size, trace, timeline)
+    require_writable(world.size, trace, timeline, has_clock=world.timing is not None)
     world.machine.enable_trace(CAPACITY)
     world.keeps_state = True
     try:
@@ -57,7 +59,7 @@ def recording(
             world.ranks_per_node,
             world.seed,
             not world.machine.trace_truncated,
-            str(world.timing or ""),
+            world.prediction if world.timing else None,
         )
         if not recorded.complete:
             warnings.warn(
@@ -66,6 +68,7 @@ def recording(
         if trace is not None:
             format.write(recorded, trace)
         if timeline is not None:
+            from ditron.sim import machine_timeline
             from ditron.sim import timeline as drawing
 
-            drawing.draw(recorded, timeline)
+            (machine_timeline if world.timing else drawing).draw(recorded, timeline)

@@ -57,6 +57,8 @@ def predict(
     args: Sequence[Any] = (),
     *,
     timing_only: bool = True,
+    trace: str | Path | None = None,
+    timeline: str | Path | None = None,
     **world: Any,
 ) -> Prediction:
     """How long ``function(*args)``, called on every rank, takes on a machine: calls, launches, the critical path.
@@ -64,17 +66,20 @@ def predict(
     Args:
         machine: a name, or one of :mod:`ditron.machines`. ranks: default, all that it has.
         timing_only: floating-point data is neither computed nor moved, so that shapes of full size take seconds.
+        trace: file for what every program and stream did, in us, which ui.perfetto.dev opens.
+        timeline: file (.png, .svg or .pdf) for a picture of the last call: SMs, streams, links, the critical path.
         world: as of :func:`run`.
 
     Raises what :func:`run` raises.
     """
     from ditron import machines
     from ditron.sim.plain.launcher import simulated
+    from ditron.sim.recorder import recording
     from ditron.sim.world import World
 
     chosen = machines.load(machine) if isinstance(machine, str) else machine
     simulation = World(ranks or chosen.size, machine=chosen, timing_only=timing_only, **world)
-    with simulated():
+    with simulated(), recording(simulation, getattr(function, "__name__", "a function"), trace, timeline):
         simulation.run(function, args)
     return simulation.prediction
 

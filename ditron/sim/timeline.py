@@ -1,6 +1,6 @@
 """A picture of a run: a band per rank, in it a row per program, from left to right in the order things happened.
 
-With a machine (ditron.machines), from left to right by the time there.
+Of a run on a machine with a clock: machine_timeline.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from ditron._sim import TraceEvent
     from ditron.sim.trace import Recording, Release
 
-__all__ = ["MAX_RANKS", "check", "draw"]
+__all__ = ["MAX_RANKS", "check", "draw", "require_kind"]
 
 MAX_RANKS = 16
 KINDS = (".png", ".svg", ".pdf")
 WAITS = ("wait", "signal_wait_until", "quiet", "barrier", "sync_all", "spin", "getmem")
-WORK = ("compute", "latency", "memory", "store", "load", "barrier")  # what takes time with a clock
 STREAM_WAITS = ("signal_wait", "wait_event", "barrier")
 READY, RUNS, WAITING, COPIES, SIGNAL = "#d9dee4", "#2f6db5", "#f2b04c", "#4f9d69", "#8e2f6b"
 ITEM = "#9fc1e6"
@@ -37,15 +36,20 @@ class Bar(NamedTuple):
     end: int
 
 
-def check(ranks: int, path: str | Path) -> None:
+def check(ranks: int, path: str | Path, *, has_clock: bool = False) -> None:
     """Raise ValueError when such a picture cannot be made, ImportError when matplotlib is missing."""
-    if Path(path).suffix.lower() not in KINDS:
-        raise ValueError(f"timeline {path}: expected a file that ends in {', '.join(KINDS)}")
-    if ranks > MAX_RANKS:
+    require_kind(path)
+    if ranks > MAX_RANKS and not has_clock:
         raise ValueError(
             f"timeline {path}: a picture shows up to {MAX_RANKS} ranks, and there are {ranks}; write a "
             "trace (trace=, --trace FILE.json) and open it in ui.perfetto.dev"
         )
+
+
+def require_kind(path: str | Path) -> None:
+    """Raise ValueError for a file of another kind than a picture's, ImportError when matplotlib is missing."""
+    if Path(path).suffix.lower() not in KINDS:
+        raise ValueError(f"timeline {path}: expected a file that ends in {', '.join(KINDS)}")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -67,13 +71,7 @@ def draw(recording: Recording, path: str | Path) -> None:
     for rank, axis in enumerate(axes):
         _band(axis, recording, rank, rows[rank], bars[rank])
     axes[-1].set_xlim(-0.01 * recording.end, 1.01 * recording.end)
-    if recording.machine:
-        axes[-1].xaxis.set_major_formatter(lambda ns, _: f"{ns / 1000:g}")
-        axes[-1].set_xlabel(f"us, predicted for {recording.machine}")
-    else:
-        axes[-1].set_xlabel(
-            "step of the simulator: the order in which things happened, not the time they take on a GPU"
-        )
+    axes[-1].set_xlabel("step of the simulator: the order in which things happened, not the time they take on a GPU")
     for release in _chosen(recording):
         _arrow(figure, axes, recording, release)
     figure.suptitle(_title(recording) + "\n", fontsize=14, x=0.01, ha="left")
@@ -83,8 +81,7 @@ def draw(recording: Recording, path: str | Path) -> None:
         1 - 0.38 / figure.get_figheight(),
         "A row per program, program 0 on top"
         + (", then one per stream" if streams else "")
-        + ("" if recording.machine else "; one program runs at a time")
-        + ". What a rank has put and is still under way is drawn above its programs.",
+        + "; one program runs at a time. What a rank has put and is still under way is drawn above its programs.",
         fontsize=9.5,
         color="#444444",
         va="top",
@@ -109,7 +106,6 @@ def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
     items: dict[tuple[int, int], TraceEvent] = {}
     begun: dict[tuple[int, int], int] = {}
     waits: dict[tuple[int, int], int] = {}
-    works: dict[tuple[int, int], int] = {}
     turn: TraceEvent | None = None
 
     def add_item(item: TraceEvent, end: int) -> None:
@@ -135,15 +131,11 @@ def _bars(recording: Recording) -> list[dict[str, list[Bar]]]:
             bars[e.rank]["runs"].append(Bar(e.slot, turn.time, e.time))
         elif e.kind == "call" and e.name in WAITS:
             waits[place] = e.time
-        elif e.kind == "call" and e.name in WORK:
-            works[place] = e.time
-        elif e.kind == "call end" and e.name in WORK and place in works:
-            bars[e.rank]["runs"].append(Bar(e.slot, works.pop(place), e.time))
         elif e.kind == "call end" and e.name in WAITS and place in waits:
             bars[e.rank]["waits"].append(Bar(e.slot, waits.pop(place), e.time))
     for item in items.values():  # the run ended before they did
         add_item(item, recording.end)
-    for kind, open_ones in (("ready", begun), ("waits", waits), ("runs", works)):
+    for kind, open_ones in (("ready", begun), ("waits", waits)):
         for (rank, place), start in open_ones.items():
             bars[rank][kind].append(Bar(place, start, recording.end))
     return bars

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ditron._sim import TraceEvent
+    from ditron.sim.prediction import Prediction
 
 __all__ = ["Recording", "Release", "perfetto", "write"]
 
-SCRIPT, ARRIVALS, FIRST_PLACE = 0, 1, 10  # tracks of a rank's process
+SCRIPT, ARRIVALS, CRITICAL, FIRST_PLACE = 0, 1, 2, 10  # tracks of a rank's process
 FIRST_STREAM = 1 << 16  # places of streams, after those of programs (Trace::firstStream in runtime/sim/report/trace.h)
 _TIME = (
     "1 us is one step of the simulator: a program's call into the machine, a turn that the scheduler gives, an "
@@ -47,7 +48,7 @@ class Recording:
     ranks_per_node: int
     seed: int
     complete: bool = True  # False: the run was longer than what is kept
-    machine: str = ""  # not empty: events have the time on that machine, in ns
+    prediction: Prediction | None = None  # of a run on a machine with a clock: events have the time there, in ns
     releases: list[Release] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Recording:
     def end(self) -> int:
         """The step after the last; on a machine the time of the last."""
         last = self.events[-1].time if self.events else 0
-        return max(last, 1) if self.machine else last + 1
+        return max(last, 1) if self.prediction else last + 1
 
     def places(self, rank: int) -> int:
         """How many programs of a rank were resident at the most."""
@@ -99,20 +100,20 @@ class Recording:
 
 def write(recording: Recording, path: str | Path) -> None:
     """Write the trace as JSON. Raises OSError."""
-    with open(path, "w") as file:
-        json.dump(perfetto(recording), file, separators=(",", ":"))
+    Path(path).write_text(json.dumps(perfetto(recording), separators=(",", ":")))  # as one text: 10 times as fast
 
 
 def perfetto(recording: Recording) -> dict[str, Any]:
     """The recording in the Trace Event Format: a process per rank, in it a track per resident program and per stream,
     one for what arrives and one for the script; a last process shows the scheduler's turns. Arrows (flows) lead from a
-    put or a notify to its arrival, and from a signal's arrival to the wait that it ended."""
+    put or a notify to its arrival, and from a signal's arrival to the wait that it ended. On a machine with a clock
+    the critical path of the last call has tracks too, and counters say what links, NICs and memories transfer."""
     builder = _Builder(recording)
     for event in recording.events:
         getattr(builder, "on_" + event.kind.replace(" ", "_"))(event)
     builder.close()
     other = {
-        "time": f"us on {recording.machine}" if recording.machine else _TIME,
+        "time": f"us on {recording.prediction.machine}" if recording.prediction else _TIME,
         "title": recording.title,
         "ranks": recording.ranks,
         "ranks_per_node": recording.ranks_per_node,
@@ -237,11 +238,23 @@ class _Builder:
                 self.finish(rank, track, end, {"note": "still open when the record ends"})
         for launch in self.launches.values():
             self.line("e", launch.rank, SCRIPT, end, launch.what, cat="launch", id=launch.id)
-        if self.recording.machine:  # ns, of which the format takes 1000 for 1
+        if self.recording.prediction:
+            self._add_prediction(self.recording.prediction)
+            # ns, of which the format takes 1000 for 1
             for line in self.lines:
                 line |= {key: line[key] / 1000 for key in ("ts", "dur") if key in line}
         # Flows begin where the arrival lies, which is earlier than where they were written.
         self.lines.sort(key=lambda line: line["ts"])
+
+    def _add_prediction(self, prediction: Prediction) -> None:
+        """What transfers take of links and memories, and on which rank the critical path of the last call is."""
+        for usage in prediction.usages():
+            name = f"{usage.resource}, %"
+            self.line("C", usage.rank, SCRIPT, usage.at, name, args={"of its rate": round(100 * usage.part, 1)})
+        for one in prediction.critical_activities():
+            self.tracks[one.rank, CRITICAL] = "critical path"
+            to = f" to rank {one.peer}" if one.peer not in (-1, one.rank) else ""
+            self.line("X", one.rank, CRITICAL, one.start, one.kind + to, cat="critical path", dur=one.end - one.start)
 
     def metadata(self) -> list[dict[str, Any]]:
         ranks, per_node = self.recording.ranks, self.recording.ranks_per_node

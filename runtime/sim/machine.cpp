@@ -55,6 +55,7 @@ void Machine::traceActivities() {
     return;
   }
   trace->useTime([this] { return uint64_t(clock->now()); });
+  clock->recordUsages();
   clock->onActivity = [this](const Fiber &fiber, const char *kind,
                              bool begins) {
     if (begins) {

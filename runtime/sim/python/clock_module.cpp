@@ -79,6 +79,15 @@ void bindClock(nb::module_ &m, nb::class_<Machine> &machine) {
       .def_ro("compute", &LaunchTime::compute)
       .def_ro("waited", &LaunchTime::waited);
 
+  nb::class_<Usage>(m, "Usage",
+                    "What all transfers together use of a rank's resource from "
+                    "a time in ns on, as part of its capacity.")
+      .def_ro("rank", &Usage::rank)
+      .def_prop_ro("resource",
+                   [](const Usage &self) { return std::string(self.resource); })
+      .def_ro("at", &Usage::at)
+      .def_ro("part", &Usage::part);
+
   machine
       .def(
           "enable_clock",
@@ -94,6 +103,12 @@ void bindClock(nb::module_ &m, nb::class_<Machine> &machine) {
           "now",
           [](Machine &self) { return self.clock ? self.clock->now() : 0.0; },
           "The time in ns.")
+      .def(
+          "usages",
+          [](Machine &self) {
+            return self.clock ? self.clock->usages() : std::vector<Usage>();
+          },
+          "Where they change, in the order of time; with a trace only.")
       .def("launch_times",
            [](Machine &self) {
              return self.clock ? self.clock->launchTimes()

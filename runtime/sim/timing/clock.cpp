@@ -441,6 +441,19 @@ void Clock::opEnds(Fiber &fiber, int64_t record) {
   fiber.time->record = -1;
 }
 
+void Clock::recordUsages() {
+  flows.onRate = [this](int32_t number, double rate) {
+    static constexpr std::array names = {"link out", "link in", "memory",
+                                         "nic out", "nic in"};
+    int32_t resource = number % numResources;
+    double most = resource <= In       ? model.link
+                  : resource == Memory ? model.hbm
+                                       : model.nic;
+    recordedUsages.push_back(
+        {number / numResources, names[resource], time, rate / most});
+  };
+}
+
 std::vector<Activity> Clock::criticalPath(size_t launch) const {
   std::vector<Activity> path;
   for (int64_t at = launches.at(launch).last; at >= 0;

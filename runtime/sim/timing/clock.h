@@ -60,6 +60,14 @@ struct LaunchTime {
   int64_t last = -1; ///< The activity that ended it.
 };
 
+/// What all transfers together use of a rank's resource from `at` on, as part
+/// of its capacity.
+struct Usage {
+  int32_t rank;
+  const char *resource;
+  double at, part;
+};
+
 class Clock {
 public:
   Clock(const TimingModel &model, int32_t numRanks, int32_t ranksPerNode,
@@ -111,6 +119,10 @@ public:
   std::function<void(const Fiber &, const char *, bool)> onActivity;
 
   const std::vector<LaunchTime> &launchTimes() const { return launches; }
+  /// Record `usages` from here on.
+  void recordUsages();
+  /// Where they change, in the order of time.
+  const std::vector<Usage> &usages() const { return recordedUsages; }
   /// What led to the end of that launch, first to last.
   std::vector<Activity> criticalPath(size_t launch) const;
 
@@ -171,6 +183,7 @@ private:
   std::vector<int32_t> occupied; ///< Weight of its programs, by rank and SM.
   std::vector<Activity> activities;
   std::vector<LaunchTime> launches;
+  std::vector<Usage> recordedUsages;
   std::unordered_map<uint64_t, int64_t> recordOf; ///< By id of the launch.
   std::vector<int32_t> computing; ///< Programs that do products, per rank.
   int64_t cause = -1; ///< The activity because of which something runs now.

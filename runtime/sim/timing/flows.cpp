@@ -143,6 +143,22 @@ void Flows::share() {
     }
     open.erase(rest, open.end());
   }
+  if (onRate) {
+    for (int32_t index : reached) {
+      tellRate(index);
+    }
+  }
+}
+
+void Flows::tellRate(int32_t index) {
+  Resource &resource = resources[index];
+  double rate = 0;
+  for (size_t flow : resource.flows) {
+    rate += flows[flow].rate;
+  }
+  if (rate != resource.told) {
+    onRate(index, resource.told = rate);
+  }
 }
 
 const Flows::End *Flows::firstEnd() {
@@ -178,6 +194,9 @@ std::vector<std::function<void()>> Flows::takeDone() {
         *std::find(users.begin(), users.end(), index) = users.back();
         users.pop_back();
         changed.push_back(resource);
+        if (onRate && users.empty()) {
+          tellRate(resource); // nobody may ask for the next end any more
+        }
       }
     }
     unused.push_back(index);

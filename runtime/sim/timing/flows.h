@@ -33,6 +33,9 @@ public:
   void advance(double time) { now = time; }
   /// Those that are done now, which are forgotten; in the order of `start`.
   std::vector<std::function<void()>> takeDone();
+  /// Called, when set, with a resource and the rate of all that passes through
+  /// it, where that changes.
+  std::function<void(int32_t, double)> onRate;
 
 private:
   struct Flow {
@@ -61,6 +64,7 @@ private:
     int32_t unfixed = 0; ///< Flows whose rates are to be computed.
     bool isFull = false;
     bool isReached = false;
+    double told = 0; ///< By `onRate`.
     std::vector<size_t> flows;
   };
   const End *firstEnd();
@@ -68,6 +72,7 @@ private:
   void reach(int32_t resource);
   void reachAll();
   void fix(Flow &flow, double rate);
+  void tellRate(int32_t resource);
   double leftOf(const Flow &flow) const {
     return flow.left - flow.rate * (now - flow.since);
   }

@@ -41,6 +41,7 @@ __all__ = [
     "transport",
     "tune",
     "tune_seconds",
+    "tune_top",
     "under_torchrun",
 ]
 
@@ -55,6 +56,13 @@ def _parse_bytes(text: str) -> int:
 def _parse_switch(text: str) -> bool:
     """``"1"`` or ``"on"`` -> True, ``"0"`` or ``"off"`` -> False."""
     return {"1": True, "on": True, "0": False, "off": False}[text.lower()]
+
+
+def _parse_count(text: str) -> int:
+    """``"3"`` -> 3; nothing below 0."""
+    if int(text) < 0:
+        raise ValueError(text)
+    return int(text)
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
@@ -190,6 +198,12 @@ tune = Knob(
 )
 tune_seconds = Knob(
     "DITRON_TUNE_SECONDS", float, 30.0, "seconds that a candidate of the tuner may take before it is ended (default 30)"
+)
+tune_top = Knob(
+    "DITRON_TUNE_TOP",
+    _parse_count,
+    0,
+    "with DITRON_TUNE=1, measure the default and so many schedules that are predicted to be fastest (default: all)",
 )
 reproducer = Knob(
     "DITRON_REPRODUCER",

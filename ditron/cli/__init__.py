@@ -446,6 +446,20 @@ def _add_tune(commands) -> None:
         default="graph",
         help="of calls in a CUDA graph (default), or single ones",
     )
+    parser.add_argument(
+        "--top",
+        type=_positive(int),
+        metavar="K",
+        help="measure the rule's choice and the K others that are predicted to be fastest (default: all, those first)",
+    )
+    parser.add_argument(
+        "--search",
+        type=_positive(int),
+        metavar="N",
+        help="predict N schedules of a larger space too, found by steps from good ones, and measure the best "
+        "(--top, default 8)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="SEED", help="of --search (default 0)")
     parser.add_argument("--output", metavar="FILE", help="add to this table (default: the user's, which calls look at)")
     parser.add_argument("--verbose", action="store_true", help="print what is measured, a line each")
     parser.set_defaults(command=_lazy("tuning", "tune_command"))

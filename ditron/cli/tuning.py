@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["tune_command"]
 
+_TOP_OF_SEARCH = 8
+
 
 def tune_command(args: argparse.Namespace) -> int:
     """Measure the candidates of every shape, print them, and keep the table."""
@@ -65,7 +67,8 @@ def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Ca
         processes.check_output(path, machine, ranks)
     except DitronError as error:
         raise UsageError(str(error)) from None
-    jobs = [processes.Job(problem, _only(candidates_of(problem), args.only)) for problem in problems]
+    declared = [(problem, _only(candidates_of(problem), args.only)) for problem in problems]
+    jobs = [processes.Job(problem, candidates) for problem, candidates in _ordered(args, declared, machine, say)]
     compile_ahead.run(jobs, gpu.major * 10 + gpu.minor, sms, say)
     settings = processes.Settings(
         range(ranks), args.limit, args.total or float("inf"), args.rounds, args.timing, say=say
@@ -81,6 +84,26 @@ def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Ca
     processes.keep(table, path)
     print(f"{path}: {len(done)} of {len(entries)} shapes in {time.monotonic() - begin:.0f} s")
     return 0 if len(done) == len(entries) and all(entry.best() for entry in entries) else 1
+
+
+def _ordered(
+    args: argparse.Namespace, declared: list[tuple[Problem, list[Options]]], machine: str, say: Callable[[str], None]
+) -> list[tuple[Problem, list[Options]]]:
+    """Candidates by predicted time, those that were asked for; as they are where no file describes the machine."""
+    from ditron.tuning.floors import machine_of
+    from ditron.tuning.order import ordered, predicted
+
+    described = machine_of(machine, declared[0][0].ranks)
+    if described is None:
+        if args.top or args.search:
+            option = "--top" if args.top else "--search"
+            raise UsageError(f"{option} needs predictions, and no file in ditron/machines describes {machine}")
+        return declared
+    top = args.top or (_TOP_OF_SEARCH if args.search else None)
+    timed = predicted(declared, described, args.search or 0, args.seed, say=say)
+    return [
+        (problem, ordered(candidates, times, top)) for (problem, candidates), times in zip(declared, timed, strict=True)
+    ]
 
 
 def _rows(entry: Entry, machine: str) -> Iterator[str]:

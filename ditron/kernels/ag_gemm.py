@@ -37,6 +37,7 @@ from ditron.kernels.schedules import (
     schedule_for,
     sent_bytes,
     tile_candidates,
+    tile_space,
 )
 from ditron.kernels.tiles import (
     piece_rows,
@@ -168,7 +169,11 @@ def ag_gemm_program(
         with_gathered(gathered[: ranks * rows])
 
 
-@tunable("ag_gemm", rule=lambda problem: product_rule(problem, 2))
+@tunable(
+    "ag_gemm",
+    rule=lambda problem: product_rule(problem, 2),
+    space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=4),
+)
 def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_gemm`."""
     yield from tile_candidates(problem, (2, 1, 4))

@@ -22,7 +22,15 @@ from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.scales import promote_every, scaled_product, scales_of
-from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, sent_bytes, tile_candidates
+from ditron.kernels.schedules import (
+    check_schedule,
+    overlaps,
+    product_rule,
+    schedule_for,
+    sent_bytes,
+    tile_candidates,
+    tile_space,
+)
 from ditron.kernels.tiles import (
     MAX_REGISTERS,
     accumulator,
@@ -285,7 +293,12 @@ def gemm_rs_program(
                 dh.signal_write(arrived[rank * pieces + piece], epoch, owner)
 
 
-@tunable("gemm_rs", rule=lambda problem: product_rule(problem, 4), named_only=("nccl",))
+@tunable(
+    "gemm_rs",
+    rule=lambda problem: product_rule(problem, 4),
+    named_only=("nccl",),
+    space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=3),
+)
 def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_rs`; NCCL adds in the dtype of the tensors."""
     yield from tile_candidates(problem, (4, 2, 8, 1), stages=4)

@@ -13,6 +13,7 @@ from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron.kernels.scales import Scales, has_product, prefers_product, tiles_of
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule
+from ditron.tuning.search import Space
 from ditron_compiler.errors import DitronError
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "sent_bytes",
     "stored_candidates",
     "tile_candidates",
+    "tile_space",
 ]
 
 #: From so many bytes sent by each rank on, communication is hidden under the product: below, a product and a collective
@@ -52,6 +54,12 @@ BLOCKS = {"ll": 512, "ll128": 960, "stored": 4096, "copied": 4096, "put": 4096, 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
 #: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.
 TILE, SMALL_TILE = (128, 256, 64), (128, 128, 64)
+
+#: Those that a search tries, each like the ones beside it.
+BLOCKS_OF_TILES = ((64, 128, 64), (64, 256, 64), (128, 128, 64), (128, 128, 128), (128, 256, 64), (256, 128, 64))
+
+#: Of a program, from Hopper on.
+SHARED_BYTES = 227 << 10
 
 
 def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
@@ -240,6 +248,28 @@ def tile_candidates(problem: Problem, pieces: tuple[int, ...], **stages: int) ->
         for number in pieces[:2]:
             if number <= _fewest_tiles(problem.rows, SMALL_TILE):
                 yield _tiled(problem, SMALL_TILE, number) | stages
+
+
+def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int) -> Space | None:
+    """Overlapped schedules that can run, for a search; ``stages`` where none are named. None: there are none."""
+    if next(tile_candidates(problem, pieces), None) is None:
+        return None
+
+    def is_valid(options: Options) -> bool:
+        rows, columns, depth = options["block"]
+        tiles = -(-problem.rows // rows)
+        loaded = (rows + columns) * depth * options["stages"] * problem.itemsize
+        stored = rows * columns // 2 * problem.itemsize
+        return loaded + stored <= SHARED_BYTES and options["group_m"] * options["pieces"] <= max(1, tiles)
+
+    parameters = {
+        "block": BLOCKS_OF_TILES,
+        "pieces": tuple(sorted(pieces)),
+        "group_m": (1, 2, 4, 8, 16),
+        "stages": (3, 4, 5),
+        "programs": (sms - 16, sms - 4, sms),
+    }
+    return Space("overlapped", parameters, {"stages": stages, "programs": sms}, is_valid)
 
 
 def _has_tiles(problem: Problem) -> bool:

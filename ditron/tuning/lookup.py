@@ -197,7 +197,7 @@ def _tune(problem: Problem, group: Group, table: Table) -> None:
         log.info("%s is tuned", problem)
         new = Table(table.machine, table.ranks, table.versions)
         try:
-            entry = processes.tune_one(problem, devices, knobs.tune_seconds.get())
+            entry = processes.tune_one(problem, devices, knobs.tune_seconds.get(), table.machine, knobs.tune_top.get())
             new.add(entry)  # without a time, too: this group does not tune it again
         except Exception as error:  # what cannot be tuned runs what it does by default
             log.warning("%s cannot be tuned: %s: %s", problem, type(error).__name__, error)

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ditron.tuning.order import ordered, predicted
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import candidates_of
 from ditron.tuning.tables import Entry, Measured, Table, read, user_path
@@ -29,6 +30,7 @@ __all__ = ["Job", "Settings", "check_output", "is_left_out", "keep", "measure", 
 
 GPU_BENCH = "ditron.tuning.bench:GpuBench"
 _START_SECONDS = 180.0  # imports, NCCL's start
+_PREDICTION_SECONDS = 20.0  # of a problem that is tuned when it is called
 _GRACE_SECONDS = 5.0  # for the other ranks, when one has raised
 _LEFT_OUT = "not measured: the time for everything was over"
 
@@ -248,10 +250,19 @@ class _Ranks:
         return f": {lines[-1]}" if lines else ""
 
 
-def tune_one(problem: Problem, devices: Sequence[int], limit: float) -> Entry:
-    """Measure all candidates of a problem; of the process that calls it, nothing runs on GPUs meanwhile."""
-    job = Job(problem, candidates_of(problem))
-    return measure([job], Settings(devices, limit, total=400.0))[0]
+def tune_one(problem: Problem, devices: Sequence[int], limit: float, machine: str = "", top: int = 0) -> Entry:
+    """Measure the candidates of a problem; of the process that calls it, nothing runs on GPUs meanwhile.
+
+    With ``top``, the rule's choice and so many others: those that are predicted to be fastest on ``machine``, where a
+    file describes it.
+    """
+    from ditron.tuning.floors import machine_of
+
+    candidates = candidates_of(problem)
+    if top and (described := machine_of(machine, problem.ranks)) is not None:
+        (timed,) = predicted([(problem, candidates)], described, seconds=_PREDICTION_SECONDS)
+        candidates = ordered(candidates, timed, top)
+    return measure([Job(problem, candidates)], Settings(devices, limit, total=400.0))[0]
 
 
 def check_output(path: Path, machine: str, ranks: int) -> None:

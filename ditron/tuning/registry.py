@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ditron.tuning.problem import Options, Problem
+from ditron.tuning.search import Space
 
 __all__ = ["OPERATORS", "Rule", "Tunable", "candidates_of", "tunable"]
 
@@ -24,23 +25,28 @@ class Tunable(NamedTuple):
         candidates: what is worth measuring, the likeliest first.
         rule: what runs where nothing is measured.
         named_only: algorithms that are measured beside the others, and run only where the caller names them.
+        space: more schedules than are declared, for a search, by the problem and the GPU's number of SMs.
     """
 
     candidates: Callable[[Problem], Iterable[Options]]
     rule: Callable[[Problem], Rule]
     named_only: tuple[str, ...]
+    space: Callable[[Problem, int], Space | None] | None = None
 
 
 OPERATORS: dict[str, Tunable] = {}
 
 
 def tunable(
-    name: str, rule: Callable[[Problem], Rule], named_only: tuple[str, ...] = ()
+    name: str,
+    rule: Callable[[Problem], Rule],
+    named_only: tuple[str, ...] = (),
+    space: Callable[[Problem, int], Space | None] | None = None,
 ) -> Callable[[Callable[[Problem], Iterable[Options]]], Callable[[Problem], Iterable[Options]]]:
     """Declare the candidates of an operator, a function of the problem."""
 
     def declare(candidates: Callable[[Problem], Iterable[Options]]) -> Callable[[Problem], Iterable[Options]]:
-        OPERATORS[name] = Tunable(candidates, rule, named_only)
+        OPERATORS[name] = Tunable(candidates, rule, named_only, space)
         return candidates
 
     return declare

@@ -10,7 +10,7 @@ import torch
 
 from ditron import machines
 from ditron.cli import main
-from ditron.tuning import compile_ahead, prediction, processes, tables
+from ditron.tuning import compile_ahead, order, prediction, processes, tables
 from ditron.tuning.problem import Problem
 from ditron.tuning.tables import Entry, Measured, Table, versions
 from ditron_compiler.errors import DitronError
@@ -33,6 +33,7 @@ def gpus(monkeypatch, user_table):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
     monkeypatch.setattr(compile_ahead, "run", lambda *_: None)
     monkeypatch.setattr(processes, "GPU_BENCH", "fake_bench:TimedBench")
+    monkeypatch.setattr(order, "predicted", lambda problems, *_, **__: [[] for _ in problems])
     return user_table
 
 
@@ -279,6 +280,52 @@ def test_only(gpus, capsys):
     assert main(["tune", "ag_gemm", "2048", "11008", "4096", "--only", "nccl", "--rounds", "2"]) == 0
     entry = next(iter(Table.from_text(gpus.read_text()).entries.values()))
     assert sorted(c.options["algorithm"] for c in entry.candidates) == ["nccl", "sequential"]
+
+
+def algorithms(table):
+    """Of the candidates of the one entry of a user's table, the rule's first."""
+    (entry,) = Table.from_text(table.read_text()).entries.values()
+    return [c.options["algorithm"] for c in sorted(entry.candidates, key=lambda c: not c.is_rule)]
+
+
+def test_top(gpus, capsys, monkeypatch):
+    """The rule's choice, and those that are predicted to be fastest, in this order."""
+    measured = []
+
+    def measure(jobs, settings):
+        measured.append(jobs[0].candidates)
+        return [Entry(jobs[0].problem, [Measured(o, 1.0, "", n == 0) for n, o in enumerate(jobs[0].candidates)])]
+
+    def predicted(problems, machine, search, seed, say):
+        assert (machine.name, search, seed) == ("h200x2", 0, 0)
+        times = {"sequential": 9.0, "nccl": None, "overlapped": 5.0}
+        return [[(o, times[o["algorithm"]] and times[o["algorithm"]] + o.get("pieces", 0)) for o in problems[0][1]]]
+
+    monkeypatch.setattr(order, "predicted", predicted)
+    monkeypatch.setattr(processes, "measure", measure)
+    for options in ([], ["--top", "1"], ["--top", "3"]):
+        assert main(["tune", "ag_gemm", "2048", "11008", "4096", *options]) == 0
+    every, one, three = measured
+    assert [o["algorithm"] for o in every] == ["sequential", *["overlapped"] * (len(every) - 2), "nccl"]
+    assert [o.get("pieces", 0) for o in every[1:-1]] == sorted(o["pieces"] for o in every[1:-1])
+    assert one == every[:2] and three == every[:4]
+
+
+def test_a_search_measures_the_best_that_it_found(gpus, capsys, monkeypatch):
+    asked, found = [], [({"algorithm": "overlapped", "pieces": pieces}, 5.0 + pieces) for pieces in range(1, 20)]
+    monkeypatch.setattr(order, "predicted", lambda *given, say: asked.append(given) or [found])
+    assert main(["tune", "ag_gemm", "2048", "11008", "4096", "--search", "40", "--seed", "7", "--rounds", "2"]) == 0
+    assert [given[2:] for given in asked] == [(40, 7)]
+    assert algorithms(gpus) == ["sequential", *["overlapped"] * 8]
+
+
+@pytest.mark.parametrize("option", ["--top", "--search"])
+def test_predictions_need_a_file_of_the_gpu(option, gpus, capsys, monkeypatch):
+    gpu = SimpleNamespace(name="NVIDIA B300", multi_processor_count=160, major=10, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    assert main(["tune", "all_reduce", "64K", option, "3"]) == 2
+    assert f"{option} needs predictions, and no file in ditron/machines describes b300" in capsys.readouterr().err
+    assert main(["tune", "all_reduce", "64K", "--rounds", "2"]) == 0
 
 
 def test_too_little_time_is_no_entry(gpus, capsys):

@@ -192,7 +192,7 @@ def test_an_unknown_bucket_is_tuned_at_its_first_call(monkeypatch, gpus, caplog)
     """Once, on rank 0's behalf; every rank gets what was found, and so does the next process."""
     calls = []
 
-    def tune_one(problem, devices, limit):
+    def tune_one(problem, devices, limit, machine, top):
         calls.append((threading.current_thread(), problem, list(devices), limit))
         return table(problem).entries[problem]
 

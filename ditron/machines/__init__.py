@@ -66,6 +66,11 @@ FIELDS = {
     "nic.rate": Field("GB/s", "nic", 1, 0.01, 1e4, "of a GPU's NIC, each way"),
     "nic.latency": Field("us", "nic_latency", 1e3, 0, 1e4, "from one node to another"),
     "nic.post": Field("us", "nic_post", 1e3, 0, 1e4, "of a program, for each put"),
+    "tma.store_per_sm": Field("GB/s", "", 1, 0, 1e4, "TMA stores to peers of one program; 0: there is no TMA"),
+    "tma.reduce_share": Field("", "", 1, 0.01, 1, "part of it that TMA's reduce-add reaches"),
+    "packets.ll128_per_sm": Field("GB/s", "", 1, 0, 1e4, "payload of LL128 of one program; 0: there is none"),
+    "packets.ll128_latency": Field("us", "", 1e3, 0, 100, "of LL128, more than of LL"),
+    "multimem.rate": Field("GB/s", "", 1, 0, 1e4, "stores to all peers by the switch; 0: there is no multicast"),
     "latency.launch": Field("us", "launch", 1e3, 0, 1e4, "of a kernel, from its stream to its programs"),
     "latency.peer": Field("us", "peer", 1e3, 0, 1e4, "from a store to a peer to who polls there"),
     "latency.local": Field("us", "local", 1e3, 0, 1e4, "the same within a GPU"),
@@ -73,6 +78,8 @@ FIELDS = {
     "latency.stream": Field("us", "stream", 1e3, 0, 1e4, "of a stream, for a signal that it writes or awaits"),
     "latency.barrier": Field("us", "barrier", 1e3, 0, 1e4, "of all ranks, once the last has come"),
 }
+#: What not every machine has: without these numbers it has it not.
+_OPTIONAL = ("tma.", "packets.", "multimem.")
 _SHORT = {"link": "link.rate", "nic": "nic.rate", "hbm": "hbm.rate", "sms": "sm.count"}
 
 
@@ -268,7 +275,8 @@ def _read(path: Path, name: str) -> Machine:
         if key not in head:
             raise file.fail(key, f"the machine has no {key}: add {key} = ... above the first section")
     for field in FIELDS:
-        optional = field.startswith("nic.") and not any(name.startswith("nic.") for name in numbers)
+        has_nic = any(name.startswith("nic.") for name in numbers)
+        optional = field.startswith(_OPTIONAL) or field.startswith("nic.") and not has_nic
         if field not in numbers and not optional:
             section, _, key = field.partition(".")
             unit = f', unit = "{FIELDS[field].unit}"' if FIELDS[field].unit else ""

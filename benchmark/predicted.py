@@ -2,7 +2,8 @@
 
     python benchmark/predicted.py                  # needs no GPU; some minutes, most for packets
     python benchmark/predicted.py --set link=200   # what if
-    python benchmark/predicted.py --paper          # AG+GEMM on 8 x H800, against the speed-ups of DITRON's paper
+    python benchmark/predicted.py --paper          # AG+GEMM on H800s, against the speed-ups of DITRON's paper
+    python benchmark/predicted.py --paper h20      # the same on H20s
 
 The measured times are read from that page. The machine's numbers come from rows of 7B and 70B alone (machines/*.toml).
 """
@@ -10,7 +11,6 @@ The measured times are read from that page. The machine's numbers come from rows
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import statistics
 from collections.abc import Callable, Iterator
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 from measuring import MLPS
+from paper_tables import paper
 
 import ditron
 from ditron import machines, sim
@@ -77,40 +78,6 @@ def predict(operator: str, shape: str, machine: machines.Machine) -> float:
     return max(call.us for call in sim.predict(main, machine).calls[-1]) / 1000
 
 
-#: Weights [N, K] of the paper's tables 4, and its speed-ups over cuBLAS + NCCL on one node (tables 9 and 11).
-PAPER = {
-    "7B": (11008, 4096, 1.31, 1.30), "8B": (14336, 4096, 1.35, 1.30), "32B": (25600, 5120, 1.59, 1.53),
-    "36B": (27648, 5120, 1.64, 1.57), "70B": (28672, 8192, 1.67, 1.61), "72B": (29568, 8192, 1.67, 1.66),
-    "175B": (49152, 12288, 1.46, 1.43), "405B": (53248, 16384, 1.44, 1.34),
-}  # fmt: skip
-TRITON, NCCL, NCCL_LATENCY = 660, 150e3, 19  # TFLOP/s, assumed; bytes per us, the paper's 151 GB/s; us, of H200
-
-
-def paper() -> None:
-    """Print what is predicted of AG+GEMM on 8 x H800 beside the paper's one-node columns."""
-    machine = machines.load("h800x8")
-    ours = machine.with_changes([f"sm.dot16={TRITON}"])
-    print(f"{ours}\n\n| M | shape | paper | pieces=2 | error | pieces=1 | error |\n|---|---|---|---|---|---|---|")
-    for rows, column in ((32768, 2), (8192, 3)):
-        for name, (N, K, *_) in PAPER.items():
-            speedup, n = PAPER[name][column], N // machine.size
-            waves = math.ceil(math.ceil(rows / 128) * math.ceil(n / 256) / machine["sm.count"])
-            product = waves * machine["sm.count"] * 2 * 128 * 256 * K / (machine["sm.dot16"] * 1e6)
-            gather = NCCL_LATENCY + (machine.size - 1) / machine.size * rows * K * 2 / NCCL
-            cells = [rows, name, speedup]
-            for pieces in (2, 1):
-
-                def main(n: int = n, K: int = K, rows: int = rows, pieces: int = pieces) -> None:
-                    ditron.init()
-                    a, b = (torch.empty(*s, dtype=torch.bfloat16) for s in ((rows // ditron.num_ranks(), K), (n, K)))
-                    for _ in range(2):
-                        ditron.kernels.ag_gemm(a, b, algorithm="overlapped", pieces=pieces)
-
-                us = max(call.us for call in sim.predict(main, ours, heap_bytes=8 << 30).calls[-1])
-                cells += [f"{(product + gather) / us:.2f}", f"{100 * ((product + gather) / us / speedup - 1):+.0f} %"]
-            print("|", " | ".join(map(str, cells)), "|", flush=True)
-
-
 def collectives_on_two() -> Iterator[tuple[str, str, float]]:
     """Operator, bytes and algorithm, us of the collectives in graphs that the page of links has."""
     section = ""
@@ -164,10 +131,10 @@ def table(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", action="append", default=[], metavar="NUMBER=VALUE", help="what if")
-    parser.add_argument("--paper", action="store_true", help="8 x H800")
+    parser.add_argument("--paper", nargs="?", const="h800", choices=("h800", "h20"), help="one to four nodes")
     given = parser.parse_args()
     if given.paper:
-        return paper()
+        return paper(given.paper)
     changes = given.set
     two, four = (machines.load(name).with_changes(changes) for name in ("h200x2", "h200x4"))
     for title, every in (("2 x H200", list(measured_on_two())), ("2 x H200, larger models", list(larger_on_two()))):

@@ -54,6 +54,9 @@ FIELDS = {
     "hbm.rate": Field("GB/s", "hbm", 1, 10, 1e5, "memory of a GPU"),
     "hbm.per_sm": Field("GB/s", "hbm_sm", 1, 1, 1e4, "the same of one program"),
     "link.rate": Field("GB/s", "link", 1, 1, 1e4, "out of a GPU to the others of its node, and into it"),
+    "link.pair": Field(
+        "GB/s", "link_pair", 1, 0.1, 1e4, "from a GPU to one other, where each two have a link; else all of link.rate"
+    ),
     "link.store_share": Field("", "store_share", 1, 0.01, 1, "part of link.rate that stores reach"),
     "link.load_share": Field("", "load_share", 1, 0.01, 1, "part of link.rate that loads reach"),
     "link.store_per_sm": Field("GB/s", "store_sm", 1, 0.1, 1e4, "stores to peers of one program"),
@@ -78,8 +81,8 @@ FIELDS = {
     "latency.stream": Field("us", "stream", 1e3, 0, 1e4, "of a stream, for a signal that it writes or awaits"),
     "latency.barrier": Field("us", "barrier", 1e3, 0, 1e4, "of all ranks, once the last has come"),
 }
-#: What not every machine has: without these numbers it has it not.
-_OPTIONAL = ("tma.", "packets.", "multimem.")
+#: What not every machine has: without these numbers it has it not; of NICs there are all or none.
+_OPTIONAL = ("tma.", "packets.", "multimem.", "link.pair")
 _SHORT = {"link": "link.rate", "nic": "nic.rate", "hbm": "hbm.rate", "sms": "sm.count"}
 
 

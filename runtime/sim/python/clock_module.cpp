@@ -33,6 +33,7 @@ static TimingModel modelOf(const std::map<std::string, double> &numbers) {
   model.sustained = number("sustained");
   model.fill = number("fill");
   model.link = number("link");
+  model.linkPair = number("link_pair");
   model.storeSm = number("store_sm");
   model.loadSm = number("load_sm");
   model.storeShare = number("store_share");

@@ -10,19 +10,23 @@
 namespace ditron::sim {
 
 std::vector<double> Clock::capacities(const TimingModel &model,
-                                      int32_t numRanks) {
+                                      int32_t numRanks, int32_t ranksPerNode) {
   std::vector<double> all;
   double nic = model.nic > 0 ? model.nic : unlimited;
   for (int32_t rank = 0; rank < numRanks; ++rank) {
     all.insert(all.end(), {model.link, model.link, model.hbm, nic, nic});
+  }
+  if (model.linkPair > 0) {
+    all.insert(all.end(), size_t(numRanks) * ranksPerNode, model.linkPair);
   }
   return all;
 }
 
 Clock::Clock(const TimingModel &model, int32_t numRanks, int32_t ranksPerNode,
              Scheduler &scheduler, Network &network)
-    : model(model), ranksPerNode(ranksPerNode), scheduler(scheduler),
-      network(network), flows(capacities(model, numRanks)),
+    : model(model), numRanks(numRanks), ranksPerNode(ranksPerNode),
+      scheduler(scheduler), network(network),
+      flows(capacities(model, numRanks, ranksPerNode)),
       queues(size_t(numRanks) * model.sms * numPorts),
       occupied(size_t(numRanks) * model.sms), computing(numRanks) {}
 
@@ -157,8 +161,8 @@ void Clock::transfer(Fiber &fiber, int32_t peer, double bytes, bool store,
   double share = store ? model.storeShare : model.loadShare;
   double cap = store ? model.storeSm : model.loadSm;
   int32_t from = store ? rank : peer, to = store ? peer : rank;
-  start(store ? Stores : Loads, {of(from, Out), of(to, In), -1}, bytes / share,
-        cap / share, store ? "store" : "load");
+  start(store ? Stores : Loads, {of(from, Out), of(to, In), pair(from, to)},
+        bytes / share, cap / share, store ? "store" : "load");
 }
 
 Clock::Queue *Clock::queueOf(const Fiber &fiber, Port port) {
@@ -302,7 +306,8 @@ void Clock::copy(Fiber &fiber, int32_t peer, double bytes, bool push) {
   fiber.time->outstanding = 1;
   bool isBusy = computing[rank] > 0 || computing[peer] > 0;
   double share = model.copyShare * (isBusy ? model.copyBusy : 1);
-  flows.start({of(from, Out), of(to, In), -1}, bytes / share, unlimited,
+  flows.start({of(from, Out), of(to, In), pair(from, to)}, bytes / share,
+              unlimited,
               [this, &fiber, activity] { part(fiber, "copy", activity); });
   scheduler.leave(fiber);
   sleep(fiber, "copy", least - time);

@@ -134,8 +134,14 @@ private:
   bool sameNode(int32_t a, int32_t b) const {
     return a / ranksPerNode == b / ranksPerNode;
   }
+  /// The connection of two ranks of a node, where it has a rate of its own.
+  int32_t pair(int32_t from, int32_t to) const {
+    return model.linkPair > 0 ? numRanks * numResources + from * ranksPerNode +
+                                    to % ranksPerNode
+                              : -1;
+  }
   static std::vector<double> capacities(const TimingModel &model,
-                                        int32_t numRanks);
+                                        int32_t numRanks, int32_t ranksPerNode);
   int64_t begin(const char *kind, int32_t rank, int32_t peer, int64_t record,
                 int64_t previous);
   void part(Fiber &fiber, const char *kind, int64_t activity);
@@ -172,7 +178,7 @@ private:
     }
   };
 
-  int32_t ranksPerNode;
+  int32_t numRanks, ranksPerNode;
   Scheduler &scheduler;
   Network &network;
   double time = 0;

@@ -15,8 +15,9 @@ struct TimingModel {
   /// its first loads, which nothing hides.
   double fill = 0;
   // Between the GPUs of a node.
-  double link = 0;                ///< Each way, of one GPU.
-  double storeSm = 0, loadSm = 0; ///< Of one program.
+  double link = 0;     ///< Each way, of one GPU.
+  double linkPair = 0; ///< From one GPU to another; 0: all of `link`.
+  double storeSm = 0, loadSm = 0;                      ///< Of one program.
   double storeShare = 1, loadShare = 1, copyShare = 1; ///< Of the link's rate.
   // Copy engine.
   double copySetup = 0, copyLeast = 0;

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 
-from ditron import machines
+import ditron
+from ditron import machines, sim
 from ditron.machines import FIELDS
 from ditron_compiler.errors import DitronError
 
@@ -15,13 +17,64 @@ from ditron_compiler.errors import DitronError
 def test_every_file_is_complete_and_every_number_has_its_source(name):
     machine = machines.load(name)
     assert machine.name == name and machine.ranks >= 1
-    assert set(machine.numbers) >= {field for field in FIELDS if not field.startswith("nic.")}
+    assert set(machine.numbers) >= {field for field in FIELDS if not field.startswith("nic.") and field != "link.pair"}
     keys = {field.key for field in FIELDS.values() if field.key}
     assert set(machine.model()) == keys | {"burst", "sustained"}
     kinds = {number.source.split(":")[0].split(",")[0] for number in machine.numbers.values()}
     assert kinds <= {"measured", "data sheet", "paper", "assumed"}
     if not machine.uncalibrated:
         assert "measured" in kinds
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_numbers_are_plausible(name):
+    machine = machines.load(name)
+    assert machine["sm.dot8"] >= machine["sm.dot16"] >= machine["sm.dot32"]
+    assert machine["sm.dot16_sustained"] <= machine["sm.dot16"]
+    assert machine["hbm.rate"] > machine["link.rate"] > machine["link.store_per_sm"] >= machine["link.load_per_sm"]
+    assert machine["hbm.rate"] / machine["sm.count"] <= machine["hbm.per_sm"] <= machine["hbm.rate"] / 4
+    assert machine["copy_engine.setup_in_graph"] <= machine["copy_engine.setup"] <= machine["copy_engine.least"]
+    assert machine["latency.local"] < machine["latency.peer"] < machine["latency.barrier"]
+    if "link.pair" in machine.numbers:  # one link to each of the others
+        assert machine["link.pair"] * (machine.ranks - 1) == machine["link.rate"]
+    if "nic.rate" in machine.numbers:
+        assert machine["nic.rate"] < machine["link.rate"] and machine["nic.latency"] > machine["latency.peer"]
+
+
+@pytest.mark.parametrize("name", [*machines.names(), "h100x8x2", "h200x8x2", "h20x8x2", "mi300x8x2"])
+def test_an_operator_is_predicted_on_each(name):
+    def main():
+        ditron.init()
+        a, b = (torch.empty(*shape, dtype=torch.bfloat16) for shape in ((512, 1024), (512, 1024)))
+        for _ in range(2):
+            ditron.kernels.ag_gemm(a, b, algorithm="overlapped")
+
+    machine = machines.load(name)
+    prediction = sim.predict(main, machine)
+    us = max(call.us for call in prediction.calls[-1])
+    ranks, shard = machine.size, 512 * 1024 * 2
+    product = 2 * ranks * 512 * 512 * 1024 / (machine["sm.dot16"] * 1e6)
+    sent = (machine.ranks - 1) * machine.nodes * shard / (machine["link.rate"] * 1e3)
+    assert max(product, sent) < us < 40 * max(product, sent)
+    assert str(machine) in str(prediction) and ("uncalibrated" in str(prediction)) == bool(machine.uncalibrated)
+
+
+def test_a_link_to_each_of_the_others():
+    """Copies to one GPU take that link; to several, all of theirs."""
+
+    def us(*peers):
+        def main():
+            ditron.init()
+            view = sim.current_world()
+            far = view.alloc((8, 4_800_000), torch.int8, name="far")
+            if view.rank == 0:
+                for peer in peers:
+                    view.stream(f"s{peer}").rank_copy(torch.zeros(4_800_000, dtype=torch.int8), far[peer], peer)
+            view.synchronize()
+
+        return sim.predict(main, "mi300x8").us
+
+    assert us(1) == pytest.approx(10 + 100) == us(1, 2, 3, 4, 5, 6, 7)
 
 
 def test_what_was_not_measured_says_so():
@@ -34,6 +87,8 @@ def test_nodes():
     machine = machines.load("h800x8x2")
     assert (machine.ranks, machine.nodes, machine.size) == (8, 2, 16)
     assert machines.load("h800x8").size == 8
+    for name in ("h100x8", "h200x8", "h20x8", "mi300x8"):
+        assert machines.load(f"{name}x4").size == 32
 
 
 def test_the_machine_of_a_gpu():
@@ -70,6 +125,7 @@ def test_units_of_the_model():
         ("link", r"expected link.rate=NUMBER"),
         ("link=-1", r"link=-1: expected a number from 1 to 10000 GB/s, got -1.0"),
         ("nic=50", r"the machine h200x4 has no number 'nic.rate'"),
+        ("link.pair=50", r"the machine h200x4 has no number 'link.pair'"),
     ],
 )
 def test_impossible_changes(change, message):
@@ -80,7 +136,8 @@ def test_impossible_changes(change, message):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("h200", r"there is no machine 'h200' \(did you mean 'h200x\d'\?\): expected one of h200x2, .*h800x8"),
+        ("h200", r"there is no machine 'h200' \(did you mean 'h200x\d'\?\): expected one of h100x8, h200x2, .*h800x8"),
+        ("l20x8-pciex2", r"l20x8-pcie has no NICs, so there is one node of it"),
         ("h200x4x2", r"h200x4 has no NICs, so there is one node of it: add \[nic\] to .*h200x4.toml"),
         ("h800x8x0", "there is no machine"),
         ("nowhere.toml", "machine nowhere.toml: No such file"),
@@ -124,6 +181,8 @@ def test_a_file_of_ones_own_takes_over_what_it_does_not_say(write):
         ('title = "mine"\n', "", 1, "the machine has no title"),
         ("100", "0.5", 6, "link.rate: expected a number from 1 to 10000 GB/s, got 0.5"),
         ("100", "nan", 6, "expected a number from 1"),
+        ("rate = {value = 100", "pair = {value = 0", 6, "link.pair: expected a number from 0.1 to 10000 GB/s, got 0"),
+        ("[link]\nrate = {", "[nic]\nrate = {", 5, r"the machine has no nic.latency \(from one node to another\): add"),
         ("100", "true", 6, "expected a number from 1 to 10000 GB/s, got True"),
         ("100", "'fast'", 6, "got 'fast'"),
         ('"GB/s"', '"MB/s"', 6, "link.rate: expected the unit 'GB/s', got 'MB/s'"),

@@ -159,8 +159,8 @@ def what_to_gather(chain: Chain, machine: Machine, ranks: int, stored: Mapping[s
     best, *others = placements(chain, machine, ranks, stored)
     different: dict[str, Placement] = {}
     for other in others:
-        if other.what != best.what:
-            different.setdefault(other.what, other)
+        if other.moves != best.moves and all(other.moves != known.moves for known in different.values()):
+            different[other.what] = other
     rest = "; ".join(f"{what}: {other.us:.1f} us" for what, other in list(different.items())[:2])
     return f"{best.what}: {best.sent / _MB:.4g} MB, at least {best.us:.1f} us by {best.bound.name}" + (
         f" ({rest})" if rest else ""

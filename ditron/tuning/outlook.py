@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ditron.machines import Machine
 from ditron.tuning.floors import floor_of
+from ditron.tuning.moves import what_moves
 from ditron.tuning.prediction import NOT_PREDICTED, Predicted, Predictor, waves_of, without_communication
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.tables import Measured
@@ -66,7 +67,10 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Schedules, the least time first, and what the fastest would take on better machines, the best first."""
+    """Schedules, the least time first, and what the fastest would take on better machines, the best first.
+
+    ``moves``: what ranks should gather or reduce, by volumes.
+    """
 
     machine: str
     state: str
@@ -74,6 +78,7 @@ class Outlook:
     floor: float
     schedules: Sequence[Schedule]
     changes: Sequence[WhatIf] = field(default_factory=tuple)
+    moves: str = ""
 
     def find(self, options: Options) -> Schedule | None:
         return next((schedule for schedule in self.schedules if schedule.options == options), None)
@@ -93,6 +98,8 @@ class Outlook:
             lines.append("  >= a library computes the product: its floor is taken")
         if self.changes:
             lines.append(f"  next    {self._next()}")
+        if self.moves:
+            lines.append(f"  moves   {self.moves}")
         return lines
 
     def _line(self, schedule: Schedule, has_measured: bool) -> str:
@@ -155,6 +162,7 @@ def outlook(
         floor_of(problem, machine).us,
         schedules,
         _what_if(problem, schedules, machine, show),
+        what_moves(problem, machine),
     )
 
 

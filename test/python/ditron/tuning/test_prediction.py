@@ -120,6 +120,7 @@ def test_explain_on_a_machine_without_a_table(capsys, no_tables):
     assert re.search(r'>= [0-9.]+ .*algorithm="sequential"', out) and "its floor is taken" in out
     assert 'algorithm="nccl": NCCL is a library, whose time is not predicted' in out
     assert re.search(r"next    .* twice as good: [0-9.]+ us \(-[0-9]+ %\)", out)
+    assert re.search(r"moves   gather A: 8 MB, at least [0-9.]+ us by link \(gather B", out)
     assert "measured" not in out.partition("predicted for")[2].partition("\n")[2]
 
 

@@ -55,6 +55,13 @@ def explain_command(args: argparse.Namespace) -> int:
     return 0
 
 
+def _is_file(name: str) -> bool:
+    """Whether a machine's file is of that name, or of a node of it."""
+    from ditron import machines
+
+    return any(re.fullmatch(rf"{re.escape(known)}(x[0-9]+)?", name) for known in machines.names())
+
+
 def _table(gpu: str | None, ranks: int, machine: Machine | None, changed: Machine | None) -> Table:
     """What was measured there: nothing on a machine that is described by a file of the user's, or with --set.
 
@@ -95,7 +102,7 @@ def _machine(text: str | None, ranks: int | None) -> tuple[str | None, int, Mach
     from ditron import machines
 
     found = re.fullmatch(r"(?!x[0-9]*$)([a-z0-9][a-z0-9_-]*?)(?:x([0-9]{1,6}))?", text.lower())
-    if text.endswith(".toml") or found and re.fullmatch("|".join(machines.names()) + "(x[0-9]+)?", text.lower()):
+    if text.endswith(".toml") or found and _is_file(text.lower()):
         machine = machines.load(text if text.endswith(".toml") else text.lower())
         if ranks is not None and ranks > machine.size:
             raise UsageError(

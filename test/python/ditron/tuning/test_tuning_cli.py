@@ -120,6 +120,17 @@ def test_ranks_that_the_machine_does_not_have(options, expected, capsys, user_ta
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", machines.names())
+def test_every_machine_is_known(name, capsys, user_table):
+    """By its name, and nodes of it where it has NICs."""
+    machine = machines.load(name)
+    for nodes in (1, 2) if "nic.rate" in machine.numbers else (1,):
+        named = name if nodes == 1 else f"{name}x{nodes}"
+        assert main(["explain", "all_reduce", "64K", "--machine", named, "--json"]) == 0
+        (answer,) = json.loads(capsys.readouterr().out)
+        assert answer["problem"]["ranks"] == nodes * machine.ranks and answer["predicted"]["machine"].startswith(named)
+
+
 def test_a_number_that_the_machine_does_not_have(capsys, user_table):
     assert main([*EXPLAIN, "--set", "lnk=450"]) == 1
     assert "lnk=450: the machine h200x2 has no number 'lnk'" in capsys.readouterr().err

@@ -148,32 +148,21 @@ def Ditron_SwizzleOp : Ditron_Op<"swizzle", [Pure]> {
     node` or `team world` all ranks of the team count as one node. With one tile
     in all it folds to `tile`.
 
-    With `experts`, the rows are those of a grouped matrix product: sorted by
-    expert, and each expert's by the rank they come from, padded to whole blocks;
-    `size` is their number with the padding. `counts` points to how many rows
-    each of `num_experts` experts has of each rank (row-major, experts by ranks).
-    Tiles then come in the order of (arrival of the last rank, expert). No
-    lowering implements it yet.
-
     ```mlir
     %m = ditron.swizzle gather %tile of %size by %block
     %s = ditron.swizzle scatter %tile of %size by %block team node
-    %e = ditron.swizzle gather %tile of %size by %block experts 64 in %counts : !tt.ptr<i32>
     ```
   }];
   let arguments = (ins
     Arg<I32, "index of the tile in order of execution">:$tile,
     Arg<I32, "elements along the sharded dimension, of all ranks">:$size,
     Arg<I32, "elements of one tile along that dimension">:$block,
-    Arg<Optional<Ditron_Ptr>, "rows of each expert and rank, when tiles are those of experts">:$counts,
     Arg<Ditron_SwizzleModeAttr, "whether shards arrive or are sent">:$mode,
-    Ditron_Team_Group:$team,
-    Arg<OptionalAttr<I32Attr>, "how many experts `counts` speaks of">:$num_experts);
+    Ditron_Team_Group:$team);
   let results = (outs Res<I32, "index of the tile to work on">:$result);
   let assemblyFormat = [{
     custom<Keyword>($mode) $tile `of` $size `by` $block
-    (`team` custom<Keyword>($team)^)?
-    (`experts` $num_experts^ `in` $counts `:` type($counts))? attr-dict
+    (`team` custom<Keyword>($team)^)? attr-dict
   }];
   let hasFolder = 1;
   let hasVerifier = 1;

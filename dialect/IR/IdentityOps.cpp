@@ -43,19 +43,12 @@ LogicalResult SwizzleOp::verify() {
   if (tile && *tile < 0) {
     return emitOpError("expected tile to be 0 or more, got constant ") << *tile;
   }
-  if (bool(getCounts()) != getNumExperts().has_value()) {
-    return emitOpError("expected counts and num_experts together");
-  }
-  if (getNumExperts() && int32_t(*getNumExperts()) <= 0) {
-    return emitOpError("expected num_experts to be positive, got ")
-           << int32_t(*getNumExperts());
-  }
   return success();
 }
 
 OpFoldResult SwizzleOp::fold(FoldAdaptor) {
   std::optional<int64_t> size = getConstant(getSize());
   std::optional<int64_t> block = getConstant(getBlock());
-  bool oneTile = !getCounts() && size && block && *block > 0 && *size <= *block;
+  bool oneTile = size && block && *block > 0 && *size <= *block;
   return oneTile ? getTile() : Value();
 }

@@ -26,6 +26,7 @@ from ditron.kernels.gemm_a2a import gemm_a2a
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
+from ditron.kernels.grouped import expert_tile
 from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_gradients import ag_moe_backward
 from ditron.kernels.moe_plan import moe_plan
@@ -52,6 +53,7 @@ __all__ = [
     "ep_combine",
     "ep_dispatch",
     "ep_moe",
+    "expert_tile",
     "gemm_a2a",
     "gemm_ar",
     "gemm_rs",

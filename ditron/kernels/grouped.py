@@ -32,12 +32,18 @@ def weights_descriptor(w: Any, N: Any, BN: int, BK: int, gated: bool, swap_ab: b
 
 @ditron.jit
 def expert_tile(tile, tiles_n, tiles_ptr, GROUP: tl.constexpr):
-    """Row and column of tiles, expert, and first and last stage of a linearized tile index.
+    """Row and column of tiles, expert, and first and last stage, of the ``tile``-th tile of a grouped product.
 
-    Of a run, tiles of one column of the expert's matrix follow each other, ``GROUP`` rows at most: the programs that
-    run at one time read few columns. Everything is loaded anew: a value that one tile leaves to the next makes Triton
-    give up the pipeline across tiles.
+    Args:
+        tile: 0 to ``num_tiles * tiles_n`` of a plan (int32 scalar), in order of execution.
+        tiles_n: tiles of a row of tiles. tiles_ptr: a plan's ``tiles``.
+        GROUP: how many rows of tiles of an expert share a column of its matrix before the next column.
+
+    A tile can be computed when the rows of its last stage have arrived: stage ``s`` is the rank ``s`` behind this one.
+
+        m, n, expert, first_stage, last_stage = expert_tile(tile, tl.cdiv(N, BN), tiles_ptr, 8)
     """
+    # All is loaded anew: a value that one tile leaves to the next makes Triton give up the pipeline across tiles.
     run = tiles_ptr + tile // tiles_n * _FIELDS
     within = tile - tl.load(run + 1) * tiles_n
     group = within // (GROUP * tiles_n) * GROUP

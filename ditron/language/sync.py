@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triton.language import core as tl
 
-from ditron.language._core import attributes, describe, emit, emit_void, enum, integer, pointer, primitive
+from ditron.language._core import attributes, emit, emit_void, enum, integer, primitive
 
 __all__ = ["barrier", "barrier_all", "swizzle", "sync_all"]
 
@@ -32,7 +32,7 @@ def sync_all(team="group", _semantic=None):
 
 
 @primitive
-def swizzle(tile, size, block, mode="gather", team="group", counts=None, num_experts=None, _semantic=None):
+def swizzle(tile, size, block, mode="gather", team="group", _semantic=None):
     """The tile to work on in place of ``tile``, so that each rank starts where its data is or is needed (int32 scalar).
 
     Args:
@@ -44,12 +44,10 @@ def swizzle(tile, size, block, mode="gather", team="group", counts=None, num_exp
             nodes' shards, then the own node's, the own at the end. Tiles that straddle ranks come when the last of them
             has arrived, after its other tiles (gather), or before the other tiles of the first of them (scatter).
         team: whose ranks share the dimension; the ranks of ``"node"`` and ``"world"`` count as one node.
-        counts, num_experts: for rows sorted by expert: pointer to how many rows each expert has of each rank
-            (int32, num_experts x num_ranks), and the number of experts (constant). Not implemented yet: compiling a
-            kernel with them is an error.
 
     A permutation of the tiles, for any size: ranks need not divide it. It takes some 30 integer operations where all
-    ranks are on one node, 60 across nodes.
+    ranks are on one node, 60 across nodes. Tiles of rows that are sorted by expert have a table instead
+    (:func:`ditron.kernels.expert_tile`).
 
         pid_m = dl.swizzle(tl.program_id(0), M, BLOCK_M)
     """
@@ -57,13 +55,4 @@ def swizzle(tile, size, block, mode="gather", team="group", counts=None, num_exp
     size = integer("swizzle", size, "size", tl.int32, _semantic, minimum=1)
     block = integer("swizzle", block, "block", tl.int32, _semantic, minimum=1)
     attrs = {"mode": enum("swizzle", mode, "swizzle_mode", "mode"), "team": enum("swizzle", team, "team")}
-    operands = [tile, size, block]
-    num_experts = tl._unwrap_if_constexpr(num_experts)
-    if (tl._unwrap_if_constexpr(counts) is None) != (num_experts is None):
-        raise TypeError("dl.swizzle: counts and num_experts belong together, got only one of them")
-    if num_experts is not None:
-        if not isinstance(num_experts, int) or num_experts < 1:
-            raise TypeError(f"dl.swizzle: num_experts must be a positive constant, got {describe(num_experts)}")
-        operands.append(pointer("swizzle", counts, "counts"))
-        attrs["num_experts"] = f"{num_experts} : i32"
-    return emit("swizzle", operands, tl.int32, _semantic, attributes(**attrs), pure=True)
+    return emit("swizzle", [tile, size, block], tl.int32, _semantic, attributes(**attrs), pure=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects.enums import keyword
-from ditron_compiler.ir.pass_base import Pass, PassFailure, option
+from ditron_compiler.ir.pass_base import Pass, option
 from ditron_compiler.lowering.tile_order import ORDERS, Nodes
 
 __all__ = ["LowerSwizzle"]
@@ -22,9 +22,6 @@ class LowerSwizzle(Pass):
     swizzle with a constant block is 33 operations in gather mode and 29 in scatter mode after canonicalize and cse, of
     which 9 and 10 do not depend on the tile and leave the loop of a persistent kernel; 2 are divisions by a number that
     is not constant. Across nodes it is 64 and 60, 13 and 15 of them once, 3 such divisions.
-
-    An order by (expert, arrival), for tiles of grouped products whose rows are sorted by expert, is part of the
-    operation (``experts``), but has no lowering yet: an error says so.
 
     Before::
 
@@ -47,12 +44,6 @@ class LowerSwizzle(Pass):
         found: list[ir.Operation] = []
         op.walk(lambda o: found.append(o) if o.name == "ditron.swizzle" else None)
         for swizzle in found:
-            if len(swizzle.operands) > 3:
-                swizzle.emit_error(
-                    "the order by (expert, arrival) has no lowering yet: leave out `experts` and give "
-                    "the tiles of each expert in the order in which its rows arrive"
-                )
-                raise PassFailure
             _lower(swizzle, self.one_node)
             self.count("swizzles lowered")
 

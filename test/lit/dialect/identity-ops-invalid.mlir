@@ -134,19 +134,3 @@ func.func @swizzle_before_the_first_tile(%x: i32) {
   %0 = ditron.swizzle scatter %tile of %x by %x
   return
 }
-
-// -----
-
-func.func @swizzle_of_uncounted_experts(%x: i32) {
-  // expected-error@+1 {{'ditron.swizzle' op expected counts and num_experts together}}
-  %0 = "ditron.swizzle"(%x, %x, %x) {mode = #ditron.swizzle_mode<gather>, num_experts = 4 : i32} : (i32, i32, i32) -> i32
-  return
-}
-
-// -----
-
-func.func @swizzle_of_no_experts(%x: i32, %counts: !tt.ptr<i32>) {
-  // expected-error@+1 {{'ditron.swizzle' op expected num_experts to be positive, got 0}}
-  %0 = ditron.swizzle gather %x of %x by %x experts 0 in %counts : !tt.ptr<i32>
-  return
-}

@@ -57,13 +57,11 @@ func.func @symmetric_pointers(%p: !tt.ptr<bf16>, %ps: tensor<4x8x!tt.ptr<f32, 3>
 }
 
 // CHECK-LABEL: @swizzles
-func.func @swizzles(%tile: i32, %size: i32, %block: i32, %counts: !tt.ptr<i32>) {
+func.func @swizzles(%tile: i32, %size: i32, %block: i32) {
   // CHECK: ditron.swizzle gather %arg0 of %arg1 by %arg2{{$}}
   // GENERIC: "ditron.swizzle"({{.*}}) <{mode = #ditron.swizzle_mode<gather>, team = #ditron.team<group>}>
   %0 = ditron.swizzle gather %tile of %size by %block
   // CHECK: ditron.swizzle scatter %arg0 of %arg1 by %arg2 team node
   %1 = ditron.swizzle scatter %tile of %size by %block team node
-  // CHECK: ditron.swizzle gather %arg0 of %arg1 by %arg2 experts 64 in %arg3 : !tt.ptr<i32>
-  %2 = ditron.swizzle gather %tile of %size by %block experts 64 in %counts : !tt.ptr<i32>
   return
 }

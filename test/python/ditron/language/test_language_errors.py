@@ -191,16 +191,6 @@ def unknown_swizzle(x, sig, n):
     dl.swizzle(n, 1024, 32, mode="zigzag")  # here
 
 
-@wrong("counts and num_experts belong together, got only one of them")
-def uncounted_experts(x, sig, n):
-    dl.swizzle(n, 1024, 32, num_experts=8)  # here
-
-
-@wrong("num_experts must be a positive constant, got a scalar of type int32")
-def unknown_number_of_experts(x, sig, n):
-    dl.swizzle(n, 1024, 32, counts=sig, num_experts=n)  # here
-
-
 @wrong("result must be a dtype such as tl.int32, or None, got 'int32'")
 def extern_result(x, sig, n):
     dl.extern_call("f", [n], "int32")  # here

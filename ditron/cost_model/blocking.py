@@ -117,6 +117,7 @@ def optimal_blocking(
     resident: Collection[str] = (),
     reads_sums: bool = False,
     recompute: bool = True,
+    steps: Sequence[str] = (),
 ) -> Blocking:
     """The blocking that moves the fewest bytes with ``capacity`` bytes of fast memory (None: without end).
 
@@ -129,6 +130,7 @@ def optimal_blocking(
         multiple_of: of what the tiles are multiples, for all loops or by loop (others: 1).
         moved, resident, reads_sums: as of :func:`block`.
         recompute: whether intermediates may be computed more than once.
+        steps: loops that are outermost, one iteration at a time: what follows each other, as forward and backward.
 
     Raises DitronError where the capacity does not hold the smallest tiles.
 
@@ -139,10 +141,11 @@ def optimal_blocking(
         raise DitronError(f"a capacity must be an integer of bytes from 1 on, or None, got {capacity!r}")
     _require_order(chain, order or chain.loops)
     units = _units(chain, multiple_of)
+    units |= dict.fromkeys(_steps(chain, steps, order), 1)
     counted = _counted(chain, moved)
-    every = nests(chain, counted) if order is None else _of_order(chain, order)
+    every = nests(chain, counted, tuple(steps)) if order is None else _of_order(chain, order, steps)
     tilings = [
-        Tiling(chain, one, units, counted, frozenset(resident), reads_sums, capacity)
+        Tiling(chain, one, units, counted, frozenset(resident), reads_sums, capacity, steps)
         for one in every
         if recompute or not any(one.repeated)  # where these loops have one iteration, it is another nest
     ]
@@ -162,6 +165,7 @@ def optimal_blocking(
         least = min(
             block(chain, one, units, moved=counted, resident=resident).footprint
             for one in (permutations(chain.loops) if order is None else [order])
+            if list(one[: len(steps)]) == list(steps)
         )
         raise DitronError(
             f"{capacity} bytes of fast memory do not hold the smallest tiles ({shape}), which take {least}: "
@@ -193,7 +197,17 @@ def _units(chain: Chain, multiple_of: int | Mapping[str, int]) -> dict[str, int]
     return {loop: given.get(loop, 1) for loop in chain.loops}
 
 
-def _of_order(chain: Chain, order: Sequence[str]) -> Iterator[Nest]:
+def _steps(chain: Chain, steps: Sequence[str], order: Sequence[str] | None) -> Sequence[str]:
+    for loop in steps:
+        if loop not in chain.extents:
+            raise DitronError(f"steps: the chain has no loop {loop!r}: it has {', '.join(chain.loops)}")
+    if order is not None and list(order[: len(steps)]) != list(steps):
+        raise DitronError(f"steps are the outermost loops: expected an order that begins with {', '.join(steps)}")
+    return steps
+
+
+def _of_order(chain: Chain, order: Sequence[str], steps: Collection[str]) -> Iterator[Nest]:
     """The nests of an order, by which loops have one tile."""
-    for bits in range(1 << len(chain.loops)):
-        yield nest(chain, tuple(order), {loop for n, loop in enumerate(chain.loops) if bits >> n & 1})
+    loops = [loop for loop in chain.loops if loop not in steps]
+    for bits in range(1 << len(loops)):
+        yield nest(chain, tuple(order), {loop for n, loop in enumerate(loops) if bits >> n & 1})

@@ -46,9 +46,12 @@ def nest(chain: Chain, order: tuple[str, ...], trivial: Collection[str] = ()) ->
     return _nest(_shape(chain), tuple(loop for loop in order if loop not in trivial), frozenset(trivial))
 
 
-def nests(chain: Chain, moved: Collection[str]) -> Iterator[Nest]:
-    """The nests that can be optimal where what is ``moved`` counts: of those that differ by nothing else, the first."""
-    yield from _distinct(_shape(chain), frozenset(moved))
+def nests(chain: Chain, moved: Collection[str], steps: tuple[str, ...] = ()) -> Iterator[Nest]:
+    """The nests that can be optimal where what is ``moved`` counts: of those that differ by nothing else, the first.
+
+    Loops of ``steps`` are outermost, and never trivial.
+    """
+    yield from _distinct(_shape(chain), frozenset(moved), steps)
 
 
 def _shape(chain: Chain) -> Shape:
@@ -86,14 +89,15 @@ def _nest(shape: Shape, order: tuple[str, ...], trivial: frozenset[str]) -> Nest
 
 
 @lru_cache(maxsize=256)
-def _distinct(shape: Shape, moved: frozenset[str]) -> tuple[Nest, ...]:
+def _distinct(shape: Shape, moved: frozenset[str], steps: tuple[str, ...]) -> tuple[Nest, ...]:
     found: list[Nest] = []
-    for count in range(len(shape[1]), -1, -1):
-        for trivial in combinations(shape[1], count):
-            rest = [loop for loop in shape[1] if loop not in trivial]
+    loops = [loop for loop in shape[1] if loop not in steps]
+    for count in range(len(loops), -1, -1):
+        for trivial in combinations(loops, count):
+            rest = [loop for loop in loops if loop not in trivial]
             kept: list[Nest] = []
             for order in permutations(rest):
-                one = _nest(shape, order, frozenset(trivial))
+                one = _nest(shape, (*steps, *order), frozenset(trivial))
                 if not any(_at_most(other, one, moved) for other in kept):
                     kept = [other for other in kept if not _at_most(one, other, moved)] + [one]
             found += kept

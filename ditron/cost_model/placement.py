@@ -7,7 +7,7 @@ the link is then what a blocking of these loops moves, but for its own shard, 1 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ditron.cost_model.blocking import Blocking, block, optimal_blocking
@@ -134,11 +134,17 @@ def placements(
 
 
 def link_blocking(
-    chain: Chain, ranks: int, divided: str, stored: Mapping[str, str | None], workspace: int | None = None
+    chain: Chain,
+    ranks: int,
+    divided: str,
+    stored: Mapping[str, str | None],
+    workspace: int | None = None,
+    steps: Sequence[str] = (),
 ) -> tuple[Blocking, float]:
     """The blocking, with rank loops, that moves least between a rank and its peers, and how many bytes.
 
-    Each rank runs its part of the loop ``divided``; ``stored`` is as of :func:`placements`.
+    Each rank runs its part of the loop ``divided``; ``stored`` is as of :func:`placements`, ``steps`` as of
+    :func:`optimal_blocking`.
     It is the least over all orders and integer tile sizes, as of :func:`optimal_blocking`; ``workspace`` bytes of the
     rank's memory hold tiles of what comes from peers, and intermediates.
 
@@ -150,7 +156,7 @@ def link_blocking(
             f"loop {divided} is summed for the next product, which needs the whole sum: divide another one"
         )
     plan = _Plan.of(chain, ranks, divided, stored)
-    blocking = optimal_blocking(plan.split, workspace, moved=plan.remote, resident=plan.local)
+    blocking = optimal_blocking(plan.split, workspace, moved=plan.remote, resident=plan.local, steps=steps)
     return blocking, plan.sent(blocking)
 
 

@@ -49,6 +49,7 @@ class Tiling:
         resident: Collection[str],
         reads_sums: bool,
         capacity: int | None,
+        steps: Collection[str] = (),
     ):
         self.chain, self.nest, self.units, self.capacity = chain, nest, units, capacity
         self.blocks = {loop: tiles_of(chain.extents[loop], units[loop]) for loop in chain.loops}
@@ -64,7 +65,7 @@ class Tiling:
         self.counted = [(chain.nbytes(name), nest.again[name], reads_sums and name == chain.result) for name in counted]
         #: A loop in which nothing is moved again has the smallest tile, or one tile.
         self.smallest = {loop: self.blocks[loop] if loop in nest.trivial else 1 for loop in chain.loops}
-        self.often = frozenset[str]().union(*(nest.again[name] for name in counted))
+        self.often = frozenset[str]().union(*(nest.again[name] for name in counted)) - frozenset(steps)
         self.largest: dict[str, int] = {}
 
     def bound(self) -> int | None:

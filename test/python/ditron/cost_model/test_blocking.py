@@ -172,6 +172,26 @@ def test_without_computing_again():
     assert best.repeated == (1, 1) and best.flops == 2 * 2 * 8**3
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_optimum_of_steps(seed):
+    """Of the orders with the steps outermost, in tiles of one, by walking all of them."""
+    rng = random.Random(seed)
+    extents = {"u": rng.randint(2, 3), **{loop: rng.randint(1, 4) for loop in "mkn"}}
+    chain = cost_model.chain("mk,ukn->umn", itemsize={name: rng.choice((1, 2, 4)) for name in "ABC"}, **extents)
+    capacity = sum(chain.itemsize.values()) + rng.choice((0, 4, 12, 40))
+    volumes = [
+        sum(walked_bytes(walk, chain, tiles, "ABC").values())
+        for _, tiles, walk in every_blocking(chain.extents, *plain(chain))
+        if tiles["u"] == 1 and walk.order[0] == "u" and held(walk, tiles, chain.itemsize) <= capacity
+    ]
+    found = cost_model.optimal_blocking(chain, capacity, steps="u")
+    assert found.moved == min(volumes) and found.order[0] == "u" and found.tiles["u"] == 1
+    assert found.moved == min(
+        cost_model.optimal_blocking(chain, capacity, steps="u", order=("u", *order)).moved
+        for order in itertools.permutations("mkn")
+    )
+
+
 def test_large_numbers_are_exact():
     """Beyond 64 bits."""
     chain = cost_model.chain("mk,kn->mn", m=10**8, k=10**8, n=10**8)
@@ -214,6 +234,9 @@ def test_bad_chains(arguments, extents, message):
         (100, {"order": "mk"}, "each of the loops m, k, n once, outermost first, got 'mk'"),
         (100, {"moved": "X"}, "'X' is not moved by the chain: it moves A, B, C"),
         (100, {"multiple_of": {"x": 2}}, "multiple_of: the chain has no loop 'x'"),
+        (100, {"steps": "x"}, "steps: the chain has no loop 'x': it has m, k, n"),
+        (100, {"steps": "n", "order": "mkn"}, "expected an order that begins with n"),
+        (5, {"steps": "n"}, "which take 6: divide the chain"),
         (100, {"multiple_of": 0}, "multiple_of: m: expected an integer from 1 on, got 0"),
     ],
 )  # fmt: skip

@@ -145,6 +145,16 @@ def test_a_small_workspace_gathers_again():
     assert volumes == sorted(volumes, reverse=True) and volumes[0] > volumes[-1]
 
 
+def test_save_for_the_backward_or_gather_again():
+    """Two steps with one gathered operand: with memory for all of it, it passes once, and else twice."""
+    both = cost_model.chain("mk,ukn->umn", u=2, m=8192, k=4096, n=11008)
+    gathered = 8192 * 4096 * 2
+    saved, sent = cost_model.link_blocking(both, 8, "n", {"A": "m"}, gathered, steps="u")
+    assert saved.passes == {"A": 1} and sent == 7 / 8 * gathered and saved.footprint == gathered
+    again, sent = cost_model.link_blocking(both, 8, "n", {"A": "m"}, gathered - 1, steps="u")
+    assert again.passes == {"A": 2} and sent == 2 * 7 / 8 * gathered
+
+
 def test_nodes_share_the_bytes_between_link_and_nic():
     chain = cost_model.chain("mk,kn->mn", m=8192, k=4096, n=11008)
     best = cost_model.placements(chain, machines.load("h800x8x2"), 16, {"A": "m", "B": "n", "C": "n"})[0]

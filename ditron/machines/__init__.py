@@ -50,6 +50,7 @@ FIELDS = {
     "sm.burst": Field("us", "", 1e3, 0, 1e9, "how long a kernel then computes at the full rate"),
     "sm.dot8": Field("TFLOP/s", "dot8", 1e3, 1, 1e5, "products of 8-bit operands"),
     "sm.dot32": Field("TFLOP/s", "dot32", 1e3, 0.1, 1e5, "products of 32-bit operands"),
+    "sm.operands": Field("GB/s", "", 1, 1, 1e6, "operands of products, from the L2 cache to all SMs"),
     "sm.fill": Field("us", "fill", 1e3, 0, 100, "first loads of a row of products, which nothing hides"),
     "hbm.rate": Field("GB/s", "hbm", 1, 10, 1e5, "memory of a GPU"),
     "hbm.per_sm": Field("GB/s", "hbm_sm", 1, 1, 1e4, "the same of one program"),

@@ -94,7 +94,8 @@ class RankView:
     @property
     def compile_mode(self) -> str:
         """What a kernel is compiled to, as a part of the keys of caches."""
-        modes = {"records accesses": self.records_accesses, self._costs: bool(self._costs)}
+        costs = f"{self._costs} {self._operations_per_byte}"
+        modes = {"records accesses": self.records_accesses, costs: bool(self._costs)}
         return ", ".join(mode for mode, used in modes.items() if used)
 
     def fitted(self, kernel: Any, options: Mapping[str, Any]) -> Any:
@@ -110,6 +111,12 @@ class RankView:
             return ""
         return "timing" if self._world.timing_only else "costs"
 
+    @property
+    def _operations_per_byte(self) -> int:
+        """16-bit operations of tensor cores while a byte of their operands is loaded."""
+        machine = self._world.timing
+        return 0 if machine is None else round(1e3 * machine["sm.dot16"] / machine["sm.operands"])
+
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Within it a program of that name is called: with a clock, it is recorded how long that takes."""
@@ -122,7 +129,9 @@ class RankView:
         """The kernel of a mixed module (or of its text)."""
         from ditron_compiler.sim_compiler import compile_module
 
-        return compile_module(module, races=self.records_accesses, costs=self._costs)
+        return compile_module(
+            module, races=self.records_accesses, costs=self._costs, operations_per_byte=self._operations_per_byte
+        )
 
     def alloc(
         self,

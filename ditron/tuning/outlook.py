@@ -26,7 +26,7 @@ _RESOURCES = {
 
 #: Numbers that are asked what if they were twice as good, by what they are called; of times: half as long.
 _CHANGES = {
-    "tensor cores": ("sm.dot16", "sm.dot16_sustained", "sm.dot8", "sm.dot32"),
+    "tensor cores": ("sm.dot16", "sm.dot16_sustained", "sm.dot8", "sm.dot32", "sm.operands"),
     "memory": ("hbm.rate", "hbm.per_sm"),
     "link": ("link.rate",),
     "loads and stores of an SM": ("link.store_per_sm", "link.load_per_sm"),

@@ -35,16 +35,20 @@ class OperationCost:
     place: ir.Value | None = None
 
 
-def cost_of(op: ir.Operation) -> OperationCost | None:
+def cost_of(op: ir.Operation, operations_per_byte: int = 0) -> OperationCost | None:
     """The cost of one execution of ``op``; None if it has none.
 
-    Loads that only products use have none: the rate of products was measured with their loads. Nor have scalars, and
-    masks are not looked at: a tile at the edge of a matrix costs what any other does.
+    Loads that only products use have none: the rate of products was measured with their loads. But a product of a small
+    tile counts as many operations as tensor cores do while its operands are loaded: of 16-bit operands
+    ``operations_per_byte``. Nor have scalars a cost, and masks are not looked at: a tile at the edge of a matrix costs
+    what any other does.
     """
     if isinstance(op, (tt.DotOp, tt.DotScaledOp)):
         *batch, m, k = ir.RankedTensorType(op.a.type).shape
         n = ir.RankedTensorType(op.b.type).shape[-1]
-        return OperationCost(_product(op), 2 * math.prod(batch) * m * n * k)
+        loaded = sum(_bytes(operand.type) for operand in (op.a, op.b) if _is_loaded(operand, op.block))
+        meanwhile = operations_per_byte * 16 * loaded // _bits(op.a.type)
+        return OperationCost(_product(op), max(2 * math.prod(batch) * m * n * k, meanwhile))
     if isinstance(op, _LOADS):
         value = op.results[0]
         return None if _feeds_products(value) else _access(Cost.Load, value.type, op.operands[0])
@@ -85,6 +89,16 @@ def is_float(type_: ir.Type) -> bool:
 def _product(op: ir.Operation) -> Cost:
     bits = _bits(op.a.type)
     return Cost.Dot8 if bits <= 8 else Cost.Dot16 if bits <= 16 else Cost.Dot32
+
+
+def _is_loaded(value: ir.Value, block: ir.Block) -> bool:
+    """Whether an operand is loaded each time that its product is computed: in the same block, or in a branch there."""
+    op = defining_op(value)
+    if op is None or op.block != block or isinstance(op, (tt.DotOp, tt.DotScaledOp)):
+        return False
+    if isinstance(op, _LOADS) or len(op.regions):
+        return ir.RankedTensorType.isinstance(value.type)
+    return any(_is_loaded(operand, block) for operand in op.operands)
 
 
 def _access(cost: Cost, type_: ir.Type, pointer: ir.Value) -> OperationCost | None:

@@ -20,7 +20,8 @@ class InsertCosts(Pass):
 
     Products count by the width of their operands, loads and stores by bytes; what is computed element by element is
     taken to be hidden. A load whose value only products use counts nothing, as a product's rate is measured with its
-    loads. Memory of another rank is named by the pointer that ``symm_at`` gave.
+    loads; with ``operations-per-byte``, a product of a tile so small that its loads take longer counts as many 16-bit
+    operations as tensor cores do meanwhile. Memory of another rank is named by the pointer that ``symm_at`` gave.
 
     Before::
 
@@ -34,11 +35,12 @@ class InsertCosts(Pass):
     """
 
     name: ClassVar[str] = "insert-costs"
+    operations_per_byte: int = 0
 
     def run(self, op: ir.Operation) -> None:
         i64 = ir.IntegerType.get_signless(64, context=op.context)
         for o in operations(op):
-            spent = cost_of(o)
+            spent = cost_of(o, self.operations_per_byte)
             if spent is not None:
                 with o.location, ir.InsertionPoint(o):
                     ditron.SpendOp(spent.cost, arith.constant(i64, spent.amount), ptr=spent.place)

@@ -1,5 +1,6 @@
 // What a kernel spends stands before the operation that spends it.
 // RUN: ditron-opt %s --insert-costs | filecheck %s
+// RUN: ditron-opt %s --insert-costs=operations-per-byte=72 | filecheck %s --check-prefix=FED
 
 // CHECK-LABEL: tt.func @product(
 tt.func @product(%a: tensor<64x32xbf16>, %b: tensor<32x16xbf16>, %c: tensor<64x16xf32>) -> tensor<64x16xf32> {
@@ -56,5 +57,34 @@ tt.func @peers(%p: !tt.ptr<bf16>, %r: i32, %n: i32, %m: i64, %offsets: tensor<16
   %desc = tt.make_tensor_descriptor %far, [%n, %n], [%m, %one] : <bf16>, <tensor<16x64xbf16>>
   // CHECK: ditron.spend store %{{.*}} at %[[FAR]] : !tt.ptr<bf16>
   tt.descriptor_store %desc[%n, %n], %x : !tt.tensordesc<tensor<16x64xbf16>>, tensor<16x64xbf16>
+  tt.return
+}
+
+// Where tensor cores do 72 operations while a byte of their operands is loaded, a small tile takes as long as its loads;
+// operands that are not loaded in the same loop, or are computed, do not count.
+// FED-LABEL: tt.func @fed(
+tt.func @fed(%at: tensor<128x64x!tt.ptr<bf16>>, %to: tensor<64x128x!tt.ptr<bf16>>, %wide: tensor<64x256x!tt.ptr<bf16>>, %c: tensor<128x128xf32>, %w: tensor<128x256xf32>, %n: i32) {
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %kept = tt.load %at : tensor<128x64x!tt.ptr<bf16>>
+  // FED: scf.for
+  scf.for %k = %zero to %n step %one : i32 {
+    %x = tt.load %at : tensor<128x64x!tt.ptr<bf16>>
+    %y = tt.load %to : tensor<64x128x!tt.ptr<bf16>>
+    %z = tt.load %wide : tensor<64x256x!tt.ptr<bf16>>
+    // FED: %[[LOADS:.*]] = arith.constant 2359296 : i64
+    // FED-NEXT: ditron.spend dot16 %[[LOADS]]
+    %d = tt.dot %x, %y, %c : tensor<128x64xbf16> * tensor<64x128xbf16> -> tensor<128x128xf32>
+    // FED: %[[PRODUCT:.*]] = arith.constant 4194304 : i64
+    // FED-NEXT: ditron.spend dot16 %[[PRODUCT]]
+    %e = tt.dot %x, %z, %w : tensor<128x64xbf16> * tensor<64x256xbf16> -> tensor<128x256xf32>
+    // FED: %[[ONE:.*]] = arith.constant 2097152 : i64
+    // FED-NEXT: ditron.spend dot16 %[[ONE]]
+    %f = tt.dot %kept, %y, %c : tensor<128x64xbf16> * tensor<64x128xbf16> -> tensor<128x128xf32>
+    %p = arith.truncf %d : tensor<128x128xf32> to tensor<128x128xbf16>
+    // FED: %[[COMPUTED:.*]] = arith.constant 4194304 : i64
+    // FED-NEXT: ditron.spend dot16 %[[COMPUTED]]
+    %g = tt.dot %p, %p, %c : tensor<128x128xbf16> * tensor<128x128xbf16> -> tensor<128x128xf32>
+  }
   tt.return
 }

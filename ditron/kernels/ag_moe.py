@@ -269,9 +269,9 @@ def _launch(
     )
 
 
-def tiles_for(block_m: int, is_sim: bool) -> dict[str, Any]:
+def tiles_for(block_m: int, small: bool) -> dict[str, Any]:
     """The schedule of a grouped product by the rows in a tile (docs/results/moe.md)."""
-    if is_sim:
+    if small:
         return {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4, "swap_ab": block_m <= FEW_ROWS}
     if block_m <= FEW_ROWS:
         tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5, "group_m": 16}
@@ -365,8 +365,8 @@ def ag_moe_rows(
         out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, x=x, w=w)
         if not reaches_by_tma(out):
             raise DitronError(f"ag_moe: the result has {out.shape[1]} columns: expected a multiple of 16 bytes")
-        chosen = tiles_for(plan.block_m, group.is_sim)
-        if not group.is_sim:
+        chosen = tiles_for(plan.block_m, group.small_shapes)
+        if not group.small_shapes:
             chosen["programs"] = group.sms
         chosen |= schedule
         if algorithm == "stored" and chosen["programs"] > group.sms:  # they wait for each other

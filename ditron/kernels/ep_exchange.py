@@ -385,7 +385,7 @@ def ep_dispatch_rows(
         check_schedule("ep_dispatch", schedule, program)
         out = result("ep_dispatch", (plan.max_rows, x.shape[1]), x, out, x=x)
         chosen: dict[str, Any] = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
-        if group.is_sim:
+        if group.small_shapes:
             chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
         chosen |= schedule
         tokens, rows = aligned(x), out
@@ -454,7 +454,7 @@ def ep_combine_rows(
         chosen: dict[str, Any] = {"programs": 4 * group.sms, "splits": -(-H // 2048)}
         if program is ep_combine_nodes_program:
             chosen |= {"programs": 2 * group.sms, "adders": 4 * group.sms}
-        if group.is_sim:
+        if group.small_shapes:
             chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
             if program is ep_combine_nodes_program:
                 chosen["adders"] = 3

@@ -51,7 +51,7 @@ def swiglu_backward_kernel(
 
 def _schedule(group: Group) -> tuple[tuple[int], dict[str, int]]:
     """Grid and constants."""
-    return ((2,), {"ROWS": 8, "COLS": 32}) if group.is_sim else ((8 * group.sms,), {"ROWS": 8, "COLS": 512})
+    return ((2,), {"ROWS": 8, "COLS": 32}) if group.small_shapes else ((8 * group.sms,), {"ROWS": 8, "COLS": 512})
 
 
 @torch_operator()

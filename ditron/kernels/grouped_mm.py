@@ -57,7 +57,7 @@ def product_of_rows(rows: torch.Tensor, w: torch.Tensor, plan: Plan, group: Grou
     """
     rows, w = aligned(rows), aligned(w)
     K, N = rows.shape[1], w.shape[2 if w_is_kn else 1]
-    tiles = tiles_for(plan.block_m, group.is_sim)
+    tiles = tiles_for(plan.block_m, group.small_shapes)
     BM, BN, BK = tiles["block"]
     out = torch.empty(plan.max_rows, N, dtype=rows.dtype, device=rows.device)
     rows_product_kernel[(tiles["programs"],)](

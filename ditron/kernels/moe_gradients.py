@@ -126,7 +126,7 @@ def tokens_gradient(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, plan: 
     rows = product_of_rows(grad, w, plan, group, w_is_kn=True)
     tokens, top_k = plan.route_row.shape
     sums = torch.empty(tokens, K, dtype=grad.dtype, device=grad.device)
-    BLOCK = 64 if group.is_sim else 1024
+    BLOCK = 64 if group.small_shapes else 1024
     sum_routes_kernel[(tokens, -(-K // BLOCK))](rows, sums, plan.route_row, tokens, K, TOP_K=top_k, BLOCK=BLOCK)
     return reduce_scatter(sums)[: len(x)]
 
@@ -143,7 +143,7 @@ def sum_products_of_experts(grad: torch.Tensor, x: torch.Tensor, plan: Plan, gro
     [tokens of all ranks, K].
     """
     N, K = grad.shape[1], x.shape[1]
-    BN, BK, ROWS, warps = (32, 32, 16, 4) if group.is_sim else (128, 256, min(64, plan.block_m), 8)
+    BN, BK, ROWS, warps = (32, 32, 16, 4) if group.small_shapes else (128, 256, min(64, plan.block_m), 8)
     out = torch.empty(plan.experts, N, K, dtype=grad.dtype, device=grad.device)
     experts_gradient_kernel[(-(-K // BK), -(-N // BN), plan.experts)](
         grad,

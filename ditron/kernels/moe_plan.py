@@ -11,7 +11,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.plan_programs import moe_plan_nodes_program, moe_plan_program
-from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan
+from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
 
@@ -100,11 +100,14 @@ def moe_plan_tables(
             topk_weights = None if topk_weights is None else torch.nn.functional.pad(topk_weights.detach(), padding)
         program = moe_plan_program if len(group.nodes) == 1 else moe_plan_nodes_program
         check_schedule("moe_plan", schedule, program)
-        direct = schedule.pop("direct", 8 if group.is_sim else 0)
+        direct = schedule.pop("direct", 8 if group.small_shapes else 0)
         sizes = Sizes.of(ranks, tokens, top_k, experts, direct, schedule.pop("places", 0))
         weights = torch.empty(ranks * tokens, top_k, dtype=torch.float32, device=topk_ids.device)
         plan = empty_plan(sizes, block_m, weights)
         ids = aligned(topk_ids)
+        if group.is_sim and not group.small_shapes:
+            _fill_on_host(plan, group, ids if expert_map is None else expert_map[ids.long()], num_experts, is_tp)
+            return plan.tables
         program(
             ids,
             ids if topk_weights is None else aligned(topk_weights.detach()),
@@ -137,6 +140,17 @@ def moe_plan_tables(
         return plan.tables
 
 
+def _fill_on_host(plan: Plan, group: Group, ids: torch.Tensor, num_experts: int, is_tp: bool) -> None:
+    """Make the tables where kernels compute no floating-point data, by which counts are added: in no time."""
+    all_ids = torch.stack([torch.tensor(of_rank) for of_rank in group.all_gather_object(ids.tolist())])
+    first = 0 if is_tp else group.rank * num_experts // group.num_ranks
+    behind = num_experts if is_tp else (group.rank + 1) * num_experts // group.num_ranks
+    found = tables_on_host(all_ids, group.rank, first, behind - first, plan.block_m)
+    plan.expert_rows.fill_(int(found.expert_rows[-1]))
+    for table, made in zip(plan.tables, found.tables, strict=True):
+        table[: len(made)] = made
+
+
 def plan_shape(
     group: Group,
     topk_ids: torch.Tensor,
@@ -160,7 +174,7 @@ def plan_shape(
     if top_k > num_experts:
         raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
     if block_m is None:
-        block_m = 16 if group.is_sim else block_rows(ranks * tokens * top_k // num_experts)
+        block_m = 16 if group.small_shapes else block_rows(ranks * tokens * top_k // num_experts)
     return tokens, block_m, num_experts if parallel == "tp" else -(-num_experts // ranks)
 
 

@@ -295,8 +295,8 @@ def moe_rs_program(
 
 def schedule_of(group: Group, plan: Plan, w: torch.Tensor) -> dict[str, Any]:
     """Keyword arguments of :func:`moe_rs_program` where the caller names none (docs/results/moe.md)."""
-    (_, H, K), chosen = w.shape, tiles_for(plan.block_m, group.is_sim)
-    if group.is_sim:
+    (_, H, K), chosen = w.shape, tiles_for(plan.block_m, group.small_shapes)
+    if group.small_shapes:
         return chosen | {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
     columns = chosen["block"][1]
     chosen |= {"programs": group.sms, "beside": group.sms, "adders": 4 * group.sms}

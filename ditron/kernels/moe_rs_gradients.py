@@ -126,7 +126,7 @@ def moe_rs_rows_backward(
             raise DitronError(f"moe_rs_backward: expected rows [{plan.max_rows}, {w.shape[2]}], got {list(rows.shape)}")
         (tokens, top_k), (_, K, N) = plan.route_row.shape, w.shape
         everyone = all_gather(torch.nn.functional.pad(aligned(grad), (0, 0, 0, planned - len(grad))))
-        tiles = tiles_for(plan.block_m, group.is_sim)
+        tiles = tiles_for(plan.block_m, group.small_shapes)
         BM, BN, BK = tiles["block"]
         product, weighted = (torch.empty(plan.max_rows, N, dtype=rows.dtype, device=rows.device) for _ in range(2))
         tokens_product_kernel[(tiles["programs"],)](
@@ -152,7 +152,7 @@ def moe_rs_rows_backward(
         )
         grad_rows = torch.empty_like(rows)
         grad_weights = torch.zeros(tokens, top_k, dtype=torch.float32, device=rows.device)
-        programs, columns = (2, 32) if group.is_sim else (8 * group.sms, 512)
+        programs, columns = (2, 32) if group.small_shapes else (8 * group.sms, 512)
         rows_kernel[(programs,)](
             product,
             aligned(rows),

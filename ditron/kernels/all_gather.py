@@ -15,7 +15,14 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets_to_all
+from ditron.kernels.exchange import (
+    block_bytes,
+    packet_boxes,
+    receive_block,
+    receive_packets,
+    send_block,
+    send_packets_to_all,
+)
 from ditron.kernels.nccl import nccl_group
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.pushes import ShardPushes
@@ -25,7 +32,14 @@ from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_gather", "all_gather_program", "ll_gather_program", "own_part", "stored_gather_program"]
+__all__ = [
+    "all_gather",
+    "all_gather_program",
+    "ll_gather_program",
+    "own_part",
+    "put_gather_program",
+    "stored_gather_program",
+]
 
 
 @ditron.program(
@@ -117,6 +131,46 @@ def ll_gather_program(x, out, capacity, *, block=512, num_warps=4, protocol="ll"
     )
 
 
+@ditron.jit(do_not_specialize=["epoch"])
+def put_gather_kernel(x_ptr, out_ptr, outbox_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, BLOCK: tl.constexpr):
+    """A program for each block: puts it to every rank, and copies what every rank has put here to ``out``."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    block = tl.program_id(0)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    inbox_ptr += (epoch % 2).to(tl.int64) * ranks * capacity
+    mine = tl.load(x_ptr + at, mask=mask)
+    tl.store(outbox_ptr + at, mine, mask=mask)
+    tl.store(out_ptr + own.to(tl.int64) * n + at, mine, mask=mask)
+    nbytes = tl.minimum(n - block * BLOCK, BLOCK) * block_bytes(1, x_ptr.dtype.element_ty)
+    to_ptr = inbox_ptr + own.to(tl.int64) * capacity + block * BLOCK
+    has_arrived_ptr = arrived_ptr + block * ranks + own
+    for step in range(1, ranks):
+        peer = (own + step) % ranks
+        dl.putmem_signal_nbi(to_ptr, outbox_ptr + block * BLOCK, nbytes, has_arrived_ptr, epoch, peer)
+    for step in range(1, ranks):
+        sender = (own + step) % ranks
+        part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
+        tl.store(out_ptr + sender.to(tl.int64) * n + at, part, mask=mask)
+    dl.quiet()  # the next call writes the send buffer anew
+
+
+@ditron.program(
+    example={"x": "bf16[8192]", "out": "bf16[16, 8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": "bf16[80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 32},
+)
+def put_gather_program(x, out, capacity, *, block=4096, num_warps=16):
+    """As :func:`stored_gather_program`, by puts that reach ranks on other nodes."""
+    n, ranks = x.shape[0], dh.num_ranks()
+    outbox = dh.symm_empty(capacity, dtype=x.dtype, name="outbox")
+    inbox = dh.symm_empty(2, ranks * capacity, dtype=x.dtype, name="inbox")
+    arrived = dh.symm_zeros(ranks * (capacity // block), dtype=torch.int64, name="arrived")
+    put_gather_kernel[(dh.cdiv(n, block),)](
+        x, out, outbox, inbox, arrived, n, capacity, dh.epoch(), BLOCK=block, num_warps=num_warps
+    )
+
+
 @tunable("all_gather", rule=collective_rule)
 def all_gather_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`all_gather`."""
@@ -140,9 +194,10 @@ def all_gather(
         out: ``[num_ranks * rows, ...]``, written if given.
         gradient: of the result. ``"partial"``: each rank has a part of it, and they are added. ``"replicate"``: every
             rank computes the same from it and has the same gradient.
-        group: the ranks; default the current group. One node.
+        group: the ranks; default the current group.
         algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` or ``"ll128"`` as packets or
-            ``"nccl"``, instead of the one that was measured to be fastest or is chosen by size.
+            ``"nccl"``, instead of the one that was measured to be fastest or is chosen by size; ``"put"`` is taken
+            where the ranks are on several nodes.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[num_ranks * rows, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -152,6 +207,8 @@ def all_gather(
     with in_group(group, "all_gather") as group:
         vector_operand("all_gather", group, x, quantized=True)
         out = result("all_gather", (group.num_ranks * x.shape[0], *x.shape[1:]), x, out, x=x)
+        if algorithm is None and len(group.nodes) > 1:
+            algorithm = "put"
         algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, x.numel())
         algorithm = algorithm or by_size(sent_bytes(group, x), group.has_nvlink)
         if algorithm == "nccl":
@@ -159,7 +216,8 @@ def all_gather(
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(
-                f"all_gather: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128' or 'nccl'"
+                f"all_gather: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128', 'put' or "
+                "'nccl'"
             )
         capacity = capacity_for(x.numel())
         if algorithm != "copied":
@@ -177,6 +235,7 @@ _PROGRAMS = {
     "stored": stored_gather_program,
     "ll": ll_gather_program,
     "ll128": ll_gather_program,
+    "put": put_gather_program,
 }
 
 

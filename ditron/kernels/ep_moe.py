@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ditron.distributed.torch_groups import AnyGroup, group_name, group_named
@@ -29,6 +31,11 @@ def ep_moe(
     parallel: str = "ep",
     max_tokens: int | None = None,
     expert_map: torch.Tensor | None = None,
+    capacity: int | None = None,
+    rank_capacity: int | None = None,
+    on_overflow: str = "error",
+    renormalize: bool = False,
+    dropped: torch.Tensor | None = None,
     group: AnyGroup = None,
 ) -> torch.Tensor:
     """A mixture-of-experts layer: each token's sum, by weight, of what its experts make of it.
@@ -44,7 +51,7 @@ def ep_moe(
         num_experts: of all ranks together.
         activation: ``"swiglu"``, SiLU of the gate times the other.
         parallel: ``"ep"``: this rank has some of the experts; ``"tp"``: a part of each, I being this rank's.
-        max_tokens, expert_map: as of :func:`moe_plan`.
+        max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped: as of :func:`moe_plan`.
         group: the ranks; default the current group.
 
     Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, SwiGLU and :func:`moe_rs`; over several nodes
@@ -63,7 +70,14 @@ def ep_moe(
             f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
             "[experts, H, I]"
         )
-    options = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens, "expert_map": expert_map}
+    options: dict[str, Any] = {
+        "num_experts": num_experts,
+        "parallel": parallel,
+        "max_tokens": max_tokens,
+        "expert_map": expert_map,
+    }
+    options |= {"capacity": capacity, "rank_capacity": rank_capacity, "on_overflow": on_overflow}
+    options |= {"renormalize": renormalize, "dropped": dropped}
     plan = moe_plan(topk_ids, topk_weights, group=group, **options)
     if _is_over_nodes(group_name(group)):
         x = torch.nn.functional.pad(x, (0, 0, 0, len(plan.errors) - x.shape[0]))  # places are by how many there may be

@@ -8,10 +8,11 @@ import torch
 
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
+from ditron.kernels.capacity import check_capacity, limit_routes, renormalized
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.plan_programs import moe_plan_nodes_program, moe_plan_program
-from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan, tables_on_host
+from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan, max_rows, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
 
@@ -35,6 +36,11 @@ def moe_plan(
     expert_map: torch.Tensor | None = None,
     block_m: int | None = None,
     stage_groups: int | None = None,
+    capacity: int | None = None,
+    rank_capacity: int | None = None,
+    on_overflow: str = "error",
+    renormalize: bool = False,
+    dropped: torch.Tensor | None = None,
     group: AnyGroup = None,
     **schedule: Any,
 ) -> Plan:
@@ -53,6 +59,13 @@ def moe_plan(
         block_m: rows in a tile, a power of two from 16 on; default by how many rows an expert has on average.
         stage_groups: into how many groups tiles are divided by when their tokens arrive, 1 to num_ranks, of which each
             reads the experts' matrices again; default by how many rows an expert has on average.
+        capacity: how many routes of all ranks' tokens an expert takes, the first in the order of ranks and tokens;
+            default all there can be. rank_capacity: how many a rank takes of these. Memory of rows is for no more.
+        on_overflow: what becomes of others. ``"error"``: DitronError, raised on the simulator at once, elsewhere by the
+            first call of moe_plan after their number has come to the host, with the line of the call that they are of.
+            ``"drop"``: they go nowhere, and ``plan.dropped`` counts them.
+        renormalize: multiply the weights of a token's other routes so that they add up to what all did.
+        dropped: ``[1]`` int64; the number of this rank's dropped routes is added to it, in CUDA graphs too.
         group: the ranks; default the current group. On several nodes they exchange routes by puts.
         schedule: of :func:`moe_plan_program`: ``places``, up to how many blocks are added ``direct``,
             ``num_warps``, ``maxnreg`` and ``protocol``, instead of those that would be chosen.
@@ -63,14 +76,30 @@ def moe_plan(
 
         plan = ditron.kernels.moe_plan(topk_ids, topk_weights, num_experts=128)
     """
-    options = {"max_tokens": max_tokens, "block_m": block_m, "stage_groups": stage_groups, "group": group}
-    tables = moe_plan_tables(
-        topk_ids, topk_weights, expert_map, num_experts=num_experts, parallel=parallel, **options, **schedule
-    )
-    return Plan.of(tables)
+    check_capacity(capacity, rank_capacity, on_overflow)
+    limits = {"capacity": capacity, "rank_capacity": rank_capacity}
+    shape = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens}
+    of_tokens = None
+    if capacity is not None or rank_capacity is not None:
+        if not torch.compiler.is_compiling():
+            with in_group(group, "moe_plan") as found:
+                _check(found, topk_ids, topk_weights, expert_map)
+                plan_shape(found, topk_ids, **shape, block_m=block_m)
+        kept, of_tokens = limit_routes(
+            topk_ids, expert_map, **shape, **limits, raises=on_overflow == "error", group=group
+        )
+        if renormalize:
+            weights = torch.ones(topk_ids.shape, device=topk_ids.device) if topk_weights is None else topk_weights
+            topk_weights = renormalized(weights, topk_ids, kept)
+        topk_ids = kept
+        if dropped is not None:
+            dropped += of_tokens.sum()
+    options = {"block_m": block_m, "stage_groups": stage_groups, "group": group}
+    tables = moe_plan_tables(topk_ids, topk_weights, expert_map, **shape, **limits, **options, **schedule)
+    return Plan.of(tables, of_tokens)
 
 
-@torch_operator("num_experts", "parallel", "max_tokens", "block_m", "stage_groups")
+@torch_operator("num_experts", "parallel", "max_tokens", "block_m", "stage_groups", "capacity", "rank_capacity")
 def moe_plan_tables(
     topk_ids: torch.Tensor,
     topk_weights: torch.Tensor | None = None,
@@ -81,10 +110,12 @@ def moe_plan_tables(
     max_tokens: int | None = None,
     block_m: int | None = None,
     stage_groups: int | None = None,
+    capacity: int | None = None,
+    rank_capacity: int | None = None,
     group: AnyGroup = None,
     **schedule: Any,
 ) -> list[torch.Tensor]:
-    """The tables of :func:`moe_plan`'s plan."""
+    """The tables of :func:`moe_plan`'s plan; of experts and ranks that are given no more routes than they take."""
     with in_group(group, "moe_plan") as group:
         _check(group, topk_ids, topk_weights, expert_map)
         tokens, block_m, experts = plan_shape(
@@ -103,7 +134,8 @@ def moe_plan_tables(
         direct = schedule.pop("direct", 8 if group.small_shapes else 0)
         sizes = Sizes.of(ranks, tokens, top_k, experts, direct, schedule.pop("places", 0))
         weights = torch.empty(ranks * tokens, top_k, dtype=torch.float32, device=topk_ids.device)
-        plan = empty_plan(sizes, block_m, weights)
+        rows = max_rows(ranks * tokens, top_k, experts, block_m, capacity, rank_capacity)
+        plan = empty_plan(sizes, block_m, weights, rows)
         ids = aligned(topk_ids)
         if group.is_sim and not group.small_shapes:
             _fill_on_host(plan, group, ids if expert_map is None else expert_map[ids.long()], num_experts, is_tp)

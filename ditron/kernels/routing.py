@@ -121,6 +121,8 @@ class Plan:
         expert_rows: ``[experts + 1]``, the first row of each expert, and how many there are with padding.
         errors: ``[tokens, 2]``, of each of this rank's tokens how many routes were to experts that do not exist, and
             how many to one that it had already. They go to no expert.
+        dropped: ``[tokens]``, of each of this rank's tokens how many routes are beyond ``capacity=`` or
+            ``rank_capacity=``; None without these.
     """
 
     row_slot: torch.Tensor
@@ -133,6 +135,7 @@ class Plan:
     experts: int
     expert_rows: torch.Tensor
     errors: torch.Tensor
+    dropped: torch.Tensor | None = None
 
     def check(self) -> None:
         """Wait for the plan, and raise DitronError if routes of this rank were to experts that do not exist, or to one
@@ -152,12 +155,12 @@ class Plan:
         return [*of_routes, self.tiles, self.num_tiles, self.expert_rows, self.errors]
 
     @classmethod
-    def of(cls, tables: list[torch.Tensor]) -> Plan:
+    def of(cls, tables: list[torch.Tensor], dropped: torch.Tensor | None = None) -> Plan:
         """The plan that has these :attr:`tables`."""
         route_weight, row_slot, row_route, route_row, tiles, num_tiles, expert_rows, errors = tables
         block_m, experts = row_slot.shape[0] // tiles.shape[0], expert_rows.shape[0] - 1
         of_routes = row_slot, row_route, route_row, route_weight
-        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, errors)
+        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, errors, dropped)
 
     @property
     def max_rows(self) -> int:
@@ -165,10 +168,23 @@ class Plan:
         return len(self.row_slot)
 
 
-def max_rows(tokens: int, top_k: int, experts: int, block_m: int) -> int:
-    """Rows, with padding, that routes of so many tokens to distinct ones of ``experts`` can take, whatever they are."""
-    routes = tokens * min(top_k, experts)
-    tiles = min(routes, (routes + experts * (block_m - 1)) // block_m)
+def max_rows(
+    tokens: int,
+    top_k: int,
+    experts: int,
+    block_m: int,
+    capacity: int | None = None,
+    rank_capacity: int | None = None,
+) -> int:
+    """Rows, with padding, that routes of so many tokens to distinct ones of ``experts`` can take, whatever they are.
+
+    At most ``capacity`` of them go to an expert, and ``rank_capacity`` to all of these.
+    """
+    capacity = tokens if capacity is None else min(capacity, tokens)
+    routes = min(tokens * min(top_k, experts), experts * capacity)
+    if rank_capacity is not None:
+        routes = min(routes, rank_capacity)
+    tiles = min(routes, (routes + experts * (block_m - 1)) // block_m, experts * -(-capacity // block_m))
     return tiles * block_m
 
 
@@ -178,10 +194,9 @@ def check_block_m(what: str, block_m: int) -> None:
         raise DitronError(f"{what}: block_m must be a power of two from 16 on, got {block_m}")
 
 
-def empty_plan(sizes: Sizes, block_m: int, weights: torch.Tensor) -> Plan:
-    """A plan whose tables are to be written."""
+def empty_plan(sizes: Sizes, block_m: int, weights: torch.Tensor, rows: int) -> Plan:
+    """A plan whose tables are to be written, for at most ``rows`` rows."""
     device = weights.device
-    rows = max_rows(sizes.ranks * sizes.tokens, sizes.top_k, sizes.experts, block_m)
     table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=device)  # noqa: E731
     of_routes = table(sizes.ranks * sizes.tokens, sizes.top_k), weights
     tiles = table(rows // block_m, TILE_FIELDS), table(1)

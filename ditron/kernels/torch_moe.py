@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ditron.distributed.torch_groups import group_named
 from ditron.kernels.ag_moe import ag_moe_rows
+from ditron.kernels.capacity import limit_routes
 from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.grouped_mm import grouped_mm_rows
 from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
@@ -36,6 +37,8 @@ def _plan_fake(
     max_tokens: int | None = None,
     block_m: int | None = None,
     stage_groups: int | None = None,
+    capacity: int | None = None,
+    rank_capacity: int | None = None,
     group: str = "",
 ) -> list[Tensor]:
     found = group_named(group)
@@ -43,7 +46,7 @@ def _plan_fake(
         found, topk_ids, num_experts, parallel, max_tokens=max_tokens, block_m=block_m
     )
     total, top_k = found.num_ranks * tokens, topk_ids.shape[1]
-    rows = max_rows(total, top_k, experts, block_m)
+    rows = max_rows(total, top_k, experts, block_m, capacity, rank_capacity)
     table = lambda *shape: topk_ids.new_empty(shape, dtype=torch.int32)  # noqa: E731
     weights = topk_ids.new_empty((total, top_k), dtype=torch.float32)
     of_routes = [weights, table(rows), table(rows), table(total, top_k)]
@@ -68,11 +71,38 @@ def _plan_backward(ctx: Any, grads: list[Tensor | None]) -> tuple:
 
 define(
     "moe_plan_tables(Tensor topk_ids, Tensor? topk_weights=None, Tensor? expert_map=None, *, int num_experts, "
-    "str parallel='ep', int? max_tokens=None, int? block_m=None, int? stage_groups=None, str group='') -> Tensor[]",
+    "str parallel='ep', int? max_tokens=None, int? block_m=None, int? stage_groups=None, int? capacity=None, "
+    "int? rank_capacity=None, str group='') -> Tensor[]",
     moe_plan_tables,
     _plan_fake,
     _plan_backward,
     _plan_setup,
+)
+
+# limit_routes
+
+
+def _limit_fake(
+    topk_ids: Tensor,
+    expert_map: Tensor | None = None,
+    *,
+    num_experts: int,
+    parallel: str = "ep",
+    max_tokens: int | None = None,
+    capacity: int | None = None,
+    rank_capacity: int | None = None,
+    raises: bool = True,
+    group: str = "",
+) -> tuple[Tensor, Tensor]:
+    return topk_ids.new_empty(topk_ids.shape), topk_ids.new_empty(topk_ids.shape[0], dtype=torch.int32)
+
+
+define(
+    "limit_routes(Tensor topk_ids, Tensor? expert_map=None, *, int num_experts, str parallel='ep', "
+    "int? max_tokens=None, int? capacity=None, int? rank_capacity=None, bool raises=True, str group='') -> "
+    "(Tensor, Tensor)",
+    limit_routes,
+    _limit_fake,
 )
 
 # ag_moe_rows

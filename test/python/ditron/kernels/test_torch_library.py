@@ -13,7 +13,8 @@ from ditron import kernels
 from ditron.kernels.ag_moe import ag_moe_rows
 from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows
 from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
-from ditron.kernels.moe_gradients import ag_moe_rows_backward
+from ditron.kernels.grouped_mm import grouped_mm_rows
+from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
 from ditron.kernels.moe_rs import moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
 from ditron_compiler.errors import DitronError
@@ -79,6 +80,14 @@ CALLS = {
         halves(1, 24, 16).detach(),
         one_expert(),
     ),
+    "grouped_mm_rows": lambda: (halves(16 * ditron.num_ranks(), 16), halves(1, 24, 16), one_expert()),
+    "grouped_mm_rows_backward": lambda: (
+        halves(16 * ditron.num_ranks(), 24).detach(),
+        halves(16 * ditron.num_ranks(), 16).detach(),
+        halves(1, 24, 16).detach(),
+        one_expert(),
+    ),
+    "limit_routes": lambda: (torch.zeros(16, 1, dtype=torch.int32),),
     "swiglu_rows": lambda: (halves(16 * ditron.num_ranks(), 24), one_expert()),
     "swiglu_rows_backward": lambda: (
         halves(16 * ditron.num_ranks(), 12).detach(),
@@ -95,7 +104,11 @@ CALLS = {
     "all_reduce_rms_norm": lambda: (data(3, 8), data(3, 8, seed=2), data(8, seed=3)),
 }
 
-OPTIONS = {"all_to_all_v": {"max_rows": 4}, "moe_plan_tables": {"num_experts": 1, "parallel": "tp"}}
+OPTIONS = {
+    "all_to_all_v": {"max_rows": 4},
+    "moe_plan_tables": {"num_experts": 1, "parallel": "tp"},
+    "limit_routes": {"num_experts": 1, "parallel": "tp", "capacity": 5, "raises": False},
+}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -116,6 +129,8 @@ OF_TABLES = {
     "ag_moe_rows_backward": ag_moe_rows_backward,
     "ep_combine_rows": ep_combine_rows,
     "ep_dispatch_rows": ep_dispatch_rows,
+    "grouped_mm_rows": grouped_mm_rows,
+    "grouped_mm_rows_backward": grouped_mm_rows_backward,
     "swiglu_rows": swiglu_rows,
     "swiglu_rows_backward": swiglu_rows_backward,
     "moe_rs_rows": moe_rs_rows,
@@ -127,10 +142,10 @@ def test_every_operator_is_checked():
     of_tables = {"moe_plan": "moe_plan_tables"}
     of_tables |= {name: name.replace("moe", "moe_rows", 1) for name in ("ag_moe", "ag_moe_backward")}
     of_tables |= {"moe_rs": "moe_rs_rows", "moe_rs_backward": "moe_rs_rows_backward"}
-    of_tables |= {"ep_combine": "ep_combine_rows", "ep_dispatch": "ep_dispatch_rows"}
+    of_tables |= {name: f"{name}_rows" for name in ("ep_combine", "ep_dispatch", "grouped_mm")}
     # Not in torch.ops: no gradients, not for torch.compile.
     called_directly = {"Plan", "ep_moe", "moe_ar"}
-    within = {"swiglu_rows", "swiglu_rows_backward"}  # of ep_moe
+    within = {"swiglu_rows", "swiglu_rows_backward", "grouped_mm_rows_backward", "limit_routes"}  # of ep_moe, moe_plan
     assert set(CALLS) - within == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
     assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)
 
@@ -303,7 +318,7 @@ def test_exported():
 FORWARD = "no forward-mode derivative: only backward"
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "moe_plan_tables"])
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("moe_plan_tables", "limit_routes")])
 def test_forward_mode_is_refused(name):
     """Not dropped: dual tensors, torch.func.jvp and jacfwd, compiled too. Operands without tangents are taken."""
     torch._dynamo.reset()

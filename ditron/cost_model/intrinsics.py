@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ditron.machines import Machine
 from ditron_compiler.errors import DitronError
 
-__all__ = ["INTRINSICS", "Intrinsic", "Match", "Transfer", "match"]
+__all__ = ["INTRINSICS", "Intrinsic", "Match", "Transfer", "link_rate", "match"]
 
 _ITEMSIZE = {"int8": 1, "fp8": 1, "bf16": 2, "fp16": 2, "fp32": 4, "int32": 4, "int64": 8, "fp64": 8}
 _LINE, _PAYLOAD = 128, 120  # bytes of an LL128 line, and those of the message in it
@@ -124,6 +124,12 @@ def _seconds(nbytes: float, rate: float) -> float:
     return nbytes / (rate * 1e3)
 
 
+def link_rate(peers: int, machine: Machine) -> float:
+    """GB/s out of a GPU to so many others of its node."""
+    pair = machine["link.pair"] if "link.pair" in machine.numbers else machine["link.rate"]
+    return min(machine["link.rate"], peers * pair)
+
+
 def _sms(transfer: Transfer, machine: Machine) -> float:
     return min(transfer.sms or machine["sm.count"], machine["sm.count"])
 
@@ -131,7 +137,9 @@ def _sms(transfer: Transfer, machine: Machine) -> float:
 def _stored(transfer: Transfer, machine: Machine, per_sm: float, factor: float = 1.0) -> float:
     """us of stores of ``factor`` times the bytes by SMs, which narrow ones slow down."""
     width = min(transfer.alignment, 16) / 16
-    rate = min(machine["link.rate"] * machine["link.store_share"], _sms(transfer, machine) * per_sm * width)
+    rate = min(
+        link_rate(transfer.peers, machine) * machine["link.store_share"], _sms(transfer, machine) * per_sm * width
+    )
     return _seconds(factor * transfer.nbytes * transfer.peers, rate)
 
 
@@ -151,17 +159,17 @@ def _copy_engine_refusal(transfer: Transfer, machine: Machine) -> str:
 
 
 def _copy_engine_us(transfer: Transfer, machine: Machine) -> float:
-    """One copy after the other on a stream; what has to leave a workspace is copied by a kernel at the end."""
+    """One copy after the other on a stream, then a signal; a kernel copies what has to leave a workspace."""
     setup, least = machine["copy_engine.setup"], machine["copy_engine.least"]
     if transfer.captured:
         setup = machine["copy_engine.setup_in_graph"]
         least = min(setup, least)
     nbytes = transfer.nbytes * transfer.peers
     copies = transfer.peers * max(
-        least, setup + _seconds(transfer.nbytes, machine["link.rate"] * machine["copy_engine.share"])
+        least, setup + _seconds(transfer.nbytes, link_rate(1, machine) * machine["copy_engine.share"])
     )
     unpack = machine["latency.launch"] + _seconds(2 * nbytes, machine["hbm.rate"]) if transfer.unpacked else 0.0
-    return copies + machine["latency.peer"] + unpack
+    return copies + machine["latency.stream"] + machine["latency.peer"] + unpack
 
 
 def _stores_refusal(transfer: Transfer, machine: Machine) -> str:

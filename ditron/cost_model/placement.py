@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ditron.cost_model.blocking import Blocking, block, optimal_blocking
 from ditron.cost_model.chain import Chain
+from ditron.cost_model.intrinsics import link_rate
 from ditron.machines import Machine
 from ditron_compiler.errors import DitronError
 
@@ -205,8 +206,15 @@ class _Plan:
     def local(self) -> tuple[str, ...]:
         return tuple(name for name in (*self.part.operands, self.part.result) if name not in self.remote)
 
+    def amounts(self, blocking: Blocking) -> dict[str, float]:
+        """Bytes by tensor: a pass moves all but the own shard."""
+        amounts = {name: blocking.volume[name] * (self.ranks - 1) / self.ranks for name in self.remote}
+        if self.once:
+            amounts[self.part.result] = amounts.get(self.part.result, 0.0) + self.once
+        return amounts
+
     def sent(self, blocking: Blocking) -> float:
-        return sum(blocking.volume[name] for name in self.remote) * (self.ranks - 1) / self.ranks + self.once
+        return sum(self.amounts(blocking).values())
 
     @classmethod
     def of(cls, chain: Chain, ranks: int, divided: str, stored: Mapping[str, str | None]) -> _Plan:
@@ -254,7 +262,7 @@ def _kept(plan: _Plan, machine: Machine, capacities: Capacities, units: Mapping[
     memory = optimal_blocking(plan.part, capacities.l2, reads_sums=True, recompute=False, multiple_of=units)
     l2 = optimal_blocking(plan.part, capacities.shared, reads_sums=True, recompute=False, multiple_of=units)
     levels = (
-        *_between_ranks(plan, machine, sent, blocking, machine["copy_engine.share"]),
+        *_between_ranks(plan, machine, blocking, kept=True),
         _level("memory", memory.moved + sent, machine["hbm.rate"], memory),
         _level("l2", l2.moved, machine["hbm.per_sm"] * machine["sm.count"], l2),
         _products(plan, machine, l2),
@@ -276,7 +284,7 @@ def _again(plan: _Plan, machine: Machine, capacities: Capacities, units: Mapping
         remote = block(plan.split, least.order, least.tiles, moved=plan.remote)
         local = block(plan.split, least.order, least.tiles, moved=plan.local, reads_sums=True)
         levels = (
-            *_between_ranks(plan, machine, plan.sent(remote), remote, machine["link.load_share"]),
+            *_between_ranks(plan, machine, remote, kept=False),
             _level("memory", memory.moved, machine["hbm.rate"], memory),
             _level("l2", local.moved, machine["hbm.per_sm"] * machine["sm.count"], local),
             _products(plan, machine, least),
@@ -285,13 +293,25 @@ def _again(plan: _Plan, machine: Machine, capacities: Capacities, units: Mapping
     return min(found, key=lambda one: (one.us, one.sent))
 
 
-def _between_ranks(plan: _Plan, machine: Machine, sent: float, blocking: Blocking, share: float) -> tuple[Level, ...]:
-    """Of the other ranks, some are on the node."""
+def _between_ranks(plan: _Plan, machine: Machine, blocking: Blocking, kept: bool) -> tuple[Level, ...]:
+    """By the link, and by the NIC from other nodes.
+
+    What all ranks of a node need, or have partial sums of, passes between two nodes once if it is kept; what each rank
+    needs for itself, or each tile loads, passes for each rank.
+    """
+    share = machine["copy_engine.share" if kept else "link.load_share"]
+    rate = link_rate(max(min(plan.ranks, machine.ranks) - 1, 1), machine) * share
+    sent = plan.sent(blocking)
     if plan.ranks <= machine.ranks:
-        return (_level("link", sent, machine["link.rate"] * share, blocking),)
-    far = sent * (plan.ranks - machine.ranks) / (plan.ranks - 1)
+        return (_level("link", sent, rate, blocking),)
+    nodes = -(-plan.ranks // machine.ranks)
+    once, each = (nodes - 1) / (plan.ranks - 1), (plan.ranks - machine.ranks) / (plan.ranks - 1)
+    far = sum(
+        nbytes * (once if kept and plan.moves[name] != "all-to-all" else each)
+        for name, nbytes in plan.amounts(blocking).items()
+    )
     return (
-        _level("link", sent - far, machine["link.rate"] * share, blocking),
+        _level("link", sent - far, rate, blocking),
         _level("nic", far, machine["nic.rate"], blocking),
     )
 

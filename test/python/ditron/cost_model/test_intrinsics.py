@@ -117,14 +117,15 @@ def test_costs_are_the_machines():
     us, size = {name: number.value for name, number in H200.numbers.items()}, 8 << 20
     launch, signal = us["latency.launch"], us["latency.fence"] + us["latency.peer"]
     link, narrow = us["link.rate"] * 1e3, us["link.rate"] * us["link.store_share"] * 1e3
+    written = us["latency.stream"] + us["latency.peer"]  # by the stream
     found = answers(Transfer(size))
     assert found["stores"] == pytest.approx(launch + signal + size / narrow)
-    assert found["copy engine"] == pytest.approx(us["copy_engine.setup"] + size / link + us["latency.peer"])
+    assert found["copy engine"] == pytest.approx(us["copy_engine.setup"] + size / link + written)
     assert found["LL"] == pytest.approx(launch + us["latency.peer"] + 2 * size / narrow)
     ll128 = launch + us["latency.peer"] + us["packets.ll128_latency"] + 128 / 120 * size / narrow
     assert found["LL128"] == pytest.approx(ll128)
     captured = answers(Transfer(size, captured=True))["copy engine"]
-    assert captured == pytest.approx(us["copy_engine.setup_in_graph"] + size / link + us["latency.peer"])
+    assert captured == pytest.approx(us["copy_engine.setup_in_graph"] + size / link + written)
     unpacked = answers(Transfer(size, unpacked=True))["copy engine"] - found["copy engine"]
     assert unpacked == pytest.approx(launch + 2 * size / us["hbm.rate"] / 1e3)
     one = answers(Transfer(8192, sms=1))
@@ -139,6 +140,15 @@ def test_costs_are_the_machines():
     put = answers(Transfer(1 << 20, peers=2, crosses_nodes=True), TWO_NODES)["put by NIC"]
     posted = nic["latency.launch"] + 2 * nic["nic.post"] + nic["nic.latency"]
     assert put == pytest.approx(posted + 2 * (1 << 20) / nic["nic.rate"] / 1e3)
+
+
+def test_links_of_pairs():
+    """Where each two GPUs have a link of their own, one peer has one of them, and copies take one after the other."""
+    mi300 = machines.load("mi300x8")
+    sizes = {peers: answers(Transfer(64 << 20, peers=peers), mi300) for peers in (1, 7)}
+    fixed = answers(Transfer(2, dtype="bf16", alignment=16), mi300)["stores"]
+    assert sizes[7]["stores"] - fixed == pytest.approx(sizes[1]["stores"] - fixed, rel=1e-3)
+    assert sizes[7]["copy engine"] > 6.9 * sizes[1]["copy engine"]
 
 
 def test_more_of_anything_never_costs_less():

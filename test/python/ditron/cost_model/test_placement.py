@@ -160,8 +160,26 @@ def test_nodes_share_the_bytes_between_link_and_nic():
     best = cost_model.placements(chain, machines.load("h800x8x2"), 16, {"A": "m", "B": "n", "C": "n"})[0]
     amounts = {level.name: level.amount for level in best.levels}
     assert amounts["link"] + amounts["nic"] == best.sent == 15 / 16 * 8192 * 4096 * 2
-    assert amounts["nic"] == best.sent * 8 / 15 and best.bound.name == "nic"
-    assert best.us == pytest.approx(amounts["nic"] / 45e3)
+    assert amounts["nic"] == pytest.approx(best.sent / 15)  # a shard of the other node for each rank, then by the link
+    again = find(
+        cost_model.placements(chain, machines.load("h800x8x2"), 16, {"A": "m", "B": "n", "C": "n"}), "n", False
+    )
+    amounts = {level.name: level.amount for level in again.levels}
+    assert amounts["nic"] == pytest.approx(again.sent * 8 / 15)  # every rank loads the shards of eight others
+    exchanged = find(cost_model.placements(chain, machines.load("h800x8x2"), 16, {"A": "k", "B": "n", "C": "n"}), "m")
+    assert exchanged.moves == {"A": "all-to-all", "B": "gather", "C": "all-to-all"}
+    amounts = {level.name: level.amount for level in exchanged.levels}
+    part = {"A": 8192 * 4096 * 2 // 16, "B": 4096 * 11008 * 2, "C": 8192 * 11008 * 2 // 16}
+    assert amounts["nic"] == pytest.approx((part["A"] * 8 + part["B"] * 1 + part["C"] * 8) / 16)
+
+
+def test_links_of_pairs():
+    """Where each two GPUs have a link of their own, two ranks have one of them."""
+    mi300 = machines.load("mi300x8")
+    chain = cost_model.chain("mk,kn->mn", m=8192, k=4096, n=4096)
+    for ranks, rate in ((2, mi300["link.pair"]), (8, mi300["link.rate"])):
+        best = find(cost_model.placements(chain, mi300, ranks, {"A": "m", "B": "n", "C": "n"}), "n")
+        assert best.levels[0].us == pytest.approx(best.sent / (rate * 1e3))
 
 
 def test_levels_are_volumes_by_rates():

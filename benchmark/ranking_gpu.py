@@ -22,7 +22,7 @@ from pathlib import Path
 from ditron import kernels, machines  # noqa: F401 (kernels declares the operators)
 from ditron.tuning.order import predicted
 from ditron.tuning.problem import Options, Problem, options_text
-from ditron.tuning.registry import OPERATORS, candidates_of
+from ditron.tuning.registry import candidates_of, space_of
 from ditron.tuning.search import Space
 
 #: Operator, rows of a rank, N and K of its weight, for two ranks: MLPs of LLaMA 7B and 70B, and Qwen 32B.
@@ -45,8 +45,7 @@ def every(space: Space) -> list[Options]:
 
 def schedules(problem: Problem, best: list[Options], count: int, sms: int) -> list[Options]:
     """The rule's choice, the other declared ones, the best predicted, and others at random."""
-    make = OPERATORS[problem.operator].space
-    space = make(problem, sms) if make is not None else None
+    space = space_of(problem, sms)
     found = candidates_of(problem)
     if space is None:
         return found

@@ -11,11 +11,13 @@ from ditron.tuning.floors import floor_of
 from ditron.tuning.moves import what_moves
 from ditron.tuning.prediction import NOT_PREDICTED, Predicted, Predictor, waves_of, without_communication
 from ditron.tuning.problem import Options, Problem, options_text
+from ditron.tuning.registry import space_of
 from ditron.tuning.tables import Measured
 
 __all__ = ["Outlook", "Schedule", "WhatIf", "outlook"]
 
 _FAR_BEHIND = 1.3  # times the fastest: of those nobody asks what is exposed
+_MOST_CHANGES = 3
 _WORTH = 0.02  # a change of less than this part of the time is none
 
 #: What bounds a call, by the kinds of activity on its critical path.
@@ -59,10 +61,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What the fastest schedule would take with a resource that is twice as good."""
+    """What the fastest schedule would take with a resource that is twice as good, or with another value of its own."""
 
-    resource: str
+    what: str
     us: float
+    is_schedule: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,14 @@ class Outlook:
     def _next(self) -> str:
         best = next(schedule for schedule in self.schedules if schedule.us is not None and not schedule.is_least)
         assert best.us is not None
-        said = [
-            f"{change.resource} twice as good: {change.us:.1f} us ({100 * (change.us / best.us - 1):+.0f} %)"
-            for change in self.changes
-            if change.us < (1 - _WORTH) * best.us
-        ]
+        said = []
+        for change in self.changes:
+            if change.us < (1 - _WORTH) * best.us:
+                what = change.what if change.is_schedule else f"{change.what} twice as good"
+                said.append(f"{what}: {change.us:.1f} us ({100 * (change.us / best.us - 1):+.0f} %)")
         if not said:
             return f"no resource that is twice as good makes it {100 * _WORTH:.0f} % faster: fewer launches and signals"
-        return "; ".join(said[:3])
+        return "; ".join(said[:_MOST_CHANGES])
 
 
 def _number(value: float | None, width: int) -> str:
@@ -199,6 +202,14 @@ def _what_if(
             us = Predictor(_twice_as_good(machine, names))(problem, best.options).us
             if us is not None:
                 found.append(WhatIf(resource, us))
+    predict, space = Predictor(machine), space_of(problem, int(machine["sm.count"]))
+    start = space.complete(best.options) if space is not None else best.options
+    for neighbour in space.neighbours(start) if space is not None else ():
+        changed = {name: value for name, value in neighbour.items() if value != start[name]}
+        show(f"{problem}: what if: {options_text(changed)}")
+        us = predict(problem, neighbour).us
+        if us is not None:
+            found.append(WhatIf(options_text(changed), us, is_schedule=True))
     return sorted(found, key=lambda change: change.us)
 
 

@@ -15,7 +15,7 @@ from ditron.machines import Machine
 from ditron.tuning.order import Timed, with_tuples
 from ditron.tuning.prediction import Predictor
 from ditron.tuning.problem import Options, Problem
-from ditron.tuning.registry import OPERATORS
+from ditron.tuning.registry import space_of
 from ditron.tuning.search import search
 
 __all__ = ["predict"]
@@ -26,8 +26,7 @@ def predict(
 ) -> list[Timed]:
     """Candidates with predicted times; with ``search_for``, of so many schedules, those that a search comes to too."""
     predictor = Predictor(machine.sustained().in_graph())
-    make = OPERATORS[problem.operator].space
-    space = make(problem, int(machine["sm.count"])) if make is not None and search_for else None
+    space = space_of(problem, int(machine["sm.count"])) if search_for else None
     if space is None:
         return [(options, predictor(problem, options).us) for options in candidates]
     complete = [space.complete(options) for options in candidates]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.search import Space
 
-__all__ = ["OPERATORS", "Rule", "Tunable", "candidates_of", "tunable"]
+__all__ = ["OPERATORS", "Rule", "Tunable", "candidates_of", "space_of", "tunable"]
 
 
 class Rule(NamedTuple):
@@ -60,3 +60,9 @@ def candidates_of(problem: Problem) -> list[Options]:
         if options not in found and not options.items() <= found[0].items():
             found.append(options)
     return found
+
+
+def space_of(problem: Problem, sms: int) -> Space | None:
+    """More schedules than are declared, on a GPU of so many SMs; None where there are none."""
+    make = OPERATORS[problem.operator].space
+    return make(problem, sms) if make is not None else None

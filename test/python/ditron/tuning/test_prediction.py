@@ -89,11 +89,14 @@ def test_the_outlook():
     best = of_slow.schedules[0]
     assert best.us == min(one.us for one in of_slow.schedules if one.us) and best.us > of_slow.floor
     assert best.exposed > 0.8 * best.us and best.bound == "link" and best.share > 0.8
-    assert of_slow.changes[0].resource == "link" and of_slow.changes[0].us < 0.6 * best.us
+    assert of_slow.changes[0].what == "link" and of_slow.changes[0].us < 0.6 * best.us
     best = next(one for one in of_fast.schedules if one.options["algorithm"] == "overlapped")
     assert best.exposed < 0.2 * best.us and best.bound == "tensor cores"
-    assert of_fast.changes[0].resource == "tensor cores"
+    assert of_fast.changes[0].what == "tensor cores"
     assert of_fast.schedules[-1].options == {"algorithm": "nccl"} and of_fast.schedules[-1].us is None
+    steps = {change.what: change.us for change in of_fast.changes if change.is_schedule}
+    fewer = Predictor(fast)(PRODUCT, best.options | {"stages": 4, "programs": 128})
+    assert steps["programs=128"] == fewer.us and fewer.us >= best.us
     is_least = {one.options["algorithm"]: one.is_least for one in of_fast.schedules if one.us is not None}
     assert is_least == {"overlapped": False, "sequential": True}
 

@@ -9,8 +9,8 @@ found without trying them all:
  - a loop in which nothing is moved again has the smallest tile there is, or one tile;
  - of the last loop the largest tile that fits is a quotient, since the memory is linear in it.
 
-What is left to try are the tiles of the loops but one in which something is moved again: one of two loops for two
-products. That is an exact formula over few candidates, and no single expression: Lagrange's multipliers give one for
+What is left to try are the tiles of the loops, but one, in which something is moved again: of m for two products in the
+order m, l, k, n. That is an exact formula over few candidates, and no single expression: Lagrange's multipliers give one for
 real tile sizes, whose rounded sizes are not the best ones.
 """
 

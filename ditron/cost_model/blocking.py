@@ -10,8 +10,8 @@ found without trying them all:
  - of the last loop the largest tile that fits is a quotient, since the memory is linear in it.
 
 What is left to try are the tiles of the loops, but one, in which something is moved again: of m for two products in the
-order m, l, k, n. That is an exact formula over few candidates, and no single expression: Lagrange's multipliers give one for
-real tile sizes, whose rounded sizes are not the best ones.
+order m, l, k, n. That is an exact formula over few candidates, and no single expression, which Lagrange's multipliers
+give for real tile sizes alone: rounded, these need not be the best ones.
 """
 
 from __future__ import annotations

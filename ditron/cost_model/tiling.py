@@ -32,7 +32,7 @@ def footprint(chain: Chain, nest: Nest, tiles: Mapping[str, int], resident: Coll
     return sum(
         chain.itemsize[name]
         * math.prod(tiles[loop] for loop in tiled)
-        * math.prod(tiles[loop] * tiles_of(chain.extents[loop], tiles[loop]) for loop in whole)
+        * math.prod(chain.extents[loop] for loop in whole)
         for name, tiled, whole in _held(chain, nest, resident)
     )
 
@@ -56,8 +56,8 @@ class Tiling:
         self.held = [
             (
                 chain.itemsize[name]
-                * math.prod(units[x] for x in (*tiled, *whole))
-                * math.prod(self.blocks[x] for x in whole),
+                * math.prod(units[loop] for loop in tiled)
+                * math.prod(chain.extents[loop] for loop in whole),
                 tiled,
             )
             for name, tiled, whole in _held(chain, nest, resident)

@@ -65,7 +65,7 @@ def elements(loads: Mapping[tuple, int], dims: Sequence[str], tiles: Mapping[str
     )
 
 
-def held(walk: Walk, tiles: Mapping[str, int], itemsize: Mapping[str, int], resident=()) -> int:
+def held(walk: Walk, tiles: Mapping[str, int], itemsize: Mapping[str, int], extents, resident=()) -> int:
     """Bytes of the tiles of all tensors, and of intermediates what is there at a time."""
     total = 0
     for name, dims in walk.dims.items():
@@ -75,7 +75,7 @@ def held(walk: Walk, tiles: Mapping[str, int], itemsize: Mapping[str, int], resi
         for number, (_, _, result) in enumerate(walk.products[:-1]):
             if result == name:
                 whole = [d for d in dims if d not in walk.fixed_loops(number)]
-        total += itemsize[name] * math.prod(tiles[d] * (walk.trips[d] if d in whole else 1) for d in dims)
+        total += itemsize[name] * math.prod(extents[d] if d in whole and walk.trips[d] > 1 else tiles[d] for d in dims)
     return total
 
 

@@ -42,7 +42,7 @@ def test_optimum_is_the_least_of_all_orders_and_tiles(seed):
     volumes = [
         sum(walked_bytes(walk, chain, tiles, "ABDE").values())
         for _, tiles, walk in every_blocking(chain.extents, *plain(chain))
-        if held(walk, tiles, chain.itemsize) <= capacity
+        if held(walk, tiles, chain.itemsize, chain.extents) <= capacity
     ]
     found = cost_model.optimal_blocking(chain, capacity)
     assert found.moved == min(volumes) and found.footprint <= capacity
@@ -67,7 +67,7 @@ def test_optimum_of_other_chains(expressions, seed):
     volumes = [
         sum(walked_bytes(walk, chain, tiles, moved).values())
         for _, tiles, walk in every_blocking(chain.extents, *plain(chain))
-        if held(walk, tiles, chain.itemsize) <= capacity
+        if held(walk, tiles, chain.itemsize, chain.extents) <= capacity
     ]
     assert cost_model.optimal_blocking(chain, capacity).moved == min(volumes)
 
@@ -83,7 +83,7 @@ def test_volume_footprint_and_repeats_of_any_blocking(seed):
         walk = Walk(*plain(chain), {loop: math.ceil(chain.extents[loop] / tiles[loop]) for loop in tiles}, order)
         blocking = cost_model.block(chain, order, tiles)
         assert blocking.volume == walked_bytes(walk, chain, tiles, "ABDE")
-        assert blocking.footprint == held(walk, tiles, chain.itemsize)
+        assert blocking.footprint == held(walk, tiles, chain.itemsize, chain.extents)
         computed = sum(
             math.prod(walk.trips[loop] for loop in product.loops) * times
             for product, times in zip(chain.products, blocking.repeated, strict=True)
@@ -182,7 +182,7 @@ def test_optimum_of_steps(seed):
     volumes = [
         sum(walked_bytes(walk, chain, tiles, "ABC").values())
         for _, tiles, walk in every_blocking(chain.extents, *plain(chain))
-        if tiles["u"] == 1 and walk.order[0] == "u" and held(walk, tiles, chain.itemsize) <= capacity
+        if tiles["u"] == 1 and walk.order[0] == "u" and held(walk, tiles, chain.itemsize, chain.extents) <= capacity
     ]
     found = cost_model.optimal_blocking(chain, capacity, steps="u")
     assert found.moved == min(volumes) and found.order[0] == "u" and found.tiles["u"] == 1

@@ -72,7 +72,7 @@ def test_what_crosses_the_link_is_the_least_of_all_orders_and_tiles(seed):
     least = min(
         remote_bytes(walk, chain, tiles, dims, loops, remote)
         for _, tiles, walk in every_blocking(loops, products, dims)
-        if held(walk, tiles, chain.itemsize, local) <= workspace
+        if held(walk, tiles, chain.itemsize, loops, local) <= workspace
     )
     blocking, sent = cost_model.link_blocking(chain, ranks, divided, stored, workspace)
     assert sent == pytest.approx(least, rel=1e-12)

@@ -65,6 +65,9 @@ FIELDS = {
     "copy_engine.share": Field("", "copy_share", 1, 0.01, 1, "part of link.rate that a copy engine reaches"),
     "copy_engine.busy_share": Field("", "copy_busy", 1, 0.01, 1, "part of its rate while SMs compute products"),
     "copy_engine.setup": Field("us", "copy_setup", 1e3, 0, 1e4, "of each copy, before its bytes move"),
+    "copy_engine.setup_behind": Field(
+        "us", "copy_next", 1e3, 0, 1e4, "the same of a copy behind other work of its stream, which was not idle"
+    ),
     "copy_engine.setup_in_graph": Field("us", "", 1e3, 0, 1e4, "the same in a CUDA graph"),
     "copy_engine.least": Field("us", "copy_least", 1e3, 0, 1e4, "a copy takes at least"),
     "nic.rate": Field("GB/s", "nic", 1, 0.01, 1e4, "of a GPU's NIC, each way"),
@@ -171,7 +174,8 @@ class Machine:
     def in_graph(self) -> Machine:
         """The machine as it is for programs in a CUDA graph: copies begin sooner, and a stream's waits are kernels."""
         setup = self["copy_engine.setup_in_graph"]
-        changes = [f"copy_engine.setup={setup!r}", f"copy_engine.least={min(setup, self['copy_engine.least'])!r}"]
+        changes = [f"copy_engine.setup={setup!r}"]
+        changes += [f"{name}={min(setup, self[name])!r}" for name in ("copy_engine.setup_behind", "copy_engine.least")]
         return replace(self.with_changes(changes), is_captured=True, changed=("graph", *self.changed))
 
     def __str__(self) -> str:

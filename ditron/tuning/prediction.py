@@ -144,7 +144,7 @@ def without_communication(machine: Machine) -> Machine:
     numbers = dict(machine.numbers)
     for name in numbers:
         section, _, key = name.partition(".")
-        if section in ("link", "copy_engine", "nic") or key in ("peer", "fence", "barrier"):
+        if section in ("link", "copy_engine", "nic") or key in ("peer", "fence", "stream", "barrier"):
             is_rate = FIELDS[name].unit in ("GB/s", "")
             numbers[name] = replace(numbers[name], value=FIELDS[name].most if is_rate else FIELDS[name].least)
     return replace(machine, numbers=numbers, changed=(*machine.changed, "without communication"))

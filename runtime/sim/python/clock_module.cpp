@@ -40,6 +40,7 @@ static TimingModel modelOf(const std::map<std::string, double> &numbers) {
   model.loadShare = number("load_share");
   model.copyShare = number("copy_share");
   model.copySetup = number("copy_setup");
+  model.copyNext = number("copy_next");
   model.copyLeast = number("copy_least");
   model.copyBusy = number("copy_busy");
   model.nic = number("nic");

@@ -298,8 +298,9 @@ void Clock::move(Fiber &fiber, int32_t peer, double bytes, bool store) {
 
 void Clock::copy(Fiber &fiber, int32_t peer, double bytes, bool push) {
   int32_t rank = fiber.launch->rank;
-  double least = time + model.copyLeast;
-  sleep(fiber, "copy setup", model.copySetup);
+  double least = time + (fiber.time->idle ? model.copyLeast : 0);
+  bool wasIdle = std::exchange(fiber.time->idle, false);
+  sleep(fiber, "copy setup", wasIdle ? model.copySetup : model.copyNext);
   int32_t from = push ? rank : peer, to = push ? peer : rank;
   int64_t activity =
       begin("copy", rank, peer, fiber.time->record, fiber.time->last);
@@ -375,6 +376,9 @@ void Clock::woken(Fiber &fiber) {
 }
 
 void Clock::waited(Fiber &fiber, double since) {
+  if (fiber.time && time > since && !fiber.wait.isForDelivery()) {
+    fiber.time->idle = true;
+  }
   if (fiber.time && fiber.time->record >= 0) {
     launches[fiber.time->record].waited += time - since;
   }

@@ -21,6 +21,7 @@ struct ProgramTime {
   std::map<int32_t, ProgramBytes> bytes; ///< and bytes, by rank.
   double sharing = 1;  ///< Programs on its SM, which share its rates.
   int32_t sm = -1;     ///< That it runs on; -1: none.
+  bool idle = true;    ///< Of a stream: it had to wait, or has not begun.
   bool fences = false; ///< It has to fence stores to peers.
   int64_t last = -1;   ///< The activity that decides what time it is for it.
   int64_t record = -1;

@@ -21,6 +21,7 @@ struct TimingModel {
   double storeShare = 1, loadShare = 1, copyShare = 1; ///< Of the link's rate.
   // Copy engine.
   double copySetup = 0, copyLeast = 0;
+  double copyNext = 0; ///< The setup behind other work of the stream.
   double copyBusy = 1; ///< Of its rate, while its GPU computes products.
   // Between nodes, per GPU; nic = 0: there are none.
   double nic = 0, nicLatency = 0, nicPost = 0;

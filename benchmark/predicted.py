@@ -36,8 +36,11 @@ FOUR = {
 }  # fmt: skip
 
 
-def measured_on_two() -> Iterator[tuple[str, str, str, float]]:
-    """Operator, shape, form (call or graph) and ms of the page's tables of both operators, M = 8192."""
+NCCL_COLUMN = 5  # of the page's tables: torch + NCCL
+
+
+def measured_on_two(column: int = 7) -> Iterator[tuple[str, str, str, float]]:
+    """Operator, shape, form (call or graph) and ms, of a column, of the page's tables of both operators, M = 8192."""
     operator = ""
     for line in PAGE.read_text().splitlines():
         if header := re.match(r"### (AG\+GEMM|GEMM\+RS), M = 8192$", line):
@@ -46,7 +49,7 @@ def measured_on_two() -> Iterator[tuple[str, str, str, float]]:
             operator = ""
         elif operator and re.match(r"\| \d+B (strong|tp8slice) \|", line):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
-            yield operator, cells[0], cells[2], float(cells[7])
+            yield operator, cells[0], cells[2], float(cells[column])
 
 
 def larger_on_two() -> Iterator[tuple[str, str, str, float]]:
@@ -58,7 +61,12 @@ def larger_on_two() -> Iterator[tuple[str, str, str, float]]:
             yield names[cells[0]], cells[1].rsplit(" ", 1)[0], cells[2], float(cells[5])
 
 
-def predict(operator: str, shape: str, machine: machines.Machine) -> float:
+def predict_nccl(operator: str, shape: str, machine: machines.Machine) -> float:
+    """ms of cuBLAS and NCCL, one after the other."""
+    return predict(operator, shape, machine, algorithm="nccl")
+
+
+def predict(operator: str, shape: str, machine: machines.Machine, **schedule: str) -> float:
     """ms of the second call, on the slowest rank."""
     name, mode = shape.split()
     ranks = machine.size
@@ -70,12 +78,14 @@ def predict(operator: str, shape: str, machine: machines.Machine) -> float:
         for _ in range(2):
             if operator == "AG+GEMM":
                 a, b = (torch.empty(*size, dtype=torch.bfloat16) for size in ((M // ranks, other), (divided, other)))
-                ditron.kernels.ag_gemm(a, b)
+                ditron.kernels.ag_gemm(a, b, **schedule)
             else:
                 a, b = (torch.empty(*size, dtype=torch.bfloat16) for size in ((M, divided), (other, divided)))
-                ditron.kernels.gemm_rs(a, b)
+                ditron.kernels.gemm_rs(a, b, **schedule)
 
-    return max(call.us for call in sim.predict(main, machine).calls[-1]) / 1000
+    calls = sim.predict(main, machine).calls
+    first = {call.rank: call.start for call in calls[len(calls) // 2]}  # of the steps of the second call
+    return max(call.end - first[call.rank] for call in calls[-1]) / 1e6
 
 
 def collectives_on_two() -> Iterator[tuple[str, str, float]]:
@@ -140,6 +150,9 @@ def main() -> None:
     for title, every in (("2 x H200", list(measured_on_two())), ("2 x H200, larger models", list(larger_on_two()))):
         for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
             table(f"{title}, {form}", machine, ((o, s, ms) for o, s, f, ms in every if f == form))
+    for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
+        rows = ((o, s, ms) for o, s, f, ms in measured_on_two(NCCL_COLUMN) if f == form)
+        table(f"cuBLAS and NCCL, 2 x H200, {form}", machine, rows, predict_nccl)
     rows = ((operator, shape, ms) for operator, shapes in FOUR.items() for shape, ms in shapes.items())
     table("4 x H200, in a loop", four.sustained(), rows)
     table("Collectives in graphs, 2 x H200", two.in_graph(), collectives_on_two(), predict_collective, "us")

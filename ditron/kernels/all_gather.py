@@ -23,7 +23,7 @@ from ditron.kernels.exchange import (
     send_block,
     send_packets_to_all,
 )
-from ditron.kernels.nccl import nccl_group
+from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
@@ -212,7 +212,10 @@ def all_gather(
         algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, x.numel())
         algorithm = algorithm or by_size(sent_bytes(group, x), group.has_nvlink)
         if algorithm == "nccl":
-            dist.all_gather_into_tensor(out.view(-1), aligned(x).view(-1), nccl_group("all_gather", group))
+            mine, everything = aligned(x).view(-1), out.view(-1)
+            run_by_nccl(
+                "all_gather", group, sent_bytes(group, x), lambda by: dist.all_gather_into_tensor(everything, mine, by)
+            )
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(

@@ -20,7 +20,7 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
-from ditron.kernels.nccl import nccl_group
+from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, sent_bytes
 from ditron.tuning.lookup import tuned
@@ -236,7 +236,8 @@ def all_reduce(
         algorithm, schedule = tuned("all_reduce", group, algorithm, schedule, x.dtype, x.numel())
         algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink)
         if algorithm == "nccl":
-            dist.all_reduce(out.copy_(x), group=nccl_group("all_reduce", group))
+            sent = 2 * sent_bytes(group, x) / group.num_ranks
+            run_by_nccl("all_reduce", group, sent, lambda by: dist.all_reduce(out.copy_(x), group=by))
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(

@@ -15,7 +15,7 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets_to_all
-from ditron.kernels.nccl import nccl_group
+from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.schedules import block_for, by_size
 from ditron_compiler.errors import DitronError
@@ -131,7 +131,9 @@ def all_to_all(
             by = by_size(n * x.itemsize * (ranks - 1), group.has_nvlink)
             algorithm = "stored" if by == "copied" else by
         if algorithm == "nccl":
-            dist.all_to_all_single(out.view(-1), aligned(x).view(-1), group=nccl_group("all_to_all", group))
+            mine, theirs = aligned(x).view(-1), out.view(-1)
+            sent = x.nbytes * (group.num_ranks - 1) / group.num_ranks
+            run_by_nccl("all_to_all", group, sent, lambda by: dist.all_to_all_single(theirs, mine, group=by))
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(

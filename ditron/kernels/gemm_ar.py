@@ -14,7 +14,7 @@ from ditron.kernels.all_reduce import all_reduce, all_reduce_candidates
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_ar_small_program
 from ditron.kernels.gemm_rs import gemm_rs
-from ditron.kernels.nccl import nccl_group
+from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, in_group, matrices, result, weight_layout
 from ditron.kernels.scales import scaled_product, scales_of
 from ditron.kernels.schedules import check_schedule, fits_tile_kernel, overlaps, product_rule, sent_bytes
@@ -101,7 +101,9 @@ def gemm_ar(
         if algorithm in ("fused", "overlapped"):
             a = aligned(a)
         if algorithm == "nccl":
-            dist.all_reduce(product(out), group=nccl_group("gemm_ar", group))
+            summed = product(out)
+            sent = 2 * sent_bytes(group, summed) / group.num_ranks
+            run_by_nccl("gemm_ar", group, sent, lambda by: dist.all_reduce(summed, group=by))
             return out
         if algorithm == "fused" or algorithm is None and M <= FUSED_ROWS:
             weight, b_is_kn = weight_layout(b)

@@ -23,7 +23,7 @@ from ditron.kernels.exchange import (
     send_packets_to_all,
     sum_of_packets,
 )
-from ditron.kernels.nccl import nccl_group
+from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
 from ditron.tuning.lookup import tuned
@@ -234,7 +234,9 @@ def reduce_scatter(
         algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, out.numel())
         algorithm = algorithm or by_size(sent_bytes(group, out), group.has_nvlink)
         if algorithm == "nccl":
-            dist.reduce_scatter_tensor(out.view(-1), aligned(x).view(-1), group=nccl_group("reduce_scatter", group))
+            every, mine = aligned(x).view(-1), out.view(-1)
+            sent = sent_bytes(group, out)
+            run_by_nccl("reduce_scatter", group, sent, lambda by: dist.reduce_scatter_tensor(mine, every, group=by))
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(

@@ -52,7 +52,8 @@ class Step:
 class Prediction:
     """Calls of programs by name and number, the launches and stream operations within, and critical paths.
 
-    Times are the GPUs': the host takes none, and neither do functions that a program calls, nor torch's operations.
+    Times are the GPUs': the host takes none, nor do torch's operations but products. Functions that programs call take
+    the time of the products in them; ``unpriced`` are those without any.
     """
 
     machine: Machine
@@ -60,11 +61,18 @@ class Prediction:
     calls: Sequence[Sequence[ProgramCall]]
     launches: Sequence[LaunchTime]
     timing_only: bool = False
+    unpriced: Sequence[str] = ()
     _native: Any = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, machine: Machine, ranks: int, native: Any, calls: Iterable[ProgramCall], timing_only: bool
+        cls,
+        machine: Machine,
+        ranks: int,
+        native: Any,
+        calls: Iterable[ProgramCall],
+        timing_only: bool,
+        unpriced: Iterable[str] = (),
     ) -> Prediction:
         by_rank: dict[int, int] = defaultdict(int)
         grouped: list[list[ProgramCall]] = []
@@ -74,7 +82,7 @@ class Prediction:
             if number == len(grouped):
                 grouped.append([])
             grouped[number].append(call)
-        return cls(machine, ranks, grouped, native.launch_times(), timing_only, native)
+        return cls(machine, ranks, grouped, native.launch_times(), timing_only, tuple(unpriced), native)
 
     @property
     def us(self) -> float:
@@ -144,6 +152,7 @@ class Prediction:
             lines.append("critical path" + (" of the last call" if len(self.calls) > 1 else "") + ", first to last:")
             lines += _shortened([str(step) for step in steps])
             lines.append("  in all: " + ", ".join(f"{kind} {us:.1f} us" for kind, us in _by_kind(steps)))
+        lines += [f"priced at zero, since its time is not known: {name}" for name in self.unpriced]
         return "\n".join(lines)
 
     def _slowest_of_last_call(self) -> ProgramCall | None:

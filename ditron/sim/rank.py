@@ -125,6 +125,28 @@ class RankView:
         if self._world.timing is not None:
             self._world.program_calls.append(ProgramCall(self.rank, name, start, self._world.machine.now))
 
+    @property
+    def machine(self) -> Any:
+        """The machine of a world with a clock."""
+        return self._world.timing
+
+    def library_step(self, name: str, us: float) -> None:
+        """With a clock: a library's step of that name, enqueued on the main stream; returns when it is over."""
+        with self.timed(name):
+            stream = self.stream()
+            stream.call(lambda: self._world.spend_on_library(name, us), name=name)
+            self.synchronize(stream)
+
+    def library_collective(self, name: str, sent: float, group: RankGroup) -> None:
+        """With a clock: a collective of NCCL, in which each rank of the group sends so many bytes. Collective."""
+        from ditron.sim.library_time import collective_us
+
+        stream = self.stream()
+        stream.barrier(group)
+        # The barrier's own time is a part of it.
+        us = collective_us(self.machine, sent, len(group.ranks)) - self.machine["latency.barrier"]
+        self.library_step(name, max(us, 1e-3))
+
     def compile(self, module: Any) -> LoadedKernel:
         """The kernel of a mixed module (or of its text)."""
         from ditron_compiler.sim_compiler import compile_module

@@ -66,6 +66,8 @@ class WorldState:
         self.heap_bytes, self.races, self.weak, self.graphs = heap_bytes, races, weak, graphs
         self.timing, self.timing_only = timing, timing_only
         self.program_calls: list[ProgramCall] = []
+        self.library_us = 0.0  # of the function that a stream calls
+        self.unpriced: dict[str, None] = {}  # functions whose time is not known
         self._limits, self._threads = (resident, stack_bytes), threads
         self.world_group = RankGroup(tuple(range(size)))
         self.groups = {self.world_group.ranks: self.world_group}

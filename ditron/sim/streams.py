@@ -31,12 +31,14 @@ class _HostCall:
     stream: SimStream
     number: int
     function: Callable[[], Any]
+    name: str
 
     def unblock(self) -> None:
+        us = 0.0
         try:
-            self.stream._world.call_host(self.stream.rank, self.function)
+            us = self.stream._world.call_host(self.stream.rank, self.function, self.name)
         finally:
-            self.stream._native.host_call_returned(self.number)
+            self.stream._native.host_call_returned(self.number, 1e3 * us)
 
 
 class SimEvent:
@@ -177,7 +179,7 @@ class SimStream:
         known = named_operands(zip(names or ["a tensor"] * len(tensors), tensors, strict=True))
         wrong = self._native.call_host(line, name or "a function", number, *ranges, known)
         self._add(tensors, wrong)
-        self._world.launches[number] = _HostCall(self, number, function)
+        self._world.launches[number] = _HostCall(self, number, function, f"{name or 'a function'} ({line})")
 
     def signal_write(
         self,

@@ -7,7 +7,7 @@ import random
 import sys
 import types
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -119,7 +119,7 @@ class World(WorldState):
         """What took how long, of a world with a machine, once it has run."""
         if self.timing is None:
             raise ValueError("time passes only with a machine: pass machine=")
-        return Prediction.of(self.timing, self.size, self.machine, self.program_calls, self.timing_only)
+        return Prediction.of(self.timing, self.size, self.machine, self.program_calls, self.timing_only, self.unpriced)
 
     def run(
         self, function: Callable[..., Any], args: Sequence[Any] = (), modules: Sequence[types.ModuleType] = ()
@@ -158,9 +158,15 @@ class World(WorldState):
         def main() -> Any:
             here = RankView(self, rank)
             enter(here)
-            if self.races:
-                from ditron.sim.host_accesses import HostAccessMode
-            with HostAccessMode(here) if self.races else nullcontext():
+            with ExitStack() as modes:
+                if self.races:
+                    from ditron.sim.host_accesses import HostAccessMode
+
+                    modes.enter_context(HostAccessMode(here))
+                if self.timing is not None:
+                    from ditron.sim.library_time import LibraryMode
+
+                    modes.enter_context(LibraryMode(here, here.library_step))
                 return function(*args)
 
         return main
@@ -209,15 +215,29 @@ class World(WorldState):
                 host.error.add_note(f"raised on rank {host.rank} of {self.size}")
             raise host.error
 
-    def call_host(self, rank: int, function: Callable[[], Any]) -> None:
-        """Call a function of a rank's host code, which a stream has come to."""
+    def call_host(self, rank: int, function: Callable[[], Any], name: str) -> float:
+        """Call a function of a rank's host code, which a stream has come to; the us that it takes on the machine."""
         self._random_states.switch_to(rank)
+        self.library_us = 0.0
         try:
-            function()
+            if self.timing is None:
+                function()
+                return 0.0
+            from ditron.sim.library_time import LibraryMode
+
+            with LibraryMode(RankView(self, rank), self.spend_on_library):
+                function()
+            if not self.library_us:
+                self.unpriced[name] = None
+            return self.library_us
         except Exception as error:
             if self.size > 1:
                 error.add_note(f"raised on rank {rank} of {self.size}")
             raise
+
+    def spend_on_library(self, what: str, us: float) -> None:
+        """The function that a stream calls takes so long, too."""
+        self.library_us += us
 
     def _run_machine(self, max_switches: int) -> bool:
         """Run programs; true when none can make progress."""

@@ -109,7 +109,8 @@ void bindStreams(nb::module_ &m) {
           "line"_a, "name"_a, "id"_a, "reads"_a, "writes"_a, "operands"_a,
           "A function of host code: take_completed returns its id when it is "
           "to be called. reads, writes: addresses and bytes.")
-      .def("host_call_returned", &Stream::hostCallReturned, "id"_a)
+      .def("host_call_returned", &Stream::hostCallReturned, "id"_a,
+           "ns"_a = 0.0, "ns: what it takes, with a clock.")
       .def("record_event", &Stream::recordEvent, "line"_a)
       .def("wait_event", &Stream::waitEvent, "line"_a, "event"_a)
       .def("barrier", &Stream::barrier, "line"_a, "group"_a)

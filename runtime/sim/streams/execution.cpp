@@ -147,8 +147,12 @@ void Stream::runLaunch(StreamOp &op) {
   if (machine.clock && !launch.isHostCall) {
     machine.clock->sleep(fiber, "launch", machine.clock->model.launch);
   }
+  bool isHostCall = launch.isHostCall;
   machine.submit(std::move(launch), op.group);
   waitFor(launchesCompleted, before);
+  if (machine.clock && isHostCall) {
+    machine.clock->sleep(fiber, "library", op.call.ns);
+  }
 }
 
 void Stream::launchCompleted() {

@@ -185,7 +185,7 @@ Stream::Errors Stream::callHost(const std::string &line, std::string name,
   });
 }
 
-void Stream::hostCallReturned(uint64_t id) {
+void Stream::hostCallReturned(uint64_t id, double ns) {
   HostCall &call = ops.front().call;
   if (ops.empty() || call.id != id) {
     throw std::logic_error("the stream is at another operation");
@@ -194,6 +194,7 @@ void Stream::hostCallReturned(uint64_t id) {
     machine.scheduler.memoryChanged(reinterpret_cast<const void *>(address),
                                     bytes);
   }
+  call.ns = ns;
   call.returned = 1;
   machine.scheduler.memoryChanged(&call.returned, sizeof call.returned);
 }

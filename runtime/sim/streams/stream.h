@@ -56,6 +56,7 @@ struct HostCall {
   uint64_t id = 0; ///< What is reported when it is to be called.
   Ranges reads, writes;
   int64_t returned = 0; ///< 1 once it has.
+  double ns = 0;        ///< What it takes then, with a clock.
 };
 
 /// As a CUDA event: a point of a stream.
@@ -126,7 +127,7 @@ public:
   /// it.
   Errors callHost(const std::string &line, std::string name, HostCall call,
                   std::vector<Operand> operands);
-  void hostCallReturned(uint64_t id);
+  void hostCallReturned(uint64_t id, double ns);
   Errors writeSignal(const std::string &line, void *signal, int64_t value,
                      SignalOp op, int32_t peer);
   /// `asKernel`: as a CUDA graph does it.

@@ -141,7 +141,10 @@ def test_a_copy_takes_its_setup_and_its_bytes():
 def test_a_copy_behind_other_work_of_its_stream_has_a_setup_of_its_own():
     """What a stream that was not idle has fetched already."""
     machine = simple_machine("copy_engine.setup=4", "copy_engine.setup_behind=2")
-    assert operations(predicted(copies((0, 1, 1), (0, 1, 1)), machine=machine), "rank_copy") == [(0, 0, 14), (0, 14, 26)]
+    assert operations(predicted(copies((0, 1, 1), (0, 1, 1)), machine=machine), "rank_copy") == [
+        (0, 0, 14),
+        (0, 14, 26),
+    ]
 
 
 def test_a_small_copy_takes_the_least():

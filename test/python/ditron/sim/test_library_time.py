@@ -1,0 +1,96 @@
+"""Products of torch and collectives of NCCL in predictions: what they take on a machine of simple numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from timed_programs import simple_machine
+
+import ditron
+import ditron.host as dh
+from ditron import sim
+from ditron.machines import load
+from ditron.sim.library_time import collective_us, product_us
+from ditron_compiler.errors import DitronError
+
+NCCL = ("nccl.share=0.5", "nccl.latency=20", "nccl.packet_share=0.25", "nccl.packet_latency=8")
+
+
+def test_a_product_takes_rounds_of_tiles():
+    machine = simple_machine("sm.dot16=4", "hbm=100000", "latency.launch=3")  # 4 SMs of 1 TFLOP/s
+    one_tile = 2 * 128 * 256 * 4096 / 1e6  # us
+    assert product_us(machine, 1, 512, 256, 4096, 2) == pytest.approx(3 + one_tile)
+    assert product_us(machine, 1, 512, 512, 4096, 2) == pytest.approx(3 + 2 * one_tile)
+    assert product_us(machine, 2, 512, 256, 4096, 2) == pytest.approx(3 + 2 * one_tile)
+    divided = product_us(machine, 1, 128, 256, 4096, 2)  # of one tile, each SM has a fourth of K, or of the columns
+    assert divided == pytest.approx(3 + one_tile / 4)
+
+
+def test_a_product_of_few_rows_takes_the_reading_of_its_weight():
+    machine = simple_machine("hbm=10")
+    assert product_us(machine, 1, 1, 4096, 4096, 2) == pytest.approx(3 + (4096 * 4096 + 2 * 4096) * 2 / 10e3)
+
+
+def test_later_rounds_take_longer_where_calls_follow_each_other():
+    machine = simple_machine("hbm=100000", "sm.dot16=4", "sm.dot16_sustained=2", "sm.burst=100")
+    us = product_us(machine, 1, 512, 512, 4096, 2) - 3
+    assert product_us(machine.sustained(), 1, 512, 512, 4096, 2) - 3 == pytest.approx(100 + 2 * (us - 100))
+
+
+def test_a_collective_goes_by_packets_or_at_the_large_rate():
+    machine = simple_machine(*NCCL)  # a link of 100 GB/s
+    assert collective_us(machine, 25_000, 4) == pytest.approx(8 + 1)
+    assert collective_us(machine, 5_000_000, 4) == pytest.approx(20 + 100)
+    two_nodes = load("h800x8x2")
+    assert collective_us(two_nodes, 1e8, 16) > collective_us(load("h800x8"), 1e8, 8)
+
+
+def gemm_rs(algorithm):
+    def main():
+        ditron.init()
+        a, b = (torch.full(shape, 2.0, dtype=torch.bfloat16) for shape in ((512, 4096), (256, 4096)))
+        ditron.kernels.gemm_rs(a, b, algorithm=algorithm)
+
+    return main
+
+
+def test_an_operator_by_cublas_and_nccl():
+    machine = simple_machine(*NCCL, "hbm=100000", "latency.barrier=5")
+    prediction = sim.predict(gemm_rs("nccl"), machine)
+    product, collective = (max(one.us for one in call) for call in prediction.calls)
+    assert product == pytest.approx(product_us(machine, 1, 512, 256, 4096, 2))
+    assert collective == pytest.approx(collective_us(machine, 3 * 128 * 256 * 2, 4), abs=0.01)
+    text = str(prediction)
+    assert "NCCL reduce_scatter" in text and "priced at zero" not in text
+
+
+def test_nccl_computes_nothing_and_so_is_for_timing_only():
+    with pytest.raises(DitronError, match="algorithm='nccl' takes a group of GPUs"):
+        sim.predict(gemm_rs("nccl"), simple_machine(), timing_only=False)
+
+
+@ditron.program
+def called_program(a, b, out):
+    dh.call(lambda a, b, out: torch.mm(a, b, out=out), reads=[a, b], writes=[out])
+    dh.call(lambda _, out: out.mul_(2), reads=[out], writes=[out])
+
+
+@pytest.mark.parametrize("timing_only", [False, True])
+def test_functions_that_a_program_calls(timing_only):
+    """A product takes its time; of what is no product the output says that it takes none."""
+    results = []
+
+    def main():
+        ditron.init()
+        a, b, out = torch.ones(128, 64), torch.ones(64, 256), torch.zeros(128, 256)
+        called_program(a, b, out)
+        results.append(out[0, 0].item())
+
+    machine = simple_machine("hbm=100000")
+    prediction = sim.predict(main, machine, 1, timing_only=timing_only)
+    assert prediction.calls[0][0].us == pytest.approx(product_us(machine, 1, 128, 256, 64, 4), abs=0.01)
+    assert results == [0.0 if timing_only else 128.0]
+    (unpriced,) = prediction.unpriced
+    assert "test_library_time.py:" in unpriced and f"priced at zero, since its time is not known: {unpriced}" in str(
+        prediction
+    )

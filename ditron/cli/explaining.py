@@ -44,7 +44,7 @@ def explain_command(args: argparse.Namespace) -> int:
                     candidates_of(problem),
                     timed.with_changes(args.set),
                     _STATES[args.timing] + "".join(f", {change}" for change in args.set),
-                    found.entry.candidates if found is not None else [],
+                    found.entry if found is not None else None,
                     show,
                 )
             answers.append(explain(problem, bucket(problem), table, changed, None, predicted))

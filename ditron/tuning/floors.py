@@ -44,6 +44,8 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
         part = problem.sent_bytes / (problem.ranks - 1)
         nodes = -(-problem.ranks // machine.ranks)
         link = part * (min(problem.ranks, machine.ranks) - 1) / (machine["link.rate"] * 1e3)
+        if "link.pair" in machine.numbers and min(problem.ranks, machine.ranks) > 1:
+            link = max(link, part / (machine["link.pair"] * 1e3))
         if nodes > 1:
             link = max(link, part * (nodes - 1) / (machine["nic.rate"] * 1e3))
     return Floor(product, link)

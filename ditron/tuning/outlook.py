@@ -12,7 +12,7 @@ from ditron.tuning.moves import what_moves
 from ditron.tuning.prediction import NOT_PREDICTED, Predicted, Predictor, waves_of, without_communication
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.registry import space_of
-from ditron.tuning.tables import Measured
+from ditron.tuning.tables import Entry
 
 __all__ = ["Outlook", "Schedule", "WhatIf", "outlook"]
 
@@ -81,6 +81,7 @@ class Outlook:
     floor: float
     schedules: Sequence[Schedule]
     changes: Sequence[WhatIf] = field(default_factory=tuple)
+    measured_for: str = ""  # what the measured times are of, if that is another problem
     moves: str = ""
 
     def find(self, options: Options) -> Schedule | None:
@@ -92,6 +93,8 @@ class Outlook:
         note = f"; uncalibrated: {self.uncalibrated}" if self.uncalibrated else ""
         heads = [f"{'us':>10}", "/floor", f"{'measured':>9}" if has_measured else "", f"{'exposed':>8}", "waves"]
         lines = [f"  predicted for {self.machine}, {self.state}{note}"]
+        if self.measured_for:
+            lines.append(f"  measured for {self.measured_for}")
         reasons = {schedule.why for schedule in self.schedules if schedule.us is None} - set(NOT_PREDICTED.values())
         if len(reasons) == 1 and all(schedule.us is None for schedule in self.schedules):
             return [*lines, f"  no schedule can be: {reasons.pop()}"]
@@ -137,12 +140,12 @@ def outlook(
     candidates: Iterable[Options],
     machine: Machine,
     state: str,
-    measured: Iterable[Measured] = (),
+    measured: Entry | None = None,
     show: Callable[[str], None] = lambda text: None,
 ) -> Outlook:
     """Predict the candidates of a problem on a machine, whose ``state`` is a word for people."""
     predict, found = Predictor(machine), []
-    listed, times = list(candidates), list(measured)
+    listed, times = list(candidates), measured.candidates if measured is not None else []
     for number, options in enumerate(listed, 1):
         show(f"{problem}: schedule {number} of {len(listed)}")
         found.append((options, predict(problem, options)))
@@ -165,7 +168,8 @@ def outlook(
         floor_of(problem, machine).us,
         schedules,
         _what_if(problem, schedules, machine, show),
-        what_moves(problem, machine),
+        moves=what_moves(problem, machine),
+        measured_for=str(measured.problem) if measured is not None and measured.problem != problem else "",
     )
 
 

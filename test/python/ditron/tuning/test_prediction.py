@@ -135,6 +135,9 @@ def test_explain_has_what_was_measured_beside_what_is_predicted(capsys, no_table
     out = capsys.readouterr().out
     (overlapped,) = [line for line in out.splitlines() if "pieces=1, group_m=8" in line and " 77.0 " in line]
     assert overlapped.split()[2] == "77.0" and 50 < float(overlapped.split()[0]) < 110
+    assert "\n  measured for" not in out
+    assert main(["explain", "ag_gemm", "1800", "4096", "4096", "--machine", "h200x2"]) == 0
+    assert "\n  measured for ag_gemm M=2048 N=2048 K=4096 bf16, 2 ranks\n" in capsys.readouterr().out
     (nccl,) = [line for line in out.splitlines() if "NCCL is a library" in line]
     assert nccl.split()[:2] == ["-", "88.0"]
 

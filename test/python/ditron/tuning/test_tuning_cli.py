@@ -150,6 +150,8 @@ def test_floors_of_machines(capsys, user_table, tmp_path):
         return answer["problem"]["ranks"], answer["floor"]["link"], answer["floor"]["source"]
 
     shard = 12288 * 4096 * 2 / 1e3
+    pairs = machines.load("mi300x8")
+    assert floor("--machine", "mi300x8", "--ranks", "2")[1] == pytest.approx(1 / 2 * shard / pairs["link.pair"])
     assert floor("--machine", "h200x3") == (3, pytest.approx(2 / 3 * shard / 390), "h200x4 (4 x H200, NVLink)")
     assert floor("--machine", "h200x4", "--ranks", "2")[:2] == (2, pytest.approx(1 / 2 * shard / 390))
     assert floor("--machine", "h200x2", "--set", "link=100")[1] == pytest.approx(1 / 2 * shard / 100)

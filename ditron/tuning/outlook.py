@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ditron.machines import Machine
 from ditron.tuning.floors import floor_of
 from ditron.tuning.moves import what_moves
-from ditron.tuning.prediction import NOT_PREDICTED, Predicted, Predictor, waves_of, without_communication
+from ditron.tuning.prediction import Predicted, Predictor, waves_of, without_communication
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.registry import space_of
 from ditron.tuning.tables import Entry
@@ -22,7 +22,7 @@ _WORTH = 0.02  # a change of less than this part of the time is none
 
 #: What bounds a call, by the kinds of activity on its critical path.
 _RESOURCES = {
-    "compute": "tensor cores", "product": "tensor cores", "memory": "memory", "load": "link", "store": "link",
+    "compute": "tensor cores", "library": "library", "memory": "memory", "load": "link", "store": "link",
     "copy": "link", "copy setup": "copy engine",
 }  # fmt: skip
 
@@ -43,15 +43,14 @@ class Schedule:
     """A candidate.
 
     Attributes:
-        us: predicted; None: ``why`` says why not. is_least: whether it is a lower limit, for a library computes its
-            product. measured: us. exposed: what is predicted less where communication takes no time. waves: of tiles,
-            or of programs. bound, share: the resource that most of the critical path is of, and how much of it.
+        us: predicted; None: ``why`` says why not. measured: us. exposed: what is predicted less where communication
+            takes no time. waves: of tiles, or of programs. bound, share: the resource that most of the critical path is
+            of, and how much of it.
     """
 
     options: Options
     us: float | None
     why: str = ""
-    is_least: bool = False
     measured: float | None = None
     exposed: float | None = None
     waves: float | None = None
@@ -95,13 +94,11 @@ class Outlook:
         lines = [f"  predicted for {self.machine}, {self.state}{note}"]
         if self.measured_for:
             lines.append(f"  measured for {self.measured_for}")
-        reasons = {schedule.why for schedule in self.schedules if schedule.us is None} - set(NOT_PREDICTED.values())
+        reasons = {schedule.why for schedule in self.schedules if schedule.us is None}
         if len(reasons) == 1 and all(schedule.us is None for schedule in self.schedules):
             return [*lines, f"  no schedule can be: {reasons.pop()}"]
         lines.append(f"  {' '.join(head for head in heads if head)}  {'bounded by':<18} schedule")
         lines += [f"  {self._line(schedule, has_measured)}" for schedule in self.schedules]
-        if any(schedule.is_least for schedule in self.schedules):
-            lines.append("  >= a library computes the product: its floor is taken")
         if self.changes:
             lines.append(f"  next    {self._next()}")
         if self.moves:
@@ -112,14 +109,13 @@ class Outlook:
         measured = f" {_number(schedule.measured, 9)}" if has_measured else ""
         if schedule.us is None:
             return f"{'-':>10}       {measured}{'':15}  {'':18} {options_text(schedule.options)}: {schedule.why}"
-        us = f"{'>= ' if schedule.is_least else ''}{schedule.us:.1f}"
         over = f"{schedule.us / self.floor:6.2f}" if self.floor >= 0.05 else " " * 6
         bound = f"{schedule.bound} {100 * schedule.share:.0f} %"
         rest = f"{_number(schedule.exposed, 8)} {_number(schedule.waves, 5)}  {bound:<18}"
-        return f"{us:>10} {over}{measured} {rest} {options_text(schedule.options)}"
+        return f"{schedule.us:>10.1f} {over}{measured} {rest} {options_text(schedule.options)}"
 
     def _next(self) -> str:
-        best = next(schedule for schedule in self.schedules if schedule.us is not None and not schedule.is_least)
+        best = next(schedule for schedule in self.schedules if schedule.us is not None)
         assert best.us is not None
         said = []
         for change in self.changes:
@@ -190,13 +186,13 @@ def _schedule(
     bound = max(sums, key=lambda resource: sums[resource], default="")
     share = sums[bound] / max(sum(sums.values()), 1e-9) if bound else 0.0
     waves = waves_of(problem, options, predicted, machine)
-    return Schedule(options, predicted.us, "", predicted.library > 0, measured, exposed, waves, bound, share)
+    return Schedule(options, predicted.us, "", measured, exposed, waves, bound, share)
 
 
 def _what_if(
     problem: Problem, schedules: Sequence[Schedule], machine: Machine, show: Callable[[str], None]
 ) -> list[WhatIf]:
-    best = next((one for one in schedules if one.us is not None and not one.is_least), None)
+    best = next((one for one in schedules if one.us is not None), None)
     if best is None:
         return []
     found = []

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ditron.tuning.floors import product_us
 from ditron.tuning.problem import Options, Problem
 
 if TYPE_CHECKING:
     from ditron.machines import Machine
     from ditron.sim.prediction import Prediction
 
-__all__ = ["NOT_PREDICTED", "Predicted", "Predictor", "waves_of", "without_communication"]
+__all__ = ["Predicted", "Predictor", "waves_of", "without_communication"]
 
+_LIBRARIES = ("product of ", "NCCL ")  # as ditron.sim calls the steps of cuBLAS and NCCL
 _CALLS = 2  # the second one finds the ranks as calls that follow each other do
-#: Why, by algorithm.
-NOT_PREDICTED = {"nccl": "NCCL is a library, whose time is not predicted"}
 
 
 @dataclass(frozen=True)
@@ -26,9 +24,8 @@ class Predicted:
     """A call's time on the slowest rank.
 
     Attributes:
-        us: None: ``why`` says why not. library: the part of it that is the floor of products that cuBLAS computes, so
-            that the call takes at least ``us``.
-        path: us of the critical path by kind of activity, those of a library's product as ``"product"``.
+        us: None: ``why`` says why not. library: the part of it that cuBLAS and NCCL take.
+        path: us of the critical path by kind of activity, those of libraries as ``"library"``.
         programs: of the largest kernel; 0: there is none.
     """
 
@@ -54,28 +51,25 @@ class Predictor:
 
 
 def _predicted(problem: Problem, options: Options, machine: Machine) -> Predicted:
-    why = NOT_PREDICTED.get(options.get("algorithm", ""))
-    if why is not None:
-        return Predicted(None, why)
     from ditron import sim
 
-    products: list[tuple[int, int, int]] = []
     try:
         prediction = sim.predict(
-            lambda: _calls(problem, options, products), machine, problem.ranks, heap_bytes=_heap_bytes(problem)
+            lambda: _calls(problem, options), machine, problem.ranks, heap_bytes=_heap_bytes(problem)
         )
     except Exception as error:  # as of a call that is wrong: what is raised says what is wrong with it
         return Predicted(None, f"{type(error).__name__}: {error}".splitlines()[0])
-    library = sum(product_us(*sizes, problem, machine) for sizes in products) / _CALLS
     path: dict[str, float] = defaultdict(float)
-    if library:
-        path["product"] = library
     programs = len(prediction.calls) // _CALLS
     for call in range(-programs, 0):
-        for step in prediction.critical_path(call):
+        steps = prediction.critical_path(call)
+        for step in steps:
             path[step.kind] += step.us
+        slowest = max(prediction.calls[call], key=lambda one: one.us)
+        if slowest.name.startswith(_LIBRARIES):  # which is no launch, so that no critical path ends with it
+            path["library"] += max(0.0, slowest.us - sum(step.us for step in steps))
     largest = max((launch.programs for launch in prediction.launches), default=0)
-    return Predicted(_us(prediction, programs) + library, "", library, dict(path), largest)
+    return Predicted(_us(prediction, programs), "", path.get("library", 0.0), dict(path), largest)
 
 
 def _us(prediction: Prediction, programs: int) -> float:
@@ -87,8 +81,8 @@ def _us(prediction: Prediction, programs: int) -> float:
     return max(call.end - began[call.rank] for call in last) / 1e3
 
 
-def _calls(problem: Problem, options: Options, products: list[tuple[int, int, int]]) -> None:
-    """What a rank does; rank 0 says which products a library computes."""
+def _calls(problem: Problem, options: Options) -> None:
+    """What a rank does."""
     import torch
 
     import ditron
@@ -98,28 +92,8 @@ def _calls(problem: Problem, options: Options, products: list[tuple[int, int, in
     group = ditron.init()
     meta, _ = operands(problem, group.rank, torch.device("meta"))
     given = [torch.empty(tensor.shape, dtype=tensor.dtype, device=group.device) for tensor in meta]
-    with _library(products if group.rank == 0 else []):
-        for _ in range(_CALLS):
-            getattr(kernels, problem.operator)(*given, **options)
-
-
-def _library(products: list[tuple[int, int, int]]) -> Any:
-    """Within it, torch's products are not computed but listed, by their M, N and K."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Library(TorchDispatchMode):
-        sees_into_operators = True
-
-        def __torch_dispatch__(self, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-            if function.overloadpacket is not torch.ops.aten.mm:
-                return function(*args, **(kwargs or {}))
-            (M, K), N = args[0].shape, args[1].shape[1]
-            products.append((M, N, K))
-            out = (kwargs or {}).get("out")
-            return args[0].new_empty(M, N) if out is None else out
-
-    return Library()
+    for _ in range(_CALLS):
+        getattr(kernels, problem.operator)(*given, **options)
 
 
 def _heap_bytes(problem: Problem) -> int:
@@ -144,7 +118,7 @@ def without_communication(machine: Machine) -> Machine:
     numbers = dict(machine.numbers)
     for name in numbers:
         section, _, key = name.partition(".")
-        if section in ("link", "copy_engine", "nic") or key in ("peer", "fence", "stream", "barrier"):
+        if section in ("link", "copy_engine", "nic", "nccl") or key in ("peer", "fence", "stream", "barrier"):
             is_rate = FIELDS[name].unit in ("GB/s", "")
             numbers[name] = replace(numbers[name], value=FIELDS[name].most if is_rate else FIELDS[name].least)
     return replace(machine, numbers=numbers, changed=(*machine.changed, "without communication"))

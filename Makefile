@@ -70,6 +70,10 @@ test-packages: build  ## kernels of other packages on the simulator (installed b
 mutation: build  ## how many mistakes the protocol checker finds: mutants of every kernel and program, against the simulator
 	@$(BIN)/python test/mutation --jobs $$(nproc) --publish
 
+.PHONY: routing-corpus
+routing-corpus: build  ## every kind of routing through the MoE operators on 1, 2, 4 and 8 ranks, 100 seeds: an hour
+	@$(BIN)/python test/routing_corpus.py --ranks 1 2 4 8 --seeds 100
+
 .PHONY: fuzz
 fuzz: build  ## 500 mutants of scripts and host programs, given to ditron check: none may crash it
 	@$(BIN)/python test/fuzz --count 500 --jobs $$(nproc)

@@ -20,7 +20,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
-from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.dispatch import check_gradient, torch_operator
 from ditron.kernels.grouped import store_grouped
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.routing import Plan, tables_on_host
@@ -28,7 +28,7 @@ from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.errors import DitronError
 
-__all__ = ["moe_ar", "moe_rs", "moe_rs_program", "moe_rs_rows"]
+__all__ = ["moe_ar", "moe_ar_rows", "moe_rs", "moe_rs_program", "moe_rs_rows"]
 
 #: Columns of w from which on it pays to add chunks next to the product: of fewer it is done too soon, and adding slows
 #: it (docs/results/moe.md).
@@ -422,18 +422,41 @@ def moe_ar(
     plan: Plan,
     *,
     out: torch.Tensor | None = None,
+    gradient: str = "replicate",
     group: AnyGroup = None,
     **schedule: Any,
 ) -> torch.Tensor:
     """As :func:`moe_rs`, of all ranks' tokens, the same on every rank.
+
+    Args:
+        rows, w, plan, out, group, schedule: as of :func:`moe_rs`.
+        gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient.
+            ``"partial"``: each rank has a part of it, and they are added.
 
     Returns ``[tokens of all ranks, H]``. Few tokens travel once, from every rank to every other one; more are added by
     their owner first, and gathered.
 
         y = ditron.kernels.moe_ar(hidden, w2, plan)  # [num_ranks * tokens, H]
     """
-    if torch.is_grad_enabled() and any(each.requires_grad for each in (rows, w, plan.route_weight)):
-        raise DitronError("moe_ar: has no gradients, and an operand requires one: call it under torch.no_grad()")
+    if not isinstance(plan, Plan):
+        raise DitronError(f"moe_ar: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
+    check_gradient("moe_ar", gradient)
+    return moe_ar_rows(rows, w, plan.tables, out=out, gradient=gradient, group=group, **schedule)
+
+
+@torch_operator("gradient")
+def moe_ar_rows(
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    out: torch.Tensor | None = None,
+    gradient: str = "replicate",
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> torch.Tensor:
+    """:func:`moe_ar` with the tables of a plan."""
+    plan = Plan.of(tables)
     with in_group(group, "moe_ar") as group:
         tokens = _operands("moe_ar", group, rows, w, plan, schedule)
         out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, rows=rows, w=w)

@@ -109,14 +109,20 @@ def moe_rs_backward(
     return moe_rs_rows_backward(grad, rows, w, plan.tables, group=group)
 
 
-@torch_operator()
+@torch_operator("of_all")
 def moe_rs_rows_backward(
-    grad: torch.Tensor, rows: torch.Tensor, w: torch.Tensor, tables: list[torch.Tensor], *, group: AnyGroup = None
+    grad: torch.Tensor,
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    of_all: bool = False,
+    group: AnyGroup = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """:func:`moe_rs_backward` with the tables of a plan."""
+    """:func:`moe_rs_backward` with the tables of a plan; ``of_all``: ``grad`` is of all ranks' tokens."""
     plan = Plan.of(tables)
     with in_group(group, "moe_rs_backward") as group:
-        planned = len(plan.route_row) // group.num_ranks
+        planned = len(plan.route_row) // (1 if of_all else group.num_ranks)
         if grad.shape[1:] != w.shape[1:2] or len(grad) > planned or not grad.dtype == rows.dtype == w.dtype:
             raise DitronError(
                 f"moe_rs_backward: expected grad, rows and w of one dtype, grad of at most [{planned}, {w.shape[1]}], "
@@ -125,7 +131,9 @@ def moe_rs_rows_backward(
         if rows.shape != (plan.max_rows, w.shape[2]):
             raise DitronError(f"moe_rs_backward: expected rows [{plan.max_rows}, {w.shape[2]}], got {list(rows.shape)}")
         (tokens, top_k), (_, K, N) = plan.route_row.shape, w.shape
-        everyone = all_gather(torch.nn.functional.pad(aligned(grad), (0, 0, 0, planned - len(grad))))
+        everyone = torch.nn.functional.pad(aligned(grad), (0, 0, 0, planned - len(grad)))
+        if not of_all:
+            everyone = all_gather(everyone)
         tiles = tiles_for(plan.block_m, group.small_shapes)
         BM, BN, BK = tiles["block"]
         product, weighted = (torch.empty(plan.max_rows, N, dtype=rows.dtype, device=rows.device) for _ in range(2))

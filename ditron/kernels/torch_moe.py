@@ -17,7 +17,7 @@ from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.grouped_mm import grouped_mm_rows
 from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
 from ditron.kernels.moe_plan import moe_plan_tables, plan_shape
-from ditron.kernels.moe_rs import moe_rs_rows
+from ditron.kernels.moe_rs import moe_ar_rows, moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
 from ditron.kernels.registration import define, num_ranks, save
 from ditron.kernels.routing import TILE_FIELDS, max_rows
@@ -279,14 +279,54 @@ define(
 )
 
 
+# moe_ar_rows
+
+
+def _moe_ar_fake(
+    rows: Tensor, w: Tensor, tables: list[Tensor], *, gradient: str = "replicate", group: str = ""
+) -> Tensor:
+    torch._check(
+        rows.ndim == 2 and w.ndim == 3 and rows.shape[1] == w.shape[2], lambda: "moe_ar: expected w [experts, H, K]"
+    )
+    return rows.new_empty(tables[0].shape[0], w.shape[1])
+
+
+def _moe_ar_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: Tensor) -> None:
+    _moe_rs_setup(ctx, inputs, keyword_only_inputs, output)
+    ctx.gradient = keyword_only_inputs["gradient"]
+
+
+def _moe_ar_backward(ctx: Any, grad: Tensor | None) -> tuple:
+    rows, w, *tables = ctx.saved_tensors
+    others = [None] * (len(tables) - 1)
+    if grad is None:
+        return None, None, [None, *others]
+    if ctx.gradient == "partial":
+        grad = ops.all_reduce(grad.contiguous(), group=ctx.group)
+    grad_rows, grad_w, grad_weights = ops.moe_rs_rows_backward(grad, rows, w, tables, of_all=True, group=ctx.group)
+    of_rows, of_w = ctx.needs_input_grad[:2]
+    return grad_rows if of_rows else None, grad_w if of_w else None, [grad_weights, *others]
+
+
+define(
+    "moe_ar_rows(Tensor rows, Tensor w, Tensor[] tables, *, str gradient='replicate', str group='') -> Tensor",
+    moe_ar_rows,
+    _moe_ar_fake,
+    _moe_ar_backward,
+    _moe_ar_setup,
+)
+
+# moe_rs_rows_backward
+
+
 def _moe_rs_backward_fake(
-    grad: Tensor, rows: Tensor, w: Tensor, tables: list[Tensor], *, group: str = ""
+    grad: Tensor, rows: Tensor, w: Tensor, tables: list[Tensor], *, of_all: bool = False, group: str = ""
 ) -> tuple[Tensor, Tensor, Tensor]:
     return rows.new_empty(rows.shape), w.new_empty(w.shape), tables[0].new_empty(tables[0].shape)
 
 
 define(
-    "moe_rs_rows_backward(Tensor grad, Tensor rows, Tensor w, Tensor[] tables, *, str group='') -> "
+    "moe_rs_rows_backward(Tensor grad, Tensor rows, Tensor w, Tensor[] tables, *, bool of_all=False, str group='') -> "
     "(Tensor, Tensor, Tensor)",
     moe_rs_rows_backward,
     _moe_rs_backward_fake,

@@ -214,12 +214,11 @@ def test_errors(call, message):
     run(main, ranks=2)
 
 
-def test_moe_ar_has_no_gradients():
+def test_moe_ar_knows_two_gradients():
     def main():
         plan = kernels.moe_plan(torch.arange(2).expand(4, 2), num_experts=4)
-        rows = torch.zeros(plan.max_rows, 32).half().requires_grad_()
-        with pytest.raises(DitronError, match="moe_ar: has no gradients"):
-            kernels.moe_ar(rows, torch.zeros(2, 48, 32).half(), plan)
+        with pytest.raises(DitronError, match="moe_ar: unknown gradient 'sum': expected 'replicate' or 'partial'"):
+            kernels.moe_ar(torch.zeros(plan.max_rows, 32).half(), torch.zeros(2, 48, 32).half(), plan, gradient="sum")
 
     run(main, ranks=2)
 

@@ -15,7 +15,7 @@ from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows
 from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.grouped_mm import grouped_mm_rows
 from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
-from ditron.kernels.moe_rs import moe_rs_rows
+from ditron.kernels.moe_rs import moe_ar_rows, moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
 from ditron_compiler.errors import DitronError
 
@@ -95,6 +95,7 @@ CALLS = {
         one_expert(),
     ),
     "moe_rs_rows": lambda: (halves(16 * ditron.num_ranks(), 16), halves(1, 24, 16), one_expert()),
+    "moe_ar_rows": lambda: (halves(16 * ditron.num_ranks(), 16), halves(1, 24, 16), one_expert()),
     "moe_rs_rows_backward": lambda: (
         halves(16, 24).detach(),
         halves(16 * ditron.num_ranks(), 16).detach(),
@@ -133,6 +134,7 @@ OF_TABLES = {
     "grouped_mm_rows_backward": grouped_mm_rows_backward,
     "swiglu_rows": swiglu_rows,
     "swiglu_rows_backward": swiglu_rows_backward,
+    "moe_ar_rows": moe_ar_rows,
     "moe_rs_rows": moe_rs_rows,
     "moe_rs_rows_backward": moe_rs_rows_backward,
 }
@@ -141,10 +143,10 @@ OF_TABLES = {
 def test_every_operator_is_checked():
     of_tables = {"moe_plan": "moe_plan_tables"}
     of_tables |= {name: name.replace("moe", "moe_rows", 1) for name in ("ag_moe", "ag_moe_backward")}
-    of_tables |= {"moe_rs": "moe_rs_rows", "moe_rs_backward": "moe_rs_rows_backward"}
+    of_tables |= {"moe_rs": "moe_rs_rows", "moe_rs_backward": "moe_rs_rows_backward", "moe_ar": "moe_ar_rows"}
     of_tables |= {name: f"{name}_rows" for name in ("ep_combine", "ep_dispatch", "grouped_mm")}
     # Not in torch.ops: no gradients, not for torch.compile.
-    called_directly = {"Plan", "ep_moe", "moe_ar"}
+    called_directly = {"Plan", "ep_moe", "expert_tile"}
     within = {"swiglu_rows", "swiglu_rows_backward", "grouped_mm_rows_backward", "limit_routes"}  # of ep_moe, moe_plan
     assert set(CALLS) - within == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
     assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)

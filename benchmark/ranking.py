@@ -83,7 +83,7 @@ def summary(rows: list[dict], title: str) -> str:
     correlation = f"{statistics.median(ordered):.2f}" if ordered else "-"
     enough = f"{100 * sum(value >= 0.85 for value in ordered) / len(ordered):.0f} %" if ordered else "-"
     cells = [title, len(compared), len(ordered), correlation, enough]
-    for top in (1, 2, 3, 4):
+    for top in TOPS:
         close = sum(row["regret"][top] <= 0.03 for row in compared)
         cells.append(f"{100 * close / len(compared):.0f} %")
     worst = [max(row["regret"][top] for row in compared) for top in (1, 3)]
@@ -114,8 +114,9 @@ def main() -> None:
     by_operator = defaultdict(list)
     for row in rows:
         by_operator[row["operator"]].append(row)
-    print("| operator | problems | with an order | Spearman, median | >= .85 | top 1 | top 2 | top 3 | top 4 | worst, "
-          "top 1 | top 3 |\n" + "|---" * 11 + "|")  # fmt: skip
+    tops = " | ".join(f"top {top}" for top in TOPS)
+    print(f"| operator | problems | with an order | Spearman, median | >= .85 | {tops} | worst, top 1 | top 3 |")
+    print("|---" * (7 + len(TOPS)) + "|")
     for operator, own in sorted(by_operator.items()):
         if any("regret" in row for row in own):
             print(summary(own, operator))

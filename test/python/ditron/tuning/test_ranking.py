@@ -1,0 +1,59 @@
+"""What ``benchmark/ranking.py`` says of predicted and measured orders, and what ``ranking_gpu.py`` measures."""
+
+import importlib.util
+
+import paths
+import pytest
+
+from ditron import kernels  # noqa: F401 (declares the operators)
+from ditron.tuning.prediction import Predicted
+from ditron.tuning.problem import Problem
+from ditron.tuning.registry import candidates_of, space_of
+from ditron.tuning.tables import Entry, Measured
+
+
+def benchmark(name):
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", paths.ROOT / "benchmark" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ranking, ranking_gpu = benchmark("ranking"), benchmark("ranking_gpu")
+PROBLEM = Problem("ag_gemm", "bf16", 2, 1024, 3584, 8192)
+
+
+def test_places():
+    assert ranking.ranks_of([30.0, 10.0, 20.0]) == [2, 0, 1]
+    assert ranking.ranks_of([10.0, 10.05, 20.0], noise=0.01) == [0.5, 0.5, 2]
+    assert ranking.ranks_of([10.0, 10.05, 20.0]) == [0, 1, 2]
+
+
+def test_spearman():
+    assert ranking.spearman([0, 1, 2, 3], [0, 1, 2, 3]) == pytest.approx(1)
+    assert ranking.spearman([0, 1, 2, 3], [3, 2, 1, 0]) == pytest.approx(-1)
+    assert ranking.spearman([0, 1, 2, 3], [0, 1, 3, 2]) == pytest.approx(0.8)  # 1 - 6 * 2 / (4 * 15)
+    assert ranking.spearman([1.5] * 4, [0, 1, 2, 3]) is None
+
+
+def test_regret_is_of_the_best_of_the_predicted_top():
+    measured = {"a": 10.0, "b": 11.0, "c": 20.0, "d": 30.0, "nccl": 5.0, "failed": None}
+    predicted = {"a": 8.0, "b": 7.0, "c": 5.0, "d": 9.0, "nccl": None, "failed": 1.0}
+    entry = Entry(PROBLEM, [Measured({"algorithm": name}, us) for name, us in measured.items()])
+    row = ranking.compare(entry, lambda problem, options: Predicted(predicted[options["algorithm"]]), 0.0)
+    assert row["candidates"] == 4 and row["regret"] == pytest.approx({1: 1.0, 2: 0.1, 3: 0, 4: 0, 8: 0})
+    assert row["spearman"] == pytest.approx(0.2)  # places 0 1 2 3 against 2 1 0 3: 1 - 6 * 8 / 60
+
+
+def test_what_is_measured_in_one_run():
+    """The declared candidates first, then the best predicted, and others that can run; none twice."""
+    space = space_of(PROBLEM, 132)
+    best = ranking_gpu.every(space)[5:13]
+    found = ranking_gpu.schedules(PROBLEM, best, 64, 132)
+    declared = candidates_of(PROBLEM)
+    assert len(found) == 64 and found[: len(declared)] == declared
+    assert all(options in found for options in best)
+    complete = [space.complete(options) for options in found]
+    assert all(complete.count(options) == 1 for options in complete)
+    assert all(space.is_valid(options) for options in found[len(declared) :])
+    assert found == ranking_gpu.schedules(PROBLEM, best, 64, 132)

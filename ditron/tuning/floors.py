@@ -36,14 +36,16 @@ def machine_of(gpu: str, ranks: int) -> Machine | None:
 def floor_of(problem: Problem, machine: Machine) -> Floor:
     """The product at the rate of tensor cores, or of memory where that takes longer; the bytes at the link's.
 
-    Between nodes, each NIC has to bring what one rank gives to another from every other node.
+    Between nodes, each NIC has to bring what one rank gives to another from every other node, and all that a rank gets
+    comes by its links and its NIC.
     """
     product = product_us(problem.M, problem.N, problem.K, problem, machine) if problem.is_product else 0.0
     link = 0.0
     if problem.ranks > 1:
         part = problem.sent_bytes / (problem.ranks - 1)
         nodes = -(-problem.ranks // machine.ranks)
-        link = part * (min(problem.ranks, machine.ranks) - 1) / (machine["link.rate"] * 1e3)
+        rate = machine["link.rate"] + (machine["nic.rate"] if nodes > 1 else 0.0)
+        link = problem.sent_bytes / (rate * 1e3)
         if "link.pair" in machine.numbers and min(problem.ranks, machine.ranks) > 1:
             link = max(link, part / (machine["link.pair"] * 1e3))
         if nodes > 1:

@@ -157,7 +157,9 @@ def test_floors_of_machines(capsys, user_table, tmp_path):
     assert floor("--machine", "h200x2", "--set", "link=100")[1] == pytest.approx(1 / 2 * shard / 100)
     assert floor("--machine", str(mine))[:2] == (4, pytest.approx(3 / 4 * shard / 50))
     ranks, link, source = floor("--machine", "h800x8x4")
-    assert (ranks, link) == (32, pytest.approx(3 / 32 * shard / machines.load("h800x8")["nic.rate"]))
+    node = machines.load("h800x8")
+    assert (ranks, link) == (32, pytest.approx(31 / 32 * shard / (node["link.rate"] + node["nic.rate"])))
+    assert floor("--machine", "h800x8x4", "--set", "nic=5")[1] == pytest.approx(3 / 32 * shard / 5)
     assert "uncalibrated: nothing was measured on it" in source
 
 

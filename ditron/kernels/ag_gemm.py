@@ -16,10 +16,11 @@ import torch
 import ditron
 import ditron.host as dh
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program, algorithm_on_nodes
+from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gathered_product import multiply_gathered
+from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import (
     aligned,
     bias_of,
@@ -234,7 +235,7 @@ def ag_gemm(
         has_nodes = len(group.nodes) > 1
         check_schedule("ag_gemm", schedule, ag_gemm_nodes_program if has_nodes else ag_gemm_program)
         if has_nodes:
-            algorithm = algorithm_on_nodes(group, algorithm, a, b, out)
+            algorithm = algorithm_on_nodes("ag_gemm", group, algorithm, a, b, out)
         elif scales is None:
             algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, N, K)
         keep = gathered is not None

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-
 import ditron
 import ditron.host as dh
-from ditron.distributed.group import Group
 from ditron.kernels.gathered_product import multiply_gathered
-from ditron.kernels.node_pushes import HierarchicalPushes, require_even_nodes
-from ditron.kernels.operands import QUANTIZED
-from ditron.kernels.schedules import fits_tile_kernel
-from ditron_compiler.errors import NodesError
+from ditron.kernels.node_pushes import HierarchicalPushes
 
-__all__ = ["ag_gemm_nodes_program", "algorithm_on_nodes"]
+__all__ = ["ag_gemm_nodes_program"]
 
 
 @ditron.program(
@@ -80,25 +74,3 @@ def ag_gemm_nodes_program(
     if keep:
         pushes.await_all()
         dh.copy(pushes.gathered[: gathered_out.shape[0]], gathered_out)
-
-
-def algorithm_on_nodes(group: Group, algorithm: str | None, *operands: torch.Tensor) -> str:
-    """The algorithm for a group of several nodes. Raises DitronError for what only one node has."""
-    if algorithm == "nccl":
-        return algorithm
-    if algorithm not in (None, "overlapped"):
-        raise NodesError(
-            f"ag_gemm: algorithm={algorithm!r} in a group on {len(group.nodes)} nodes: expected 'overlapped' or 'nccl'"
-        )
-    if not fits_tile_kernel(group, *operands):
-        raise NodesError(
-            f"ag_gemm on {len(group.nodes)} nodes takes bfloat16 or float16 matrices with rows of a multiple of 16 "
-            "bytes, on GPUs from Hopper on: pad them, or use algorithm='nccl'"
-        )
-    if operands[0].dtype in QUANTIZED:
-        raise NodesError(
-            f"ag_gemm on {len(group.nodes)} nodes takes no quantized operands: use algorithm='nccl', or a group of one "
-            "node"
-        )
-    require_even_nodes("ag_gemm", group)
-    return "overlapped"

@@ -19,6 +19,8 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import SCALING, torch_operator
+from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
+from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.scales import promote_every, scaled_product, scales_of
@@ -33,6 +35,7 @@ from ditron.kernels.schedules import (
 )
 from ditron.kernels.tiles import (
     MAX_REGISTERS,
+    PIECE,
     accumulator,
     block_scaled_dot_step,
     columns_of,
@@ -52,9 +55,6 @@ from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_rs", "gemm_rs_program"]
-
-# What the tiles of a piece add up to in a call, however many they are: calls of other shapes use the same counters.
-PIECE = 1 << 20
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -332,11 +332,13 @@ def gemm_rs(
         out_dtype: of the result of quantized operands, and of what ranks send each other; default bfloat16.
         use_fast_accum: of fp8, as of ``torch._scaled_mm``: Hopper's tensor cores add with 14 bits, faster than fp32.
         out: ``[M / num_ranks, N]``, written if given.
-        group: the ranks; default the current group. One node.
+        group: the ranks; default the current group. Of several nodes: equally many on each; not quantized.
         algorithm: ``"overlapped"``, ``"sequential"`` for a product and a collective one after the other, instead of the
             one that was measured to be fastest or is chosen by size; or ``"nccl"`` for the same with NCCL's, which adds
-            in the dtype of the tensors and is taken only if it is named.
-        schedule: keyword-only arguments of :func:`gemm_rs_program`, instead of those that would be chosen.
+            in the dtype of the tensors and is taken only if it is named. On several nodes there is no
+            ``"sequential"``, and overlapped, which sends each node's sum once, is the default.
+        schedule: keyword-only arguments of :func:`gemm_rs_program`, instead of those that would be chosen; on several
+            nodes of :func:`gemm_rs_nodes_program`.
 
     Returns ``[M / num_ranks, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -357,11 +359,19 @@ def gemm_rs(
         out = result("gemm_rs", (rows, N), a, out, dtype, a=a, b=b)
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
-        check_schedule("gemm_rs", schedule, gemm_rs_program)
-        if scales is None:
+        has_nodes = len(group.nodes) > 1
+        check_schedule("gemm_rs", schedule, gemm_rs_nodes_program if has_nodes else gemm_rs_program)
+        if has_nodes:
+            algorithm = algorithm_on_nodes("gemm_rs", group, algorithm, a, b, out)
+        elif scales is None:
             algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, rows, N, K)
         if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out, scales=scales):
             chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True, scales=scales)
+            if has_nodes:
+                local = ranks // len(group.nodes)
+                known = {"num_ranks": ranks, "local_ranks": local, "b_is_kn": b_is_kn}
+                gemm_rs_nodes_program(a, b, out, capacity_for(rows), **known, **chosen)
+                return out
             flat = (None, None) if scales is None else scales.for_kernel()
             gemm_rs_program(a, b, out, *flat, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
             return out

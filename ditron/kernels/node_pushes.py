@@ -11,10 +11,12 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
+from ditron.kernels.operands import QUANTIZED
+from ditron.kernels.schedules import fits_tile_kernel
 from ditron.kernels.tiles import piece_rows
-from ditron_compiler.errors import DitronError
+from ditron_compiler.errors import DitronError, NodesError
 
-__all__ = ["HierarchicalPushes", "nearest_shard", "require_even_nodes"]
+__all__ = ["HierarchicalPushes", "algorithm_on_nodes", "nearest_shard"]
 
 
 @ditron.jit
@@ -126,7 +128,29 @@ class HierarchicalPushes:
                 self.await_piece((self.rank + step) % self.ranks, piece)
 
 
-def require_even_nodes(what: str, group: Group) -> None:
+def algorithm_on_nodes(what: str, group: Group, algorithm: str | None, *operands: torch.Tensor) -> str:
+    """The algorithm for a group of several nodes. Raises DitronError for what only one node has."""
+    if algorithm == "nccl":
+        return algorithm
+    if algorithm not in (None, "overlapped"):
+        raise NodesError(
+            f"{what}: algorithm={algorithm!r} in a group on {len(group.nodes)} nodes: expected 'overlapped' or 'nccl'"
+        )
+    if not fits_tile_kernel(group, *operands):
+        raise NodesError(
+            f"{what} on {len(group.nodes)} nodes takes bfloat16 or float16 matrices with rows of a multiple of 16 "
+            "bytes, on GPUs from Hopper on: pad them, or use algorithm='nccl'"
+        )
+    if operands[0].dtype in QUANTIZED:
+        raise NodesError(
+            f"{what} on {len(group.nodes)} nodes takes no quantized operands: use algorithm='nccl', or a group of one "
+            "node"
+        )
+    _require_even(what, group)
+    return "overlapped"
+
+
+def _require_even(what: str, group: Group) -> None:
     """Raise DitronError unless every node has equally many ranks of the group, one after another."""
     nodes = [rank // group.ranks_per_node for rank in group.ranks]
     local = group.num_ranks // len(group.nodes)

@@ -13,6 +13,7 @@ import ditron.host as dh
 
 __all__ = [
     "MAX_REGISTERS",
+    "PIECE",
     "accumulator",
     "add_bias",
     "block_scaled_dot_step",
@@ -31,6 +32,9 @@ __all__ = [
     "store_tile",
     "tile_position",
 ]
+
+#: What the tiles of a piece add up to in a call, however many they are: calls of other shapes use the same counters.
+PIECE = 1 << 20
 
 #: Of a thread of eight warps. In a CUDA graph a stream's wait is a kernel of one warp: a program that stays on its SM
 #: until that wait is over has to leave registers for it.

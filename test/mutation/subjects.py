@@ -207,6 +207,7 @@ def _operators() -> list[Subject]:
         subject("ag_gemm", "ag_gemm_program", ag_gemm),
         subject("ag_gemm_nodes", "ag_gemm_nodes_program", ag_gemm, ((4, 2),)),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
+        subject("gemm_rs_nodes", "gemm_rs_nodes_program", gemm_rs, ((4, 2),)),
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),
         subject("gradients, row", "row_gradients_program", gemm_rs_backward),
         subject("gemm_ar_small", "gemm_ar_small_program", gemm_ar),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import paths
@@ -427,6 +429,16 @@ def test_the_text():
     assert "timing only, 4 ranks" in text and "program ag_gemm_program, call 2:" in text
     assert "ag_gemm_kernel (4 programs);" in text and "critical path of the last call, first to last:" in text
     assert "uncalibrated" in str(predicted(copies((0, 1, 1)), machine=machines.load("h800x8")))
+
+
+def test_many_ranks_take_seconds_and_little_memory():
+    """Promised: 64 ranks at most 15 s, 128 at most 60 s and 4 GB (docs/results/clock.md)."""
+    script = paths.ROOT / "benchmark" / "clock_scale.py"
+    line = subprocess.run(
+        [sys.executable, script, "h800x8x8", "256"], capture_output=True, text=True, check=True
+    ).stdout
+    ranks, *_, cpu_seconds, gigabytes = (float(cell) for cell in line.strip(" |\n").split("|"))
+    assert ranks == 64 and cpu_seconds < 15 and gigabytes < 1, line
 
 
 # --- what is wrong ---------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def _shapes(operator: str, sizes: Sequence[str], ranks: int, dtype: str, form: s
         if not numbers:
             raise UsageError(f"{operator} takes sizes in bytes of a rank's tensor, as in '{operator} 64K 2M'")
         for nbytes in numbers:
-            share = ranks if operator == "reduce_scatter" else 1  # its result is a part of the tensor
+            share = ranks if operator in ("reduce_scatter", "all_to_all") else 1  # each rank gets a part of the tensor
             yield Problem(operator, dtype, ranks, max(1, nbytes // DTYPES[dtype] // share))
         return
     if not numbers or len(numbers) % 3:
@@ -77,6 +77,11 @@ def _shapes(operator: str, sizes: Sequence[str], ranks: int, dtype: str, form: s
 def _product(operator: str, M: int, N: int, K: int, ranks: int, dtype: str, form: str) -> Problem:
     from ditron.tuning.problem import Problem
 
+    if operator in ("gemm_a2a", "a2a_gemm"):  # every rank has the whole weight, and a part of the sequence
+        what, columns = ("N", N) if operator == "gemm_a2a" else ("K", K)
+        if M % ranks or columns % ranks:
+            raise UsageError(f"{operator}: {ranks} ranks cannot share {M} rows and {what} = {columns}")
+        return Problem(operator, dtype, ranks, M // ranks, N, K)
     divided = {"ag_gemm": N, "gemm_rs": K, "gemm_ar": K}[operator]
     if form == "strong":
         if divided % ranks:

@@ -7,6 +7,7 @@ comes to it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
-from ditron.kernels.schedules import check_schedule, overlaps, schedule_for
+from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, tile_candidates
 from ditron.kernels.tiles import (
     accumulator,
     add_bias,
@@ -41,6 +42,9 @@ from ditron.kernels.tiles import (
     store_tile,
     tile_position,
 )
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["a2a_gemm", "a2a_gemm_program"]
@@ -193,6 +197,21 @@ def a2a_gemm_program(
     )
 
 
+def _most_pieces(part: int) -> int:
+    """Pieces of the ``part`` bytes that go to a rank (docs/results/all-to-all.md)."""
+    return 8 if part >= MANY_BYTES else 4
+
+
+@tunable(
+    "a2a_gemm", rule=lambda problem: product_rule(problem, _most_pieces(problem.sent_bytes // (problem.ranks - 1)))
+)
+def a2a_gemm_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`a2a_gemm`."""
+    yield from tile_candidates(problem, (8, 4, 2))
+    yield {"algorithm": "sequential"}
+    yield {"algorithm": "nccl"}
+
+
 @torch_operator("x", "w", "bias", "scatter_dim", "gather_dim")
 def a2a_gemm(
     x: torch.Tensor,
@@ -249,10 +268,11 @@ def a2a_gemm(
         bias_of("a2a_gemm", out, N, bias)
         flat, product = aligned(flat), out.view(rows, N)
         b, b_is_kn = weight_layout(w)
+        algorithm, schedule = tuned("a2a_gemm", group, algorithm, schedule, flat.dtype, rows, N, w.shape[1])
         check_schedule("a2a_gemm", schedule, a2a_gemm_program)
         part = flat.nbytes // ranks
         if overlaps("a2a_gemm", group, algorithm, part * (ranks - 1), flat, b, product):
-            pieces = 8 if part >= MANY_BYTES or group.is_sim else 4
+            pieces = 8 if group.small_shapes else _most_pieces(part)
             chosen = schedule_for("a2a_gemm", group, rows, pieces, schedule, whole_pieces=False)
             a2a_gemm_program(
                 flat,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,10 +18,17 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets_to_all
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import block_for, by_size
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, block_for, by_size, stored_candidates
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_to_all", "ll_all_to_all_program", "stored_all_to_all_program"]
+
+
+#: Elements that a program stores at each rank at once, on GPUs: level with half of it but for the largest messages.
+BLOCK = 8192
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -96,6 +104,27 @@ def ll_all_to_all_program(x, out, capacity, *, block=512, num_warps=4, protocol=
     )
 
 
+def _by_size(nbytes: int, has_nvlink: bool) -> str:
+    """What a message of so many bytes goes by: what copy engines push would have to be copied once more."""
+    by = by_size(nbytes, has_nvlink)
+    return "stored" if by == "copied" else by
+
+
+def _rule(problem: Problem) -> Rule:
+    algorithm = _by_size(problem.sent_bytes, has_nvlink=True)
+    options: Options = {"algorithm": algorithm, "block": BLOCK if algorithm == "stored" else BLOCKS[algorithm]}
+    return Rule(
+        options, f"a rank sends {problem.sent_bytes / 2**20:.3g} MB; packets are taken up to {LL128_BYTES >> 20} MB"
+    )
+
+
+@tunable("all_to_all", rule=_rule, named_only=("nccl",))
+def all_to_all_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`all_to_all`."""
+    yield from (options for options in stored_candidates(problem) if options["algorithm"] != "copied")
+    yield {"algorithm": "stored", "block": BLOCK}
+
+
 @torch_operator("x")
 def all_to_all(
     x: torch.Tensor,
@@ -127,9 +156,8 @@ def all_to_all(
             raise DitronError(f"all_to_all: {x.shape[0]} rows cannot be shared evenly by {ranks} ranks")
         out = result("all_to_all", tuple(x.shape), x, out, x=x)
         n = x.numel() // ranks
-        if algorithm is None:  # what copy engines push would have to be copied once more
-            by = by_size(n * x.itemsize * (ranks - 1), group.has_nvlink)
-            algorithm = "stored" if by == "copied" else by
+        algorithm, schedule = tuned("all_to_all", group, algorithm, schedule, x.dtype, n)
+        algorithm = algorithm or _by_size(n * x.itemsize * (ranks - 1), group.has_nvlink)
         if algorithm == "nccl":
             mine, theirs = aligned(x).view(-1), out.view(-1)
             sent = x.nbytes * (group.num_ranks - 1) / group.num_ranks
@@ -139,7 +167,7 @@ def all_to_all(
             raise DitronError(
                 f"all_to_all: unknown algorithm {algorithm!r}: expected 'stored', 'll', 'll128' or 'nccl'"
             )
-        stored = {"block": BLOCK} if algorithm == "stored" and not group.is_sim else {}
+        stored = {"block": BLOCK} if algorithm == "stored" and not group.small_shapes else {}
         schedule = block_for(group, algorithm) | stored | schedule
         capacity = max(capacity_for(n), schedule["block"])
         parts, received = aligned(x).view(ranks, -1), out.view(ranks, -1)
@@ -148,8 +176,5 @@ def all_to_all(
         _PROGRAMS[algorithm](parts, received, capacity, **schedule)
         return out
 
-
-#: Elements that a program stores at each rank at once, on GPUs: level with half of it but for the largest messages.
-BLOCK = 8192
 
 _PROGRAMS = {"stored": stored_all_to_all_program, "ll": ll_all_to_all_program, "ll128": ll_all_to_all_program}

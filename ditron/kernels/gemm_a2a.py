@@ -7,6 +7,7 @@ own columns come last, straight to the result: the last pull is hidden under the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
-from ditron.kernels.schedules import check_schedule, overlaps, schedule_for
+from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, tile_candidates
 from ditron.kernels.tiles import (
     MAX_REGISTERS,
     accumulator,
@@ -41,6 +42,9 @@ from ditron.kernels.tiles import (
     store_tile,
     tile_position,
 )
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["exchanged_dims", "gemm_a2a", "gemm_a2a_program"]
@@ -219,6 +223,14 @@ def exchanged_dims(what: str, x: torch.Tensor, columns: str, rows: str, dims: di
     return dims[rows] % x.ndim
 
 
+@tunable("gemm_a2a", rule=lambda problem: product_rule(problem, 4))
+def gemm_a2a_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`gemm_a2a`."""
+    yield from tile_candidates(problem, (4, 2, 8))
+    yield {"algorithm": "sequential"}
+    yield {"algorithm": "nccl"}
+
+
 @torch_operator("x", "w", "bias", "scatter_dim", "gather_dim")
 def gemm_a2a(
     x: torch.Tensor,
@@ -269,6 +281,7 @@ def gemm_a2a(
         bias_of("gemm_a2a", out, N, bias)
         flat = aligned(flat)
         b, b_is_kn = weight_layout(w)
+        algorithm, schedule = tuned("gemm_a2a", group, algorithm, schedule, flat.dtype, rows, N, w.shape[1])
         check_schedule("gemm_a2a", schedule, gemm_a2a_program)
         received = out.view(ranks * rows, -1) if gather_dim == 0 else out.new_empty(ranks * rows, N // ranks)
         sent = received.nbytes // ranks * (ranks - 1)

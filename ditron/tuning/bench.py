@@ -116,6 +116,12 @@ def operands(problem: Problem, rank: int, device: torch.device) -> tuple[tuple[t
             return (random(ranks * rows, K, seed=rank), random(N, K, seed=100 + rank)), (rows, N)
         case "gemm_ar":
             return (random(rows, K, seed=rank), random(N, K, seed=100 + rank)), (rows, N)
+        case "gemm_a2a":
+            return (random(rows, K, seed=rank), random(N, K, seed=100)), (ranks * rows, N // ranks)
+        case "a2a_gemm":
+            return (random(ranks * rows, K // ranks, seed=rank), random(N, K, seed=100)), (rows, N)
+        case "all_to_all":
+            return (random(ranks * rows, seed=rank),), (ranks * rows,)
         case "all_reduce":
             return (random(rows, seed=rank),), (rows,)
         case "all_gather":

@@ -20,8 +20,9 @@ class Problem:
 
     Attributes:
         operator: its function's name. dtype: a name of ``DTYPES``. ranks: how many.
-        rows: of A on a rank (``ag_gemm``), of the result on a rank (``gemm_rs``), of A (``gemm_ar``); elements that a
-            rank gives to each other one (collectives). In a table, those of a bucket.
+        rows: of A on a rank (``ag_gemm``), of the result on a rank (``gemm_rs``), of A (``gemm_ar``); of a rank's part
+            of a sequence (``gemm_a2a``, ``a2a_gemm``); elements that a rank gives to each other one (collectives). In
+            a table, those of a bucket.
         N, K: of the weight ``[N, K]`` of a rank; 0 for collectives.
     """
 
@@ -43,13 +44,14 @@ class Problem:
     @property
     def M(self) -> int:
         """Rows of the product on a rank."""
-        return self.rows if self.operator == "gemm_ar" else self.ranks * self.rows
+        return self.rows if self.operator in ("gemm_ar", "gemm_a2a", "a2a_gemm") else self.ranks * self.rows
 
     @property
     def sent_bytes(self) -> int:
         """Bytes that a rank has to send to the others together; all-reduces send twice a part to each."""
-        columns = {"ag_gemm": self.K, "gemm_rs": self.N, "gemm_ar": self.N}.get(self.operator, 1)
-        part = self.rows * columns * self.itemsize
+        columns = {"ag_gemm": self.K, "gemm_rs": self.N, "gemm_ar": self.N}
+        columns |= {"gemm_a2a": self.N // self.ranks, "a2a_gemm": self.K // self.ranks}
+        part = self.rows * columns.get(self.operator, 1) * self.itemsize
         if self.operator in ("gemm_ar", "all_reduce"):
             part = -(-2 * part // self.ranks)
         return part * (self.ranks - 1)

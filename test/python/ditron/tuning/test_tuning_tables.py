@@ -98,7 +98,7 @@ WRONG_ENTRIES = [
     ({"K": 0}, "K is 0: expected a positive integer"),
     ({"rows": 2.0}, "rows is 2.0: expected a positive integer"),
     ({"N": 10**400}, "N is 1000"),
-    ({"operator": "nonesuch"}, "operator is 'nonesuch': expected one of ag_gemm"),
+    ({"operator": "nonesuch"}, "operator is 'nonesuch': expected one of a2a_gemm, ag_gemm"),
     ({"operator": "all_reduce"}, "N is 64: expected 0 of a collective"),
     ({"dtype": "bf15"}, "dtype is 'bf15': expected one of"),
     ({"timing": 3}, "timing is 3: expected one of call, graph"),

@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from ditron.cli.arguments import add_explain, add_tune, lazy
 from ditron.cli.kernels import UsageError
 from ditron.script_errors import reported
 from ditron_compiler.versions import VersionError, check_versions
@@ -93,8 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_check(commands)
     _add_swizzle(commands)
-    _add_tune(commands)
-    _add_explain(commands)
+    add_tune(commands)
+    add_explain(commands)
     _add_doctor(commands)
     parser.set_defaults(command=None)
     return parser
@@ -168,7 +169,7 @@ def _add_compile(commands) -> None:
     )
     _add_kernel_options(parser)
     parser.add_argument("-o", dest="directory", metavar="DIR", default=".", help="where the stages go (default: here)")
-    parser.set_defaults(command=_lazy("compiling", "compile_command"))
+    parser.set_defaults(command=lazy("compiling", "compile_command"))
 
 
 def _add_dump(commands) -> None:
@@ -203,7 +204,7 @@ def _add_dump(commands) -> None:
         "--html", metavar="FILE.html", help="the same side by side, as one page that needs nothing else"
     )
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="of --pass-diff")
-    parser.set_defaults(command=_lazy("compiling", "dump_command"))
+    parser.set_defaults(command=lazy("compiling", "dump_command"))
 
 
 def _add_passes(commands) -> None:
@@ -213,7 +214,7 @@ def _add_passes(commands) -> None:
         description="List our passes, also those of other packages, or show one.",
     )
     parser.add_argument("name", nargs="?", help="a pass")
-    parser.set_defaults(command=_lazy("passes", "passes_command"))
+    parser.set_defaults(command=lazy("passes", "passes_command"))
 
 
 def _add_run(commands) -> None:
@@ -298,7 +299,7 @@ def _add_run(commands) -> None:
         action="store_true",
         help="for scripts that require CUDA: torch reports a CUDA device, which is the CPU",
     )
-    parser.set_defaults(command=_lazy("running", "run_command"))
+    parser.set_defaults(command=lazy("running", "run_command"))
 
 
 def _add_check(commands) -> None:
@@ -354,7 +355,7 @@ def _add_check(commands) -> None:
         "file: all its programs, or what it launches as a script",
     )
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's arguments")
-    parser.set_defaults(command=_lazy("checking", "check_command"))
+    parser.set_defaults(command=lazy("checking", "check_command"))
 
 
 def _add_swizzle(commands) -> None:
@@ -381,119 +382,7 @@ def _add_swizzle(commands) -> None:
         help="write to FILE.png, .svg, .pdf (these need "
         "matplotlib: pip install 'ditron[plot]') or .txt instead of standard output",
     )
-    parser.set_defaults(command=_lazy("swizzling", "swizzle_command"))
-
-
-def _positive(kind: type[int] | type[float]):
-    def parse(text: str) -> float:
-        value = kind(text)
-        if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
-        return value
-
-    parse.__name__ = kind.__name__  # in argparse's message for what is no number
-    return parse
-
-
-def _add_shapes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("operator", nargs="?", help="of ditron.kernels, as ag_gemm or all_reduce")
-    parser.add_argument(
-        "sizes",
-        nargs="*",
-        metavar="SIZE",
-        help="M N K of a product; bytes of a rank's tensor of a collective, as 64K; several may follow each other",
-    )
-    parser.add_argument("--shapes", metavar="FILE", help="instead: a file with 'OPERATOR SIZE... [FORM]' in each line")
-    parser.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16", help="of all tensors")
-    parser.add_argument(
-        "--ranks", metavar="N", type=_positive(int), help="number of ranks (default: all GPUs of this machine)"
-    )
-    parser.add_argument(
-        "--form",
-        choices=("strong", "weight-per-rank"),
-        default="strong",
-        help="strong (the default): N (of ag_gemm) or K is that of all ranks, who share it; "
-        "weight-per-rank: N and K are those of a rank's weight",
-    )
-
-
-def _add_tune(commands) -> None:
-    parser = commands.add_parser(
-        "tune",
-        help="measure an operator's algorithms and schedules on this machine's GPUs",
-        description="Measure what an operator can run for given sizes, in processes of their own, and keep the table "
-        "that its calls look at (docs/tuning.md).",
-    )
-    parser.intermixed = True
-    _add_shapes(parser)
-    parser.add_argument("--only", nargs="+", metavar="ALGORITHM", help="measure these beside the rule's choice")
-    parser.add_argument(
-        "--limit",
-        type=_positive(float),
-        default=30.0,
-        metavar="S",
-        help="seconds that a candidate may take (default 30)",
-    )
-    parser.add_argument(
-        "--total", type=_positive(float), metavar="S", help="seconds for everything (default: no limit)"
-    )
-    parser.add_argument(
-        "--rounds", type=_positive(int), default=12, metavar="N", help="samples of each candidate (default 12)"
-    )
-    parser.add_argument(
-        "--timing",
-        choices=("graph", "call"),
-        default="graph",
-        help="of calls in a CUDA graph (default), or single ones",
-    )
-    parser.add_argument(
-        "--top",
-        type=_positive(int),
-        metavar="K",
-        help="measure the rule's choice and the K others that are predicted to be fastest (default: all, those first)",
-    )
-    parser.add_argument(
-        "--search",
-        type=_positive(int),
-        metavar="N",
-        help="predict N schedules of a larger space too, found by steps from good ones, and measure the best "
-        "(--top, default 8)",
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="SEED", help="of --search (default 0)")
-    parser.add_argument("--output", metavar="FILE", help="add to this table (default: the user's, which calls look at)")
-    parser.add_argument("--verbose", action="store_true", help="print what is measured, a line each")
-    parser.set_defaults(command=_lazy("tuning", "tune_command"))
-
-
-def _add_explain(commands) -> None:
-    parser = commands.add_parser(
-        "explain",
-        help="say which algorithm and schedule an operator would run, why, and what it costs",
-        description="Say what an operator would run for given sizes, why, how long it takes against the machine's "
-        "limits, and what was second. Needs no GPU.",
-    )
-    parser.intermixed = True
-    _add_shapes(parser)
-    parser.add_argument(
-        "--machine",
-        metavar="NAME",
-        help="as h200x2, h800x8 or a file.toml (docs/predicting.md; default: this machine, or h200x2)",
-    )
-    parser.add_argument(
-        "--set",
-        metavar="NUMBER=VALUE",
-        action="append",
-        default=[],
-        help="what if the machine had another number, as link=450 or copy_engine.setup=2; may be repeated",
-    )
-    parser.add_argument(
-        "--timing",
-        choices=("graph", "call"),
-        default="graph",
-        help="predict calls in a CUDA graph (default), as they are measured, or single ones",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(command=_lazy("explaining", "explain_command"))
+    parser.set_defaults(command=lazy("swizzling", "swizzle_command"))
 
 
 def _add_doctor(commands) -> None:
@@ -507,14 +396,3 @@ def _doctor(args: argparse.Namespace) -> int:
     from ditron_compiler.tools import doctor
 
     return doctor.main()
-
-
-def _lazy(module: str, function: str):
-    """Import a command's module when it is run: ``--help`` must not wait for torch."""
-
-    def run(args: argparse.Namespace) -> int:
-        import importlib
-
-        return getattr(importlib.import_module(f"ditron.cli.{module}"), function)(args)
-
-    return run

@@ -80,6 +80,20 @@ def reduce_scatter_program(x, out, capacity, *, block=4096, num_warps=8):
     add_parts_kernel[(dh.cdiv(n, block),)](x[rank], inbox, out, n, rank, ranks, BLOCK=block, num_warps=num_warps)
 
 
+@ditron.jit
+def add_blocks(x_ptr, out_ptr, inbox_ptr, arrived_ptr, block, at, mask, n, capacity, epoch, BLOCK: tl.constexpr):
+    """Block ``block`` of ``out`` [n] = what all ranks have sent here and the own ones of ``x`` [ranks, n], in fp32."""
+    own = dl.rank()
+    total = tl.zeros((BLOCK,), tl.float32)
+    for sender in range(dl.num_ranks()):
+        if sender == own:
+            total += tl.load(x_ptr + own.to(tl.int64) * n + at, mask=mask, other=0.0).to(tl.float32)
+        else:
+            part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
+            total += part.to(tl.float32)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+
+
 @ditron.jit(do_not_specialize=["epoch"])
 def stored_scatter_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, epoch, BLOCK: tl.constexpr):
     """A program for each block of a part: stores every rank's at that rank, and adds what every rank stored here."""
@@ -93,14 +107,7 @@ def stored_scatter_kernel(x_ptr, out_ptr, inbox_ptr, arrived_ptr, n, capacity, e
         peer = (own + step) % ranks
         theirs = tl.load(x_ptr + peer.to(tl.int64) * n + at, mask=mask)
         send_block(theirs, inbox_ptr, arrived_ptr, block, at, mask, peer, capacity, epoch)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for sender in range(ranks):
-        if sender == own:
-            total += tl.load(x_ptr + own.to(tl.int64) * n + at, mask=mask, other=0.0).to(tl.float32)
-        else:
-            part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
-            total += part.to(tl.float32)
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+    add_blocks(x_ptr, out_ptr, inbox_ptr, arrived_ptr, block, at, mask, n, capacity, epoch, BLOCK)
 
 
 @ditron.program(
@@ -167,14 +174,7 @@ def put_scatter_kernel(x_ptr, out_ptr, outbox_ptr, inbox_ptr, arrived_ptr, n, ca
         from_ptr = outbox_ptr + peer.to(tl.int64) * capacity + block * BLOCK
         to_ptr = inbox_ptr + own.to(tl.int64) * capacity + block * BLOCK
         dl.putmem_signal_nbi(to_ptr, from_ptr, nbytes, arrived_ptr + block * ranks + own, epoch, peer)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for sender in range(ranks):
-        if sender == own:
-            total += tl.load(x_ptr + own.to(tl.int64) * n + at, mask=mask, other=0.0).to(tl.float32)
-        else:
-            part = receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epoch)
-            total += part.to(tl.float32)
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+    add_blocks(x_ptr, out_ptr, inbox_ptr, arrived_ptr, block, at, mask, n, capacity, epoch, BLOCK)
     dl.quiet()  # the next call writes the send buffer anew
 
 

@@ -37,7 +37,7 @@ struct Transfer {
   std::byte *to = nullptr;
   const std::byte *from = nullptr;
   size_t bytes = 0;
-  bool isDropped = false; ///< Data that takes time, but is not moved.
+  bool isDropped = false;          ///< Data that takes time, but is not moved.
   std::vector<std::byte> snapshot; ///< The source, once it must not be read.
   size_t split = 0; ///< Long data may be delivered in two parts: if not 0, one
                     ///< side of this has been, as `tailFirst` says.

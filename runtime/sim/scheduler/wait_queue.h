@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <deque>
+#include <unordered_map>
 #include <vector>
 
 namespace ditron::sim {

@@ -52,8 +52,8 @@ def draw(recording: Recording, path: str | Path) -> None:
 
     prediction = recording.prediction
     assert prediction is not None
-    start, end = prediction.window()
-    critical = prediction.critical_activities()
+    start, end = prediction.window(prediction.shown_call)
+    critical = prediction.critical_activities(prediction.shown_call)
     ranks = _shown(recording.ranks, [one.rank for one in critical])
     programs, streams = _programs(recording, ranks), _streams(recording, ranks)
     usages = _usages(prediction.usages(), ranks)
@@ -264,7 +264,8 @@ def _words(figure: Any, recording: Recording, ranks: Sequence[int], ns: float) -
     prediction, inches = recording.prediction, figure.get_figheight()
     assert prediction is not None
     calls = len(prediction.calls)
-    what = f"call {calls} of {calls} of {prediction.calls[-1][0].name}" if calls else "the whole run"
+    shown = prediction.shown_call % max(calls, 1)
+    what = f"call {shown + 1} of {calls}, {prediction.calls[shown][0].name}" if calls else "the whole run"
     nodes = recording.ranks // recording.ranks_per_node
     figure.text(
         0.01,

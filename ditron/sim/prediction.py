@@ -132,7 +132,7 @@ class Prediction:
         numbers = [
             number
             for number, launch in enumerate(self.launches)
-            if launch.rank in ranks and launch.programs and start <= launch.ended <= end
+            if launch.rank in ranks and launch.programs and start <= launch.queued and launch.ended <= end
         ]
         return start, max(numbers, key=lambda number: self.launches[number].ended, default=None)
 
@@ -146,17 +146,46 @@ class Prediction:
             lines.append(
                 f"program {slowest.name}, call {number + 1}: {slowest.us:.1f} us on rank {slowest.rank}{spread}"
             )
-        lines += _shortened(self._operations(self._slowest_of_last_call()))
-        steps = self.critical_path()
+        lines += self._between_calls()
+        shown = self.shown_call
+        lines += _shortened(self._operations(max(self.calls[shown], key=lambda one: one.us) if self.calls else None))
+        steps = self.critical_path(shown)
         if steps:
-            lines.append("critical path" + (" of the last call" if len(self.calls) > 1 else "") + ", first to last:")
+            is_last = shown in (-1, len(self.calls) - 1)
+            of = "" if len(self.calls) <= 1 else " of the last call" if is_last else f" of call {shown + 1}"
+            lines.append(f"critical path{of}, first to last:")
             lines += _shortened([str(step) for step in steps])
             lines.append("  in all: " + ", ".join(f"{kind} {us:.1f} us" for kind, us in _by_kind(steps)))
         lines += [f"priced at zero, since its time is not known: {name}" for name in self.unpriced]
         return "\n".join(lines)
 
-    def _slowest_of_last_call(self) -> ProgramCall | None:
-        return max(self.calls[-1], key=lambda one: one.us) if self.calls else None
+    @property
+    def shown_call(self) -> int:
+        """The last call with a critical path, which a product of torch has not; the last of all if none has."""
+        with_path = (number for number in reversed(range(len(self.calls))) if self.critical_activities(number))
+        return next(with_path, -1)
+
+    def _between_calls(self) -> list[str]:
+        """What the kernels took that were launched outside of programs, on the rank where they took longest."""
+        if not self.calls:
+            return []
+        spans = defaultdict(list)
+        for call in self.calls:
+            for one in call:
+                spans[one.rank].append((one.start, one.end))
+        took: dict[int, list[float]] = defaultdict(list)
+        for launch in self.launches:
+            is_inside = any(start <= launch.queued < end for start, end in spans[launch.rank])
+            if launch.programs and launch.ended > launch.queued and not is_inside:
+                took[launch.rank].append(launch.ended - launch.queued)
+        if not took:
+            return []
+        rank = max(took, key=lambda rank: sum(took[rank]))
+        count = len(took[rank])
+        return [
+            f"{count} kernel{'s' * (count > 1)} outside of programs: {sum(took[rank]) * _US:.1f} us on rank {rank}",
+            f"the whole run: {self.us:.1f} us",
+        ]
 
     def _operations(self, call: ProgramCall | None) -> list[str]:
         """A line for each launch, and each operation of a stream that took time, of a call; None: of all ranks."""

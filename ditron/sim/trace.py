@@ -78,21 +78,21 @@ class Recording:
     def _releases(self) -> Iterator[Release]:
         """The last signal that landed in what a program waited for, for each wait that had to wait."""
         sends: dict[int, TraceEvent] = {}
-        waiting: dict[tuple[int, int], TraceEvent] = {}
+        waiting: dict[int, dict[int, TraceEvent]] = defaultdict(dict)  # of each rank: its programs' calls, by slot
         last: dict[tuple[int, int], TraceEvent] = {}
         for event in self.events:
-            place = event.rank, event.slot
+            place, of_rank = (event.rank, event.slot), waiting[event.rank]
             if event.kind == "send":
                 sends[event.id] = event
             elif event.kind == "call" and event.slot >= 0 and event.address:
-                waiting[place] = event
+                of_rank[event.slot] = event
                 last.pop(place, None)
             elif event.kind == "signal":
-                for other, call in waiting.items():
+                for slot, call in of_rank.items():
                     if call.address <= event.address < call.address + call.nbytes:
-                        last[other] = event
-            elif event.kind == "call end" and place in waiting and waiting[place].name == event.name:
-                call = waiting.pop(place)
+                        last[event.rank, slot] = event
+            elif event.kind == "call end" and event.slot in of_rank and of_rank[event.slot].name == event.name:
+                call = of_rank.pop(event.slot)
                 arrival = last.pop(place, None)
                 if arrival is not None and arrival.id in sends:
                     yield Release(sends[arrival.id], arrival, call, event)
@@ -251,7 +251,7 @@ class _Builder:
         for usage in prediction.usages():
             name = f"{usage.resource}, %"
             self.line("C", usage.rank, SCRIPT, usage.at, name, args={"of its rate": round(100 * usage.part, 1)})
-        for one in prediction.critical_activities():
+        for one in prediction.critical_activities(prediction.shown_call):
             self.tracks[one.rank, CRITICAL] = "critical path"
             to = f" to rank {one.peer}" if one.peer not in (-1, one.rank) else ""
             self.line("X", one.rank, CRITICAL, one.start, one.kind + to, cat="critical path", dur=one.end - one.start)

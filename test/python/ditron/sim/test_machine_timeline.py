@@ -8,6 +8,7 @@ from collections import defaultdict
 
 import pytest
 import torch
+import triton.language as tl
 from timed_programs import simple_machine, two_nodes
 
 import ditron
@@ -17,6 +18,11 @@ from ditron.sim.trace import Recording
 from ditron.sim.world import World
 
 US = 1e-3
+
+
+@ditron.jit
+def write_kernel(x_ptr, N: tl.constexpr):
+    tl.store(x_ptr + tl.program_id(0) * N + tl.arange(0, N), 1.0)
 
 
 def copies(*sizes, peer=1):
@@ -106,7 +112,7 @@ def test_the_picture_says_what_it_shows(tmp_path, ranks):
         prediction = sim.predict(ag_gemm(), machine, ranks, timeline=tmp_path / "out.svg")
     text = (tmp_path / "out.svg").read_text()
     us = (prediction.window()[1] - prediction.window()[0]) * US
-    assert f"call 2 of 2 of {prediction.calls[-1][0].name}, {us:.1f} us" in text
+    assert f"call 2 of 2, {prediction.calls[-1][0].name}, {us:.1f} us" in text
     assert text.count(": critical path<") == min(ranks, machine_timeline.MOST_RANKS)
     for name in ("link out", "programs: products", "main stream", "stream copy", "us, predicted for"):
         assert name in text
@@ -114,6 +120,30 @@ def test_the_picture_says_what_it_shows(tmp_path, ranks):
     assert ("4 of them shown" in text) == (ranks == 8)
     slowest = max(prediction.calls[-1], key=lambda call: call.end).rank
     assert f">rank {slowest}: critical path<" in text
+
+
+def test_products_of_torch_behind_the_last_program():
+    """They are calls too, without kernels: what is shown is the last call of a program."""
+
+    def main():
+        ag_gemm()()
+        torch.empty(64, 64) @ torch.empty(64, 64)
+
+    prediction = sim.predict(main, simple_machine(), 4)
+    assert prediction.calls[-1][0].name.startswith("product of") and not prediction.critical_path(-1)
+    assert "ag_gemm" in prediction.calls[prediction.shown_call][0].name
+    text = str(prediction)
+    assert "critical path of call 2, first to last:" in text and "ag_gemm_kernel" in text
+
+
+def test_kernels_between_programs_are_told():
+    def main():
+        ag_gemm()()
+        write_kernel[(2,)](torch.zeros(256), N=128)
+
+    text = str(sim.predict(main, simple_machine(), 4))
+    assert "1 kernel outside of programs: " in text and "the whole run: " in text
+    assert "outside of programs" not in str(sim.predict(ag_gemm(), simple_machine(), 4))
 
 
 def test_the_trace_has_the_critical_path_and_what_links_transfer(tmp_path):

@@ -16,7 +16,7 @@ from ditron.kernels.operands import in_group
 from ditron_compiler.errors import DitronError
 from ditron_compiler.source_location import caller
 
-__all__ = ["check_capacity", "limit_routes", "places_of", "renormalized"]
+__all__ = ["check_capacity", "checked_routes", "limit_routes", "places_of", "renormalized"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def limit_routes(
     with in_group(group, "moe_plan") as group:
         given, top_k = topk_ids.shape
         missing = 0 if max_tokens is None else max_tokens - given
-        expert = _checked(topk_ids.long(), expert_map, num_experts)
+        expert, _, _ = checked_routes(topk_ids.long(), expert_map, num_experts)
         padded = torch.nn.functional.pad(expert.to(torch.int16), (0, 0, 0, missing), value=-1)
         everyone = all_gather(padded.contiguous().view(torch.int8), group=group).view(torch.int16).view(-1).long()
         kept = everyone >= 0
@@ -107,15 +107,22 @@ def limit_routes(
         return topk_ids.masked_fill(is_dropped, -1), dropped
 
 
-def _checked(ids: torch.Tensor, expert_map: torch.Tensor | None, num_experts: int) -> torch.Tensor:
-    """Numbers of experts, -1 for what goes nowhere: as ``checked_experts`` of plan_programs.py."""
+def checked_routes(
+    ids: torch.Tensor, expert_map: torch.Tensor | None, num_experts: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Numbers of experts, -1 for what goes nowhere; which routes are to none that exists, and which repeat one of their
+    token: as ``checked_experts`` of plan_programs.py.
+    """
     known = num_experts if expert_map is None else len(expert_map)
-    expert = torch.where((ids < 0) | (ids >= known), -1, ids)
+    wrong = (ids < -1) | (ids >= known)
+    expert = torch.where(wrong, -1, ids)
     if expert_map is not None:
         expert = torch.where(expert >= 0, expert_map[expert.clamp(min=0)].long(), -1)
-        expert = torch.where((expert < 0) | (expert >= num_experts), -1, expert)
-    is_same = (expert[:, :, None] == expert[:, None, :]).tril(-1).any(2)
-    return torch.where(is_same, -1, expert)
+        unknown = (expert < -1) | (expert >= num_experts)
+        expert = torch.where(unknown, -1, expert)
+        wrong |= unknown
+    is_same = (expert[:, :, None] == expert[:, None, :]).tril(-1).any(2) & (expert >= 0)
+    return torch.where(is_same, -1, expert), wrong, is_same
 
 
 def _watch(group: Group, dropped: torch.Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.capacity import check_capacity, limit_routes, renormalized
+from ditron.kernels.capacity import check_capacity, checked_routes, limit_routes, renormalized
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.plan_programs import moe_plan_nodes_program, moe_plan_program
@@ -138,7 +138,8 @@ def moe_plan_tables(
         plan = empty_plan(sizes, block_m, weights, rows)
         ids = aligned(topk_ids)
         if group.is_sim and not group.small_shapes:
-            _fill_on_host(plan, group, ids if expert_map is None else expert_map[ids.long()], num_experts, is_tp)
+            _fill_on_host(plan, group, ids, expert_map, num_experts, is_tp)
+            plan.check()
             return plan.tables
         program(
             ids,
@@ -172,8 +173,11 @@ def moe_plan_tables(
         return plan.tables
 
 
-def _fill_on_host(plan: Plan, group: Group, ids: torch.Tensor, num_experts: int, is_tp: bool) -> None:
+def _fill_on_host(
+    plan: Plan, group: Group, ids: torch.Tensor, expert_map: torch.Tensor | None, num_experts: int, is_tp: bool
+) -> None:
     """Make the tables where kernels compute no floating-point data, by which counts are added: in no time."""
+    ids, wrong, repeated = checked_routes(ids.long(), expert_map, num_experts)
     all_ids = torch.stack([torch.tensor(of_rank) for of_rank in group.all_gather_object(ids.tolist())])
     first = 0 if is_tp else group.rank * num_experts // group.num_ranks
     behind = num_experts if is_tp else (group.rank + 1) * num_experts // group.num_ranks
@@ -181,6 +185,7 @@ def _fill_on_host(plan: Plan, group: Group, ids: torch.Tensor, num_experts: int,
     plan.expert_rows.fill_(int(found.expert_rows[-1]))
     for table, made in zip(plan.tables, found.tables, strict=True):
         table[: len(made)] = made
+    plan.errors.copy_(torch.stack([wrong.sum(1), repeated.sum(1)], 1))
 
 
 def plan_shape(

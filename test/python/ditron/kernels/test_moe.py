@@ -126,6 +126,27 @@ def test_routes_that_go_nowhere():
         run(lambda: main(monkeypatch), ranks=1)
 
 
+@pytest.mark.parametrize("with_map", [False, True])
+def test_routes_that_go_nowhere_without_data(with_map):
+    """Where a machine's clock counts and no floating-point data is computed, integers are checked as with data."""
+    ids = torch.tensor([[0, 1], [2, 2], [-2, 3], [1 << 32, 4], [-1, 0]])
+    clean = torch.tensor([[0, 1], [2, -1], [-1, 3], [-1, -1], [-1, 0]])
+    expert_map = torch.tensor([0, 1, 2, 3], dtype=torch.int32) if with_map else None
+
+    def main():
+        ditron.init()
+        with pytest.raises(DitronError, match="3 of topk_ids are neither -1 nor .* and 1 repeat an expert"):
+            kernels.moe_plan(ids, expert_map=expert_map, num_experts=4)
+        plan = kernels.moe_plan(clean, expert_map=expert_map, num_experts=4)
+        assert torch.equal(plan.route_row, tables_on_host(clean[None], 0, 0, 4, plan.block_m).route_row)
+        assert plan.errors.tolist() == [[0, 0]] * 5
+        if with_map:
+            with pytest.raises(DitronError, match="1 of topk_ids"):
+                kernels.moe_plan(clean[:1], expert_map=torch.tensor([0, 4], dtype=torch.int32), num_experts=4)
+
+    ditron.sim.predict(main, "h200x2", ranks=1)
+
+
 def test_ranks_that_differ():
     """Without max_tokens the ranks have as many tokens."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,16 +23,35 @@ def require_writable(
 ) -> None:
     """Raise before a run what would be raised at its end.
 
-    Raises ValueError for a folder that does not exist, or a picture of a kind or of so many ranks that cannot be made;
+    Raises ValueError for a file that cannot be written, or a picture of a kind or of so many ranks that cannot be made;
     ImportError when matplotlib is missing.
     """
     for path in (trace, timeline):
-        if path is not None and not Path(path).resolve().parent.is_dir():
-            raise ValueError(f"{path}: there is no folder {Path(path).resolve().parent}")
+        if path is not None:
+            _require_writable_file(path)
     if timeline is not None:
         from ditron.sim import timeline as drawing
 
         drawing.check(ranks, timeline, has_clock=has_clock)
+
+
+def _require_writable_file(path: str | Path) -> None:
+    """Raise ValueError for a folder, and for a file that cannot be made or written to."""
+    file = Path(path)
+    if not file.resolve().parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {file.resolve().parent}")
+    if file.is_dir():
+        raise ValueError(f"{path}: expected a file, and it is a folder")
+    try:
+        if file.exists():
+            if not os.access(file, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        else:  # permissions of the folder do not say all: its file system may take no files
+            with open(file, "xb"):
+                pass
+            file.unlink()
+    except OSError as error:
+        raise ValueError(f"{path}: it cannot be written: {error.strerror}") from None
 
 
 @contextmanager

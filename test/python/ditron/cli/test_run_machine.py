@@ -104,6 +104,19 @@ def test_what_is_no_machine(capsys, arguments, message):
     assert re.search(message, capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("option", ["--trace", "--timeline"])
+@pytest.mark.parametrize(
+    "name, message", [("d.png", "d.png: expected a file, and it is a folder"), ("", "out.png: it cannot be written: ")]
+)
+def test_files_that_cannot_be_written(capsys, tmp_path, option, name, message):
+    """Before the script runs."""
+    (tmp_path / "d.png").mkdir()
+    path = str(tmp_path / name) if name else "/proc/out.png"
+    assert main(["run", "--machine", "h200x2", option, path, SCRIPT]) == 2
+    found = capsys.readouterr()
+    assert message in found.err and "rank 0" not in found.out
+
+
 def test_an_error_says_how_to_run_it_again(capsys, ag_gemm):
     path = ag_gemm.replace("ag_gemm.py", "wrong.py")
     with open(path, "w") as file:

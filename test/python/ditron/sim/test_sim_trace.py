@@ -300,6 +300,12 @@ def test_what_cannot_be_drawn(tmp_path, monkeypatch):
             sim.run(run_send, ranks=ranks, timeline=tmp_path / name)
     with pytest.raises(ValueError, match="there is no folder"):
         sim.run(run_send, ranks=2, trace=tmp_path / "nowhere" / "out.json")
+    (tmp_path / "d.png").mkdir()
+    for option in ("trace", "timeline"):
+        with pytest.raises(ValueError, match="d.png: expected a file, and it is a folder"):
+            sim.run(pytest.fail, ranks=2, args=("it ran",), **{option: tmp_path / "d.png"})
+        with pytest.raises(ValueError, match="it cannot be written: "):  # a file system that takes no files, of anybody
+            sim.run(pytest.fail, ranks=2, args=("it ran",), **{option: "/proc/out.png"})
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'ditron\[plot\]'"):
         sim.run(run_send, ranks=2, timeline=tmp_path / "out.png")

@@ -22,6 +22,8 @@ __all__ = ["FIELDS", "Field", "Machine", "Number", "load", "names", "of_gpu"]
 
 _FOLDER = Path(__file__).resolve().parent
 _KINDS = ("measured", "data sheet", "paper", "assumed")
+_KEYS = ("value", "unit", "source")
+_SAYS = {"data sheet": "of a data sheet", "paper": "of a paper", "assumed": "assumed"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Field:
 
     Attributes:
         unit: as files write it. key, factor: in the native machine (runtime/sim/timing/timing_model.h).
-        least, most: what is possible. what: in words.
+        least, most: what is possible. what: in words. is_whole: whether it is an integer.
     """
 
     unit: str
@@ -39,10 +41,11 @@ class Field:
     least: float
     most: float
     what: str
+    is_whole: bool = False
 
 
 FIELDS = {
-    "sm.count": Field("", "sms", 1, 1, 1024, "streaming multiprocessors of a GPU"),
+    "sm.count": Field("", "sms", 1, 1, 1024, "streaming multiprocessors of a GPU", True),
     "sm.dot16": Field("TFLOP/s", "dot16", 1e3, 1, 1e5, "products of 16-bit operands, of all SMs"),
     "sm.dot16_sustained": Field(
         "TFLOP/s", "", 1e3, 1, 1e5, "the same behind sm.burst, if calls follow without a pause"
@@ -109,6 +112,7 @@ class Machine:
 
     Attributes:
         uncalibrated: why what is predicted for it was not compared with a measurement; empty: it was.
+        partly: of a file of one's own that is not uncalibrated, which of its numbers were not measured.
         is_sustained: whether calls follow each other without a pause, so that the GPU lowers its clocks.
         is_captured: whether programs are CUDA graphs.
         changed: what ``with_changes`` has changed. file: what ``load`` finds it by.
@@ -120,6 +124,7 @@ class Machine:
     numbers: Mapping[str, Number]
     nodes: int = 1
     uncalibrated: str = ""
+    partly: str = ""
     is_sustained: bool = False
     is_captured: bool = False
     changed: tuple[str, ...] = ()
@@ -158,17 +163,15 @@ class Machine:
             name, _, text = change.partition("=")
             name = _SHORT.get(name, name)
             if name not in machine.numbers:
-                raise DitronError(
-                    f"{change}: the machine {self.name} has no number {name!r}{_similar(name, machine.numbers)}; it "
-                    f"has {', '.join(machine.numbers)}"
-                )
+                raise DitronError(f"{change}: the machine {self.name} has no number {name!r}{_instead(name, machine)}")
             try:
                 value = float(text)
             except ValueError:
                 raise DitronError(f"{change}: expected {name}=NUMBER, as {name}={self[name]:g}") from None
             _require_possible(name, value, change)
             numbers = dict(machine.numbers) | {name: Number(value, "what if", change)}
-            machine = replace(machine, numbers=numbers, changed=(*machine.changed, change))
+            partly = machine.partly and _not_measured(numbers)
+            machine = replace(machine, numbers=numbers, partly=partly, changed=(*machine.changed, change))
         return machine
 
     def sustained(self) -> Machine:
@@ -185,8 +188,10 @@ class Machine:
     def __str__(self) -> str:
         nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
         changed = f", with {', '.join(self.changed)}" if self.changed else ""
+        if self.uncalibrated:
+            return f"{self.name} ({self.title}{nodes}){changed}; uncalibrated: {self.uncalibrated}"
         return f"{self.name} ({self.title}{nodes}){changed}" + (
-            f"; uncalibrated: {self.uncalibrated}" if self.uncalibrated else ""
+            f"; partly uncalibrated: {self.partly}" if self.partly else ""
         )
 
 
@@ -207,11 +212,15 @@ def of_gpu(gpu: str, ranks: int) -> Machine | None:
     return None
 
 
-def load(name: str) -> Machine:
+def load(name: str | Path) -> Machine:
     """The machine of that name, of a file, or of several nodes of one (``h800x8x2``).
 
-    Raises DitronError for an unknown machine, and for a missing or impossible number, with the file's line.
+    Raises DitronError for an unknown machine, and for what is wrong in a file, with its line; TypeError for another
+    argument.
     """
+    if not isinstance(name, (str, Path)):
+        raise TypeError(f"expected the name of a machine, as 'h200x4', or a file that ends in .toml, got {name!r}")
+    name = str(name)
     if name.endswith(".toml"):
         return replace(_read(Path(name), Path(name).stem), file=name)
     if name in names():
@@ -225,6 +234,10 @@ def load(name: str) -> Machine:
                 f"{machine.numbers['link.rate'].where.rpartition(':')[0]} with rate, latency and post"
             )
         return replace(machine, name=name, file=name, nodes=int(nodes))
+    if node in names():
+        raise DitronError(
+            f"there is no machine {name!r}: expected a number of nodes from 1 behind {node}x, got {nodes!r}"
+        )
     raise DitronError(
         f"there is no machine {name!r}{_similar(name, names())}: expected one of {', '.join(names())}, NAMExN for N "
         "nodes of one, or a file that ends in .toml"
@@ -234,6 +247,25 @@ def load(name: str) -> Machine:
 def _similar(name: str, known: Any) -> str:
     close = difflib.get_close_matches(name, list(known), 1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _instead(name: str, machine: Machine) -> str:
+    """What to write for a number that a machine does not have."""
+    if name in FIELDS:
+        having = [other for other in names() if name in load(other).numbers]
+        return f" ({FIELDS[name].what}): of the machines that there are files of, {', '.join(having)} have it"
+    short = [key for key, full in _SHORT.items() if full in machine.numbers]
+    return f"{_similar(name, [*short, *machine.numbers])}; it has {', '.join(machine.numbers)}"
+
+
+def _not_measured(numbers: Mapping[str, Number]) -> str:
+    """Which numbers of files of one's own were not measured, in a clause; empty for none."""
+    kinds: dict[str, list[str]] = {}
+    for name, number in numbers.items():
+        if number.source.startswith(_KINDS[1:]) and not number.where.startswith(str(_FOLDER)):
+            kinds.setdefault(next(kind for kind in _KINDS if number.source.startswith(kind)), []).append(name)
+    few = lambda found: found if len(found) <= 4 else [*found[:3], f"{len(found) - 3} more"]  # noqa: E731
+    return "; ".join(f"{', '.join(few(found))} {_SAYS[kind]}" for kind, found in kinds.items())
 
 
 class _File:
@@ -246,14 +278,20 @@ class _File:
             self.table = tomllib.loads(self.text)
         except OSError as error:
             raise DitronError(f"machine {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise DitronError(f"{path}: not TOML: {error}") from None
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise DitronError(f"{path}:{line}: error: not TOML: {error}") from None
+        except tomllib.TOMLDecodeError as error:
+            found = re.search(r"at line (\d+)", str(error))
+            line = int(found[1]) if found else max(1, len(self.text.splitlines()))
+            raise DitronError(f"{path}:{line}: error: not TOML: {error}") from None
         self.lines: dict[str, int] = {}
         section = ""
         for number, line in enumerate(self.text.splitlines(), 1):
             if header := re.match(r"\s*\[([\w.]+)\]", line):
                 section = header[1] + "."
                 self.lines.setdefault(section, number)
+                self.lines.setdefault(header[1], number)
             elif key := re.match(r"\s*([\w.]+)\s*=", line):
                 self.lines.setdefault(section + key[1], number)
 
@@ -266,13 +304,16 @@ class _File:
         return DitronError(f"{self.at(name)}: error: {what}")
 
 
-def _read(path: Path, name: str) -> Machine:
+def _read(path: Path, name: str, above: tuple[Path, ...] = ()) -> Machine:
+    """The machine of a file, which is the base of the files ``above``."""
     file = _File(path)
     table = dict(file.table)
-    base = table.pop("base", None)
-    inherited = load(base) if isinstance(base, str) else None
+    inherited = _base(file, table.pop("base"), (*above, path.resolve())) if "base" in table else None
     numbers = dict(inherited.numbers) if inherited else {}
-    head: dict[str, Any] = {"uncalibrated": inherited.uncalibrated if inherited else ""}
+    head: dict[str, Any] = {}
+    if inherited:
+        head = {key: getattr(inherited, key) for key in ("ranks", "nodes", "uncalibrated")}
+        head["title"] = f"{inherited.title} ({path.name})"
     for key, value in table.items():
         if isinstance(value, dict):
             for inner, entry in value.items():
@@ -283,6 +324,12 @@ def _read(path: Path, name: str) -> Machine:
             head[key] = value
         else:
             raise file.fail(key, f"expected title, base, ranks (from 1 to 1024) or uncalibrated, got {key} = {value!r}")
+    if inherited and inherited.nodes > 1 and head["ranks"] == inherited.size:
+        raise file.fail(
+            "ranks",
+            f"ranks is of a node, and {inherited.name} has {inherited.nodes} nodes of {inherited.ranks}: leave ranks "
+            f"out for its {inherited.size} GPUs, or take one node of it as base",
+        )
     for key in ("title", "ranks"):
         if key not in head:
             raise file.fail(key, f"the machine has no {key}: add {key} = ... above the first section")
@@ -297,18 +344,40 @@ def _read(path: Path, name: str) -> Machine:
                 f"the machine has no {field} ({FIELDS[field].what}): add to [{section}] "
                 f'{key} = {{value = ...{unit}, source = "measured: ..."}}',
             )
-    return Machine(name, head["title"], head["ranks"], numbers, uncalibrated=head["uncalibrated"], file=name)
+    partly = "" if head.get("uncalibrated") else _not_measured(numbers)
+    return Machine(name, numbers=numbers, partly=partly, file=name, **head)
+
+
+def _base(file: _File, base: Any, above: tuple[Path, ...]) -> Machine:
+    """The machine that a file takes over; another file is looked for in its folder."""
+    if not isinstance(base, str):
+        raise file.fail("base", f"expected base to be the name of a machine or a file, got {base!r}")
+    if not base.endswith(".toml"):
+        try:
+            return load(base)
+        except DitronError as error:
+            raise file.fail("base", f"base: {error}") from None
+    path = file.path.parent / base
+    if path.resolve() in above:
+        cycle = [*above[above.index(path.resolve()) :], path.resolve()]
+        raise file.fail("base", f"base leads back to the same file: {' -> '.join(one.name for one in cycle)}")
+    if not path.is_file():
+        raise file.fail("base", f"base: there is no file {path}")
+    return _read(path, path.stem, above)
 
 
 def _number(file: _File, name: str, entry: Any) -> Number:
     if name not in FIELDS:
         raise file.fail(name, f"no machine has a number {name!r}{_similar(name, FIELDS)}")
+    for key in entry if isinstance(entry, dict) else ():
+        if key not in _KEYS:
+            raise file.fail(name, f"{name}: expected value, unit and source, got {key!r}{_similar(key, _KEYS)}")
     if not isinstance(entry, dict) or "value" not in entry or "source" not in entry:
         raise file.fail(name, f'{name}: expected {{value = ..., source = "..."}}: every number says where it is from')
     value, unit, source = entry["value"], entry.get("unit", ""), entry["source"]
     if unit != FIELDS[name].unit:
         raise file.fail(name, f"{name}: expected the unit {FIELDS[name].unit!r}, got {unit!r}")
-    if not isinstance(source, str) or not source.startswith(_KINDS):
+    if not isinstance(source, str) or not source.startswith(_KINDS) or re.fullmatch(r"[^:]*:\s*", source):
         raise file.fail(name, f"{name}: expected a source that begins with {', '.join(_KINDS)}, got {source!r}")
     _require_possible(name, value, f"{file.at(name)}: error: {name}")
     return Number(float(value), source, file.at(name))
@@ -319,3 +388,5 @@ def _require_possible(name: str, value: Any, where: str) -> None:
     if type(value) not in (int, float) or not math.isfinite(value) or not field.least <= value <= field.most:
         unit = f" {field.unit}" if field.unit else ""
         raise DitronError(f"{where}: expected a number from {field.least:g} to {field.most:g}{unit}, got {value!r}")
+    if field.is_whole and value != int(value):
+        raise DitronError(f"{where}: expected an integer, got {value!r}")

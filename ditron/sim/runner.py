@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ditron_compiler.errors import DitronError
+
 if TYPE_CHECKING:
     from ditron.machines import Machine
     from ditron.sim.prediction import Prediction
@@ -52,7 +54,7 @@ def run(
 
 def predict(
     function: Callable[..., Any],
-    machine: Machine | str,
+    machine: Machine | str | Path,
     ranks: int | None = None,
     args: Sequence[Any] = (),
     *,
@@ -64,21 +66,27 @@ def predict(
     """How long ``function(*args)``, called on every rank, takes on a machine: calls, launches, the critical path.
 
     Args:
-        machine: a name, or one of :mod:`ditron.machines`. ranks: default, all that it has.
+        machine: a name, a file, or one of :mod:`ditron.machines`. ranks: default, all that it has.
         timing_only: floating-point data is neither computed nor moved, so that shapes of full size take seconds.
         trace: file for what every program and stream did, in us, which ui.perfetto.dev opens.
         timeline: file (.png, .svg or .pdf) for a picture of the last call: SMs, streams, links, the critical path.
         world: as of :func:`run`.
 
-    Raises what :func:`run` raises.
+    Raises what :func:`run` raises; DitronError for a machine or a number of ranks that there is not, TypeError for what
+    is no machine or no integer.
     """
     from ditron import machines
     from ditron.sim.plain.launcher import simulated
     from ditron.sim.recorder import recording
     from ditron.sim.world import World
 
-    chosen = machines.load(machine) if isinstance(machine, str) else machine
-    simulation = World(ranks or chosen.size, machine=chosen, timing_only=timing_only, **world)
+    chosen = machine if isinstance(machine, machines.Machine) else machines.load(machine)
+    ranks = chosen.size if ranks is None else ranks
+    if type(ranks) is int and ranks < 1:
+        raise DitronError(
+            f"predict: expected at least 1 rank, or none for all {chosen.size} of {chosen.name}, got {ranks}"
+        )
+    simulation = World(ranks, machine=chosen, timing_only=timing_only, **world)
     with simulated(), recording(simulation, getattr(function, "__name__", "a function"), trace, timeline):
         simulation.run(function, args)
     return simulation.prediction

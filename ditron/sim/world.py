@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ditron import _sim, machines
@@ -72,10 +73,12 @@ class World(WorldState):
         races: bool | None = None,
         weak: bool | None = None,
         graphs: bool = False,
-        machine: Machine | str | None = None,
+        machine: Machine | str | Path | None = None,
         timing_only: bool = False,
     ):
-        timing = machines.load(machine) if isinstance(machine, str) else machine
+        if type(ranks) is not int:
+            raise TypeError(f"expected ranks to be an integer, got {ranks!r}")
+        timing = machine if machine is None or isinstance(machine, machines.Machine) else machines.load(machine)
         if timing_only and timing is None:
             raise ValueError("timing_only=True needs a machine: its numbers are what takes time")
         if timing is not None:

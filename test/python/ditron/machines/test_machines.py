@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -125,7 +126,10 @@ def test_units_of_the_model():
         ("link", r"expected link.rate=NUMBER"),
         ("link=-1", r"link=-1: expected a number from 1 to 10000 GB/s, got -1.0"),
         ("nic=50", r"the machine h200x4 has no number 'nic.rate'"),
-        ("link.pair=50", r"the machine h200x4 has no number 'link.pair'"),
+        ("link.pair=50", r"the machine h200x4 has no number 'link.pair'.*of the machines .*, mi300x8 have it"),
+        ("nic=50", r"has no number 'nic.rate' \(of a GPU's NIC, each way\): .* h200x8, .* have it"),
+        ("lnik=450", r"has no number 'lnik' \(did you mean 'link'\?\); it has"),
+        ("sm.count=1.5", r"sm.count=1.5: expected an integer, got 1.5"),
     ],
 )
 def test_impossible_changes(change, message):
@@ -140,6 +144,7 @@ def test_impossible_changes(change, message):
         ("l20x8-pciex2", r"l20x8-pcie has no NICs, so there is one node of it"),
         ("h200x4x2", r"h200x4 has no NICs, so there is one node of it: add \[nic\] to .*h200x4.toml"),
         ("h800x8x0", "there is no machine"),
+        ("h800x8x-1", r"there is no machine 'h800x8x-1': expected a number of nodes from 1 behind h800x8x, got '-1'$"),
         ("nowhere.toml", "machine nowhere.toml: No such file"),
     ],
 )
@@ -178,7 +183,22 @@ def test_a_file_of_ones_own_takes_over_what_it_does_not_say(write):
     [
         ('base = "h200x4"\n', "", 4, r"the machine has no sm.count \(streaming multiprocessors.*add to \[sm\] count ="),
         ("ranks = 2\n", "ranks = 0\n", 3, r"expected title, base, ranks \(from 1 to 1024\).*got ranks = 0"),
-        ('title = "mine"\n', "", 1, "the machine has no title"),
+        ('base = "h200x4"\ntitle = "mine"\n', "", 1, "the machine has no title"),
+        ('base = "h200x4"\n', 'base = "h20x4"\n', 1, r"base: there is no machine 'h20x4' \(did you mean"),
+        ('base = "h200x4"\n', 'base = "nowhere.toml"\n', 1, "base: there is no file .*nowhere.toml"),
+        ('base = "h200x4"\n', "base = 4\n", 1, "expected base to be the name of a machine or a file, got 4"),
+        ('base = "h200x4"\n', 'base = "mine.toml"\n', 1, "base leads back to the same file: mine.toml -> mine.toml"),
+        (
+            '"h200x4"\ntitle = "mine"\nranks = 2',
+            '"h800x8x2"\nranks = 16',
+            2,
+            "ranks is of a node, .* 2 nodes of 8: leave",
+        ),
+        ('"measured: links.py"', '""', 6, "expected a source that begins with measured, data sheet"),
+        ('"measured: links.py"', '"measured: "', 6, "expected a source that begins with measured, data sheet"),
+        ("unit = ", "units = ", 6, r"expected value, unit and source, got 'units' \(did you mean 'unit'\?\)"),
+        ("[link]\nrate = {value = 100, unit", "[sm]\ncount = {value = 1.5, unit", 6, "sm.count: expected the unit ''"),
+        ('rate = {value = 100, unit = "GB/s"', "setup = {value = 1.5", 6, "no machine has a number 'link.setup'"),
         ("100", "0.5", 6, "link.rate: expected a number from 1 to 10000 GB/s, got 0.5"),
         ("100", "nan", 6, "expected a number from 1"),
         ("rate = {value = 100", "pair = {value = 0", 6, "link.pair: expected a number from 0.1 to 10000 GB/s, got 0"),
@@ -202,5 +222,73 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(write, old, new, line, 
 
 
 def test_not_toml(write):
-    with pytest.raises(DitronError, match=r"mine.toml: not TOML: .*line 1"):
-        machines.load(write("ranks = \n"))
+    with pytest.raises(DitronError, match=r"mine.toml:2: error: not TOML: .*line 2"):
+        machines.load(write('title = "mine"\nranks = \n'))
+    with pytest.raises(DitronError, match=r"mine.toml:1: error: not TOML: "):
+        machines.load(write("ranks"))
+    path = Path(write(""))
+    path.write_bytes(b'# mine\ntitle = "\xff"\n')
+    with pytest.raises(DitronError, match=r"mine.toml:2: error: not TOML: 'utf-8' codec"):
+        machines.load(path)
+
+
+def test_a_folder_is_no_machine(tmp_path):
+    (tmp_path / "mine.toml").mkdir()
+    with pytest.raises(DitronError, match=r"mine.toml: Is a directory"):
+        machines.load(str(tmp_path / "mine.toml"))
+
+
+def test_bases_that_lead_back(tmp_path):
+    for name, base in (("a", "b"), ("b", "c"), ("c", "b")):
+        (tmp_path / f"{name}.toml").write_text(f'# a machine\nbase = "{base}.toml"\n')
+    with pytest.raises(DitronError, match=r"c.toml:2: error: .*: b.toml -> c.toml -> b.toml$"):
+        machines.load(tmp_path / "a.toml")
+
+
+def test_title_ranks_and_nodes_are_taken_over_too(tmp_path, write):
+    machine = machines.load(write('base = "h800x8x2"\n'))
+    assert (machine.title, machine.ranks, machine.nodes, machine.size) == ("8 x H800, NVLink (mine.toml)", 8, 2, 16)
+    assert machine.uncalibrated == machines.load("h800x8").uncalibrated
+    assert machines.load(write('base = "h800x8x2"\nranks = 4\n')).size == 8
+    (tmp_path / "next.toml").write_text('base = "mine.toml"\ntitle = "next"\n')  # beside it, not in this folder
+    assert str(machines.load(tmp_path / "next.toml")).startswith("next (next, 2 nodes); uncalibrated")
+
+
+def test_integers_of_a_file(write):
+    of_sm = '[sm]\ncount = {{value = {}, source = "data sheet"}}\n'
+    assert machines.load(write('base = "h200x4"\n' + of_sm.format(66)))["sm.count"] == 66
+    with pytest.raises(DitronError, match=r"mine.toml:3: error: sm.count: expected an integer, got 1.5"):
+        machines.load(write('base = "h200x4"\n' + of_sm.format(1.5)))
+
+
+def test_numbers_of_a_file_that_were_not_measured_are_said(tmp_path, write):
+    """Unless all of it is uncalibrated; a change of such a number is said by itself."""
+    assumed = GOOD.replace("measured: links.py", "assumed: half")
+    assert "uncalibrated" not in str(machines.load(write(GOOD)))
+    assert str(machines.load(write('uncalibrated = "no"\n' + assumed))) == "mine (mine); uncalibrated: no"
+    machine = machines.load(write(assumed + 'pair = {value = 50, unit = "GB/s", source = "paper: x"}\n'))
+    assert str(machine) == "mine (mine); partly uncalibrated: link.rate assumed; link.pair of a paper"
+    assert "partly uncalibrated: link.pair of a paper" in str(machine.with_changes(["link=50"]))
+    (tmp_path / "next.toml").write_text('base = "mine.toml"\n')
+    assert "; partly uncalibrated: link.rate assumed" in str(machines.load(tmp_path / "next.toml"))
+    assert "partly uncalibrated: link.rate assumed" in str(sim.predict(ditron.init, machine))
+
+
+def test_what_cannot_be_predicted():
+    for ranks, error, message in [
+        (0, DitronError, "expected at least 1 rank, or none for all 4 of h200x4, got 0"),
+        (-1, DitronError, "expected at least 1 rank"),
+        ("4", TypeError, "expected ranks to be an integer, got '4'"),
+    ]:
+        with pytest.raises(error, match=message):
+            sim.predict(ditron.init, "h200x4", ranks=ranks)
+    for machine in (None, 4):
+        with pytest.raises(TypeError, match=f"expected the name of a machine, .* got {machine}"):
+            sim.predict(ditron.init, machine)
+
+
+def test_paths(write):
+    path = Path(write(GOOD))
+    assert machines.load(path) == machines.load(str(path))
+    assert sim.predict(ditron.init, path).machine.name == "mine"
+    assert sim.World(2, machine=path).size == 2

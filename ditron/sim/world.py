@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import random
 import sys
@@ -76,8 +77,10 @@ class World(WorldState):
         machine: Machine | str | Path | None = None,
         timing_only: bool = False,
     ):
-        if type(ranks) is not int:
-            raise TypeError(f"expected ranks to be an integer, got {ranks!r}")
+        try:
+            ranks = operator.index(ranks)
+        except TypeError:
+            raise TypeError(f"expected ranks to be an integer, got {ranks!r}") from None
         timing = machine if machine is None or isinstance(machine, machines.Machine) else machines.load(machine)
         if timing_only and timing is None:
             raise ValueError("timing_only=True needs a machine: its numbers are what takes time")

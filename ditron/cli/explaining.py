@@ -23,6 +23,7 @@ _STATES = {"graph": "calls that follow each other in CUDA graphs", "call": "sing
 def explain_command(args: argparse.Namespace) -> int:
     """Print what would run, why, and what it costs."""
     from ditron.tuning.explain import explain
+    from ditron.tuning.floors import nodes_of
     from ditron.tuning.outlook import outlook
     from ditron.tuning.registry import candidates_of
 
@@ -41,7 +42,7 @@ def explain_command(args: argparse.Namespace) -> int:
                 found = table.find(bucket(problem))
                 predicted = outlook(
                     problem,
-                    candidates_of(problem),
+                    candidates_of(problem, nodes_of(problem, machine)),
                     timed.with_changes(args.set),
                     _STATES[args.timing] + "".join(f", {change}" for change in args.set),
                     found.entry if found is not None else None,

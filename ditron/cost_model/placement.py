@@ -169,8 +169,11 @@ def what_to_gather(chain: Chain, machine: Machine, ranks: int, stored: Mapping[s
         if other.moves != best.moves and all(other.moves != known.moves for known in different.values()):
             different[other.what] = other
     rest = "; ".join(f"{what}: {other.us:.1f} us" for what, other in list(different.items())[:2])
-    return f"{best.what}: {best.sent / _MB:.4g} MB, at least {best.us:.1f} us by {best.bound.name}" + (
-        f" ({rest})" if rest else ""
+    crosses = ranks > machine.ranks and best.kept and {*best.moves.values()} - {"all-to-all"}
+    return (
+        f"{best.what}: {best.sent / _MB:.4g} MB, at least {best.us:.1f} us by {best.bound.name}"
+        + (", if each shard crosses to a node once by NIC, and the rest is by link" if crosses else "")
+        + (f" ({rest})" if rest else "")
     )
 
 

@@ -34,6 +34,7 @@ from ditron.kernels.scales import gathered_scales, promote_every, scaled_product
 from ditron.kernels.schedules import (
     check_schedule,
     overlaps,
+    product_node_rule,
     product_rule,
     schedule_for,
     sent_bytes,
@@ -173,6 +174,8 @@ def ag_gemm_program(
 @tunable(
     "ag_gemm",
     rule=lambda problem: product_rule(problem, 2),
+    on_nodes=lambda problem: product_node_rule(problem, 2),
+    node_algorithms=("overlapped", "nccl"),
     space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=4),
 )
 def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:

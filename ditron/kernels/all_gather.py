@@ -26,7 +26,14 @@ from ditron.kernels.exchange import (
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.pushes import ShardPushes
-from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
+from ditron.kernels.schedules import (
+    block_for,
+    by_size,
+    collective_node_rule,
+    collective_rule,
+    sent_bytes,
+    stored_candidates,
+)
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
@@ -171,7 +178,7 @@ def put_gather_program(x, out, capacity, *, block=4096, num_warps=16):
     )
 
 
-@tunable("all_gather", rule=collective_rule)
+@tunable("all_gather", rule=collective_rule, on_nodes=collective_node_rule)
 def all_gather_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`all_gather`."""
     return stored_candidates(problem)

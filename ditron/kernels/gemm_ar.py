@@ -35,7 +35,20 @@ def gemm_ar_rule(problem: Problem) -> Rule:
     return product_rule(problem, 4)
 
 
-@tunable("gemm_ar", rule=gemm_ar_rule, named_only=("nccl",))
+def gemm_ar_node_rule(problem: Problem) -> Rule | None:
+    """What is scattered and gathered; of the others, none runs on several nodes."""
+    rule = gemm_ar_rule(problem)
+    runs = rule.options == {"algorithm": "overlapped"} and problem.rows % problem.ranks == 0 and problem.itemsize > 1
+    return rule if runs else None
+
+
+@tunable(
+    "gemm_ar",
+    rule=gemm_ar_rule,
+    named_only=("nccl",),
+    on_nodes=gemm_ar_node_rule,
+    node_algorithms=("overlapped", "nccl"),
+)
 def gemm_ar_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_ar`: those of the all-reduce behind the product, or both under it."""
     yield from fused_candidates(problem)

@@ -27,6 +27,7 @@ from ditron.kernels.scales import promote_every, scaled_product, scales_of
 from ditron.kernels.schedules import (
     check_schedule,
     overlaps,
+    product_node_rule,
     product_rule,
     schedule_for,
     sent_bytes,
@@ -296,6 +297,8 @@ def gemm_rs_program(
 @tunable(
     "gemm_rs",
     rule=lambda problem: product_rule(problem, 4),
+    on_nodes=lambda problem: product_node_rule(problem, 4),
+    node_algorithms=("overlapped", "nccl"),
     named_only=("nccl",),
     space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=3),
 )

@@ -25,7 +25,14 @@ from ditron.kernels.exchange import (
 )
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.schedules import block_for, by_size, collective_rule, sent_bytes, stored_candidates
+from ditron.kernels.schedules import (
+    block_for,
+    by_size,
+    collective_node_rule,
+    collective_rule,
+    sent_bytes,
+    stored_candidates,
+)
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
@@ -193,7 +200,7 @@ def put_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
     )
 
 
-@tunable("reduce_scatter", rule=collective_rule, named_only=("nccl",))
+@tunable("reduce_scatter", rule=collective_rule, named_only=("nccl",), on_nodes=collective_node_rule)
 def reduce_scatter_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`reduce_scatter`; NCCL adds in the dtype of the tensors."""
     return stored_candidates(problem)

@@ -24,10 +24,12 @@ __all__ = [
     "block_for",
     "by_size",
     "check_schedule",
+    "collective_node_rule",
     "collective_rule",
     "fits_tile_kernel",
     "is_large",
     "overlaps",
+    "product_node_rule",
     "product_rule",
     "schedule_for",
     "sent_bytes",
@@ -97,6 +99,11 @@ def collective_rule(problem: Problem) -> Rule:
     options: Options = {"algorithm": algorithm} | ({} if algorithm == "copied" else {"block": BLOCKS[algorithm]})
     limits = f"packets are taken up to {LL128_BYTES >> 20} MB, and stores up to {STORED_BYTES >> 20} MB"
     return Rule(options, f"a rank sends {sent / 2**20:.3g} MB; {limits}")
+
+
+def collective_node_rule(problem: Problem) -> Rule:
+    """What an all-gather or reduce-scatter runs in a group on several nodes."""
+    return Rule({"algorithm": "put", "block": BLOCKS["put"]}, "in a group on several nodes it is by puts")
 
 
 def stored_candidates(problem: Problem) -> Iterator[Options]:
@@ -232,6 +239,14 @@ def product_rule(problem: Problem, most_pieces: int) -> Rule:
     if problem.operator == "gemm_ar":
         return Rule({"algorithm": "overlapped"}, numbers)
     return Rule(_tiled(problem, TILE, min(most_pieces, _fewest_tiles(problem.rows, TILE))), numbers)
+
+
+def product_node_rule(problem: Problem, most_pieces: int) -> Rule | None:
+    """What ``algorithm_on_nodes`` and :func:`schedule_for` say: overlapped, or nothing where TMA reaches no tiles."""
+    if not _has_tiles(problem) or problem.itemsize == 1:
+        return None
+    options = _tiled(problem, TILE, min(most_pieces, _fewest_tiles(problem.rows, TILE)))
+    return Rule(options, "in a group on several nodes it is overlapped, whatever its size")
 
 
 def tile_candidates(problem: Problem, pieces: tuple[int, ...], **stages: int) -> Iterator[Options]:

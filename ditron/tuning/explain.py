@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ditron.machines import Machine
-from ditron.tuning.floors import LEAST_FLOOR, floor_of
+from ditron.tuning.floors import LEAST_FLOOR, floor_of, nodes_of
 from ditron.tuning.outlook import Outlook
 from ditron.tuning.problem import Options, Problem, options_text
-from ditron.tuning.registry import OPERATORS, Tunable
+from ditron.tuning.registry import OPERATORS, Tunable, rule_of
 from ditron.tuning.tables import Entry, Measured, Table
 
 __all__ = ["Explanation", "explain"]
@@ -20,10 +20,12 @@ class Explanation:
     """The answer of ``ditron explain``.
 
     Attributes:
-        problem: as asked. bucket: whose choice it has. options: what would run.
+        problem: as asked. bucket: whose choice it has.
+        options: what would run; None: a call raises NodesError unless it names an algorithm.
         source: ``"measured"``, ``"nearest"`` (measured for that N and K) or ``"rule"``. why: in words, with numbers.
-        us: microseconds of a call, measured, or by ``"rule"`` predicted. floor: of the problem; None where the
-            machine's limits are not known. of_bucket: floor of what was measured.
+        us: microseconds of a call, measured, or by ``"rule"`` predicted. is_floor: less is predicted than the floor,
+            which ``us`` is. floor: of the problem; None where the machine's limits are not known. of_bucket: floor of
+            what was measured.
         others: the other candidates that were measured, fastest first, with times or failures.
         predicted: what is predicted of the candidates.
     """
@@ -31,7 +33,7 @@ class Explanation:
     problem: Problem
     bucket: Problem
     machine: str
-    options: Options
+    options: Options | None
     source: str
     why: str
     us: float | None
@@ -39,6 +41,7 @@ class Explanation:
     of_bucket: float | None = None
     others: list[dict[str, Any]] = field(default_factory=list)
     predicted: Outlook | None = None
+    is_floor: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -46,13 +49,17 @@ class Explanation:
     def text(self) -> str:
         """For people."""
         ours, bucket = self.problem, self.bucket
-        lines = [f"{ours} on {self.machine}", f"  runs    {_call(ours, self.options)}", f"  why     {self.why}"]
+        runs = "nothing: NodesError" if self.options is None else options_text(self.options)
+        lines = [f"{ours} on {self.machine}", f"  runs    {runs}", f"  why     {self.why}"]
         measured = self.source != "rule"
         if self.us is not None:
             bound = self.of_bucket
             over = f", {self.us / bound:.2f} of the floor" if bound is not None and bound >= LEAST_FLOOR else ""
             what = f" for {bucket}" if bucket != ours and measured else ""
-            lines.append(f"  time    {self.us:.1f} us {'measured' if measured else 'predicted'}{what}{over}")
+            if self.is_floor:
+                lines.append(f"  time    >= {self.us:.1f} us, the floor: what is predicted is less")
+            else:
+                lines.append(f"  time    {self.us:.1f} us {'measured' if measured else 'predicted'}{what}{over}")
         if self.floor is not None:
             product, link = self.floor["product"], self.floor["link"]
             parts = f"product {product:.1f}, link {link:.1f}" if ours.is_product else f"link {link:.1f}"
@@ -66,15 +73,13 @@ class Explanation:
             more = f"{100 * (other['us'] / self.us - 1):+.1f} %" if self.us else ""
             named = ", only if it is named" if other["named_only"] else ""
             lines.append(f"  second  {options_text(other['options'])}: {other['us']:.1f} us, {more}{named}")
-        lines.append(f"  force   {_call(ours, self.options, keywords_only=True)}")
+        force = self.options
+        if force is None and self.predicted is not None:  # what runs if it is named
+            force = next((one.options for one in self.predicted.schedules if one.us is not None), None)
+        if force is not None:
+            operands = "a, b, " if ours.is_product else "x, "
+            lines.append(f"  force   {ours.operator}({operands}{options_text(force)})")
         return "\n".join(lines + (self.predicted.lines() if self.predicted is not None else []))
-
-
-def _call(problem: Problem, options: Options, keywords_only: bool = False) -> str:
-    if keywords_only:
-        operands = "a, b, " if problem.is_product else "x, "
-        return f"{problem.operator}({operands}{options_text(options)})"
-    return options_text(options)
 
 
 def explain(
@@ -95,13 +100,20 @@ def explain(
         floor = {"product": limits.product, "link": limits.link, "source": str(machine)}
     name = f"{table.machine} x {table.ranks}"
     if found is None or best is None:
-        rule = operator.rule(problem)
+        nodes = nodes_of(problem, machine)
+        rule = rule_of(problem, nodes)
+        if rule is None:
+            why = f"{problem.operator} runs on {nodes} nodes only with an algorithm for them, which a call has to name"
+            return Explanation(problem, bucket, name, None, "rule", why, None, floor, predicted=predicted)
         known = "nothing is measured" if found is None else "no candidate worked"
         why = f"{known} for {bucket}, so the rule: {rule.why}"
         schedule = predicted.find(rule.options) if predicted is not None else None
         of = max(floor["product"], floor["link"]) if floor else None
         us = schedule.us if schedule is not None else None
-        return Explanation(problem, bucket, name, rule.options, "rule", why, us, floor, of, predicted=predicted)
+        is_floor = schedule is not None and schedule.is_floor
+        return Explanation(
+            problem, bucket, name, rule.options, "rule", why, us, floor, of, predicted=predicted, is_floor=is_floor
+        )
     entry = found.entry
     of_bucket = floor_of(entry.problem, machine).us if machine is not None else None
     measured = f"of {len(entry.candidates)} candidates measured for {entry.problem}"

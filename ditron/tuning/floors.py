@@ -9,7 +9,7 @@ from ditron import machines
 from ditron.machines import Machine
 from ditron.tuning.problem import Problem
 
-__all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of", "product_us"]
+__all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of", "nodes_of", "product_us"]
 
 #: Microseconds of a floor below which times are not compared with it: it is printed as 0.0.
 LEAST_FLOOR = 0.05
@@ -17,10 +17,15 @@ LEAST_FLOOR = 0.05
 
 @dataclass(frozen=True)
 class Floor:
-    """Microseconds below which no schedule can be: the larger of a product and of what has to leave a GPU."""
+    """Microseconds below which no schedule can be: the larger of a product and of what has to leave a GPU.
+
+    Attributes:
+        bound: the resource that this is of.
+    """
 
     product: float
     link: float
+    bound: str = ""
 
     @property
     def us(self) -> float:
@@ -33,6 +38,11 @@ def machine_of(gpu: str, ranks: int) -> Machine | None:
     return machines.of_gpu(gpu, ranks)
 
 
+def nodes_of(problem: Problem, machine: Machine | None) -> int:
+    """On how many nodes of the machine the ranks are; one where the machine is not known."""
+    return -(-problem.ranks // machine.ranks) if machine is not None else 1
+
+
 def floor_of(problem: Problem, machine: Machine) -> Floor:
     """The product at the rate of tensor cores, or of memory where that takes longer; the bytes at the link's.
 
@@ -40,24 +50,33 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
     comes by its links and its NIC.
     """
     product = product_us(problem.M, problem.N, problem.K, problem, machine) if problem.is_product else 0.0
-    link = 0.0
+    link, by = 0.0, "link"
     if problem.ranks > 1:
         part = problem.sent_bytes / (problem.ranks - 1)
-        nodes = -(-problem.ranks // machine.ranks)
+        nodes = nodes_of(problem, machine)
         rate = machine["link.rate"] + (machine["nic.rate"] if nodes > 1 else 0.0)
         link = problem.sent_bytes / (rate * 1e3)
         if "link.pair" in machine.numbers and min(problem.ranks, machine.ranks) > 1:
             link = max(link, part / (machine["link.pair"] * 1e3))
         if nodes > 1:
-            link = max(link, part * (nodes - 1) / (machine["nic.rate"] * 1e3))
-    return Floor(product, link)
+            nic = part * (nodes - 1) / (machine["nic.rate"] * 1e3)
+            link, by = (nic, "NIC") if nic > link else (link, by)
+    if product >= link:
+        tensor_cores, memory = _product_levels(problem.M, problem.N, problem.K, problem, machine)
+        by = "memory" if memory > tensor_cores else "tensor cores"
+    return Floor(product, link, by)
 
 
 def product_us(M: int, N: int, K: int, problem: Problem, machine: Machine) -> float:
     """Of a product with the problem's dtype: by tensor cores, or by what its operands and result are to the memory."""
+    return max(_product_levels(M, N, K, problem, machine))
+
+
+def _product_levels(M: int, N: int, K: int, problem: Problem, machine: Machine) -> tuple[float, float]:
+    """By tensor cores, and by the memory."""
     operations = machine[f"sm.dot{8 * problem.itemsize}"] * 1e6  # a us
     moved = (M * K + N * K + M * N) * problem.itemsize
-    return max(2 * M * N * K / operations, moved / (machine["hbm.rate"] * 1e3))
+    return 2 * M * N * K / operations, moved / (machine["hbm.rate"] * 1e3)
 
 
 def calls_in_a_graph(problem: Problem) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ditron.machines import Machine
-from ditron.tuning.floors import floor_of
+from ditron.tuning.floors import Floor, floor_of
 from ditron.tuning.moves import what_moves
 from ditron.tuning.prediction import Predicted, Predictor, waves_of, without_communication
 from ditron.tuning.problem import Options, Problem, options_text
@@ -30,7 +30,7 @@ _RESOURCES = {
 _CHANGES = {
     "tensor cores": ("sm.dot16", "sm.dot16_sustained", "sm.dot8", "sm.dot32", "sm.operands"),
     "memory": ("hbm.rate", "hbm.per_sm"),
-    "link": ("link.rate",),
+    "link": ("link.rate", "link.pair"),
     "loads and stores of an SM": ("link.store_per_sm", "link.load_per_sm"),
     "copy engine": ("copy_engine.setup", "copy_engine.least"),
     "NIC": ("nic.rate", "nic.latency", "nic.post"),
@@ -43,9 +43,9 @@ class Schedule:
     """A candidate.
 
     Attributes:
-        us: predicted; None: ``why`` says why not. measured: us. exposed: what is predicted less where communication
-            takes no time. waves: of tiles, or of programs. bound, share: the resource that most of the critical path is
-            of, and how much of it.
+        us: predicted; None: ``why`` says why not. is_floor: less is predicted, and ``us`` is the problem's floor.
+        measured: us. exposed: what is predicted less where communication takes no time. waves: of tiles, or of
+            programs. bound, share: the resource that most of the critical path is of, and how much of it.
     """
 
     options: Options
@@ -56,6 +56,7 @@ class Schedule:
     waves: float | None = None
     bound: str = ""
     share: float = 0.0
+    is_floor: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,10 @@ class Outlook:
         if schedule.us is None:
             return f"{'-':>10}       {measured}{'':15}  {'':18} {options_text(schedule.options)}: {schedule.why}"
         over = f"{schedule.us / self.floor:6.2f}" if self.floor >= 0.05 else " " * 6
-        bound = f"{schedule.bound} {100 * schedule.share:.0f} %"
+        bound = schedule.bound if schedule.is_floor else f"{schedule.bound} {100 * schedule.share:.0f} %"
         rest = f"{_number(schedule.exposed, 8)} {_number(schedule.waves, 5)}  {bound:<18}"
-        return f"{schedule.us:>10.1f} {over}{measured} {rest} {options_text(schedule.options)}"
+        us = f">= {schedule.us:.1f}" if schedule.is_floor else f"{schedule.us:.1f}"
+        return f"{us:>10} {over}{measured} {rest} {options_text(schedule.options)}"
 
     def _next(self) -> str:
         best = next(schedule for schedule in self.schedules if schedule.us is not None)
@@ -140,28 +142,28 @@ def outlook(
     show: Callable[[str], None] = lambda text: None,
 ) -> Outlook:
     """Predict the candidates of a problem on a machine, whose ``state`` is a word for people."""
-    predict, found = Predictor(machine), []
+    predict, found, floor = Predictor(machine), [], floor_of(problem, machine)
     listed, times = list(candidates), measured.candidates if measured is not None else []
     for number, options in enumerate(listed, 1):
         show(f"{problem}: schedule {number} of {len(listed)}")
         found.append((options, predict(problem, options)))
-    found.sort(key=lambda item: (item[1].us is None, item[1].us))
-    least = next((predicted.us for _, predicted in found if predicted.us), 0.0)
+    found.sort(key=lambda item: (item[1].us is None, max(item[1].us or 0.0, floor.us), item[1].us))
+    least = next((max(predicted.us, floor.us) for _, predicted in found if predicted.us), 0.0)
     ideal = Predictor(without_communication(machine))
     schedules = []
     for number, (options, predicted) in enumerate(found, 1):
         exposed = None
-        if predicted.us is not None and predicted.us <= _FAR_BEHIND * least:
+        if predicted.us is not None and floor.us <= predicted.us <= _FAR_BEHIND * least:
             show(f"{problem}: communication of schedule {number} of {len(found)}")
             hidden = ideal(problem, options).us
             exposed = None if hidden is None else max(0.0, predicted.us - hidden)
         us = next((one.us for one in times if one.options == options), None)
-        schedules.append(_schedule(problem, options, predicted, machine, us, exposed))
+        schedules.append(_schedule(problem, options, predicted, machine, floor, us, exposed))
     return Outlook(
         str(replace(machine, changed=(), uncalibrated="")),
         state,
         machine.uncalibrated,
-        floor_of(problem, machine).us,
+        floor.us,
         schedules,
         _what_if(problem, schedules, machine, show),
         moves=what_moves(problem, machine),
@@ -174,18 +176,21 @@ def _schedule(
     options: Options,
     predicted: Predicted,
     machine: Machine,
+    floor: Floor,
     measured: float | None,
     exposed: float | None,
 ) -> Schedule:
     if predicted.us is None:
         return Schedule(options, None, predicted.why, measured=measured)
+    waves = waves_of(problem, options, predicted, machine)
+    if predicted.us < floor.us:
+        return Schedule(options, floor.us, "", measured, exposed, waves, floor.bound, is_floor=True)
     sums: dict[str, float] = defaultdict(float)
     for kind, us in predicted.path.items():
         between = "NIC" if kind in ("put", "get") and machine.nodes > 1 else "latency"
         sums[_RESOURCES.get(kind, between)] += us
     bound = max(sums, key=lambda resource: sums[resource], default="")
     share = sums[bound] / max(sum(sums.values()), 1e-9) if bound else 0.0
-    waves = waves_of(problem, options, predicted, machine)
     return Schedule(options, predicted.us, "", measured, exposed, waves, bound, share)
 
 
@@ -197,11 +202,14 @@ def _what_if(
         return []
     found = []
     for resource, names in _CHANGES.items():
-        if set(names) <= machine.numbers.keys():
+        known = [name for name in names if name in machine.numbers]
+        if known:
             show(f"{problem}: what if: {resource}")
-            us = Predictor(_twice_as_good(machine, names))(problem, best.options).us
+            better = _twice_as_good(machine, known)
+            us = Predictor(better)(problem, best.options).us
             if us is not None:
-                found.append(WhatIf(resource, us))
+                found.append(WhatIf(resource, max(us, floor_of(problem, better).us)))
+    floor = floor_of(problem, machine).us
     predict, space = Predictor(machine), space_of(problem, int(machine["sm.count"]))
     start = space.complete(best.options) if space is not None else best.options
     for neighbour in space.neighbours(start) if space is not None else ():
@@ -209,7 +217,7 @@ def _what_if(
         show(f"{problem}: what if: {options_text(changed)}")
         us = predict(problem, neighbour).us
         if us is not None:
-            found.append(WhatIf(options_text(changed), us, is_schedule=True))
+            found.append(WhatIf(options_text(changed), max(us, floor), is_schedule=True))
     return sorted(found, key=lambda change: change.us)
 
 

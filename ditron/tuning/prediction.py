@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Predicted", "Predictor", "waves_of", "without_communication"]
 
 _LIBRARIES = ("product of ", "NCCL ")  # as ditron.sim calls the steps of cuBLAS and NCCL
+_MOST_PUTS = 8192  # of a call of all ranks that is predicted: twice as many take a minute
 _CALLS = 2  # the second one finds the ranks as calls that follow each other do
 
 
@@ -53,6 +54,8 @@ class Predictor:
 def _predicted(problem: Problem, options: Options, machine: Machine) -> Predicted:
     from ditron import sim
 
+    if (puts := _puts(problem, options, machine)) > _MOST_PUTS:
+        return Predicted(None, f"not predicted: it has {puts} puts, and those of more than {_MOST_PUTS} take minutes")
     try:
         prediction = sim.predict(
             lambda: _calls(problem, options), machine, problem.ranks, heap_bytes=_heap_bytes(problem)
@@ -70,6 +73,16 @@ def _predicted(problem: Problem, options: Options, machine: Machine) -> Predicte
             path["library"] += max(0.0, slowest.us - sum(step.us for step in steps))
     largest = max((launch.programs for launch in prediction.launches), default=0)
     return Predicted(_us(prediction, programs), "", path.get("library", 0.0), dict(path), largest)
+
+
+def _puts(problem: Problem, options: Options, machine: Machine) -> int:
+    """Of a collective by puts, alone or behind a product, on several nodes."""
+    algorithm, ranks = options.get("algorithm"), problem.ranks
+    is_behind = problem.operator == "gemm_ar" and algorithm == "overlapped" and ranks > machine.ranks
+    if algorithm != "put" and not is_behind:
+        return 0
+    elements = problem.rows * problem.N // ranks if is_behind else problem.rows
+    return -(-elements // options.get("block", 4096)) * ranks * (ranks - 1)
 
 
 def _us(prediction: Prediction, programs: int) -> float:
@@ -102,8 +115,10 @@ def _heap_bytes(problem: Problem) -> int:
     return (1 << 30) + 8 * problem.ranks * problem.itemsize * max(problem.rows, M * (K + N) // problem.ranks)
 
 
-def waves_of(problem: Problem, options: Options, predicted: Predicted, machine: Machine) -> float:
-    """Tiles for each program of the persistent kernel; of others, programs for each SM."""
+def waves_of(problem: Problem, options: Options, predicted: Predicted, machine: Machine) -> float | None:
+    """Tiles for each program of the persistent kernel; of others, programs for each SM; None with a library's."""
+    if predicted.library:
+        return None
     block = options.get("block")
     if isinstance(block, tuple) and len(block) == 3:
         tiles = problem.ranks * math.ceil(problem.M // problem.ranks / block[0]) * math.ceil(problem.N / block[1])

@@ -57,9 +57,8 @@ class Problem:
         return part * (self.ranks - 1)
 
     def __str__(self) -> str:
-        if self.is_product:
-            return f"{self.operator} M={self.M} N={self.N} K={self.K} {self.dtype}, {self.ranks} ranks"
-        return f"{self.operator} {self.rows} x {self.dtype}, {self.ranks} ranks"
+        sizes = f"M={self.M} N={self.N} K={self.K}" if self.is_product else f"{self.rows} x"
+        return f"{self.operator} {sizes} {self.dtype}, {self.ranks} rank{'s' if self.ranks != 1 else ''}"
 
 
 def bucket_of(rows: int) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.search import Space
 
-__all__ = ["OPERATORS", "Rule", "Tunable", "candidates_of", "space_of", "tunable"]
+__all__ = ["OPERATORS", "Rule", "Tunable", "candidates_of", "rule_of", "space_of", "tunable"]
 
 
 class Rule(NamedTuple):
@@ -26,12 +26,16 @@ class Tunable(NamedTuple):
         rule: what runs where nothing is measured.
         named_only: algorithms that are measured beside the others, and run only where the caller names them.
         space: more schedules than are declared, for a search, by the problem and the GPU's number of SMs.
+        on_nodes: what runs in a group on several nodes; None: nothing unless an algorithm is named.
+        node_algorithms: those that run there.
     """
 
     candidates: Callable[[Problem], Iterable[Options]]
     rule: Callable[[Problem], Rule]
     named_only: tuple[str, ...]
     space: Callable[[Problem, int], Space | None] | None = None
+    on_nodes: Callable[[Problem], Rule | None] | None = None
+    node_algorithms: tuple[str, ...] = ("nccl",)
 
 
 OPERATORS: dict[str, Tunable] = {}
@@ -42,24 +46,35 @@ def tunable(
     rule: Callable[[Problem], Rule],
     named_only: tuple[str, ...] = (),
     space: Callable[[Problem, int], Space | None] | None = None,
+    on_nodes: Callable[[Problem], Rule | None] | None = None,
+    node_algorithms: tuple[str, ...] = ("nccl",),
 ) -> Callable[[Callable[[Problem], Iterable[Options]]], Callable[[Problem], Iterable[Options]]]:
     """Declare the candidates of an operator, a function of the problem."""
 
     def declare(candidates: Callable[[Problem], Iterable[Options]]) -> Callable[[Problem], Iterable[Options]]:
-        OPERATORS[name] = Tunable(candidates, rule, named_only, space)
+        OPERATORS[name] = Tunable(candidates, rule, named_only, space, on_nodes, node_algorithms)
         return candidates
 
     return declare
 
 
-def candidates_of(problem: Problem) -> list[Options]:
-    """What is measured: first what the rule says, then the operator's other candidates."""
+def rule_of(problem: Problem, nodes: int = 1) -> Rule | None:
+    """What runs on so many nodes where nothing is measured; None: nothing unless an algorithm is named."""
     operator = OPERATORS[problem.operator]
-    found = [operator.rule(problem).options]
+    if nodes == 1:
+        return operator.rule(problem)
+    return operator.on_nodes(problem) if operator.on_nodes is not None else None
+
+
+def candidates_of(problem: Problem, nodes: int = 1) -> list[Options]:
+    """What is measured: first what the rule says, then the operator's other candidates that run on so many nodes."""
+    operator, rule = OPERATORS[problem.operator], rule_of(problem, nodes)
+    found = [rule.options] if rule is not None else []
     for options in operator.candidates(problem):
-        if options not in found and not options.items() <= found[0].items():
+        runs = nodes == 1 or options.get("algorithm") in operator.node_algorithms
+        if runs and options not in found and not (found and options.items() <= found[0].items()):
             found.append(options)
-    return found
+    return found or [{"algorithm": "nccl"}]
 
 
 def space_of(problem: Problem, sms: int) -> Space | None:

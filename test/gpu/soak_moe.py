@@ -1,6 +1,7 @@
 """Thousands of calls of the MoE operators: random token counts, routing, capacities and lagging ranks; every result checked.
 
     torchrun --nproc-per-node 2 test/gpu/soak_moe.py --calls 10000
+    torchrun --nproc-per-node 2 test/gpu/share_gpu.py test/gpu/soak_moe.py       # both ranks on one GPU
     ditron run --sim 2 test/gpu/soak_moe.py --calls 500 --small
 
 Every rank draws the tokens of all, so that it knows the result without another exchange. Rows behind those of experts
@@ -124,6 +125,8 @@ def main() -> int:
         bad += wrong
         if call == args.calls // 10:
             settled = memory()
+        if on_gpu and layer.rank == 0 and (call + 1) % 1000 == 0:
+            print(f"{call + 1} calls, {time.perf_counter() - begin:.0f} s", flush=True)
     ditron.synchronize()
     grown = memory() - settled
     seconds = time.perf_counter() - begin

@@ -29,6 +29,7 @@ WRITTEN_BY_HAND = {"program": "@name(%name: type, ...) (attributes {...})? { ...
 OTHER_EFFECTS = {
     "alloc": "makes memory: is never merged; erased when unused",
     "extern_call": "reads and writes memory; none if `pure`",
+    "expect": "none with a condition; without one reads and writes memory",
     "ld": "as if it read and wrote memory: is never merged or erased, so that a loop may poll",
     "program": "those of its body",
 }
@@ -125,10 +126,11 @@ def syntax(op: dict) -> str:
     form = re.sub(r"custom<Grid>\(\$(\w+), \$\w+\)", r"(\1, ...)", form)
     form = re.sub(r"custom<Ends>\([^)]*\)", "%src to %dst on %peer | %src on %peer to %dst", form).replace("``", "")
     form = form.replace("^", "").replace("attr-dict", "")
-    form = re.sub(r"\(`(nbi|pure|zeroed)` \$\w+\)\?", r"(\1)?", form)
+    form = re.sub(r"\(`(nbi|pure|uniform|zeroed)` \$\w+\)\?", r"(\1)?", form)
     form = re.sub(r"type\(\$(\w+)\)", r"type-of-\1", form)
     form = re.sub(r"functional-type\(\$\w+, \$\w+\)", "function-type", form)
     form = re.sub(r"\$(symbol|libname|libpath|label)\b", r'"\1"', form)
+    form = form.replace("$probability", "<probability>")
     form = re.sub(r"\$(\w+)", r"%\1", form).replace("`", "")
     form = re.sub(r"\s+", " ", form).replace(" ,", ",").replace(" [ ", "[").replace(" ]", "]")
     form = form.replace(" ( ", "(").replace(" )", ")").strip()
@@ -197,6 +199,7 @@ def row(records: Records, reference: dict, name: str) -> str:
         {
             "StringAttr": "string",
             "IntegerAttr": "integer",
+            "FloatAttr": "number",
             "ArrayAttr": "strings",
             "DenseI64ArrayAttr": "integers",
             "DictionaryAttr": "dictionary",

@@ -1,5 +1,6 @@
-// The threads inside a program, the call of what has no operation, and the cost
-// of what a program does. On a simulated rank a program is one thread.
+// The threads inside a program, the call of what has no operation, the cost of
+// what a program does, and how often it does so. On a simulated rank a program
+// is one thread.
 
 #ifndef DITRON_THREAD_OPS_TD
 #define DITRON_THREAD_OPS_TD
@@ -128,6 +129,37 @@ def Ditron_SpendOp : Ditron_Op<"spend", [Ditron_Ordered]> {
     Arg<I64, "operations or bytes">:$amount,
     Arg<Optional<Ditron_Ptr>, "an address in the memory that is accessed">:$ptr);
   let assemblyFormat = "custom<Keyword>($cost) $amount (`at` $ptr^ `:` type($ptr))? attr-dict";
+}
+
+def Ditron_Probability : ConfinedAttr<F64Attr, [AttrConstraint<
+    CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() >= 0 && "
+          "::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() <= 1">,
+    "in [0, 1]">]>;
+
+def Ditron_ExpectOp : Ditron_Op<"expect", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<ConditionallySpeculatable>]> {
+  let summary = "a condition, and how probable it is";
+  let description = [{
+    Returns `condition` unchanged, as LLVM's `llvm.expect.with.probability`; it
+    becomes no instruction. Where timing-only mode computes no floating-point data
+    that the condition depends on, `skeletonize` drops it, and the simulator draws
+    the result: true with `probability`, of the seed, the program and how often
+    that has come here; `uniform`, the same in all programs of all ranks. Then it
+    counts as reading and writing memory: no two draws are merged, or moved.
+
+    ```mlir
+    %known = ditron.expect %pred, 2.500000e-01
+    %drawn = ditron.expect 2.500000e-01
+    %everywhere = ditron.expect %pred, 9.000000e-01 uniform
+    ```
+  }];
+  let arguments = (ins
+    Arg<Optional<I1>, "the condition; left out, it is drawn">:$condition,
+    Arg<Ditron_Probability, "how often it is true">:$probability,
+    Arg<UnitAttr, "it is the same in every program of every rank">:$uniform);
+  let results = (outs Res<I1, "the condition">:$result);
+  let assemblyFormat = "($condition^ `,`)? $probability (`uniform` $uniform^)? attr-dict";
 }
 
 def Ditron_ExternCallOp : Ditron_Op<"extern_call", [

@@ -26,6 +26,18 @@ LogicalResult ShflOp::verify() {
   return success();
 }
 
+void ExpectOp::getEffects(Effects &effects) {
+  if (!getCondition()) {
+    effects.emplace_back(MemoryEffects::Read::get());
+    effects.emplace_back(MemoryEffects::Write::get());
+  }
+}
+
+Speculation::Speculatability ExpectOp::getSpeculatability() {
+  return getCondition() ? Speculation::Speculatable
+                        : Speculation::NotSpeculatable;
+}
+
 LogicalResult ExternCallOp::verify() {
   if (getPure() && getNumResults() == 0) {
     return emitOpError("expected a pure call to return something, because a "

@@ -24,7 +24,17 @@ from ditron.language.memory import atomic_add, atomic_cas, ld, multimem_ld_reduc
 from ditron.language.packets import ll_get, ll_put, packet_bytes
 from ditron.language.signals import consume_token, notify, signal_fetch, signal_op, signal_wait_until, wait
 from ditron.language.sync import barrier, barrier_all, swizzle, sync_all
-from ditron.language.threads import ballot, extern_call, lane_id, num_threads, shfl, sync_threads, thread_id, warp_id
+from ditron.language.threads import (
+    ballot,
+    expect,
+    extern_call,
+    lane_id,
+    num_threads,
+    shfl,
+    sync_threads,
+    thread_id,
+    warp_id,
+)
 
 __all__ = [
     "atomic_add",
@@ -33,6 +43,7 @@ __all__ = [
     "barrier",
     "barrier_all",
     "consume_token",
+    "expect",
     "extern_call",
     "fence",
     "getmem",

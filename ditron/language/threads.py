@@ -1,4 +1,4 @@
-"""The threads of a program, and calls to functions of the user's own device library.
+"""The threads of a program, how often it takes a branch, and calls to functions of the user's own device library.
 
 On the simulator a program is one thread: ``thread_id() == 0``, ``num_threads() == 1``, ``shfl`` and ``ballot`` give
 back what they are given.
@@ -12,7 +12,7 @@ from triton.language import core as tl
 
 from ditron.language._core import attributes, describe, emit, emit_void, enum, flag, integer, primitive, text
 
-__all__ = ["ballot", "extern_call", "lane_id", "num_threads", "shfl", "sync_threads", "thread_id", "warp_id"]
+__all__ = ["ballot", "expect", "extern_call", "lane_id", "num_threads", "shfl", "sync_threads", "thread_id", "warp_id"]
 
 
 @primitive
@@ -72,6 +72,39 @@ def ballot(pred, _semantic=None):
     if pred.type.is_block() or not pred.dtype.is_int1():
         raise TypeError(f"dl.ballot: pred must be a bool scalar (a comparison), got {describe(pred)}")
     return emit("ballot", [pred], tl.int64, _semantic)
+
+
+@primitive
+def expect(condition, probability, uniform=False, _semantic=None):
+    """``condition``, which is true with ``probability``: for predictions without data.
+
+    It returns the condition and is no instruction, on GPUs and wherever data is computed. In timing-only mode there
+    is no floating-point data: a condition that depends on it is drawn, true with that probability, and always the same
+    for one seed, program and how often that has come here. Conditions of integers are computed there, too.
+
+    Args:
+        condition: bool scalar (a comparison).
+        probability: how often it is true, from 0 to 1, known at compile time. Of a loop below 1: ``while`` with
+            1 - 1/n has n iterations on average, counting the one that ends it.
+        uniform: it is the same in every program of every rank, as one of data that was all-reduced: then all draw the
+            same. Otherwise each program draws for itself.
+
+    LLVM: ``llvm.expect.with.probability``; compilers of C: ``__builtin_expect_with_probability``. ``tl.assume(c)`` is
+    another thing: there the compiler may rely on c, and the kernel is wrong where it is false.
+
+        if dl.expect(tl.max(x) > limit, 0.05):
+            rescale(...)
+    """
+    condition = _semantic.to_tensor(condition)
+    if condition.type.is_block() or not condition.dtype.is_int1():
+        raise TypeError(f"dl.expect: condition must be a bool scalar (a comparison), got {describe(condition)}")
+    often = tl._unwrap_if_constexpr(probability)
+    if isinstance(often, bool) or not isinstance(often, (int, float)):
+        raise TypeError(f"dl.expect: probability must be a number at compile time, got {describe(often)}")
+    if not 0 <= often <= 1:
+        raise ValueError(f"dl.expect: probability must be from 0 to 1, got {often}")
+    attrs = attributes(probability=f"{often:.16e} : f64", uniform=flag("expect", uniform, "uniform"))
+    return emit("expect", [condition], tl.int1, _semantic, attrs, pure=True)
 
 
 @primitive

@@ -62,7 +62,8 @@ _DESCRIPTOR_OPS = (
     tt.DescriptorLoadOp,
     tt.DescriptorGatherOp,
 )
-_THREAD_OPS = (ditron.BallotOp, ditron.ShflOp, ditron.SpendOp, ditron.SyncThreadsOp)  # within the program
+# Within the program.
+_THREAD_OPS = (ditron.BallotOp, ditron.ExpectOp, ditron.ShflOp, ditron.SpendOp, ditron.SyncThreadsOp)
 _NO_ACCESS = (ditron.SignalReadOpInterface, *_THREAD_OPS)  # what they order, ``acquires`` says
 _RELEVANT = (*_TILE_STORES, *_TILE_LOADS, *OPAQUE, tt.ReturnOp)  # beside all of ditron
 

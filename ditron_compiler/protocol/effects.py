@@ -102,7 +102,9 @@ EFFECTS: dict[type, Effect] = {
 
 
 #: Operations with memory effects that neither access memory nor order what other programs see.
-NO_EFFECT: frozenset[type] = frozenset((ditron.BallotOp, ditron.ShflOp, ditron.SpendOp, ditron.SyncThreadsOp))
+NO_EFFECT: frozenset[type] = frozenset(
+    (ditron.BallotOp, ditron.ExpectOp, ditron.ShflOp, ditron.SpendOp, ditron.SyncThreadsOp)
+)
 _NOT_FOLLOWED = Effect("not_followed", _named())
 
 

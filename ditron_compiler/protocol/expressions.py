@@ -167,6 +167,11 @@ def _same(op: ir.Operation, a: list[str]) -> str:
     return a[0]
 
 
+@_expression(ditron.ExpectOp)
+def _expect(op: ditron.ExpectOp, a: list[str]) -> str:
+    return a[0] if a else "UNKNOWN"
+
+
 @_expression(tt.IntToPtrOp)
 def _int_to_ptr(op: ir.Operation, a: list[str]) -> str:
     return f"P.pointer({a[0]})"

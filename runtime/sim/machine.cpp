@@ -21,7 +21,7 @@ Machine *Machine::exchangeCurrent(Machine *machine, Fiber *fiber) {
 
 Machine::Machine(const Options &options)
     : settings(options), heap(options.numRanks, options.heapBytes),
-      random(options.seed),
+      random(options.seed), draws(options.seed),
       network(options.numRanks, options.ranksPerNode, options.seed, random,
               [this](const void *address, size_t bytes) {
                 scheduler.memoryChanged(address, bytes);

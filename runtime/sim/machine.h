@@ -8,6 +8,7 @@
 #include "races/race_detector.h"
 #include "report/diagnostics.h"
 #include "report/trace.h"
+#include "scheduler/draws.h"
 #include "scheduler/launch_queue.h"
 #include "scheduler/parallel_launch.h"
 #include "scheduler/random.h"
@@ -103,6 +104,7 @@ private:
 public:
   Heap heap;
   Random random;
+  Draws draws;
   Network network;
   Scheduler scheduler;
   Teams teams;

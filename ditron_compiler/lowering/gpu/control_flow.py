@@ -143,6 +143,7 @@ _PUBLISH_NOTHING = (
     ditron.SignalReadOpInterface,
     ditron.LLGetOp,
     ditron.ConsumeTokenOp,
+    ditron.ExpectOp,
     ditron.RankOp,
     ditron.NumRanksOp,
     ditron.LocalRankOp,

@@ -232,6 +232,12 @@ def _nothing(lowering: Lowering, op: ir.Operation) -> None:
     lowering.replace()
 
 
+def _expect(lowering: Lowering, op: ditron.ExpectOp) -> None:
+    if op.condition is None:
+        raise LoweringError("expected a condition: only the simulator draws one, in timing-only mode")
+    lowering.replace(op.condition)
+
+
 TABLE: dict[type, Row] = {
     # who am I: reads of the context, which may be merged and hoisted
     ditron.RankOp: Row(call("ditron_rank", "ctx", "team", pure=True)),
@@ -283,6 +289,7 @@ TABLE: dict[type, Row] = {
     ditron.ShflOp: Row(_shfl),
     ditron.BallotOp: Row(_ballot),
     ditron.SpendOp: Row(_nothing),
+    ditron.ExpectOp: Row(_expect),
     ditron.ExternCallOp: Row(_extern_call),
 }
 

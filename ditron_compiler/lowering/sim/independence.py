@@ -7,10 +7,11 @@ from ditron_compiler import ir
 from . import abi
 from .elementwise import int_attribute
 
-# Of our operations only those that ask for ranks and thread numbers; any other may wait, signal or reach a peer.
+# Of our operations only those that ask for ranks and thread numbers, and conditions, which are drawn with a clock only
+# (and then nothing is parallel); any other may wait, signal or reach a peer.
 _IDENTITIES = frozenset(f"ditron.{name}" for name in (
     "rank", "num_ranks", "local_rank", "num_local_ranks", "node", "thread_id", "lane_id", "warp_id", "num_threads",
-    "sync_threads",
+    "sync_threads", "expect",
 ))  # fmt: skip
 # Accesses by which programs synchronize, and prints, whose lines would come in any order.
 _SYNCHRONIZING = frozenset((

@@ -90,6 +90,16 @@ def _spend(fn, op):
     fn.call("ditron_sim_spend", [_enum(fn, op, "cost", "cost", "dot16"), fn.scalar(op.amount), where])
 
 
+@lowers("ditron.expect")
+def _expect(fn, op):
+    if op.condition is not None:
+        fn.set(op, fn.env[op.condition])
+        return
+    probability = fn.b.constant("f64", ir.FloatAttr(op.attributes["probability"]).value)
+    drawn = fn.call("ditron_sim_draw", [probability, fn.i32(int("uniform" in op.attributes)), fn.where(op)], ("i32",))
+    fn.set(op, fn.b.op("arith.trunci", "i1", *drawn))
+
+
 @lowers("ditron.shfl")
 def _shfl(fn, op):
     fn.set(op, fn.scalar(op.operands[0]))

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.costs import FLOATS, element_type, is_float
+from ditron_compiler.analysis.divergence import control_operands
 from ditron_compiler.analysis.slicing import incoming_values
-from ditron_compiler.ir.dialects import arith, ditron, scf, tt
-from ditron_compiler.ir.matchers import defining_op, is_function_argument
+from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
+from ditron_compiler.ir.matchers import defining_op
 from ditron_compiler.ir.pass_base import Pass, PassFailure
 
 __all__ = ["Skeletonize"]
 
 _ADVICE = (
-    "timing-only mode computes no floating-point data: pass it as an integer tensor, or predict without --timing-only"
+    "timing-only mode computes no floating-point data: say how often a condition is true, by dl.expect(condition, "
+    "probability), pass data as an integer tensor, or predict without --timing-only"
+)
+_ENDLESS = (
+    "this loop would never end, as timing-only mode draws its condition and that is always true: give dl.expect a "
+    "probability below 1 (of 1 - 1/n, the loop has n iterations on average)"
 )
 
 
@@ -29,7 +36,8 @@ class Skeletonize(Pass):
 
     Stores of floats are erased, puts and gets of them are marked to take time only, and every float is 0 elsewhere, so
     that ``canonicalize`` erases what computed it. Integers are loaded and computed as they are: routing, lengths,
-    queues of tasks. A branch, an address or a signal that depends on floating-point data is an error.
+    queues of tasks. A condition that depends on floating-point data is drawn when it is known how probable it is
+    (``ditron.expect``); any other branch, address or signal that depends on it is an error.
 
     Before::
 
@@ -52,6 +60,10 @@ class Skeletonize(Pass):
                 self.count("stores erased")
             elif isinstance(o, _TRANSFERS) and is_float(o.operands[0].type.pointee_type):
                 o.attributes[FLOATS] = ir.UnitAttr.get()
+        for o in operations(op):
+            if isinstance(o, ditron.ExpectOp) and o.condition is not None and list(_made_of_floats([o.condition])):
+                _draw(o)
+                self.count("conditions drawn")
         every = operations(op)
         _check(every)
         for function in functions(op):
@@ -94,32 +106,56 @@ def _stores_floats(op: ir.Operation) -> bool:
     return is_atomic and is_float(op.operands[1].type) and not any(True for r in op.results for _ in r.uses)
 
 
+def _draw(expect: ditron.ExpectOp) -> None:
+    """Have the simulator draw a condition instead of what depends on floating-point data."""
+    if expect.probability.value == 1:
+        for use in expect.result.uses:
+            if isinstance(use.owner, scf.ConditionOp):
+                use.owner.parent.emit_error(_ENDLESS)
+                raise PassFailure
+    with expect.location, ir.InsertionPoint(expect):
+        drawn = ditron.ExpectOp(expect.probability, uniform=expect.uniform)
+    expect.result.replace_all_uses_with(drawn.result)
+    expect.erase()
+
+
 def _check(every: list[ir.Operation]) -> None:
     """Emit an error where what stays depends on floating-point data."""
-    worklist = [value for op in every for value in _needed(op)]
-    seen: set[ir.Value] = set()
     wrong = False
+    for value in _made_of_floats([value for op in every for value in _needed(op)]):
+        op = defining_op(value)
+        op.emit_error(
+            f"what the kernel does depends on floating-point data, by the {element_type(value.type)} that "
+            f"'{op.name}' makes of it: {_ADVICE}"
+        )
+        wrong = True
+    if wrong:
+        raise PassFailure
+
+
+def _made_of_floats(values: list[ir.Value]) -> Iterator[ir.Value]:
+    """What ``values`` depend on and an operation makes of floats: comparisons, conversions."""
+    worklist = list(values)
+    seen: set[ir.Value] = set()
     while worklist:
         value = worklist.pop()
         if value in seen or is_float(value.type):
             continue
         seen.add(value)
-        if incoming := incoming_values(value):
-            worklist += incoming
-            continue
         op = defining_op(value)
-        if op is None or is_function_argument(value):
-            continue
-        if any(is_float(operand.type) for operand in op.operands) and not isinstance(op, tt.LoadOp):
-            op.emit_error(
-                f"what the kernel does depends on floating-point data, by the {element_type(value.type)} that "
-                f"'{op.name}' makes of it: {_ADVICE}"
-            )
-            wrong = True
-            continue
-        worklist += op.operands
-    if wrong:
-        raise PassFailure
+        if incoming := incoming_values(value):
+            worklist += [*incoming, *_chosen_by(op or value.owner.owner)]
+        elif (
+            op is not None and any(is_float(operand.type) for operand in op.operands) and not isinstance(op, tt.LoadOp)
+        ):
+            yield value
+        elif op is not None:
+            worklist += op.operands
+
+
+def _chosen_by(op: ir.Operation) -> Iterable[ir.Value]:
+    """What decides which value a select, an if or a loop gives."""
+    return [op.condition] if isinstance(op, arith.SelectOp) else control_operands(op)
 
 
 def _needed(op: ir.Operation) -> list[ir.Value]:
@@ -127,9 +163,9 @@ def _needed(op: ir.Operation) -> list[ir.Value]:
     if isinstance(op, (scf.ForOp, scf.IfOp, scf.WhileOp)):
         if all(inner is op or inner.is_memory_effect_free or _is_read(inner) for inner in operations(op)):
             return []
-        if isinstance(op, scf.ForOp):
-            return [op.lowerBound, op.upperBound, op.step]
-        return [op.condition] if isinstance(op, scf.IfOp) else [op.before_block.terminator.operands[0]]
+        return list(control_operands(op))
+    if isinstance(op, (cf.BranchOp, cf.CondBranchOp)):  # an early return, and what a helper that has one returns
+        return list(op.operands)
     if op.is_memory_effect_free or len(op.regions) or _is_read(op):
         return []
     return list(op.operands)

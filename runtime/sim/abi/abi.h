@@ -133,6 +133,8 @@ struct ByteRanges {
   /* With a clock: the program does `amount` operations of products, or loads or stores as many bytes at `p` (null:    \
      of this rank's memory); `cost` is the dialect's. */                                                               \
   X(void, spend, (int32_t cost, int64_t amount, void *p))                                                              \
+  /* 1 with this probability, else 0: of the seed, the program (unless `uniform`) and how often it has come to `loc`. */\
+  X(int32_t, draw, (double probability, int32_t uniform, int32_t loc))                                                 \
   /* An ordinary access to contiguous bytes, for the race detector and weak memory. */                                 \
   X(void, record, (void *p, int64_t bytes, int32_t flags, int32_t loc))                                                \
   /* The same for `count` ranges of one access: pairs of an address and a number of bytes, 0 where there is none. */   \

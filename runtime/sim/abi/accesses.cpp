@@ -76,6 +76,12 @@ void ditron_sim_spend(int32_t cost, int64_t amount, void *p) {
   machine.clock->spend(fiber, Cost(cost), double(amount), peer);
 }
 
+int32_t ditron_sim_draw(double probability, int32_t uniform, int32_t loc) {
+  const Fiber &fiber = *Fiber::current();
+  return Machine::current()->draws.draw(*fiber.launch, fiber.pid,
+                                        loc & ~mayRepeat, probability, uniform);
+}
+
 void ditron_sim_record(void *p, int64_t bytes, int32_t flags, int32_t loc) {
   ByteRange range{p, bytes};
   ditron_sim_record_runs(&range, 1, flags, loc);

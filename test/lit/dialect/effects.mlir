@@ -25,7 +25,7 @@ func.func @the_team_is_part_of_the_question() -> (i32, i32) {
 }
 
 // CHECK-LABEL: @unused_answers_go
-func.func @unused_answers_go(%p: !tt.ptr<f32>, %x: i32, %t: !ditron.token) {
+func.func @unused_answers_go(%p: !tt.ptr<f32>, %x: i32, %t: !ditron.token, %c: i1) {
   // CHECK-NEXT: return
   %0 = ditron.thread_id
   %1 = ditron.num_threads
@@ -37,6 +37,7 @@ func.func @unused_answers_go(%p: !tt.ptr<f32>, %x: i32, %t: !ditron.token) {
   %7 = ditron.multicast_ptr %p : !tt.ptr<f32>
   %8 = ditron.consume_token %p, %t : !tt.ptr<f32>
   %9 = ditron.swizzle gather %x of %x by %x
+  %10 = ditron.expect %c, 0.5
   %11 = ditron.multimem_ld_reduce add %p : !tt.ptr<f32>
   %12 = ditron.extern_call "f"(%x) pure : (i32) -> i32
   return
@@ -106,6 +107,9 @@ func.func @what_acts_stays_twice(%sig: !tt.ptr<i64>, %n: i32, %v: i64, %c: i1) {
   // CHECK-COUNT-2: ditron.ballot
   %10 = ditron.ballot %c
   %11 = ditron.ballot %c
+  // CHECK-COUNT-2: ditron.expect 5
+  %16 = ditron.expect 0.5
+  %17 = ditron.expect 0.5
   // CHECK-COUNT-2: ditron.extern_call
   %12 = ditron.extern_call "f"(%v) : (i64) -> i64
   %13 = ditron.extern_call "f"(%v) : (i64) -> i64
@@ -142,15 +146,17 @@ func.func @an_acquire_stays_and_parts_loads(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>
 }
 
 // LICM-LABEL: @out_of_the_loop
-func.func @out_of_the_loop(%sig: !tt.ptr<i64>, %n: i32, %v: i64, %lo: index, %up: index) {
+func.func @out_of_the_loop(%sig: !tt.ptr<i64>, %n: i32, %v: i64, %lo: index, %up: index, %cond: i1) {
   // LICM: ditron.symm_at
   // LICM: ditron.extern_call "f"
+  // LICM: ditron.expect %arg5
   // LICM: scf.for
   // LICM-NOT: symm_at
   // LICM: ditron.wait
   // LICM-NEXT: ditron.ld
   // LICM-NEXT: ditron.ballot
   // LICM-NEXT: ditron.extern_call "g"
+  // LICM-NEXT: ditron.expect 5
   scf.for %i = %lo to %up step %up {
     %t = ditron.wait %sig[%n] ge %v : !tt.ptr<i64>
     %peer = ditron.symm_at %sig on %n : !tt.ptr<i64>
@@ -159,6 +165,8 @@ func.func @out_of_the_loop(%sig: !tt.ptr<i64>, %n: i32, %v: i64, %lo: index, %up
     %l = ditron.ballot %c
     %f = ditron.extern_call "f"(%v) pure : (i64) -> i64
     %g = ditron.extern_call "g"(%v) : (i64) -> i64
+    %known = ditron.expect %cond, 0.5
+    %drawn = ditron.expect 0.5
   }
   return
 }

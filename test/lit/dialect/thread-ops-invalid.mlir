@@ -50,6 +50,22 @@ func.func @ballot_of_a_number(%v: i32) {
 
 // -----
 
+func.func @expected_too_often(%c: i1) {
+  // expected-error@+1 {{'ditron.expect' op attribute 'probability' failed to satisfy constraint: 64-bit float attribute in [0, 1]}}
+  %0 = ditron.expect %c, 1.5
+  return
+}
+
+// -----
+
+func.func @expected_number(%n: i32) {
+  // expected-error@+1 {{'ditron.expect' op operand #0 must be 1-bit signless integer, but got 'i32'}}
+  %0 = "ditron.expect"(%n) {probability = 0.5 : f64} : (i32) -> i1
+  return
+}
+
+// -----
+
 func.func @call_of_nothing() {
   // expected-error@+1 {{'ditron.extern_call' op attribute 'symbol' failed to satisfy constraint: string attribute that names the function to call, not an empty one}}
   ditron.extern_call ""() : () -> ()

@@ -37,6 +37,20 @@ func.func @between_lanes(%v: i32, %l: i32, %f: f32, %w: i64, %c: i1) {
   return
 }
 
+// CHECK-LABEL: @conditions
+func.func @conditions(%c: i1) {
+  // CHECK: ditron.expect %arg0, 2.500000e-01
+  // GENERIC: "ditron.expect"({{.*}}) <{probability = 2.500000e-01 : f64}> : (i1) -> i1
+  %0 = ditron.expect %c, 2.500000e-01
+  // CHECK: ditron.expect %arg0, 1.000000e+00 uniform
+  // GENERIC: "ditron.expect"({{.*}}) <{probability = 1.000000e+00 : f64, uniform}> : (i1) -> i1
+  %1 = ditron.expect %c, 1.0 uniform
+  // CHECK: ditron.expect 0.000000e+00
+  // GENERIC: "ditron.expect"() <{probability = 0.000000e+00 : f64}> : () -> i1
+  %2 = ditron.expect 0.0
+  return
+}
+
 // CHECK-LABEL: @extern_calls
 func.func @extern_calls(%a: i32, %x: tensor<4xf32>) {
   // CHECK: ditron.extern_call "nothing"() : () -> ()

@@ -101,6 +101,10 @@
 // CHECK: %{{.*}} = tt.extern_elementwise {libname = "ditron", libpath = "", pure = true, symbol = "ditron_warp_id"
 // CHECK-LABEL: tt.func public @spend(
 // CHECK-NEXT: tt.return
+// CHECK-LABEL: tt.func public @expect(
+// CHECK-NEXT: %[[CONDITION:.*]] = arith.cmpi
+// CHECK-NEXT: tt.store %arg2, %arg3, %[[CONDITION]]
+// CHECK-NEXT: tt.return
 // CHECK-LABEL: tt.func public @sync_threads(
 // CHECK: %{{.*}} = tt.extern_elementwise {libname = "ditron", libpath = "", pure = false, symbol = "ditron_sync_threads"
 // CHECK-LABEL: tt.func public @shfl(

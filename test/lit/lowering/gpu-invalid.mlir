@@ -19,6 +19,15 @@ tt.func public @untraceable(%ps: tensor<64x!tt.ptr<f32>>, %r: i32, %ctx: !tt.ptr
 
 // -----
 
+tt.func public @drawn(%sig: !tt.ptr<i64>, %v: i64, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  // expected-error@+1 {{expected a condition: only the simulator draws one, in timing-only mode}}
+  %c = ditron.expect 5.000000e-01
+  tt.store %sig, %v, %c : !tt.ptr<i64>
+  tt.return
+}
+
+// -----
+
 tt.func private @helper() {
   // expected-error@+1 {{expected a kernel, whose last argument is the group's context, got a function without the attribute 'ditron.kernel'; a helper must be inlined (no noinline=True)}}
   %r = ditron.rank

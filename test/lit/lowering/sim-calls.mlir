@@ -142,3 +142,22 @@ tt.func public @spend(%p: !tt.ptr<bf16>, %n: i64) {
   ditron.spend store %n at %p : !tt.ptr<bf16>
   tt.return
 }
+
+// A condition is itself; without one it is drawn.
+// CHECK-LABEL: func.func @expect
+tt.func public @expect(%p: !tt.ptr<i32>, %n: i32, %c: i1) {
+  // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : i32
+  // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i32
+  // CHECK-DAG: %[[QUARTER:.*]] = arith.constant 2.500000e-01 : f64
+  // CHECK: call @ditron_sim_draw(%[[QUARTER]], %[[C0]], %{{.*}}) : (f64, i32, i32) -> i32
+  %drawn = ditron.expect 0.25
+  tt.store %p, %n, %drawn : !tt.ptr<i32>
+  // CHECK: call @ditron_sim_draw(%[[QUARTER]], %[[C1]], %{{.*}})
+  %everywhere = ditron.expect 0.25 uniform
+  tt.store %p, %n, %everywhere : !tt.ptr<i32>
+  // CHECK-NOT: @ditron_sim_draw
+  %known = ditron.expect %c, 0.25
+  // CHECK: scf.if
+  tt.store %p, %n, %known : !tt.ptr<i32>
+  tt.return
+}

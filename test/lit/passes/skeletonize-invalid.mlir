@@ -4,7 +4,7 @@
 tt.func public @branch(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   %x = tt.load %p : !tt.ptr<f32>
   %zero = arith.constant 0.0 : f32
-  // expected-error@+1 {{what the kernel does depends on floating-point data, by the i1 that 'arith.cmpf' makes of it: timing-only mode computes no floating-point data: pass it as an integer tensor, or predict without --timing-only}}
+  // expected-error@+1 {{what the kernel does depends on floating-point data, by the i1 that 'arith.cmpf' makes of it: timing-only mode computes no floating-point data: say how often a condition is true, by dl.expect(condition, probability), pass data as an integer tensor, or predict without --timing-only}}
   %positive = arith.cmpf ogt, %x, %zero : f32
   scf.if %positive {
     ditron.notify %sig set %v on %r : !tt.ptr<i64>
@@ -35,5 +35,47 @@ tt.func public @iterations(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i3
   scf.for %i = %c0 to %steps step %c1 : i32 {
     ditron.notify %sig add %v on %r : !tt.ptr<i64>
   }
+  tt.return
+}
+
+// Which of two integers it is, by an if, a select or a loop.
+tt.func public @chosen(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c5 = arith.constant 5 : i32
+  %x = tt.load %p : !tt.ptr<f32>
+  %zero = arith.constant 0.0 : f32
+  // expected-error@+1 {{by the i1 that 'arith.cmpf' makes of it}}
+  %positive = arith.cmpf ogt, %x, %zero : f32
+  %n = scf.if %positive -> (i32) {
+    scf.yield %c1 : i32
+  } else {
+    scf.yield %c5 : i32
+  }
+  // expected-error@+1 {{by the i1 that 'arith.cmpf' makes of it}}
+  %negative = arith.cmpf olt, %x, %zero : f32
+  %step = arith.select %negative, %c1, %c5 : i32
+  // expected-error@+1 {{by the i32 that 'arith.fptosi' makes of it}}
+  %often = arith.fptosi %x : f32 to i32
+  %first = scf.for %i = %c0 to %often step %c1 iter_args(%count = %c0) -> (i32) : i32 {
+    %next = arith.addi %count, %c1 : i32
+    scf.yield %next : i32
+  }
+  scf.for %i = %first to %n step %step : i32 {
+    ditron.notify %sig add %v on %r : !tt.ptr<i64>
+  }
+  tt.return
+}
+
+// An early return.
+tt.func public @early_return(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  %x = tt.load %p : !tt.ptr<f32>
+  // expected-error@+1 {{by the i1 that 'arith.cmpf' makes of it}}
+  %positive = arith.cmpf ogt, %x, %x : f32
+  cf.cond_br %positive, ^out, ^on
+^on:
+  ditron.notify %sig add %v on %r : !tt.ptr<i64>
+  cf.br ^out
+^out:
   tt.return
 }

@@ -64,3 +64,60 @@ tt.func public @puts(%x: !tt.ptr<bf16>, %ids: !tt.ptr<i32>, %sig: !tt.ptr<i64>, 
   ditron.putmem %ids, %ids, %n on %r : !tt.ptr<i32>, !tt.ptr<i32>
   tt.return
 }
+
+// A condition of floats is drawn where its probability is known, each time that it is met; one of integers is computed.
+// CHECK-LABEL: tt.func public @expected(
+tt.func public @expected(%p: !tt.ptr<f32>, %ids: !tt.ptr<i32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32) {
+  // CHECK: ditron.expect 2.500000e-01
+  // CHECK: ditron.expect 2.500000e-01
+  // CHECK: scf.while
+  // CHECK-NEXT: %[[AGAIN:.*]] = ditron.expect 9.000000e-01 uniform
+  // CHECK-NEXT: scf.condition(%[[AGAIN]])
+  // CHECK: %[[LESS:.*]] = arith.cmpi
+  // CHECK-NEXT: %[[KNOWN:.*]] = ditron.expect %[[LESS]], 5.000000e-01
+  // CHECK-NEXT: scf.if %[[KNOWN]]
+  %x = tt.load %p : !tt.ptr<f32>
+  %zero = arith.constant 0.0 : f32
+  %positive = arith.cmpf ogt, %x, %zero : f32
+  %once = ditron.expect %positive, 0.25
+  scf.if %once {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  }
+  %twice = ditron.expect %positive, 0.25
+  scf.if %twice {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  }
+  scf.while : () -> () {
+    %again = ditron.expect %positive, 0.9 uniform
+    scf.condition(%again)
+  } do {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+    scf.yield
+  }
+  %id = tt.load %ids : !tt.ptr<i32>
+  %less = arith.cmpi slt, %id, %n : i32
+  %known = ditron.expect %less, 0.5
+  scf.if %known {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  }
+  tt.return
+}
+
+// What follows from one that is drawn is known, and not drawn again.
+// CHECK-LABEL: tt.func public @of_one_that_is_drawn(
+tt.func public @of_one_that_is_drawn(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32) {
+  // CHECK: %[[DRAWN:.*]] = ditron.expect 2.500000e-01
+  // CHECK: %[[LESS:.*]] = arith.cmpi
+  // CHECK: %[[BOTH:.*]] = arith.andi %[[DRAWN]], %[[LESS]]
+  // CHECK: ditron.expect %[[BOTH]], 1.250000e-01
+  %x = tt.load %p : !tt.ptr<f32>
+  %positive = arith.cmpf ogt, %x, %x : f32
+  %drawn = ditron.expect %positive, 0.25
+  %less = arith.cmpi slt, %r, %n : i32
+  %both = arith.andi %drawn, %less : i1
+  %known = ditron.expect %both, 0.125
+  scf.if %known {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  }
+  tt.return
+}

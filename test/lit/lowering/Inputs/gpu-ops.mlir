@@ -277,6 +277,13 @@ tt.func public @spend(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v
   tt.return
 }
 
+tt.func public @expect(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c = arith.cmpi slt, %r, %n : i32
+  %x = ditron.expect %c, 0.25 uniform
+  tt.store %sig, %v, %x : !tt.ptr<i64>
+  tt.return
+}
+
 tt.func public @sync_threads(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32, %n: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   ditron.sync_threads
   tt.return

@@ -181,6 +181,8 @@ def threads(x, sig, n):
     dl.sync_threads()
     t += dl.shfl(n, 3) + dl.shfl(t, 1, mode="bfly")
     dl.st(sig, dl.ballot(t > 4) + dl.swizzle(n, 1024, 32, mode="scatter"))
+    if dl.expect(n > 4, 0.05):
+        dl.st(sig, dl.expect(n > 5, 1, uniform=True).to(tl.int64))
     y = dl.extern_call("my_function", [n, 2.0], tl.float32, libname="mine", libpath="mine.bc", pure=True)
     z = dl.extern_call("mine_too", [x + tl.arange(0, 8), y], tl.float32)
     dl.extern_call("no_result", [z])
@@ -197,6 +199,8 @@ def test_threads_and_calls():
         r"ditron.shfl idx %\w+, %\w+ : i32",
         r"ditron.shfl bfly %\w+, %\w+ : i32",
         r"ditron.ballot %\w+",
+        r"ditron.expect %\w+, 5.000000e-02$",
+        r"ditron.expect %\w+, 1.000000e\+00 uniform$",
         r"ditron.swizzle scatter %\w+ of %\w+ by %\w+",
         r'extern_call "my_function"\(%\w+, %\w+\) from "mine" at "mine.bc" pure : \(i32, f32\) -> f32',
         r'ditron.extern_call "mine_too"\(%\w+, %\w+\) : \(tensor<8x!tt.ptr<f32>>, f32\) -> tensor<8xf32>',

@@ -181,6 +181,41 @@ def ballot_of_numbers(x, sig, n):
     dl.ballot(n)  # here
 
 
+@wrong("dl.expect: condition must be a bool scalar (a comparison), got a scalar of type int32")
+def expected_number(x, sig, n):
+    dl.expect(n, 0.5)  # here
+
+
+@wrong("dl.expect: condition must be a bool scalar (a comparison), got a tensor of type int1[8]")
+def expected_tile(x, sig, n):
+    dl.expect(tl.load(x + tl.arange(0, 8)) > 0, 0.5)  # here
+
+
+@wrong("dl.expect: probability must be from 0 to 1, got 1.5")
+def expected_too_often(x, sig, n):
+    dl.expect(n > 0, 1.5)  # here
+
+
+@wrong("dl.expect: probability must be from 0 to 1, got -0.25")
+def expected_less_than_never(x, sig, n):
+    dl.expect(n > 0, -0.25)  # here
+
+
+@wrong("dl.expect: probability must be a number at compile time, got a scalar of type fp32")
+def expected_as_often_as_loaded(x, sig, n):
+    dl.expect(n > 0, tl.load(x))  # here
+
+
+@wrong("dl.expect: probability must be a number at compile time, got True")
+def expected_true(x, sig, n):
+    dl.expect(n > 0, True)  # here
+
+
+@wrong("dl.expect: uniform must be True or False at compile time, got a scalar of type int1")
+def uniform_at_run_time(x, sig, n):
+    dl.expect(n > 0, 0.5, uniform=n > 1)  # here
+
+
 @wrong("value must be an int32, int64 or float32 scalar")
 def shuffled_tensor(x, sig, n):
     dl.shfl(tl.arange(0, 8), 0)  # here

@@ -20,11 +20,11 @@ import torch
 import triton
 import triton.language as tl
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from link_kernels import neighbour  # noqa: E402
+import ditron
+import ditron.language as dl
+from ditron.calibration.kernels import neighbour
 
-import ditron  # noqa: E402
-import ditron.language as dl  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # what measure() imports
 
 
 @ditron.jit

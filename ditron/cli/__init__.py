@@ -1,4 +1,5 @@
-"""The command ``ditron``: compile, dump, passes, run, check, swizzle, tune, explain, doctor.
+"""The command ``ditron``: compile, dump, passes, run, check, swizzle, tune, explain,
+calibrate, doctor.
 
 Exit codes: 0 it worked, 1 the kernel (or the script) is wrong, 2 the command line is, 130 it was
 interrupted.
@@ -10,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ditron.cli.arguments import add_explain, add_tune, lazy
+from ditron.cli.arguments import add_calibrate, add_explain, add_tune, lazy
 from ditron.cli.kernels import UsageError
 from ditron.script_errors import reported
 from ditron_compiler.versions import VersionError, check_versions
@@ -96,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_swizzle(commands)
     add_tune(commands)
     add_explain(commands)
+    add_calibrate(commands)
     _add_doctor(commands)
     parser.set_defaults(command=None)
     return parser

@@ -1,10 +1,10 @@
-"""What commands' parsers share, and the arguments of ``ditron tune`` and ``ditron explain``; no torch, no triton."""
+"""What commands' parsers share, and the arguments of ``tune``, ``explain`` and ``calibrate``; no torch, no triton."""
 
 from __future__ import annotations
 
 import argparse
 
-__all__ = ["add_explain", "add_tune", "lazy"]
+__all__ = ["add_calibrate", "add_explain", "add_tune", "lazy"]
 
 
 def lazy(module: str, function: str):
@@ -130,3 +130,23 @@ def add_explain(commands) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(command=lazy("explaining", "explain_command"))
+
+
+def add_calibrate(commands) -> None:
+    parser = commands.add_parser(
+        "calibrate",
+        help="measure this machine's GPUs and write a machine file, as --machine takes it",
+        description="Run probes on this machine's GPUs, in processes of their own, find the numbers with which the "
+        "simulator's clock predicts them, and write a machine file (docs/predicting.md). Takes less than 5 minutes.",
+    )
+    parser.add_argument("-o", dest="output", metavar="FILE.toml", help="the file (default: GPUxRANKS.toml, here)")
+    parser.add_argument("--name", metavar="TITLE", help="what outputs call the machine (default: its GPUs)")
+    parser.add_argument(
+        "--base",
+        metavar="MACHINE",
+        help="has the numbers that are not measured: of links, on a single GPU, and of NICs (default: the machine with "
+        "these GPUs in ditron/machines)",
+    )
+    parser.add_argument("--ranks", metavar="N", type=_positive(int), help="how many GPUs (default: all)")
+    parser.add_argument("--verbose", action="store_true", help="print what is measured, a line each")
+    parser.set_defaults(command=lazy("calibrating", "calibrate_command"))

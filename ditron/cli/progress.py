@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["progress"]
+__all__ = ["progress", "timed"]
 
 _ERASE = "\r\x1b[K"
 
@@ -28,3 +29,16 @@ def progress() -> Iterator[Callable[[str], None]]:
         yield say
     finally:
         say("")
+
+
+def timed(show: Callable[[str], None], verbose: bool) -> Callable[[str], None]:
+    """``show``, or where ``verbose`` a line of standard error for each text, with the seconds since now."""
+    begin = time.monotonic()
+
+    def say(text: str) -> None:
+        if not verbose:
+            show(text)
+        elif text:
+            print(f"{time.monotonic() - begin:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    return say

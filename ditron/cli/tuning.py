@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ditron.cli.kernels import UsageError
-from ditron.cli.progress import progress
+from ditron.cli.progress import progress, timed
 from ditron.cli.shapes import bucket, problems
 
 if TYPE_CHECKING:
@@ -37,19 +37,7 @@ def tune_command(args: argparse.Namespace) -> int:
     if ranks > count:
         raise UsageError(f"--ranks {ranks}: this machine has {count} GPUs")
     with progress() as show:
-        return _tune(args, buckets, ranks, _say(args.verbose, show))
-
-
-def _say(verbose: bool, show: Callable[[str], None]) -> Callable[[str], None]:
-    begin = time.monotonic()
-
-    def say(text: str) -> None:
-        if verbose:
-            print(f"{time.monotonic() - begin:6.1f} s  {text}", file=sys.stderr, flush=True)
-        else:
-            show(text)
-
-    return say
+        return _tune(args, buckets, ranks, timed(show, args.verbose))
 
 
 def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Callable[[str], None]) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ditron.machines import Machine
     from ditron.sim.prediction import Prediction
 
-__all__ = ["Predicted", "Predictor", "waves_of", "without_communication"]
+__all__ = ["Predicted", "Predictor", "last_call_us", "waves_of", "without_communication"]
 
 _LIBRARIES = ("product of ", "NCCL ")  # as ditron.sim calls the steps of cuBLAS and NCCL
 _MOST_PUTS = 8192  # of a call of all ranks that is predicted: twice as many take a minute
@@ -72,7 +72,7 @@ def _predicted(problem: Problem, options: Options, machine: Machine) -> Predicte
         if slowest.name.startswith(_LIBRARIES):  # which is no launch, so that no critical path ends with it
             path["library"] += max(0.0, slowest.us - sum(step.us for step in steps))
     largest = max((launch.programs for launch in prediction.launches), default=0)
-    return Predicted(_us(prediction, programs), "", path.get("library", 0.0), dict(path), largest)
+    return Predicted(last_call_us(prediction, _CALLS), "", path.get("library", 0.0), dict(path), largest)
 
 
 def _puts(problem: Problem, options: Options, machine: Machine) -> int:
@@ -85,8 +85,9 @@ def _puts(problem: Problem, options: Options, machine: Machine) -> int:
     return -(-elements // options.get("block", 4096)) * ranks * (ranks - 1)
 
 
-def _us(prediction: Prediction, programs: int) -> float:
-    """Of the last call, which is of so many programs, on its slowest rank."""
+def last_call_us(prediction: Prediction, calls: int) -> float:
+    """Of the last of so many calls, each of as many programs, on its slowest rank."""
+    programs = len(prediction.calls) // calls
     if not programs:
         return 0.0
     first, last = prediction.calls[-programs], prediction.calls[-1]

@@ -37,11 +37,15 @@ _LEFT_OUT = "not measured: the time for everything was over"
 
 @dataclass
 class Job:
-    """One problem and what may run it, the rule's choice first; ``results`` by position."""
+    """One problem and what may run it, the rule's choice first; ``results`` by position; what messages call it."""
 
     problem: Problem
     candidates: list[Options]
+    name: str = ""
     results: dict[int, Measured] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name or str(self.problem)
 
     def entry(self, timing: str) -> Entry:
         return Entry(self.problem, [self.results[number] for number in sorted(self.results)], timing)
@@ -213,9 +217,9 @@ class _Ranks:
             for number, us in event["done"]:
                 job.results[number] = Measured(job.candidates[number], us, "", number == 0)
             best = min((us for _, us in event["done"]), default=None)
-            self.settings.say(f"{job.problem}: {'no candidate works' if best is None else f'{best:.1f} us'}")
+            self.settings.say(f"{job}: {'no candidate works' if best is None else f'{best:.1f} us'}")
         elif rank == 0 and event.get("candidate") is not None and event.get("stage") == "check":
-            self.settings.say(f"{job.problem}: candidate {event['candidate'] + 1} of {len(job.candidates)}")
+            self.settings.say(f"{job}: candidate {event['candidate'] + 1} of {len(job.candidates)}")
 
     def _hangs(self) -> None:
         """The rank that has come least far, since all say the same in the same order, says which candidate."""
@@ -243,7 +247,7 @@ class _Ranks:
 
     def _record(self, job: Job, number: int, why: str) -> None:
         job.fail([number], why)
-        self.settings.say(f"{job.problem}: candidate {number + 1}: {why.splitlines()[0]}")
+        self.settings.say(f"{job}: candidate {number + 1}: {why.splitlines()[0]}")
 
     def _last_line(self, rank: int) -> str:
         lines = (self.folder / f"rank{rank}.log").read_text(errors="replace").strip().splitlines()

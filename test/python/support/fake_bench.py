@@ -74,6 +74,14 @@ class TimedBench(FakeBench):
         return "wrong" if options["algorithm"] == "one_shot" else "right"
 
 
+class ProbesBench(FakeBench):
+    """Probes of ``ditron calibrate`` take 7 us, but those of latency.local raise."""
+
+    def call(self, options):
+        how = "raises" if options["probe"].startswith("latency.local") else ""
+        return super().call({"algorithm": options["probe"], "us": [7.0] * self.ranks, "how": how})
+
+
 class NoBench:
     """What cannot start."""
 

@@ -1,0 +1,217 @@
+"""``ditron calibrate`` without a GPU: what is "measured" are predictions for another machine, whose numbers must come back."""
+
+from __future__ import annotations
+
+import functools
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import ditron
+from ditron import machines, sim
+from ditron.calibration import measuring
+from ditron.calibration.fit import fit
+from ditron.calibration.probes import HELD_OUT, PROBES, Probe, left_out, predicted_us
+from ditron.cli import main
+from ditron_compiler.errors import DitronError
+
+BASE = machines.load("h200x2")
+#: Products that stay bound by tensor cores in tiles of 128 x 256, by operands in smaller ones, and slower without a pause.
+FACTORS = {"sm.dot16": 0.8, "sm.operands": 0.75, "sm.dot16_sustained": 0.7}
+OTHERS = (1.2, 0.8, 1.3, 0.7)
+
+
+def changed(ranks):
+    """The numbers of the machine that is "measured", by name."""
+    probed = [probe.number for probe in PROBES if probe.ranks <= ranks]
+    factors = {name: 0.85 if name.endswith("share") else OTHERS[at % 4] for at, name in enumerate(probed)} | FACTORS
+    return {name: BASE[name] * factors[name] for name in probed}
+
+
+def machine_of(numbers):
+    return BASE.with_changes([f"{name}={value!r}" for name, value in numbers.items()])
+
+
+@functools.cache
+def fitted(ranks):
+    truth = machine_of(changed(ranks))
+    probes = [probe for probe in PROBES if probe.ranks <= ranks]
+    measured = {probe: predicted_us(probe, truth, ranks) for probe in probes}
+    return fit(BASE, probes, measured, lambda probe, machine: predicted_us(probe, machine, ranks))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_numbers_that_were_changed_come_back(ranks):
+    found = fitted(ranks)
+    for name, value in changed(ranks).items():
+        assert found.machine[name] == pytest.approx(value, rel=0.02), name
+        assert abs(value / BASE[name] - 1) > 0.09, f"{name} was not changed"
+    assert not found.unexplained
+    others = {name for name in BASE.numbers if name not in changed(ranks)}
+    assert all(found.machine[name] == BASE[name] for name in others)
+
+
+def test_what_was_not_fitted_is_predicted():
+    truth, found = machine_of(changed(2)), fitted(2).machine
+    for probe in HELD_OUT:
+        assert predicted_us(probe, found, 2) == pytest.approx(predicted_us(probe, truth, 2), rel=0.01), str(probe)
+        assert predicted_us(probe, found, 2) != pytest.approx(predicted_us(probe, BASE, 2), rel=0.05), str(probe)
+
+
+# --- the search for one number ---------------------------------------------------------------------------------------
+
+
+def of(number, us):
+    """A probe whose time is a formula."""
+    return Probe(number, "a probe", prepare=None, us=us)
+
+
+def found_of(number, us, measured):
+    found = fit(BASE, [of(number, us)], {of(number, us): measured}, lambda probe, machine: probe.us(machine))
+    return found.machine[number], found.unexplained.get(number, "")
+
+
+@pytest.mark.parametrize("value", [0.0, 0.003, 0.2, 1.7, 9.0, 80.0])
+def test_a_latency_that_is_far_from_the_bases(value):
+    us = functools.partial(lambda machine: 3 + 10 * machine["latency.launch"])
+    assert found_of("latency.launch", us, 3 + 10 * value) == (pytest.approx(value, abs=0.01, rel=0.01), "")
+
+
+@pytest.mark.parametrize("value", [10.0, 100.0, 390.0, 9000.0])
+def test_a_rate_that_is_far_from_the_bases(value):
+    us = functools.partial(lambda machine: 7 + 1e5 / machine["link.rate"])
+    assert found_of("link.rate", us, 7 + 1e5 / value) == (pytest.approx(value, rel=0.02), "")
+
+
+def test_a_number_that_begins_to_matter_beyond_a_limit():
+    us = functools.partial(lambda machine: max(10.0, machine["copy_engine.least"]))
+    value, why = found_of("copy_engine.least", us, 8.0)
+    assert value == pytest.approx(10.0, rel=0.01) and why == (
+        "the probe takes 8.0 us, and at least 10.0 are predicted whatever it is"
+    )
+    assert found_of("copy_engine.least", us, 14.0) == (pytest.approx(14.0, rel=0.01), "")
+
+
+def test_a_number_that_the_probe_does_not_depend_on_is_the_bases():
+    value, why = found_of("nccl.share", functools.partial(lambda machine: 5.0), 9.0)
+    assert value == BASE["nccl.share"] and why == "the probe takes 9.0 us, and at most 5.0 are predicted whatever it is"
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def gpus(count=1, name="NVIDIA H200", sms=132, major=9):
+    return [SimpleNamespace(name=name, multi_processor_count=sms, major=major, minor=0)] * count
+
+
+@pytest.fixture
+def calibrate(monkeypatch, tmp_path):
+    """Run the command on GPUs of which probes take what is predicted for another machine; from the temporary folder."""
+
+    def run(*args, on=None):
+        found = gpus() if on is None else on
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(found))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found[device])
+        return main(["calibrate", *args])
+
+    def measured_us(probes, ranks, say):
+        return {probe: predicted_us(probe, machine_of(changed(ranks)), ranks) for probe in probes}
+
+    monkeypatch.setattr(measuring, "measured_us", measured_us)
+    monkeypatch.chdir(tmp_path)
+    return run
+
+
+def call_us(machine):
+    def rank():
+        ditron.init()
+        a, b = (torch.empty(*shape, dtype=torch.bfloat16) for shape in ((4096, 4096), (5504, 4096)))
+        ditron.kernels.ag_gemm(a, b, algorithm="overlapped")
+
+    return max(call.us for call in sim.predict(rank, machine).calls[-1])
+
+
+def test_the_file_of_one_gpu(calibrate, capsys):
+    assert calibrate("-o", "mine.toml") == 0
+    out = capsys.readouterr().out
+    machine, probed = machines.load("mine.toml"), {probe.number for probe in PROBES if probe.ranks == 1}
+    assert (machine.title, machine.ranks) == ("2 x NVIDIA H200", 2)
+    assert set(machine.numbers) == set(BASE.numbers)
+    for name, number in machine.numbers.items():
+        if name in probed | {"sm.count"}:
+            assert number.source.startswith("measured: ditron calibrate, 20") and "1 x NVIDIA H200" in number.source
+            assert number.value == pytest.approx(changed(1).get(name, 132), rel=0.02)
+        else:
+            why = "a single GPU has no link" if name in changed(2) else "no probe measures it"
+            assert number.source == f"assumed: as of h200x2 ({why}); {BASE.numbers[name].source}"
+            assert number.value == BASE[name]
+    assert re.search(r"^sm.dot16 +800 +640(\.\d)? TFLOP/s +-20\.0 %$", out, re.M)
+    assert "as of h200x2 (a single GPU has no link): link.rate, " in out
+    assert "as of h200x2 (no probe measures it): copy_engine.share, multimem.rate" in out
+    assert "partly uncalibrated: link.rate, " in out and "held out" in out
+    assert call_us("mine.toml") == pytest.approx(call_us(machine_of(changed(1))), rel=0.02)
+
+
+def test_the_file_of_two_gpus(calibrate, capsys):
+    assert calibrate("--name", "the lab's", on=gpus(2)) == 0
+    machine = machines.load("h200x2.toml")
+    assert machine.title == "the lab's"
+    assert not {name for name in changed(2) if not machine.numbers[name].source.startswith("measured")}
+    assert call_us("h200x2.toml") == pytest.approx(call_us(machine_of(changed(2))), rel=0.02)
+    assert "AG+GEMM of 8192 x 5504 x 4096" in capsys.readouterr().out
+    assert main(["explain", "ag_gemm", "8192", "11008", "4096", "--machine", "h200x2.toml"]) == 0
+    assert "the lab's" in capsys.readouterr().out
+    script = "import ditron\nfrom ditron.calibration.programs import launches_program\nimport torch\n"
+    script += "ditron.init()\nlaunches_program(torch.empty(8), count=20)\n"
+    open("script.py", "w").write(script)
+    assert main(["run", "--machine", "h200x2.toml", "script.py"]) == 0
+    assert "predicted for h200x2 (the lab's)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "args, on, code, message",
+    [
+        ([], [], 1, "measures on GPUs, and there is none here"),
+        ([], gpus() + gpus(sms=114), 1, "the GPUs differ: NVIDIA H200, 114 SMs; NVIDIA H200, 132 SMs"),
+        (["--ranks", "2"], gpus(), 2, "--ranks 2: this machine has 1 GPUs"),
+        ([], gpus(name="NVIDIA B300"), 2, "no file in ditron/machines describes 1 x b300"),
+        (["--base", "h2000x2"], gpus(), 2, "--base: there is no machine 'h2000x2'"),
+        (["--base", "h800x8x2"], gpus(), 2, "--base h800x8x2: it has 2 nodes, and one is calibrated"),
+        (["-o", "mine"], gpus(), 2, "mine: expected a file that ends in .toml"),
+        (["-o", "there.toml"], gpus(), 2, "there.toml is there already and is not replaced"),
+        (["-o", "none/mine.toml"], gpus(), 2, "cannot write none/mine.toml: No such file or directory"),
+    ],
+)
+def test_errors(calibrate, capsys, args, on, code, message):
+    open("there.toml", "w").close()
+    assert calibrate(*args, on=on) == code
+    assert message in capsys.readouterr().err
+
+
+def test_ranks_that_do_not_agree():
+    assert measuring.disagreement([100.0, 124.0, 101.0]) == measuring.disagreement([3.4, 5.3]) == ""
+    assert measuring.disagreement([100.0, 140.0]).startswith(
+        "the ranks do not agree: 100.0 us on rank 0 and 140.0 on rank 1: "
+    )
+
+
+def test_a_probe_that_does_not_work(monkeypatch):
+    """The others go on, and the command ends with what is wrong."""
+    monkeypatch.setattr(measuring, "_BENCH", "fake_bench:ProbesBench")
+    works, raises = PROBES[:2]
+    assert measuring.measured_us([works], 2, str) == {works: 7.0}
+    with pytest.raises(DitronError) as raised:
+        measuring.measured_us([works, raises], 2, str)
+    assert str(raised.value) == (
+        f"1 of 2 probes have no time:\n  {raises}: every rank: RuntimeError: no kernel for {raises}"
+    )
+
+
+def test_what_a_gpu_cannot_run_is_left_out():
+    probes = {probe.number: probe for probe in PROBES}
+    assert left_out(probes["sm.dot8"], BASE, 2, 80) == "GPUs of compute capability 80 have none"
+    assert left_out(probes["tma.store_per_sm"], machines.load("l20x8-pcie"), 2, 90) == "l20x8-pcie has none"
+    assert left_out(probes["tma.store_per_sm"], BASE, 1, 90) == "a single GPU has no link"
+    assert not left_out(probes["tma.store_per_sm"], BASE, 2, 90)

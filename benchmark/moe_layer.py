@@ -15,7 +15,7 @@ from measuring import random
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ditron.kernels import Plan, ag_moe, ep_moe, moe_ar, moe_plan, moe_rs
-from ditron.kernels.ag_moe import tiles_for
+from ditron.kernels.expert_schedules import tiles_for
 
 __all__ = ["layer_cases", "second_cases"]
 

@@ -22,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measuring import Samples, capture, extend, relative_error, start  # noqa: E402
 
 import ditron  # noqa: E402
-from ditron import kernels  # noqa: E402
-from ditron.tuning.bench import operands  # noqa: E402
+from ditron.tuning.bench import call_of, operands  # noqa: E402
 from ditron.tuning.floors import calls_in_a_graph  # noqa: E402
 from ditron.tuning.lookup import GroupChoices  # noqa: E402
 from ditron.tuning.problem import options_text  # noqa: E402
@@ -34,12 +33,12 @@ from ditron.tuning.tables import Entry, Table  # noqa: E402
 def measure(entry: Entry, table: Table, group: ditron.Group, samples: Samples, rounds: int) -> dict:
     problem, graphs, results = entry.problem, {}, {}
     given, shape = operands(problem, group.rank, group.device)
-    calls = calls_in_a_graph(problem)
+    calls, call = calls_in_a_graph(problem), call_of(problem, given)
     for name, choices in (("rule", GroupChoices(None)), ("tuned", GroupChoices(table))):
         group.choices, out = choices, torch.empty(shape, dtype=given[0].dtype, device=group.device)
 
         def run(out=out) -> torch.Tensor:
-            return getattr(kernels, problem.operator)(*given, out=out)
+            return call(out=out)
 
         for _ in range(2):
             results[name] = run()

@@ -37,7 +37,8 @@ def _add_shapes(parser: argparse.ArgumentParser) -> None:
         "sizes",
         nargs="*",
         metavar="SIZE",
-        help="M N K of a product; bytes of a rank's tensor of a collective, as 64K; several may follow each other",
+        help="M N K of a product; TOKENS N K EXPERTS TOP_K of ag_moe, moe_rs and ep_moe (its first product); bytes of "
+        "a rank's tensor of a collective, as 64K; several may follow each other",
     )
     parser.add_argument("--shapes", metavar="FILE", help="instead: a file with 'OPERATOR SIZE... [FORM]' in each line")
     parser.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16", help="of all tensors")
@@ -46,10 +47,11 @@ def _add_shapes(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--form",
-        choices=("strong", "weight-per-rank"),
+        choices=("strong", "weight-per-rank", "ep", "tp"),
         default="strong",
         help="strong (the default): N (of ag_gemm) or K is that of all ranks, who share it; "
-        "weight-per-rank: N and K are those of a rank's weight",
+        "weight-per-rank: N and K are those of a rank's weight; ep (the default of experts), tp: ranks have some of "
+        "the experts, or a part of each",
     )
 
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMS", "bucket", "problems"]
 
-FORMS = ("strong", "weight-per-rank")
+FORMS = ("strong", "weight-per-rank", "ep", "tp")
+
+
+_OF_PARTS = ("reduce_scatter", "all_to_all", "all_to_all_v")  # whose sizes are those of all parts
 
 
 def bucket(problem: Problem) -> Problem:
@@ -55,17 +58,26 @@ def problems(args: argparse.Namespace, ranks: int) -> Iterator[Problem]:
 
 def _shapes(operator: str, sizes: Sequence[str], ranks: int, dtype: str, form: str) -> Iterator[Problem]:
     from ditron import kernels  # noqa: F401 (declares what can be tuned)
-    from ditron.tuning.problem import DTYPES, Problem
+    from ditron.tuning.problem import DTYPES, OF_EXPERTS, Problem
     from ditron.tuning.registry import OPERATORS
 
     if operator not in OPERATORS:
         raise UsageError(f"{operator!r} has no choice to make: expected one of {', '.join(sorted(OPERATORS))}")
     numbers = [_size(size) for size in sizes]
+    if operator in OF_EXPERTS:
+        if not numbers or len(numbers) % 5:
+            given = " ".join(sizes) or "no sizes"
+            raise UsageError(f"{operator} takes TOKENS N K EXPERTS TOP_K, or several times these, got {given}")
+        for at in range(0, len(numbers), 5):
+            yield _of_experts(operator, *numbers[at : at + 5], ranks, dtype, form)
+        return
+    if form in ("ep", "tp"):
+        raise UsageError(f"{operator} has no experts: --form {form} is of {', '.join(sorted(OF_EXPERTS))}")
     if "gemm" not in operator:
         if not numbers:
             raise UsageError(f"{operator} takes sizes in bytes of a rank's tensor, as in '{operator} 64K 2M'")
         for nbytes in numbers:
-            share = ranks if operator in ("reduce_scatter", "all_to_all") else 1  # each rank gets a part of the tensor
+            share = ranks if operator in _OF_PARTS else 1  # each rank gets a part of the tensor
             yield Problem(operator, dtype, ranks, max(1, nbytes // DTYPES[dtype] // share))
         return
     if not numbers or len(numbers) % 3:
@@ -91,6 +103,31 @@ def _product(operator: str, M: int, N: int, K: int, ranks: int, dtype: str, form
     if operator == "gemm_rs" and M % ranks:
         raise UsageError(f"{operator}: {ranks} ranks cannot share {M} rows")
     return Problem(operator, dtype, ranks, M if operator == "gemm_ar" else -(-M // ranks), N, K)
+
+
+def _of_experts(
+    operator: str, tokens: int, N: int, K: int, experts: int, top_k: int, ranks: int, dtype: str, form: str
+) -> Problem:
+    """Tokens of all ranks; N and K of a whole expert's matrix, of ep_moe the first one's."""
+    from ditron.tuning.problem import Problem
+
+    if form == "weight-per-rank":
+        raise UsageError(f"{operator}: forms of experts are ep and tp, got {form}")
+    parallel = "tp" if form == "tp" else "ep"
+    if tokens % ranks:
+        raise UsageError(f"{operator}: {ranks} ranks cannot share {tokens} tokens")
+    if top_k > experts:
+        raise UsageError(f"{operator}: {top_k} experts of a token, and there are {experts}")
+    if parallel == "ep" and experts < ranks:
+        raise UsageError(f"{operator}: {ranks} ranks cannot share {experts} experts (--form tp?)")
+    whole = {"N": N, "K": K}
+    divided, parts = ("K", 1) if operator == "moe_rs" else ("N", 2 if operator == "ep_moe" else 1)  # gates, and others
+    parts *= ranks if parallel == "tp" else 1
+    if whole[divided] % parts:
+        raise UsageError(f"{operator}: {divided} = {whole[divided]} cannot be divided by {parts}")
+    if parallel == "tp":
+        whole[divided] //= ranks
+    return Problem(operator, dtype, ranks, tokens // ranks, **whole, experts=experts, top_k=top_k, parallel=parallel)
 
 
 def _size(text: str) -> int:

@@ -28,9 +28,10 @@ from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.gradients import ag_gemm_backward, ag_gemm_multi_backward, gemm_rs_backward
 from ditron.kernels.grouped import expert_tile
 from ditron.kernels.grouped_mm import grouped_mm
+from ditron.kernels.moe_ar import moe_ar
 from ditron.kernels.moe_gradients import ag_moe_backward
 from ditron.kernels.moe_plan import moe_plan
-from ditron.kernels.moe_rs import moe_ar, moe_rs
+from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.moe_rs_gradients import moe_rs_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.routing import Plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.expert_schedules import block_of_experts, check_tile_rows, tiles_for, tuned_for_plan
 from ditron.kernels.grouped import (
     expert_tile,
     gathered_rows,
@@ -24,13 +26,11 @@ from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import MAX_REGISTERS, shards_descriptor
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_moe", "ag_moe_program", "ag_moe_rows", "ag_moe_stored_program"]
-
-#: Rows in a tile up to which the weights are the left operand.
-FEW_ROWS = 32
-
 
 #: Bytes of a rank's tokens up to which a kernel stores them at the other ranks, and copy engines do not.
 STORED_BYTES = 4 << 20
@@ -269,15 +269,31 @@ def _launch(
     )
 
 
-def tiles_for(block_m: int, small: bool) -> dict[str, Any]:
-    """The schedule of a grouped product by the rows in a tile (docs/results/moe.md)."""
-    if small:
-        return {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4, "swap_ab": block_m <= FEW_ROWS}
-    if block_m <= FEW_ROWS:
-        tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5, "group_m": 16}
-    else:
-        tiles = {"block": (block_m, 256, 64), "num_warps": 4 if block_m == 64 else 8, "stages": 4, "group_m": 8}
-    return tiles | {"programs": 132, "swap_ab": block_m <= FEW_ROWS}
+def _algorithm(nbytes: int) -> str:
+    """How so many bytes of a rank's tokens reach the others."""
+    return "stored" if nbytes <= STORED_BYTES else "copied"
+
+
+def _rule(problem: Problem) -> Rule:
+    nbytes = problem.rows * problem.K * problem.itemsize
+    why = f"a rank has {nbytes / 2**20:.3g} MB of tokens; the kernel stores them up to {STORED_BYTES >> 20} MB"
+    return Rule({"algorithm": _algorithm(nbytes)} | block_of_experts(problem), why)
+
+
+@tunable("ag_moe", rule=_rule)
+def ag_moe_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`ag_moe`: tokens by stores or by copies, tiles that share more or fewer rows."""
+    tiles, nbytes = block_of_experts(problem), problem.rows * problem.K * problem.itemsize
+    rows, columns, depth = tiles["block"]
+    if nbytes <= 8 * STORED_BYTES:
+        yield {"algorithm": "stored"} | tiles
+        yield from ({"algorithm": "stored"} | tiles | {"push": push} for push in (1024, 4096))
+    if nbytes >= STORED_BYTES // 8:
+        yield {"algorithm": "copied"} | tiles
+    best = {"algorithm": _algorithm(nbytes)} | tiles
+    yield from (best | {"group_m": group_m} for group_m in (4, 8, 16) if group_m != tiles["group_m"])
+    yield best | {"block": (rows, columns // 2, depth)}
+    yield best | {"block": (rows, 128, 64)}
 
 
 def ag_moe(
@@ -315,7 +331,7 @@ def ag_moe(
     """
     if not isinstance(plan, Plan):
         raise DitronError(f"ag_moe: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
-    options = {"out": out, "group": group, "algorithm": algorithm, **schedule}
+    options = {"out": out, "num_experts": plan.num_experts, "group": group, "algorithm": algorithm, **schedule}
     if activation == "swiglu" and (torch.compiler.is_compiling() or _records_gradients(x, w)):
         gate, up = ag_moe_rows(x, w, plan.tables, **options).float().chunk(2, 1)  # what the gradient needs
         return (torch.nn.functional.silu(gate) * up).to(x.dtype)
@@ -326,19 +342,20 @@ def _records_gradients(*tensors: torch.Tensor) -> bool:
     return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
 
 
-@torch_operator()
+@torch_operator("num_experts")
 def ag_moe_rows(
     x: torch.Tensor,
     w: torch.Tensor,
     tables: list[torch.Tensor],
     *,
+    num_experts: int = 0,
     activation: str | None = None,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
     algorithm: str | None = None,
     **schedule: Any,
 ) -> torch.Tensor:
-    """:func:`ag_moe` with the tables of a plan."""
+    """:func:`ag_moe` with the tables of a plan for ``num_experts`` of all ranks."""
     plan = Plan.of(tables)
     with in_group(group, "ag_moe") as group:
         grouped_operands("ag_moe", group, "x", x, w)
@@ -351,11 +368,13 @@ def ag_moe_rows(
             )
         if tokens < planned:  # places are by how many each rank may have
             x, tokens = torch.nn.functional.pad(x, (0, 0, 0, planned - tokens)), planned
-        algorithm = algorithm or ("stored" if x.nbytes <= STORED_BYTES else "copied")
+        algorithm, schedule = tuned_for_plan("ag_moe", group, plan, num_experts, algorithm, schedule, w)
+        algorithm = algorithm or _algorithm(x.nbytes)
         if algorithm not in ("copied", "stored"):
             raise DitronError(f"ag_moe: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
         program = ag_moe_stored_program if algorithm == "stored" else ag_moe_program
         check_schedule("ag_moe", schedule, program)
+        check_tile_rows("ag_moe", plan, schedule)
         x, w = aligned(x), aligned(w)
         if activation not in (None, "swiglu") or activation is not None and N % 2:
             raise DitronError(

@@ -8,6 +8,7 @@ once. The halves of memory are used in turns, as exchange.py explains: every ran
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,7 +23,10 @@ from ditron.kernels.all_to_all import BLOCK
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result, vector_operand
-from ditron.kernels.schedules import LL128_BYTES, LL_BYTES, block_for, check_schedule
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, check_schedule, stored_candidates
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["all_to_all_v", "ll_all_to_all_v_program", "stored_all_to_all_v_program"]
@@ -358,6 +362,30 @@ def ll_all_to_all_v_program(
     )
 
 
+def _by_size(nbytes: int, has_nvlink: bool) -> str:
+    if nbytes <= LL_BYTES:
+        return "ll"
+    return "ll128" if nbytes <= LL128_BYTES and has_nvlink else "stored"
+
+
+def _rule(problem: Problem) -> Rule:
+    nbytes = problem.ranks * problem.rows * problem.itemsize
+    algorithm = _by_size(nbytes, has_nvlink=True)
+    options: Options = {"algorithm": algorithm, "block": BLOCK if algorithm == "stored" else BLOCKS[algorithm]}
+    return Rule(options, f"x has {nbytes / 2**20:.3g} MB; packets are taken up to {LL128_BYTES >> 20} MB")
+
+
+@tunable("all_to_all_v", rule=_rule)
+def all_to_all_v_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`all_to_all_v`, of equal parts."""
+    for options in stored_candidates(problem):
+        if options["algorithm"] in ("ll", "ll128"):
+            yield options
+    if problem.sent_bytes >= 32 << 10:
+        yield from ({"algorithm": "stored", "block": block} for block in (BLOCK, BLOCK // 2))
+        yield from ({"algorithm": "stored", "block": BLOCK, "programs": programs} for programs in (132, 264))
+
+
 @torch_operator("x", "splits", "max_rows")
 def all_to_all_v(
     x: torch.Tensor,
@@ -415,12 +443,13 @@ def all_to_all_v(
         width = x.numel() // rows
         out = result("all_to_all_v", (max_rows, *x.shape[1:]), x, out, x=x)
         splits_out, offsets = splits.new_empty(ranks), splits.new_empty(ranks + 1)
+        algorithm, schedule = tuned("all_to_all_v", group, algorithm, schedule, x.dtype, x.numel() // ranks)
         algorithm = algorithm or _by_size(x.nbytes, group.has_nvlink)
         if algorithm not in _PROGRAMS:
             raise DitronError(f"all_to_all_v: unknown algorithm {algorithm!r}: expected 'stored', 'll' or 'll128'")
         check_schedule("all_to_all_v", schedule, _PROGRAMS[algorithm])
         chosen = block_for(group, algorithm)
-        if group.is_sim:
+        if group.small_shapes:
             chosen["programs"] = 4
         elif algorithm == "stored":
             chosen["block"] = BLOCK
@@ -442,12 +471,6 @@ def all_to_all_v(
             **schedule,
         )
         return out, splits_out, offsets
-
-
-def _by_size(nbytes: int, has_nvlink: bool) -> str:
-    if nbytes <= LL_BYTES:
-        return "ll"
-    return "ll128" if nbytes <= LL128_BYTES and has_nvlink else "stored"
 
 
 _PROGRAMS = {

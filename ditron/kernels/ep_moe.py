@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,13 +11,37 @@ from ditron.distributed.torch_groups import AnyGroup, group_name, group_named
 from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
 from ditron.kernels.expert_activation import swiglu_rows
+from ditron.kernels.expert_schedules import block_rows
 from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
-from ditron.kernels.operands import require_tensor
+from ditron.kernels.operands import in_group, require_tensor
+from ditron.tuning.lookup import tuned
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ep_moe"]
+
+
+def _rule(problem: Problem) -> Rule:
+    why = f"an expert has {problem.rows_of_expert} rows on average, and tokens are gathered under the first product"
+    return Rule({"algorithm": "gathered", "block_m": block_rows(problem.rows_of_expert)}, why)
+
+
+def _node_rule(problem: Problem) -> Rule:
+    options = {"algorithm": "dispatched", "block_m": block_rows(problem.rows_of_expert)}
+    return Rule(options, "in a group on several nodes a token goes only to the ranks that have one of its experts")
+
+
+@tunable("ep_moe", rule=_rule, on_nodes=_node_rule, node_algorithms=("dispatched",))
+def ep_moe_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`ep_moe`; those of its products are of :func:`ag_moe` and :func:`moe_rs`."""
+    block_m = block_rows(problem.rows_of_expert)
+    for algorithm in ("gathered", "dispatched"):
+        for rows in (block_m, block_m // 2, block_m * 2):
+            if 16 <= rows <= 128:
+                yield {"algorithm": algorithm, "block_m": rows}
 
 
 def ep_moe(
@@ -36,7 +61,9 @@ def ep_moe(
     on_overflow: str = "error",
     renormalize: bool = False,
     dropped: torch.Tensor | None = None,
+    block_m: int | None = None,
     group: AnyGroup = None,
+    algorithm: str | None = None,
 ) -> torch.Tensor:
     """A mixture-of-experts layer: each token's sum, by weight, of what its experts make of it.
 
@@ -51,18 +78,22 @@ def ep_moe(
         num_experts: of all ranks together.
         activation: ``"swiglu"``, SiLU of the gate times the other.
         parallel: ``"ep"``: this rank has some of the experts; ``"tp"``: a part of each, I being this rank's.
-        max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped: as of :func:`moe_plan`.
+        max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped, block_m: as of
+            :func:`moe_plan`.
         group: the ranks; default the current group.
+        algorithm: ``"gathered"``: :func:`ag_moe`, SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
+            :func:`grouped_mm`, SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
+            Default what was measured to be fastest, or gathered; compiled by torch, gathered.
 
-    Returns ``[tokens, H]``. It is :func:`moe_plan`, :func:`ag_moe`, SwiGLU and :func:`moe_rs`; over several nodes
-    :func:`ep_dispatch`, :func:`grouped_mm`, SwiGLU, :func:`grouped_mm` and :func:`ep_combine`. The host waits for
-    nothing. It has gradients, of all but ``topk_ids``, for which the rows of both products are kept. Collective over
-    the group. Raises DitronError for tensors that do not fit.
+    Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows
+    of both products are kept. Collective over the group. Raises DitronError for tensors that do not fit.
 
         y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
     """
     if activation != "swiglu":
         raise DitronError(f"ep_moe: unknown activation {activation!r}: expected 'swiglu'")
+    require_tensor("ep_moe", "x", x)
+    require_tensor("ep_moe", "topk_ids", topk_ids)
     require_tensor("ep_moe", "w13", w13)
     require_tensor("ep_moe", "w2", w2)
     if w13.ndim != 3 or w2.ndim != 3 or w13.shape[1] != 2 * w2.shape[2] or w13.shape[0] != w2.shape[0]:
@@ -70,16 +101,29 @@ def ep_moe(
             f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
             "[experts, H, I]"
         )
+    is_over_nodes = _is_over_nodes(group_name(group))
+    if algorithm not in (None, "gathered", "dispatched"):
+        raise DitronError(f"ep_moe: unknown algorithm {algorithm!r}: expected 'gathered' or 'dispatched'")
+    if algorithm == "gathered" and is_over_nodes:
+        raise DitronError("ep_moe: algorithm='gathered' is of one node, and this group is on several: 'dispatched'")
+    if not torch.compiler.is_compiling() and not is_over_nodes:
+        tokens = x.shape[0] if max_tokens is None else max_tokens
+        sizes = (tokens, w13.shape[1], w13.shape[2], num_experts, topk_ids.shape[-1], parallel)
+        with in_group(group, "ep_moe") as found:
+            given = {} if block_m is None else {"block_m": block_m}
+            algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
+            block_m = given.get("block_m")
     options: dict[str, Any] = {
         "num_experts": num_experts,
         "parallel": parallel,
         "max_tokens": max_tokens,
         "expert_map": expert_map,
+        "block_m": block_m,
     }
     options |= {"capacity": capacity, "rank_capacity": rank_capacity, "on_overflow": on_overflow}
     options |= {"renormalize": renormalize, "dropped": dropped}
     plan = moe_plan(topk_ids, topk_weights, group=group, **options)
-    if _is_over_nodes(group_name(group)):
+    if is_over_nodes or algorithm == "dispatched":
         x = torch.nn.functional.pad(x, (0, 0, 0, len(plan.errors) - x.shape[0]))  # places are by how many there may be
         rows = grouped_mm(ep_dispatch(x, plan, group=group), w13, plan, group=group)
         rows = grouped_mm(swiglu_rows(rows, plan.tables, group=group), w2, plan, group=group)

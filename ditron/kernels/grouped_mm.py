@@ -9,8 +9,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.expert_schedules import tiles_for
 from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
 from ditron.kernels.operands import aligned, grouped_operands, in_group
 from ditron.kernels.routing import Plan

@@ -10,6 +10,7 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.capacity import check_capacity, checked_routes, limit_routes, renormalized
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.expert_schedules import block_rows
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.plan_programs import moe_plan_nodes_program, moe_plan_program
 from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan, max_rows, tables_on_host
@@ -96,7 +97,7 @@ def moe_plan(
             dropped += of_tokens.sum()
     options = {"block_m": block_m, "stage_groups": stage_groups, "group": group}
     tables = moe_plan_tables(topk_ids, topk_weights, expert_map, **shape, **limits, **options, **schedule)
-    return Plan.of(tables, of_tokens)
+    return Plan.of(tables, of_tokens, num_experts)
 
 
 @torch_operator("num_experts", "parallel", "max_tokens", "block_m", "stage_groups", "capacity", "rank_capacity")
@@ -213,11 +214,6 @@ def plan_shape(
     if block_m is None:
         block_m = 16 if group.small_shapes else block_rows(ranks * tokens * top_k // num_experts)
     return tokens, block_m, num_experts if parallel == "tp" else -(-num_experts // ranks)
-
-
-def block_rows(average: int) -> int:
-    """Rows in a tile, by how many an expert has on average (docs/results/moe.md)."""
-    return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 96 else 128
 
 
 def _check(

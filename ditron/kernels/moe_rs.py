@@ -6,6 +6,7 @@ programs fit next to the product's on each SM, adds and sends a chunk when its t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,25 +18,23 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.ag_moe import tiles_for
-from ditron.kernels.all_gather import all_gather
 from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
-from ditron.kernels.dispatch import check_gradient, torch_operator
+from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.expert_schedules import block_of_experts, check_tile_rows, tiles_for, tuned_for_plan
 from ditron.kernels.grouped import store_grouped
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
+from ditron.tuning.problem import Options, Problem
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
-__all__ = ["moe_ar", "moe_ar_rows", "moe_rs", "moe_rs_program", "moe_rs_rows"]
+__all__ = ["moe_rs", "moe_rs_program", "moe_rs_rows", "product_and_sums", "sum_operands"]
 
 #: Columns of w from which on it pays to add chunks next to the product: of fewer it is done too soon, and adding slows
 #: it (docs/results/moe.md).
 OVERLAPPED_DEPTH = 1024
-
-#: Up to so many bytes that a rank sends, moe_ar sends every rank's sums to all.
-ONE_SHOT_BYTES = 8 << 20
 
 
 @ditron.jit(do_not_specialize=["epoch", "width"])
@@ -293,25 +292,62 @@ def moe_rs_program(
     moe_sum_kernel[(adders,)](*of_sums, splits, first, chunks, dh.epoch(), WAIT=False, **options)
 
 
-def schedule_of(group: Group, plan: Plan, w: torch.Tensor) -> dict[str, Any]:
-    """Keyword arguments of :func:`moe_rs_program` where the caller names none (docs/results/moe.md)."""
+def _algorithm(block_m: int, K: int) -> str:
+    return "beside" if block_m >= 128 and K >= OVERLAPPED_DEPTH else "after"
+
+
+def _sums(algorithm: str, block_m: int, H: int, columns: int) -> Options:
+    """How sums are divided, with tiles of so many ``columns`` (docs/results/moe.md)."""
+    if algorithm == "beside":
+        return {"chunk_tiles": max(1, 2048 // columns), "splits": 8}
+    return {"sums": (1, 2048), "splits": -(-H // 2048)} if block_m <= 32 else {"splits": 4}
+
+
+def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, given: Options) -> Options:
+    """Keyword arguments of :func:`moe_rs_program`: ``given``, and those that are chosen."""
     (_, H, K), chosen = w.shape, tiles_for(plan.block_m, group.small_shapes)
+    columns = given.get("block", chosen["block"])[1]
     if group.small_shapes:
-        return chosen | {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
-    columns = chosen["block"][1]
-    chosen |= {"programs": group.sms, "beside": group.sms, "adders": 4 * group.sms}
-    chosen |= {"overlap": False, "chunk_tiles": -(-H // columns)}
-    if plan.block_m <= 32:
-        return chosen | {"sums": (1, 2048), "splits": -(-H // 2048)}
-    if plan.block_m < 128:
-        return chosen | {"splits": 4}
-    if K < OVERLAPPED_DEPTH:
-        return chosen | {"splits": 4, "maxnreg": 192}
-    return chosen | {"overlap": True, "chunk_tiles": 2048 // columns, "splits": 8, "maxnreg": 192}
+        algorithm = algorithm or "beside"
+        chosen |= {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
+    else:
+        algorithm = algorithm or _algorithm(plan.block_m, K)
+        chosen |= {"programs": group.sms, "beside": group.sms, "adders": 4 * group.sms, "chunk_tiles": -(-H // columns)}
+        chosen |= _sums(algorithm, plan.block_m, H, columns)
+        if plan.block_m >= 128:
+            chosen["maxnreg"] = 192
+    return chosen | {"overlap": algorithm == "beside"} | given
 
 
-def _operands(
-    what: str, group: Group, rows: torch.Tensor, w: torch.Tensor, plan: Plan, schedule: dict[str, Any]
+def _rule(problem: Problem) -> Rule:
+    tiles = block_of_experts(problem)
+    rows, columns, _ = tiles["block"]
+    algorithm = _algorithm(rows, problem.K)
+    why = (
+        f"an expert has {problem.rows_of_expert} rows of {problem.K} on average; sums are added beside the product "
+        f"from more than 96 rows of {OVERLAPPED_DEPTH} on"
+    )
+    return Rule({"algorithm": algorithm} | tiles | _sums(algorithm, rows, problem.N, columns), why)
+
+
+@tunable("moe_rs", rule=_rule)
+def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
+    """Schedules of :func:`moe_rs`: sums beside the product, by chunks of columns, or after it, and other tiles."""
+    tiles = block_of_experts(problem)
+    rows, columns, depth = tiles["block"]
+    after = {"algorithm": "after"} | tiles | _sums("after", rows, problem.N, columns)
+    beside = {"algorithm": "beside"} | tiles | _sums("beside", rows, problem.N, columns)
+    yield from (after, beside)
+    yield from (beside | {"chunk_tiles": wide // columns} for wide in (1024, 4096) if wide < problem.N)
+    yield beside | {"splits": 4}
+    yield after | {"splits": 2 * after["splits"]}
+    best = beside if _algorithm(rows, problem.K) == "beside" else after
+    yield from (best | {"group_m": group_m} for group_m in (4, 16) if group_m != tiles["group_m"])
+    yield best | {"block": (rows, 128, 64)} | _sums(best["algorithm"], rows, problem.N, 128)
+
+
+def sum_operands(
+    what: str, group: Group, rows: torch.Tensor, w: torch.Tensor, plan: Plan, algorithm: str | None, schedule: Options
 ) -> int:
     """Raise DitronError for what does not fit; how many tokens this rank has."""
     grouped_operands(what, group, "rows", rows, w)
@@ -321,11 +357,14 @@ def _operands(
             f"{what}: there are {max_rows} rows and {experts} experts, and the plan is for {plan.max_rows} and "
             f"{plan.experts}"
         )
+    if algorithm not in (None, "beside", "after"):
+        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'beside' or 'after'")
     check_schedule(what, schedule, moe_rs_program)
+    check_tile_rows(what, plan, schedule)
     return len(plan.route_row) // group.num_ranks
 
 
-def _check_chunks(what: str, H: int, chosen: dict[str, Any]) -> None:
+def _check_chunks(what: str, H: int, chosen: Options) -> None:
     """Raise DitronError where a sum would reach into the next chunk, which has not been computed."""
     defaults = moe_rs_program.constants
     columns = chosen["block"][1] * chosen.get("chunk_tiles", defaults["chunk_tiles"])
@@ -334,19 +373,21 @@ def _check_chunks(what: str, H: int, chosen: dict[str, Any]) -> None:
         raise DitronError(f"{what}: a chunk has {columns} columns: expected sums of a divisor of them, got {at_once}")
 
 
-def _run(
+def product_and_sums(
     what: str,
     group: Group,
     rows: torch.Tensor,
     w: torch.Tensor,
     plan: Plan,
     out: torch.Tensor,
-    schedule: dict[str, Any],
+    algorithm: str | None,
+    schedule: Options,
     to_all: bool,
 ) -> torch.Tensor:
+    """``out``: this rank's tokens' sums, or with ``to_all`` those of all, of operands that have been checked."""
     rows, w = aligned(rows), aligned(w)
     H = w.shape[1]
-    chosen = schedule_of(group, plan, w) | schedule
+    chosen = _schedule(group, plan, w, algorithm, schedule)
     _check_chunks(what, H, chosen)
     y = torch.empty(plan.max_rows, H, dtype=rows.dtype, device=rows.device)
     moe_rs_program(
@@ -374,6 +415,7 @@ def moe_rs(
     *,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
+    algorithm: str | None = None,
     **schedule: Any,
 ) -> torch.Tensor:
     """This rank's tokens, each the sum over its experts, on all ranks, of their row times their transposed matrix.
@@ -385,6 +427,8 @@ def moe_rs(
         plan: of these rows (:func:`moe_plan`), with the weight of each route.
         out: ``[tokens, H]``, written if given.
         group: the ranks; default the current group. One node.
+        algorithm: ``"beside"``: chunks of columns are added next to the product; ``"after"``: all when it is done;
+            instead of the one that is chosen by size.
         schedule: keyword-only arguments of :func:`moe_rs_program`, instead of those that would be chosen.
 
     Returns ``[tokens, H]``, as many as the plan is for. A rank adds a token's rows by weight in fp32, in order of its
@@ -395,72 +439,26 @@ def moe_rs(
     """
     if not isinstance(plan, Plan):
         raise DitronError(f"moe_rs: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
-    return moe_rs_rows(rows, w, plan.tables, out=out, group=group, **schedule)
+    options = {"num_experts": plan.num_experts, "algorithm": algorithm, **schedule}
+    return moe_rs_rows(rows, w, plan.tables, out=out, group=group, **options)
 
 
-@torch_operator()
+@torch_operator("num_experts")
 def moe_rs_rows(
     rows: torch.Tensor,
     w: torch.Tensor,
     tables: list[torch.Tensor],
     *,
+    num_experts: int = 0,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
+    algorithm: str | None = None,
     **schedule: Any,
 ) -> torch.Tensor:
-    """:func:`moe_rs` with the tables of a plan."""
+    """:func:`moe_rs` with the tables of a plan for ``num_experts`` of all ranks."""
     plan = Plan.of(tables)
     with in_group(group, "moe_rs") as group:
-        tokens = _operands("moe_rs", group, rows, w, plan, schedule)
+        tokens = sum_operands("moe_rs", group, rows, w, plan, algorithm, schedule)
         out = result("moe_rs", (tokens, w.shape[1]), rows, out, rows=rows, w=w)
-        return _run("moe_rs", group, rows, w, plan, out, schedule, to_all=False)
-
-
-def moe_ar(
-    rows: torch.Tensor,
-    w: torch.Tensor,
-    plan: Plan,
-    *,
-    out: torch.Tensor | None = None,
-    gradient: str = "replicate",
-    group: AnyGroup = None,
-    **schedule: Any,
-) -> torch.Tensor:
-    """As :func:`moe_rs`, of all ranks' tokens, the same on every rank.
-
-    Args:
-        rows, w, plan, out, group, schedule: as of :func:`moe_rs`.
-        gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient.
-            ``"partial"``: each rank has a part of it, and they are added.
-
-    Returns ``[tokens of all ranks, H]``. Few tokens travel once, from every rank to every other one; more are added by
-    their owner first, and gathered.
-
-        y = ditron.kernels.moe_ar(hidden, w2, plan)  # [num_ranks * tokens, H]
-    """
-    if not isinstance(plan, Plan):
-        raise DitronError(f"moe_ar: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
-    check_gradient("moe_ar", gradient)
-    return moe_ar_rows(rows, w, plan.tables, out=out, gradient=gradient, group=group, **schedule)
-
-
-@torch_operator("gradient")
-def moe_ar_rows(
-    rows: torch.Tensor,
-    w: torch.Tensor,
-    tables: list[torch.Tensor],
-    *,
-    out: torch.Tensor | None = None,
-    gradient: str = "replicate",
-    group: AnyGroup = None,
-    **schedule: Any,
-) -> torch.Tensor:
-    """:func:`moe_ar` with the tables of a plan."""
-    plan = Plan.of(tables)
-    with in_group(group, "moe_ar") as group:
-        tokens = _operands("moe_ar", group, rows, w, plan, schedule)
-        out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, rows=rows, w=w)
-        if out.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES:
-            return _run("moe_ar", group, rows, w, plan, out, schedule, to_all=True)
-        mine = torch.empty(tokens, w.shape[1], dtype=rows.dtype, device=rows.device)
-        return all_gather(_run("moe_ar", group, rows, w, plan, mine, schedule, to_all=False), out=out)
+        algorithm, schedule = tuned_for_plan("moe_rs", group, plan, num_experts, algorithm, schedule, w)
+        return product_and_sums("moe_rs", group, rows, w, plan, out, algorithm, schedule, to_all=False)

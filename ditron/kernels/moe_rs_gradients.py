@@ -8,9 +8,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.ag_moe import tiles_for
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.expert_schedules import tiles_for
 from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
 from ditron.kernels.moe_gradients import sum_products_of_experts
 from ditron.kernels.operands import aligned, in_group

@@ -123,6 +123,7 @@ class Plan:
             how many to one that it had already. They go to no expert.
         dropped: ``[tokens]``, of each of this rank's tokens how many routes are beyond ``capacity=`` or
             ``rank_capacity=``; None without these.
+        num_experts: of all ranks together; 0 where it is not known, and no schedule is looked up.
     """
 
     row_slot: torch.Tensor
@@ -136,6 +137,7 @@ class Plan:
     expert_rows: torch.Tensor
     errors: torch.Tensor
     dropped: torch.Tensor | None = None
+    num_experts: int = 0
 
     def check(self) -> None:
         """Wait for the plan, and raise DitronError if routes of this rank were to experts that do not exist, or to one
@@ -155,12 +157,12 @@ class Plan:
         return [*of_routes, self.tiles, self.num_tiles, self.expert_rows, self.errors]
 
     @classmethod
-    def of(cls, tables: list[torch.Tensor], dropped: torch.Tensor | None = None) -> Plan:
+    def of(cls, tables: list[torch.Tensor], dropped: torch.Tensor | None = None, num_experts: int = 0) -> Plan:
         """The plan that has these :attr:`tables`."""
         route_weight, row_slot, row_route, route_row, tiles, num_tiles, expert_rows, errors = tables
         block_m, experts = row_slot.shape[0] // tiles.shape[0], expert_rows.shape[0] - 1
         of_routes = row_slot, row_route, route_row, route_weight
-        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, errors, dropped)
+        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, errors, dropped, num_experts)
 
     @property
     def max_rows(self) -> int:

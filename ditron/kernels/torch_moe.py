@@ -15,9 +15,10 @@ from ditron.kernels.ag_moe import ag_moe_rows
 from ditron.kernels.capacity import limit_routes
 from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.grouped_mm import grouped_mm_rows
+from ditron.kernels.moe_ar import moe_ar_rows
 from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
 from ditron.kernels.moe_plan import moe_plan_tables, plan_shape
-from ditron.kernels.moe_rs import moe_ar_rows, moe_rs_rows
+from ditron.kernels.moe_rs import moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
 from ditron.kernels.registration import define, num_ranks, save
 from ditron.kernels.routing import TILE_FIELDS, max_rows
@@ -108,7 +109,7 @@ define(
 # ag_moe_rows
 
 
-def _ag_moe_fake(x: Tensor, w: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:
+def _ag_moe_fake(x: Tensor, w: Tensor, tables: list[Tensor], *, num_experts: int = 0, group: str = "") -> Tensor:
     torch._check(x.ndim == 2 and w.ndim == 3 and x.shape[1] == w.shape[2], lambda: "ag_moe: expected w [experts, N, K]")
     return x.new_empty(tables[1].shape[0], w.shape[1])
 
@@ -129,7 +130,7 @@ def _ag_moe_backward(ctx: Any, grad: Tensor | None) -> tuple:
 
 
 define(
-    "ag_moe_rows(Tensor x, Tensor w, Tensor[] tables, *, str group='') -> Tensor",
+    "ag_moe_rows(Tensor x, Tensor w, Tensor[] tables, *, int num_experts=0, str group='') -> Tensor",
     ag_moe_rows,
     _ag_moe_fake,
     _ag_moe_backward,
@@ -248,7 +249,7 @@ define(
 # moe_rs_rows
 
 
-def _moe_rs_fake(rows: Tensor, w: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:
+def _moe_rs_fake(rows: Tensor, w: Tensor, tables: list[Tensor], *, num_experts: int = 0, group: str = "") -> Tensor:
     torch._check(
         rows.ndim == 2 and w.ndim == 3 and rows.shape[1] == w.shape[2], lambda: "moe_rs: expected w [experts, H, K]"
     )
@@ -271,7 +272,7 @@ def _moe_rs_backward(ctx: Any, grad: Tensor | None) -> tuple:
 
 
 define(
-    "moe_rs_rows(Tensor rows, Tensor w, Tensor[] tables, *, str group='') -> Tensor",
+    "moe_rs_rows(Tensor rows, Tensor w, Tensor[] tables, *, int num_experts=0, str group='') -> Tensor",
     moe_rs_rows,
     _moe_rs_fake,
     _moe_rs_backward,

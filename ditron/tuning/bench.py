@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,11 +14,13 @@ import torch.distributed as dist
 import ditron
 from ditron import kernels
 from ditron._program.program import Program
+from ditron.kernels.expert_schedules import block_rows
+from ditron.kernels.routing import max_rows
 from ditron.tuning.floors import calls_in_a_graph
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import knobs
 
-__all__ = ["GpuBench", "operands"]
+__all__ = ["GpuBench", "call_of", "operands"]
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _L2_BYTES = 192 << 20  # more than a GPU's L2 cache holds
@@ -52,9 +55,13 @@ class GpuBench:
         self.calls = calls_in_a_graph(problem) if self.timing == "graph" else 1
         self._free_programs()
         given, shape = operands(problem, self.rank, self.device)
-        function = getattr(kernels, problem.operator)
-        out = torch.empty(shape, dtype=given[0].dtype, device=self.device)
-        return lambda options: function(*given, out=out, **options)
+        call = call_of(problem, given)
+        if problem.operator == "ep_moe":
+            return lambda options: call(**options)
+        out = torch.zeros(shape, dtype=given[0].dtype, device=self.device)  # not all rows of experts are written
+        if problem.operator == "all_to_all_v":
+            return lambda options: call(out=out, **options)[0]
+        return lambda options: call(out=out, **options)
 
     def _free_programs(self) -> None:
         """Give back what programs keep for earlier problems, where little memory is left on a rank."""
@@ -98,18 +105,61 @@ class GpuBench:
         torch.cuda.synchronize()
 
 
-def operands(problem: Problem, rank: int, device: torch.device) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
-    """The arguments of an operator's function on a rank, and the shape of its result there."""
+def call_of(problem: Problem, given: tuple[torch.Tensor, ...]) -> Callable[..., Any]:
+    """An operator's function with these :func:`operands`, in the current group; collective where it takes a plan."""
+    function = getattr(kernels, problem.operator)
+    of_experts: dict[str, Any] = {"num_experts": problem.experts, "parallel": problem.parallel}
+    match problem.operator:
+        case "ag_moe" | "moe_rs":
+            tokens_or_rows, w, *routes = given
+            plan = kernels.moe_plan(*routes, **of_experts, block_m=block_rows(problem.rows_of_expert))
+            return partial(function, tokens_or_rows, w, plan)
+        case "ep_moe":
+            return partial(function, *given, **of_experts)
+        case "all_to_all_v":
+            return partial(function, *given, max_rows=len(given[0]))
+    return partial(function, *given)
+
+
+def operands(
+    problem: Problem, rank: int, device: torch.device, values: bool = True
+) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
+    """The operands of an operator on a rank, and the shape of its result there; with ``values``, matrices have some.
+
+    Experts are drawn with equal likelihood, and parts of an all-to-all are equal.
+    """
     ranks, rows, N, K = problem.ranks, problem.rows, problem.N, problem.K
     dtype = _TYPES[problem.dtype]
 
     def random(*shape: int, seed: int) -> torch.Tensor:
-        if device.type == "meta":
+        if device.type == "meta" or not values:
             return torch.empty(shape, dtype=dtype, device=device)
         generator = torch.Generator(device).manual_seed(seed)
         return (torch.randn(*shape, device=device, generator=generator) * shape[-1] ** -0.25).to(dtype)
 
+    def routes() -> tuple[torch.Tensor, torch.Tensor]:
+        if device.type == "meta":
+            scores = torch.empty(rows, problem.experts, device=device)
+        else:
+            generator = torch.Generator(device).manual_seed(rank)
+            scores = torch.rand(rows, problem.experts, device=device, generator=generator)
+        best = scores.topk(problem.top_k, 1)
+        return best.indices.int(), best.values
+
     match problem.operator:
+        case "ag_moe" | "moe_rs":
+            block_m, own = block_rows(problem.rows_of_expert), problem.own_experts
+            w, most = random(own, N, K, seed=100 + rank), max_rows(ranks * rows, problem.top_k, own, block_m)
+            if problem.operator == "ag_moe":
+                return (random(rows, K, seed=rank), w, *routes()), (most, N)
+            return (random(most, K, seed=rank), w, *routes()), (rows, N)
+        case "ep_moe":
+            own, second = problem.own_experts, (K, N // 2)
+            weights = random(own, N, K, seed=100 + rank), random(own, *second, seed=200 + rank)
+            return (random(rows, K, seed=rank), *routes(), *weights), (rows, K)
+        case "all_to_all_v":
+            splits = torch.full((ranks,), rows, device=device)
+            return (random(ranks * rows, seed=rank), splits), (ranks * rows,)
         case "ag_gemm":
             return (random(rows, K, seed=rank), random(N, K, seed=100 + rank)), (ranks * rows, N)
         case "gemm_rs":

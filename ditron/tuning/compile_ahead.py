@@ -18,13 +18,12 @@ from typing import Any
 
 import torch
 
-from ditron import kernels
 from ditron._program.execute import executable
 from ditron._program.execute.epochs import linear_steps
 from ditron._program.execute.kernels import compile_for_gpu, with_pointers
 from ditron._program.execute.loaded import LoadedProgram
 from ditron.distributed.group import Group
-from ditron.tuning.bench import operands
+from ditron.tuning.bench import call_of, operands
 from ditron.tuning.lookup import GroupChoices
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import host, knobs
@@ -53,6 +52,9 @@ class CompileGroup(Group):
 
     def all_gather_object(self, value: Any) -> list:
         return [value] * self.num_ranks
+
+    def launch(self, kernel: Any, grid: Any, args: tuple, kwargs: dict, warmup: bool) -> None:
+        """Nothing: kernels outside of programs are compiled where they are measured."""
 
 
 class _Compiler:
@@ -84,7 +86,9 @@ def tasks(jobs: Iterable[Any]) -> list[tuple[Problem, Options]]:
             options = job.candidates[number]
             if options.get("algorithm") != "nccl":
                 alike = [(extent % 16 == 0, extent == 1) for extent in (problem.rows, problem.N, problem.K)]
-                key = (problem.operator, problem.dtype, problem.ranks, str(alike), str(sorted(options.items())))
+                of_experts = (problem.experts, problem.top_k, problem.parallel)
+                sizes = (problem.operator, problem.dtype, problem.ranks, *of_experts, str(alike))
+                key = (*sizes, str(sorted(options.items())))
                 found.setdefault(key, (problem, options))
     return list(found.values())
 
@@ -125,7 +129,7 @@ def compile_task(problem: Problem, options: Options, capability: int, sms: int) 
     group = CompileGroup(problem.ranks, capability, sms)
     with group:
         given, _ = operands(problem, 0, group.device)
-        getattr(kernels, problem.operator)(*given, group=group, **options)
+        call_of(problem, given)(group=group, **options)
 
 
 def main(file: str, part: int, parts: int) -> None:

@@ -14,6 +14,14 @@ from ditron.tuning.tables import Entry, Measured, Table
 
 __all__ = ["Explanation", "explain"]
 
+#: Of calls, where they are not ``a, b`` or ``x``.
+_OPERANDS = {
+    "ag_moe": "x, w, plan",
+    "moe_rs": "rows, w, plan",
+    "ep_moe": "x, topk_ids, topk_weights, w13, w2",
+    "all_to_all_v": "x, splits, max_rows=n",
+}
+
 
 @dataclass
 class Explanation:
@@ -77,8 +85,8 @@ class Explanation:
         if force is None and self.predicted is not None:  # what runs if it is named
             force = next((one.options for one in self.predicted.schedules if one.us is not None), None)
         if force is not None:
-            operands = "a, b, " if ours.is_product else "x, "
-            lines.append(f"  force   {ours.operator}({operands}{options_text(force)})")
+            operands = _OPERANDS.get(ours.operator, "a, b" if ours.is_product else "x")
+            lines.append(f"  force   {ours.operator}({operands}, {options_text(force)})")
         return "\n".join(lines + (self.predicted.lines() if self.predicted is not None else []))
 
 

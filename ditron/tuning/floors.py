@@ -9,7 +9,7 @@ from ditron import machines
 from ditron.machines import Machine
 from ditron.tuning.problem import Problem
 
-__all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of", "nodes_of", "product_us"]
+__all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of", "nodes_of"]
 
 #: Microseconds of a floor below which times are not compared with it: it is printed as 0.0.
 LEAST_FLOOR = 0.05
@@ -49,7 +49,8 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
     Between nodes, each NIC has to bring what one rank gives to another from every other node, and all that a rank gets
     comes by its links and its NIC.
     """
-    product = product_us(problem.M, problem.N, problem.K, problem, machine) if problem.is_product else 0.0
+    tensor_cores, memory = _product_levels(problem, machine) if problem.is_product else (0.0, 0.0)
+    product = max(tensor_cores, memory)
     link, by = 0.0, "link"
     if problem.ranks > 1:
         part = problem.sent_bytes / (problem.ranks - 1)
@@ -62,21 +63,25 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
             nic = part * (nodes - 1) / (machine["nic.rate"] * 1e3)
             link, by = (nic, "NIC") if nic > link else (link, by)
     if product >= link:
-        tensor_cores, memory = _product_levels(problem.M, problem.N, problem.K, problem, machine)
         by = "memory" if memory > tensor_cores else "tensor cores"
     return Floor(product, link, by)
 
 
-def product_us(M: int, N: int, K: int, problem: Problem, machine: Machine) -> float:
-    """Of a product with the problem's dtype: by tensor cores, or by what its operands and result are to the memory."""
-    return max(_product_levels(M, N, K, problem, machine))
+def _product_levels(problem: Problem, machine: Machine) -> tuple[float, float]:
+    """Of a product: by tensor cores, and by what its operands and result are to the memory.
 
-
-def _product_levels(M: int, N: int, K: int, problem: Problem, machine: Machine) -> tuple[float, float]:
-    """By tensor cores, and by the memory."""
+    Of experts, those of the matrices that some token needs are read, if all choices of experts are equally likely.
+    """
     operations = machine[f"sm.dot{8 * problem.itemsize}"] * 1e6  # a us
-    moved = (M * K + N * K + M * N) * problem.itemsize
-    return 2 * M * N * K / operations, moved / (machine["hbm.rate"] * 1e3)
+    M, N, K, matrices = problem.M, problem.N, problem.K, 1.0
+    if problem.experts:
+        chosen = 1 - (1 - problem.top_k / problem.experts) ** (problem.ranks * problem.rows)
+        matrices = problem.own_experts * chosen
+    weights, rows = N * K, M * (N + K)
+    if problem.operator == "ep_moe":  # and the second product, of half the columns
+        weights, rows = weights + N * K // 2, rows + M * (N // 2 + K)
+    moved = (matrices * weights + rows) * problem.itemsize
+    return 2 * M * weights / operations, moved / (machine["hbm.rate"] * 1e3)
 
 
 def calls_in_a_graph(problem: Problem) -> int:

@@ -80,11 +80,11 @@ class GroupChoices:
 
     def choose(self, group: Group, key: tuple) -> tuple[str | None, Options] | None:
         """Algorithm and schedule; None where the operator's rule decides."""
-        what, dtype, rows, N, K, algorithm = key
+        what, dtype, rows, N, K, algorithm, *of_experts = key
         name = _NAMES.get(str(dtype).removeprefix("torch."))
         if self.table is None or name is None or what not in OPERATORS:
             return None
-        problem = Problem(what, name, group.num_ranks, bucket_of(rows), N, K)
+        problem = Problem(what, name, group.num_ranks, bucket_of(rows), N, K, *of_experts)
         found = self.table.find(problem)
         if (found is None or found.is_nearest) and algorithm is None and _tunes(group):
             if not _is_capturing(group):
@@ -111,18 +111,22 @@ def tuned(
     rows: int,
     N: int = 0,
     K: int = 0,
+    experts: int = 0,
+    top_k: int = 0,
+    parallel: str = "",
 ) -> tuple[str | None, Options]:
     """``algorithm`` and ``given`` of a caller; for one that gives no schedule, those that were measured to be fastest.
 
-    What the caller names is taken as it is: a schedule turns the table off, an algorithm limits
-    it to the schedules of that algorithm. Collective over the group in its first call.
+    ``rows`` and what follows are of the :class:`~ditron.tuning.problem.Problem`. What the caller names is taken as it
+    is: a schedule turns the table off, an algorithm limits it to the schedules of that algorithm. Collective over the
+    group in its first call.
     """
     choices = group.choices
     if choices is None:
         choices = group.choices = _agree(group)
     if choices.table is None or given:
         return algorithm, given
-    key = (what, dtype, rows, N, K, algorithm)
+    key = (what, dtype, rows, N, K, algorithm, *((experts, top_k, parallel) if experts else ()))
     try:
         choice = choices.made[key]
     except KeyError:

@@ -22,8 +22,8 @@ def chain_of(problem: Problem) -> tuple[Chain, dict[str, str | None]]:
 
 
 def what_moves(problem: Problem, machine: Machine) -> str:
-    """A line for people; empty where there is no product, or its loops have no equal shards."""
-    if not problem.is_product:
+    """A line for people; empty where there is no product, or one of experts, or its loops have no equal shards."""
+    if not problem.is_product or problem.experts:
         return ""
     try:
         return what_to_gather(chain_of(problem)[0], machine, problem.ranks, chain_of(problem)[1])

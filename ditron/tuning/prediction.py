@@ -97,22 +97,21 @@ def last_call_us(prediction: Prediction, calls: int) -> float:
 
 def _calls(problem: Problem, options: Options) -> None:
     """What a rank does."""
-    import torch
-
     import ditron
-    from ditron import kernels
-    from ditron.tuning.bench import operands
+    from ditron.tuning.bench import call_of, operands
 
     group = ditron.init()
-    meta, _ = operands(problem, group.rank, torch.device("meta"))
-    given = [torch.empty(tensor.shape, dtype=tensor.dtype, device=group.device) for tensor in meta]
+    given, _ = operands(problem, group.rank, group.device, values=False)
+    call = call_of(problem, given)
     for _ in range(_CALLS):
-        getattr(kernels, problem.operator)(*given, **options)
+        call(**options)
 
 
 def _heap_bytes(problem: Problem) -> int:
     """Enough for what any schedule keeps: several times the operands of all ranks. None of it is touched."""
     M, N, K = problem.M, max(problem.N, 1), problem.K
+    if problem.experts:  # every rank's tokens
+        M = max(M, problem.ranks * problem.rows)
     return (1 << 30) + 8 * problem.ranks * problem.itemsize * max(problem.rows, M * (K + N) // problem.ranks)
 
 
@@ -122,7 +121,8 @@ def waves_of(problem: Problem, options: Options, predicted: Predicted, machine: 
         return None
     block = options.get("block")
     if isinstance(block, tuple) and len(block) == 3:
-        tiles = problem.ranks * math.ceil(problem.M // problem.ranks / block[0]) * math.ceil(problem.N / block[1])
+        parts = problem.own_experts if problem.experts else problem.ranks
+        tiles = parts * math.ceil(problem.M // parts / block[0]) * math.ceil(problem.N / block[1])
         return tiles / min(machine["sm.count"], options.get("programs", machine["sm.count"]))
     return predicted.programs / machine["sm.count"]
 

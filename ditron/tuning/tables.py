@@ -8,7 +8,7 @@ import math
 import os
 import re
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ class Table:
         near = [
             (distance, other.N, other.K, entry)
             for other, entry in self.entries.items()
-            if (other.operator, other.dtype, other.rows) == (problem.operator, problem.dtype, problem.rows)
+            if _replaced(other) == _replaced(problem)
             and other.N % 8 == other.K % 8 == 0
             and (distance := abs(math.log2(other.N / problem.N)) + abs(math.log2(other.K / problem.K))) <= NEAREST
         ]
@@ -134,9 +134,12 @@ class Table:
         head = {"machine": self.machine, "ranks": self.ranks, "versions": self.versions, "about": self.about}
         lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
         entries = []
-        for problem in sorted(self.entries, key=lambda p: (p.operator, p.dtype, p.N, p.K, p.rows)):
+        for problem in sorted(self.entries, key=_order):
             entry, key = self.entries[problem], asdict(problem)
             del key["ranks"]
+            for name in ("experts", "top_k", "parallel"):
+                if not key[name]:
+                    del key[name]
             candidates = ",\n   ".join(json.dumps(_as_json(candidate)) for candidate in entry.candidates)
             start = json.dumps(key | {"timing": entry.timing})[:-1]
             entries.append(f'{start}, "candidates": [\n   {candidates}]}}')
@@ -193,6 +196,17 @@ class Table:
             if self.versions.get(name) != value
         ]
         return f"it was measured with {', '.join(wrong)}" if wrong else ""
+
+
+def _replaced(problem: Problem) -> Problem:
+    """What has to be the same of the problem that stands for another."""
+    return replace(problem, N=0, K=0)
+
+
+def _order(problem: Problem) -> tuple:
+    """Of entries in a file."""
+    of_experts = problem.parallel, problem.experts, problem.top_k
+    return problem.operator, problem.dtype, problem.N, problem.K, *of_experts, problem.rows
 
 
 def _as_json(candidate: Measured) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ditron.tuning.problem import DTYPES, Problem
+from ditron.tuning.problem import DTYPES, OF_EXPERTS, Problem, has_weight
 from ditron.tuning.registry import OPERATORS, candidates_of
 
 __all__ = ["check_entry"]
 
+_OF_EXPERTS = {"experts", "top_k", "parallel"}
 _MOST = 1 << 40  # of a size, and of microseconds
 _SAMPLED_ROWS = tuple(1 << k for k in range(3, 28, 2))
 _SAMPLED_NK = ((1024, 1024), (4096, 8192))
@@ -17,15 +19,16 @@ _SAMPLED_NK = ((1024, 1024), (4096, 8192))
 
 def check_entry(item: Any, ranks: int) -> None:
     """Raises ValueError that says what is wrong with an entry as JSON has it; operators are declared by then."""
-    _keys(item, "an entry", {"operator", "dtype", "rows", "candidates"}, {"N", "K", "timing"})
+    _keys(item, "an entry", {"operator", "dtype", "rows", "candidates"}, {"N", "K", "timing", *_OF_EXPERTS})
     _one_of(item, "operator", OPERATORS)
     _one_of(item, "dtype", DTYPES)
     sizes = {"rows": item["rows"], "N": item.get("N", 0), "K": item.get("K", 0)}
     for name, value in sizes.items():
-        if "gemm" not in item["operator"] and name != "rows":
+        if not has_weight(item["operator"]) and name != "rows":
             _expect(_is_int(value) and value == 0, name, value, "0 of a collective")
         else:
             _expect(_is_positive(value), name, value, "a positive integer")
+    sizes |= _check_experts(item, ranks)
     if "timing" in item:
         _one_of(item, "timing", ("graph", "call"))
     _expect(isinstance(item["candidates"], list), "candidates", item["candidates"], "a list")
@@ -38,10 +41,25 @@ def check_entry(item: Any, ranks: int) -> None:
         _check_options(candidate["options"], Problem(item["operator"], item["dtype"], ranks, **sizes))
 
 
+def _check_experts(item: Any, ranks: int) -> dict[str, Any]:
+    """How many experts there are, for operators of experts."""
+    if item["operator"] not in OF_EXPERTS:
+        if found := sorted(_OF_EXPERTS & item.keys()):
+            raise ValueError(f"{item['operator']} has no {', '.join(found)}")
+        return {}
+    _keys(item, "an entry of experts", _OF_EXPERTS)
+    _one_of(item, "parallel", ("ep", "tp"))
+    experts, top_k = item["experts"], item["top_k"]
+    least = ranks if item["parallel"] == "ep" else 1
+    _expect(_is_positive(experts) and experts >= least, "experts", experts, f"an integer from {least} on")
+    _expect(_is_positive(top_k) and top_k <= experts, "top_k", top_k, f"from 1 to {experts}")
+    return {name: item[name] for name in _OF_EXPERTS}
+
+
 def _check_options(options: Any, problem: Problem) -> None:
     """Names and forms of values are those of the operator's candidates, for whatever size."""
     _keys(options, "options", {"algorithm"})
-    known = _known_options(problem.operator, problem.dtype, problem.ranks)
+    known = _known_options(replace(problem, rows=0, N=0, K=0))
     own = _forms(candidates_of(problem))
     _one_of(options, "algorithm", known | own)
     forms = known.get(options["algorithm"], {}) | own.get(options["algorithm"], {})
@@ -66,13 +84,13 @@ def _check_options(options: Any, problem: Problem) -> None:
 
 
 @cache
-def _known_options(operator: str, dtype: str, ranks: int) -> dict[str, dict[str, Any]]:
-    products = _SAMPLED_NK if "gemm" in operator else ((0, 0),)
+def _known_options(like: Problem) -> dict[str, dict[str, Any]]:
+    products = _SAMPLED_NK if has_weight(like.operator) else ((0, 0),)
     return _forms(
         options
         for rows in _SAMPLED_ROWS
         for N, K in products
-        for options in candidates_of(Problem(operator, dtype, ranks, rows, N, K))
+        for options in candidates_of(replace(like, rows=rows, N=N, K=K))
     )
 
 

@@ -168,7 +168,7 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
             yield f"moe_rs {parallel} 64", second("moe_rs", 300, 64)
             yield f"moe_rs {parallel} 128", second("moe_rs", 1000, 128)
             yield f"moe_rs {parallel} chunks of a tile", second("moe_rs", 777, 128, chunk_tiles=1)
-            yield f"moe_rs {parallel} one by one", second("moe_rs", 500, 128, overlap=False)
+            yield f"moe_rs {parallel} one by one", second("moe_rs", 500, 128, algorithm="after")
         yield f"ep_moe {parallel}", partial(Layer, 20 if small else 700, parallel, H, K)
 
 

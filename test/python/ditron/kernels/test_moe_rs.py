@@ -80,8 +80,8 @@ def test_shapes(tokens, top_k, experts, H):
     "schedule",
     [
         dict(chunk_tiles=2, adders=5),
-        dict(overlap=False, adders=2),
-        dict(overlap=False, chunk_tiles=4, sums=(1, 64), splits=3, adders=7),
+        dict(algorithm="after", adders=2),
+        dict(algorithm="after", chunk_tiles=4, sums=(1, 64), splits=3, adders=7),
         dict(swap_ab=False, programs=2, chunk_tiles=5),
     ],
 )
@@ -111,7 +111,7 @@ def test_in_any_order(parallel):
 
 def test_large_moe_ar(monkeypatch):
     """Sums of their owners, gathered."""
-    monkeypatch.setattr(sys.modules["ditron.kernels.moe_rs"], "ONE_SHOT_BYTES", 0)
+    monkeypatch.setattr(sys.modules["ditron.kernels.moe_ar"], "ONE_SHOT_BYTES", 0)
     problem = Problem(2, 20, 2, 4, "tp")
     run(lambda: problem.check(drawn(2, 20, 2, 4), ("moe_ar",)), ranks=2)
 
@@ -198,8 +198,10 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
             lambda: kernels.moe_rs(torch.zeros(4, 8).half(), torch.zeros(2, 8, 8).half(), 3),
             "plan must be a Plan, got int",
         ),
-        (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has .*overlap"),
-        (lambda: moe_rs(overlap=1), "overlap must be True or False, got 1"),
+        (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has block, programs, chunk_tiles"),
+        (lambda: moe_rs(swap_ab=1), "swap_ab must be True or False, got 1"),
+        (lambda: moe_rs(algorithm="during"), "unknown algorithm 'during': expected 'beside' or 'after'"),
+        (lambda: moe_rs(block=(32, 32, 32)), "block=.32, 32, 32. has 32 rows, and a tile of the plan 64: make it with"),
         (lambda: moe_rs(sums=(8, 64)), "a chunk has 32 columns: expected sums of a divisor of them, got 64"),
         (lambda: moe_rs(out=torch.zeros(5, 48).half()), "out must be contiguous, of shape .4, 48."),
         (lambda: layer(activation="gelu"), "unknown activation 'gelu'.*: expected 'swiglu'"),

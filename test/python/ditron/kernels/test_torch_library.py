@@ -14,8 +14,9 @@ from ditron.kernels.ag_moe import ag_moe_rows
 from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows
 from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.grouped_mm import grouped_mm_rows
+from ditron.kernels.moe_ar import moe_ar_rows
 from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
-from ditron.kernels.moe_rs import moe_ar_rows, moe_rs_rows
+from ditron.kernels.moe_rs import moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
 from ditron_compiler.errors import DitronError
 

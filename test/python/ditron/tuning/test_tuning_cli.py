@@ -166,7 +166,7 @@ def test_floors_of_machines(capsys, user_table, tmp_path):
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["nonesuch", "1"], "'nonesuch' has no choice to make: expected one of a2a_gemm, ag_gemm, all_gather"),
+        (["nonesuch", "1"], "'nonesuch' has no choice to make: expected one of a2a_gemm, ag_gemm, ag_moe, all_gather"),
         (["ag_gemm", "8192", "11008"], "ag_gemm takes M N K, or several times M N K, got 8192 11008"),
         (["ag_gemm", "8192", "x", "4096"], "'x' is no size"),
         (["ag_gemm", "0", "8", "8"], "'0' is no size"),

@@ -1,0 +1,222 @@
+"""Operators of experts, and all-to-alls of unequal parts, as what is tuned and explained."""
+
+import pytest
+import torch
+
+import ditron
+import ditron.sim
+from ditron import kernels, machines
+from ditron.cli import main
+from ditron.cli.shapes import _shapes
+from ditron.tuning import compile_ahead, lookup, tables
+from ditron.tuning.bench import call_of, operands
+from ditron.tuning.floors import floor_of
+from ditron.tuning.prediction import Predictor
+from ditron.tuning.problem import OF_EXPERTS, Problem
+from ditron.tuning.registry import OPERATORS, candidates_of
+from ditron.tuning.tables import Entry, Measured, Table, versions
+
+assert kernels  # declares what can be tuned
+META = torch.device("meta")
+
+
+def shape(operator, *sizes, ranks=4, form="strong"):
+    (found,) = _shapes(operator, [str(size) for size in sizes], ranks, "bf16", form)
+    return found
+
+
+def experts(operator, tokens=256, N=1536, K=2048, of=128, top_k=8, ranks=4, form="ep"):
+    return shape(operator, tokens, N, K, of, top_k, ranks=ranks, form=form)
+
+
+def test_sizes_of_a_rank():
+    """Some of the experts, or a part of each; tokens to the ranks that need them."""
+    some, part = experts("ag_moe", 8192), experts("ag_moe", 8192, form="tp")
+    assert some == Problem("ag_moe", "bf16", 4, 2048, 1536, 2048, 128, 8, "ep")
+    assert (some.own_experts, some.rows_of_expert, some.M) == (32, 512, 16384)
+    assert (part.N, part.own_experts, part.M, part.needing) == (384, 128, 65536, 1.0)
+    assert experts("moe_rs", N=2048, K=768, form="tp").K == 192
+    one = experts("ag_moe", 8192, top_k=1)
+    assert one.needing == pytest.approx(1 / 4) and some.needing == pytest.approx(1 - 0.75**8, abs=0.01)
+    assert one.sent_bytes == 3 * 2048 // 4 * 2048 * 2
+    assert experts("ep_moe", 8192, top_k=1).sent_bytes == 2 * one.sent_bytes
+    assert shape("all_to_all_v", "64K").rows == 8192
+
+
+def test_operands_are_what_calls_take():
+    """The same shapes as of a call, and a result of the shape that is said."""
+    problems = [experts(name, 64, 96, 64, 8, 2, ranks=2, form=form) for name in OF_EXPERTS for form in ("ep", "tp")]
+
+    def rank():
+        group = ditron.init()
+        for problem in [*problems, Problem("all_to_all_v", "bf16", 2, 40)]:
+            given, expected = operands(problem, group.rank, group.device)
+            assert [t.shape for t in given] == [t.shape for t in operands(problem, group.rank, META)[0]]
+            result = call_of(problem, given)()
+            assert (result[0] if isinstance(result, tuple) else result).shape[1:] == expected[1:], problem
+
+    ditron.sim.run(rank, ranks=2)
+
+
+@pytest.mark.parametrize("tokens", [256, 2048, 32768])
+@pytest.mark.parametrize("operator", sorted(OF_EXPERTS))
+def test_candidates_begin_with_the_rule(operator, tokens):
+    problem = experts(operator, tokens)
+    found = candidates_of(problem)
+    assert found[0] == OPERATORS[operator].rule(problem).options
+    assert len({str(sorted(options.items())) for options in found}) == len(found) and 4 <= len(found) < 14
+    assert len({options["algorithm"] for options in found}) == (1 if operator == "ag_moe" and tokens == 256 else 2)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        experts("ag_moe", 64, 256, 512, 8, 2, ranks=2),
+        experts("moe_rs", 2048, 1024, 1024, 8, 2, ranks=2),
+        experts("moe_rs", 64, 512, 256, 8, 2, ranks=2),
+        experts("ep_moe", 64, 256, 512, 8, 2, ranks=2),
+        shape("all_to_all_v", "4M", ranks=2),
+    ],
+    ids=str,
+)
+def test_the_rule_is_what_a_call_runs(problem):
+    """On a GPU, by the clock: the same time as of a call that names nothing, and others have other times."""
+    predict, found = Predictor(machines.load("h200x2")), candidates_of(problem)
+    times = [predict(problem, options).us for options in found[:4]]
+    assert times[0] == predict(problem, {}).us > 0 and len({round(us, 3) for us in times}) > 1
+
+
+def test_floors():
+    """Of experts that nobody needs, no matrix is read; the layer has both products, and both ways of tokens."""
+    machine = machines.load("h200x4")
+    first, second, layer = (
+        floor_of(experts(*of), machine) for of in (("ag_moe", 16384), ("moe_rs", 16384, 2048, 768), ("ep_moe", 16384))
+    )
+    assert layer.product == pytest.approx(first.product + second.product, rel=1e-6) and layer.bound == "tensor cores"
+    assert layer.link == pytest.approx(first.link + second.link, rel=1e-3)
+    few, many = (floor_of(experts("ag_moe", tokens, top_k=1), machine).product for tokens in (4, 1024))
+    assert few < 0.05 * many
+    rate = machine["hbm.rate"] * 1e3
+    assert many == pytest.approx(32 * 1536 * 2048 * 2 / rate, rel=0.1)
+
+
+@pytest.fixture
+def of_simulator(monkeypatch, tmp_path):
+    """Tables in a folder, which simulated ranks look at."""
+    monkeypatch.setattr(tables, "shipped_path", lambda machine, ranks: tmp_path / "none.json")
+    monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(lookup._Settings, "simulator", "h200")
+
+
+def keep(*entries):
+    made = Table("h200", 2, versions())
+    for problem, *candidates in entries:
+        made.add(Entry(problem, [Measured(options, 1.0 + at) for at, options in enumerate(candidates)]))
+    made.save(tables.user_path("h200", 2))
+
+
+def test_calls_look_at_tables(of_simulator):
+    """A layer that is dispatched, and products with other schedules; tiles of other rows than the plan's are not taken."""
+    of_layer, of_first = experts("ep_moe", 64, 96, 64, 8, 2, ranks=2), experts("ag_moe", 64, 96, 64, 8, 2, ranks=2)
+    of_second = experts("moe_rs", 64, 64, 48, 8, 2, ranks=2)
+    keep(
+        (of_layer, {"algorithm": "dispatched", "block_m": 32}),
+        (of_first, {"algorithm": "copied", "block": (16, 64, 32)}),
+        (of_second, {"algorithm": "after", "block": (32, 32, 32), "splits": 2}),
+    )
+
+    def rank():
+        group = ditron.init()
+        given, _ = operands(of_layer, group.rank, group.device)
+        x, ids, weights, w13, w2 = given
+        plan = kernels.moe_plan(ids, weights, num_experts=8)
+        rows = kernels.ag_moe(x, w13, plan)
+        assert torch.equal(rows[plan.route_row.max()], kernels.ag_moe(x, w13, plan, num_warps=4)[plan.route_row.max()])
+        kernels.moe_rs(rows[:, :48].contiguous(), w2, plan)
+        torch.testing.assert_close(
+            call_of(of_layer, given)(), call_of(of_layer, given)(algorithm="gathered"), rtol=0.1, atol=0.1
+        )
+        return group.choices.made, plan.block_m
+
+    for made, block_m in ditron.sim.run(rank, ranks=2):
+        by_operator = {key[0]: choice for key, choice in made.items() if key[5] is None}
+        assert by_operator["ep_moe"] == ("dispatched", {"block_m": 32}) and block_m == 16
+        assert by_operator["ag_moe"] == ("copied", {"block": (16, 64, 32)})
+        assert by_operator["moe_rs"] == ("after", {"block": (32, 32, 32), "splits": 2})
+
+
+def test_tables_hold_experts(of_simulator):
+    """Another number of experts, or another form, is another problem; other columns may be the nearest."""
+    problem = experts("ag_moe", 64, 1024, 2048, 8, 2, ranks=2)
+    keep((problem, OPERATORS["ag_moe"].rule(problem).options))
+    table = tables.tables_of("h200", 2)
+    assert table.find(problem).entry.problem == problem
+    assert table.find(experts("ag_moe", 64, 1152, 2048, 8, 2, ranks=2)).is_nearest
+    for other in (dict(of=16), dict(top_k=1), dict(form="tp", N=2048)):
+        given = {"tokens": 64, "N": 1024, "K": 2048, "of": 8, "top_k": 2, "ranks": 2} | other
+        assert table.find(experts("ag_moe", **given)) is None
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ('"top_k": 2', "top_k is 9: expected from 1 to 8"),
+        ('"experts": 8', "experts is 1: expected an integer from 2 on"),
+        ('"parallel": "ep"', "parallel is 'pp': expected one of ep, tp"),
+        ('"operator": "ag_moe"', "all_reduce has no experts, parallel, top_k"),
+    ],
+)
+def test_a_wrong_entry_is_ignored(of_simulator, caplog, changes, why):
+    problem = experts("ag_moe", 64, 1024, 2048, 8, 2, ranks=2)
+    keep((problem, OPERATORS["ag_moe"].rule(problem).options))
+    path = tables.user_path("h200", 2)
+    wrong = {"top_k": '"top_k": 9', "experts": '"experts": 1', "parallel": '"parallel": "pp"'}
+    name = changes.split('"')[1]
+    text = path.read_text().replace(changes, wrong.get(name, '"operator": "all_reduce"'))
+    path.write_text(text if name != "operator" else text.replace('"N": 1024, "K": 2048', '"N": 0, "K": 0'))
+    assert not tables.tables_of("h200", 2).entries and why in caplog.text
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["ag_moe", "8192", "1536", "2048"], "ag_moe takes TOKENS N K EXPERTS TOP_K, or several times these, got 8192"),
+        (["ep_moe", "8192", "1535", "2048", "128", "8"], "ep_moe: N = 1535 cannot be divided by 2"),
+        (["ag_moe", "8191", "1536", "2048", "128", "8"], "ag_moe: 2 ranks cannot share 8191 tokens"),
+        (["ag_moe", "8192", "1536", "2048", "4", "8"], "ag_moe: 8 experts of a token, and there are 4"),
+        (["ag_moe", "8192", "1536", "2048", "1", "1"], "2 ranks cannot share 1 experts (--form tp?)"),
+        (["moe_rs", "8192", "2048", "767", "128", "8", "--form", "tp"], "moe_rs: K = 767 cannot be divided by 2"),
+        (["moe_rs", "64", "64", "64", "8", "2", "--form", "weight-per-rank"], "forms of experts are ep and tp"),
+        (
+            ["ag_gemm", "64", "64", "64", "--form", "tp"],
+            "ag_gemm has no experts: --form tp is of ag_moe, ep_moe, moe_rs",
+        ),
+    ],
+)
+def test_wrong_sizes(arguments, expected, capsys):
+    assert main(["explain", *arguments, "--machine", "h200x2"]) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_explain(capsys):
+    sizes = ["64", "256", "512", "8", "2"]
+    assert main(["explain", "ep_moe", *sizes, "--machine", "h200x2"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("ep_moe 64 tokens to 2 of 8 experts N=256 K=512 bf16, 2 ranks ep on h200 x 2\n")
+    assert 'force   ep_moe(x, topk_ids, topk_weights, w13, w2, algorithm="gathered", block_m=32)' in text
+    assert text.count('algorithm="dispatched"') >= 2
+    assert main(["explain", "ag_moe", *sizes, "--form", "tp", "--machine", "h200x2"]) == 0
+    text = capsys.readouterr().out
+    assert "N=128 K=512 bf16, 2 ranks tp" in text and 'runs    algorithm="stored", block=(32, 128, 128)' in text
+    assert main(["explain", "ep_moe", "64", "256", "512", "16", "2", "--machine", "h800x8x2"]) == 0
+    text = capsys.readouterr().out
+    assert 'runs    algorithm="dispatched", block_m=16' in text and "gathered" not in text and " us predicted" in text
+
+
+@pytest.mark.parametrize(
+    "asked, number",
+    [(experts("ag_moe", 8192), -1), (experts("moe_rs", 256, 2048, 768), 0), (experts("ep_moe", 256), 1)],
+    ids=lambda value: str(value),
+)
+def test_a_candidate_compiles_for_hopper(asked, number):
+    compile_ahead.compile_task(asked, candidates_of(asked)[number], 90, 132)

@@ -220,8 +220,9 @@ def all_gather(
         algorithm = algorithm or by_size(sent_bytes(group, x), group.has_nvlink)
         if algorithm == "nccl":
             mine, everything = aligned(x).view(-1), out.view(-1)
+            sent = sent_bytes(group, x)
             run_by_nccl(
-                "all_gather", group, sent_bytes(group, x), lambda by: dist.all_gather_into_tensor(everything, mine, by)
+                "all_gather", group, sent, out, lambda by: dist.all_gather_into_tensor(everything, mine, group=by)
             )
             return out
         if algorithm not in _PROGRAMS:

@@ -237,7 +237,7 @@ def all_reduce(
         algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink)
         if algorithm == "nccl":
             sent = 2 * sent_bytes(group, x) / group.num_ranks
-            run_by_nccl("all_reduce", group, sent, lambda by: dist.all_reduce(out.copy_(x), group=by))
+            run_by_nccl("all_reduce", group, sent, out, lambda by: dist.all_reduce(out.copy_(x), group=by))
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(

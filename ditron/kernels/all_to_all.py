@@ -161,7 +161,7 @@ def all_to_all(
         if algorithm == "nccl":
             mine, theirs = aligned(x).view(-1), out.view(-1)
             sent = x.nbytes * (group.num_ranks - 1) / group.num_ranks
-            run_by_nccl("all_to_all", group, sent, lambda by: dist.all_to_all_single(theirs, mine, group=by))
+            run_by_nccl("all_to_all", group, sent, out, lambda by: dist.all_to_all_single(theirs, mine, group=by))
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(

@@ -116,7 +116,7 @@ def gemm_ar(
         if algorithm == "nccl":
             summed = product(out)
             sent = 2 * sent_bytes(group, summed) / group.num_ranks
-            run_by_nccl("gemm_ar", group, sent, lambda by: dist.all_reduce(summed, group=by))
+            run_by_nccl("gemm_ar", group, sent, summed, lambda by: dist.all_reduce(summed, group=by))
             return out
         if algorithm == "fused" or algorithm is None and M <= FUSED_ROWS:
             weight, b_is_kn = weight_layout(b)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ditron.distributed.group import Group
 from ditron.tuning.lookup import has_nccl
 from ditron_compiler.errors import DitronError
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["nccl_group", "run_by_nccl"]
 
 
-def run_by_nccl(what: str, group: Group, sent: float, call: Callable[[Any], Any]) -> None:
-    """``call`` an NCCL collective with the group's process group, in which each rank sends so many bytes.
+def run_by_nccl(what: str, group: Group, sent: float, out: torch.Tensor, call: Callable[[Any], Any]) -> None:
+    """``call`` an NCCL collective into ``out`` with the group's process group, in which each rank sends so many bytes.
 
     Timing-only on the simulator, its time passes instead. Raises DitronError for a group without NCCL.
     """
     if group.is_sim and not group.is_captured and group.world.timing_only:  # type: ignore[attr-defined]
-        group.world.library_collective(f"NCCL {what}", sent, group.handle)  # type: ignore[attr-defined]
+        group.world.library_collective(f"NCCL {what}", sent, out, group.handle)  # type: ignore[attr-defined]
     else:
         call(nccl_group(what, group))
 

@@ -243,7 +243,9 @@ def reduce_scatter(
         if algorithm == "nccl":
             every, mine = aligned(x).view(-1), out.view(-1)
             sent = sent_bytes(group, out)
-            run_by_nccl("reduce_scatter", group, sent, lambda by: dist.reduce_scatter_tensor(mine, every, group=by))
+            run_by_nccl(
+                "reduce_scatter", group, sent, out, lambda by: dist.reduce_scatter_tensor(mine, every, group=by)
+            )
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(

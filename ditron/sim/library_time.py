@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ditron.sim import missing_data
+
 if TYPE_CHECKING:
     from ditron.machines import Machine
     from ditron.sim.rank import RankView
@@ -57,7 +59,8 @@ def collective_us(machine: Machine, sent: float, ranks: int) -> float:
 class LibraryMode(TorchDispatchMode):
     """Within it products of torch are steps of cuBLAS: ``spend`` gets a name and us of each. Timing-only computes none.
 
-    Other operations of torch are run, and take no time.
+    Other operations of torch are run, and take no time. SimulationError where host code reads what timing-only mode has
+    not computed.
     """
 
     sees_into_operators = True  # ditron.kernels need not be called through torch for it
@@ -70,7 +73,7 @@ class LibraryMode(TorchDispatchMode):
         kwargs = kwargs or {}
         operands = _PRODUCTS.get(getattr(function, "overloadpacket", None))
         if operands is None or args[operands[0]].is_meta:
-            return function(*args, **kwargs)
+            return missing_data.call(function, args, kwargs) if self._rank.timing_only else function(*args, **kwargs)
         a, b = (args[number] for number in operands)
         *batch, M, K = a.shape
         N = b.shape[-1]
@@ -80,4 +83,6 @@ class LibraryMode(TorchDispatchMode):
             return function(*args, **kwargs)
         out = kwargs.get("out")
         dtype = kwargs.get("out_dtype") or a.dtype
-        return torch.empty(*batch, M, N, dtype=dtype) if out is None else out
+        out = torch.empty(*batch, M, N, dtype=dtype) if out is None else out
+        missing_data.not_computed([out])
+        return out

@@ -137,13 +137,17 @@ class RankView:
             stream.call(lambda: self._world.spend_on_library(name, us), name=name)
             self.synchronize(stream)
 
-    def library_collective(self, name: str, sent: float, group: RankGroup) -> None:
-        """With a clock: a collective of NCCL, in which each rank of the group sends so many bytes. Collective."""
+    def library_collective(self, name: str, sent: float, out: torch.Tensor, group: RankGroup) -> None:
+        """With a clock: a collective of NCCL into ``out``, in which each rank of the group sends so many bytes.
+
+        Timing-only: nothing is moved. Collective.
+        """
         from ditron.sim.library_time import collective_us
 
         stream = self.stream()
         stream.barrier(group)
         # The barrier's own time is a part of it.
+        self._world.not_computed(out)
         us = collective_us(self.machine, sent, len(group.ranks)) - self.machine["latency.barrier"]
         self.library_step(name, max(us, 1e-3))
 
@@ -313,6 +317,7 @@ class RankView:
         LaunchArguments.require_member(kernel, self.rank, group)
         arguments = LaunchArguments.of(kernel, grid, slots, tensors)
         self._world.require_alive()
+        self._world.given_to_kernel(tensors, caller_line())
         launch = self._world.machine.submit(self.rank, list(group.ranks), *arguments)
         host = self._world.host(self.rank)
         self._world.launches[launch] = host

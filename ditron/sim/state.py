@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,20 @@ class WorldState:
     def host(self, rank: int) -> HostThread:
         """The thread of a rank's host code."""
         return self._hosts[rank]
+
+    def given_to_kernel(self, tensors: Iterable[tuple[str, Any]], line: str) -> None:
+        """Timing-only: a launch at ``line`` has these arguments, by name; see :mod:`ditron.sim.missing_data`."""
+        if self.timing_only:
+            from ditron.sim import missing_data
+
+            missing_data.given_to_kernel(tensors, line)
+
+    def not_computed(self, *tensors: Any) -> None:
+        """Timing-only: what would have been written to these tensors is missing."""
+        if self.timing_only:
+            from ditron.sim import missing_data
+
+            missing_data.not_computed(tensors)
 
     def require_alive(self) -> None:
         """Raise when the run has failed: host code caught the error and continues."""

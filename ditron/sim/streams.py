@@ -101,7 +101,9 @@ class SimStream:
         LaunchArguments.require_member(kernel, self.rank, group)
         arguments = LaunchArguments.of(kernel, grid, slots, tensors)
         self._world.require_alive()
-        self._add((kernel, *tensors), self._native.launch(line or caller_line(), list(group.ranks), *arguments))
+        line = line or caller_line()
+        self._world.given_to_kernel(tensors, line)
+        self._add((kernel, *tensors), self._native.launch(line, list(group.ranks), *arguments))
 
     def rank_copy(
         self,
@@ -126,6 +128,7 @@ class SimStream:
         """
         line = line or caller_line()
         transfer = copy_of("rank_copy", src, dst, line)
+        self._world.not_computed(dst)
         self._add(
             (src, dst),
             self._native.rank_copy(
@@ -146,6 +149,7 @@ class SimStream:
         two are left, rows and what is in a row.
         """
         line = line or caller_line()
+        self._world.not_computed(dst)
         self._add(
             (src, dst),
             self._native.local_copy(
@@ -156,6 +160,7 @@ class SimStream:
     def fill(self, dst: torch.Tensor, value: int | float, *, name: str = "dst", line: str = "") -> None:
         """Enqueue a fill of a tensor (rows, as for :meth:`copy`) with one value: a kernel, as a copy is."""
         line = line or caller_line()
+        self._world.not_computed(dst)
         self._add((dst,), self._native.local_copy(line, fill_of(dst, value, line), named_operands([(name, dst)])))
 
     def call(
@@ -174,6 +179,7 @@ class SimStream:
         """
         line = line or caller_line()
         tensors = (*reads, *writes)
+        self._world.not_computed(*writes)
         number = self._world.machine.new_id()
         ranges = [[run for tensor in some for run in byte_ranges(tensor)] for some in (reads, writes)]
         known = named_operands(zip(names or ["a tensor"] * len(tensors), tensors, strict=True))

@@ -23,8 +23,6 @@ _SETTLED = 2e-3  # of a number, from one pass over the probes to the next
 _PASSES = 6
 _DOUBLINGS = 7  # of a number, in the search for a value that is too fast and one that is too slow
 _HALVINGS = 20  # of what is between these two
-#: What was measured beside another number stays as far from it while that is looked for.
-_PROPORTIONAL = {"sm.dot16": ("sm.operands", "sm.dot16_sustained")}
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Fit:
     """A machine with the numbers that were found.
 
     Attributes:
-        unexplained: by number, why no value of it explains what was measured; it is the base's.
+        unexplained: by number, why what was measured does not say which value it has; it is one that comes closest.
         passes: over all probes.
     """
 
@@ -57,9 +55,14 @@ def fit(
             machine, why = _found(machine, probe, measured[probe], predict)
             if why:
                 unexplained[probe.number] = why
-        moved = [abs(_slowness(machine, p.number) / (_slowness(before, p.number) or 1.0) - 1) for p in probes]
-        if max(moved, default=0.0) < _SETTLED:
+        moved = {p.number: abs(machine[p.number] - before[p.number]) / (before[p.number] or 1.0) for p in probes}
+        if max(moved.values(), default=0.0) < _SETTLED:
             break
+    for probe in probes:
+        if moved[probe.number] >= _SETTLED:
+            unexplained[probe.number] = f"it did not settle: pass {passes} changed it by {moved[probe.number]:.1%}"
+        elif probe.number not in unexplained and _is_any(machine, probe, predict):
+            unexplained[probe.number] = "the probe takes as long with a tenth more of it, or less"
     return Fit(machine, unexplained, passes)
 
 
@@ -104,6 +107,13 @@ def _found(
     return _with(machine, name, min(tried, key=lambda slowness: abs(tried[slowness] - target))), why
 
 
+def _is_any(machine: Machine, probe: Probe, predict: Callable[[Probe, Machine], float]) -> bool:
+    """Whether what a probe takes does not depend on its number."""
+    slowness = _slowness(machine, probe.number)
+    fast, slow = (predict(probe, _with(machine, probe.number, factor * slowness)) for factor in (0.9, 1.1))
+    return slowness > 0 and slow - fast <= _EXACT * slow
+
+
 def _is_rate(name: str) -> bool:
     """Whether more of it takes less time."""
     return FIELDS[name].unit != "us" or name == "sm.burst"
@@ -123,8 +133,6 @@ def _doubled(name: str, slowness: float, grows: bool) -> float:
 
 
 def _with(machine: Machine, name: str, slowness: float) -> Machine:
-    """The machine with another value of a number, and of those that are proportional to it."""
-    value = 1 / slowness if _is_rate(name) else slowness
-    changed = {name: value} | {other: machine[other] * value / machine[name] for other in _PROPORTIONAL.get(name, ())}
-    found = {other: Number(min(value, FIELDS[other].most), "", "") for other, value in changed.items()}
-    return replace(machine, numbers=dict(machine.numbers) | found)
+    """The machine with another value of a number."""
+    number = Number(1 / slowness if _is_rate(name) else slowness, "", "")
+    return replace(machine, numbers=dict(machine.numbers) | {name: number})

@@ -191,7 +191,7 @@ _OF_ONE_GPU = (
     Probe("latency.launch", "20 kernels that do nothing", _launches, "graph", 10),
     Probe("latency.local", "two programs signal each other, 100 times each", _alone(programs.turns_program, turns=100)),
     Probe("latency.stream", "a stream writes 32 signals", _alone(programs.signals_program, count=32)),
-    Probe("hbm.rate", "copy of 512 MB by all SMs", _local_copy(512 * MB, 4, block=8192, num_warps=8)),
+    Probe("hbm.rate", "copy of 1 GB by all SMs", _local_copy(1024 * MB, 4, block=8192, num_warps=8)),
     Probe("hbm.per_sm", "copy of 32 MB by one program of 16 warps", _local_copy(32 * MB, **_STORES)),
     Probe("sm.dot16", "bf16 product of 8448 x 8192 x 4096", _product(8448, 8192, 4096)),
     Probe("sm.operands", "the same by tiles of 128 x 128", _product(8448, 8192, 4096, block=(128, 128, 64))),

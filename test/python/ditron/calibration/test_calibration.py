@@ -94,6 +94,26 @@ def test_a_number_that_begins_to_matter_beyond_a_limit():
     assert found_of("copy_engine.least", us, 14.0) == (pytest.approx(14.0, rel=0.01), "")
 
 
+def test_a_number_that_any_value_explains():
+    us = functools.partial(lambda machine: max(20.0, machine["copy_engine.least"]))
+    assert found_of("copy_engine.least", us, 20.0) == (
+        BASE["copy_engine.least"],
+        "the probe takes as long with a tenth more of it, or less",
+    )
+
+
+def test_numbers_that_do_not_settle():
+    """Two probes that take nearly the same: what one pass finds for either, the next one changes."""
+    first = of(
+        "latency.peer", functools.partial(lambda machine: machine["latency.peer"] + 0.9 * machine["latency.fence"])
+    )
+    second = of(
+        "latency.fence", functools.partial(lambda machine: 0.9 * machine["latency.peer"] + machine["latency.fence"])
+    )
+    found = fit(BASE, [first, second], {first: 3.9, second: 3.7}, lambda probe, machine: probe.us(machine))
+    assert "it did not settle: pass 6 changed it by " in found.unexplained["latency.fence"]
+
+
 def test_a_number_that_the_probe_does_not_depend_on_is_the_bases():
     value, why = found_of("nccl.share", functools.partial(lambda machine: 5.0), 9.0)
     assert value == BASE["nccl.share"] and why == "the probe takes 9.0 us, and at most 5.0 are predicted whatever it is"

@@ -170,8 +170,9 @@ def _gathered_by_nccl(nbytes: int) -> _Prepare:
 
 
 def _launches(rank: Rank) -> Callable[[], Any]:
-    x = rank.tensor(8, dtype=_BF16)
-    return lambda: programs.launches_program(x, count=20)
+    """The clock knows no latency of a load: it is a launch's."""
+    x, y = (rank.tensor(512 * rank.sms, dtype=_BF16) for _ in range(2))
+    return lambda: programs.launches_program(x, y, block=512, programs=rank.sms, count=20)
 
 
 def _alone(program: Callable[..., Any], **constants: Any) -> _Prepare:
@@ -188,7 +189,7 @@ _STORES, _LL128 = {"block": 16384, "num_warps": 16}, {"block": 30720, "num_warps
 _stores, _tma, _packets = programs.stores_program, programs.tma_program, programs.packets_program
 
 _OF_ONE_GPU = (
-    Probe("latency.launch", "20 kernels that do nothing", _launches, "graph", 10),
+    Probe("latency.launch", "20 kernels that copy 1 KB on each SM", _launches, "graph", 10),
     Probe("latency.local", "two programs signal each other, 100 times each", _alone(programs.turns_program, turns=100)),
     Probe("latency.stream", "a stream writes 32 signals", _alone(programs.signals_program, count=32)),
     Probe("hbm.rate", "copy of 1 GB by all SMs", _local_copy(1024 * MB, 4, block=8192, num_warps=8)),
@@ -196,8 +197,8 @@ _OF_ONE_GPU = (
     Probe("sm.dot16", "bf16 product of 8448 x 8192 x 4096", _product(8448, 8192, 4096)),
     Probe("sm.operands", "the same by tiles of 128 x 128", _product(8448, 8192, 4096, block=(128, 128, 64))),
     Probe("sm.fill", "bf16 product of 1536 x 2816 x 512", _product(1536, 2816, 512), "graph", 10),
-    Probe("sm.burst", _NO_PAUSE.format("8192 x 4096"), _product(8448, 8192, 4096), "sustained", 2),
-    Probe("sm.dot16_sustained", _NO_PAUSE.format("14336 x 8192"), _product(8448, 14336, 8192), "sustained", 2),
+    Probe("sm.burst", _NO_PAUSE.format("8192 x 4096"), _product(8448, 8192, 4096), "sustained", 8),
+    Probe("sm.dot16_sustained", _NO_PAUSE.format("14336 x 8192"), _product(8448, 14336, 8192), "sustained", 4),
     Probe("sm.dot8", "fp8 product of 8448 x 8192 x 4096", _product(8448, 8192, 4096, _FP8, (128, 256, 128))),
     Probe("sm.dot32", "tf32 product of 8448 x 8192 x 2048", _product(8448, 8192, 2048, _FP32, (128, 256, 32))),
 )
@@ -249,6 +250,6 @@ PROBES = (
 #: Calls that nothing is found of, which a machine that was calibrated is asked to predict.
 HELD_OUT = (
     Probe("", "bf16 product of 4096 x 14336 x 5120", _product(4096, 14336, 5120)),
-    Probe("", "bf16 product of 4096 x 14336 x 5120 without a pause", _product(4096, 14336, 5120), "sustained", 2),
+    Probe("", "bf16 product of 4096 x 14336 x 5120 without a pause", _product(4096, 14336, 5120), "sustained", 8),
     Probe("", "AG+GEMM of 8192 x 5504 x 4096", _ag_gemm(8192, 5504, 4096), ranks=2),
 )

@@ -183,8 +183,8 @@ def test_the_file_of_two_gpus(calibrate, capsys):
     assert "AG+GEMM of 8192 x 5504 x 4096" in capsys.readouterr().out
     assert main(["explain", "ag_gemm", "8192", "11008", "4096", "--machine", "h200x2.toml"]) == 0
     assert "the lab's" in capsys.readouterr().out
-    script = "import ditron\nfrom ditron.calibration.programs import launches_program\nimport torch\n"
-    script += "ditron.init()\nlaunches_program(torch.empty(8), count=20)\n"
+    script = "import ditron\nfrom ditron.calibration.programs import signals_program\n"
+    script += "ditron.init()\nsignals_program(count=20)\n"
     open("script.py", "w").write(script)
     assert main(["run", "--machine", "h200x2.toml", "script.py"]) == 0
     assert "predicted for h200x2 (the lab's)" in capsys.readouterr().out

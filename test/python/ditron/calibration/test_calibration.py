@@ -15,6 +15,7 @@ from ditron.calibration import measuring
 from ditron.calibration.fit import fit
 from ditron.calibration.probes import HELD_OUT, PROBES, Probe, left_out, predicted_us
 from ditron.cli import main
+from ditron.machines import FIELDS
 from ditron_compiler.errors import DitronError
 
 BASE = machines.load("h200x2")
@@ -227,6 +228,13 @@ def test_a_probe_that_does_not_work(monkeypatch):
     assert str(raised.value) == (
         f"1 of 2 probes have no time:\n  {raises}: every rank: RuntimeError: no kernel for {raises}"
     )
+
+
+def test_every_number_has_one_probe_or_is_known_to_have_none():
+    probed = [probe.number for probe in PROBES]
+    none = {"sm.count", "copy_engine.share", "link.pair", "multimem.rate", "nic.rate", "nic.latency", "nic.post"}
+    assert len(set(probed)) == len(probed) and set(probed) | none == set(FIELDS)
+    assert len({str(probe) for probe in (*PROBES, *HELD_OUT)}) == len(PROBES) + len(HELD_OUT)
 
 
 def test_what_a_gpu_cannot_run_is_left_out():

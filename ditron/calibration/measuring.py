@@ -19,7 +19,7 @@ __all__ = ["ProbeBench", "disagreement", "measured_us"]
 _BENCH = "ditron.calibration.measuring:ProbeBench"
 _LIMIT, _TOTAL, _ROUNDS = 60.0, 240.0, 20  # seconds of a probe and of all; samples of each
 _FIRST_SAMPLES = 3
-_WARM_UP = 300  # samples before these, where calls without a pause are to have lowered the clocks: a second and more
+_WARM_UP = 600  # samples before these, where repeated calls are to have lowered the clocks: a second and more
 _MOST_APART, _NOISE = 1.25, 2.0  # of two ranks' times; us
 
 

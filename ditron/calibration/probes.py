@@ -40,9 +40,10 @@ class Probe:
     Attributes:
         number: of ``machines.FIELDS``; empty: none, a call that is predicted afterwards. what: in words.
         prepare: makes operands and gives the call.
-        form: ``"call"``, by itself after a pause; ``"graph"``, in a CUDA graph; ``"sustained"``, in a graph of calls
-            without a pause that lower the GPU's clocks. calls: in a graph.
-        ranks: at least.
+        form: ``"call"``, by itself after a pause; ``"graph"``, in a CUDA graph; ``"sustained"``, the same repeated, as
+            ``ditron tune`` does, until the GPU has lowered its clocks. calls: in a graph.
+        ranks: at least. keeps_time: where it cannot run, its time is the base's, and its number follows: of what is
+            left of that time when all else has been taken off.
         us: what it takes, for what the clock does not price; None: what the clock says.
     """
 
@@ -52,6 +53,7 @@ class Probe:
     form: str = "call"
     calls: int = 1
     ranks: int = 1
+    keeps_time: bool = False
     us: Callable[[Machine], float] | None = None
 
     def __str__(self) -> str:
@@ -65,13 +67,14 @@ class Probe:
 
 
 def predicted_us(probe: Probe, machine: Machine, ranks: int) -> float:
-    """What a call of a probe takes on so many ranks of a machine, on the slowest one."""
+    """What a call of a probe takes on so many ranks of a machine, or as many as it needs, on the slowest one."""
     import ditron
     from ditron import sim
     from ditron.tuning.prediction import last_call_us
 
     if probe.us is not None:
         return probe.us(machine)
+    ranks = max(ranks, probe.ranks)
     calls = 1 if probe.form == "call" else 2  # in a graph it is the second that follows another one
 
     def main() -> None:
@@ -184,7 +187,7 @@ def _priced(intrinsic: str, transfer: Transfer) -> Callable[[Machine], float]:
     return lambda machine: row.us(transfer, machine)
 
 
-_NO_PAUSE = "bf16 product of 8448 x {} without a pause"
+_NO_PAUSE = "bf16 product of 8448 x {}, repeated"
 _STORES, _LL128 = {"block": 16384, "num_warps": 16}, {"block": 30720, "num_warps": 32}
 _stores, _tma, _packets = programs.stores_program, programs.tma_program, programs.packets_program
 
@@ -197,8 +200,8 @@ _OF_ONE_GPU = (
     Probe("sm.dot16", "bf16 product of 8448 x 8192 x 4096", _product(8448, 8192, 4096)),
     Probe("sm.operands", "the same by tiles of 128 x 128", _product(8448, 8192, 4096, block=(128, 128, 64))),
     Probe("sm.fill", "bf16 product of 1536 x 2816 x 512", _product(1536, 2816, 512), "graph", 10),
-    Probe("sm.burst", _NO_PAUSE.format("8192 x 4096"), _product(8448, 8192, 4096), "sustained", 8),
-    Probe("sm.dot16_sustained", _NO_PAUSE.format("14336 x 8192"), _product(8448, 14336, 8192), "sustained", 4),
+    Probe("sm.burst", _NO_PAUSE.format("8192 x 4096"), _product(8448, 8192, 4096), "sustained", 2),
+    Probe("sm.dot16_sustained", _NO_PAUSE.format("14336 x 8192"), _product(8448, 14336, 8192), "sustained", 2),
     Probe("sm.dot8", "fp8 product of 8448 x 8192 x 4096", _product(8448, 8192, 4096, _FP8, (128, 256, 128))),
     Probe("sm.dot32", "tf32 product of 8448 x 8192 x 2048", _product(8448, 8192, 2048, _FP32, (128, 256, 32))),
 )
@@ -212,7 +215,7 @@ _OF_LINKS = (
     Probe("link.load_share", "loads of all SMs, 256 MB", _moved(_stores, 256 * MB, pull=True, **_STORES)),
     Probe("link.store_per_sm", "stores of one SM, 32 MB", _moved(_stores, 32 * MB, 1, **_STORES)),
     Probe("link.load_per_sm", "loads of one SM, 32 MB", _moved(_stores, 32 * MB, 1, pull=True, **_STORES)),
-    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced("ll", block=512), "graph", 20),
+    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced("ll", block=512), "graph", 20, keeps_time=True),
     Probe("latency.fence", "all-reduce of 4 KB, one shot", _reduced("one_shot"), "graph", 20),
     Probe("latency.barrier", "8 barriers of streams", _alone(programs.barriers_program, count=8), "graph", 10),
     Probe("copy_engine.busy_share", "AG+GEMM of 8192 x 1376 x 4096", _ag_gemm(8192, 1376, 4096)),
@@ -250,6 +253,6 @@ PROBES = (
 #: Calls that nothing is found of, which a machine that was calibrated is asked to predict.
 HELD_OUT = (
     Probe("", "bf16 product of 4096 x 14336 x 5120", _product(4096, 14336, 5120)),
-    Probe("", "bf16 product of 4096 x 14336 x 5120 without a pause", _product(4096, 14336, 5120), "sustained", 8),
+    Probe("", "bf16 product of 4096 x 14336 x 5120, repeated", _product(4096, 14336, 5120), "sustained", 2),
     Probe("", "AG+GEMM of 8192 x 5504 x 4096", _ag_gemm(8192, 5504, 4096), ranks=2),
 )

@@ -164,6 +164,15 @@ def test_the_file_of_one_gpu(calibrate, capsys):
         if name in probed | {"sm.count"}:
             assert number.source.startswith("measured: ditron calibrate, 20") and "1 x NVIDIA H200" in number.source
             assert number.value == pytest.approx(changed(1).get(name, 132), rel=0.02)
+        elif name == "latency.peer":  # with less time for the launch there is more for the link
+            why = "a single GPU has no link: its all-reduce of 4 KB by LL takes 3.4 us"
+            assert number.source == f"assumed: as of h200x2 ({why}); {BASE.numbers[name].source}"
+            (by_ll,) = [probe for probe in PROBES if probe.number == name]
+            assert predicted_us(by_ll, machine, 1) == pytest.approx(predicted_us(by_ll, BASE, 1), rel=0.01)
+            assert number.value == pytest.approx(
+                BASE[name] + BASE["latency.launch"] - machine["latency.launch"], abs=0.05
+            )
+            assert abs(number.value / BASE[name] - 1) > 0.1
         else:
             why = "a single GPU has no link" if name in changed(2) else "no probe measures it"
             assert number.source == f"assumed: as of h200x2 ({why}); {BASE.numbers[name].source}"
@@ -172,6 +181,9 @@ def test_the_file_of_one_gpu(calibrate, capsys):
     assert "as of h200x2 (a single GPU has no link): link.rate, " in out
     assert "as of h200x2 (no probe measures it): copy_engine.share, multimem.rate" in out
     assert "partly uncalibrated: link.rate, " in out and "held out" in out
+    assert (
+        "as of h200x2 (a single GPU has no link: its all-reduce of 4 KB by LL takes 3.4 us): latency.peer = 1.1" in out
+    )
     assert call_us("mine.toml") == pytest.approx(call_us(machine_of(changed(1))), rel=0.02)
 
 

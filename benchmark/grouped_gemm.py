@@ -74,6 +74,10 @@ FEW_ROWS = [
 class Problem:
     """One of the two products of a layer on one rank."""
 
+    scale_x: torch.Tensor | None = None  # of quantized operands, as scale_rows and scale_w
+    scale_rows: torch.Tensor | None = None
+    scale_w: torch.Tensor | None = None
+
     def __init__(self, model: Model, tokens: int, first: bool):
         self.first, self.experts = first, model.experts // RANKS
         self.N = 2 * model.intermediate if first else model.hidden
@@ -92,11 +96,15 @@ class Problem:
         shape = (self.experts, self.N, self.K)
         self.w = torch.empty(shape, dtype=torch.bfloat16, device="cuda").normal_(std=self.K**-0.5, generator=generator)
         self.rows = self.x[self.slot.long()]
-        self.expected = torch.empty(len(self.slot), self.N, device="cuda")
-        begin = 0
+        self.expected = self.product(self.rows, self.w)
+
+    def product(self, rows: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        """In fp32."""
+        out, begin = torch.empty(len(rows), self.N, device="cuda"), 0
         for e, end in enumerate(self.offsets.tolist()):
-            torch.mm(self.rows[begin:end].float(), self.w[e].float().T, out=self.expected[begin:end])
+            torch.mm(rows[begin:end].float(), w[e].float().T, out=out[begin:end])
             begin = end
+        return out
 
     def torch(self) -> Callable[[], torch.Tensor]:
         return lambda: torch._grouped_mm(self.rows, self.w.transpose(1, 2), offs=self.offsets)
@@ -116,8 +124,7 @@ class Problem:
         table = torch.stack([torch.arange(self.experts, device="cuda"), first, first, many, zero, zero], 1).int()
         tiles = table.repeat_interleave(many, 0)
         count = torch.tensor([total // BM], dtype=torch.int32, device="cuda")
-        rows = torch.zeros(total, self.K, dtype=torch.bfloat16, device="cuda")
-        rows[places] = self.rows
+        rows = placed(self.rows, places, total)
         out = torch.full((total, self.N), float("nan"), dtype=torch.bfloat16, device="cuda")
         x = self.x
         descriptors = (
@@ -126,7 +133,11 @@ class Problem:
         )
         constants = {"BM": BM, "BN": BN, "BK": BK, "GATHER": gather, "FLATTEN": True}
         constants |= {"PROGRAMS": resident * self.programs, "GROUP": group, "num_stages": stages, "num_warps": warps}
-        tables = (slots, tiles, count, self.N, self.K)
+        scales = (None, None)
+        if self.scale_w is not None:
+            scales = (self.scale_x if gather else placed(self.scale_rows, places, total)), self.scale_w
+            constants["SCALED"] = True
+        tables = (slots, tiles, count, *scales, self.N, self.K)
         grid = (resident * self.programs,)
         c = TensorDescriptor.from_tensor(out[None], [1, BM, BN // 2])
         constants |= {"PARTS": 2, "SWAP_AB": few}
@@ -140,6 +151,14 @@ class Problem:
         rows = len(self.slot)
         nbytes = 2 * (self.w.numel() + rows * (self.N + self.K))
         return max(2 * rows * self.N * self.K / tflops / 1e9, nbytes / gbytes / 1e6)
+
+
+def placed(values: torch.Tensor, places: torch.Tensor, rows: int) -> torch.Tensor:
+    """``rows`` rows of zeros, with ``values`` at their places; of any dtype."""
+    nbytes = values.contiguous().view(torch.uint8)
+    out = torch.zeros(rows, nbytes.shape[1], dtype=torch.uint8, device=values.device)
+    out[places] = nbytes
+    return out.view(values.dtype)
 
 
 def graph_of(run: Callable[[], object]) -> torch.cuda.CUDAGraph:

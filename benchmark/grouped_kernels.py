@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton.language as tl
 
 import ditron
-from ditron.kernels.grouped import expert_tile, grouped_product, store_grouped
+from ditron.kernels.grouped import expert_tile, grouped_product, scale_of_rows, scale_of_weights, store_grouped
 
 __all__ = ["grouped_gemm"]
 
@@ -23,6 +23,8 @@ def grouped_gemm(
     row_slot_ptr,
     tiles_ptr,
     num_tiles_ptr,
+    scale_a_ptr,
+    scale_w_ptr,
     N,
     K,
     BM: tl.constexpr,
@@ -34,20 +36,69 @@ def grouped_gemm(
     SWAP_AB: tl.constexpr,
     PARTS: tl.constexpr,
     FLATTEN: tl.constexpr,
+    SCALED: tl.constexpr = False,
 ):
     """``c`` [rows, N] = rows times their experts' matrices of ``w`` [experts * N, K] transposed.
 
-    The rows are those of ``a`` [rows, K], or with ``GATHER`` ``x[row_slot]``, where -1 stands for zeros.
+    The rows are those of ``a`` [rows, K], or with ``GATHER`` ``x[row_slot]``, where -1 stands for zeros. ``SCALED``: of
+    fp8, with ``scale_a`` [rows of a or x, K / 128] and ``scale_w`` [experts, N / 128, K / 128].
     """
     tiles_m = tl.load(num_tiles_ptr)
     tiles_n = tl.cdiv(N, BN)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=FLATTEN):
         m, n, expert, _, _ = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
         w_row = expert * N + n * BN
+        scale_rows = None
+        scale_w = None
+        if SCALED:
+            scale_w = scale_of_weights(scale_w_ptr, expert, n * BN, N, K)
         if GATHER:
             slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
             rows = x_ptr + slot.to(tl.int64)[:, None] * K + tl.arange(0, BK)[None, :]
-            acc = grouped_product(rows, 0, (slot >= 0)[:, None], w_desc, w_row, K, BM, BN, BK, True, True, SWAP_AB)
+            exists = (slot >= 0)[:, None]
+            if SCALED:
+                scale_rows = scale_a_ptr + slot.to(tl.int64) * (K // 128)
+            acc = grouped_product(
+                rows,
+                0,
+                exists,
+                w_desc,
+                w_row,
+                K,
+                BM,
+                BN,
+                BK,
+                True,
+                True,
+                SWAP_AB,
+                False,
+                0,
+                False,
+                scale_rows,
+                scale_w,
+                SCALED,
+            )
         else:
-            acc = grouped_product(a_desc, m * BM, None, w_desc, w_row, K, BM, BN, BK, False, True, SWAP_AB)
+            if SCALED:
+                scale_rows = scale_of_rows(scale_a_ptr, m * BM, K, BM)
+            acc = grouped_product(
+                a_desc,
+                m * BM,
+                None,
+                w_desc,
+                w_row,
+                K,
+                BM,
+                BN,
+                BK,
+                False,
+                True,
+                SWAP_AB,
+                False,
+                0,
+                False,
+                scale_rows,
+                scale_w,
+                SCALED,
+            )
         store_grouped(c_ptr, c_desc, m * BM, n * BN, acc, N, PARTS, SWAP_AB)

@@ -22,6 +22,7 @@ from ditron.kernels.all_to_all import all_to_all
 from ditron.kernels.all_to_all_v import all_to_all_v
 from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
 from ditron.kernels.ep_moe import ep_moe
+from ditron.kernels.expert_activation import quantize_1x128
 from ditron.kernels.gemm_a2a import gemm_a2a
 from ditron.kernels.gemm_ar import gemm_ar
 from ditron.kernels.gemm_rs import gemm_rs
@@ -34,8 +35,8 @@ from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.moe_rs_gradients import moe_rs_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
-from ditron.kernels.route_draws import draw_routes
 from ditron.kernels.routing import Plan
+from ditron.kernels.scales import quantize_128x128
 
 __all__ = [
     "Plan",
@@ -52,7 +53,6 @@ __all__ = [
     "all_reduce_rms_norm",
     "all_to_all",
     "all_to_all_v",
-    "draw_routes",
     "ep_combine",
     "ep_dispatch",
     "ep_moe",
@@ -67,5 +67,7 @@ __all__ = [
     "moe_rs",
     "moe_rs_backward",
     "own_part",
+    "quantize_128x128",
+    "quantize_1x128",
     "reduce_scatter",
 ]

@@ -13,15 +13,25 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.expert_schedules import block_of_experts, check_tile_rows, tiles_for, tuned_for_plan
+from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
 from ditron.kernels.grouped import (
     expert_tile,
     gathered_rows,
     grouped_product,
+    scale_of_weights,
     store_grouped,
     weights_descriptor,
 )
-from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, reaches_by_tma, result
+from ditron.kernels.operands import (
+    SCALE_BLOCK,
+    aligned,
+    capacity_for,
+    grouped_operands,
+    in_group,
+    reaches_by_tma,
+    result,
+    with_rows,
+)
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
@@ -37,8 +47,8 @@ STORED_BYTES = 4 << 20
 
 
 @ditron.jit
-def push_rows(x_ptr, gathered_ptr, arrived_ptr, n, BLOCK: tl.constexpr):
-    """Store ``x`` [n] in ``gathered`` [ranks, n] of the other ranks, and count there the programs that have."""
+def push_rows(x_ptr, gathered_ptr, n, BLOCK: tl.constexpr):
+    """Store ``x`` [n] in ``gathered`` [ranks, n] of the other ranks."""
     own, ranks = dl.rank(), dl.num_ranks()
     for begin in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
         at = begin + tl.arange(0, BLOCK)
@@ -46,6 +56,12 @@ def push_rows(x_ptr, gathered_ptr, arrived_ptr, n, BLOCK: tl.constexpr):
         for step in range(1, ranks):
             theirs_ptr = dl.symm_at(gathered_ptr + own * tl.cast(n, tl.int64), (own + ranks - step) % ranks)
             tl.store(theirs_ptr + at, part, mask=at < n)
+
+
+@ditron.jit
+def notify_pushed(arrived_ptr):
+    """Count, at the other ranks, the programs that have stored there."""
+    own, ranks = dl.rank(), dl.num_ranks()
     for step in range(1, ranks):
         dl.notify(arrived_ptr + step, (own + ranks - step) % ranks, 1, op="add")
 
@@ -55,6 +71,9 @@ def ag_moe_kernel(
     x_ptr,
     gathered_ptr,
     w_desc,
+    scale_x_ptr,
+    gathered_scale_ptr,
+    scale_w_ptr,
     rows_ptr,
     rows_desc,
     arrived_ptr,
@@ -74,6 +93,7 @@ def ag_moe_kernel(
     WHOLE_K: tl.constexpr,
     SWAP_AB: tl.constexpr,
     GATED: tl.constexpr,
+    SCALED: tl.constexpr,
     PUSH: tl.constexpr,
 ):
     """Tiles of ``rows`` [max_rows, N], each after the tokens of its run's stages have arrived.
@@ -82,8 +102,13 @@ def ag_moe_kernel(
     has two halves, used in turns, as exchange.py explains.
     """
     if PUSH:
-        gathered_ptr += (epoch % 2).to(tl.int64) * dl.num_ranks() * capacity
-        push_rows(x_ptr, gathered_ptr, arrived_ptr, tokens * K, PUSH)
+        half = (epoch % 2).to(tl.int64) * dl.num_ranks()
+        gathered_ptr += half * capacity
+        if SCALED:
+            gathered_scale_ptr += half * (capacity // 128)
+            push_rows(scale_x_ptr, gathered_scale_ptr, tokens * (K // 128), PUSH // 4)
+        push_rows(x_ptr, gathered_ptr, tokens * K, PUSH)
+        notify_pushed(arrived_ptr)
         epoch = epoch * PROGRAMS
     BN_OUT: tl.constexpr = BN // 2 if GATED else BN
     tiles_n = tl.cdiv(N, BN_OUT)
@@ -93,12 +118,38 @@ def ag_moe_kernel(
         first_stage = tl.maximum(first_stage, 1)  # stage 0 are this rank's own
         token = dl.wait(arrived_ptr + first_stage, tl.maximum(last_stage + 1 - first_stage, 0), epoch)
         slot = tl.load(row_slot_ptr + m * BM + tl.arange(0, BM))
-        rows = gathered_rows(x_ptr, dl.consume_token(gathered_ptr, token), slot, dl.rank(), dl.num_ranks(), tokens, K)
+        own, ranks = dl.rank(), dl.num_ranks()
+        rows = gathered_rows(x_ptr, dl.consume_token(gathered_ptr, token), slot, own, ranks, tokens, K)
         rows = rows[:, None] + column[None, :]
         exists = (slot >= 0)[:, None]
         col = n * BN_OUT
         w_row = expert if GATED else expert * N + col
-        acc = grouped_product(rows, 0, exists, w_desc, w_row, K, BM, BN, BK, True, WHOLE_K, SWAP_AB, False, col, GATED)
+        scale_rows = None
+        scale_w = None
+        if SCALED:
+            others_ptr = dl.consume_token(gathered_scale_ptr, token)
+            scale_rows = gathered_rows(scale_x_ptr, others_ptr, slot, own, ranks, tokens, K // 128)
+            scale_w = scale_of_weights(scale_w_ptr, expert, col, N, K)
+        acc = grouped_product(
+            rows,
+            0,
+            exists,
+            w_desc,
+            w_row,
+            K,
+            BM,
+            BN,
+            BK,
+            True,
+            WHOLE_K,
+            SWAP_AB,
+            False,
+            col,
+            GATED,
+            scale_rows,
+            scale_w,
+            SCALED,
+        )
         store_grouped(rows_ptr, rows_desc, m * BM, col, acc, N, BN_OUT // (BN // 2), SWAP_AB)
     if PUSH:  # the next call's half may be written when this rank has heard from every other
         if tl.program_id(0) == 0:
@@ -123,6 +174,8 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "row_slot": plan.row_slot,
         "tiles": plan.tiles,
         "num_tiles": plan.num_tiles,
+        "scale_x": None,
+        "scale_w": None,
         "capacity": 64,
         "block": (16, 32, 32),
         "programs": 3,
@@ -142,6 +195,8 @@ _EXAMPLE = {
     "row_slot": "i32[17408]",
     "tiles": "i32[136, 6]",
     "num_tiles": "i32[1]",
+    "scale_x": None,
+    "scale_w": None,
     "capacity": 2048,
 }
 
@@ -154,6 +209,8 @@ def ag_moe_program(
     row_slot,
     tiles,
     num_tiles,
+    scale_x,
+    scale_w,
     capacity,
     *,
     block=(128, 256, 64),
@@ -172,15 +229,18 @@ def ag_moe_program(
     ``row_slot``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. Memory is kept for up to
     ``capacity`` tokens of a rank. ``whole_k``: K is a multiple of ``block[2]``. ``swap_ab``: as
     :func:`grouped_product` says. ``gated``: ``rows`` are SwiGLU of the products with ``w`` [experts * 2 * N, K], in
-    which each expert's N gates come first.
+    which each expert's N gates come first. ``scale_x`` [tokens, K / 128] and ``scale_w`` [experts, N / 128, K / 128]:
+    of quantized ``x`` and ``w``.
     """
-    shards = ShardPushes(x, capacity)
+    shards = ShardPushes(x, capacity, scale_x)
+    scales = scale_x, None if scale_x is None else shards.gathered_beside, scale_w
     with dh.stream("copy"):
         shards.push()
     tables = row_slot, tiles, num_tiles
     sizes = {"block": block, "programs": programs, "group_m": group_m}
     options = {"num_warps": num_warps, "stages": stages, "maxnreg": maxnreg}
-    _launch(x, w, rows, shards.gathered, shards.arrived, tables, 0, 0, whole_k, swap_ab, gated, **sizes, **options)
+    buffers = shards.gathered, shards.arrived
+    _launch(x, w, rows, *buffers, scales, tables, 0, 0, whole_k, swap_ab, gated, **sizes, **options)
 
 
 @ditron.program(example=_EXAMPLE | {"capacity": 2048 * 4096}, sample_args=stored_sample, max_nodes=1)
@@ -191,6 +251,8 @@ def ag_moe_stored_program(
     row_slot,
     tiles,
     num_tiles,
+    scale_x,
+    scale_w,
     capacity,
     *,
     block=(64, 128, 128),
@@ -209,11 +271,16 @@ def ag_moe_stored_program(
     Its ``programs`` run at one time. Memory is kept for up to ``capacity`` elements of a rank.
     """
     gathered = dh.symm_empty(2, dh.num_ranks() * capacity, dtype=x.dtype, name="gathered")
+    gathered_scale = None
+    if scale_x is not None:
+        size = dh.num_ranks() * (capacity // SCALE_BLOCK)
+        gathered_scale = dh.symm_empty(2, size, dtype=scale_x.dtype, name="gathered_scale")
+    scales = scale_x, gathered_scale, scale_w
     arrived = dh.symm_zeros(dh.num_ranks(), dtype=torch.int64, name="arrived")
     tables = row_slot, tiles, num_tiles
     sizes = {"block": block, "programs": programs, "group_m": group_m}
     options = {"num_warps": num_warps, "stages": stages, "maxnreg": maxnreg}
-    _launch(x, w, rows, gathered, arrived, tables, capacity, push, whole_k, swap_ab, gated, **sizes, **options)
+    _launch(x, w, rows, gathered, arrived, scales, tables, capacity, push, whole_k, swap_ab, gated, **sizes, **options)
 
 
 def _launch(
@@ -222,6 +289,7 @@ def _launch(
     rows: Any,
     gathered: Any,
     arrived: Any,
+    scales: tuple[Any, Any, Any],
     tables: tuple[Any, ...],
     capacity: Any,
     push: int,
@@ -245,6 +313,7 @@ def _launch(
         x,
         gathered,
         weights_descriptor(w, N, BN, BK, gated, swap_ab),
+        *scales,
         rows,
         shards_descriptor(rows, 1, rows.shape[0], N, (BM, BN // 2)),
         arrived,
@@ -262,6 +331,7 @@ def _launch(
         WHOLE_K=whole_k,
         SWAP_AB=swap_ab,
         GATED=gated,
+        SCALED=scales[0] is not None,
         PUSH=push,
         num_warps=num_warps,
         num_stages=stages,
@@ -301,6 +371,8 @@ def ag_moe(
     w: torch.Tensor,
     plan: Plan,
     *,
+    scale_x: torch.Tensor | None = None,
+    scale_w: torch.Tensor | None = None,
     activation: str | None = None,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
@@ -312,11 +384,14 @@ def ag_moe(
     Args:
         x: ``[tokens, K]``, this rank's tokens; copied if they are fewer than the plan is for.
         w: ``[plan.experts, N, K]``, this rank's experts, or its part of every expert. If another rank has one more, the
-            last is not read. Both bfloat16 or float16.
+            last is not read. Both bfloat16 or float16; or float8_e4m3fn with scales, K a multiple of 128, whose
+            products are added in fp32 by 128, rounded to bfloat16, and have no gradients.
+        scale_x, scale_w: ``[tokens, K / 128]`` and ``[plan.experts, N / 128, K / 128]`` float32, the latter rounded up:
+            what 1 x 128 elements of ``x`` (:func:`quantize_1x128`) and 128 x 128 of ``w`` are to be multiplied by.
         plan: of these tokens' experts (:func:`moe_plan`).
         activation: ``"swiglu"``: of an expert's N rows the first half are gates, and a row of the result is SiLU of its
             products with them times its products with the others, ``[N / 2]``, rounded once; twice where gradients are
-            recorded.
+            recorded. Not of quantized tensors.
         out: ``[plan.max_rows, N]``, or as many columns as the activation leaves, written if given.
         group: the ranks; default the current group. One node.
         algorithm: how tokens reach the other ranks, ``"copied"`` by copy engines or ``"stored"`` by the kernel, instead
@@ -331,7 +406,8 @@ def ag_moe(
     """
     if not isinstance(plan, Plan):
         raise DitronError(f"ag_moe: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
-    options = {"out": out, "num_experts": plan.num_experts, "group": group, "algorithm": algorithm, **schedule}
+    options = {"scale_x": scale_x, "scale_w": scale_w, "out": out, "num_experts": plan.num_experts, **schedule}
+    options |= {"group": group, "algorithm": algorithm}
     if activation == "swiglu" and (torch.compiler.is_compiling() or _records_gradients(x, w)):
         gate, up = ag_moe_rows(x, w, plan.tables, **options).float().chunk(2, 1)  # what the gradient needs
         return (torch.nn.functional.silu(gate) * up).to(x.dtype)
@@ -342,13 +418,15 @@ def _records_gradients(*tensors: torch.Tensor) -> bool:
     return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
 
 
-@torch_operator("num_experts")
+@torch_operator("num_experts", "scale_x", "scale_w")
 def ag_moe_rows(
     x: torch.Tensor,
     w: torch.Tensor,
     tables: list[torch.Tensor],
     *,
     num_experts: int = 0,
+    scale_x: torch.Tensor | None = None,
+    scale_w: torch.Tensor | None = None,
     activation: str | None = None,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
@@ -358,7 +436,8 @@ def ag_moe_rows(
     """:func:`ag_moe` with the tables of a plan for ``num_experts`` of all ranks."""
     plan = Plan.of(tables)
     with in_group(group, "ag_moe") as group:
-        grouped_operands("ag_moe", group, "x", x, w)
+        grouped_operands("ag_moe", group, "x", x, w, scale_x, scale_w)
+        scaled = scale_x is not None
         (tokens, K), (experts, N, _) = x.shape, w.shape
         planned = len(plan.route_row) // group.num_ranks
         if experts != plan.experts or tokens > planned:
@@ -367,33 +446,39 @@ def ag_moe_rows(
                 f"{plan.experts}"
             )
         if tokens < planned:  # places are by how many each rank may have
-            x, tokens = torch.nn.functional.pad(x, (0, 0, 0, planned - tokens)), planned
+            x, scale_x, tokens = with_rows(x, planned), with_rows(scale_x, planned), planned
         algorithm, schedule = tuned_for_plan("ag_moe", group, plan, num_experts, algorithm, schedule, w)
         algorithm = algorithm or _algorithm(x.nbytes)
         if algorithm not in ("copied", "stored"):
             raise DitronError(f"ag_moe: unknown algorithm {algorithm!r}: expected 'copied' or 'stored'")
         program = ag_moe_stored_program if algorithm == "stored" else ag_moe_program
         check_schedule("ag_moe", schedule, program)
-        check_tile_rows("ag_moe", plan, schedule)
+        check_tile("ag_moe", plan, schedule, scaled)
         x, w = aligned(x), aligned(w)
         if activation not in (None, "swiglu") or activation is not None and N % 2:
             raise DitronError(
                 f"ag_moe: unknown activation {activation!r} of {N} columns: expected 'swiglu' of an even number or None"
             )
         gated = activation is not None
-        out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, x=x, w=w)
+        if gated and scaled:
+            raise DitronError("ag_moe: activation= is for bfloat16 or float16: quantize what swiglu makes of the rows")
+        dtype = torch.bfloat16 if scaled else x.dtype
+        out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, dtype, x=x, w=w)
         if not reaches_by_tma(out):
             raise DitronError(f"ag_moe: the result has {out.shape[1]} columns: expected a multiple of 16 bytes")
-        chosen = tiles_for(plan.block_m, group.small_shapes)
+        chosen = tiles_for(plan.block_m, group.small_shapes, scaled)
+        at_once = programs_at_once(group, plan.block_m, scaled, schedule)
         if not group.small_shapes:
-            chosen["programs"] = group.sms
+            chosen["programs"] = at_once
         chosen |= schedule
-        if algorithm == "stored" and chosen["programs"] > group.sms:  # they wait for each other
+        if algorithm == "stored" and chosen["programs"] > at_once:  # they wait for each other
             raise DitronError(
                 f"ag_moe: {chosen['programs']} programs do not run at one time on {group.sms} multiprocessors: give "
                 "fewer programs=, or algorithm='copied'"
             )
         chosen["whole_k"] = K % chosen["block"][2] == 0
+        scales = (aligned(scale_x), aligned(scale_w)) if scaled else (None, None)
         capacity = capacity_for(tokens if algorithm == "copied" else x.numel())
-        program(x, w.view(-1, K), out, plan.row_slot, plan.tiles, plan.num_tiles, capacity, gated=gated, **chosen)
+        tables_of_rows = plan.row_slot, plan.tiles, plan.num_tiles
+        program(x, w.view(-1, K), out, *tables_of_rows, *scales, capacity, gated=gated, **chosen)
         return out

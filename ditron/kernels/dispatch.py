@@ -37,7 +37,9 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         parameters = list(enumerate(inspect.signature(function).parameters.values()))
         lists = [(index, parameter.name) for index, parameter in parameters if parameter.default == ()]
         tensors = [(index, parameter.name) for index, parameter in parameters if parameter.annotation == "torch.Tensor"]
-        is_product, takes_scales, takes_gradient = "gemm" in name, "scale_a" in traced, "gradient" in traced
+        is_product, takes_gradient = "gemm" in name, "gradient" in traced
+        scales = [option for option in traced if option.startswith("scale_")]
+        of_scaled = {*scales, *SCALING}
 
         @functools.wraps(function)
         def call(*args: Any, group: Any = None, **options: Any) -> Any:
@@ -45,15 +47,15 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 _check_no_tangents(name, (*args, *options.values()))
             if takes_gradient and options.get("gradient") is not None:
                 check_gradient(name, options["gradient"])
-            scaled = takes_scales and (options.get("scale_a") is not None or options.get("scale_b") is not None)
+            scaled = any(options.get(scale) is not None for scale in scales)
             if is_product and not scaled:
                 operands = {option: value for option, value in options.items() if option in traced}
                 cast = _in_autocast((*args, *operands.values()))
                 args, options = cast[: len(args)], options | dict(zip(operands, cast[len(args) :], strict=True))
-            if takes_scales:
+            if "scale_a" in scales:
                 check_scaling(name, args[0] if args else options.get("a"), options)
             if scaled:
-                _check_no_gradients(name, (*args, *options.values()))
+                _check_no_gradients(name.removesuffix("_rows"), (*args, *options.values()))
             if not torch.compiler.is_compiling() and _is_plain((*args, *options.values())):
                 return function(*args, group=group, **options)
             for option in list(options):
@@ -67,7 +69,7 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 if index < len(args) or option in options:
                     require_tensor(name, option, args[index] if index < len(args) else options[option])
             if not scaled:
-                options = {option: value for option, value in options.items() if option not in SCALING}
+                options = {option: value for option, value in options.items() if option not in of_scaled}
             for index, option in lists:  # a schema has no default for a list of tensors
                 if len(args) <= index:
                     options.setdefault(option, [])
@@ -80,7 +82,8 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def _check_no_gradients(what: str, values: tuple) -> None:
-    if torch.is_grad_enabled() and any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
+    tensors = [value for value in _flat(values) if isinstance(value, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise DitronError(
             f"{what}: products of quantized operands have no gradients, and one of their tensors requires one: "
             "call it under torch.no_grad()"

@@ -10,12 +10,13 @@ import torch
 from ditron.distributed.torch_groups import AnyGroup, group_name, group_named
 from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
-from ditron.kernels.expert_activation import swiglu_rows
+from ditron.kernels.expert_activation import quantize_1x128, swiglu_rows, swiglu_rows_1x128
 from ditron.kernels.expert_schedules import block_rows
 from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
-from ditron.kernels.operands import in_group, require_tensor
+from ditron.kernels.operands import SCALE_BLOCK, in_group, require_tensor
+from ditron.kernels.routing import Plan
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -52,6 +53,8 @@ def ep_moe(
     w2: torch.Tensor,
     *,
     num_experts: int,
+    scale_w13: torch.Tensor | None = None,
+    scale_w2: torch.Tensor | None = None,
     activation: str = "swiglu",
     parallel: str = "ep",
     max_tokens: int | None = None,
@@ -69,13 +72,16 @@ def ep_moe(
 
     Args:
         x: ``[tokens, H]``, this rank's tokens, as many as every rank's without ``max_tokens``. bfloat16 or float16, as
-            the weights are.
+            the weights are; bfloat16 beside quantized ones.
         topk_ids: ``[tokens, top_k]``, integers, the experts of each; distinct for a token, -1 for none.
         topk_weights: ``[tokens, top_k]`` float32, bfloat16 or float16; None for ones.
         w13: ``[experts, 2 * I, H]``, the first matrices of this rank's experts: I rows of the gate, then I of
             what it multiplies, as vLLM's ``w13_weight``.
         w2: ``[experts, H, I]``, the second ones.
         num_experts: of all ranks together.
+        scale_w13, scale_w2: of weights of float8_e4m3fn, as DeepSeek-V3's: ``[experts, 2 * I / 128, H / 128]`` and
+            ``[experts, H / 128, I / 128]`` float32, rows rounded up, for 128 x 128 elements each. Tokens, and what
+            SwiGLU makes of rows, are quantized by 1 x 128 (:func:`quantize_1x128`); H and I are multiples of 128.
         activation: ``"swiglu"``, SiLU of the gate times the other.
         parallel: ``"ep"``: this rank has some of the experts; ``"tp"``: a part of each, I being this rank's.
         max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped, block_m: as of
@@ -86,7 +92,8 @@ def ep_moe(
             Default what was measured to be fastest, or gathered; compiled by torch, gathered.
 
     Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows
-    of both products are kept. Collective over the group. Raises DitronError for tensors that do not fit.
+    of both products are kept; with quantized weights none. Collective over the group. Raises DitronError for tensors
+    that do not fit.
 
         y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
     """
@@ -101,18 +108,26 @@ def ep_moe(
             f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
             "[experts, H, I]"
         )
+    is_quantized = torch.float8_e4m3fn in (w13.dtype, w2.dtype)
+    if is_quantized:
+        _check_quantized(x, topk_weights, w13, w2, scale_w13, scale_w2)
+    elif scale_w13 is not None or scale_w2 is not None:
+        raise DitronError(f"ep_moe: scale_w13= and scale_w2= are for weights of float8_e4m3fn, got {w13.dtype}")
     is_over_nodes = _is_over_nodes(group_name(group))
     if algorithm not in (None, "gathered", "dispatched"):
         raise DitronError(f"ep_moe: unknown algorithm {algorithm!r}: expected 'gathered' or 'dispatched'")
     if algorithm == "gathered" and is_over_nodes:
         raise DitronError("ep_moe: algorithm='gathered' is of one node, and this group is on several: 'dispatched'")
-    if not torch.compiler.is_compiling() and not is_over_nodes:
+    if not torch.compiler.is_compiling():
         tokens = x.shape[0] if max_tokens is None else max_tokens
         sizes = (tokens, w13.shape[1], w13.shape[2], num_experts, topk_ids.shape[-1], parallel)
         with in_group(group, "ep_moe") as found:
-            given = {} if block_m is None else {"block_m": block_m}
-            algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
-            block_m = given.get("block_m")
+            if is_quantized and block_m is None and not found.small_shapes:
+                block_m = block_rows(found.num_ranks * tokens * topk_ids.shape[-1] // num_experts, scaled=True)
+            elif not is_quantized and not is_over_nodes:
+                given = {} if block_m is None else {"block_m": block_m}
+                algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
+                block_m = given.get("block_m")
     options: dict[str, Any] = {
         "num_experts": num_experts,
         "parallel": parallel,
@@ -123,14 +138,77 @@ def ep_moe(
     options |= {"capacity": capacity, "rank_capacity": rank_capacity, "on_overflow": on_overflow}
     options |= {"renormalize": renormalize, "dropped": dropped}
     plan = moe_plan(topk_ids, topk_weights, group=group, **options)
-    if is_over_nodes or algorithm == "dispatched":
+    dispatched = is_over_nodes or algorithm == "dispatched"
+    if dispatched:
         x = torch.nn.functional.pad(x, (0, 0, 0, len(plan.errors) - x.shape[0]))  # places are by how many there may be
+    products = _quantized_products if is_quantized else _products
+    scales = (scale_w13, scale_w2) if is_quantized else ()
+    return products(x, w13, w2, plan, *scales, dispatched=dispatched, group=group)[: topk_ids.shape[0]]
+
+
+def _products(
+    x: torch.Tensor, w13: torch.Tensor, w2: torch.Tensor, plan: Plan, *, dispatched: bool, group: AnyGroup
+) -> torch.Tensor:
+    if dispatched:
         rows = grouped_mm(ep_dispatch(x, plan, group=group), w13, plan, group=group)
         rows = grouped_mm(swiglu_rows(rows, plan.tables, group=group), w2, plan, group=group)
-        return ep_combine(rows, plan, group=group)[: topk_ids.shape[0]]
+        return ep_combine(rows, plan, group=group)
     # Not ag_moe(activation=), which has not been measured with many tokens yet.
     hidden = swiglu_rows(ag_moe(x, w13, plan, group=group), plan.tables, group=group)
-    return moe_rs(hidden, w2, plan, group=group)[: x.shape[0]]
+    return moe_rs(hidden, w2, plan, group=group)
+
+
+def _quantized_products(
+    x: torch.Tensor,
+    w13: torch.Tensor,
+    w2: torch.Tensor,
+    plan: Plan,
+    scale_w13: torch.Tensor,
+    scale_w2: torch.Tensor,
+    *,
+    dispatched: bool,
+    group: AnyGroup,
+) -> torch.Tensor:
+    x, scale_x = quantize_1x128(x, group=group)
+    if dispatched:
+        rows, scale_rows = (ep_dispatch(tensor, plan, group=group) for tensor in (x, scale_x))
+        rows = grouped_mm(rows, w13, plan, scale_rows=scale_rows, scale_w=scale_w13, group=group)
+    else:
+        rows = ag_moe(x, w13, plan, scale_x=scale_x, scale_w=scale_w13, group=group)
+    hidden, scale_hidden = swiglu_rows_1x128(rows, plan.tables, group=group)
+    if dispatched:
+        rows = grouped_mm(hidden, w2, plan, scale_rows=scale_hidden, scale_w=scale_w2, group=group)
+        return ep_combine(rows, plan, group=group)
+    return moe_rs(hidden, w2, plan, scale_rows=scale_hidden, scale_w=scale_w2, group=group)
+
+
+def _check_quantized(
+    x: torch.Tensor,
+    topk_weights: torch.Tensor | None,
+    w13: torch.Tensor,
+    w2: torch.Tensor,
+    scale_w13: torch.Tensor | None,
+    scale_w2: torch.Tensor | None,
+) -> None:
+    """Raise DitronError for what a layer with quantized experts cannot take; shapes of scales its products check."""
+    if w13.dtype != w2.dtype or scale_w13 is None or scale_w2 is None:
+        raise DitronError(
+            f"ep_moe: w13 is {w13.dtype} and w2 {w2.dtype}: expected both of float8_e4m3fn, with scale_w13= and "
+            "scale_w2="
+        )
+    if x.dtype != torch.bfloat16:
+        raise DitronError(f"ep_moe: x must be bfloat16 beside weights of float8_e4m3fn, got {x.dtype}")
+    if x.shape[-1] % SCALE_BLOCK or w2.shape[2] % SCALE_BLOCK:
+        raise DitronError(
+            f"ep_moe: with weights of float8_e4m3fn H and I must be multiples of {SCALE_BLOCK}, got {x.shape[-1]} and "
+            f"{w2.shape[2]}"
+        )
+    tensors = [tensor for tensor in (x, topk_weights, w13, w2) if tensor is not None]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise DitronError(
+            "ep_moe: with quantized weights there are no gradients, and one of its tensors requires one: call it under "
+            "torch.no_grad()"
+        )
 
 
 def _is_over_nodes(group: str) -> bool:

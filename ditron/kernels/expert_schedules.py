@@ -7,31 +7,44 @@ from typing import Any
 import torch
 
 from ditron.distributed.group import Group
+from ditron.kernels.operands import SCALE_BLOCK
 from ditron.kernels.routing import Plan
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler.errors import DitronError
 
-__all__ = ["block_of_experts", "block_rows", "check_tile_rows", "tiles_for", "tuned_for_plan"]
+__all__ = ["block_of_experts", "block_rows", "check_tile", "programs_at_once", "tiles_for", "tuned_for_plan"]
 
 #: Rows in a tile up to which the weights are the left operand.
 FEW_ROWS = 32
 
 
-def block_rows(average: int) -> int:
-    """Rows in a tile, by how many an expert has on average (docs/results/moe.md)."""
+def block_rows(average: int, scaled: bool = False) -> int:
+    """Rows in a tile, by how many an expert has on average, ``scaled`` if of fp8 (docs/results/moe.md)."""
+    if scaled:  # two or three programs of few registers, of which one computes while another scales what it has
+        return 16 if average <= 48 else 64
     return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 96 else 128
 
 
-def tiles_for(block_m: int, small: bool) -> dict[str, Any]:
-    """The schedule of a grouped product by the rows in a tile (docs/results/moe.md)."""
+def tiles_for(block_m: int, small: bool, scaled: bool = False) -> dict[str, Any]:
+    """The schedule of a grouped product by the rows in a tile, ``scaled`` if of fp8 (docs/results/moe.md)."""
     if small:
         return {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4, "swap_ab": block_m <= FEW_ROWS}
-    if block_m <= FEW_ROWS:
+    if scaled:
+        tiles = {"block": (block_m, 128, 128), "num_warps": 8 if block_m >= 128 else 4, "group_m": 16}
+        tiles["stages"] = 5 if block_m == 32 else 4
+    elif block_m <= FEW_ROWS:
         tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5, "group_m": 16}
     else:
         tiles = {"block": (block_m, 256, 64), "num_warps": 4 if block_m == 64 else 8, "stages": 4, "group_m": 8}
     return tiles | {"programs": 132, "swap_ab": block_m <= FEW_ROWS}
+
+
+def programs_at_once(group: Group, block_m: int, scaled: bool, given: Options) -> int:
+    """How many programs of a grouped product run at one time, with what a caller has ``given`` of the schedule."""
+    if not scaled or given.keys() & {"block", "num_warps", "stages", "maxnreg"}:
+        return group.sms
+    return {16: 3, 32: 2, 64: 2}.get(block_m, 1) * group.sms
 
 
 def block_of_experts(problem: Problem) -> Options:
@@ -51,9 +64,9 @@ def tuned_for_plan(
 ) -> tuple[str | None, Options]:
     """As :func:`ditron.tuning.lookup.tuned`, for a product with the experts' matrices ``w`` [experts, N, K].
 
-    What was measured with tiles of other rows than the plan's is not taken.
+    What was measured with tiles of other rows than the plan's is not taken. Nothing is measured of fp8.
     """
-    if not num_experts:
+    if not num_experts or w.dtype == torch.float8_e4m3fn:
         return algorithm, schedule
     tokens, top_k = len(plan.route_row) // group.num_ranks, plan.route_row.shape[1]
     parallel = "tp" if plan.experts == num_experts and group.num_ranks > 1 else "ep"
@@ -64,9 +77,15 @@ def tuned_for_plan(
     return chosen, options
 
 
-def check_tile_rows(what: str, plan: Plan, schedule: Options) -> None:
-    """Raise DitronError for a tile that a caller has named and that has other rows than the plan's."""
-    rows = schedule["block"][0] if "block" in schedule else plan.block_m
+def check_tile(what: str, plan: Plan, schedule: Options, scaled: bool) -> None:
+    """Raise DitronError for a tile that a caller has named and that has other rows than the plan's, or two scales."""
+    if "block" not in schedule:
+        return
+    rows, *extents = schedule["block"]
+    if scaled and any(SCALE_BLOCK % extent for extent in extents):
+        raise DitronError(
+            f"{what}: with scales, block must divide {SCALE_BLOCK} along N and K, got {schedule['block']}"
+        )
     if rows != plan.block_m:
         raise DitronError(
             f"{what}: block={schedule['block']} has {rows} rows, and a tile of the plan {plan.block_m}: make it with "

@@ -11,7 +11,16 @@ import ditron
 from ditron.kernels.routing import TILE_FIELDS
 from ditron.kernels.tiles import halves_of, store_columns, store_tile
 
-__all__ = ["expert_tile", "gathered_rows", "grouped_product", "store_grouped", "weights_descriptor"]
+__all__ = [
+    "expert_tile",
+    "gathered_rows",
+    "grouped_product",
+    "grouped_step",
+    "scale_of_rows",
+    "scale_of_weights",
+    "store_grouped",
+    "weights_descriptor",
+]
 
 _FIELDS = tl.constexpr(TILE_FIELDS)
 
@@ -71,6 +80,45 @@ def swiglu(gate, up):
 
 
 @ditron.jit
+def scale_of_rows(scale_ptr, row, K, BM: tl.constexpr):
+    """Where the scales of the first 128 elements of ``BM`` rows from ``row`` on are: of ``scale`` [rows, K / 128]."""
+    return scale_ptr + (row + tl.arange(0, BM)).to(tl.int64) * tl.cdiv(K, 128)
+
+
+@ditron.jit
+def scale_of_weights(scale_ptr, expert, col, N, K):
+    """Where the scale of an expert's first 128 x 128 elements is, of the rows that ``col`` lies in: of ``scale``
+    [experts, N / 128, K / 128].
+    """
+    return scale_ptr + (expert * tl.cdiv(N, 128) + col // 128).to(tl.int64) * tl.cdiv(K, 128)
+
+
+@ditron.jit
+def grouped_step(acc, rows, w, scale_rows, scale_w, exists, k, SWAP_AB: tl.constexpr, SCALED: tl.constexpr):
+    """``acc`` plus ``rows`` [BM, BK] times ``w`` [BN, BK] transposed, or if ``SWAP_AB`` the transpose of that.
+
+    ``SCALED``: they are quantized and from ``k`` on along K. The sum of these products leaves the tensor cores, which
+    add with 14 bits, and is scaled and added in fp32. Of rows that do not exist [BM], if that is no None, nothing is
+    loaded.
+    """
+    if SCALED:
+        if exists is None:
+            scale = tl.load(scale_rows + k // 128)
+        else:
+            scale = tl.load(scale_rows + k // 128, mask=exists, other=0.0)
+        scale *= tl.load(scale_w + k // 128)
+        if SWAP_AB:
+            acc += tl.dot(w, rows.T) * scale[None, :]
+        else:
+            acc += tl.dot(rows, w.T) * scale[:, None]
+    elif SWAP_AB:
+        acc = tl.dot(w, rows.T, acc)
+    else:
+        acc = tl.dot(rows, w.T, acc)
+    return acc
+
+
+@ditron.jit
 def grouped_product(
     a,
     a_row,
@@ -87,6 +135,9 @@ def grouped_product(
     W_IS_KN: tl.constexpr = False,
     w_column=0,
     GATED: tl.constexpr = False,
+    scale_rows=None,
+    scale_w=None,
+    SCALED: tl.constexpr = False,
 ):
     """``BM`` rows times the transpose of ``BN`` rows of ``w_desc`` from ``w_row`` on, in fp32: [BM, BN].
 
@@ -95,10 +146,14 @@ def grouped_product(
     ``W_IS_KN``: times ``K`` rows of ``w_desc`` from ``w_row`` on, ``BN`` columns from ``w_column`` on.
     ``GATED``: SwiGLU of the products with ``BN / 2`` gates of the expert ``w_row`` from ``w_column`` on, and with as
     many rows of what they multiply: [BM, BN / 2].
+    ``SCALED``: of quantized rows, the first of whose scales are at ``scale_rows`` [BM] and ``scale_w``; not ``GATED``.
     ``SWAP_AB``: the result is transposed. The weights are the left operand, whose 64 rows tensor cores need, so that an
     expert's 16 or 32 rows at decoding waste none of it.
     """
     column = tl.arange(0, BK)
+    row_exists = None
+    if SCALED and GATHER:
+        row_exists = exists.reshape(BM)
     SPLIT: tl.constexpr = GATED and SWAP_AB
     if SPLIT:
         acc = tl.zeros((BN // 2, BM), tl.float32)
@@ -125,10 +180,7 @@ def grouped_product(
             w = w_desc.load([w_row, 0, w_column, k * BK]).reshape(BN, BK)
         else:
             w = w_desc.load([w_row, k * BK])
-        if SWAP_AB:
-            acc = tl.dot(w, rows.T, acc)
-        else:
-            acc = tl.dot(rows, w.T, acc)
+        acc = grouped_step(acc, rows, w, scale_rows, scale_w, row_exists, k * BK, SWAP_AB, SCALED)
     if SPLIT:
         acc = swiglu(acc, up)
     elif GATED:

@@ -25,6 +25,8 @@ def moe_ar(
     w: torch.Tensor,
     plan: Plan,
     *,
+    scale_rows: torch.Tensor | None = None,
+    scale_w: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     gradient: str = "replicate",
     group: AnyGroup = None,
@@ -34,7 +36,7 @@ def moe_ar(
     """As :func:`moe_rs`, of all ranks' tokens, the same on every rank.
 
     Args:
-        rows, w, plan, out, group, algorithm, schedule: as of :func:`moe_rs`.
+        rows, w, plan, scale_rows, scale_w, out, group, algorithm, schedule: as of :func:`moe_rs`.
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient.
             ``"partial"``: each rank has a part of it, and they are added.
 
@@ -46,16 +48,18 @@ def moe_ar(
     if not isinstance(plan, Plan):
         raise DitronError(f"moe_ar: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
     check_gradient("moe_ar", gradient)
-    options = {"gradient": gradient, "algorithm": algorithm, **schedule}
+    options = {"gradient": gradient, "scale_rows": scale_rows, "scale_w": scale_w, "algorithm": algorithm, **schedule}
     return moe_ar_rows(rows, w, plan.tables, out=out, group=group, **options)
 
 
-@torch_operator("gradient")
+@torch_operator("gradient", "scale_rows", "scale_w")
 def moe_ar_rows(
     rows: torch.Tensor,
     w: torch.Tensor,
     tables: list[torch.Tensor],
     *,
+    scale_rows: torch.Tensor | None = None,
+    scale_w: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     gradient: str = "replicate",
     group: AnyGroup = None,
@@ -64,12 +68,14 @@ def moe_ar_rows(
 ) -> torch.Tensor:
     """:func:`moe_ar` with the tables of a plan."""
     plan = Plan.of(tables)
+    scales = scale_rows, scale_w
     with in_group(group, "moe_ar") as group:
-        tokens = sum_operands("moe_ar", group, rows, w, plan, algorithm, schedule)
-        out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, rows=rows, w=w)
+        tokens = sum_operands("moe_ar", group, rows, w, plan, scales, algorithm, schedule)
+        dtype = rows.dtype if scale_rows is None else torch.bfloat16
+        out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, dtype, rows=rows, w=w)
         if out.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES:
-            return product_and_sums("moe_ar", group, rows, w, plan, out, algorithm, schedule, to_all=True)
-        mine = torch.empty(tokens, w.shape[1], dtype=rows.dtype, device=rows.device)
+            return product_and_sums("moe_ar", group, rows, w, plan, scales, out, algorithm, schedule, to_all=True)
+        mine = torch.empty(tokens, w.shape[1], dtype=dtype, device=rows.device)
         return all_gather(
-            product_and_sums("moe_ar", group, rows, w, plan, mine, algorithm, schedule, to_all=False), out=out
+            product_and_sums("moe_ar", group, rows, w, plan, scales, mine, algorithm, schedule, to_all=False), out=out
         )

@@ -20,8 +20,8 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.expert_schedules import block_of_experts, check_tile_rows, tiles_for, tuned_for_plan
-from ditron.kernels.grouped import store_grouped
+from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
+from ditron.kernels.grouped import grouped_step, scale_of_rows, scale_of_weights, store_grouped
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
@@ -41,6 +41,8 @@ OVERLAPPED_DEPTH = 1024
 def moe_product_kernel(
     rows_desc,
     w_desc,
+    scale_rows_ptr,
+    scale_w_ptr,
     y_desc,
     y_ptr,
     tiles_ptr,
@@ -58,6 +60,7 @@ def moe_product_kernel(
     GROUP: tl.constexpr,
     PROGRAMS: tl.constexpr,
     SWAP_AB: tl.constexpr,
+    SCALED: tl.constexpr,
     COUNT: tl.constexpr,
     RANKS: tl.constexpr,
 ):
@@ -78,6 +81,11 @@ def moe_product_kernel(
     for tile in tl.range(worker, tiles_m * tiles_n, PROGRAMS, flatten=True):
         m, n, expert = chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP)
         w_row = expert * H + n * BN
+        scale_rows = None
+        scale_w = None
+        if SCALED:
+            scale_rows = scale_of_rows(scale_rows_ptr, m * BM, K, BM)
+            scale_w = scale_of_weights(scale_w_ptr, expert, n * BN, H, K)
         if SWAP_AB:
             acc = tl.zeros((BN, BM), tl.float32)
         else:
@@ -85,10 +93,7 @@ def moe_product_kernel(
         for k in range(k_steps):
             a = rows_desc.load([m * BM, k * BK])
             w = w_desc.load([w_row, k * BK])
-            if SWAP_AB:
-                acc = tl.dot(w, a.T, acc)
-            else:
-                acc = tl.dot(a, w.T, acc)
+            acc = grouped_step(acc, a, w, scale_rows, scale_w, None, k * BK, SWAP_AB, SCALED)
             if COUNT:
                 if (k == publish_at) & (tile >= PROGRAMS):
                     count_tile(counts_ptr, tile - PROGRAMS, tiles_m, tiles_n, width)
@@ -175,6 +180,8 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "route_weight": f"f32[{ranks * tokens}, 2]",
         "tiles": plan.tiles,
         "num_tiles": plan.num_tiles,
+        "scale_rows": None,
+        "scale_w": None,
         "capacity": 128,
         "num_ranks": ranks,
         "top_k": 2,
@@ -199,6 +206,8 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "route_weight": "f32[16384, 8]",
         "tiles": "i32[264, 6]",
         "num_tiles": "i32[1]",
+        "scale_rows": None,
+        "scale_w": None,
         "capacity": 4096,
         "num_ranks": 4,
         "top_k": 8,
@@ -215,6 +224,8 @@ def moe_rs_program(
     route_weight,
     tiles,
     num_tiles,
+    scale_rows,
+    scale_w,
     capacity,
     *,
     num_ranks,
@@ -244,7 +255,8 @@ def moe_rs_program(
     into chunks of ``chunk_tiles`` tiles. With ``overlap`` the product goes by chunks, and ``beside`` programs, which
     fit next to those of the product, add all but the last. ``adders`` programs add what is left when the product is
     done, ``splits`` of them the columns of a chunk. A program adds ``sums`` tokens and columns at a time. ``swap_ab``:
-    as of :func:`ditron.kernels.grouped.grouped_product`.
+    as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows`` [max_rows, K / 128] and ``scale_w``
+    [experts * H / 128, K / 128]: of quantized ``rows`` and ``w``.
     """
     (tokens, H), K = out.shape, rows.shape[1]
     BM, BN, BK = block
@@ -258,6 +270,8 @@ def moe_rs_program(
     moe_product_kernel[(programs,)](
         TensorDescriptor.from_tensor(rows, [BM, BK]),
         TensorDescriptor.from_tensor(w, [BN, BK]),
+        scale_rows,
+        scale_w,
         shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2)),
         y,
         tiles,
@@ -275,6 +289,7 @@ def moe_rs_program(
         GROUP=group_m,
         PROGRAMS=programs,
         SWAP_AB=swap_ab,
+        SCALED=scale_rows is not None,
         COUNT=overlap,
         RANKS=num_ranks,
         num_warps=num_warps,
@@ -305,14 +320,16 @@ def _sums(algorithm: str, block_m: int, H: int, columns: int) -> Options:
 
 def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, given: Options) -> Options:
     """Keyword arguments of :func:`moe_rs_program`: ``given``, and those that are chosen."""
-    (_, H, K), chosen = w.shape, tiles_for(plan.block_m, group.small_shapes)
+    (_, H, K), scaled = w.shape, w.dtype == torch.float8_e4m3fn
+    chosen = tiles_for(plan.block_m, group.small_shapes, scaled)
     columns = given.get("block", chosen["block"])[1]
     if group.small_shapes:
         algorithm = algorithm or "beside"
         chosen |= {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
     else:
         algorithm = algorithm or _algorithm(plan.block_m, K)
-        chosen |= {"programs": group.sms, "beside": group.sms, "adders": 4 * group.sms, "chunk_tiles": -(-H // columns)}
+        chosen["programs"] = programs_at_once(group, plan.block_m, scaled, given)
+        chosen |= {"beside": group.sms, "adders": 4 * group.sms, "chunk_tiles": -(-H // columns)}
         chosen |= _sums(algorithm, plan.block_m, H, columns)
         if plan.block_m >= 128:
             chosen["maxnreg"] = 192
@@ -347,10 +364,17 @@ def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
 
 
 def sum_operands(
-    what: str, group: Group, rows: torch.Tensor, w: torch.Tensor, plan: Plan, algorithm: str | None, schedule: Options
+    what: str,
+    group: Group,
+    rows: torch.Tensor,
+    w: torch.Tensor,
+    plan: Plan,
+    scales: tuple[torch.Tensor | None, torch.Tensor | None],
+    algorithm: str | None,
+    schedule: Options,
 ) -> int:
     """Raise DitronError for what does not fit; how many tokens this rank has."""
-    grouped_operands(what, group, "rows", rows, w)
+    grouped_operands(what, group, "rows", rows, w, *scales)
     max_rows, experts = len(rows), len(w)
     if experts != plan.experts or max_rows != plan.max_rows:
         raise DitronError(
@@ -360,7 +384,7 @@ def sum_operands(
     if algorithm not in (None, "beside", "after"):
         raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'beside' or 'after'")
     check_schedule(what, schedule, moe_rs_program)
-    check_tile_rows(what, plan, schedule)
+    check_tile(what, plan, schedule, scales[0] is not None)
     return len(plan.route_row) // group.num_ranks
 
 
@@ -379,6 +403,7 @@ def product_and_sums(
     rows: torch.Tensor,
     w: torch.Tensor,
     plan: Plan,
+    scales: tuple[torch.Tensor | None, torch.Tensor | None],
     out: torch.Tensor,
     algorithm: str | None,
     schedule: Options,
@@ -389,7 +414,7 @@ def product_and_sums(
     H = w.shape[1]
     chosen = _schedule(group, plan, w, algorithm, schedule)
     _check_chunks(what, H, chosen)
-    y = torch.empty(plan.max_rows, H, dtype=rows.dtype, device=rows.device)
+    y = torch.empty(plan.max_rows, H, dtype=out.dtype, device=rows.device)
     moe_rs_program(
         rows,
         w.view(-1, w.shape[2]),
@@ -399,6 +424,7 @@ def product_and_sums(
         plan.route_weight,
         plan.tiles,
         plan.num_tiles,
+        *(None if scale is None else aligned(scale) for scale in scales),
         capacity_for(len(out)),
         num_ranks=group.num_ranks,
         top_k=plan.route_row.shape[1],
@@ -413,6 +439,8 @@ def moe_rs(
     w: torch.Tensor,
     plan: Plan,
     *,
+    scale_rows: torch.Tensor | None = None,
+    scale_w: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
     algorithm: str | None = None,
@@ -423,8 +451,11 @@ def moe_rs(
     Args:
         rows: ``[plan.max_rows, K]``, sorted by expert, as :func:`ag_moe` returns them. What lies between and behind
             the experts' rows counts for nothing.
-        w: ``[experts, H, K]``, this rank's experts, or its part of every expert. Both bfloat16 or float16.
+        w: ``[experts, H, K]``, this rank's experts, or its part of every expert. Both bfloat16 or float16; or
+            float8_e4m3fn with scales, as of :func:`ag_moe`.
         plan: of these rows (:func:`moe_plan`), with the weight of each route.
+        scale_rows, scale_w: ``[plan.max_rows, K / 128]`` and ``[experts, H / 128, K / 128]`` float32, the latter
+            rounded up, of quantized tensors; the result is bfloat16 and has no gradients.
         out: ``[tokens, H]``, written if given.
         group: the ranks; default the current group. One node.
         algorithm: ``"beside"``: chunks of columns are added next to the product; ``"after"``: all when it is done;
@@ -439,17 +470,20 @@ def moe_rs(
     """
     if not isinstance(plan, Plan):
         raise DitronError(f"moe_rs: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
-    options = {"num_experts": plan.num_experts, "algorithm": algorithm, **schedule}
+    options = {"scale_rows": scale_rows, "scale_w": scale_w, "num_experts": plan.num_experts, **schedule}
+    options["algorithm"] = algorithm
     return moe_rs_rows(rows, w, plan.tables, out=out, group=group, **options)
 
 
-@torch_operator("num_experts")
+@torch_operator("num_experts", "scale_rows", "scale_w")
 def moe_rs_rows(
     rows: torch.Tensor,
     w: torch.Tensor,
     tables: list[torch.Tensor],
     *,
     num_experts: int = 0,
+    scale_rows: torch.Tensor | None = None,
+    scale_w: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     group: AnyGroup = None,
     algorithm: str | None = None,
@@ -457,8 +491,10 @@ def moe_rs_rows(
 ) -> torch.Tensor:
     """:func:`moe_rs` with the tables of a plan for ``num_experts`` of all ranks."""
     plan = Plan.of(tables)
+    scales = scale_rows, scale_w
     with in_group(group, "moe_rs") as group:
-        tokens = sum_operands("moe_rs", group, rows, w, plan, algorithm, schedule)
-        out = result("moe_rs", (tokens, w.shape[1]), rows, out, rows=rows, w=w)
+        tokens = sum_operands("moe_rs", group, rows, w, plan, scales, algorithm, schedule)
+        dtype = rows.dtype if scale_rows is None else torch.bfloat16
+        out = result("moe_rs", (tokens, w.shape[1]), rows, out, dtype, rows=rows, w=w)
         algorithm, schedule = tuned_for_plan("moe_rs", group, plan, num_experts, algorithm, schedule, w)
-        return product_and_sums("moe_rs", group, rows, w, plan, out, algorithm, schedule, to_all=False)
+        return product_and_sums("moe_rs", group, rows, w, plan, scales, out, algorithm, schedule, to_all=False)

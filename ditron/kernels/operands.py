@@ -14,6 +14,7 @@ from ditron_compiler.errors import DitronError
 __all__ = [
     "DTYPES",
     "QUANTIZED",
+    "SCALE_BLOCK",
     "aligned",
     "bias_of",
     "capacity_for",
@@ -26,9 +27,11 @@ __all__ = [
     "result",
     "vector_operand",
     "weight_layout",
+    "with_rows",
 ]
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+SCALE_BLOCK = 128  # elements along K, and rows of a weight, that share a scale of blocks
 QUANTIZED = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
 
@@ -73,14 +76,25 @@ def matrices(what: str, group: Group, *, quantized: bool = False, **tensors: tor
             raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
 
 
-def grouped_operands(what: str, group: Group, name: str, a: torch.Tensor, w: torch.Tensor) -> None:
-    """Raise DitronError unless ``a`` [rows, K], called ``name``, and experts' matrices ``w`` [experts, N, K] fit."""
+def grouped_operands(
+    what: str,
+    group: Group,
+    name: str,
+    a: torch.Tensor,
+    w: torch.Tensor,
+    scale_a: torch.Tensor | None = None,
+    scale_w: torch.Tensor | None = None,
+) -> None:
+    """Raise DitronError unless ``a`` [rows, K], called ``name``, and experts' matrices ``w`` [experts, N, K] fit, and,
+    if they are of fp8, their scales.
+    """
+    dtypes = (torch.bfloat16, torch.float16, torch.float8_e4m3fn)
     for which, tensor, dims in ((name, a, 2), ("w", w, 3)):
         require_tensor(what, which, tensor)
-        if tensor.ndim != dims or tensor.numel() == 0 or tensor.dtype not in (torch.bfloat16, torch.float16):
+        if tensor.ndim != dims or tensor.numel() == 0 or tensor.dtype not in dtypes:
             raise DitronError(
-                f"{what}: {which} must have {dims} dimensions and be bfloat16 or float16, got {tuple(tensor.shape)} "
-                f"of {tensor.dtype}"
+                f"{what}: {which} must have {dims} dimensions and be bfloat16 or float16, or float8_e4m3fn with "
+                f"scales, got {tuple(tensor.shape)} of {tensor.dtype}"
             )
         if tensor.device != group.device:
             raise DitronError(f"{what}: {which} is on {tensor.device}, and this rank's device is {group.device}")
@@ -90,8 +104,42 @@ def grouped_operands(what: str, group: Group, name: str, a: torch.Tensor, w: tor
             f"{what}: {name} is [{rows}, {K}] of {a.dtype}: expected w to be [{experts}, {N}, {K}] of it too, got "
             f"{tuple(w.shape)} of {w.dtype}"
         )
-    if N * w.itemsize % 16 or K * w.itemsize % 16:
+    if N * max(2, w.itemsize) % 16 or K * w.itemsize % 16:
         raise DitronError(f"{what}: w is [{experts}, {N}, {K}]: expected rows of a multiple of 16 bytes")
+    blocks = -(-N // SCALE_BLOCK), -(-K // SCALE_BLOCK)
+    _block_scales(
+        what, group, a, {f"scale_{name}": (scale_a, (rows, blocks[1])), "scale_w": (scale_w, (experts, *blocks))}
+    )
+
+
+def _block_scales(
+    what: str, group: Group, a: torch.Tensor, scales: dict[str, tuple[torch.Tensor | None, tuple[int, ...]]]
+) -> None:
+    """Raise DitronError unless the scales, by name, have the shapes they have to, if ``a`` is of fp8, or are None."""
+    for name, (scale, shape) in scales.items():
+        if a.dtype != torch.float8_e4m3fn:
+            if scale is not None:
+                raise DitronError(f"{what}: {name}= is for tensors of float8_e4m3fn, got {a.dtype}")
+            continue
+        if scale is None:
+            raise DitronError(f"{what}: tensors of float8_e4m3fn need {name}=, {list(shape)} of float32")
+        require_tensor(what, name, scale)
+        if tuple(scale.shape) != shape or scale.dtype != torch.float32 or scale.device != group.device:
+            raise DitronError(
+                f"{what}: {name} must be {list(shape)} of float32 on {group.device}, a scale for {SCALE_BLOCK} "
+                f"elements along K, got {list(scale.shape)} of {scale.dtype} on {scale.device}"
+            )
+    if a.dtype == torch.float8_e4m3fn and a.shape[1] % SCALE_BLOCK:
+        raise DitronError(f"{what}: K of float8_e4m3fn must be a multiple of {SCALE_BLOCK}, got {a.shape[1]}")
+
+
+def with_rows(tensor: torch.Tensor | None, rows: int) -> torch.Tensor | None:
+    """A matrix with zeros behind its rows, so that there are ``rows``; of any dtype."""
+    if tensor is None:
+        return None
+    padded = tensor.new_zeros(rows, *tensor.shape[1:])
+    padded[: len(tensor)] = tensor
+    return padded
 
 
 def vector_operand(what: str, group: Group, x: torch.Tensor, *, quantized: bool = False) -> None:

@@ -15,12 +15,16 @@ class ShardPushes:
     """Every rank's shard [n, ...] in symmetric memory of each: ``gathered`` [ranks * capacity, ...], without the own.
 
     The shards follow each other without gaps. ``arrived`` [ranks] is by distance: the shard of the rank that is so many
-    after this one.
+    after this one. ``beside``: another tensor of as many rows, as their scales, which are there when the shard is.
     """
 
-    def __init__(self, shard: Any, capacity: int):
+    def __init__(self, shard: Any, capacity: int, beside: Any = None):
         self.shard, self.rank, self.ranks, self.epoch = shard, dh.rank(), dh.num_ranks(), dh.epoch()
         self.gathered = dh.symm_empty(self.ranks * capacity, *shard.shape[1:], dtype=shard.dtype, name="shards")
+        self.beside = beside
+        if beside is not None:
+            of_rows = {"dtype": beside.dtype, "name": "beside_shards"}
+            self.gathered_beside = dh.symm_empty(self.ranks * capacity, *beside.shape[1:], **of_rows)
         self.arrived = dh.symm_zeros(self.ranks, dtype=torch.int64, name="shards_arrived")
         self.done = dh.symm_zeros(self.ranks, dtype=torch.int64, name="shards_done")
 
@@ -36,6 +40,9 @@ class ShardPushes:
         for step in dh.range(1, self.ranks):
             peer = (self.rank - step) % self.ranks
             dh.signal_wait(self.done[peer], self.epoch)
+            if self.beside is not None:
+                n = self.beside.shape[0]
+                dh.rank_copy(self.beside, self.gathered_beside[self.rank * n : (self.rank + 1) * n], peer)
             dh.rank_copy(self.shard, self.of(self.rank), peer)
             dh.signal_write(self.arrived[step], self.epoch, peer)
 

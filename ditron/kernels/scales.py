@@ -13,7 +13,7 @@ import torch
 
 import ditron.host as dh
 from ditron.distributed.group import Group
-from ditron.kernels.operands import QUANTIZED, aligned, is_transposed, require_tensor
+from ditron.kernels.operands import QUANTIZED, SCALE_BLOCK, aligned, is_transposed, require_tensor
 from ditron.kernels.tiles import MAX_REGISTERS
 from ditron_compiler.errors import DitronError
 
@@ -25,13 +25,13 @@ __all__ = [
     "has_product",
     "prefers_product",
     "promote_every",
+    "quantize_128x128",
     "scaled_product",
     "scales_in_shard",
     "scales_of",
     "tiles_of",
 ]
 
-SCALE_BLOCK = 128  # elements along K, and rows of B, that share a scale
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 #: Operations of a product for each byte that a rank sends: with more, and sums in fp32, torch's product is ahead.
 PAID_OPERATIONS = 23_000
@@ -236,6 +236,32 @@ def scaled_product(
     one, fast = torch.ones((), device=a.device), scales.use_fast_accum
     product = torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast)
     return out.copy_(product.mul_(scales.a).mul_(scales.b.t()))
+
+
+def quantize_128x128(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights in fp8, and the scale of each 128 x 128 of their elements, as DeepSeek-V3's are.
+
+    Args:
+        w: ``[..., N, K]`` bfloat16, float16 or float32, K a multiple of 128.
+
+    Returns float8_e4m3fn like ``w`` and float32 ``[..., N / 128, K / 128]``, rounded up: the largest of a block becomes
+    448, and of zeros the scale is 1. By torch, on the device of ``w``. Raises DitronError for what is no such tensor.
+
+        w13, scale_w13 = ditron.kernels.quantize_128x128(w13)
+    """
+    require_tensor("quantize_128x128", "w", w)
+    if w.ndim < 2 or w.numel() == 0 or w.dtype not in OUT_DTYPES or w.shape[-1] % SCALE_BLOCK:
+        raise DitronError(
+            f"quantize_128x128: w must be [..., N, K] of bfloat16, float16 or float32 with K a multiple of "
+            f"{SCALE_BLOCK}, got {tuple(w.shape)} of {w.dtype}"
+        )
+    *lead, N, K = w.shape
+    blocks = torch.nn.functional.pad(w.detach().float(), (0, 0, 0, -N % SCALE_BLOCK))
+    blocks = blocks.view(*lead, -1, SCALE_BLOCK, K // SCALE_BLOCK, SCALE_BLOCK)
+    largest = blocks.abs().amax((-3, -1), keepdim=True)
+    scale = torch.where(largest > 0, largest / torch.finfo(torch.float8_e4m3fn).max, 1.0)
+    values = (blocks / scale).view(*lead, -1, K)[..., :N, :].to(torch.float8_e4m3fn)
+    return values.contiguous(), scale.view(*lead, -1, K // SCALE_BLOCK)
 
 
 def dequantized(x: torch.Tensor, scale: torch.Tensor, kind: str, block_rows: int = SCALE_BLOCK) -> torch.Tensor:

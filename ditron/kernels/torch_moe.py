@@ -13,7 +13,7 @@ from torch import Tensor
 from ditron.distributed.torch_groups import group_named
 from ditron.kernels.ag_moe import ag_moe_rows
 from ditron.kernels.capacity import limit_routes
-from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
+from ditron.kernels.expert_activation import quantize_1x128, swiglu_rows, swiglu_rows_1x128, swiglu_rows_backward
 from ditron.kernels.grouped_mm import grouped_mm_rows
 from ditron.kernels.moe_ar import moe_ar_rows
 from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_backward
@@ -331,4 +331,47 @@ define(
     "(Tensor, Tensor, Tensor)",
     moe_rs_rows_backward,
     _moe_rs_backward_fake,
+)
+
+
+# Of quantized tensors: without gradients
+
+
+def _scaled_fake(of: Any) -> Any:
+    def fake(a: Tensor, w: Tensor, tables: list[Tensor], **options: Any) -> Tensor:
+        scales = [name for name in options if name.startswith("scale_")]
+        product = of(a, w, tables, **{name: value for name, value in options.items() if name not in scales})
+        return product.to(torch.bfloat16)
+
+    return fake
+
+
+for _name, _a, _options, _function, _fake in (
+    ("ag_moe", "x", "int num_experts=0, ", ag_moe_rows, _ag_moe_fake),
+    ("moe_rs", "rows", "int num_experts=0, ", moe_rs_rows, _moe_rs_fake),
+    ("moe_ar", "rows", "str gradient='replicate', ", moe_ar_rows, _moe_ar_fake),
+    ("grouped_mm", "rows", "", grouped_mm_rows, _grouped_mm_fake),
+):
+    define(
+        f"{_name}_rows_scaled(Tensor {_a}, Tensor w, Tensor[] tables, *, {_options}Tensor? scale_{_a}=None, "
+        "Tensor? scale_w=None, str group='') -> Tensor",
+        _function,
+        _scaled_fake(_fake),
+    )
+
+
+def _quantized_like(x: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    values = x.new_empty(x.shape[0], columns, dtype=torch.float8_e4m3fn)
+    return values, x.new_empty(x.shape[0], columns // 128, dtype=torch.float32)
+
+
+define(
+    "quantize_1x128(Tensor x, *, str group='') -> (Tensor, Tensor)",
+    quantize_1x128,
+    lambda x, *, group="": _quantized_like(x, x.shape[1]),
+)
+define(
+    "swiglu_rows_1x128(Tensor rows, Tensor[] tables, *, str group='') -> (Tensor, Tensor)",
+    swiglu_rows_1x128,
+    lambda rows, tables, *, group="": _quantized_like(rows, rows.shape[1] // 2),
 )

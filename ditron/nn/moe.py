@@ -11,7 +11,6 @@ from torch import nn
 
 from ditron import kernels
 from ditron.distributed.torch_groups import AnyGroup, as_group
-from ditron.kernels.route_draws import are_drawn
 from ditron.nn.gradients import summed_gradient
 from ditron_compiler.errors import DitronError
 
@@ -32,12 +31,15 @@ class MoE(nn.Module):
             chosen by, and not to weights: DeepSeek-V3's ``e_score_correction_bias``.
         parallel: ``"ep"``: each rank has some of the experts; ``"tp"``: a part of each, of intermediate_size.
         sequence_parallel: each rank has its own tokens, as many as the others. Otherwise every rank has all of them.
+        expert_dtype: of ``w13`` and ``w2``, default dtype. ``torch.float8_e4m3fn``: quantized, for inference, with
+            float32 buffers ``scale_w13`` and ``scale_w2`` of 128 x 128 elements; both sizes are multiples of 128.
         group: the ranks, as operators take it; default the current group. device, dtype: of the parameters.
 
     The parameters are ``router.weight``, the same on every rank, ``w13`` [experts, 2 * intermediate, hidden], gates
     before what they multiply, and ``w2`` [experts, hidden, intermediate], of this rank. Tokens are bfloat16 or
     float16, which experts are converted to, as float32 ones may be for training; logits are computed in the router's
-    dtype. Gradients of the router are the same on every rank.
+    dtype. Gradients of the router are the same on every rank. With quantized experts there are none: call it under
+    ``torch.no_grad()``.
 
         moe = ditron.nn.MoE(2048, 768, num_experts=128, top_k=8, dtype=torch.bfloat16)
     """
@@ -56,6 +58,7 @@ class MoE(nn.Module):
         correction_bias: bool = False,
         parallel: str = "ep",
         sequence_parallel: bool = True,
+        expert_dtype: torch.dtype | None = None,
         group: AnyGroup = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
@@ -80,8 +83,18 @@ class MoE(nn.Module):
         self.router = nn.Linear(hidden_size, num_experts, bias=False, **options)
         own = len(self.own_experts) if parallel == "tp" else -(-num_experts // ranks)
         inner = intermediate_size // (ranks if parallel == "tp" else 1)
-        self.w13 = nn.Parameter(torch.empty(own, 2 * inner, hidden_size, **options))
-        self.w2 = nn.Parameter(torch.empty(own, hidden_size, inner, **options))
+        quantized = expert_dtype == torch.float8_e4m3fn
+        if quantized and (hidden_size % 128 or inner % 128):
+            raise DitronError(
+                f"MoE: experts of float8_e4m3fn need sizes of multiples of 128, got hidden_size={hidden_size} and "
+                f"{inner} of intermediate_size on a rank"
+            )
+        for name, shape in (("w13", (own, 2 * inner, hidden_size)), ("w2", (own, hidden_size, inner))):
+            weight = torch.empty(shape, device=device, dtype=expert_dtype or dtype)
+            self.register_parameter(name, nn.Parameter(weight, requires_grad=not quantized))
+            blocks = (own, shape[1] // 128, shape[2] // 128)
+            scale = torch.ones(blocks, device=device, dtype=torch.float32) if quantized else None
+            self.register_buffer(f"scale_{name}", scale)
         bias = torch.zeros(num_experts, device=device, dtype=torch.float32) if correction_bias else None
         self.register_buffer("correction_bias", bias)
         self.reset_parameters()
@@ -105,7 +118,7 @@ class MoE(nn.Module):
             experts: of each the gate, what it multiplies, and the projection back.
             top_k, options: as of the class.
 
-        The parameters have the dtypes and the device of those given.
+        The parameters have the dtypes and the device of those given; experts are quantized with ``expert_dtype=``.
 
             MoE.from_experts(block.gate, [(e.gate_proj, e.up_proj, e.down_proj) for e in block.experts], top_k=8)
         """
@@ -113,7 +126,12 @@ class MoE(nn.Module):
         made = cls(hidden, inner, len(experts), top_k, device="meta", **options)
         like = experts[0][0].weight
         for name, parameter in (("w13", made.w13), ("w2", made.w2)):
-            setattr(made, name, nn.Parameter(like.new_zeros(parameter.shape), requires_grad=like.requires_grad))
+            if (scale := getattr(made, f"scale_{name}")) is not None:
+                setattr(made, f"scale_{name}", torch.ones(scale.shape, device=like.device))
+                weight = like.new_zeros(parameter.shape, dtype=parameter.dtype)
+                setattr(made, name, nn.Parameter(weight, requires_grad=False))
+            else:
+                setattr(made, name, nn.Parameter(like.new_zeros(parameter.shape), requires_grad=like.requires_grad))
         made.router.weight = nn.Parameter(router.weight.detach().clone(), router.weight.requires_grad)
         if made.correction_bias is not None:
             made.correction_bias = torch.zeros(len(experts), dtype=torch.float32, device=like.device)
@@ -124,21 +142,32 @@ class MoE(nn.Module):
         with torch.no_grad():
             for index, expert in enumerate(made.own_experts):
                 gate, up, down = (linear.weight for linear in experts[expert])
-                made.w13[index] = torch.cat([gate[part], up[part]])
-                made.w2[index] = down[:, part]
+                made._set_expert("w13", index, torch.cat([gate[part], up[part]]))
+                made._set_expert("w2", index, down[:, part])
         return made
 
     def reset_parameters(self) -> None:
         """Draw the parameters as nn.Linear does."""
-        for parameter in self.parameters():
+        for name, parameter in self.named_parameters():
             bound = 1 / math.sqrt(parameter.shape[-1])
-            nn.init.uniform_(parameter, -bound, bound)
+            if parameter.dtype != torch.float8_e4m3fn:
+                nn.init.uniform_(parameter, -bound, bound)
+                continue
+            for index, matrix in enumerate(parameter):
+                drawn = torch.empty_like(matrix, dtype=torch.float32).uniform_(-bound, bound)
+                self._set_expert(name, index, drawn)
+
+    @torch.no_grad()
+    def _set_expert(self, name: str, index: int, matrix: torch.Tensor) -> None:
+        """Write, or quantize, one of ``w13`` or ``w2``."""
+        weight, scale = getattr(self, name), getattr(self, f"scale_{name}")
+        if scale is None:
+            weight[index] = matrix
+        else:
+            weight[index], scale[index] = kernels.quantize_128x128(matrix)
 
     def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Experts and weights [tokens, top_k], int64 and float32, of tokens [tokens, hidden_size].
-
-        In timing-only mode there are no scores, and experts are drawn (:func:`ditron.kernels.draw_routes`).
-        """
+        """Experts and weights [tokens, top_k], int64 and float32, of tokens [tokens, hidden_size]."""
         weight = summed_gradient(self.router.weight, self.group.name)  # each rank has routed other tokens
         logits = nn.functional.linear(x.to(weight.dtype), weight).float()
         scores = logits.softmax(1) if self.scoring == "softmax" else logits.sigmoid()
@@ -150,8 +179,6 @@ class MoE(nn.Module):
             considered = torch.zeros_like(of_groups[..., 0]).scatter_(1, best, 1.0).bool()
             choice = of_groups.masked_fill(~considered[..., None], -math.inf).flatten(1)
         ids = choice.topk(self.top_k, 1).indices
-        if are_drawn(self.group):
-            ids = kernels.draw_routes(len(x), self.num_experts, self.top_k, group=self.group)[0].long()
         weights = scores.gather(1, ids)
         if self.normalize:
             weights = weights / weights.sum(1, keepdim=True)
@@ -165,12 +192,15 @@ class MoE(nn.Module):
             padded = nn.functional.pad(summed_gradient(tokens, self.group.name), (0, 0, 0, -whole % ranks))
             tokens = padded.chunk(ranks)[self.group.rank]
         ids, weights = self.route(tokens)
+        quantized = self.scale_w13 is not None
         y = kernels.ep_moe(
             tokens,
             ids,
             weights,
-            self.w13.to(x.dtype),
-            self.w2.to(x.dtype),
+            self.w13 if quantized else self.w13.to(x.dtype),
+            self.w2 if quantized else self.w2.to(x.dtype),
+            scale_w13=self.scale_w13,
+            scale_w2=self.scale_w2,
             num_experts=self.num_experts,
             parallel=self.parallel,
             group=self.group,

@@ -188,7 +188,7 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
     [
         (
             lambda: moe_rs(dtype=torch.float32),
-            "rows must have 2 dimensions and be bfloat16 or float16, got .* of torch.float32",
+            "rows must have 2 dimensions and be bfloat16 or float16, .*, got .* of torch.float32",
         ),
         (lambda: moe_rs(w=(48, 32)), "w must have 3 dimensions"),
         (lambda: moe_rs(rows=(64, 32)), "there are 64 rows and 2 experts, and the plan is for .* and 2"),

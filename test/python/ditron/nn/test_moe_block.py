@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import ditron.sim
-from ditron import DitronError
+from ditron import DitronError, kernels
 from ditron.nn import MoE
 
 HIDDEN, INNER, EXPERTS = 32, 48, 8
@@ -183,3 +183,34 @@ def test_gradients(parallel, sequence_parallel):
             assert (got.double() - exact).norm() <= 1e-2 * exact.norm(), name
 
     run(main)
+
+
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+def test_quantized_experts(parallel):
+    """The layer of the same quantized weights, for inference; another block loads them."""
+    torch.manual_seed(5)
+    router = nn.Linear(128, 4, bias=False).bfloat16()
+    experts = [[nn.Linear(*sizes, bias=False).bfloat16() for sizes in ((128, 256), (128, 256), (256, 128))]] * 4
+    x = torch.randn(2, 20, 128).bfloat16()
+
+    def main():
+        ditron.init()
+        rank = ditron.rank()
+        moe = MoE.from_experts(router, experts, 2, parallel=parallel, expert_dtype=torch.float8_e4m3fn)
+        gate, up, down = (linear.weight.detach() for linear in experts[0])
+        part = slice(128 * rank, 128 * rank + 128) if parallel == "tp" else slice(None)
+        w13, scale_w13 = kernels.quantize_128x128(torch.cat([gate[part], up[part]])[None].repeat(len(moe.w13), 1, 1))
+        w2, scale_w2 = kernels.quantize_128x128(down[:, part][None].repeat(len(moe.w2), 1, 1))
+        scales = {"scale_w13": scale_w13, "scale_w2": scale_w2, "num_experts": 4, "parallel": parallel}
+        loaded = MoE(128, 256, 4, 2, parallel=parallel, expert_dtype=torch.float8_e4m3fn, dtype=torch.bfloat16)
+        loaded.load_state_dict(moe.state_dict())
+        with torch.no_grad():
+            y = moe(x[rank])
+            assert torch.equal(y, kernels.ep_moe(x[rank], *moe.route(x[rank]), w13, w2, **scales)) and y.any()
+            assert torch.equal(y, loaded(x[rank]))
+        with pytest.raises(DitronError, match="ep_moe: with quantized weights there are no gradients"):
+            moe(x[rank])
+        with pytest.raises(DitronError, match="multiples of 128, got hidden_size=64 and 256"):
+            MoE(64, 512 if parallel == "tp" else 256, 4, 2, parallel=parallel, expert_dtype=torch.float8_e4m3fn)
+
+    ditron.sim.run(main, ranks=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -179,14 +180,20 @@ def _fill_on_host(
 ) -> None:
     """Make the tables where kernels compute no floating-point data, by which counts are added: in no time."""
     ids, wrong, repeated = checked_routes(ids.long(), expert_map, num_experts)
-    all_ids = torch.stack([torch.tensor(of_rank) for of_rank in group.all_gather_object(ids.tolist())])
+    routes = tuple(group.all_gather_object(ids.long().contiguous().numpy().tobytes()))
     first = 0 if is_tp else group.rank * num_experts // group.num_ranks
     behind = num_experts if is_tp else (group.rank + 1) * num_experts // group.num_ranks
-    found = tables_on_host(all_ids, group.rank, first, behind - first, plan.block_m)
+    found = _tables_of(routes, ids.shape[1], group.rank, first, behind - first, plan.block_m)
     plan.expert_rows.fill_(int(found.expert_rows[-1]))
     for table, made in zip(plan.tables, found.tables, strict=True):
         table[: len(made)] = made
     plan.errors.copy_(torch.stack([wrong.sum(1), repeated.sum(1)], 1))
+
+
+@functools.lru_cache(maxsize=64)  # an operator's schedules are predicted with the same routes, on each rank
+def _tables_of(routes: tuple[bytes, ...], top_k: int, rank: int, first: int, experts: int, block_m: int) -> Plan:
+    ids = torch.stack([torch.frombuffer(bytearray(of_rank), dtype=torch.int64) for of_rank in routes])
+    return tables_on_host(ids.view(len(routes), -1, top_k), rank, first, experts, block_m)
 
 
 def plan_shape(

@@ -159,10 +159,14 @@ class Atomics:
             return
         cell = self.machine.cell(pointer, site.itemsize)
         acquire = site.get("semantic", "relaxed") in ("acquire", "acq_rel")
-        visible = [w.node for w in cell.releases if reaches(self.machine, w, self.task.rank, site.get("scope", "gpu"))]
-        if not acquire:
-            self._relaxed_reads += visible
-        self.machine.end_segment(self.task, visible if acquire else (), [w.node for w in cell.writers[-1:]])
+        seen = [w for w in cell.releases if reaches(self.machine, w, self.task.rank, site.get("scope", "gpu"))]
+        visible, narrow = ([w.node for w in seen if (w.scope == "gpu") is on_gpu] for on_gpu in (False, True))
+        latest = [w.node for w in cell.writers[-1:]]
+        if acquire:
+            self.machine.end_segment(self.task, visible, latest, narrow)
+        else:
+            self._relaxed_reads += visible + narrow
+            self.machine.end_segment(self.task, ordered=latest)
 
     def _update(
         self,
@@ -186,6 +190,8 @@ class Atomics:
         issued = task.node
         # As in C++, a relaxed write publishes what came before the latest fence.
         node = self.machine.end_segment(task) if release else self.machine.graph.add([self._fence], [issued])
+        if release and site.get("scope", "gpu") != "gpu":
+            self.machine.graph.published.add(node)
         release = release or self._fence != self._begin
         writer = UpdateEvent(
             int(pointer),

@@ -42,7 +42,8 @@ def add_wait_edges(machine: Machine) -> None:
 def _after(machine: Machine, wait: WaitEvent, node: int, writers: list[UpdateEvent]) -> bool:
     """Order a wait after a node, with visibility if all these signals release it; whether the edge is new."""
     visible = all(w.release and reaches(machine, w, wait.task.rank, wait.scope) for w in writers)
-    changed = machine.graph.order(node, wait.after, visible and wait.acquire)
+    narrow = any(w.scope == "gpu" for w in writers)
+    changed = machine.graph.order(node, wait.after, visible and wait.acquire, narrow)
     if visible and wait.fenced >= 0:
         changed |= machine.graph.order(node, wait.fenced, True)
     return changed

@@ -11,7 +11,15 @@ from ditron_compiler.protocol.hangs import cell_name, hangs
 from ditron_compiler.protocol.induction import prove
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import describe, parts
-from ditron_compiler.protocol.races import Conflict, Pair, conflicts, missing_token_dependences, open_looks, unordered
+from ditron_compiler.protocol.races import (
+    Conflict,
+    Pair,
+    conflicts,
+    missing_token_dependences,
+    open_looks,
+    unordered,
+    unseen_by_nics,
+)
 from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.unwritten import unwritten
 
@@ -29,6 +37,17 @@ def findings(machine: Machine) -> Iterator[Finding]:
         yield from hangs(machine)
     yield from _signals(machine, [found for found in passing if _is_known(machine, found)])
     yield from _races(machine, pairs)
+    for write, put, signal in unseen_by_nics(machine):
+        if _is_followed(machine, Pair(write, put, 0, (write, put))):
+            yield Finding(
+                "scope",
+                "this put goes to another node, by a NIC, which need not see what it reads: "
+                f"the signal behind {write.how} to it has scope gpu, that of programs of this GPU",
+                put.loc,
+                _where(machine, put, write),
+                'scope="world" of the signal, or dl.fence() before the put',
+                ((write.how, write.loc), ("the signal", signal.loc)),
+            )
     for found in unwritten(machine):
         place, copy = f"{describe(found.root, found.offset)} of rank {found.rank}", found.copy
         yield Finding(

@@ -30,15 +30,16 @@ def prove(machine: Machine, nodes: Iterable[int]) -> bool:
     for node in sorted(nodes):
         check_budget()
         mine = 0
-        for end in sorted(_after(machine, node)):
+        for end, narrow in sorted(_after(machine, node)):
             if not graph.visible[end] & mine:  # else it is after one that has its edge
-                new |= graph.order(node, end, True)
+                new |= graph.order(node, end, True, narrow)
             mine |= 1 << end
     return new
 
 
-def _after(machine: Machine, node: int) -> list[int]:
-    """Nodes after the largest set of waits of which none can return before ``node``, but those known already."""
+def _after(machine: Machine, node: int) -> list[tuple[int, bool]]:
+    """Nodes after the largest set of waits of which none can return before ``node``, but those known already, and
+    whether a signal of scope ``gpu`` is among those that they wait for."""
     visible = machine.graph.visible
     asked = {_end(wait): wait for wait in machine.waits if _end(wait) > node and not visible[_end(wait)] >> node & 1}
     possible = {
@@ -65,7 +66,7 @@ def _after(machine: Machine, node: int) -> list[int]:
             )
         }
         if len(kept) == len(asked):
-            return list(kept)
+            return [(end, any(w.scope == "gpu" for writers, _ in possible[end] for w in writers)) for end in kept]
         asked = kept
 
 

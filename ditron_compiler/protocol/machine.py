@@ -202,8 +202,11 @@ class Machine:
 
     # --- nodes and accesses --------------------------------------------------------------------------------------
 
-    def end_segment(self, task: Task, visible: Iterable[int] = (), ordered: Iterable[int] = ()) -> int:
-        """End the task's segment; ``visible`` nodes happen before the next one, ``ordered`` ones precede it."""
+    def end_segment(
+        self, task: Task, visible: Iterable[int] = (), ordered: Iterable[int] = (), narrow: Iterable[int] = ()
+    ) -> int:
+        """End the task's segment; ``visible`` nodes happen before the next one, ``narrow`` ones as far as programs of
+        this GPU see, and ``ordered`` ones precede it."""
         if len(self.graph.visibly) > MAX_NODES and self.complete:
             raise TimeoutError(
                 f"more than {MAX_NODES} operations that order, with {self.scenario.title}: give smaller "
@@ -213,7 +216,7 @@ class Machine:
         for (write, atomic, how, loc, site, copy, path), spans in task._accesses.items():
             self._record(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy, path)
         task._accesses.clear()
-        task.node = self.graph.add([task.node, *visible], ordered)
+        task.node = self.graph.add([task.node, *visible], ordered, narrow)
         return task.node
 
     def access(

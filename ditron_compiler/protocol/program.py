@@ -305,6 +305,8 @@ class AbstractProgram(Atomics, Control):
             if machine.check_bounds(task, span, True, site.loc):
                 machine.access(task, span, True, "a signal", site.loc, site=number, node=node, atomic=True)
                 scope = site.get("scope", "node") if notify else "world"
+                if notify and scope != "gpu":
+                    machine.graph.published |= {issued, node}
                 machine.signal(
                     UpdateEvent(
                         pointer,
@@ -422,8 +424,9 @@ class AbstractProgram(Atomics, Control):
         self._acquire()
 
     def _acquire(self) -> None:
-        """As in C++, a fence turns the relaxed reads before it into acquires."""
-        self.machine.end_segment(self.task, [node for node in self._relaxed_reads if isinstance(node, int)])
+        """As in C++, a fence turns the relaxed reads before it into acquires, and publishes what is before it."""
+        node = self.machine.end_segment(self.task, [node for node in self._relaxed_reads if isinstance(node, int)])
+        self.machine.graph.published.add(node)
         for wait in self._relaxed_reads:
             if isinstance(wait, WaitEvent):
                 wait.fenced = self.task.node

@@ -15,7 +15,16 @@ from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, Wa
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN
 
-__all__ = ["Conflict", "Pair", "conflicts", "ranges", "unordered", "missing_token_dependences", "open_looks"]
+__all__ = [
+    "Conflict",
+    "Pair",
+    "conflicts",
+    "ranges",
+    "unordered",
+    "missing_token_dependences",
+    "open_looks",
+    "unseen_by_nics",
+]
 
 
 @dataclass(frozen=True)
@@ -253,6 +262,43 @@ def ranges(spans: Sequence[Span]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
             active[owner] -= 1
         if len(active) > 1 and at + 1 < len(points) and points[at + 1] != point:
             yield point, points[at + 1], tuple(sorted(active))
+
+
+def unseen_by_nics(machine: Machine) -> Iterator[tuple[AccessRecord, AccessRecord, UpdateEvent]]:
+    """Writes, puts to another node of what they have written, and the signals of scope ``gpu`` that alone are between:
+    a NIC reads memory by itself, and such a signal is for programs of its GPU. Each pair of lines once."""
+    per_node = machine.scenario.ranks_per_node
+    seen: set[tuple[str, str]] = set()
+    visible: list[int] = []
+    for (rank, _), accesses in machine.accesses.items():
+        puts = [
+            access
+            for access in accesses
+            if access.how == "the source of a put"
+            and parts(int(machine.copies[access.copy][1][0, 0]))[0] // per_node != rank // per_node
+        ]
+        for put in puts if machine.graph.narrow else ():
+            visible = visible or machine.graph.visible_to_nics()
+            for write in accesses:
+                check_budget()
+                if (
+                    write.write
+                    and (put.loc, write.loc) not in seen
+                    and machine.graph.happens_before(write.node, put.node)
+                    and write.node != put.node
+                    and not visible[put.node] >> write.node & 1
+                    and len(common(write.span, put.span))
+                ):
+                    seen.add((put.loc, write.loc))
+                    between = [
+                        signal
+                        for cell in machine.cells.values()
+                        for signal in cell.writers
+                        if signal.scope == "gpu"
+                        and machine.graph.happens_before(write.node, signal.node)
+                        and machine.graph.happens_before(signal.node, put.node)
+                    ]
+                    yield write, put, max(between, key=lambda signal: signal.node)
 
 
 def missing_token_dependences(machine: Machine) -> Iterator[tuple[WaitEvent, AccessRecord, AccessRecord]]:

@@ -211,7 +211,7 @@ def _launch(machine: Machine, task: Task, step: host.HostLaunch) -> Generator[Ke
     own = _unfenced_at_end(running)
     completed = own.pop(task.rank, set())  # a launch's end completes what a rank sends to itself
     task.pending = own
-    machine.end_segment(task, [*running.ends, *completed])
+    machine.graph.published.add(machine.end_segment(task, [*running.ends, *completed]))
 
 
 def _unfenced_at_end(running: PendingLaunch) -> dict[int, set[int]]:

@@ -16,6 +16,7 @@ from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["InferScope"]
 
+_PUTS = (ditron.PutmemOp, ditron.PutmemSignalOp)
 # The scope that an update of a signal needs, and whether the signal is on another rank for certain.
 _Update = tuple[Scope, bool]
 
@@ -27,8 +28,9 @@ class InferScope(Pass):
     A ``notify`` gets the scope of its target rank: ``gpu`` for this rank; ``node`` for ranks on this node, which are
     ``node * num_local_ranks + x`` with x a local rank, and those under a condition ``rank / num_local_ranks == node``;
     ``world`` for all others. An explicit ``gpu`` is kept unless the rank is known to be another one. A notify is
-    narrowed to ``gpu`` only if this kernel reads the signal, since a wait by a stream is outside of that scope, and not
-    if the signal may be accessed elsewhere: on other ranks through ``symm_at`` (which then access this rank's), in a
+    narrowed to ``gpu`` only if this kernel reads the signal, since a wait by a stream is outside of that scope, not if
+    the kernel puts to other nodes, as a NIC that reads what is put is outside, too, and not if the signal may be
+    accessed elsewhere: on other ranks through ``symm_at`` (which then access this rank's), in a
     function that the kernel calls, or through a pointer to an unknown object. If the kernel reads the signal through
     ``symm_at``, the notify needs ``node``.
 
@@ -92,7 +94,7 @@ class InferScope(Pass):
                     needed = Scope.GPU  # an explicit annotation
             else:
                 is_read_here = roots & accesses.reads and not _may_overlap(roots, accesses.elsewhere)
-                if needed is Scope.GPU and not is_read_here:
+                if needed is Scope.GPU and (accesses.by_nics or not is_read_here):
                     needed = min(op.scope, Scope.Node)
                 self._set(op, needed)
         for origin in underlying_objects(op.signal):
@@ -123,16 +125,19 @@ class InferScope(Pass):
 @dataclass(frozen=True)
 class _SignalAccesses:
     """The objects whose signals a kernel reads on this rank, and on other ranks; and those that may be accessed
-    elsewhere: on other ranks, through a pointer that was loaded, or in a function that the kernel calls.
+    elsewhere: on other ranks, through a pointer that was loaded, or in a function that the kernel calls. ``by_nics``:
+    whether it puts to ranks that may be on other nodes.
     """
 
     reads: set[ir.Value]
     remote_reads: set[ir.Value]
     elsewhere: set[ir.Value]
+    by_nics: bool
 
     @staticmethod
     def of(operations: list[ir.Operation]) -> _SignalAccesses:
-        accesses = _SignalAccesses(set(), set(), set())
+        by_nics = any(isinstance(op, _PUTS) and rank_scope(op.rank, op) is Scope.World for op in operations)
+        accesses = _SignalAccesses(set(), set(), set(), by_nics)
         for op in operations:
             if isinstance(op, ditron.SignalReadOpInterface):
                 for origin in underlying_objects(op.signal):

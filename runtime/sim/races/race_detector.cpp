@@ -201,7 +201,7 @@ void RaceDetector::forEachRelease(const Fiber &fiber, const void *p,
   spaceOf(rank, p).syncVars.forEach(p, bytes, [&](const SyncVar &var) {
     for (const Release &release : var.releases) {
       if (reaches(release, rank, scope)) {
-        visit(release.clock);
+        visit(release);
       }
     }
   });
@@ -209,19 +209,19 @@ void RaceDetector::forEachRelease(const Fiber &fiber, const void *p,
 
 void RaceDetector::acquire(Fiber &fiber, const void *p, size_t bytes,
                            Scope scope) {
-  forEachRelease(fiber, p, bytes, scope, [&](const VectorClock &clock) {
-    fiber.thread.clock.join(clock);
+  forEachRelease(fiber, p, bytes, scope, [&](const Release &release) {
+    fiber.thread.acquire(release.clock, release.scope);
   });
 }
 
 void RaceDetector::acquireAtFence(Fiber &fiber, const void *p, size_t bytes,
                                   Scope scope) {
   std::optional<VectorClock> &observed = fiber.thread.observed;
-  forEachRelease(fiber, p, bytes, scope, [&](const VectorClock &clock) {
+  forEachRelease(fiber, p, bytes, scope, [&](const Release &release) {
     if (observed) {
-      observed->join(clock);
+      observed->join(release.clock);
     } else {
-      observed = clock;
+      observed = release.clock;
     }
   });
 }
@@ -231,6 +231,9 @@ void RaceDetector::release(Fiber &fiber, const void *p, size_t bytes,
   int32_t rank = fiber.launch->rank;
   spaceOf(rank, p).syncVars.at(p, bytes).publish(
       {rank, scope, fiber.thread.clock});
+  if (scope != Scope::Gpu) {
+    fiber.thread.seenBeyondGpu.clear();
+  }
   tick(fiber.thread);
 }
 
@@ -250,6 +253,9 @@ std::function<void()> RaceDetector::atomicStore(Fiber &fiber, const void *p,
   std::optional<VectorClock> clock =
       releases ? thread.clock : thread.fenceClock;
   if (releases) {
+    if (scope != Scope::Gpu) {
+      thread.seenBeyondGpu.clear();
+    }
     tick(thread);
   }
   return [this, p, bytes, scope, rank = fiber.launch->rank,
@@ -276,6 +282,7 @@ void RaceDetector::memoryFence(Fiber &fiber) {
     thread.observed.reset();
   }
   thread.fenceClock = thread.clock;
+  thread.seenBeyondGpu.clear();
   tick(thread);
 }
 
@@ -421,6 +428,27 @@ void RaceDetector::quiet(Fiber &fiber) {
   memoryFence(fiber);
 }
 
+/// What a NIC reads has to be seen beyond the GPU.
+void RaceDetector::checkReadByNic(Fiber &fiber, const Transfer &transfer) {
+  const ThreadState &thread = fiber.thread;
+  if (thread.seenBeyondGpu.empty() ||
+      transfer.origin / ranksPerNode == transfer.target / ranksPerNode) {
+    return;
+  }
+  try {
+    checkAndRecord(
+        fiber.launch->rank, transfer.from, transfer.bytes,
+        addRecord(thread.id, thread.time, fiber.loc, Access::PutSource),
+        thread.clockBeyondGpu());
+  } catch (Failure &failure) {
+    failure.hint =
+        "the put goes to another node, by a NIC, and the signal between the "
+        "two has scope=\"gpu\", that of programs of this GPU: give it "
+        "scope=\"world\", or call dl.fence() before the put";
+    throw;
+  }
+}
+
 std::shared_ptr<MessageClock>
 RaceDetector::put(Fiber &fiber, const Transfer &transfer, bool nbi) {
   ThreadState &thread = fiber.thread;
@@ -443,6 +471,7 @@ RaceDetector::put(Fiber &fiber, const Transfer &transfer, bool nbi) {
     } else {
       access(fiber, transfer.from, transfer.bytes, Access::PutSource);
     }
+    checkReadByNic(fiber, transfer);
     checkAndRecord(fiber.launch->rank, transfer.to, transfer.bytes,
                    addRecord(id, time, fiber.loc, Access::Put), message->clock);
     copied(fiber, transfer.to, transfer.from, transfer.bytes);
@@ -461,6 +490,9 @@ std::shared_ptr<MessageClock>
 RaceDetector::signal(Fiber &fiber, const Transfer &transfer, Scope scope) {
   std::shared_ptr<MessageClock> message = put(fiber, transfer, false);
   message->scope = scope;
+  if (scope != Scope::Gpu) {
+    fiber.thread.seenBeyondGpu.clear();
+  }
   return message;
 }
 

@@ -207,6 +207,7 @@ private:
     InitializedBytes initialized;
   };
 
+  void checkReadByNic(Fiber &fiber, const Transfer &transfer);
   bool happensBefore(ThreadId thread, uint32_t time,
                      const VectorClock &clock) const;
   bool hasCompleted(const ThreadInfo &thread, const VectorClock &clock) const;

@@ -6,6 +6,7 @@
 #include "races/shadow_memory.h"
 #include "races/vector_clock.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -36,6 +37,10 @@ struct ThreadState {
                              ///< there are none yet.
   uint32_t time = 0;
   VectorClock clock;
+  /// Of threads that it has acquired from by a release of scope `gpu`, up to
+  /// when their actions are known to be seen beyond this GPU, as by a NIC. Its
+  /// own fence, or release of a wider scope, publishes these, too.
+  std::map<ThreadId, uint32_t> seenBeyondGpu;
   std::map<int32_t, VectorClock> fencedPuts; ///< Per target: the puts that
                                              ///< later ones to there follow.
   std::vector<RecentAccess> recent;          ///< Accesses at this time.
@@ -46,6 +51,32 @@ struct ThreadState {
   std::vector<SameValueStore> sameValueStores; ///< Of the store in progress.
   /// Per address: the latest update by another thread that it has read there.
   std::unordered_map<uintptr_t, AccessId> updatesRead;
+
+  void acquire(const VectorClock &released, Scope scope) {
+    if (scope == Scope::Gpu) {
+      for (const auto &[thread, time] : released.entries) {
+        if (uint32_t known = clock.of(thread); time > known) {
+          seenBeyondGpu.emplace(thread, known);
+        }
+      }
+    } else {
+      for (auto &[thread, time] : seenBeyondGpu) {
+        time = std::max(time, released.of(thread));
+      }
+    }
+    clock.join(released);
+  }
+  /// The clock of a NIC that reads for it.
+  VectorClock clockBeyondGpu() const {
+    VectorClock seen = clock;
+    for (auto &[thread, time] : seen.entries) {
+      if (auto found = seenBeyondGpu.find(thread);
+          found != seenBeyondGpu.end()) {
+        time = std::min(time, found->second);
+      }
+    }
+    return seen;
+  }
 };
 
 /// What a signal in flight releases: an acquire of the signal joins it.

@@ -1,7 +1,7 @@
 // RUN: ditron-opt %s --infer-scope | filecheck %s
 // RUN: ditron-opt %s --infer-scope --mlir-pass-statistics -o %t 2>&1 | filecheck %s --check-prefix=COUNT
 
-// COUNT-DAG: 6  infer-scope: scopes narrowed
+// COUNT-DAG: 7  infer-scope: scopes narrowed
 // COUNT-DAG: 9  infer-scope: scopes widened
 
 // A notify reaches as far as its rank may be.
@@ -136,6 +136,28 @@ tt.func @pulled(%sig: !tt.ptr<i64>, %seen: !tt.ptr<i64>, %given: !tt.ptr<i64>, %
   tt.return
 }
 tt.func private @take(%sig: !tt.ptr<i64>) {
+  tt.return
+}
+
+// A NIC that reads what is put to another node is not a program of this GPU; a put within the node is one's stores.
+// CHECK-LABEL: tt.func @read_by_a_nic(
+// CHECK: ditron.notify %arg0 set %arg2 on %{{[0-9a-z]+}} : !tt.ptr<i64>
+tt.func @read_by_a_nic(%sig: !tt.ptr<i64>, %data: !tt.ptr<f32>, %v: i64, %n: i32) {
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  ditron.notify %sig set %v on %rank : !tt.ptr<i64>
+  %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  ditron.putmem %data, %data, %v on %n : !tt.ptr<f32>, !tt.ptr<f32>
+  tt.return
+}
+// CHECK-LABEL: tt.func @read_by_a_program(
+// CHECK: ditron.notify %arg0 set %arg2 on %{{[0-9a-z]+}} scope gpu
+tt.func @read_by_a_program(%sig: !tt.ptr<i64>, %data: !tt.ptr<f32>, %v: i64) {
+  %c1 = arith.constant 1 : i32
+  %rank = ditron.rank
+  ditron.notify %sig set %v on %rank : !tt.ptr<i64>
+  %a = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+  ditron.putmem %data, %data, %v on %rank : !tt.ptr<f32>, !tt.ptr<f32>
   tt.return
 }
 

@@ -35,6 +35,7 @@ class Case:
     calls: int = 1
     grid: int = 1
     resident: int = 132
+    ranks_per_node: int | None = None
     host: Callable | None = None
 
     def main(self) -> None:
@@ -153,6 +154,38 @@ def wait_of_gpu_scope(data, flags, out, epoch, N: tl.constexpr):
     dl.putmem_signal(data, out, N * 4, flags, epoch, 1 - dl.rank())  # <-
     dl.wait(flags, 1, epoch, scope="gpu")
     tl.store(out + N + at, tl.load(data + at))  # <-
+
+
+@broken("race", grid=2, ranks_per_node=1, says='by a NIC, and the signal between the two has scope="gpu"')
+@ditron.jit
+def gpu_scope_before_a_nic_reads(data, flags, out, epoch, N: tl.constexpr):
+    """One program writes, another one puts what it has written: to a rank on another node."""
+    at = tl.arange(0, N)
+    if tl.program_id(0) == 0:
+        tl.store(data + at, 1.0)  # <-
+        dl.notify(flags, dl.rank(), epoch, scope="gpu")
+    else:
+        dl.wait(flags, 1, epoch)
+        dl.putmem_signal(data + N, data, N * 4, flags + 1, epoch, 1 - dl.rank())  # <-
+        dl.wait(flags + 1, 1, epoch)
+        tl.store(out + at, tl.load(data + N + at))
+
+
+@broken("race", grid=2, ranks_per_node=1, says='by a NIC, and the signal between the two has scope="gpu"')
+@ditron.jit
+def atomic_of_gpu_scope_before_a_nic_reads(data, flags, out, epoch, N: tl.constexpr):
+    at = tl.arange(0, N)
+    if tl.program_id(0) == 0:
+        tl.store(data + at, 1.0)  # <-
+        dl.atomic_add(flags, 1, scope="gpu", semantic="release")
+    else:
+        while dl.ld(flags, scope="gpu", semantic="acquire") < epoch:
+            pass
+        dl.putmem_nbi(data + N, data, N * 4, 1 - dl.rank())  # <-
+        dl.quiet()
+        dl.notify(flags + 1, 1 - dl.rank(), epoch)
+        dl.wait(flags + 1, 1, epoch)
+        tl.store(out + at, tl.load(data + N + at))
 
 
 @broken("race")

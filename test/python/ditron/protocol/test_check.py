@@ -25,7 +25,8 @@ EXAMPLES = paths.EXAMPLES
 KINDS = {
     "missing_wait": "unordered", "data_after_its_flag": "unpublished", "relaxed_flag": "semantic",
     "relaxed_look_at_the_flag": "semantic", "relaxed_signal_fetch": "semantic", "gpu_scope_on_a_peers_flag": "scope", "wait_of_gpu_scope": "scope",
-    "relaxed_wait": "semantic", "ordinary_load_of_a_flag": "unordered",
+    "gpu_scope_before_a_nic_reads": "scope",
+    "atomic_of_gpu_scope_before_a_nic_reads": "scope", "relaxed_wait": "semantic", "ordinary_load_of_a_flag": "unordered",
     "no_fence_between_put_and_signal": "unpublished", "second_put_without_a_signal": "unpublished",
     "sync_all_is_no_quiet": "unordered", "symm_at_without_acquire": "unordered", "wrong_neighbour": "unordered",
     "count_one_too_low": "too-early", "count_one_too_high": "count", "wrong_signal": "unordered",
@@ -51,7 +52,7 @@ def test_every_broken_kernel_is_here():
 def test_broken_kernel_is_found_at_its_lines(name, monkeypatch):
     monkeypatch.setenv("DITRON_PIPELINE", "as-written")  # the default one mends some of them
     case = CASES[name]
-    findings, _ = check_scenario(capture(case.main, case.ranks, resident=case.resident))
+    findings, _ = check_scenario(capture(case.main, case.ranks, case.ranks_per_node, resident=case.resident))
     assert findings, f"{name} passes"
     first = findings[0]
     assert first.kind == KINDS[name], str(first)

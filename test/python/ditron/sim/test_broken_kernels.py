@@ -37,7 +37,8 @@ def find(case, **world) -> tuple[ditron.SimulationError, int]:
     """The first finding, and its seed."""
     for seed in range(SEEDS):
         try:
-            ditron.sim.run(case.main, ranks=case.ranks, seed=seed, resident=case.resident, **world)
+            nodes = {"ranks_per_node": case.ranks_per_node} | world
+            ditron.sim.run(case.main, ranks=case.ranks, seed=seed, resident=case.resident, **nodes)
         except ditron.SimulationError as error:
             return error, seed
     pytest.fail(f"{case.name}: nothing found in {SEEDS} seeds")

@@ -30,14 +30,14 @@ from moe_layer import layer_cases, second_cases  # noqa: E402
 
 import ditron  # noqa: E402
 from ditron.kernels import Plan, ag_moe, ag_moe_backward, moe_plan  # noqa: E402
+from ditron.kernels.route_draws import RouteDistribution  # noqa: E402
 from ditron.kernels.routing import tables_on_host  # noqa: E402
 
 
 def route(model: Model, tokens: int, device: torch.device) -> torch.Tensor:
     """Experts of every rank's tokens, [ranks, tokens, top_k], the same on every rank."""
-    generator = torch.Generator(device).manual_seed(tokens)
-    scores = torch.rand(dist.get_world_size(), tokens, model.experts, device=device, generator=generator)
-    return scores.topk(model.top_k).indices.int()
+    ranks, uniform = dist.get_world_size(), RouteDistribution()
+    return uniform.draw(ranks * tokens, model.experts, model.top_k, tokens, device)[0].view(ranks, tokens, -1)
 
 
 class RowsCase(Case):

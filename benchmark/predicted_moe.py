@@ -1,8 +1,9 @@
 """What the simulator's clock predicts for the layer of a mixture of experts over several nodes; needs no GPU.
 
     python benchmark/predicted_moe.py --machine h800x8x2
+    python benchmark/predicted_moe.py --machine h800x8x2 --routing zipf:1.2
 
-The second of two calls on the slowest rank, uniform routing, without the plan. Nothing was measured on several nodes.
+The second of two calls on the slowest rank, without the plan. Nothing was measured on several nodes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from grouped_gemm import MODELS
 import ditron
 from ditron import kernels, machines, sim
 from ditron.kernels.expert_activation import swiglu_rows
+from ditron.kernels.route_draws import RouteDistribution
 
 
-def row(name: str, machine: machines.Machine, tokens: int) -> str:
+def row(name: str, machine: machines.Machine, tokens: int, routing: RouteDistribution) -> str:
     """A line of the table."""
     model, ranks = MODELS[name], machine.size
     H, inner, experts, top_k = model.hidden, model.intermediate, model.experts, model.top_k
-    scores = [torch.rand(tokens, experts, generator=torch.Generator().manual_seed(rank)) for rank in range(ranks)]
-    ids = [each.topk(top_k).indices.int() for each in scores]
+    ids = [routing.draw(tokens, experts, top_k, rank)[0] for rank in range(ranks)]
 
     def main() -> None:
         ditron.init()
@@ -54,9 +55,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--machine", default="h800x8x2")
     parser.add_argument("--tokens", type=int, nargs="*", default=[128, 1024])
+    parser.add_argument("--routing", type=RouteDistribution.parse, default="uniform", help="uniform, zipf:1.2, onehot")
     args = parser.parse_args()
     print("| | tokens of a rank | MB to other nodes | NIC alone | ep_dispatch | ep_combine | between them | all |")
     print("|---|---|---|---|---|---|---|---|")
     for name in ("DSV3", "Qwen3-30B"):
         for tokens in args.tokens:
-            print(row(name, machines.load(args.machine), tokens), flush=True)
+            print(row(name, machines.load(args.machine), tokens, args.routing), flush=True)

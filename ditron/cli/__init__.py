@@ -251,6 +251,12 @@ def _add_run(commands) -> None:
         "--sustained", action="store_true", help="with --machine: calls without a pause, for which it lowers its clocks"
     )
     parser.add_argument("--graph", action="store_true", help="with --machine: programs are CUDA graphs")
+    parser.add_argument(
+        "--routing",
+        metavar="ROUTES",
+        help="how ditron.kernels.draw_routes, and routers in timing-only mode, choose experts: uniform (the default), "
+        "zipf:1.2 or onehot",
+    )
     nodes = parser.add_mutually_exclusive_group()
     nodes.add_argument("--ranks-per-node", metavar="K", type=int, help="ranks on each simulated node (default: all)")
     nodes.add_argument("--nodes", metavar="M", type=int, help="number of simulated nodes, which divides N")

@@ -125,6 +125,13 @@ def add_explain(commands) -> None:
         help="what if the machine had another number, as link=450 or copy_engine.setup=2; may be repeated",
     )
     parser.add_argument(
+        "--routing",
+        metavar="ROUTES",
+        default="uniform",
+        help="which experts tokens choose: uniform (the default), zipf:1.2 (the n-th most popular one with weight "
+        "n ** -1.2) or onehot (all of them one, and others uniformly)",
+    )
+    parser.add_argument(
         "--timing",
         choices=("graph", "call"),
         default="graph",

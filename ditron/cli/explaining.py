@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ditron.cli.kernels import UsageError
 from ditron.cli.progress import progress
 from ditron.cli.shapes import bucket, problems
+from ditron.tuning.problem import OF_EXPERTS, Problem
 
 if TYPE_CHECKING:
     from ditron.machines import Machine
@@ -31,7 +33,8 @@ def explain_command(args: argparse.Namespace) -> int:
     if args.set and machine is None:
         raise UsageError(f"--set is for machines with a file, and {gpu} x {ranks} has none: name one, as h200x2")
     changed = machine.with_changes(args.set) if machine is not None else None
-    shapes = list(problems(args, ranks))  # before the tables, whose entries are of operators that are declared
+    # Before the tables, whose entries are of operators that are declared.
+    shapes = [_routed(problem, args.routing) for problem in problems(args, ranks)]
     table = _table(gpu, ranks, machine, changed)
     answers = []
     with progress() as show:
@@ -54,6 +57,22 @@ def explain_command(args: argparse.Namespace) -> int:
     else:
         print("\n\n".join(answer.text() for answer in answers))
     return 0
+
+
+def _routed(problem: Problem, routing: str) -> Problem:
+    """The problem under a distribution of routes; UsageError where it has no experts, or there is none of that name."""
+    from ditron.kernels.route_draws import RouteDistribution
+
+    try:
+        RouteDistribution.parse(routing)
+    except ValueError as error:
+        raise UsageError(f"--routing: {error}") from None
+    if routing != "uniform" and not problem.experts:
+        raise UsageError(
+            f"--routing {routing}: {problem.operator} has no experts, as {', '.join(sorted(OF_EXPERTS))} have; "
+            "predict a script that calls ditron.kernels.draw_routes, by ditron run --machine NAME --routing"
+        )
+    return replace(problem, routing=routing)
 
 
 def _is_file(name: str) -> bool:

@@ -48,6 +48,13 @@ def run_command(args: argparse.Namespace) -> int:
     if not Path(args.script).is_file():
         raise UsageError(f"no such file: {args.script}")
     require_python(args.script)
+    if args.routing is not None:
+        from ditron.kernels.route_draws import RouteDistribution
+
+        try:
+            RouteDistribution.parse(args.routing)
+        except ValueError as error:
+            raise UsageError(f"--routing: {error}") from None
     from ditron.sim import recorder
     from ditron.sim.prediction import require_ranks
     from ditron.sim.script_run import ScriptRun
@@ -70,6 +77,7 @@ def run_command(args: argparse.Namespace) -> int:
         args.traceback,
         machine,
         args.timing_only,
+        args.routing,
     )
     if machine is not None:
         if args.seeds is not None:

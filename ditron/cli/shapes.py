@@ -23,10 +23,10 @@ _OF_PARTS = ("reduce_scatter", "all_to_all", "all_to_all_v")  # whose sizes are 
 
 
 def bucket(problem: Problem) -> Problem:
-    """The problem with the rows that its calls are looked up by."""
+    """The problem with the rows that its calls are looked up by; they do not know the routing."""
     from ditron.tuning.problem import bucket_of
 
-    return replace(problem, rows=bucket_of(problem.rows))
+    return replace(problem, rows=bucket_of(problem.rows), routing="uniform")
 
 
 def problems(args: argparse.Namespace, ranks: int) -> Iterator[Problem]:

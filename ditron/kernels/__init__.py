@@ -35,6 +35,7 @@ from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.moe_rs_gradients import moe_rs_backward
 from ditron.kernels.reduce_scatter import reduce_scatter
+from ditron.kernels.route_draws import draw_routes
 from ditron.kernels.routing import Plan
 from ditron.kernels.scales import quantize_128x128
 
@@ -53,6 +54,7 @@ __all__ = [
     "all_reduce_rms_norm",
     "all_to_all",
     "all_to_all_v",
+    "draw_routes",
     "ep_combine",
     "ep_dispatch",
     "ep_moe",

@@ -11,6 +11,7 @@ from torch import nn
 
 from ditron import kernels
 from ditron.distributed.torch_groups import AnyGroup, as_group
+from ditron.kernels.route_draws import are_drawn
 from ditron.nn.gradients import summed_gradient
 from ditron_compiler.errors import DitronError
 
@@ -167,7 +168,10 @@ class MoE(nn.Module):
             weight[index], scale[index] = kernels.quantize_128x128(matrix)
 
     def route(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Experts and weights [tokens, top_k], int64 and float32, of tokens [tokens, hidden_size]."""
+        """Experts and weights [tokens, top_k], int64 and float32, of tokens [tokens, hidden_size].
+
+        In timing-only mode there are no scores, and experts are drawn (:func:`ditron.kernels.draw_routes`).
+        """
         weight = summed_gradient(self.router.weight, self.group.name)  # each rank has routed other tokens
         logits = nn.functional.linear(x.to(weight.dtype), weight).float()
         scores = logits.softmax(1) if self.scoring == "softmax" else logits.sigmoid()
@@ -179,6 +183,8 @@ class MoE(nn.Module):
             considered = torch.zeros_like(of_groups[..., 0]).scatter_(1, best, 1.0).bool()
             choice = of_groups.masked_fill(~considered[..., None], -math.inf).flatten(1)
         ids = choice.topk(self.top_k, 1).indices
+        if are_drawn(self.group):
+            ids = kernels.draw_routes(len(x), self.num_experts, self.top_k, group=self.group)[0].long()
         weights = scores.gather(1, ids)
         if self.normalize:
             weights = weights / weights.sum(1, keepdim=True)

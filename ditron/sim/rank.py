@@ -125,6 +125,11 @@ class RankView:
         if self._world.timing is not None:
             self._world.program_calls.append(ProgramCall(self.rank, name, start, self._world.machine.now))
 
+    def routing(self) -> str:
+        """The distribution of routes that the world was made with; uniform without one."""
+        self._world.routes_drawn = True
+        return self._world.routing or "uniform"
+
     @property
     def machine(self) -> Any:
         """The machine of a world with a clock."""

@@ -70,7 +70,7 @@ def predict(
         timing_only: floating-point data is neither computed nor moved, so that shapes of full size take seconds.
         trace: file for what every program and stream did, in us, which ui.perfetto.dev opens.
         timeline: file (.png, .svg or .pdf) for a picture of the last call: SMs, streams, links, the critical path.
-        world: as of :func:`run`.
+        world: as of :func:`run`; ``routing="zipf:1.2"``: how :func:`ditron.kernels.draw_routes` draws.
 
     Raises what :func:`run` raises; DitronError for a machine or a number of ranks that there is not, TypeError for what
     is no machine or no integer.

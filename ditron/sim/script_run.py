@@ -33,6 +33,7 @@ class ScriptRun:
     traceback: bool = False
     machine: Machine | None = None
     timing_only: bool = False
+    routing: str | None = None
 
     def __call__(self, seed: int | None) -> int:
         """The script's exit code. An error of the run says which command runs it again, with the same seed."""
@@ -50,6 +51,7 @@ class ScriptRun:
                 races=self.races,
                 weak=self.weak,
                 as_cuda=self.as_cuda,
+                **({} if self.routing is None else {"routing": self.routing}),
                 **({} if self.machine is None else {"machine": self.machine, "timing_only": self.timing_only}),
             )
         except Exception as error:
@@ -80,6 +82,8 @@ class ScriptRun:
             words += ["--machine", self.machine.file]
             words += [word for change in self.machine.changed for word in _option(change)]
             words += ["--timing-only"] * self.timing_only
+        if self.routing is not None:
+            words += ["--routing", self.routing]
         if self.ranks_per_node is not None:
             words += ["--ranks-per-node", str(self.ranks_per_node)]
         if self.as_cuda:

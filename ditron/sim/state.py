@@ -36,7 +36,8 @@ class WorldState:
     """The state that ranks share.
 
     Attributes:
-        size, ranks_per_node, seed, heap_bytes, races, weak, timing, timing_only: see :class:`ditron.sim.World`.
+        size, ranks_per_node, seed, heap_bytes, races, weak, timing, timing_only, routing: see
+            :class:`ditron.sim.World`. routes_drawn: whether someone has asked for the routing.
         machine: the native machine. heap_bases: address of each rank's symmetric heap, of ``heap_capacity`` bytes.
         world_group, groups: groups by their world ranks. allocations: by offset in the heap.
         launches: the host thread that waits for a launch, by the machine's number of it.
@@ -61,10 +62,12 @@ class WorldState:
         graphs: bool = False,
         timing: Machine | None = None,
         timing_only: bool = False,
+        routing: str | None = None,
     ):
         self.size, self.ranks_per_node, self.seed = size, ranks_per_node, seed
         self.heap_bytes, self.races, self.weak, self.graphs = heap_bytes, races, weak, graphs
         self.timing, self.timing_only = timing, timing_only
+        self.routing, self.routes_drawn = routing, False
         self.program_calls: list[ProgramCall] = []
         self.library_us = 0.0  # of the function that a stream calls
         self.unpriced: dict[str, None] = {}  # functions whose time is not known

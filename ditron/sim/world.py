@@ -22,7 +22,7 @@ from ditron.sim.random_states import RandomStates
 from ditron.sim.rank import RankView, enter
 from ditron.sim.state import WorldState
 from ditron_compiler import knobs
-from ditron_compiler.errors import SimulationError
+from ditron_compiler.errors import DitronError, SimulationError
 
 __all__ = ["MAX_SWITCHES", "World"]
 
@@ -57,6 +57,7 @@ class World(WorldState):
             that the seed decides. ``prediction`` says what took how long. `resident` is then the machine's, `weak` off.
         timing_only: with a machine: floating-point data is neither computed nor moved, which takes seconds for shapes
             that would take hours. Tensors of it hold anything.
+        routing: how :func:`ditron.kernels.draw_routes` draws where a call does not say it, as ``"zipf:1.2"``.
 
     Raises ValueError for numbers of ranks, nodes or programs that are not possible, DitronError for a machine that does
     not have the ranks, or is unknown.
@@ -76,6 +77,7 @@ class World(WorldState):
         graphs: bool = False,
         machine: Machine | str | Path | None = None,
         timing_only: bool = False,
+        routing: str | None = None,
     ):
         try:
             ranks = operator.index(ranks)
@@ -111,6 +113,7 @@ class World(WorldState):
             graphs=graphs,
             timing=timing,
             timing_only=timing_only,
+            routing=routing,
         )
         self._random = random.Random(self.seed)
         self._modules: Sequence[types.ModuleType] = ()
@@ -158,6 +161,11 @@ class World(WorldState):
             self.failure.seed = self.seed
         if self.failure is not None:
             raise self.failure
+        if self.routing is not None and not self.routes_drawn:
+            raise DitronError(
+                f"routing {self.routing!r} was not used: it is for ditron.kernels.draw_routes without a distribution "
+                "of its own, and for the routers of ditron.nn.MoE in timing-only mode"
+            )
         return [host.result for host in self._hosts]
 
     def _rank_main(self, rank: int, function: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:

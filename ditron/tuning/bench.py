@@ -15,6 +15,7 @@ import ditron
 from ditron import kernels
 from ditron._program.program import Program
 from ditron.kernels.expert_schedules import block_rows
+from ditron.kernels.route_draws import RouteDistribution
 from ditron.kernels.routing import max_rows
 from ditron.tuning.floors import calls_in_a_graph
 from ditron.tuning.problem import Options, Problem
@@ -126,7 +127,7 @@ def operands(
 ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
     """The operands of an operator on a rank, and the shape of its result there; with ``values``, matrices have some.
 
-    Experts are drawn with equal likelihood, and parts of an all-to-all are equal.
+    Experts are drawn as the problem's routing says, and parts of an all-to-all are equal.
     """
     ranks, rows, N, K = problem.ranks, problem.rows, problem.N, problem.K
     dtype = _TYPES[problem.dtype]
@@ -139,12 +140,10 @@ def operands(
 
     def routes() -> tuple[torch.Tensor, torch.Tensor]:
         if device.type == "meta":
-            scores = torch.empty(rows, problem.experts, device=device)
-        else:
-            generator = torch.Generator(device).manual_seed(rank)
-            scores = torch.rand(rows, problem.experts, device=device, generator=generator)
-        best = scores.topk(problem.top_k, 1)
-        return best.indices.int(), best.values
+            return tuple(
+                torch.empty(rows, problem.top_k, dtype=of, device=device) for of in (torch.int32, torch.float32)
+            )
+        return RouteDistribution.parse(problem.routing).draw(rows, problem.experts, problem.top_k, rank, device)
 
     match problem.operator:
         case "ag_moe" | "moe_rs":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ditron import machines
 from ditron.machines import Machine
+from ditron.tuning.load import load_of
 from ditron.tuning.problem import Problem
 
 __all__ = ["LEAST_FLOOR", "Floor", "calls_in_a_graph", "floor_of", "machine_of", "nodes_of"]
@@ -47,16 +48,17 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
     """The product at the rate of tensor cores, or of memory where that takes longer; the bytes at the link's.
 
     Between nodes, each NIC has to bring what one rank gives to another from every other node, and all that a rank gets
-    comes by its links and its NIC.
+    comes by its links and its NIC. Of experts, for the rank with most rows, and the one that moves most.
     """
     tensor_cores, memory = _product_levels(problem, machine) if problem.is_product else (0.0, 0.0)
     product = max(tensor_cores, memory)
     link, by = 0.0, "link"
     if problem.ranks > 1:
-        part = problem.sent_bytes / (problem.ranks - 1)
+        sent = load_of(problem).tokens * problem.bytes_of_token if problem.experts else problem.sent_bytes
+        part = sent / (problem.ranks - 1)
         nodes = nodes_of(problem, machine)
         rate = machine["link.rate"] + (machine["nic.rate"] if nodes > 1 else 0.0)
-        link = problem.sent_bytes / (rate * 1e3)
+        link = sent / (rate * 1e3)
         if "link.pair" in machine.numbers and min(problem.ranks, machine.ranks) > 1:
             link = max(link, part / (machine["link.pair"] * 1e3))
         if nodes > 1:
@@ -70,13 +72,13 @@ def floor_of(problem: Problem, machine: Machine) -> Floor:
 def _product_levels(problem: Problem, machine: Machine) -> tuple[float, float]:
     """Of a product: by tensor cores, and by what its operands and result are to the memory.
 
-    Of experts, those of the matrices that some token needs are read, if all choices of experts are equally likely.
+    Of experts, the matrices that some token needs are read.
     """
     operations = machine[f"sm.dot{8 * problem.itemsize}"] * 1e6  # a us
     M, N, K, matrices = problem.M, problem.N, problem.K, 1.0
     if problem.experts:
-        chosen = 1 - (1 - problem.top_k / problem.experts) ** (problem.ranks * problem.rows)
-        matrices = problem.own_experts * chosen
+        load = load_of(problem)
+        M, matrices = load.rows, load.matrices
     weights, rows = N * K, M * (N + K)
     if problem.operator == "ep_moe":  # and the second product, of half the columns
         weights, rows = weights + N * K // 2, rows + M * (N // 2 + K)

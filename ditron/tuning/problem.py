@@ -30,6 +30,8 @@ class Problem:
         N, K: of the weight ``[N, K]`` of a rank, or of an expert on it, of ``ep_moe`` its first; 0 for collectives.
         experts, top_k, parallel: of ``OF_EXPERTS``: how many experts all ranks have together, and a token; ``"ep"``
             or ``"tp"``. 0 and empty for others.
+        routing: which experts tokens choose (:class:`ditron.kernels.route_draws.RouteDistribution`), to predict with:
+            calls do not know it, so that rules and tables are those of ``"uniform"``.
     """
 
     operator: str
@@ -41,6 +43,7 @@ class Problem:
     experts: int = 0
     top_k: int = 0
     parallel: str = ""
+    routing: str = "uniform"
 
     @property
     def itemsize(self) -> int:
@@ -80,10 +83,7 @@ class Problem:
         Of experts: tokens to the ranks that need them, and sums of 16 bits of what these made of them.
         """
         if self.experts:
-            wide = max(2, self.itemsize)
-            of_token = {"ag_moe": self.K * self.itemsize, "moe_rs": self.N * wide}
-            of_token["ep_moe"] = self.K * (self.itemsize + wide)
-            return int(self.needing * self.rows * (self.ranks - 1)) * of_token[self.operator]
+            return int(self.needing * self.rows * (self.ranks - 1)) * self.bytes_of_token
         columns = {"ag_gemm": self.K, "gemm_rs": self.N, "gemm_ar": self.N}
         columns |= {"gemm_a2a": self.N // self.ranks, "a2a_gemm": self.K // self.ranks}
         part = self.rows * columns.get(self.operator, 1) * self.itemsize
@@ -91,11 +91,19 @@ class Problem:
             part = -(-2 * part // self.ranks)
         return part * (self.ranks - 1)
 
+    @property
+    def bytes_of_token(self) -> int:
+        """Of experts: what goes between two ranks for a token, there and back."""
+        wide = max(2, self.itemsize)
+        of_token = {"ag_moe": self.K * self.itemsize, "moe_rs": self.N * wide}
+        return (of_token | {"ep_moe": self.K * (self.itemsize + wide)})[self.operator]
+
     def __str__(self) -> str:
         ranks = f"{self.ranks} rank{'s' if self.ranks != 1 else ''}"
         if self.experts:
             sizes = f"{self.ranks * self.rows} tokens to {self.top_k} of {self.experts} experts N={self.N} K={self.K}"
-            return f"{self.operator} {sizes} {self.dtype}, {ranks} {self.parallel}"
+            routing = f", {self.routing} routes" if self.routing != "uniform" else ""
+            return f"{self.operator} {sizes} {self.dtype}, {ranks} {self.parallel}{routing}"
         sizes = f"M={self.M} N={self.N} K={self.K}" if self.is_product else f"{self.rows} x"
         return f"{self.operator} {sizes} {self.dtype}, {ranks}"
 

@@ -136,7 +136,7 @@ class Table:
         entries = []
         for problem in sorted(self.entries, key=_order):
             entry, key = self.entries[problem], asdict(problem)
-            del key["ranks"]
+            del key["ranks"], key["routing"]
             for name in ("experts", "top_k", "parallel"):
                 if not key[name]:
                     del key[name]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ditron.kernels.route_draws import RouteDistribution
+
 __all__ = ["Routing", "routings"]
 
 
@@ -30,7 +32,6 @@ def routings(ranks: int, seed: int, tokens: int = 20, block_m: int = 16) -> dict
         return torch.full((ranks, tokens, k), -1)
 
     uniform = rand(ranks, tokens, experts)
-    zipf = uniform.log() * torch.arange(1, experts + 1) ** 1.2  # exponential races: the first of weights 1 / n ** 1.2
     of_group = torch.arange(experts) // 2
     group = (rand(ranks, tokens, 1) * ranks).long()
     limited = torch.where((of_group - group) % ranks < max(1, ranks // 2), uniform, -1.0)
@@ -49,7 +50,7 @@ def routings(ranks: int, seed: int, tokens: int = 20, block_m: int = 16) -> dict
     odd = 2 * ranks + 1
     return {
         "uniform": Routing(chosen(uniform), experts),
-        "zipf": Routing(chosen(zipf), experts),
+        "zipf": Routing(RouteDistribution.parse("zipf:1.2").choose(uniform, top_k), experts),
         "groups of ranks": Routing(chosen(limited), experts),
         "one expert": Routing(hot, experts),
         "experts of one rank": Routing(one, experts),

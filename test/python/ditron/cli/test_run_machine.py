@@ -61,6 +61,30 @@ def test_what_if(capsys, ag_gemm):
     assert "with graph:" in predict(capsys, "--machine", "h200x4", "--timing-only", "--graph", ag_gemm)
 
 
+ROUTED = """
+import torch
+
+import ditron
+
+ditron.init()
+x, ids = torch.empty(512, 256, dtype=torch.bfloat16), ditron.kernels.draw_routes(512, experts=16, top_k=2)
+plan = ditron.kernels.moe_plan(*ids, num_experts=16)
+ditron.kernels.ep_dispatch(x, plan)
+"""
+
+
+def test_routes_of_a_script(capsys, tmp_path):
+    """As --routing says; more rows go to the hottest rank."""
+    path = tmp_path / "routed.py"
+    path.write_text(ROUTED)
+
+    def us(*routing):
+        text = predict(capsys, "--machine", "h200x4", "--timing-only", *routing, str(path))
+        return float(re.search(r"(?m)^program ep_dispatch\S*, call \d+: ([\d.]+) us", text)[1])
+
+    assert us() == us("--routing", "uniform") != us("--routing", "zipf:1.2")
+
+
 def test_fewer_ranks_and_what_the_script_does(capsys):
     text = predict(capsys, "--machine", "h800x8", "--sim", "2", SCRIPT)
     assert "rank 0 []" in text and "rank 1 []" in text
@@ -84,6 +108,7 @@ def test_the_trace_is_in_microseconds(capsys, ag_gemm, tmp_path):
         (["--sim", "2", "--timing-only", SCRIPT], "--timing-only is for --machine"),
         ([SCRIPT], "--sim N says how many ranks, or --machine NAME which machine's"),
         (["--machine", "h200x4", "--seeds", "4", SCRIPT], "--seeds explores schedules"),
+        (["--machine", "h200x4", "--routing", "zipf", SCRIPT], "--routing: 'zipf' is no distribution of routes"),
     ],
 )
 def test_options_that_do_not_go_together(capsys, arguments, message):
@@ -97,6 +122,7 @@ def test_options_that_do_not_go_together(capsys, arguments, message):
         (["--machine", "h20x4", SCRIPT], r"there is no machine 'h20x4' \(did you mean 'h200x4'\?\)"),
         (["--machine", "h200x4", "--sim", "8", SCRIPT], "the machine h200x4 has 4 ranks, and 8 were asked for"),
         (["--machine", "h200x4", "--set", "link", SCRIPT], "expected link.rate=NUMBER, as link.rate=390"),
+        (["--machine", "h200x2", "--routing", "zipf:2", SCRIPT], "routing 'zipf:2' was not used: .*draw_routes"),
     ],
 )
 def test_what_is_no_machine(capsys, arguments, message):
@@ -121,7 +147,7 @@ def test_an_error_says_how_to_run_it_again(capsys, ag_gemm):
     path = ag_gemm.replace("ag_gemm.py", "wrong.py")
     with open(path, "w") as file:
         file.write(AG_GEMM + "raise RuntimeError('at the end')\n")
-    code = main(["run", "--machine", "h200x2", "--set", "link=100", "--timing-only", path])
+    code = main(["run", "--machine", "h200x2", "--set", "link=100", "--timing-only", "--routing", "onehot", path])
     error = capsys.readouterr().err
     assert code == 1 and "at the end" in error
-    assert "ditron run --sim 2 --machine h200x2 --set link=100 --timing-only --replay 0" in error
+    assert "ditron run --sim 2 --machine h200x2 --set link=100 --timing-only --routing onehot --replay 0" in error

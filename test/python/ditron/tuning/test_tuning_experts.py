@@ -1,5 +1,8 @@
 """Operators of experts, and all-to-alls of unequal parts, as what is tuned and explained."""
 
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -8,9 +11,11 @@ import ditron.sim
 from ditron import kernels, machines
 from ditron.cli import main
 from ditron.cli.shapes import _shapes
+from ditron.kernels.route_draws import RouteDistribution
 from ditron.tuning import compile_ahead, lookup, tables
 from ditron.tuning.bench import call_of, operands
 from ditron.tuning.floors import floor_of
+from ditron.tuning.load import load_of
 from ditron.tuning.prediction import Predictor
 from ditron.tuning.problem import OF_EXPERTS, Problem
 from ditron.tuning.registry import OPERATORS, candidates_of
@@ -98,6 +103,83 @@ def test_floors():
     assert few < 0.05 * many
     rate = machine["hbm.rate"] * 1e3
     assert many == pytest.approx(32 * 1536 * 2048 * 2 / rate, rel=0.1)
+
+
+def counted(problem):
+    """Rows of ranks' products, and what each rank gets and gives, by plain loops over the routes."""
+    first = [rank * problem.experts // problem.ranks for rank in range(problem.ranks + 1)]
+    owner = [rank for rank in range(problem.ranks) for _ in range(first[rank], first[rank + 1])]
+    rows, got, given = ([0] * problem.ranks for _ in range(3))
+    used = [set() for _ in range(problem.ranks)]
+    for rank in range(problem.ranks):
+        distribution = RouteDistribution.parse(problem.routing)
+        for token in distribution.draw(problem.rows, problem.experts, problem.top_k, rank)[0].tolist():
+            for expert in token:
+                rows[owner[expert]] += 1
+                used[owner[expert]].add(expert)
+            for other in {owner[expert] for expert in token} - {rank}:
+                got[other] += 1
+                given[rank] += 1
+    return max(rows), max(map(len, used)), max(got + given)
+
+
+@pytest.mark.parametrize("routing", ["zipf:1.2", "onehot", "zipf:3"])
+def test_the_load_of_routes_is_the_hottest_ranks(routing):
+    problem = replace(experts("ep_moe", 4 * 37, of=18, top_k=3), routing=routing)  # experts that ranks do not divide
+    load = load_of(problem)
+    assert (load.rows, load.matrices, load.tokens) == counted(problem)
+    part = replace(problem, parallel="tp")
+    assert load_of(part).rows == 4 * 37 * 3 and load_of(part).tokens == 3 * 37
+
+
+def test_the_floor_of_a_skew_is_the_hottest_ranks():
+    """As much higher as that has more rows than the average; uniform routes are at most 5 % beyond it."""
+    machine, problem = machines.load("h200x4"), experts("ag_moe", 65536)
+    uniform = floor_of(problem, machine)
+    drawn = load_of(replace(problem, routing="zipf:0"))
+    assert drawn.rows == pytest.approx(load_of(problem).rows, rel=0.05) and drawn.matrices == 32
+    assert drawn.tokens == pytest.approx(load_of(problem).tokens, rel=0.05)
+    skewed = replace(problem, routing="zipf:1.2")
+    assert floor_of(skewed, machine).product / uniform.product == pytest.approx(load_of(skewed).rows / problem.M)
+    assert load_of(skewed).rows > 1.2 * problem.M
+
+
+def test_a_skew_takes_longer():
+    """Of products that hide the way of their tokens; the rank with most rows has 1.5 times the average."""
+    problem, predict = experts("ep_moe", 4096, of=32, top_k=4), Predictor(machines.load("h200x4"))
+    options = OPERATORS["ep_moe"].rule(problem).options
+    uniform, zipf, onehot = (
+        predict(replace(problem, routing=routing), options).us for routing in ("uniform", "zipf:1.2", "onehot")
+    )
+    assert min(zipf, onehot) > 1.1 * uniform
+
+
+def test_explain_of_a_skew(capsys):
+    """Of the schedule that calls take, which do not know the routes."""
+    asked = ["explain", "ag_moe", "4096", "256", "512", "8", "2", "--machine", "h200x2", "--json", "--routing"]
+    answers = []
+    for routing in ("uniform", "onehot"):
+        assert main([*asked, routing]) == 0
+        answers += json.loads(capsys.readouterr().out)
+    uniform, onehot = answers
+    assert uniform["options"] == onehot["options"] and uniform["bucket"] == onehot["bucket"]
+    assert (uniform["problem"]["routing"], onehot["problem"]["routing"]) == ("uniform", "onehot")
+    assert uniform["us"] != onehot["us"] and uniform["floor"]["link"] < onehot["floor"]["link"]
+    assert str(experts("ag_moe")).endswith("4 ranks ep")
+    assert str(replace(experts("ag_moe"), routing="onehot")).endswith("4 ranks ep, onehot routes")
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["ag_moe", "64", "64", "64", "8", "2", "--routing", "zipf"], "--routing: 'zipf' is no distribution of routes"),
+        (["ag_gemm", "64", "64", "64", "--routing", "onehot"], "--routing onehot: ag_gemm has no experts, as ag_moe,"),
+        (["all_to_all_v", "64K", "--routing", "zipf:1.2"], "all_to_all_v has no experts, as ag_moe, ep_moe, moe_rs"),
+    ],
+)
+def test_wrong_routing(arguments, expected, capsys):
+    assert main(["explain", *arguments, "--machine", "h200x2"]) == 2
+    assert expected in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from ditron.kernels.tiles import dot_step, store_tile, tile_position
 
 __all__ = [
     "copy_kernel",
-    "empty_kernel",
     "load_pull",
     "neighbour",
     "packet_push",
@@ -22,11 +21,6 @@ __all__ = [
     "tma_push",
     "turns_kernel",
 ]
-
-
-@ditron.jit
-def empty_kernel(x_ptr):
-    pass
 
 
 @ditron.jit

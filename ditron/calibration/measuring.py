@@ -17,8 +17,9 @@ from ditron_compiler.errors import DitronError
 __all__ = ["ProbeBench", "disagreement", "measured_us"]
 
 _BENCH = "ditron.calibration.measuring:ProbeBench"
-_LIMIT, _TOTAL, _ROUNDS = 60.0, 240.0, 12  # seconds of a probe and of all; samples of each
+_LIMIT, _TOTAL, _ROUNDS = 60.0, 240.0, 20  # seconds of a probe and of all; samples of each
 _FIRST_SAMPLES = 3
+_WARM_UP = 600  # samples before these, where repeated calls are to have lowered the clocks: a second and more
 _MOST_APART, _NOISE = 1.25, 2.0  # of two ranks' times; us
 
 
@@ -47,6 +48,8 @@ def disagreement(us: Sequence[float]) -> str:
 class ProbeBench(GpuBench):
     """A rank that times a probe, in the form that it says."""
 
+    warm_up = 0
+
     def prepare(self, problem: Problem) -> Callable[[Options], Any]:
         self._free_programs()
         sms = torch.cuda.get_device_properties(self.device).multi_processor_count
@@ -56,6 +59,7 @@ class ProbeBench(GpuBench):
             if not call:
                 (probe,) = [one for one in (*PROBES, *HELD_OUT) if str(one) == options["probe"]]
                 self.timing, self.calls = ("call", 1) if probe.form == "call" else ("graph", probe.calls)
+                self.warm_up = _WARM_UP if probe.form == "sustained" else 0
                 call.append(probe.prepare(Rank(sms, problem.ranks, self._tensor)))
             return call[0]()
 
@@ -72,6 +76,8 @@ class ProbeBench(GpuBench):
 
     def sampler(self, call: Callable[[], Any]) -> Callable[[], float]:
         sample = super().sampler(call)
+        for _ in range(self.warm_up):
+            sample()
         ranks = self.gather(statistics.median(sample() for _ in range(_FIRST_SAMPLES)))
         if wrong := disagreement(ranks):
             raise DitronError(wrong)

@@ -40,9 +40,10 @@ class Probe:
     Attributes:
         number: of ``machines.FIELDS``; empty: none, a call that is predicted afterwards. what: in words.
         prepare: makes operands and gives the call.
-        form: ``"call"``, by itself after a pause; ``"graph"``, in a CUDA graph; ``"sustained"``, in a graph of calls
-            without a pause that lower the GPU's clocks. calls: in a graph.
-        ranks: at least.
+        form: ``"call"``, by itself after a pause; ``"graph"``, in a CUDA graph; ``"sustained"``, the same repeated, as
+            ``ditron tune`` does, until the GPU has lowered its clocks. calls: in a graph.
+        ranks: at least. keeps_time: where it cannot run, its time is the base's, and its number follows: of what is
+            left of that time when all else has been taken off.
         us: what it takes, for what the clock does not price; None: what the clock says.
     """
 
@@ -52,6 +53,7 @@ class Probe:
     form: str = "call"
     calls: int = 1
     ranks: int = 1
+    keeps_time: bool = False
     us: Callable[[Machine], float] | None = None
 
     def __str__(self) -> str:
@@ -65,13 +67,14 @@ class Probe:
 
 
 def predicted_us(probe: Probe, machine: Machine, ranks: int) -> float:
-    """What a call of a probe takes on so many ranks of a machine, on the slowest one."""
+    """What a call of a probe takes on so many ranks of a machine, or as many as it needs, on the slowest one."""
     import ditron
     from ditron import sim
     from ditron.tuning.prediction import last_call_us
 
     if probe.us is not None:
         return probe.us(machine)
+    ranks = max(ranks, probe.ranks)
     calls = 1 if probe.form == "call" else 2  # in a graph it is the second that follows another one
 
     def main() -> None:
@@ -170,8 +173,9 @@ def _gathered_by_nccl(nbytes: int) -> _Prepare:
 
 
 def _launches(rank: Rank) -> Callable[[], Any]:
-    x = rank.tensor(8, dtype=_BF16)
-    return lambda: programs.launches_program(x, count=20)
+    """The clock knows no latency of a load: it is a launch's."""
+    x, y = (rank.tensor(512 * rank.sms, dtype=_BF16) for _ in range(2))
+    return lambda: programs.launches_program(x, y, block=512, programs=rank.sms, count=20)
 
 
 def _alone(program: Callable[..., Any], **constants: Any) -> _Prepare:
@@ -183,12 +187,12 @@ def _priced(intrinsic: str, transfer: Transfer) -> Callable[[Machine], float]:
     return lambda machine: row.us(transfer, machine)
 
 
-_NO_PAUSE = "bf16 product of 8448 x {} without a pause"
+_NO_PAUSE = "bf16 product of 8448 x {}, repeated"
 _STORES, _LL128 = {"block": 16384, "num_warps": 16}, {"block": 30720, "num_warps": 32}
 _stores, _tma, _packets = programs.stores_program, programs.tma_program, programs.packets_program
 
 _OF_ONE_GPU = (
-    Probe("latency.launch", "20 kernels that do nothing", _launches, "graph", 10),
+    Probe("latency.launch", "20 kernels that copy 1 KB on each SM", _launches, "graph", 10),
     Probe("latency.local", "two programs signal each other, 100 times each", _alone(programs.turns_program, turns=100)),
     Probe("latency.stream", "a stream writes 32 signals", _alone(programs.signals_program, count=32)),
     Probe("hbm.rate", "copy of 1 GB by all SMs", _local_copy(1024 * MB, 4, block=8192, num_warps=8)),
@@ -211,7 +215,7 @@ _OF_LINKS = (
     Probe("link.load_share", "loads of all SMs, 256 MB", _moved(_stores, 256 * MB, pull=True, **_STORES)),
     Probe("link.store_per_sm", "stores of one SM, 32 MB", _moved(_stores, 32 * MB, 1, **_STORES)),
     Probe("link.load_per_sm", "loads of one SM, 32 MB", _moved(_stores, 32 * MB, 1, pull=True, **_STORES)),
-    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced("ll", block=512), "graph", 20),
+    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced("ll", block=512), "graph", 20, keeps_time=True),
     Probe("latency.fence", "all-reduce of 4 KB, one shot", _reduced("one_shot"), "graph", 20),
     Probe("latency.barrier", "8 barriers of streams", _alone(programs.barriers_program, count=8), "graph", 10),
     Probe("copy_engine.busy_share", "AG+GEMM of 8192 x 1376 x 4096", _ag_gemm(8192, 1376, 4096)),
@@ -249,6 +253,6 @@ PROBES = (
 #: Calls that nothing is found of, which a machine that was calibrated is asked to predict.
 HELD_OUT = (
     Probe("", "bf16 product of 4096 x 14336 x 5120", _product(4096, 14336, 5120)),
-    Probe("", "bf16 product of 4096 x 14336 x 5120 without a pause", _product(4096, 14336, 5120), "sustained", 2),
+    Probe("", "bf16 product of 4096 x 14336 x 5120, repeated", _product(4096, 14336, 5120), "sustained", 2),
     Probe("", "AG+GEMM of 8192 x 5504 x 4096", _ag_gemm(8192, 5504, 4096), ranks=2),
 )

@@ -28,10 +28,10 @@ __all__ = [
 
 
 @ditron.program
-def launches_program(x, *, count):
-    """``count`` kernels that do nothing, one after the other."""
+def launches_program(x, y, *, block, programs, count):
+    """``count`` times ``y`` [n] = ``x`` [n], a kernel each, one after the other."""
     for _ in range(count):
-        kernels.empty_kernel[(1,)](x)
+        kernels.copy_kernel[(programs,)](x, y, x.shape[0], BLOCK=block)
 
 
 @ditron.program

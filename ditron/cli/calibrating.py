@@ -102,11 +102,16 @@ def _calibrate(
     why_not = {probe: left_out(probe, base, ranks, capability) for probe in (*PROBES, *HELD_OUT)}
     probes, held_out = ([probe for probe in some if not why_not[probe]] for some in (PROBES, HELD_OUT))
     measured = measuring.measured_us([*probes, *held_out], ranks, say)
+    missed = [probe for probe in PROBES if ranks < probe.ranks <= base.ranks]
+    kept = {probe: predicted_us(probe, base, ranks) for probe in missed if probe.keeps_time}
     start = replace(base, numbers=dict(base.numbers) | {"sm.count": Number(gpu.multi_processor_count, "", "")})
-    found = fit(start, probes, measured, lambda probe, machine: predicted_us(probe, machine, ranks), say)
+    found = fit(
+        start, [*probes, *kept], measured | kept, lambda probe, machine: predicted_us(probe, machine, ranks), say
+    )
     say("")
     by = f"ditron calibrate, {date.today()}, {ranks} x {gpu.name}"
     reasons = {probe.number: why for probe, why in why_not.items()}
+    reasons |= {probe.number: f"{why_not[probe]}: its {probe.what} takes {us:.1f} us" for probe, us in kept.items()}
     numbers = numbers_of(base, found.machine, {p: measured[p] for p in probes}, reasons, found.unexplained, by)
     size = ranks if ranks > 1 else base.ranks
     comment = f"{by}, torch {torch.__version__}; the rest is of {base.name}."
@@ -133,7 +138,8 @@ def _number_rows(base: Machine, machine: Machine) -> Iterator[str]:
             change = f"{100 * (number.value / base[name] - 1):+8.1f} %" if base[name] else ""
             yield f"{name:24} {base[name]:12g} {number.value:12g} {FIELDS[name].unit:8}{change}"
         else:
-            taken.setdefault(number.source.partition("(")[2].partition(")")[0], []).append(name)
+            changed = "" if number.value == base[name] else f" = {number.value:g}"
+            taken.setdefault(number.source.partition("(")[2].partition(")")[0], []).append(name + changed)
     for why, those in taken.items():
         yield f"as of {base.name} ({why}): {', '.join(those)}"
 

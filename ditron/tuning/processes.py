@@ -219,7 +219,8 @@ class _Ranks:
             best = min((us for _, us in event["done"]), default=None)
             self.settings.say(f"{job}: {'no candidate works' if best is None else f'{best:.1f} us'}")
         elif rank == 0 and event.get("candidate") is not None and event.get("stage") == "check":
-            self.settings.say(f"{job}: candidate {event['candidate'] + 1} of {len(job.candidates)}")
+            which = f": candidate {event['candidate'] + 1} of {len(job.candidates)}" if len(job.candidates) > 1 else ""
+            self.settings.say(f"{job}{which}")
 
     def _hangs(self) -> None:
         """The rank that has come least far, since all say the same in the same order, says which candidate."""

@@ -15,6 +15,7 @@ from ditron.calibration import measuring
 from ditron.calibration.fit import fit
 from ditron.calibration.probes import HELD_OUT, PROBES, Probe, left_out, predicted_us
 from ditron.cli import main
+from ditron.machines import FIELDS
 from ditron_compiler.errors import DitronError
 
 BASE = machines.load("h200x2")
@@ -163,6 +164,15 @@ def test_the_file_of_one_gpu(calibrate, capsys):
         if name in probed | {"sm.count"}:
             assert number.source.startswith("measured: ditron calibrate, 20") and "1 x NVIDIA H200" in number.source
             assert number.value == pytest.approx(changed(1).get(name, 132), rel=0.02)
+        elif name == "latency.peer":  # with less time for the launch there is more for the link
+            why = "a single GPU has no link: its all-reduce of 4 KB by LL takes 3.4 us"
+            assert number.source == f"assumed: as of h200x2 ({why}); {BASE.numbers[name].source}"
+            (by_ll,) = [probe for probe in PROBES if probe.number == name]
+            assert predicted_us(by_ll, machine, 1) == pytest.approx(predicted_us(by_ll, BASE, 1), rel=0.01)
+            assert number.value == pytest.approx(
+                BASE[name] + BASE["latency.launch"] - machine["latency.launch"], abs=0.05
+            )
+            assert abs(number.value / BASE[name] - 1) > 0.1
         else:
             why = "a single GPU has no link" if name in changed(2) else "no probe measures it"
             assert number.source == f"assumed: as of h200x2 ({why}); {BASE.numbers[name].source}"
@@ -171,6 +181,9 @@ def test_the_file_of_one_gpu(calibrate, capsys):
     assert "as of h200x2 (a single GPU has no link): link.rate, " in out
     assert "as of h200x2 (no probe measures it): copy_engine.share, multimem.rate" in out
     assert "partly uncalibrated: link.rate, " in out and "held out" in out
+    assert (
+        "as of h200x2 (a single GPU has no link: its all-reduce of 4 KB by LL takes 3.4 us): latency.peer = 1.1" in out
+    )
     assert call_us("mine.toml") == pytest.approx(call_us(machine_of(changed(1))), rel=0.02)
 
 
@@ -183,8 +196,8 @@ def test_the_file_of_two_gpus(calibrate, capsys):
     assert "AG+GEMM of 8192 x 5504 x 4096" in capsys.readouterr().out
     assert main(["explain", "ag_gemm", "8192", "11008", "4096", "--machine", "h200x2.toml"]) == 0
     assert "the lab's" in capsys.readouterr().out
-    script = "import ditron\nfrom ditron.calibration.programs import launches_program\nimport torch\n"
-    script += "ditron.init()\nlaunches_program(torch.empty(8), count=20)\n"
+    script = "import ditron\nfrom ditron.calibration.programs import signals_program\n"
+    script += "ditron.init()\nsignals_program(count=20)\n"
     open("script.py", "w").write(script)
     assert main(["run", "--machine", "h200x2.toml", "script.py"]) == 0
     assert "predicted for h200x2 (the lab's)" in capsys.readouterr().out
@@ -227,6 +240,13 @@ def test_a_probe_that_does_not_work(monkeypatch):
     assert str(raised.value) == (
         f"1 of 2 probes have no time:\n  {raises}: every rank: RuntimeError: no kernel for {raises}"
     )
+
+
+def test_every_number_has_one_probe_or_is_known_to_have_none():
+    probed = [probe.number for probe in PROBES]
+    none = {"sm.count", "copy_engine.share", "link.pair", "multimem.rate", "nic.rate", "nic.latency", "nic.post"}
+    assert len(set(probed)) == len(probed) and set(probed) | none == set(FIELDS)
+    assert len({str(probe) for probe in (*PROBES, *HELD_OUT)}) == len(PROBES) + len(HELD_OUT)
 
 
 def test_what_a_gpu_cannot_run_is_left_out():

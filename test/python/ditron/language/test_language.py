@@ -209,6 +209,30 @@ def test_threads_and_calls():
         assert re.search(pattern, text, re.MULTILINE), pattern
 
 
+@ditron.jit(example=POINTERS)
+def rare(x, sig, n, EXPECTED: tl.constexpr):
+    v = tl.load(x + tl.arange(0, 128))
+    m = tl.max(v)
+    if dl.expect(m > 1, 0.25) if EXPECTED else m > 1:
+        tl.store(x + tl.arange(0, 128), v / m)
+        dl.notify(sig, n, 1)
+
+
+@pytest.mark.parametrize("target, stage", [("cuda:90", "ptx"), ("hip:gfx942", "amdgcn")])
+def test_expect_is_no_instruction(target, stage):
+    """The same code as without, but for lines and comments."""
+    plain, expected = (
+        re.sub(
+            r"\n\s*(\.loc|\.file|//|;).*",
+            "",
+            ditron.compile(rare, constexprs={"EXPECTED": given}, target=target).asm[stage],
+        )
+        for given in (False, True)
+    )
+    assert plain == expected and len(plain) > 1000
+    assert "ditron.expect" in mixed(rare, EXPECTED=True)
+
+
 def test_every_operation_has_a_function():
     """The dialect's device operations and dl's functions are the same list, but for what passes insert."""
     from ditron_compiler.ir.dialects import ditron as dialect

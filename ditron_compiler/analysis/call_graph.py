@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ditron_compiler import ir
@@ -33,6 +34,17 @@ def operations(op: ir.Operation) -> list[ir.Operation]:
 def is_pointer_like(type_: ir.Type) -> bool:
     """Whether values of a type lead to memory: pointers, tensors of pointers, tensor descriptors."""
     return "!tt.ptr" in (text := str(type_)) or "!tt.tensordesc" in text
+
+
+_PREFETCHES = re.compile(
+    r"(\s*(prefetch(u)?\.[\w.:]+\s*\[\$\d+\]|cp\.async\.bulk\.prefetch\.L2\.global\s*\[\$\d+\]\s*,\s*\$\d+"
+    r"|mov\.[bus]32\s+\$0\s*,\s*0)\s*;)+\s*"
+)
+
+
+def only_prefetches(op: ir.Operation) -> bool:
+    """Whether inline PTX asks caches for memory and does nothing else: it returns 0."""
+    return isinstance(op, tt.ElementwiseInlineAsmOp) and bool(_PREFETCHES.fullmatch(op.asm_string.value))
 
 
 def pointer_operands(op: ir.Operation) -> list[ir.Value]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import underlying_objects
-from ditron_compiler.analysis.call_graph import is_pointer_like, pointer_operands
+from ditron_compiler.analysis.call_graph import is_pointer_like, only_prefetches, pointer_operands
 from ditron_compiler.ir.dialects import ditron, scf, tt
 
 
@@ -49,7 +49,7 @@ def argument_effects(function: tt.FuncOp) -> tuple[ArgumentEffects, ...]:
 
 def _accesses(op: ir.Operation) -> Iterator[tuple[ir.Value, ArgumentEffects]]:
     """The pointers that ``op`` accesses memory through, and how."""
-    if isinstance(op, _NO_ACCESS) or _is_pointer_arithmetic(op):
+    if isinstance(op, _NO_ACCESS) or _is_pointer_arithmetic(op) or only_prefetches(op):
         return
     if isinstance(op, (tt.LoadOp, ditron.LdOp)):
         yield op.ptr, _READ

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.call_graph import only_prefetches
 from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.protocol.inline_ptx import only_computes
 
@@ -112,7 +113,7 @@ def effect_of(op: ir.Operation) -> Effect | None:
     """The effect of ``op``; None when it only computes. A ditron operation without a row is noted as not followed."""
     effect = EFFECTS.get(type(op))
     if isinstance(op, tt.ElementwiseInlineAsmOp):
-        return None if only_computes(op) else _NOT_FOLLOWED
+        return None if only_computes(op) or only_prefetches(op) else _NOT_FOLLOWED
     if effect is not None or not op.name.startswith("ditron."):
         return effect
     return None if type(op) in NO_EFFECT or op.is_memory_effect_free else _NOT_FOLLOWED

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.call_graph import only_prefetches
 from ditron_compiler.ir.locations import user_text
 
 from . import device_functions, inline_ptx
@@ -58,7 +59,7 @@ _NOTHING_TO_WAIT_FOR = re.compile(r"\s*(griddepcontrol\.(wait|launch_dependents)
 
 @lowers("tt.elementwise_inline_asm")
 def _assembly(fn: FunctionLowering, op: ir.Operation) -> None:
-    if _NOTHING_TO_WAIT_FOR.fullmatch(ir.StringAttr(op.attributes["asm_string"]).value):
+    if only_prefetches(op) or _NOTHING_TO_WAIT_FOR.fullmatch(ir.StringAttr(op.attributes["asm_string"]).value):
         return _nothing(fn, op)
     if inline_ptx.find(op) is not None:
         return fn.lower_elementwise(op, ELEMENTWISE[op.name])

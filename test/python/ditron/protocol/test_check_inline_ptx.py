@@ -126,6 +126,11 @@ def test_a_pause_is_left_out():
     assert not found.findings and found.is_complete, str(found)
 
 
+def test_a_prefetch_has_no_effect():
+    found = report(exchange, STORE, "prefetch.global.L2 [$1]; mov.u32 $0, 0;", False)
+    assert [finding.kind for finding in found.findings] == ["unordered"] and found.is_complete, str(found)
+
+
 @ditron.jit
 def of_tiles(flags, out, N: tl.constexpr):
     at = tl.arange(0, N)

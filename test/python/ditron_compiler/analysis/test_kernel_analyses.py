@@ -154,6 +154,17 @@ def test_kernel_effects_of_packets(kernel):
     assert source == ArgumentEffects(reads=True) and destination == ArgumentEffects(writes=True)
 
 
+def test_kernel_effects_of_inline_assembly(kernel):
+    def effects(text: str) -> ArgumentEffects:
+        name = "tt.elementwise_inline_asm"
+        facts = f'asm_string = "{text}", constraints = "=r,l", packed_element = 1 : i32, pure = false'
+        return argument_effects(kernel(f'%r = "{name}"(%p) <{{{facts}}}> : (!tt.ptr<f32>) -> i32'))[1]
+
+    assert effects("prefetch.global.L2 [$1]; mov.u32 $0, 0;") == ArgumentEffects()
+    assert effects("cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;") == ArgumentEffects()
+    assert effects("prefetch.global.L2 [$1]; st.global.u32 [$1], 1;") == ArgumentEffects(True, True, True)
+
+
 def test_memory_order_joins_paths(kernel):
     store = '%x = "tt.load"(%p) : (!tt.ptr<f32>) -> f32\nscf.if %b { "tt.store"(%q, %x) : (!tt.ptr<f32>, f32) -> () }\n'
     signal = "ditron.signal_op %sig set %v on %n : !tt.ptr<i64>"

@@ -59,6 +59,27 @@ def test_other_assembly_is_refused(asm):
 
 
 @triton.jit
+def _fetched(x, o, ASM: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    given = tl.full((B,), 16, tl.int32)
+    zero = tl.inline_asm_elementwise(ASM, "=r,l,r", [x + i, given], dtype=tl.int32, is_pure=False, pack=1)
+    tl.store(o + i, tl.load(x + i) + zero)
+
+
+@pytest.mark.parametrize(
+    "asm",
+    ["prefetch.global.L2 [$1]; mov.u32 $0, 0;", "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;"],
+)
+def test_prefetches_do_nothing(asm):
+    x, out = torch.rand(64), torch.zeros(64)
+    with ditron.sim.triton():
+        _fetched[(1,)](x, out, asm, B=64)
+        with pytest.raises(ditron.CompileError, match="no inline assembly but single instructions"):
+            _fetched[(1,)](x, out, asm.replace("mov", "st.global.u32 [$1], 1; mov"), B=64)
+    assert torch.equal(x, out)
+
+
+@triton.jit
 def _to_fp8(x, o, ASM: tl.constexpr, B: tl.constexpr):
     i = tl.arange(0, B)
     value = tl.inline_asm_elementwise(ASM, "=h,r,r", [tl.load(x + i)], dtype=o.dtype.element_ty, is_pure=True, pack=2)

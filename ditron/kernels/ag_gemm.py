@@ -17,6 +17,13 @@ import ditron
 import ditron.host as dh
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program
+from ditron.kernels.ag_gemm_small import (
+    MOST_ROWS,
+    ag_gemm_small_program,
+    divides_k,
+    split_k_candidates,
+    split_k_schedule,
+)
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gathered_product import multiply_gathered
@@ -33,6 +40,8 @@ from ditron.kernels.operands import (
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import (
     check_schedule,
+    fits_tile_kernel,
+    has_tiles,
     overlaps,
     product_node_rule,
     product_rule,
@@ -46,7 +55,7 @@ from ditron.kernels.tiles import (
 )
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
-from ditron.tuning.registry import tunable
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_multi", "ag_gemm_program"]
@@ -171,15 +180,24 @@ def ag_gemm_program(
         with_gathered(gathered[: ranks * rows])
 
 
+def ag_gemm_rule(problem: Problem) -> Rule:
+    """What :func:`ag_gemm` runs where nothing is measured."""
+    if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
+        why = f"a product of {problem.M} rows takes as long as its weight is read, by programs that divide K"
+        return Rule({"algorithm": "split_k"}, why)
+    return product_rule(problem, 2)
+
+
 @tunable(
     "ag_gemm",
-    rule=lambda problem: product_rule(problem, 2),
+    rule=ag_gemm_rule,
     on_nodes=lambda problem: product_node_rule(problem, 2),
     node_algorithms=("overlapped", "nccl"),
     space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=4),
 )
 def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_gemm`."""
+    yield from split_k_candidates(problem)
     yield from tile_candidates(problem, (2, 1, 4))
     if problem.sent_bytes <= 24 << 20:  # above, a gather that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
@@ -215,11 +233,12 @@ def ag_gemm(
         out: ``[num_ranks * rows, N]``, written if given.
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
         group: the ranks; default the current group. Of several nodes: equally many on each; not quantized.
-        algorithm: ``"overlapped"``, ``"sequential"`` for a product and a collective one after the other, or ``"nccl"``
-            for the same with NCCL's, instead of the one that was measured to be fastest or is chosen by size. On
-            several nodes there is no ``"sequential"``, and overlapped is the default.
-        schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen; on several
-            nodes of :func:`ag_gemm_nodes_program`.
+        algorithm: ``"overlapped"``, ``"split_k"`` for packets and a product of few rows whose programs divide K,
+            ``"sequential"`` for a product and a collective one after the other, or ``"nccl"`` for the same with NCCL's,
+            instead of the one that was measured to be fastest or is chosen by size. On several nodes there are only
+            ``"nccl"`` and overlapped, which is the default.
+        schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen; of
+            :func:`ag_gemm_small_program` for ``"split_k"``, and on several nodes of :func:`ag_gemm_nodes_program`.
 
     Returns ``[num_ranks * rows, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -236,14 +255,38 @@ def ag_gemm(
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
         has_nodes = len(group.nodes) > 1
-        check_schedule("ag_gemm", schedule, ag_gemm_nodes_program if has_nodes else ag_gemm_program)
+        divided = algorithm == "split_k" and not has_nodes
+        program = ag_gemm_nodes_program if has_nodes else ag_gemm_small_program if divided else ag_gemm_program
+        check_schedule("ag_gemm", schedule, program)
         if has_nodes:
             algorithm = algorithm_on_nodes("ag_gemm", group, algorithm, a, b, out)
         elif scales is None:
+            is_chosen = algorithm is None and not schedule
             algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, N, K)
+            is_few = is_chosen and algorithm is None and divides_k(ranks * rows, N, K)
+            divided = algorithm == "split_k" or is_few and fits_tile_kernel(group, a, b, out)
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
+        if divided:
+            if scales is not None or ranks * rows > MOST_ROWS or not fits_tile_kernel(group, a, b, out):
+                raise DitronError(
+                    f"ag_gemm: algorithm='split_k' takes up to {MOST_ROWS} rows in all of bfloat16 or float16 matrices "
+                    "whose rows are a multiple of 16 bytes, on GPUs from Hopper on: leave algorithm= out"
+                )
+            whole = gathered if keep else a.new_empty(ranks * rows, K)
+            ag_gemm_small_program(
+                a,
+                b,
+                b if bias is None else aligned(bias),
+                whole.view(ranks, -1),
+                out,
+                capacity_for(a.numel()),
+                b_is_kn=b_is_kn,
+                has_bias=bias is not None,
+                **split_k_schedule(group, ranks * rows, N, a, schedule),
+            )
+            return out
         if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out, scales=scales):
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 import ditron
 import ditron.host as dh
@@ -42,6 +43,7 @@ from ditron_compiler.errors import DitronError
 __all__ = [
     "all_gather",
     "all_gather_program",
+    "ll_gather_kernel",
     "ll_gather_program",
     "own_part",
     "put_gather_program",
@@ -105,8 +107,23 @@ def stored_gather_program(x, out, capacity, *, block=4096, num_warps=16):
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_gather_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr):
-    """A program for each block: sends it to every rank as packets, and unpacks what every rank sent to ``out``."""
+def ll_gather_kernel(
+    x_ptr,
+    out_ptr,
+    boxes_ptr,
+    n,
+    blocks,
+    epoch,
+    BLOCK: tl.constexpr,
+    PROTOCOL: tl.constexpr,
+    TRIGGERS: tl.constexpr = False,
+):
+    """A program for each block: sends it to every rank as packets, and unpacks what every rank sent to ``out``.
+
+    ``TRIGGERS``: the next kernel may begin, if it is launched so, and waits by itself for what this one writes.
+    """
+    if TRIGGERS:
+        gdc_launch_dependents()
     own = dl.rank()
     ranks = dl.num_ranks()
     block = tl.program_id(0)

@@ -27,6 +27,7 @@ __all__ = [
     "collective_node_rule",
     "collective_rule",
     "fits_tile_kernel",
+    "has_tiles",
     "is_large",
     "overlaps",
     "product_node_rule",
@@ -231,7 +232,7 @@ def _group_m(rows: int, block: tuple[int, ...], pieces: int, most: int = 8) -> i
 def product_rule(problem: Problem, most_pieces: int) -> Rule:
     """What :func:`overlaps` and :func:`schedule_for` say on a GPU from Hopper on."""
     sent = problem.sent_bytes // (2 if problem.operator == "gemm_ar" else 1)  # by the scatter
-    if not _has_tiles(problem):
+    if not has_tiles(problem):
         return Rule({"algorithm": "sequential"}, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
     numbers = f"a rank sends {sent / 2**20:.1f} MB, and overlapping pays from {OVERLAPPED_BYTES / 2**20:.0f} MB on"
     if sent < OVERLAPPED_BYTES:
@@ -243,7 +244,7 @@ def product_rule(problem: Problem, most_pieces: int) -> Rule:
 
 def product_node_rule(problem: Problem, most_pieces: int) -> Rule | None:
     """What ``algorithm_on_nodes`` and :func:`schedule_for` say: overlapped, or nothing where TMA reaches no tiles."""
-    if not _has_tiles(problem) or problem.itemsize == 1:
+    if not has_tiles(problem) or problem.itemsize == 1:
         return None
     options = _tiled(problem, TILE, min(most_pieces, _fewest_tiles(problem.rows, TILE)))
     return Rule(options, "in a group on several nodes it is overlapped, whatever its size")
@@ -251,7 +252,7 @@ def product_node_rule(problem: Problem, most_pieces: int) -> Rule | None:
 
 def tile_candidates(problem: Problem, pieces: tuple[int, ...], **stages: int) -> Iterator[Options]:
     """Overlapped schedules that are worth measuring; ``stages`` of the smaller tile."""
-    if not _has_tiles(problem) or problem.rows < 128 or problem.sent_bytes < 2 << 20:
+    if not has_tiles(problem) or problem.rows < 128 or problem.sent_bytes < 2 << 20:
         return  # signals and the last tiles take longer than what is hidden
     for number in pieces:
         if number <= _fewest_tiles(problem.rows, TILE):
@@ -287,7 +288,8 @@ def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int)
     return Space("overlapped", parameters, {"stages": stages, "programs": sms}, is_valid)
 
 
-def _has_tiles(problem: Problem) -> bool:
+def has_tiles(problem: Problem) -> bool:
+    """Whether TMA reaches tiles of the problem's matrices."""
     return problem.dtype != "fp32" and not any(extent * problem.itemsize % 16 for extent in (problem.N, problem.K))
 
 

@@ -65,6 +65,20 @@ class Products(Collective):
         self.bad += (got.float() != expected).sum()
 
 
+class Gathered(Products):
+    """Calls of ``ag_gemm`` with ``M`` rows on a rank whose programs divide K."""
+
+    def __init__(self, M: int, N: int, K: int, split: int):
+        super().__init__(M, N, K)
+        self.split = split
+
+    def __call__(self) -> None:
+        self.count += 1
+        got = kernels.ag_gemm(self.of(self.rank), self.b[self.rank], algorithm="split_k", split=self.split)
+        whole = torch.cat([self.of(rank) for rank in range(self.ranks)])
+        self.bad += (got.float() != whole.float() @ self.b[self.rank].float().T).sum()
+
+
 def cases(products: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
     for what in ("all_reduce", "all_gather", "reduce_scatter") if not products else ():
         for n in SIZES:
@@ -73,11 +87,19 @@ def cases(products: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
                     yield f"{what} {n} {dtype} {algorithm}", partial(Collective, what, n, dtype, algorithm)
     for M, N, K in ((1, 96, 40), (1, 1000, 520), (2, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
         yield f"gemm_ar {M} x {N} x {K}", partial(Products, M, N, K)
+    for M, N, K, split in (
+        (1, 96, 40, 1),
+        (1, 1000, 520, 2),
+        (8, 1000, 1032, 4),
+        (20, 520, 1536, 3),
+        (31, 64, 4096, 9),
+    ):
+        yield f"ag_gemm {M} x {N} x {K}, {split} parts", partial(Gathered, M, N, K, split)
 
 
 def main() -> None:
     options = parser(__doc__, replays=3000, limit=100)
-    options.add_argument("--products", action="store_true", help="only of gemm_ar")
+    options.add_argument("--products", action="store_true", help="no collectives")
     args = options.parse_args()
     ditron.init()
     check(cases(args.products), args, latest=40_000)

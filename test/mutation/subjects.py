@@ -145,6 +145,11 @@ def _operators() -> list[Subject]:
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
         return error(kernels.gemm_ar(a[rank], b[rank], algorithm="fused", block=(16, 16)), exact)
 
+    def ag_gemm_small(call: int, rank: int, ranks: int) -> float:
+        a, b = data(ranks, 3, 48, seed=call), data(40, 48, seed=call + 10)
+        got = kernels.ag_gemm(a[rank], b, algorithm="split_k", block=(16, 16), split=2)
+        return error(got, a.reshape(-1, 48).float() @ b.float().T)
+
     def gemm_ar_row(call: int, rank: int, ranks: int) -> float:
         a, b = data(ranks, 1, 16, seed=call), data(ranks, 40, 16, seed=call + 10)
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks))
@@ -206,6 +211,7 @@ def _operators() -> list[Subject]:
     return [
         subject("ag_gemm", "ag_gemm_program", ag_gemm),
         subject("ag_gemm_nodes", "ag_gemm_nodes_program", ag_gemm, ((4, 2),)),
+        subject("ag_gemm_small", "ag_gemm_small_program", ag_gemm_small),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
         subject("gemm_rs_nodes", "gemm_rs_nodes_program", gemm_rs, ((4, 2),)),
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),

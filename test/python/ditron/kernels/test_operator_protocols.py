@@ -17,6 +17,7 @@ import ditron.kernels
 import ditron.sim
 from ditron._program.execute.cuda import launch_options
 from ditron._program.execute.kernels import compile_for_gpu
+from ditron._program.execute.overlaps import written
 from ditron._program.program import Program
 from ditron.protocol.api import check_program
 from ditron_compiler import ir
@@ -54,6 +55,14 @@ def test_a_call_does_not_ask_the_checker(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ditron.sim.run(main, ranks=2)
+
+
+def test_a_product_that_begins_beside_the_gather_only_reads_its_weight():
+    program = programs()["ag_gemm_small_program"]
+    executable, _ = program.executable_and_arguments(program.example | {"is_early": True}, target="cuda:90")
+    text = str(executable.program.parent)
+    assert text.count("griddepcontrol") == 2 and "prefetch.L2" in text and "launch_pdl" in text
+    assert [program.names[index] for index in sorted(written(executable.program))] == ["gathered", "out"]
 
 
 def compiled_for_hopper(name, options):

@@ -34,6 +34,7 @@ def calls(ranks):
         ),
         "gemm_rs, fp8 rows": lambda r: kernels.gemm_rs(y[r], w[r], scale_a=ones, scale_b=of_b + r, **TILES_FP8),
         "ag_gemm": lambda r: kernels.ag_gemm(a[r], b[r], **TILES),
+        "ag_gemm, split_k": lambda r: kernels.ag_gemm(a[r], b[r], algorithm="split_k", block=(16, 16)),
         "gemm_rs": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES),
         "ag_gemm_backward": lambda r: torch.cat(
             [t.flatten() for t in kernels.ag_gemm_backward(gradient[r], a[r], b[r], algorithm="overlapped", block=64)]

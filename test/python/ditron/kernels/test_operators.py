@@ -67,6 +67,27 @@ def test_ag_gemm(ranks, rows, N, K, layout):
 
 
 @pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("split", [1, 2, 5])
+@pytest.mark.parametrize("rows, N, K", [(1, 8, 8), (5, 40, 72), (20, 136, 264)])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ag_gemm_that_divides_k(ranks, rows, N, K, split, layout):
+    a, b, bias = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2), data(N, seed=3)
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            turned = a.roll(call, 0)
+            gathered = torch.empty(ranks * rows, K, dtype=a.dtype) if call else None
+            got = kernels.ag_gemm(
+                turned[rank], weight(b[rank], layout), bias, gathered=gathered, algorithm="split_k", split=split
+            )
+            numerics.assert_product(got, turned.reshape(-1, K), b[rank].T, bias)
+            assert gathered is None or torch.equal(gathered, turned.reshape(-1, K))
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
 @pytest.mark.parametrize("rows, N, K", SHAPES)
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_gemm_rs(ranks, rows, N, K, layout):
@@ -229,6 +250,12 @@ def test_a_subgroup():
         (lambda x: kernels.gemm_ar(x, x.clone(), out=x), "out overlaps a"),
         (lambda x: kernels.gemm_ar(x, x, algorithm="ring"), "unknown algorithm 'ring'"),
         (lambda x: kernels.gemm_ar(x.float(), x.float(), algorithm="fused"), "'fused' takes bfloat16 or float16"),
+        (lambda x: kernels.ag_gemm(x.float(), x.float(), algorithm="split_k"), "'split_k' takes up to 128 rows in all"),
+        (
+            lambda x: kernels.ag_gemm(x[:1].expand(65, -1).contiguous(), x, algorithm="split_k"),
+            "'split_k' takes up to 128 rows in all",
+        ),
+        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", pieces=2), "unknown argument 'pieces': a schedule has"),
         (lambda x: kernels.gemm_rs(x, x, pieces=2), "pieces must be from 1 to 1"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
         (lambda x: kernels.gemm_rs(x, x, algorithm="fast"), "unknown algorithm 'fast'"),

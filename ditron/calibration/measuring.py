@@ -25,6 +25,7 @@ _MOST_APART, _NOISE = 1.25, 2.0  # of two ranks' times; us
 
 def measured_us(probes: Sequence[Probe], ranks: int, say: Callable[[str], None]) -> dict[Probe, float]:
     """What each probe takes on the first ``ranks`` GPUs. Raises DitronError, with all that did not work."""
+    probes = sorted(probes, key=lambda probe: probe.form == "sustained")  # the last, for they warm the GPUs
     jobs = [Job(Problem("probe", "bf16", ranks, 1), [{"probe": str(probe)}], str(probe)) for probe in probes]
     settings = Settings(range(ranks), _LIMIT, _TOTAL, _ROUNDS, bench=_BENCH, say=say)
     results = [entry.candidates[0] for entry in measure(jobs, settings)]

@@ -2,6 +2,7 @@
 
     python benchmark/predicted.py                  # needs no GPU; some minutes, most for packets
     python benchmark/predicted.py --set link=200   # what if
+    python benchmark/predicted.py --machine FILE   # as FILE of ditron calibrate says, two GPUs
     python benchmark/predicted.py --paper          # AG+GEMM on H800s, against the speed-ups of DITRON's paper
     python benchmark/predicted.py --paper h20      # the same on H20s
 
@@ -141,12 +142,13 @@ def table(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", action="append", default=[], metavar="NUMBER=VALUE", help="what if")
+    parser.add_argument("--machine", default="h200x2", help="of the tables of two GPUs (default h200x2)")
     parser.add_argument("--paper", nargs="?", const="h800", choices=("h800", "h20"), help="one to four nodes")
     given = parser.parse_args()
     if given.paper:
         return paper(given.paper)
     changes = given.set
-    two, four = (machines.load(name).with_changes(changes) for name in ("h200x2", "h200x4"))
+    two, four = (machines.load(name).with_changes(changes) for name in (given.machine, "h200x4"))
     for title, every in (("2 x H200", list(measured_on_two())), ("2 x H200, larger models", list(larger_on_two()))):
         for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
             table(f"{title}, {form}", machine, ((o, s, ms) for o, s, f, ms in every if f == form))

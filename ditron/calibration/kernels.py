@@ -17,10 +17,18 @@ __all__ = [
     "neighbour",
     "packet_push",
     "product_kernel",
+    "small_kernel",
     "store_push",
     "tma_push",
     "turns_kernel",
 ]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def small_kernel(x_ptr, y_ptr, epoch, BLOCK: tl.constexpr):
+    """``y`` = ``x`` + ``epoch``, a block for each program."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at) + epoch)
 
 
 @ditron.jit
@@ -45,7 +53,7 @@ def turns_kernel(signals_ptr, epoch, TURNS: tl.constexpr):
             dl.wait(signals_ptr, 1, value, scope="gpu")
 
 
-@ditron.jit
+@ditron.jit(do_not_specialize=["epoch"])
 def product_kernel(
     a_desc,
     b_desc,
@@ -53,13 +61,17 @@ def product_kernel(
     M,
     N,
     K,
+    epoch,
     BM: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
     GROUP: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
-    """C [1, M, N] = A [1, M, K] @ B [N, K].T, persistent, as the operators multiply."""
+    """C [1, M, N] = A [1, M, K] @ B [N, K].T, persistent, as the operators multiply.
+
+    For ``epoch`` its program counts calls, as those of operators do: in a CUDA graph by a kernel of its own.
+    """
     tiles_m = tl.cdiv(M, BM)
     tiles_n = tl.cdiv(N, BN)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):

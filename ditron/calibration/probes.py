@@ -172,10 +172,10 @@ def _gathered_by_nccl(nbytes: int) -> _Prepare:
     return prepare
 
 
-def _launches(rank: Rank) -> Callable[[], Any]:
-    """The clock knows no latency of a load: it is a launch's."""
-    x, y = (rank.tensor(512 * rank.sms, dtype=_BF16) for _ in range(2))
-    return lambda: programs.launches_program(x, y, block=512, programs=rank.sms, count=20)
+def _launch(rank: Rank) -> Callable[[], Any]:
+    """In the clock, the latency of loads and what counts the calls of a captured program are a launch's."""
+    x, y = (rank.tensor(128 * rank.sms, dtype=torch.int64) for _ in range(2))
+    return lambda: programs.launch_program(x, y, block=128)
 
 
 def _alone(program: Callable[..., Any], **constants: Any) -> _Prepare:
@@ -192,7 +192,7 @@ _STORES, _LL128 = {"block": 16384, "num_warps": 16}, {"block": 30720, "num_warps
 _stores, _tma, _packets = programs.stores_program, programs.tma_program, programs.packets_program
 
 _OF_ONE_GPU = (
-    Probe("latency.launch", "20 kernels that copy 1 KB on each SM", _launches, "graph", 10),
+    Probe("latency.launch", "a kernel that copies 1 KB on each SM", _launch, "graph", 20),
     Probe("latency.local", "two programs signal each other, 100 times each", _alone(programs.turns_program, turns=100)),
     Probe("latency.stream", "a stream writes 32 signals", _alone(programs.signals_program, count=32)),
     Probe("hbm.rate", "copy of 1 GB by all SMs", _local_copy(1024 * MB, 4, block=8192, num_warps=8)),

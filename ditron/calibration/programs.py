@@ -16,7 +16,7 @@ from ditron_compiler.analysis.packet_layout import packet_bytes
 __all__ = [
     "barriers_program",
     "copies_program",
-    "launches_program",
+    "launch_program",
     "local_copy_program",
     "packets_program",
     "product_program",
@@ -28,10 +28,9 @@ __all__ = [
 
 
 @ditron.program
-def launches_program(x, y, *, block, programs, count):
-    """``count`` times ``y`` [n] = ``x`` [n], a kernel each, one after the other."""
-    for _ in range(count):
-        kernels.copy_kernel[(programs,)](x, y, x.shape[0], BLOCK=block)
+def launch_program(x, y, *, block):
+    """``y`` [n] = ``x`` [n] + the number of the call; a program for each block."""
+    kernels.small_kernel[(dh.cdiv(x.shape[0], block),)](x, y, dh.epoch(), BLOCK=block)
 
 
 @ditron.program
@@ -67,6 +66,7 @@ def product_program(a, b, c, *, programs, block=(128, 256, 64), group_m=8, num_w
         M,
         N,
         K,
+        dh.epoch(),
         BM=BM,
         BN=BN,
         BK=BK,

@@ -190,6 +190,9 @@ def cases() -> Iterator[Case]:
                 yield Case("products", (M, *UP70), {"block": block, "stages": 4, "group": group})
     for group in (1, 8):
         yield Case("products", (1024, *WHOLE70), {"block": large, "stages": 4, "group": group})
+    for K in (512, 1024):  # every row of tiles reads the whole weight: 35 MB, and 69
+        for group in (1, 8):
+            yield Case("products", (2048, 33792, K), {"block": large, "stages": 4, "group": group})
     for N, K in (DOWN70, UP70, DOWN7):
         for M in (16, 64, 128, 256):
             block = (64 if M <= 64 else 128, 128, 64)

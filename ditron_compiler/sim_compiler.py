@@ -42,7 +42,7 @@ class SimKernel:
         room = min(_WARPS_PER_SM // max(num_warps, 1), _PROGRAMS_PER_SM)
         if self.product is not None:
             staged = self.product.operands * max(num_stages, 1)
-            room = min(room, _SHARED_BYTES // staged, _REGISTER_BYTES // (2 * self.product.accumulator))
+            room = min(room, _SHARED_BYTES // max(staged, 1), _REGISTER_BYTES // (2 * self.product.accumulator))
         return replace(self, programs_per_sm=max(room, 1))
 
 
@@ -50,23 +50,23 @@ _kernels: dict[str, SimKernel] = {}
 
 
 def compile_module(
-    module: ir.Module | str, name: str | None = None, races: bool = False, costs: str = "", operations_per_byte: int = 0
+    module: ir.Module | str, name: str | None = None, races: bool = False, costs: str = "", timing_only: bool = False
 ) -> SimKernel:
     """Compile the kernel of a mixed tt + ditron module for the simulator.
 
     `module` is MLIR text or a module, which is lowered in place. `name` picks the kernel; by default it is the module's
     only public `tt.func`. `races`: the kernel reports every access to the machine. `costs`, for a machine with a clock:
-    "costs", the kernel says what it spends; "timing", and drops floating-point data; `operations_per_byte`: see
-    :mod:`insert_costs <ditron_compiler.passes.kernel.insert_costs>`. Raises ir.MLIRError, with the
-    user's line, for what the simulator does not support.
+    the pass by which the kernel says what it spends, with its options
+    (:mod:`insert_costs <ditron_compiler.passes.kernel.insert_costs>`); with `timing_only` it drops floating-point data.
+    Raises ir.MLIRError, with the user's line, for what the simulator does not support.
     """
     if isinstance(module, str):
         key = hashlib.sha256(
-            f"{name}\0{races}\0{costs}\0{operations_per_byte}\0{knobs.sim_cpu.get()}\0{module}".encode()
+            f"{name}\0{races}\0{costs}\0{timing_only}\0{knobs.sim_cpu.get()}\0{module}".encode()
         ).hexdigest()
         if key not in _kernels:
             with ir.Context(), ir.Location.unknown():
-                _kernels[key] = compile_module(ir.Module.parse(module), name, races, costs, operations_per_byte)
+                _kernels[key] = compile_module(ir.Module.parse(module), name, races, costs, timing_only)
         return _kernels[key]
     name, arguments, packets = _kernel_of(module, name)
     with module.context:
@@ -74,9 +74,8 @@ def compile_module(
         product = None
         if costs:
             product = largest_product(operations(module.operation))
-            entries = pipeline.SIM_TIMING if costs == "timing" else pipeline.SIM_COSTS
-            counted = f"insert-costs{{operations-per-byte={operations_per_byte}}}"
-            pipeline.run(module, tuple(counted if entry == "insert-costs" else entry for entry in entries))
+            entries = pipeline.SIM_TIMING if timing_only else pipeline.SIM_COSTS
+            pipeline.run(module, tuple(costs if entry == "insert-costs" else entry for entry in entries))
         pipeline.run(module, pipeline.SIM_RACES if races else pipeline.SIM)
         locations = tuple(ir.StringAttr(a).value for a in module.operation.attributes[LOCATIONS])
         _rename_entry(module, name)

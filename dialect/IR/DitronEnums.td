@@ -87,9 +87,15 @@ def Ditron_MemorySpace : Ditron_Enum<"MemorySpace", "who can reach a buffer", [
 def Ditron_Cost : Ditron_Enum<"Cost", "what a program spends time on", [
     I32EnumCase<"Dot8", 0, "dot8">, I32EnumCase<"Dot16", 1, "dot16">,
     I32EnumCase<"Dot32", 2, "dot32">, I32EnumCase<"Load", 3, "load">,
-    I32EnumCase<"Store", 4, "store">], [{
+    I32EnumCase<"Store", 4, "store">, I32EnumCase<"Vector", 5, "vector">,
+    I32EnumCase<"Special", 6, "special">, I32EnumCase<"Loop", 7, "loop">,
+    I32EnumCase<"Latency", 8, "latency">, I32EnumCase<"Operand", 9, "operand">], [{
   Multiplications and additions of matrix products, by the bits of an operand
-  (`dot8`, `dot16`, `dot32`), and bytes that are loaded or stored.
+  (`dot8`, `dot16`, `dot32`), bytes that are loaded or stored, and operations on
+  elements: additions and the like (`vector`), exponentials and the like
+  (`special`). In front of a loop over K: all operations of its products
+  (`loop`), nanoseconds that its loads take at least (`latency`), and bytes of
+  an operand (`operand`), which programs share that read them at one time.
 }]>;
 
 def Ditron_ScopeAttr : Ditron_EnumAttr<Ditron_Scope, "scope">;

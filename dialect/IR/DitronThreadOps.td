@@ -116,19 +116,22 @@ def Ditron_SpendOp : Ditron_Op<"spend", [Ditron_Ordered]> {
   let summary = "what the program spends here, for the simulator's clock";
   let description = [{
     `amount` operations of a matrix product, or bytes that are loaded or stored;
-    `at` says where, when that may be another rank's memory. The time that it
-    takes is the machine's. Nothing without a clock, and on GPUs.
+    `at` says where, when that may be another rank's memory. Of an operand it is
+    the first of its bytes: a pointer, the first of a tensor of pointers, or
+    where a block of a descriptor begins. The time that it takes is the
+    machine's. Nothing without a clock, and on GPUs.
 
     ```mlir
     ditron.spend dot16 %one
     ditron.spend store %bytes at %dst : !tt.ptr<bf16>
+    ditron.spend operand %bytes at %desc, %m, %k : !tt.tensordesc<tensor<64x32xbf16>>, i32, i32
     ```
   }];
   let arguments = (ins
     Arg<Ditron_CostAttr, "what is spent">:$cost,
     Arg<I64, "operations or bytes">:$amount,
-    Arg<Optional<Ditron_Ptr>, "an address in the memory that is accessed">:$ptr);
-  let assemblyFormat = "custom<Keyword>($cost) $amount (`at` $ptr^ `:` type($ptr))? attr-dict";
+    Arg<Variadic<AnyType>, "an address in the memory that is accessed, or a descriptor and indices">:$place);
+  let assemblyFormat = "custom<Keyword>($cost) $amount (`at` $place^ `:` type($place))? attr-dict";
 }
 
 def Ditron_Probability : ConfinedAttr<F64Attr, [AttrConstraint<

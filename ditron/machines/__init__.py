@@ -54,9 +54,12 @@ FIELDS = {
     "sm.dot8": Field("TFLOP/s", "dot8", 1e3, 1, 1e5, "products of 8-bit operands"),
     "sm.dot32": Field("TFLOP/s", "dot32", 1e3, 0.1, 1e5, "products of 32-bit operands"),
     "sm.operands": Field("GB/s", "", 1, 1, 1e6, "operands of products, from the L2 cache to all SMs"),
+    "sm.vector": Field("Top/s", "vector", 1e3, 0.01, 1e5, "operations on elements, as additions of fp32"),
+    "sm.special": Field("Top/s", "special", 1e3, 0.01, 1e5, "exponentials, square roots and the like"),
     "sm.fill": Field("us", "fill", 1e3, 0, 100, "first loads of a row of products, which nothing hides"),
     "hbm.rate": Field("GB/s", "hbm", 1, 10, 1e5, "memory of a GPU"),
     "hbm.per_sm": Field("GB/s", "hbm_sm", 1, 1, 1e4, "the same of one program"),
+    "l2.size": Field("MB", "cache", 1e6, 0.1, 1e4, "L2 cache of a GPU"),
     "link.rate": Field("GB/s", "link", 1, 1, 1e4, "out of a GPU to the others of its node, and into it"),
     "link.pair": Field(
         "GB/s", "link_pair", 1, 0.1, 1e4, "from a GPU to one other, where each two have a link; else all of link.rate"
@@ -88,6 +91,7 @@ FIELDS = {
     "latency.launch": Field("us", "launch", 1e3, 0, 1e4, "of a kernel, from its stream to its programs"),
     "latency.peer": Field("us", "peer", 1e3, 0, 1e4, "from a store to a peer to who polls there"),
     "latency.local": Field("us", "local", 1e3, 0, 1e4, "the same within a GPU"),
+    "latency.load": Field("us", "", 1e3, 0, 100, "of loads that a loop over K has ahead of its products"),
     "latency.fence": Field("us", "fence", 1e3, 0, 1e4, "of earlier stores, before a signal to a peer"),
     "latency.stream": Field("us", "stream", 1e3, 0, 1e4, "of a stream, for a signal that it writes or awaits"),
     "latency.barrier": Field("us", "barrier", 1e3, 0, 1e4, "of all ranks, once the last has come"),

@@ -93,5 +93,5 @@ def _compile(
                 context,
             )
             with raise_compile_errors():
-                _kernels[key] = rank.fitted(rank.compile(mixed), vars(options))
+                _kernels[key] = rank.compile(mixed, vars(options))
         return _kernels[key]

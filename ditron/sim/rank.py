@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RankView", "current_world", "enter"]
 
+_STAGES = 3  # of Triton's pipelines, where a launch names none
+
 
 class _Current(threading.local):
     rank: RankView | None = None
@@ -94,28 +96,25 @@ class RankView:
     @property
     def compile_mode(self) -> str:
         """What a kernel is compiled to, as a part of the keys of caches."""
-        costs = f"{self._costs} {self._operations_per_byte}"
-        modes = {"records accesses": self.records_accesses, costs: bool(self._costs)}
+        modes = {
+            "records accesses": self.records_accesses,
+            "timing only": self.timing_only,
+            self._costs(_STAGES): self._world.timing is not None,
+        }
         return ", ".join(mode for mode, used in modes.items() if used)
 
-    def fitted(self, kernel: Any, options: Mapping[str, Any]) -> Any:
-        """A kernel of :meth:`compile` that was given these options of Triton's: with a clock, how many fit on an SM."""
-        if self._world.timing is None:
-            return kernel
-        return kernel.with_options(options.get("num_warps", 4), options.get("num_stages", 3))
-
-    @property
-    def _costs(self) -> str:
-        """Which costs a kernel tells the machine: see :func:`ditron_compiler.sim_compiler.compile_module`."""
-        if self._world.timing is None:
-            return ""
-        return "timing" if self._world.timing_only else "costs"
-
-    @property
-    def _operations_per_byte(self) -> int:
-        """16-bit operations of tensor cores while a byte of their operands is loaded."""
+    def _costs(self, num_stages: int) -> str:
+        """The pass by which kernels tell the machine what they spend; empty without a clock."""
         machine = self._world.timing
-        return 0 if machine is None else round(1e3 * machine["sm.dot16"] / machine["sm.operands"])
+        if machine is None:
+            return ""
+        options = {
+            "operations-per-byte": 1e3 * machine["sm.dot16"] / machine["sm.operands"],
+            "load-ns": 1e3 * machine["latency.load"],
+            "load-ns-per-kb": 1024 / machine["hbm.per_sm"],
+            "num-stages": num_stages,
+        }
+        return f"insert-costs{{{' '.join(f'{name}={round(value)}' for name, value in options.items())}}}"
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -156,13 +155,15 @@ class RankView:
         us = collective_us(self.machine, sent, len(group.ranks)) - self.machine["latency.barrier"]
         self.library_step(name, max(us, 1e-3))
 
-    def compile(self, module: Any) -> LoadedKernel:
-        """The kernel of a mixed module (or of its text)."""
+    def compile(self, module: Any, options: Mapping[str, Any]) -> LoadedKernel:
+        """The kernel of a mixed module (or of its text), which is launched with these options of Triton's."""
         from ditron_compiler.sim_compiler import compile_module
 
-        return compile_module(
-            module, races=self.records_accesses, costs=self._costs, operations_per_byte=self._operations_per_byte
+        num_warps, num_stages = options.get("num_warps", 4), options.get("num_stages", _STAGES)
+        kernel = compile_module(
+            module, races=self.records_accesses, costs=self._costs(num_stages), timing_only=self.timing_only
         )
+        return kernel if self._world.timing is None else kernel.with_options(num_warps, num_stages)
 
     def alloc(
         self,

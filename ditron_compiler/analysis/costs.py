@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import POINTER_ARITHMETIC, underlying_objects
-from ditron_compiler.ir.dialects import ditron, tt
+from ditron_compiler.analysis.slicing import backward_slice
+from ditron_compiler.ir.dialects import ditron, scf, tt
 from ditron_compiler.ir.dialects.ditron import Cost
 from ditron_compiler.ir.matchers import defining_op
 
-__all__ = ["FLOATS", "OperationCost", "ProductBytes", "cost_of", "element_type", "is_float", "largest_product"]
+__all__ = [
+    "FLOATS",
+    "LOADS",
+    "PRODUCTS",
+    "OperationCost",
+    "ProductBytes",
+    "bytes_of",
+    "cost_of",
+    "element_type",
+    "feeds_products",
+    "is_float",
+    "largest_product",
+]
 
 #: An attribute of puts and gets of floats that take time, and are not moved.
 FLOATS = "ditron.floats"
 
-_LOADS = (tt.LoadOp, tt.DescriptorLoadOp, tt.DescriptorGatherOp)
+#: Costs of products.
+PRODUCTS = (Cost.Dot8, Cost.Dot16, Cost.Dot32)
+
+#: Loads of tiles.
+LOADS = (tt.LoadOp, tt.DescriptorLoadOp, tt.DescriptorGatherOp)
 _STORES = {
     tt.StoreOp: "value",
     tt.DescriptorStoreOp: "src",
@@ -38,20 +56,21 @@ class OperationCost:
 def cost_of(op: ir.Operation, operations_per_byte: int = 0) -> OperationCost | None:
     """The cost of one execution of ``op``; None if it has none.
 
-    Loads that only products use have none: the rate of products was measured with their loads. But a product of a small
-    tile counts as many operations as tensor cores do while its operands are loaded: of 16-bit operands
-    ``operations_per_byte``. Nor have scalars a cost, and masks are not looked at: a tile at the edge of a matrix costs
-    what any other does.
+    Loads that only products use have none here (operand_reads.py), but a product of a small tile counts as many
+    operations as tensor cores do while its operands are loaded: of 16-bit operands ``operations_per_byte``. Loads that
+    are the same in every program have none: one of them reads memory. Nor have scalars a cost, and masks are not looked
+    at: a tile at the edge of a matrix costs what any other does.
     """
     if isinstance(op, (tt.DotOp, tt.DotScaledOp)):
         *batch, m, k = ir.RankedTensorType(op.a.type).shape
         n = ir.RankedTensorType(op.b.type).shape[-1]
-        loaded = sum(_bytes(operand.type) for operand in (op.a, op.b) if _is_loaded(operand, op.block))
+        loaded = sum(bytes_of(operand.type) for operand in (op.a, op.b) if _is_loaded(operand, op.block))
         meanwhile = operations_per_byte * 16 * loaded // _bits(op.a.type)
         return OperationCost(_product(op), max(2 * math.prod(batch) * m * n * k, meanwhile))
-    if isinstance(op, _LOADS):
-        value = op.results[0]
-        return None if _feeds_products(value) else _access(Cost.Load, value.type, op.operands[0])
+    if isinstance(op, LOADS):
+        if feeds_products(op.results[0]) or not _differs_by_program(op):
+            return None
+        return _access(Cost.Load, op.results[0].type, op.operands[0])
     for kind, name in _STORES.items():
         if isinstance(op, kind):
             return _access(Cost.Store, getattr(op, name).type, op.operands[0])
@@ -60,19 +79,25 @@ def cost_of(op: ir.Operation, operations_per_byte: int = 0) -> OperationCost | N
 
 @dataclass(frozen=True)
 class ProductBytes:
-    """What a product holds on an SM: bytes of both operands of a step, and of the accumulator in fp32."""
+    """What products of one loop hold on an SM: bytes of the operands of a step, and of accumulators in fp32."""
 
     operands: int
     accumulator: int
 
 
 def largest_product(every: Iterable[ir.Operation]) -> ProductBytes | None:
-    """The product with the largest accumulator; None if there is none."""
-    found = [
-        ProductBytes(_bytes(op.a.type) + _bytes(op.b.type), _bytes(op.results[0].type))
-        for op in every
-        if isinstance(op, (tt.DotOp, tt.DotScaledOp))
-    ]
+    """Of the block with the largest accumulators; None if there is no product."""
+    blocks: dict[ir.Block, list[ir.Operation]] = defaultdict(list)
+    for op in every:
+        if isinstance(op, (tt.DotOp, tt.DotScaledOp)):
+            blocks[op.block].append(op)
+    found = (
+        ProductBytes(
+            sum(bytes_of(operand.type) for op in products for operand in (op.a, op.b) if _is_loaded(operand, op.block)),
+            sum(bytes_of(op.results[0].type) for op in products),
+        )
+        for products in blocks.values()
+    )
     return max(found, key=lambda product: product.accumulator, default=None)
 
 
@@ -96,7 +121,7 @@ def _is_loaded(value: ir.Value, block: ir.Block) -> bool:
     op = defining_op(value)
     if op is None or op.block != block or isinstance(op, (tt.DotOp, tt.DotScaledOp)):
         return False
-    if isinstance(op, _LOADS) or len(op.regions):
+    if isinstance(op, (*LOADS, scf.IfOp)):
         return ir.RankedTensorType.isinstance(value.type)
     return any(_is_loaded(operand, block) for operand in op.operands)
 
@@ -104,10 +129,11 @@ def _is_loaded(value: ir.Value, block: ir.Block) -> bool:
 def _access(cost: Cost, type_: ir.Type, pointer: ir.Value) -> OperationCost | None:
     if not ir.RankedTensorType.isinstance(type_):
         return None
-    return OperationCost(cost, _bytes(type_), _remote_place(pointer))
+    return OperationCost(cost, bytes_of(type_), _remote_place(pointer))
 
 
-def _bytes(type_: ir.Type) -> int:
+def bytes_of(type_: ir.Type) -> int:
+    """The bytes of a tile."""
     return math.prod(ir.RankedTensorType(type_).shape) * _bits(type_) // 8
 
 
@@ -115,7 +141,7 @@ def _bits(type_: ir.Type) -> int:
     return getattr(element_type(type_), "width", 64)  # a pointer's
 
 
-def _feeds_products(value: ir.Value) -> bool:
+def feeds_products(value: ir.Value) -> bool:
     """Whether a value reaches nothing but operands of products, through operations on its elements or its shape."""
     seen, worklist = set(), [value]
     while worklist:
@@ -131,6 +157,16 @@ def _feeds_products(value: ir.Value) -> bool:
                 seen.add(op.results[0])
                 worklist.append(op.results[0])
     return bool(seen) or any(True for _ in value.uses)
+
+
+def _differs_by_program(load: ir.Operation) -> bool:
+    """Whether programs may load from different places ("may"): an argument's memory at constants is one place."""
+    return any(
+        isinstance(op, (tt.GetProgramIdOp, *LOADS)) or not op.is_memory_effect_free
+        for operand in load.operands
+        for value in backward_slice(operand)
+        if (op := defining_op(value)) is not None and not len(op.regions)
+    )
 
 
 def _remote_place(pointer: ir.Value) -> ir.Value | None:

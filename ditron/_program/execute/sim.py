@@ -83,7 +83,7 @@ class SimRunner:
         return whole.as_strided(buffer.shape, buffer.strides, whole.storage_offset() + buffer.offset)
 
     def _launch(self, step: Any, stream: Any, tensor: Any) -> None:
-        kernel = self.view.fitted(self.view.compile(self.executable.kernel(step.kernel)), step.options)
+        kernel = self.view.compile(self.executable.kernel(step.kernel), step.options)
         slots, tensors, pads = [], [], []
         for kind, value in zip(kernel.arg_types, step.args, strict=False):
             if isinstance(value, host.DescriptorView):

@@ -144,7 +144,7 @@ def compile_plain(src: Any, target: Any = None, options: dict | None = None, _en
                 if rank is None:
                     code = compile_module(mixed, races=records_accesses())
                 else:
-                    code = rank.fitted(rank.compile(mixed), vars(options))
+                    code = rank.compile(mixed, vars(options))
                 _kernels[key] = replace(code, plain=True)
     return SimulatedKernel(src, target, options, backend, _kernels[key], key)
 

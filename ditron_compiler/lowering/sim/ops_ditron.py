@@ -17,7 +17,7 @@ from .memory import from_i64, to_i64
 from .ops_memory import TileAccess, abi_dtype
 from .ops_program import text_address
 from .provenance import argument_of
-from .tiles import ElementwiseTile, ReindexedTile, SplatTile, Tile
+from .tiles import DescriptorValue, ElementwiseTile, ReindexedTile, SplatTile, Tile
 
 
 def _enum(fn: FunctionLowering, op: ir.Operation, name: str, enum: str, default: str) -> ir.Value:
@@ -86,8 +86,16 @@ def _sync_threads(fn, op):
 
 @lowers("ditron.spend")
 def _spend(fn, op):
-    where = fn.scalar(op.ptr) if op.ptr is not None else fn.b.op("llvm.mlir.zero", "!llvm.ptr")
-    fn.call("ditron_sim_spend", [_enum(fn, op, "cost", "cost", "dot16"), fn.scalar(op.amount), where])
+    cost, amount = _enum(fn, op, "cost", "cost", "dot16"), fn.scalar(op.amount)
+    if not op.place:
+        fn.call("ditron_sim_spend", [cost, amount, fn.b.op("llvm.mlir.zero", "!llvm.ptr")])
+        return
+    where, *indices = (fn.env[value] for value in op.place)
+    if isinstance(where, DescriptorValue):
+        where = where.address(fn.b, indices)
+    with fn.nest() as nest:
+        first = nest.element(where, (0,) * len(where.shape)) if isinstance(where, Tile) else where
+        fn.call("ditron_sim_spend", [cost, amount, first])
 
 
 @lowers("ditron.expect")

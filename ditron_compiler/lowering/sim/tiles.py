@@ -6,11 +6,12 @@ the elements (`LoopNest.element`), so a chain of elementwise operations becomes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 from ditron_compiler import ir
 
+from .builder import Builder
 from .nest import Indices, LoopNest
 from .types import Elem
 
@@ -192,6 +193,14 @@ class DescriptorValue:
 
     def scalar_types(self) -> list[str]:
         return ["!llvm.ptr", *["i32"] * len(self.shape), *["i64"] * len(self.strides), "i1"]
+
+    def address(self, b: Builder, indices: Sequence[ir.Value]) -> ir.Value:
+        """Of the element at these indices (i32)."""
+        offset = b.constant("i64", 0)
+        for index, stride in zip(indices, self.strides, strict=True):
+            step = b.binary("arith.muli", b.resize(index, 32, 64), stride, "i64")
+            offset = b.binary("arith.addi", offset, step, "i64")
+        return b.gep(self.base, offset, self.elem.memory)
 
     def rebuilt(self, scalars: list[ir.Value]) -> DescriptorValue:
         rank = len(self.shape)

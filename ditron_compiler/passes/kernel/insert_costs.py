@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import operations
-from ditron_compiler.analysis.costs import cost_of
-from ditron_compiler.ir.dialects import arith, ditron
+from ditron_compiler.analysis.costs import LOADS, PRODUCTS, bytes_of, cost_of, feeds_products
+from ditron_compiler.analysis.element_costs import ElementCost, element_cost
+from ditron_compiler.analysis.operand_reads import OperandStream, operand_stream
+from ditron_compiler.ir.dialects import arith, ditron, scf
+from ditron_compiler.ir.dialects.ditron import Cost
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["InsertCosts"]
@@ -16,12 +20,17 @@ __all__ = ["InsertCosts"]
 
 @dataclass(frozen=True)
 class InsertCosts(Pass):
-    """Insert a ``ditron.spend`` before each product, load and store of tiles.
+    """Insert a ``ditron.spend`` before each product, load and store of tiles, and for operations on elements.
 
-    Products count by the width of their operands, loads and stores by bytes; what is computed element by element is
-    taken to be hidden. A load whose value only products use counts nothing, as a product's rate is measured with its
-    loads; with ``operations-per-byte``, a product of a tile so small that its loads take longer counts as many 16-bit
-    operations as tensor cores do meanwhile. Memory of another rank is named by the pointer that ``symm_at`` gave.
+    Products count by the width of their operands, loads and stores by bytes, operations on the elements of tiles by
+    number, exponentials and square roots among them apart. Memory of another rank is named by the pointer that
+    ``symm_at`` gave.
+
+    What a product's operands are loaded from is said in front of the loop over K: bytes, and where they begin, so that
+    programs that read the same can share it. With ``operations-per-byte``, a product of a tile so small that its loads
+    from the cache take longer counts as many 16-bit operations as tensor cores do meanwhile. With ``load-ns``, a loop
+    of ``num-stages`` stages takes at least that long, and ``load-ns-per-kb`` for what is loaded, for every
+    ``num-stages - 1`` iterations.
 
     Before::
 
@@ -36,12 +45,77 @@ class InsertCosts(Pass):
 
     name: ClassVar[str] = "insert-costs"
     operations_per_byte: int = 0
+    load_ns: int = 0
+    load_ns_per_kb: int = 0
+    num_stages: int = 3
 
     def run(self, op: ir.Operation) -> None:
-        i64 = ir.IntegerType.get_signless(64, context=op.context)
-        for o in operations(op):
+        every = operations(op)
+        loads = [o for o in every if isinstance(o, LOADS) and feeds_products(o.results[0])]
+        streams = [stream for load in loads if (stream := operand_stream(load)) is not None]
+        self._spend_on_operands(streams)
+        for o in every:
             spent = cost_of(o, self.operations_per_byte)
             if spent is not None:
-                with o.location, ir.InsertionPoint(o):
-                    ditron.SpendOp(spent.cost, arith.constant(i64, spent.amount), ptr=spent.place)
-                self.count(f"{spent.cost.name.lower()} costs")
+                self._spend(o, spent.cost, spent.amount, [spent.place] if spent.place is not None else [])
+        self._spend_on_elements(every)
+
+    def _spend(self, before: ir.Operation, cost: Cost, amount: int, place: list[ir.Value]) -> None:
+        """Before an operation; of a loop in which nothing but its time is of interest to others, all in front of it."""
+        loop = before.block.owner
+        if not place and isinstance(loop, scf.ForOp) and _is_quiet(loop):
+            self._spend_in_loop(loop, cost, amount, place)
+            return
+        i64 = ir.IntegerType.get_signless(64, context=before.context)
+        with before.location, ir.InsertionPoint(before):
+            ditron.SpendOp(cost, arith.constant(i64, amount), place)
+        self.count(f"{cost.name.lower()} costs")
+
+    def _spend_in_loop(self, loop: scf.ForOp, cost: Cost, amount: int, place: list[ir.Value]) -> None:
+        """``amount`` for each iteration, in front of the loop."""
+        i64 = ir.IntegerType.get_signless(64, context=loop.context)
+        with loop.location, ir.InsertionPoint(loop):
+            kind = loop.step.type
+            less = arith.subi(loop.step, arith.constant(kind, 1))
+            count = arith.divsi(arith.addi(arith.subi(loop.upperBound, loop.lowerBound), less), loop.step)
+            is_index = isinstance(kind, ir.IndexType)
+            wide = arith.index_cast(i64, count) if is_index else count if kind == i64 else arith.extsi(i64, count)
+            ditron.SpendOp(cost, arith.muli(wide, arith.constant(i64, amount)), place)
+        self.count(f"{cost.name.lower()} costs")
+
+    def _spend_on_elements(self, every: list[ir.Operation]) -> None:
+        """One sum for all between two points of a block where the program may communicate."""
+        sums: dict[ir.Block, ElementCost] = defaultdict(ElementCost)
+        for o in every:
+            if o.block is None:
+                continue
+            sums[o.block] += element_cost(o)
+            may_communicate = o.name.startswith("ditron.") and not o.is_memory_effect_free
+            if may_communicate or o == o.block.terminator:
+                spent = sums.pop(o.block)
+                for cost, amount in ((Cost.Vector, spent.vector), (Cost.Special, spent.special)):
+                    if amount:
+                        self._spend(o, cost, amount, [])
+
+    def _spend_on_operands(self, streams: list[OperandStream]) -> None:
+        by_loop: dict[scf.ForOp, list[OperandStream]] = defaultdict(list)
+        for stream in streams:
+            by_loop[stream.loop].append(stream)
+        for loop, inside in by_loop.items():
+            spent = [cost_of(o, self.operations_per_byte) for o in loop.body]
+            products = sum(one.amount for one in spent if one is not None and one.cost in PRODUCTS)
+            if not products:
+                continue
+            self._spend_in_loop(loop, Cost.Loop, products, [])
+            nbytes = 0
+            for stream in inside:
+                nbytes += bytes_of(stream.load.results[0].type)
+                self._spend_in_loop(loop, Cost.Operand, bytes_of(stream.load.results[0].type), stream.place())
+            ns = round((self.load_ns + self.load_ns_per_kb * nbytes / 1024) / max(self.num_stages - 1, 1))
+            if ns:
+                self._spend_in_loop(loop, Cost.Latency, ns, [])
+
+
+def _is_quiet(loop: scf.ForOp) -> bool:
+    """Whether a loop does nothing but compute and load, so that it does not matter when in it time is spent."""
+    return all(o == loop or o.is_memory_effect_free or isinstance(o, LOADS) for o in operations(loop))

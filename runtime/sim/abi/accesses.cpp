@@ -73,7 +73,7 @@ void ditron_sim_spend(int32_t cost, int64_t amount, void *p) {
   std::optional<Heap::Location> location = machine.heap.locate(p);
   int32_t peer =
       location && !location->multicast ? location->rank : fiber.launch->rank;
-  machine.clock->spend(fiber, Cost(cost), double(amount), peer);
+  machine.clock->spend(fiber, Cost(cost), double(amount), peer, p);
 }
 
 int32_t ditron_sim_draw(double probability, int32_t uniform, int32_t loc) {

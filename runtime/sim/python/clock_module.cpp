@@ -27,6 +27,9 @@ static TimingModel modelOf(const std::map<std::string, double> &numbers) {
   model.dot8 = number("dot8");
   model.dot16 = number("dot16");
   model.dot32 = number("dot32");
+  model.vector = number("vector");
+  model.special = number("special");
+  model.cache = number("cache");
   model.hbm = number("hbm");
   model.hbmSm = number("hbm_sm");
   model.burst = number("burst");

@@ -100,19 +100,44 @@ void Clock::sleep(Fiber &fiber, const char *kind, double ns) {
 
 // --- what programs do ------------------------------------------------------
 
-void Clock::spend(Fiber &fiber, Cost cost, double amount, int32_t peer) {
+void Clock::spend(Fiber &fiber, Cost cost, double amount, int32_t peer,
+                  const void *address) {
   ProgramTime &own = *fiber.time;
   double sms = model.sms * own.sharing;
   switch (cost) {
   case Cost::Dot8:
+    own.operations += amount;
     own.dots += amount * sms / model.dot8;
     return;
   case Cost::Dot16:
+    own.operations += amount;
     own.dots += amount * sms / model.dot16;
     return;
   case Cost::Dot32:
+    own.operations += amount;
     own.dots += amount * sms / model.dot32;
     return;
+  case Cost::Vector:
+    own.vector += amount * sms / model.vector;
+    return;
+  case Cost::Special:
+    own.special += amount * sms / model.special;
+    return;
+  case Cost::Loop:
+    own.loops.push_back({own.operations + amount, 0, 0});
+    ++own.wave;
+    return;
+  case Cost::Latency:
+    own.loops.back().latency += amount;
+    return;
+  case Cost::Operand:
+    if (peer == fiber.launch->rank) {
+      own.operands.push_back(
+          operandReads[own.record].read(address, amount, own.wave));
+      ++own.loops.back().operands;
+      return;
+    }
+    [[fallthrough]]; // of another rank's memory no cache holds anything
   case Cost::Load:
     own.bytes[peer].loaded += amount;
     return;
@@ -121,6 +146,7 @@ void Clock::spend(Fiber &fiber, Cost cost, double amount, int32_t peer) {
     double hidden = (own.dots - bytes.at) * rate(fiber, peer);
     bytes.stored = std::max(0.0, bytes.stored - hidden) + amount;
     bytes.at = own.dots;
+    return;
   }
 }
 
@@ -231,20 +257,23 @@ double Clock::slowed(const Fiber &fiber, double dots) const {
 }
 
 /// Products hide the loads, and earlier stores; what was stored last is passed
-/// behind them. Without products all streams at once. What a fence takes comes
-/// last: it waits for the stores.
+/// behind them. Without products all streams at once, beside the operations on
+/// elements. What a fence takes comes last: it waits for the stores.
 void Clock::settle(Fiber &fiber) {
   ProgramTime &own = *fiber.time;
   if (!own.hasPending()) {
     return;
   }
   int32_t rank = fiber.launch->rank;
-  double dots = slowed(fiber, own.dots),
-         timer = dots + (dots > 0 ? model.fill : 0), fixed = own.fixed;
+  double dots = slowed(fiber, std::exchange(own.dots, 0)),
+         elements = std::max(std::exchange(own.vector, 0),
+                             std::exchange(own.special, 0)),
+         fixed = std::exchange(own.fixed, 0);
+  // Neither is hidden: programs of an SM seldom do the one beside the other.
+  double busy = std::max(dots + elements, takeDue(own));
   bool fences = std::exchange(own.fences, false);
   auto bytes = std::move(own.bytes);
   own.bytes.clear();
-  own.dots = own.fixed = 0;
   if (own.record >= 0) {
     launches[own.record].compute += dots;
   }
@@ -257,6 +286,7 @@ void Clock::settle(Fiber &fiber) {
     }
   };
   if (dots > 0) {
+    double timer = busy + model.fill;
     int64_t activity = begin("compute", rank, -1, own.record, own.last);
     own.outstanding = 1;
     for (const auto &[peer, amounts] : bytes) {
@@ -265,13 +295,25 @@ void Clock::settle(Fiber &fiber) {
         transfer(fiber, peer, amounts.loaded, false, activity);
       }
     }
-    schedule(time + timer,
-             [this, &fiber, activity] { part(fiber, "compute", activity); });
+    auto end = [this, &fiber, activity] { part(fiber, "compute", activity); };
+    if (own.due == 0) {
+      schedule(time + timer, end);
+    } else {
+      // By then the other programs of the wave have said what they read.
+      schedule(time + model.fill, [this, &fiber, activity, busy, end] {
+        // Far less than what all programs can count on needs no flow.
+        double operands = fromMemory(*fiber.time);
+        if (operands > 0.75 * busy * rate(fiber, fiber.launch->rank)) {
+          transfer(fiber, fiber.launch->rank, operands, false, activity);
+        }
+        schedule(time + busy, end);
+      });
+    }
     ++computing[rank];
     pass("compute");
     --computing[rank];
   }
-  if (!bytes.empty()) {
+  if (!bytes.empty() || (dots <= 0 && busy > 0)) {
     int64_t activity = begin("memory", rank, -1, own.record, own.last);
     for (const auto &[peer, amounts] : bytes) {
       if (dots <= 0) {
@@ -279,12 +321,42 @@ void Clock::settle(Fiber &fiber) {
       }
       transfer(fiber, peer, amounts.stored, true, activity);
     }
+    if (dots <= 0 && busy > 0) {
+      ++own.outstanding;
+      schedule(time + busy, [this, &fiber, activity] {
+        part(fiber, "arithmetic", activity);
+      });
+    }
     pass(dots > 0 ? "store" : "memory");
   }
   if (fences) {
     awaitStores(fiber);
   }
   sleep(fiber, fences ? "fence" : "latency", fixed);
+}
+
+/// ns of the loads of loops that are due; their operands become so, too.
+double Clock::takeDue(ProgramTime &own) {
+  double latency = 0;
+  auto loop = own.loops.begin();
+  for (; loop != own.loops.end() && loop->until <= own.operations; ++loop) {
+    latency += loop->latency;
+    own.due += loop->operands;
+  }
+  own.loops.erase(own.loops.begin(), loop);
+  return latency;
+}
+
+/// Bytes that a program reads from memory of the operands that are due.
+double Clock::fromMemory(ProgramTime &own) const {
+  const OperandReads &reads = operandReads.at(own.record);
+  auto end = own.operands.begin() + ptrdiff_t(std::exchange(own.due, 0));
+  double bytes = 0;
+  for (auto number = own.operands.begin(); number != end; ++number) {
+    bytes += reads.fromMemory(*number, model.cache);
+  }
+  own.operands.erase(own.operands.begin(), end);
+  return bytes;
 }
 
 void Clock::move(Fiber &fiber, int32_t peer, double bytes, bool store) {
@@ -411,14 +483,16 @@ void Clock::programStarted(Fiber &fiber) {
   fiber.time = std::make_unique<ProgramTime>();
   fiber.time->last = cause;
   fiber.time->record = recordOf.at(fiber.launch->id);
-  fiber.time->sharing = launches[fiber.time->record].sharing;
+  LaunchTime &record = launches[fiber.time->record];
+  fiber.time->sharing = record.sharing;
+  fiber.time->wave +=
+      int32_t(double(record.begun++) / (model.sms * record.sharing));
   if (int32_t weight = fiber.launch->isStream ? 0 : fiber.launch->weight()) {
     auto first = occupied.begin() + int64_t(fiber.launch->rank) * model.sms;
     auto least = std::min_element(first, first + model.sms);
     *least += weight;
     fiber.time->sm = int32_t(least - first);
   }
-  LaunchTime &record = launches[fiber.time->record];
   record.started = std::min(record.started, time);
 }
 
@@ -432,7 +506,12 @@ void Clock::programEnded(Fiber &fiber) {
   }
 }
 
-void Clock::launchCompleted(const Launch &launch) { recordOf.erase(launch.id); }
+void Clock::launchCompleted(const Launch &launch) {
+  if (auto found = recordOf.find(launch.id); found != recordOf.end()) {
+    operandReads.erase(found->second);
+    recordOf.erase(found);
+  }
+}
 
 int64_t Clock::opBegins(Fiber &fiber, const std::string &what,
                         const std::string &stream) {

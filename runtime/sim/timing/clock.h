@@ -13,6 +13,7 @@
 
 #include "abi/abi.h"
 #include "timing/flows.h"
+#include "timing/operand_reads.h"
 #include "timing/program_time.h"
 #include "timing/timing_model.h"
 
@@ -35,7 +36,18 @@ struct Launch;
 struct Transfer;
 
 /// What a program spends, by the dialect's numbers (DitronEnums.td).
-enum class Cost : int32_t { Dot8, Dot16, Dot32, Load, Store };
+enum class Cost : int32_t {
+  Dot8,
+  Dot16,
+  Dot32,
+  Load,
+  Store,
+  Vector,
+  Special,
+  Loop,
+  Latency,
+  Operand
+};
 
 /// A stretch of time of a program, a stream or a transfer.
 struct Activity {
@@ -54,6 +66,7 @@ struct LaunchTime {
   std::string stream; ///< Empty: launched by host code.
   int64_t programs = 0;
   double sharing = 1; ///< Programs on an SM.
+  int64_t begun = 0;  ///< Programs that have been started.
   double queued = 0, started = 0, ended = 0;
   /// Sums over programs, in ns.
   double compute = 0, waited = 0;
@@ -80,7 +93,8 @@ public:
 
   // For the running fiber.
   /// Add to what it has to do before it communicates next.
-  void spend(Fiber &fiber, Cost cost, double amount, int32_t peer);
+  void spend(Fiber &fiber, Cost cost, double amount, int32_t peer,
+             const void *address = nullptr);
   void spendTime(Fiber &fiber, double ns);
   /// Add a fence of earlier stores, which reaches `scope`.
   void spendFence(Fiber &fiber, Scope scope);
@@ -166,6 +180,8 @@ private:
   void serve(Queue &queue);
   void awaitStores(Fiber &fiber);
   double rate(const Fiber &fiber, int32_t peer) const;
+  static double takeDue(ProgramTime &own);
+  double fromMemory(ProgramTime &own) const;
   double slowed(const Fiber &fiber, double dots) const;
   void land(uint64_t id, int64_t activity);
 
@@ -191,6 +207,7 @@ private:
   std::vector<LaunchTime> launches;
   std::vector<Usage> recordedUsages;
   std::unordered_map<uint64_t, int64_t> recordOf; ///< By id of the launch.
+  std::unordered_map<int64_t, OperandReads> operandReads; ///< By record.
   std::vector<int32_t> computing; ///< Programs that do products, per rank.
   int64_t cause = -1; ///< The activity because of which something runs now.
   /// Transfers that are due, but follow others that are not; with activities.

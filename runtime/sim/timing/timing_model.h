@@ -8,7 +8,9 @@ struct TimingModel {
   // Of a GPU.
   int sms = 0;
   double dot8 = 0, dot16 = 0, dot32 = 0; ///< Operations by operand width.
+  double vector = 0, special = 0;        ///< Operations on elements.
   double hbm = 0, hbmSm = 0;             ///< Of all programs, of one.
+  double cache = 0;                      ///< Bytes of the L2 cache.
   /// A launch computes so long at these rates, then at this part of them.
   double burst = 0, sustained = 1;
   /// Of each row of products between two points where a program communicates:

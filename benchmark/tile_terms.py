@@ -358,7 +358,6 @@ def main() -> None:
     from ditron import machines
 
     lines = report(json.loads(args.times.read_text()), machines.load(args.machine).with_changes(args.set))
-    print("\n".join(lines[-4:]))
     if args.table:
         with args.table.open("a") as file:
             file.write("\n".join(["", *lines, ""]))

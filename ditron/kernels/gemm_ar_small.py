@@ -181,11 +181,11 @@ def gemm_ar_row_program(a, b, out, *, block=(16, 512), num_warps=4, stages=3, pr
 def fused_schedule(M: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
     """The program for ``M`` rows and its keyword arguments: ``given``, and others."""
     if M == 1 and not b_is_kn and "rows" not in given:
-        return gemm_ar_row_program, ({"block": (32, 32)} if group.is_sim else {}) | given
+        return gemm_ar_row_program, ({"block": (32, 32)} if group.small_shapes else {}) | given
     rows = max(16, 1 << (M - 1).bit_length())
     block, stages = ((64, 256), 4) if M <= 16 else ((64, 128), 6 if M <= 64 else 4)
     protocol = "ll128" if M > 16 and group.has_nvlink else "ll"
-    chosen = {"rows": rows, "block": (32, 32) if group.is_sim else block, "stages": stages, "protocol": protocol}
+    chosen = {"rows": rows, "block": (32, 32) if group.small_shapes else block, "stages": stages, "protocol": protocol}
     return gemm_ar_small_program, chosen | given
 
 

@@ -177,7 +177,7 @@ class CapturedRank(RankView):
     def compile_mode(self) -> str:
         return "protocol checker"
 
-    def compile(self, module: Any) -> Kernel:
+    def compile(self, module: Any, options: Mapping[str, Any]) -> Kernel:
         """In place of machine code: what the checker runs of a mixed module's kernel."""
         from ditron_compiler.protocol.translate import translate_module
 

@@ -23,7 +23,9 @@ MOST_RANKS = 4  # of a picture: those of the critical path first
 PRODUCTS, MOVES, PATH = "#2f6db5", "#8fb8de", SIGNAL
 _US = 1e-3
 #: What programs are doing, by the name of an activity (runtime/sim/timing/clock.cpp).
-_STATES = {"compute": "products"} | dict.fromkeys(("memory", "store", "load"), "loads and stores")
+_STATES = {"compute": "products", "arithmetic": "products"} | dict.fromkeys(
+    ("memory", "store", "load"), "loads and stores"
+)
 _COLORS = {"products": PRODUCTS, "loads and stores": MOVES, "waits": WAITING, "others": "#d9dee4"}
 
 

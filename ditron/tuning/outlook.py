@@ -22,19 +22,20 @@ _WORTH = 0.02  # a change of less than this part of the time is none
 
 #: What bounds a call, by the kinds of activity on its critical path.
 _RESOURCES = {
-    "compute": "tensor cores", "library": "library", "memory": "memory", "load": "link", "store": "link",
+    "compute": "tensor cores", "arithmetic": "arithmetic", "library": "library", "memory": "memory", "load": "link", "store": "link",
     "copy": "link", "copy setup": "copy engine",
 }  # fmt: skip
 
 #: Numbers that are asked what if they were twice as good, by what they are called; of times: half as long.
 _CHANGES = {
     "tensor cores": ("sm.dot16", "sm.dot16_sustained", "sm.dot8", "sm.dot32", "sm.operands"),
-    "memory": ("hbm.rate", "hbm.per_sm"),
+    "arithmetic": ("sm.vector", "sm.special"),
+    "memory": ("hbm.rate", "hbm.per_sm", "l2.size"),
     "link": ("link.rate", "link.pair"),
     "loads and stores of an SM": ("link.store_per_sm", "link.load_per_sm"),
     "copy engine": ("copy_engine.setup", "copy_engine.least"),
     "NIC": ("nic.rate", "nic.latency", "nic.post"),
-    "latency": ("latency.launch", "latency.peer", "latency.local", "latency.fence", "latency.barrier"),
+    "latency": ("latency.launch", "latency.peer", "latency.local", "latency.load", "latency.fence", "latency.barrier"),
 }
 
 

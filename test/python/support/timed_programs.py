@@ -12,7 +12,8 @@ from ditron import machines
 
 #: 100 GB/s links and memory, one TFLOP/s an SM, whole microseconds of latency.
 NUMBERS = (
-    "sm.count=4 sm.dot8=8 sm.dot16=4 sm.dot32=2 sm.fill=0 hbm.rate=100 hbm.per_sm=100 link.rate=100 link.store_share=0.5 "
+    "sm.count=4 sm.dot8=8 sm.dot16=4 sm.dot32=2 sm.vector=1e5 sm.special=1e5 sm.fill=0 latency.load=0 hbm.rate=100 "
+    "hbm.per_sm=100 link.rate=100 link.store_share=0.5 "
     "link.load_share=0.5 link.store_per_sm=25 link.load_per_sm=10 copy_engine.share=1 copy_engine.busy_share=1 "
     "copy_engine.setup=1 copy_engine.setup_behind=1 copy_engine.least=2 latency.launch=3 latency.peer=4 latency.local=0.5 latency.fence=5 "
     "latency.stream=0 latency.barrier=6"

@@ -12,7 +12,7 @@ from ditron_compiler.analysis.alias import POINTER_ARITHMETIC, underlying_object
 from ditron_compiler.analysis.slicing import backward_slice
 from ditron_compiler.ir.dialects import ditron, scf, tt
 from ditron_compiler.ir.dialects.ditron import Cost
-from ditron_compiler.ir.matchers import defining_op
+from ditron_compiler.ir.matchers import defining_op, is_function_argument
 
 __all__ = [
     "FLOATS",
@@ -160,13 +160,15 @@ def feeds_products(value: ir.Value) -> bool:
 
 
 def _differs_by_program(load: ir.Operation) -> bool:
-    """Whether programs may load from different places ("may"): an argument's memory at constants is one place."""
-    return any(
-        isinstance(op, (tt.GetProgramIdOp, *LOADS)) or not op.is_memory_effect_free
-        for operand in load.operands
-        for value in backward_slice(operand)
-        if (op := defining_op(value)) is not None and not len(op.regions)
-    )
+    """Whether programs may load from different places ("may"): constants from a kernel's argument on are one place."""
+    for value in (value for operand in load.operands for value in backward_slice(operand)):
+        op = defining_op(value)
+        if op is None:
+            if is_function_argument(value) and ir.RankedTensorType.isinstance(value.type):
+                return True
+        elif isinstance(op, (tt.GetProgramIdOp, *LOADS)) or not op.is_memory_effect_free and not len(op.regions):
+            return True
+    return False
 
 
 def _remote_place(pointer: ir.Value) -> ir.Value | None:

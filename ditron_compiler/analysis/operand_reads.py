@@ -40,9 +40,12 @@ def operand_stream(load: ir.Operation) -> OperandStream | None:
         return None
     where = _place(load)
     inside = [op for value in where for op in _computed_in(value, loop)]
-    if any(isinstance(op, _DIVISIONS) or not op.is_memory_effect_free or len(op.regions) for op in inside):
+    if any(not op.is_memory_effect_free or len(op.regions) for op in inside):
         return None
-    return None if all(is_invariant(value, loop) for value in where) else OperandStream(load, loop)
+    moving = [op for op in inside if not all(is_invariant(value, loop) for value in op.results)]
+    if any(isinstance(op, _DIVISIONS) for op in moving) or all(is_invariant(value, loop) for value in where):
+        return None
+    return OperandStream(load, loop)
 
 
 def _place(load: ir.Operation) -> list[ir.Value]:

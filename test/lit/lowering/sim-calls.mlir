@@ -143,6 +143,21 @@ tt.func public @spend(%p: !tt.ptr<bf16>, %n: i64) {
   tt.return
 }
 
+// Of an operand it is the first byte: of the block of a descriptor, or of the first of a tensor of pointers.
+// CHECK-LABEL: func.func @spend_operand
+tt.func public @spend_operand(%p: !tt.ptr<bf16>, %n: i64, %r: i32, %stride: i64) {
+  %one = arith.constant 1 : i64
+  %desc = tt.make_tensor_descriptor %p, [%r, %r], [%stride, %one] : <bf16>, <tensor<16x64xbf16>>
+  // CHECK: arith.muli
+  // CHECK: %[[BLOCK:.*]] = llvm.getelementptr
+  // CHECK: call @ditron_sim_spend(%[[OPERAND:.*]], %[[AMOUNT:.*]], %[[BLOCK]])
+  ditron.spend operand %n at %desc, %r, %r : !tt.tensordesc<tensor<16x64xbf16>>, i32, i32
+  %s = tt.splat %p : !tt.ptr<bf16> -> tensor<64x!tt.ptr<bf16>>
+  // CHECK: call @ditron_sim_spend(%[[OPERAND]], %[[AMOUNT]], %{{.*}})
+  ditron.spend operand %n at %s : tensor<64x!tt.ptr<bf16>>
+  tt.return
+}
+
 // A condition is itself; without one it is drawn.
 // CHECK-LABEL: func.func @expect
 tt.func public @expect(%p: !tt.ptr<i32>, %n: i32, %c: i1) {

@@ -1,6 +1,6 @@
 // What a kernel spends stands before the operation that spends it.
 // RUN: ditron-opt %s --insert-costs | filecheck %s
-// RUN: ditron-opt %s --insert-costs=operations-per-byte=72 | filecheck %s --check-prefix=FED
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(insert-costs{operations-per-byte=72 load-ns=600 load-ns-per-kb=10 num-stages=3},canonicalize,cse)' | filecheck %s --check-prefix=FED
 
 // CHECK-LABEL: tt.func @product(
 tt.func @product(%a: tensor<64x32xbf16>, %b: tensor<32x16xbf16>, %c: tensor<64x16xf32>) -> tensor<64x16xf32> {
@@ -60,31 +60,112 @@ tt.func @peers(%p: !tt.ptr<bf16>, %r: i32, %n: i32, %m: i64, %offsets: tensor<16
   tt.return
 }
 
+// What no program has of its own is read once for all.
+// CHECK-LABEL: tt.func @shared_by_all(
+tt.func @shared_by_all(%weight: !tt.ptr<bf16>, %at: tensor<64x!tt.ptr<bf16>>) {
+  // CHECK-NOT: ditron.spend load
+  %all = tt.splat %weight : !tt.ptr<bf16> -> tensor<64x!tt.ptr<bf16>>
+  %w = tt.load %all : tensor<64x!tt.ptr<bf16>>
+  // CHECK: ditron.spend store
+  tt.store %at, %w : tensor<64x!tt.ptr<bf16>>
+  tt.return
+}
+
+// Operations on elements are added up: a product that is added is one with the addition, a maximum two, an exponential
+// is one of the special function units too, and so is a division, with eight.
+// CHECK-LABEL: tt.func @elements(
+tt.func @elements(%at: tensor<64x!tt.ptr<f32>>, %x: tensor<64xf32>, %y: tensor<64xf32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  %a = arith.mulf %x, %y : tensor<64xf32>
+  %b = arith.addf %a, %y : tensor<64xf32>
+  %c = arith.maximumf %b, %y : tensor<64xf32>
+  %d = math.exp2 %c : tensor<64xf32>
+  // CHECK: %[[VECTOR:.*]] = arith.constant 256 : i64
+  // CHECK-NEXT: ditron.spend vector %[[VECTOR]]
+  // CHECK-NEXT: %[[SPECIAL:.*]] = arith.constant 64 : i64
+  // CHECK-NEXT: ditron.spend special %[[SPECIAL]]
+  // CHECK-NEXT: ditron.notify
+  ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  %e = arith.divf %d, %y : tensor<64xf32>
+  %f = "tt.reduce"(%e) <{axis = 0 : i32}> ({
+  ^bb0(%p: f32, %q: f32):
+    %s = arith.addf %p, %q : f32
+    "tt.reduce.return"(%s) : (f32) -> ()
+  }) : (tensor<64xf32>) -> f32
+  tt.store %at, %e : tensor<64x!tt.ptr<f32>>
+  // CHECK: %[[MORE:.*]] = arith.constant 576 : i64
+  // CHECK-NEXT: ditron.spend vector %[[MORE]]
+  // CHECK: ditron.spend special
+  tt.return
+}
+
 // Where tensor cores do 72 operations while a byte of their operands is loaded, a small tile takes as long as its loads;
-// operands that are not loaded in the same loop, or are computed, do not count.
+// operands that are not loaded in the same loop, or are computed, do not count. A loop that does nothing else says all
+// in front of it.
 // FED-LABEL: tt.func @fed(
 tt.func @fed(%at: tensor<128x64x!tt.ptr<bf16>>, %to: tensor<64x128x!tt.ptr<bf16>>, %wide: tensor<64x256x!tt.ptr<bf16>>, %c: tensor<128x128xf32>, %w: tensor<128x256xf32>, %n: i32) {
   %zero = arith.constant 0 : i32
   %one = arith.constant 1 : i32
   %kept = tt.load %at : tensor<128x64x!tt.ptr<bf16>>
-  // FED: scf.for
+  // FED-DAG: %[[LOADS:.*]] = arith.constant 2359296 : i64
+  // FED-DAG: %[[PRODUCT:.*]] = arith.constant 4194304 : i64
+  // FED-DAG: %[[ONE:.*]] = arith.constant 2097152 : i64
+  // FED: %[[STEPS:.*]] = arith.extsi %arg5 : i32 to i64
+  // FED-NEXT: %[[A:.*]] = arith.muli %[[STEPS]], %[[LOADS]]
+  // FED-NEXT: ditron.spend dot16 %[[A]]
+  // FED-NEXT: %[[B:.*]] = arith.muli %[[STEPS]], %[[PRODUCT]]
+  // FED-NEXT: ditron.spend dot16 %[[B]]
+  // FED-NEXT: %[[C:.*]] = arith.muli %[[STEPS]], %[[ONE]]
+  // FED-NEXT: ditron.spend dot16 %[[C]]
+  // FED-NEXT: ditron.spend dot16 %[[B]]
+  // FED-NOT: ditron.spend {{operand|latency}}
   scf.for %k = %zero to %n step %one : i32 {
     %x = tt.load %at : tensor<128x64x!tt.ptr<bf16>>
     %y = tt.load %to : tensor<64x128x!tt.ptr<bf16>>
     %z = tt.load %wide : tensor<64x256x!tt.ptr<bf16>>
-    // FED: %[[LOADS:.*]] = arith.constant 2359296 : i64
-    // FED-NEXT: ditron.spend dot16 %[[LOADS]]
     %d = tt.dot %x, %y, %c : tensor<128x64xbf16> * tensor<64x128xbf16> -> tensor<128x128xf32>
-    // FED: %[[PRODUCT:.*]] = arith.constant 4194304 : i64
-    // FED-NEXT: ditron.spend dot16 %[[PRODUCT]]
     %e = tt.dot %x, %z, %w : tensor<128x64xbf16> * tensor<64x256xbf16> -> tensor<128x256xf32>
-    // FED: %[[ONE:.*]] = arith.constant 2097152 : i64
-    // FED-NEXT: ditron.spend dot16 %[[ONE]]
     %f = tt.dot %kept, %y, %c : tensor<128x64xbf16> * tensor<64x128xbf16> -> tensor<128x128xf32>
     %p = arith.truncf %d : tensor<128x128xf32> to tensor<128x128xbf16>
-    // FED: %[[COMPUTED:.*]] = arith.constant 4194304 : i64
-    // FED-NEXT: ditron.spend dot16 %[[COMPUTED]]
     %g = tt.dot %p, %p, %c : tensor<128x128xbf16> * tensor<128x128xbf16> -> tensor<128x128xf32>
+  }
+  tt.return
+}
+
+// In front of a loop over K: its operations, the bytes of each operand and where they begin, and what three stages take
+// of the loads' latency at least: (600 + 32 KB at 10 ns a KB) / 2 an iteration. What communicates in the loop leaves the
+// products where they are. Of a load whose address says no single beginning nothing is known.
+// FED-LABEL: tt.func @streamed(
+tt.func @streamed(%a: !tt.tensordesc<tensor<128x64xbf16>>, %p: tensor<64x128x!tt.ptr<bf16>>, %c: tensor<128x128xf32>, %m: i32, %n: i32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %two = arith.constant 2 : i32
+  %depth = arith.constant 64 : i32
+  %next = arith.constant dense<64> : tensor<64x128xi32>
+  // FED: %[[SUM:.*]] = arith.muli %{{.*}}, %{{.*}} : i64
+  // FED-NEXT: ditron.spend loop %[[SUM]]
+  // FED-NEXT: %[[BYTES:.*]] = arith.muli
+  // FED-NEXT: ditron.spend operand %[[BYTES]] at %arg0, %arg3, %c0_i32 : !tt.tensordesc<tensor<128x64xbf16>>, i32, i32
+  // FED-NEXT: ditron.spend operand %[[BYTES]] at %arg1 : tensor<64x128x!tt.ptr<bf16>>
+  // FED-NEXT: %[[NS:.*]] = arith.muli %{{.*}}, %c460_i64
+  // FED-NEXT: ditron.spend latency %[[NS]]
+  // FED-NEXT: scf.for
+  %0 = scf.for %k = %zero to %n step %one iter_args(%q = %p) -> (tensor<64x128x!tt.ptr<bf16>>) : i32 {
+    %at = arith.muli %k, %depth : i32
+    %x = "tt.descriptor_load"(%a, %m, %at) : (!tt.tensordesc<tensor<128x64xbf16>>, i32, i32) -> tensor<128x64xbf16>
+    %y = tt.load %q : tensor<64x128x!tt.ptr<bf16>>
+    // FED: ditron.spend dot16
+    %d = tt.dot %x, %y, %c : tensor<128x64xbf16> * tensor<64x128xbf16> -> tensor<128x128xf32>
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+    %more = tt.addptr %q, %next : tensor<64x128x!tt.ptr<bf16>>, tensor<64x128xi32>
+    scf.yield %more : tensor<64x128x!tt.ptr<bf16>>
+  }
+  // FED-NOT: ditron.spend operand
+  %1 = scf.for %k = %zero to %n step %one iter_args(%q = %p) -> (tensor<64x128x!tt.ptr<bf16>>) : i32 {
+    %row = arith.divsi %k, %two : i32
+    %x = "tt.descriptor_load"(%a, %row, %k) : (!tt.tensordesc<tensor<128x64xbf16>>, i32, i32) -> tensor<128x64xbf16>
+    %y = arith.constant dense<1.0> : tensor<64x128xbf16>
+    %d = tt.dot %x, %y, %c : tensor<128x64xbf16> * tensor<64x128xbf16> -> tensor<128x128xf32>
+    scf.yield %q : tensor<64x128x!tt.ptr<bf16>>
   }
   tt.return
 }

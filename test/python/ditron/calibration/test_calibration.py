@@ -179,8 +179,9 @@ def test_the_file_of_one_gpu(calibrate, capsys):
             assert number.value == BASE[name]
     assert re.search(r"^sm.dot16 +800 +640(\.\d)? TFLOP/s +-20\.0 %$", out, re.M)
     assert "as of h200x2 (a single GPU has no link): link.rate, " in out
-    assert "as of h200x2 (no probe measures it): copy_engine.share, multimem.rate" in out
-    assert "partly uncalibrated: link.rate, " in out and "held out" in out
+    unmeasured = "sm.vector, sm.special, l2.size, copy_engine.share, multimem.rate, latency.load"
+    assert f"as of h200x2 (no probe measures it): {unmeasured}" in out
+    assert "partly uncalibrated: sm.vector, sm.special, l2.size, " in out and "held out" in out
     assert (
         "as of h200x2 (a single GPU has no link: its all-reduce of 4 KB by LL takes 3.4 us): latency.peer = 1.1" in out
     )

@@ -22,8 +22,8 @@ _WORTH = 0.02  # a change of less than this part of the time is none
 
 #: What bounds a call, by the kinds of activity on its critical path.
 _RESOURCES = {
-    "compute": "tensor cores", "arithmetic": "arithmetic", "library": "library", "memory": "memory", "load": "link", "store": "link",
-    "copy": "link", "copy setup": "copy engine",
+    "compute": "tensor cores", "arithmetic": "arithmetic", "library": "library", "memory": "memory", "load": "link",
+    "store": "link", "copy": "link", "copy setup": "copy engine",
 }  # fmt: skip
 
 #: Numbers that are asked what if they were twice as good, by what they are called; of times: half as long.

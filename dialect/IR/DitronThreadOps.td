@@ -124,7 +124,7 @@ def Ditron_SpendOp : Ditron_Op<"spend", [Ditron_Ordered]> {
     ```mlir
     ditron.spend dot16 %one
     ditron.spend store %bytes at %dst : !tt.ptr<bf16>
-    ditron.spend operand %bytes at %desc, %m, %k : !tt.tensordesc<tensor<64x32xbf16>>, i32, i32
+    ditron.spend operand %bytes at %src : !tt.ptr<bf16>
     ```
   }];
   let arguments = (ins

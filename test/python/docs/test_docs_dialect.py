@@ -78,7 +78,7 @@ def test_enumeration_values_are_the_abi(records):
         "team": "group node world",
         "reduce_op": "add min max",
         "shfl_mode": "idx up down bfly",
-        "cost": "dot8 dot16 dot32 load store",
+        "cost": "dot8 dot16 dot32 load store vector special loop latency operand",
         "memory_space": "local symmetric",
     }
     for cases in values.values():

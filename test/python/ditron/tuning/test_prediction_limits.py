@@ -18,11 +18,36 @@ from ditron.tuning.registry import candidates_of, rule_of
 FEW_ROWS = Problem("gemm_ar", "bf16", 2, 16, 8192, 8192)  # bound by reading the weight
 
 
-def test_nothing_is_below_the_floor():
+FUSED = {"algorithm": "fused", "block": (64, 256), "stages": 4, "protocol": "ll"}
+
+
+def test_few_rows_take_what_memory_takes_for_their_weight():
+    machine = machines.load("h200x2")
+    floor = floor_of(FEW_ROWS, machine)
+    found = outlook(FEW_ROWS, [FUSED], machine, "single calls")
+    (schedule,) = found.schedules
+    assert floor.bound == schedule.bound == "memory" and not schedule.is_floor
+    assert floor.us < schedule.us < 1.3 * floor.us
+    by = {change.what: change.us for change in found.changes}
+    assert by["memory"] < 0.8 * schedule.us and by["tensor cores"] > 0.95 * schedule.us
+
+
+@pytest.fixture
+def too_fast(monkeypatch):
+    """Predictions of the fused kernel of which the clock does not know what bounds it."""
+    predict = Predictor.__call__
+
+    def below(self, problem, options):
+        found = predict(self, problem, options)
+        return dataclasses.replace(found, us=found.us / 4) if options.get("algorithm") in ("fused", None) else found
+
+    monkeypatch.setattr(Predictor, "__call__", below)
+
+
+def test_nothing_is_below_the_floor(too_fast):
     """What is predicted below is the floor, and so is what better machines would take."""
     machine = machines.load("h200x2")
-    fused = {"algorithm": "fused", "block": (64, 256), "stages": 4, "protocol": "ll"}
-    sequential = {"algorithm": "sequential"}
+    fused, sequential = FUSED, {"algorithm": "sequential"}
     assert Predictor(machine)(FEW_ROWS, fused).us < floor_of(FEW_ROWS, machine).us
     found = outlook(FEW_ROWS, [sequential, fused], machine, "single calls")
     best, other = found.schedules
@@ -34,7 +59,7 @@ def test_nothing_is_below_the_floor():
     assert by["tensor cores"] == best.us and by["memory"] < 0.8 * best.us
 
 
-def test_explain_says_where_the_time_is_the_floor(capsys, monkeypatch, tmp_path):
+def test_explain_says_where_the_time_is_the_floor(too_fast, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("DITRON_CACHE_DIR", str(tmp_path))
     assert main(["explain", "gemm_ar", "16", "8192", "16384", "--machine", "h200x2", "--set", "latency.peer=1"]) == 0
     assert re.search(r"\n  time    >= 31.3 us, the floor", capsys.readouterr().out)

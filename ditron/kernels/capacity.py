@@ -111,7 +111,7 @@ def checked_routes(
     ids: torch.Tensor, expert_map: torch.Tensor | None, num_experts: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Numbers of experts, -1 for what goes nowhere; which routes are to none that exists, and which repeat one of their
-    token: as ``checked_experts`` of plan_programs.py.
+    token: as ``check_experts`` of routing_kernels.py.
     """
     known = num_experts if expert_map is None else len(expert_map)
     wrong = (ids < -1) | (ids >= known)

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import torch
+import triton
 
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
@@ -13,7 +14,8 @@ from ditron.kernels.capacity import check_capacity, checked_routes, limit_routes
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.expert_schedules import block_rows
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
-from ditron.kernels.plan_programs import moe_plan_nodes_program, moe_plan_program
+from ditron.kernels.plan_nodes import moe_plan_nodes_program
+from ditron.kernels.plan_programs import moe_plan_program
 from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan, max_rows, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
@@ -26,6 +28,12 @@ _WEIGHTS = (torch.float32, torch.bfloat16, torch.float16)
 #: Rows that an expert has, on average, in a group of stages: with fewer, reading its matrix once more costs more than
 #: waiting for the tokens (docs/results/moe.md).
 ROWS_OF_GROUP = 256
+
+#: Up to so many routes of a rank, of so many ranks, one kernel makes the plan.
+ROUTES_AT_ONCE, RANKS_AT_ONCE = 2048, 8
+
+#: Of a segment otherwise.
+PLACES = 1024
 
 
 def moe_plan(
@@ -69,8 +77,8 @@ def moe_plan(
         renormalize: multiply the weights of a token's other routes so that they add up to what all did.
         dropped: ``[1]`` int64; the number of this rank's dropped routes is added to it, in CUDA graphs too.
         group: the ranks; default the current group. On several nodes they exchange routes by puts.
-        schedule: of :func:`moe_plan_program`: ``places``, up to how many blocks are added ``direct``,
-            ``num_warps``, ``maxnreg`` and ``protocol``, instead of those that would be chosen.
+        schedule: of :func:`moe_plan_program`: ``at_once``, ``places``, ``experts_at_once``, ``makers``, ``num_warps``,
+            ``place_warps`` and ``protocol``, instead of those that would be chosen.
 
     Routes to experts that do not exist, and a token's second to one expert, go nowhere, and are counted:
     :meth:`Plan.check` raises DitronError for them, on the simulator at once. Collective over the group. Raises
@@ -133,8 +141,7 @@ def moe_plan_tables(
             topk_weights = None if topk_weights is None else torch.nn.functional.pad(topk_weights.detach(), padding)
         program = moe_plan_program if len(group.nodes) == 1 else moe_plan_nodes_program
         check_schedule("moe_plan", schedule, program)
-        direct = schedule.pop("direct", 8 if group.small_shapes else 0)
-        sizes = Sizes.of(ranks, tokens, top_k, experts, direct, schedule.pop("places", 0))
+        sizes = _sizes(group, tokens, top_k, experts, schedule)
         weights = torch.empty(ranks * tokens, top_k, dtype=torch.float32, device=topk_ids.device)
         rows = max_rows(ranks * tokens, top_k, experts, block_m, capacity, rank_capacity)
         plan = empty_plan(sizes, block_m, weights, rows)
@@ -143,6 +150,8 @@ def moe_plan_tables(
             _fill_on_host(plan, group, ids, expert_map, num_experts, is_tp)
             plan.check()
             return plan.tables
+        if len(group.nodes) == 1:
+            schedule = {"at_once": sizes.at_once} | schedule
         program(
             ids,
             ids if topk_weights is None else aligned(topk_weights.detach()),
@@ -155,7 +164,7 @@ def moe_plan_tables(
             plan.tiles,
             plan.num_tiles,
             plan.expert_rows,
-            capacity_for(sizes.blocks),
+            capacity_for(sizes.segments),
             num_ranks=ranks,
             num_experts=num_experts,
             is_tp=is_tp,
@@ -163,16 +172,26 @@ def moe_plan_tables(
             block_m=block_m,
             groups=min(stage_groups, ranks),
             columns=sizes.E,
-            places=sizes.B,
-            direct=sizes.direct,
-            tile_programs=sizes.tile_programs,
             has_weights=topk_weights is not None,
             has_map=expert_map is not None,
-            **schedule,
+            **{"experts_at_once": sizes.experts_at_once, "makers": sizes.makers} | schedule | {"places": sizes.C},
         )
         if group.is_sim:
             plan.check()
         return plan.tables
+
+
+def _sizes(group: Group, tokens: int, top_k: int, experts: int, schedule: dict[str, Any]) -> Sizes:
+    """As ``schedule`` says, or as was measured (docs/results/moe.md)."""
+    at_once = schedule.get("at_once")
+    if at_once is None:
+        at_once = len(group.nodes) == 1 and group.num_ranks <= RANKS_AT_ONCE
+        at_once &= tokens * top_k <= (64 if group.small_shapes else ROUTES_AT_ONCE)
+    TK = triton.next_power_of_2(top_k)
+    places = schedule.get("places", 32 if group.small_shapes else min(PLACES, 128 * TK))
+    if not at_once and places > 128 * TK:
+        raise DitronError(f"moe_plan: a segment has at most 128 tokens, got places={places} for top_k {top_k}")
+    return Sizes.of(group.num_ranks, tokens, top_k, experts, at_once, places)
 
 
 def _fill_on_host(

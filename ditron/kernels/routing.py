@@ -8,7 +8,6 @@ by token: a stable counting sort. Each expert's rows are padded to whole tiles.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
@@ -35,74 +34,37 @@ MAX_RANKS = 64
 
 @dataclass(frozen=True)
 class Sizes:
-    """How the routes of ``ranks`` times ``tokens`` tokens are divided into blocks (routing_kernels.py).
+    """How the routes of ``ranks`` times ``tokens`` tokens are divided (routing_kernels.py).
 
     Attributes:
-        B: places of a block. E: columns of counts. direct: 0 if a kernel of its own adds them, or a power of two that
-            is not less than rows of counts.
+        C: places of a segment. E: columns of counts. at_once: whether one kernel does everything, and a rank has one
+            segment. experts_at_once: whose rows a program finds. makers: programs that make tiles.
     """
 
     ranks: int
     tokens: int
     top_k: int
     experts: int
-    B: int
+    C: int
     E: int
-    direct: int
+    at_once: bool
+    experts_at_once: int
+    makers: int
 
     @classmethod
-    def of(cls, ranks: int, tokens: int, top_k: int, experts: int, direct: int = 0, places: int = 0) -> Sizes:
-        """Small blocks if at most ``direct`` programs, each of which adds up the counts of all, can take them."""
+    def of(cls, ranks: int, tokens: int, top_k: int, experts: int, at_once: bool, places: int) -> Sizes:
+        """With so many ``places`` in a segment, if not ``at_once``."""
         E = max(16, triton.next_power_of_2(experts))
         TK = triton.next_power_of_2(top_k)
-        direct = direct or max(32, min(128, 8192 // E))
-        rows_of = lambda B: ranks * -(-tokens // (B // TK))  # noqa: E731
-        possible = [max(B, TK) for B in ((places,) if places else (32, 64, 128))]
-        B = next((B for B in possible if rows_of(B) <= direct), possible[-1])
-        rows = rows_of(B)
-        return cls(ranks, tokens, top_k, experts, B, E, 0 if rows > direct else max(16, triton.next_power_of_2(rows)))
+        if at_once:
+            C = max(32, triton.next_power_of_2(tokens) * TK)
+            return cls(ranks, tokens, top_k, experts, C, E, True, max(8, E // 16), 4)
+        return cls(ranks, tokens, top_k, experts, max(places, TK), E, False, min(E, 128), 8)
 
     @property
-    def TK(self) -> int:
-        return triton.next_power_of_2(self.top_k)
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.tokens // (self.B // self.TK))
-
-    @property
-    def rows(self) -> int:
-        """Of counts."""
-        return self.ranks * self.blocks
-
-    @property
-    def of_block(self) -> dict[str, int]:
-        """Constants of kernels that take a block each."""
-        return {"E": self.E, "B": self.B, "TK": self.TK, "TOP_K": self.top_k}
-
-    @property
-    def of_adding(self) -> dict[str, int]:
-        """Constants of the kernel that adds counts."""
-        return {"E": self.E, "COLUMNS": min(self.E, 32)}
-
-    @property
-    def adding_grid(self) -> tuple[int, int]:
-        return -(-self.rows // 128), self.E // min(self.E, 32)
-
-    @property
-    def tile_programs(self) -> int:
-        """That make padding and tiles."""
-        return min(64, self.experts // 16 + self.rows * self.B // 1024 + 1)
-
-    def of_placing(self, block_m: int, groups: int) -> dict[str, Any]:
-        return {
-            "PROGRAMS": self.direct or 16,
-            "BLOCK_M": block_m,
-            "RANKS": self.ranks,
-            "GROUPS": min(groups, self.ranks),
-            "FIELDS": TILE_FIELDS,
-            "ADDED": not self.direct,
-        }
+    def segments(self) -> int:
+        """Of a rank."""
+        return -(-self.tokens // (self.C // triton.next_power_of_2(self.top_k)))
 
 
 @dataclass(frozen=True)

@@ -1,216 +1,257 @@
-"""Kernels that make routing tables (routing.py) from the routes of all ranks.
+"""Tile functions and a kernel that make routing tables (routing.py) from the routes of all ranks.
 
-A block of a stage's routes is counted and placed by one program: ``B`` places of ``TK`` for a token, a power of two of
-which the first ``TOP_K`` are used, so that a token's routes lie in one block. Rows of counts are blocks, in the order
-of stages.
+Routes are taken by segments: ``C`` places of ``TK`` for a token, a power of two of which the first ``TOP_K`` are used,
+so that a token's routes lie in one segment. ``column``: of each route its expert among this rank's, or -1.
 """
 
 from __future__ import annotations
 
-import triton
 import triton.language as tl
 
 import ditron
+import ditron.language as dl
 
-__all__ = ["add_counts_kernel", "block_routes", "place_routes_kernel", "store_counts"]
+#: Segments of a stage whose counts are added up by those who count.
+OF_TOTAL = tl.constexpr(16)
+
+__all__ = [
+    "OF_TOTAL",
+    "check_experts",
+    "columns_of",
+    "count_routes",
+    "enter_counts",
+    "enter_errors",
+    "first_rows",
+    "make_tiles",
+    "place_routes",
+    "place_routes_kernel",
+    "routes_before",
+    "segment_routes",
+]
 
 
 @ditron.jit
-def block_routes(block, place, tokens, B: tl.constexpr, TK: tl.constexpr, TOP_K: tl.constexpr):
-    """Of the places ``place`` of a block of a rank's routes: whether each has one, its token, and its index."""
-    token = block * (B // TK) + place // TK
+def segment_routes(segment, tokens, C: tl.constexpr, TK: tl.constexpr, TOP_K: tl.constexpr):
+    """Of the places of a segment of a rank's routes: whether each has one, its token, and its index."""
+    place = tl.arange(0, C)
+    token = segment * (C // TK) + place // TK
     return (token < tokens) & (place % TK < TOP_K), token, token * TOP_K + place % TK
 
 
 @ditron.jit
-def store_counts(counts_ptr, row, expert, first_expert, experts, E: tl.constexpr):
-    """Row ``row`` of ``counts`` [rows, E] = how many of a block's routes go to each expert."""
-    own = expert - first_expert
-    own = tl.where(own < experts, own, -1)
-    COLUMNS: tl.constexpr = E if E < 32 else 32  # of which few registers are needed
-    for first in tl.static_range(0, E, COLUMNS):
-        column = first + tl.arange(0, COLUMNS)
-        counts = tl.sum((own[:, None] == column[None, :]).to(tl.int32), 0)
-        tl.store(counts_ptr + row * E + column, counts)
-
-
-@ditron.jit
-def add_counts_kernel(counts_ptr, before_ptr, rows, E: tl.constexpr, COLUMNS: tl.constexpr):
-    """``before`` [rows + 1, E] = the sums of all rows of ``counts`` before each; of all of them behind the last.
-
-    A program makes 128 rows of ``COLUMNS`` columns. Scans of so many numbers are slow; products with ones are exact, as
-    integers up to 2048 are in fp16.
-    """
-    first = tl.program_id(0) * 128
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    sums = tl.zeros((COLUMNS,), tl.int32)
-    for offset in range(0, first, 256):
-        row = offset + tl.arange(0, 256)[:, None]
-        sums += tl.sum(tl.load(counts_ptr + row * E + column, mask=row < first, other=0), 0)
-    within = tl.arange(0, 128)
-    row = (first + within)[:, None]
-    counts = tl.load(counts_ptr + row * E + column, mask=row < rows, other=0)
-    earlier = (within[None, :] < within[:, None]).to(tl.float16)
-    before = sums[None, :] + tl.dot(earlier, counts.to(tl.float16)).to(tl.int32)
-    tl.store(before_ptr + row * E + column, before, mask=row < rows)
-    tl.store(before_ptr + (row + 1) * E + column, before + counts, mask=row == rows - 1)
-
-
-@ditron.jit
-def _sums(counts_ptr, pid, blocks, rows, E: tl.constexpr, PROGRAMS: tl.constexpr, RANKS: tl.constexpr):
-    """[ROWS, E]: the sum of the rows of counts before ``pid`` in row 0, and of the first ``i`` stages in row ``i``."""
-    ROWS: tl.constexpr = 16 if RANKS < 16 else triton.next_power_of_2(RANKS + 1)
-    program = tl.arange(0, PROGRAMS)[:, None]
-    counts = tl.load(counts_ptr + program * E + tl.arange(0, E)[None, :], mask=program < rows, other=0)
-    which = tl.arange(0, ROWS)[:, None]
-    before = tl.arange(0, PROGRAMS)[None, :] < tl.where(which == 0, pid, which * blocks)
-    return tl.dot(before.to(tl.float16), counts.to(tl.float16)).to(tl.int32)
-
-
-@ditron.jit
-def _pick(sums, before_ptr, i, row, E: tl.constexpr, ADDED: tl.constexpr):
-    """The counts before ``row``: row ``i`` of ``sums`` in registers, or if they are ``ADDED`` of ``before``."""
-    if ADDED:
-        return tl.load(before_ptr + row * E + tl.arange(0, E))
-    else:
-        rows = tl.arange(0, sums.shape[0])[:, None]
-        return tl.sum(tl.where(rows == i, sums, 0), 0)
-
-
-@ditron.jit
-def _place_block(
+def check_experts(
+    topk_ids_ptr,
     ids_ptr,
-    counts_ptr,
-    before_ptr,
-    row_slot_ptr,
-    row_route_ptr,
-    route_row_ptr,
-    pid,
-    first_rank,
-    ranks,
+    map_ptr,
+    segment,
     tokens,
-    blocks,
-    first_expert,
-    experts,
-    E: tl.constexpr,
-    B: tl.constexpr,
+    known,
+    num_experts,
+    C: tl.constexpr,
     TK: tl.constexpr,
     TOP_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    RANKS: tl.constexpr,
-    ADDED: tl.constexpr,
+    HAS_MAP: tl.constexpr,
 ):
-    """Rows of a block's routes."""
-    stage, block = pid // blocks, pid % blocks
-    rows = ranks * blocks
-    ids_ptr += (first_rank + stage) % ranks * tokens * TOP_K
-    place = tl.arange(0, B)
-    exists, token, at = block_routes(block, place, tokens, B, TK, TOP_K)
-    expert = tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32) - first_expert
-    own = (expert >= 0) & (expert < experts)
-    sums = 0 if ADDED else _sums(counts_ptr, pid, blocks, rows, E, PROGRAMS, RANKS)
-    tiles_of = tl.cdiv(_pick(sums, before_ptr, RANKS, rows, E, ADDED), BLOCK_M)
-    next_row = (tl.cumsum(tiles_of, 0) - tiles_of) * BLOCK_M + _pick(sums, before_ptr, 0, pid, E, ADDED)
-    row = tl.sum(tl.where(expert[:, None] == tl.arange(0, E)[None, :], next_row[None, :], 0), 1)
-    for chunk in tl.static_range(B // 32):  # and the block's earlier ones to the same expert
-        other = chunk * 32 + tl.arange(0, 32)
-        is_other, _, of_other = block_routes(block, other, tokens, B, TK, TOP_K)
-        theirs = tl.load(ids_ptr + of_other, mask=is_other, other=-1).to(tl.int32) - first_expert
-        is_earlier = (theirs[None, :] == expert[:, None]) & (other[None, :] < place[:, None])
-        row += tl.sum(is_earlier.to(tl.int32), 1)
-    at += (first_rank + stage) % ranks * tokens * TOP_K
-    tl.store(row_slot_ptr + row, stage * tokens + token, mask=own)
-    tl.store(row_route_ptr + row, at, mask=own)
-    tl.store(route_row_ptr + at, tl.where(own, row, -1), mask=exists)
+    """Enter a segment's experts into ``ids`` [tokens, TOP_K], for all threads to read.
+
+    Its tokens, and of each how many experts are none of ``known`` or -1, and how many it has already: those go to no
+    expert. ``map``: the numbers that experts have among ``num_experts``.
+    """
+    token = segment * (C // TK) + tl.arange(0, C // TK)
+    exists = token < tokens
+    wrong = tl.zeros((C // TK,), tl.int32)
+    repeated = tl.zeros((C // TK,), tl.int32)
+    experts = ()
+    for k in tl.static_range(TOP_K):
+        given = tl.load(topk_ids_ptr + token * TOP_K + k, mask=exists, other=-1)
+        is_wrong = (given < -1) | (given >= known)
+        expert = tl.where(is_wrong, -1, given).to(tl.int32)
+        if HAS_MAP:
+            expert = tl.load(map_ptr + expert, mask=expert >= 0, other=-1).to(tl.int32)
+            is_unknown = (expert < -1) | (expert >= num_experts)
+            expert = tl.where(is_unknown, -1, expert)
+            is_wrong |= is_unknown
+        has_it = is_wrong & False
+        for j in tl.static_range(k):
+            has_it |= experts[j] == expert
+        has_it &= expert >= 0
+        tl.store(ids_ptr + token * TOP_K + k, tl.where(has_it, -1, expert).to(ids_ptr.dtype.element_ty), mask=exists)
+        wrong += is_wrong.to(tl.int32)
+        repeated += has_it.to(tl.int32)
+        experts = experts + (expert,)
+    dl.sync_threads()
+    return token, wrong, repeated
 
 
 @ditron.jit
-def _make_tiles(
-    counts_ptr,
-    before_ptr,
+def enter_errors(errors_ptr, token, tokens, wrong, repeated):
+    """Rows of ``errors`` [tokens, 2]."""
+    tl.store(errors_ptr + 2 * token, wrong, mask=token < tokens)
+    tl.store(errors_ptr + 2 * token + 1, repeated, mask=token < tokens)
+
+
+@ditron.jit
+def columns_of(expert, first_expert, experts):
+    """Columns of experts, of which this rank has ``experts`` from ``first_expert`` on."""
+    column = expert - first_expert
+    return tl.where((column >= 0) & (column < experts), column, -1)
+
+
+@ditron.jit
+def count_routes(column, E: tl.constexpr):
+    """[E]: how many routes go to each expert."""
+    return tl.histogram(tl.maximum(column, 0), E, mask=column >= 0)
+
+
+@ditron.jit
+def enter_counts(counts_ptr, totals_ptr, stage, segment, segments, column, E: tl.constexpr):
+    """A row of ``counts`` = how many of a segment's routes go to each expert, also added to its row of ``totals``."""
+    counts = count_routes(column, E)
+    at = tl.arange(0, E)
+    tl.store(counts_ptr + (stage * segments + segment) * E + at, counts)
+    row = stage * tl.cdiv(segments, OF_TOTAL) + segment // OF_TOTAL
+    tl.atomic_add(totals_ptr + row * E + at, counts, mask=counts > 0, sem="relaxed")
+
+
+@ditron.jit
+def routes_before(column, first, EXPERTS: tl.constexpr):
+    """Whether routes go to one of ``EXPERTS`` experts from ``first`` on, and how many before each go to the same one.
+
+    One scan counts four experts, 16 bits each: a segment has fewer than 2**16 places.
+    """
+    before = tl.zeros(column.shape, tl.int32)
+    for four in tl.static_range(0, EXPERTS, 4):
+        which = column - (first + four)
+        is_one = (which >= 0) & (which < 4)
+        shift = tl.where(is_one, which, 0).to(tl.int64) * 16
+        one = tl.where(is_one, tl.full(column.shape, 1, tl.int64) << shift, 0)
+        counted = ((tl.cumsum(one, 0) >> shift) & 0xFFFF).to(tl.int32) - 1
+        before = tl.where(is_one, counted, before)
+    return (column >= first) & (column < first + EXPERTS), before
+
+
+@ditron.jit
+def counted_in_segment(
+    ids_ptr,
+    column,
+    segment,
+    tokens,
+    first,
+    experts,
+    C: tl.constexpr,
+    TK: tl.constexpr,
+    TOP_K: tl.constexpr,
+    EXPERTS: tl.constexpr,
+):
+    """Of routes to one of ``EXPERTS`` experts from ``first`` on, how many there are to the same one up to their token.
+
+    Bytes of a number count four experts: a token has one route to an expert, and a segment at most 128 tokens.
+    """
+    TOKENS: tl.constexpr = C // TK
+    WORDS: tl.constexpr = EXPERTS // 4
+    token = segment * TOKENS + tl.arange(0, TOKENS)
+    counts = tl.zeros((WORDS, TOKENS), tl.int32)
+    for k in tl.static_range(TOP_K):
+        expert = tl.load(ids_ptr + token * TOP_K + k, mask=token < tokens, other=-1).to(tl.int32)
+        of_k = columns_of(expert, first, experts)
+        one = tl.where(of_k >= 0, 1 << (of_k % 4 * 8), 0)
+        counts += tl.where((of_k // 4)[None, :] == tl.arange(0, WORDS)[:, None], one[None, :], 0)
+    counts = tl.reshape(tl.cumsum(counts, 1), (WORDS * TOKENS,))
+    column = tl.maximum(column, 0)
+    word = tl.gather(counts, column // 4 * TOKENS + tl.arange(0, C) // TK, 0)
+    return (word >> (column % 4 * 8)) & 0xFF
+
+
+@ditron.jit
+def first_rows(totals, BLOCK_M: tl.constexpr):
+    """[E]: the first row of each expert."""
+    tiles_of = tl.cdiv(totals, BLOCK_M)
+    return (tl.cumsum(tiles_of, 0) - tiles_of) * BLOCK_M
+
+
+@ditron.jit
+def place_routes(row_slot_ptr, row_route_ptr, route_row_ptr, row, exists, stage, source, tokens, token, at, TOP_K):
+    """Enter the rows of routes of rank ``source``; -1 for those to other ranks' experts, -2 for what others enter."""
+    row = row.to(tl.int64)  # where scans have another layout than stores, Triton moves one conversion before this
+    route = source * tokens * TOP_K + tl.minimum(at, tokens * TOP_K - 1)
+    tl.store(row_slot_ptr + row, stage * tokens + token, mask=row >= 0)
+    tl.store(row_route_ptr + row, route, mask=row >= 0)
+    tl.store(route_row_ptr + route, row.to(tl.int32), mask=exists & (row >= -1))
+
+
+@ditron.jit
+def make_tiles(
+    arrived,
     row_slot_ptr,
     row_route_ptr,
     tiles_ptr,
     num_tiles_ptr,
     expert_rows_ptr,
-    pid,
-    programs,
-    ranks,
-    blocks,
-    experts,
+    maker,
     most,
+    MAKERS: tl.constexpr,
+    TILES: tl.constexpr,
     E: tl.constexpr,
-    PROGRAMS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     RANKS: tl.constexpr,
     GROUPS: tl.constexpr,
     FIELDS: tl.constexpr,
-    ADDED: tl.constexpr,
 ):
-    """Padding and tiles; ``pid`` of ``programs`` takes 16 experts and 16 tiles at a time."""
-    column = tl.arange(0, E)
-    rows = ranks * blocks
-    sums = 0 if ADDED else _sums(counts_ptr, 0, blocks, rows, E, PROGRAMS, RANKS)
-    totals = _pick(sums, before_ptr, RANKS, rows, E, ADDED)
+    """Padding and tiles; ``maker`` of ``MAKERS`` takes ``TILES`` of each expert's at a time.
+
+    ``arrived[i]`` [E]: rows that experts have of the first ``i`` stages. ``most``: experts of the rank that has most.
+    """
+    expert = tl.arange(0, E)
+    within = tl.arange(0, TILES)[None, :]
+    totals = arrived[RANKS]
     tiles_of = tl.cdiv(totals, BLOCK_M)
     last_tile = tl.cumsum(tiles_of, 0)  # and one more
     first_tile = last_tile - tiles_of
-    if pid == 0:
-        tl.store(num_tiles_ptr, tl.sum(tiles_of, 0))
-        tl.store(expert_rows_ptr + column, first_tile * BLOCK_M, mask=column < most)
-        tl.store(expert_rows_ptr + most, tl.sum(tiles_of, 0) * BLOCK_M)
+    if maker == 0:
+        tiles = tl.sum(tiles_of, 0)
+        tl.store(num_tiles_ptr, tiles)
+        tl.store(expert_rows_ptr + expert, first_tile * BLOCK_M, mask=expert < most)
+        tl.store(expert_rows_ptr + most, tiles * BLOCK_M)
 
-    within = tl.arange(0, BLOCK_M)
-    for first in range(pid * 16, experts, programs * 16):  # padding
-        is_own = first + tl.arange(0, 16)[:, None] == column[None, :]
-        end = tl.sum(tl.where(is_own, first_tile * BLOCK_M + totals, 0), 1)
-        padded = tl.sum(tl.where(is_own, last_tile * BLOCK_M, 0), 1)
-        at = end[:, None] + within[None, :]
-        none = tl.full((16, BLOCK_M), -1, tl.int32)
-        tl.store(row_slot_ptr + at, none, mask=at < padded[:, None])
-        tl.store(row_route_ptr + at, none, mask=at < padded[:, None])
+    end = first_tile * BLOCK_M + totals
+    none = tl.full((E, TILES), -1, tl.int32)
+    for first in range(maker * TILES, BLOCK_M, MAKERS * TILES):  # padding
+        at = end[:, None] + first + within
+        tl.store(row_slot_ptr + at, none, mask=at < (last_tile * BLOCK_M)[:, None])
+        tl.store(row_route_ptr + at, none, mask=at < (last_tile * BLOCK_M)[:, None])
 
     begin = 0  # of a group's rows of tiles, in the order of computation
-    tiles_before = tl.zeros((E,), tl.int32)
+    skipped = tl.zeros((E,), tl.int32)
     for group in tl.static_range(GROUPS):  # a row of tiles belongs to the group of its last row
-        stages = (group + 1) * RANKS // GROUPS
-        arrived = _pick(sums, before_ptr, stages, stages * blocks, E, ADDED)
-        tiles_so_far = tl.where(arrived == totals, tiles_of, arrived // BLOCK_M)
-        run = tiles_so_far - tiles_before
-        run_end = begin + tl.cumsum(run, 0)
-        end = begin + tl.sum(run, 0)
-        for block in range(begin + pid * 16, end, programs * 16):
-            position = block + tl.arange(0, 16)
-            expert = tl.sum((run_end[None, :] <= position[:, None]).to(tl.int32), 1)
-            is_own = (expert[:, None] == column[None, :]).to(tl.int32)
-            run_of = tl.sum(is_own * run[None, :], 1)
-            skipped = tl.sum(is_own * tiles_before[None, :], 1)
-            first_row = skipped * BLOCK_M
-            last_row = tl.minimum(first_row + run_of * BLOCK_M, tl.sum(is_own * totals[None, :], 1)) - 1
-            first_stage = tl.zeros((16,), tl.int32)
-            last_stage = tl.zeros((16,), tl.int32)
-            for ended in tl.static_range(1, RANKS):
-                of_stages = tl.sum(is_own * _pick(sums, before_ptr, ended, ended * blocks, E, ADDED)[None, :], 1)
-                first_stage += (of_stages <= first_row).to(tl.int32)
-                last_stage += (of_stages <= last_row).to(tl.int32)
-            to = tiles_ptr + position * FIELDS
-            is_tile = position < end
-            tl.store(to, expert, mask=is_tile)
-            tl.store(to + 1, tl.sum(is_own * (run_end - run)[None, :], 1), mask=is_tile)
-            tl.store(to + 2, tl.sum(is_own * first_tile[None, :], 1) + skipped, mask=is_tile)
-            tl.store(to + 3, run_of, mask=is_tile)
-            tl.store(to + 4, first_stage, mask=is_tile)
-            tl.store(to + 5, last_stage, mask=is_tile)
-        begin = end
-        tiles_before = tiles_so_far
+        rows = arrived[(group + 1) * RANKS // GROUPS]
+        run = tl.where(rows == totals, tiles_of, rows // BLOCK_M) - skipped
+        position = begin + tl.cumsum(run, 0) - run
+        first_row = skipped * BLOCK_M
+        last_row = tl.minimum(first_row + run * BLOCK_M, totals) - 1
+        first_stage = tl.zeros((E,), tl.int32)
+        last_stage = tl.zeros((E,), tl.int32)
+        for ended in tl.static_range(1, RANKS):
+            first_stage += (arrived[ended] <= first_row).to(tl.int32)
+            last_stage += (arrived[ended] <= last_row).to(tl.int32)
+        for first in range(maker * TILES, tl.max(run, 0), MAKERS * TILES):
+            tile = first + within
+            to = tiles_ptr + (position[:, None] + tile) * FIELDS
+            is_tile = tile < run[:, None]
+            tl.store(to, expert[:, None], mask=is_tile)
+            tl.store(to + 1, position[:, None], mask=is_tile)
+            tl.store(to + 2, (first_tile + skipped)[:, None], mask=is_tile)
+            tl.store(to + 3, run[:, None], mask=is_tile)
+            tl.store(to + 4, first_stage[:, None], mask=is_tile)
+            tl.store(to + 5, last_stage[:, None], mask=is_tile)
+        begin += tl.sum(run, 0)
+        skipped += run
 
 
-@ditron.jit
+@ditron.jit(do_not_specialize=["epoch"])
 def place_routes_kernel(
     ids_ptr,
     counts_ptr,
-    before_ptr,
+    totals_ptr,
     row_slot_ptr,
     row_route_ptr,
     route_row_ptr,
@@ -218,74 +259,96 @@ def place_routes_kernel(
     num_tiles_ptr,
     expert_rows_ptr,
     first_rank,
-    ranks,
     tokens,
-    blocks,
+    segments,
     first_expert,
     experts,
     most,
+    reserved,
+    epoch,
     E: tl.constexpr,
-    B: tl.constexpr,
+    C: tl.constexpr,
     TK: tl.constexpr,
     TOP_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     RANKS: tl.constexpr,
     GROUPS: tl.constexpr,
     FIELDS: tl.constexpr,
-    ADDED: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    MAKERS: tl.constexpr,
 ):
-    """Rows of routes, a program for each block; other programs make padding and tiles.
+    """Rows of the routes of a segment to ``EXPERTS`` experts, a program for each; other programs make tiles.
 
-    ``most``: experts of the rank that has most. If counts are not ``ADDED`` (:func:`add_counts_kernel`), every program
-    adds up those of all ``PROGRAMS``, a power of two.
+    ``counts`` [RANKS * segments, E]: of segments, in the order of stages. ``totals`` [2, reserved, E]: of ``OF_TOTAL``
+    segments of a stage each, in the half of this call; the other is made zero for the next one.
     """
-    makers = tl.num_programs(0) - ranks * blocks  # first, for they take longer
-    pid = tl.program_id(0) - makers
-    if pid >= 0:
-        _place_block(
-            ids_ptr,
-            counts_ptr,
-            before_ptr,
-            row_slot_ptr,
-            row_route_ptr,
-            route_row_ptr,
-            pid,
-            first_rank,
-            ranks,
-            tokens,
-            blocks,
-            first_expert,
-            experts,
-            E,
-            B,
-            TK,
-            TOP_K,
-            PROGRAMS,
-            BLOCK_M,
-            RANKS,
-            ADDED,
-        )
-    else:
-        _make_tiles(
-            counts_ptr,
-            before_ptr,
+    pid = tl.program_id(0)
+    column = tl.arange(0, E)
+    rows = tl.arange(0, 16)[:, None]
+    of_stage = tl.cdiv(segments, OF_TOTAL)
+    half = (epoch % 2).to(tl.int32) * reserved
+    if pid < MAKERS:  # first, for they take longer
+        arrived = (tl.zeros((E,), tl.int32),)
+        for i in tl.static_range(RANKS):
+            of_i = tl.zeros((E,), tl.int32)
+            for begin in range(0, of_stage, 16):
+                row = half + i * of_stage + begin + rows
+                of_i += tl.sum(
+                    tl.load(totals_ptr + row * E + column[None, :], mask=begin + rows < of_stage, other=0), 0
+                )
+            arrived = arrived + (arrived[i] + of_i,)
+        for free in range(reserved - half + pid, 2 * reserved - half, MAKERS):
+            tl.store(totals_ptr + free * E + column, tl.zeros((E,), tl.int32))
+        make_tiles(
+            arrived,
             row_slot_ptr,
             row_route_ptr,
             tiles_ptr,
             num_tiles_ptr,
             expert_rows_ptr,
-            pid + makers,
-            makers,
-            ranks,
-            blocks,
-            experts,
+            pid,
             most,
+            MAKERS,
+            16 if E <= 256 else 4,
             E,
-            PROGRAMS,
             BLOCK_M,
             RANKS,
             GROUPS,
             FIELDS,
-            ADDED,
         )
+    else:
+        place = (pid - MAKERS) // (E // EXPERTS)
+        first = (pid - MAKERS) % (E // EXPERTS) * EXPERTS
+        stage, segment = place // segments, place % segments
+        source = (first_rank + stage) % RANKS
+        ids_ptr += source * tokens * TOP_K
+        exists, token, at = segment_routes(segment, tokens, C, TK, TOP_K)
+        at = tl.minimum(at, tokens * TOP_K - 1)  # not known to be contiguous, loads have the layout of the stores
+        expert = tl.load(ids_ptr + at, mask=exists, other=-1).to(tl.int32)
+        own = columns_of(expert, first_expert, experts)
+        of_group = columns_of(own, first, EXPERTS)
+        counted = counted_in_segment(
+            ids_ptr,
+            of_group,
+            segment,
+            tokens,
+            first_expert + first,
+            tl.minimum(experts - first, EXPERTS),
+            C,
+            TK,
+            TOP_K,
+            EXPERTS,
+        )
+        totals = tl.zeros((E,), tl.int32)
+        before = tl.zeros((E,), tl.int32)
+        this = stage * of_stage + segment // OF_TOTAL
+        for begin in range(0, RANKS * of_stage, 16):
+            row = begin + rows
+            of_rows = tl.load(totals_ptr + (half + row) * E + column[None, :], mask=row < RANKS * of_stage, other=0)
+            totals += tl.sum(of_rows, 0)
+            before += tl.sum(tl.where(row < this, of_rows, 0), 0)
+        row = stage * segments + segment // OF_TOTAL * OF_TOTAL + rows
+        before += tl.sum(tl.load(counts_ptr + row * E + column[None, :], mask=row < place, other=0), 0)
+        row = tl.gather(first_rows(totals, BLOCK_M) + before, tl.maximum(own, 0), 0) + counted - 1
+        row = tl.where(of_group >= 0, row, tl.where((own < 0) & (first == 0), -1, -2))
+        place_routes(row_slot_ptr, row_route_ptr, route_row_ptr, row, exists, stage, source, tokens, token, at, TOP_K)

@@ -229,7 +229,7 @@ def _operators() -> list[Subject]:
         subject("all_reduce, ll", "ll_program", moved("all_reduce", "ll", block=64)),
         subject("all_reduce, one_shot", "one_shot_program", moved("all_reduce", "one_shot", block=64)),
         subject("all_reduce, two_shot", "two_shot_program", moved("all_reduce", "two_shot", block=16, programs=2)),
-        subject("plan_programs, nodes", "moe_plan_nodes_program", rows_and_sums, NODES),
+        subject("plan_nodes", "moe_plan_nodes_program", rows_and_sums, NODES),
         subject("ep_nodes, dispatch", "ep_dispatch_nodes_program", rows_and_sums, NODES),
         subject("ep_nodes, combine", "ep_combine_nodes_program", rows_and_sums, NODES),
     ]

@@ -13,7 +13,7 @@ from test_moe import corpus
 import ditron
 from ditron import kernels
 from ditron.cli import main as command
-from ditron.kernels import ep_nodes, plan_programs
+from ditron.kernels import ep_nodes, plan_nodes
 from ditron.kernels.reduce_scatter import put_scatter_program
 from ditron.protocol.api import check_program
 
@@ -116,7 +116,7 @@ def test_reduce_scatter(n):
 PROGRAMS = {
     "ep_dispatch": (ep_nodes, "ep_dispatch_nodes_program"),
     "ep_combine": (ep_nodes, "ep_combine_nodes_program"),
-    "moe_plan": (plan_programs, "moe_plan_nodes_program"),
+    "moe_plan": (plan_nodes, "moe_plan_nodes_program"),
 }
 
 
@@ -146,14 +146,19 @@ def test_the_puts_are_nvshmems(name, tmp_path, capsys):
         ("ep_combine", "        dl.wait(is_free_ptr + peer, 1, epoch)\n", "", "reuse"),
         (
             "moe_plan",
-            "dl.wait(ids_arrived_ptr + block * ranks + sender, 1, epoch)",
+            "dl.wait(ids_arrived_ptr + segment * ranks + sender, 1, epoch)",
             "dl.wait(ids_arrived_ptr, 0)",
             "unordered",
         ),
         # A wrong place.
         ("ep_dispatch", "to_ptr = inbox_ptr + (own.to", "to_ptr = inbox_ptr + (peer.to", "writers"),
         ("ep_combine", "theirs_ptr = inbox_ptr + (own.to", "theirs_ptr = inbox_ptr + (peer.to", "writers"),
-        ("moe_plan", "((epoch % 2).to(tl.int64) * capacity + block) * ranks", "block * ranks.to(tl.int64)", "reuse"),
+        (
+            "moe_plan",
+            "((epoch % 2).to(tl.int64) * capacity + segment) * ranks",
+            "segment * ranks.to(tl.int64)",
+            "reuse",
+        ),
         # A put without its signal.
         (
             "ep_dispatch",

@@ -1,10 +1,10 @@
-"""Experts' products and their sums on GPUs: replays of graphs with other routes each, ranks out of step, bits compared.
+"""Plans, experts' products and their sums on GPUs: replays of graphs with other routes each, ranks out of step, bits compared.
 
     torchrun --nproc-per-node 2 test/gpu/check_moe.py
     ditron run --sim 2 test/gpu/check_moe.py --replays 3 --small
 
 How: replays.py. ``ag_moe`` and its backward, ``moe_rs`` and ``moe_ar`` get integers, whose sums in fp32 are exact.
-Layers (``ep_moe``) are compared with the same call outside of a graph.
+Layers (``ep_moe``) are compared with the same call outside of a graph, plans with plain loops.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from replays import Calls, check, parser
 
 import ditron
 from ditron import kernels
+from ditron.kernels.routing import tables_on_host
 
 
 class SecondProduct(Calls):
@@ -74,6 +75,43 @@ class SecondProduct(Calls):
         got = getattr(kernels, self.what)(rows[:-1], self.mine, plan, **self.schedule)
         expected = self.expected(ids, weights, of_route)
         self.bad += (got != (expected if self.what == "moe_ar" else expected[own])).sum()
+
+
+class Tables(SecondProduct):
+    """Calls of ``moe_plan``, of which the latest one is compared with plain loops."""
+
+    def __init__(self, tokens: int, parallel: str, options: dict):
+        super().__init__("moe_plan", tokens, parallel, 16, options, 1, 1)
+        self.kept = [torch.zeros_like(table) for table in self.plan().tables]
+
+    def plan(self) -> kernels.Plan:
+        ids, weights, _ = self.routes()
+        own = slice(self.rank * self.tokens, (self.rank + 1) * self.tokens)
+        options = {"num_experts": self.experts, "parallel": self.parallel, "block_m": self.block_m, "stage_groups": 1}
+        return kernels.moe_plan(ids[own], weights[own], **options, **self.schedule)
+
+    def __call__(self) -> None:
+        self.count += 1
+        for kept, table in zip(self.kept, self.plan().tables, strict=True):
+            kept.copy_(table)
+
+    def compare(self) -> None:
+        ids, weights, _ = (each.cpu() for each in self.routes())
+        plan, shape = kernels.Plan.of(self.kept), (self.ranks, self.tokens, self.top_k)
+        first, weights = self.first[self.rank], weights.view(shape)
+        expected = tables_on_host(ids.view(shape), self.rank, first, self.own, self.block_m, 1, weights)
+        for field in (
+            "num_tiles",
+            "row_slot",
+            "row_route",
+            "tiles",
+            "route_row",
+            "route_weight",
+            "expert_rows",
+            "errors",
+        ):
+            table = getattr(expected, field)
+            self.bad += int((getattr(plan, field)[: len(table)].cpu() != table).sum())
 
 
 class FirstProduct(SecondProduct):
@@ -157,6 +195,8 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
         return partial(SecondProduct, what, tokens, parallel, block_m, options, H, K)
 
     for parallel in ("ep", "tp"):
+        yield f"moe_plan {parallel} at once", partial(Tables, 20 if small else 500, parallel, {"at_once": True})
+        yield f"moe_plan {parallel} by segments", partial(Tables, 40 if small else 3000, parallel, {"at_once": False})
         for what in ("moe_rs", "moe_ar"):
             yield f"{what} {parallel} few", second(what, 20, 16 if small else 32)
         yield f"ag_moe {parallel} few", first(20, 16)

@@ -81,7 +81,7 @@ def exchange(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
             dist.all_gather_into_tensor(everybody, e.x)
             expected = everybody[route_of // e.top_k].float()
             runs: dict[str, Run] = {
-                "copies alone": copies_alone(e.remote * e.H * 2 // (e.ranks - 1), device),
+                "copies alone": copies_alone(e.remote * e.H * 2 // max(1, e.ranks - 1), device),
                 "ditron": lambda e=e, rows=rows: kernels.ep_dispatch(e.x, e.plan, out=rows),
                 "torch + NCCL": lambda e=e: (e.dispatch(), None)[1],
             }

@@ -13,6 +13,7 @@ from ditron.kernels.tiles import dot_step, store_tile, tile_position
 
 __all__ = [
     "copy_kernel",
+    "element_kernel",
     "load_pull",
     "neighbour",
     "packet_push",
@@ -37,6 +38,19 @@ def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     for block in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):
         at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+
+@ditron.jit
+def element_kernel(x_ptr, y_ptr, n, SPECIAL: tl.constexpr, TIMES: tl.constexpr, BLOCK: tl.constexpr):
+    """``y`` = ``TIMES`` exponentials, or multiply-adds, of ``x`` [n], a block for each program."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x_ptr + at, mask=at < n).to(tl.float32)
+    for _ in tl.static_range(TIMES):
+        if SPECIAL:
+            value = tl.exp2(-value)
+        else:
+            value = value * 0.75 + 0.5
+    tl.store(y_ptr + at, value.to(y_ptr.dtype.element_ty), mask=at < n)
 
 
 @ditron.jit(do_not_specialize=["epoch"])

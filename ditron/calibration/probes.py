@@ -104,12 +104,14 @@ def left_out(probe: Probe, base: Machine, ranks: int, capability: int) -> str:
 _Prepare = Callable[[Rank], Callable[[], Any]]
 
 
-def _product(M: int, N: int, K: int, dtype: torch.dtype = _BF16, block: tuple[int, int, int] = _TILE) -> _Prepare:
+def _product(
+    M: int, N: int, K: int, dtype: torch.dtype = _BF16, block: tuple[int, int, int] = _TILE, stages: int = 4
+) -> _Prepare:
     def prepare(rank: Rank) -> Callable[[], Any]:
         a, b = rank.tensor(M, K, dtype=dtype), rank.tensor(N, K, dtype=dtype)
         c = rank.tensor(M, N, dtype=_BF16)
         tiles = -(-M // block[0]) * -(-N // block[1])
-        return lambda: programs.product_program(a, b, c, block=block, programs=min(rank.sms, tiles))
+        return lambda: programs.product_program(a, b, c, block=block, programs=min(rank.sms, tiles), stages=stages)
 
     return prepare
 
@@ -130,6 +132,14 @@ def _local_copy(nbytes: int, per_sm: int = 0, **schedule: Any) -> _Prepare:
     def prepare(rank: Rank) -> Callable[[], Any]:
         x, y = (rank.tensor(nbytes // 2, dtype=_BF16) for _ in range(2))
         return lambda: programs.local_copy_program(x, y, programs=per_sm * rank.sms or 1, **schedule)
+
+    return prepare
+
+
+def _elements(n: int, special: bool, times: int) -> _Prepare:
+    def prepare(rank: Rank) -> Callable[[], Any]:
+        x, y = (rank.tensor(n, dtype=_BF16) for _ in range(2))
+        return lambda: programs.elements_program(x, y, special=special, times=times)
 
     return prepare
 
@@ -205,6 +215,15 @@ _OF_ONE_GPU = (
     Probe("sm.dot8", "fp8 product of 8448 x 8192 x 4096", _product(8448, 8192, 4096, _FP8, (128, 256, 128))),
     Probe("sm.dot32", "tf32 product of 8448 x 8192 x 2048", _product(8448, 8192, 2048, _FP32, (128, 256, 32))),
 )
+_OF_TILES = (
+    Probe(
+        "latency.load",
+        "bf16 product by small tiles and two stages",
+        _product(8448, 8192, 4096, block=(128, 128, 64), stages=2),
+    ),
+    Probe("sm.vector", "64 multiply-adds of each of 32 M elements", _elements(32 * MB, False, 64)),
+    Probe("sm.special", "16 exponentials of each of 32 M elements", _elements(32 * MB, True, 16)),
+)
 _OF_LINKS = (
     Probe("link.rate", "copy engine, 256 MB", _copies(1, 256 * MB)),
     Probe("copy_engine.setup", "copy engine, 8 MB", _copies(1, 8 * MB)),
@@ -248,6 +267,7 @@ PROBES = (
     *_OF_ONE_GPU,
     *(replace(probe, ranks=2) for probe in _OF_LINKS),
     *(replace(probe, ranks=2, us=us) for probe, us in _OF_INTRINSICS),
+    *_OF_TILES,
 )
 
 #: Calls that nothing is found of, which a machine that was calibrated is asked to predict.

@@ -16,6 +16,7 @@ from ditron_compiler.analysis.packet_layout import packet_bytes
 __all__ = [
     "barriers_program",
     "copies_program",
+    "elements_program",
     "launch_program",
     "local_copy_program",
     "packets_program",
@@ -52,6 +53,13 @@ def signals_program(*, count):
 def local_copy_program(x, y, *, block, programs, num_warps):
     """``y`` [n] = ``x`` [n], by stores of ``programs``."""
     kernels.copy_kernel[(programs,)](x, y, x.shape[0], BLOCK=block, num_warps=num_warps)
+
+
+@ditron.program
+def elements_program(x, y, *, special, times, block=4096):
+    """``y`` [n] = ``times`` exponentials, or multiply-adds, of each element of ``x``."""
+    n = x.shape[0]
+    kernels.element_kernel[(dh.cdiv(n, block),)](x, y, n, SPECIAL=special, TIMES=times, BLOCK=block)
 
 
 @ditron.program

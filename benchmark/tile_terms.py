@@ -332,10 +332,9 @@ def report(measured: dict[str, float], machine: Any) -> list[str]:
     for is_fitted, of in errors.items():
         if of:
             what = "fitted" if is_fitted else "not fitted"
-            lines += [
-                "",
-                f"{len(of)} {what}: error at most {100 * max(of):.1f} %, median {100 * statistics.median(of):.1f} %.",
-            ]
+            worst, median = 100 * max(of), 100 * statistics.median(of)
+            lines += ["", f"{len(of)} {what}: error at most {worst:.1f} %, median {median:.1f} %."]
+            print(lines[-1])
     return lines
 
 

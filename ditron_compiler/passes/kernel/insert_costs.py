@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +18,8 @@ from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["InsertCosts"]
 
+_STAGES = "tt.num_stages"  # of a loop, by tl.range(num_stages=)
+
 
 @dataclass(frozen=True)
 class InsertCosts(Pass):
@@ -29,8 +32,8 @@ class InsertCosts(Pass):
     What a product's operands are loaded from is said in front of the loop over K: bytes, and where they begin, so that
     programs that read the same can share it. With ``operations-per-byte``, a product of a tile so small that its loads
     from the cache take longer counts as many 16-bit operations as tensor cores do meanwhile. With ``load-ns``, a loop
-    of ``num-stages`` stages takes at least that long, and ``load-ns-per-kb`` for what is loaded, for every
-    ``num-stages - 1`` iterations.
+    of ``num-stages`` stages, or as many as it says, takes at least that long, and ``load-ns-per-kb`` for what is
+    loaded, for every ``num-stages - 1`` iterations.
 
     Before::
 
@@ -64,14 +67,14 @@ class InsertCosts(Pass):
         """Before an operation; of a loop in which nothing but its time is of interest to others, all in front of it."""
         loop = before.block.owner
         if not place and isinstance(loop, scf.ForOp) and _is_quiet(loop):
-            self._spend_in_loop(loop, cost, amount, place)
+            self._spend_in_loop(loop, cost, amount)
             return
         i64 = ir.IntegerType.get_signless(64, context=before.context)
         with before.location, ir.InsertionPoint(before):
             ditron.SpendOp(cost, arith.constant(i64, amount), place)
         self.count(f"{cost.name.lower()} costs")
 
-    def _spend_in_loop(self, loop: scf.ForOp, cost: Cost, amount: int, place: list[ir.Value]) -> None:
+    def _spend_in_loop(self, loop: scf.ForOp, cost: Cost, amount: int, place: Sequence[ir.Value] = ()) -> None:
         """``amount`` for each iteration, in front of the loop."""
         i64 = ir.IntegerType.get_signless(64, context=loop.context)
         with loop.location, ir.InsertionPoint(loop):
@@ -80,7 +83,7 @@ class InsertCosts(Pass):
             count = arith.divsi(arith.addi(arith.subi(loop.upperBound, loop.lowerBound), less), loop.step)
             is_index = isinstance(kind, ir.IndexType)
             wide = arith.index_cast(i64, count) if is_index else count if kind == i64 else arith.extsi(i64, count)
-            ditron.SpendOp(cost, arith.muli(wide, arith.constant(i64, amount)), place)
+            ditron.SpendOp(cost, arith.muli(wide, arith.constant(i64, amount)), [*place])
         self.count(f"{cost.name.lower()} costs")
 
     def _spend_on_elements(self, every: list[ir.Operation]) -> None:
@@ -106,14 +109,15 @@ class InsertCosts(Pass):
             products = sum(one.amount for one in spent if one is not None and one.cost in PRODUCTS)
             if not products:
                 continue
-            self._spend_in_loop(loop, Cost.Loop, products, [])
-            nbytes = 0
-            for stream in inside:
-                nbytes += bytes_of(stream.load.results[0].type)
-                self._spend_in_loop(loop, Cost.Operand, bytes_of(stream.load.results[0].type), stream.place())
-            ns = round((self.load_ns + self.load_ns_per_kb * nbytes / 1024) / max(self.num_stages - 1, 1))
+            self._spend_in_loop(loop, Cost.Loop, products)
+            loaded = [bytes_of(stream.load.results[0].type) for stream in inside]
+            for stream, nbytes in zip(inside, loaded, strict=True):
+                self._spend_in_loop(loop, Cost.Operand, nbytes, stream.place())
+            own = loop.attributes[_STAGES] if _STAGES in loop.attributes else None
+            stages = self.num_stages if own is None else ir.IntegerAttr(own).value
+            ns = round((self.load_ns + self.load_ns_per_kb * sum(loaded) / 1024) / max(stages - 1, 1))
             if ns:
-                self._spend_in_loop(loop, Cost.Latency, ns, [])
+                self._spend_in_loop(loop, Cost.Latency, ns)
 
 
 def _is_quiet(loop: scf.ForOp) -> bool:

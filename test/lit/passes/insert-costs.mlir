@@ -133,7 +133,7 @@ tt.func @fed(%at: tensor<128x64x!tt.ptr<bf16>>, %to: tensor<64x128x!tt.ptr<bf16>
 
 // In front of a loop over K: its operations, the bytes of each operand and where they begin, and what three stages take
 // of the loads' latency at least: (600 + 32 KB at 10 ns a KB) / 2 an iteration. What communicates in the loop leaves the
-// products where they are. Of a load whose address says no single beginning nothing is known.
+// products where they are. A loop may say its own number of stages. Of a load whose address says no single beginning nothing is known.
 // FED-LABEL: tt.func @streamed(
 tt.func @streamed(%a: !tt.tensordesc<tensor<128x64xbf16>>, %p: tensor<64x128x!tt.ptr<bf16>>, %c: tensor<128x128xf32>, %m: i32, %n: i32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   %zero = arith.constant 0 : i32
@@ -159,6 +159,16 @@ tt.func @streamed(%a: !tt.tensordesc<tensor<128x64xbf16>>, %p: tensor<64x128x!tt
     %more = tt.addptr %q, %next : tensor<64x128x!tt.ptr<bf16>>, tensor<64x128xi32>
     scf.yield %more : tensor<64x128x!tt.ptr<bf16>>
   }
+  // FED: %[[MORE:.*]] = arith.muli %{{.*}}, %c230_i64
+  // FED-NEXT: ditron.spend latency %[[MORE]]
+  %2 = scf.for %k = %zero to %n step %one iter_args(%q = %p) -> (tensor<64x128x!tt.ptr<bf16>>) : i32 {
+    %at = arith.muli %k, %depth : i32
+    %x = "tt.descriptor_load"(%a, %m, %at) : (!tt.tensordesc<tensor<128x64xbf16>>, i32, i32) -> tensor<128x64xbf16>
+    %y = tt.load %q : tensor<64x128x!tt.ptr<bf16>>
+    %d = tt.dot %x, %y, %c : tensor<128x64xbf16> * tensor<64x128xbf16> -> tensor<128x128xf32>
+    %more = tt.addptr %q, %next : tensor<64x128x!tt.ptr<bf16>>, tensor<64x128xi32>
+    scf.yield %more : tensor<64x128x!tt.ptr<bf16>>
+  } {tt.num_stages = 5 : i32}
   // FED-NOT: ditron.spend operand
   %1 = scf.for %k = %zero to %n step %one iter_args(%q = %p) -> (tensor<64x128x!tt.ptr<bf16>>) : i32 {
     %row = arith.divsi %k, %two : i32

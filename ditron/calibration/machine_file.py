@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ditron.machines import FIELDS, Number
@@ -42,9 +43,14 @@ def numbers_of(
     return numbers
 
 
-def text_of(title: str, ranks: int, comment: str, numbers: Mapping[str, Number]) -> str:
-    """A machine's file, which has no base; ``numbers`` by ``section.name`` in the order of ``FIELDS``."""
-    lines = [f"# {comment}", f"title = {_quoted(title)}", f"ranks = {ranks}"]
+def text_of(title: str, ranks: int, comment: str, base: Machine, numbers: Mapping[str, Number]) -> str:
+    """A machine's file; ``numbers`` by ``section.name`` in the order of ``FIELDS``.
+
+    It has all that machines have today. Of a later version's machines the base says what is missing.
+    """
+    name = str(Path(base.file).resolve()) if base.file.endswith(".toml") else base.file
+    lines = [f"# {comment}", f"base = {_quoted(name)}", f"title = {_quoted(title)}", f"ranks = {ranks}"]
+    lines += ['uncalibrated = ""'] if base.uncalibrated else []
     for section, names in groupby(numbers, lambda name: name.partition(".")[0]):
         lines += ["", f"[{section}]"]
         for name in names:

@@ -115,7 +115,7 @@ def _calibrate(
     numbers = numbers_of(base, found.machine, {p: measured[p] for p in probes}, reasons, found.unexplained, by)
     size = ranks if ranks > 1 else base.ranks
     comment = f"{by}, torch {torch.__version__}; the rest is of {base.name}."
-    path.write_text(text_of(args.name or f"{size} x {gpu.name}", size, comment, numbers))
+    path.write_text(text_of(args.name or f"{size} x {gpu.name}", size, comment, base, numbers))
     machine = machines.load(path)
     for probe in probes:
         if why := found.unexplained.get(probe.number):

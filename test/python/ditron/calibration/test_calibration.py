@@ -203,6 +203,17 @@ def test_the_file_of_two_gpus(calibrate, capsys):
     assert "predicted for h200x2 (the lab's)" in capsys.readouterr().out
 
 
+def test_a_base_of_data_sheets_and_numbers_of_later_versions(calibrate, tmp_path):
+    """What is not measured is named, number by number; a number that the file does not have yet is its base's."""
+    (tmp_path / "sheet.toml").write_text('base = "h200x2"\nuncalibrated = "of data sheets"\n')
+    assert calibrate("--base", "sheet.toml", "-o", "mine.toml") == 0
+    machine, text = machines.load("mine.toml"), (tmp_path / "mine.toml").read_text()
+    assert not machine.uncalibrated and "link.rate, " in machine.partly
+    (tmp_path / "older.toml").write_text(re.sub(r"\nfill = .*", "", text))
+    older = machines.load("older.toml")
+    assert machine["sm.fill"] != BASE["sm.fill"] == older["sm.fill"] and set(older.numbers) == set(machine.numbers)
+
+
 @pytest.mark.parametrize(
     "args, on, code, message",
     [

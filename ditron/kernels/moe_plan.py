@@ -199,6 +199,7 @@ def _fill_on_host(
 ) -> None:
     """Make the tables where kernels compute no floating-point data, by which counts are added: in no time."""
     ids, wrong, repeated = checked_routes(ids.long(), expert_map, num_experts)
+    ids.sum().item()  # an error if they follow from data that was not computed, which numpy() does not notice
     routes = tuple(group.all_gather_object(ids.long().contiguous().numpy().tobytes()))
     first = 0 if is_tp else group.rank * num_experts // group.num_ranks
     behind = num_experts if is_tp else (group.rank + 1) * num_experts // group.num_ranks

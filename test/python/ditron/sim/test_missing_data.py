@@ -76,6 +76,11 @@ def routes_of_a_product():
     double_kernel[(1,)](torch.ones(16), ids, torch.zeros(16), BLOCK=16)  # here
 
 
+def plan_of_a_product():
+    ids = (torch.ones(256, 8) @ torch.ones(8, 8)).topk(2).indices
+    ditron.kernels.moe_plan(ids, num_experts=8)  # here
+
+
 def decides_by_a_copy():
     out = torch.zeros(16)
     copied(torch.ones(16), out)
@@ -92,7 +97,7 @@ def decides_by_nccl():
 
 WRONG = [
     branches, reads_a_number, compares, is_close, has_an_unknown_length, selects, decides_by_a_product,
-    decides_by_what_follows, routes_of_a_product, decides_by_a_copy, decides_by_an_operator, decides_by_nccl,
+    decides_by_what_follows, routes_of_a_product, plan_of_a_product, decides_by_a_copy, decides_by_an_operator, decides_by_nccl,
 ]  # fmt: skip
 
 

@@ -37,7 +37,7 @@ class RouteDistribution:
         """Raises ValueError for what is no distribution."""
         if text in ("uniform", "onehot"):
             return cls(is_onehot=text == "onehot")
-        found = re.fullmatch(r"zipf:(\d+(?:\.\d*)?|\.\d+)", text)
+        found = re.fullmatch(r"zipf:(\d+(?:\.\d*)?|\.\d+)", text) if isinstance(text, str) else None
         if found is None or not math.isfinite(float(found[1])):
             raise ValueError(f"{text!r} is no distribution of routes: {_FORMS}")
         return cls(float(found[1]))

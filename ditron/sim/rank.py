@@ -127,7 +127,7 @@ class RankView:
     def routing(self) -> str:
         """The distribution of routes that the world was made with; uniform without one."""
         self._world.routes_drawn = True
-        return self._world.routing or "uniform"
+        return "uniform" if self._world.routing is None else self._world.routing
 
     @property
     def machine(self) -> Any:

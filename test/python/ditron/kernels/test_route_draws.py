@@ -68,6 +68,8 @@ def test_errors_of_draw_routes():
             kernels.draw_routes(4, 8, 9)
         with pytest.raises(DitronError, match="draw_routes: 'hot' is no distribution of routes"):
             kernels.draw_routes(4, 8, 2, "hot")
+        with pytest.raises(DitronError, match="draw_routes: 1.2 is no distribution of routes"):
+            kernels.draw_routes(4, 8, 2, 1.2)
 
     sim.run(main, 1)
 
@@ -87,6 +89,8 @@ def test_a_run_says_how_routes_are_drawn():
     assert torch.equal(sim.run(routes(), 2, routing="zipf:1.2")[1], zipf)
     assert torch.equal(sim.run(routes(distribution="zipf:1.2"), 2)[1], zipf)
     assert not torch.equal(sim.run(routes(seed=1), 2)[1], uniform)
+    with pytest.raises(DitronError, match="draw_routes: '' is no distribution of routes"):
+        sim.run(routes(), 2, routing="")
     for body in (ditron.init, routes(distribution="uniform")):
         with pytest.raises(DitronError, match="routing 'zipf:1.2' was not used: it is for ditron.kernels.draw_routes"):
             sim.run(body, 2, routing="zipf:1.2")
@@ -97,7 +101,7 @@ def layer():
     ditron.init()
     moe = ditron.nn.MoE(256, 128, num_experts=16, top_k=2, dtype=torch.bfloat16)
     for _ in range(2):
-        moe(torch.zeros(512, 256, dtype=torch.bfloat16))
+        moe(torch.zeros(4096, 256, dtype=torch.bfloat16))
 
 
 def test_the_router_of_a_block_draws_in_timing_only_mode():

@@ -21,9 +21,8 @@ import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.kernels.all_gather import ll_gather_kernel
 from ditron.kernels.exchange import packet_boxes
-from ditron.kernels.schedules import block_for, by_size, has_tiles, sent_bytes
+from ditron.kernels.schedules import block_for, by_size, check_tile_rows, has_tiles, sent_bytes
 from ditron.tuning.problem import Options, Problem
-from ditron_compiler.errors import DitronError
 
 __all__ = ["MOST_ROWS", "ag_gemm_small_program", "divides_k", "split_k_candidates", "split_k_schedule"]
 
@@ -232,7 +231,7 @@ def split_k_candidates(problem: Problem) -> Iterator[Options]:
 def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Options) -> dict[str, Any]:
     """Keyword arguments of the program for ``rows`` rows of all ranks: ``given``, and others.
 
-    Raises DitronError for more rows than the tile, as a caller has named it, holds.
+    Raises DitronError for a tile, as a caller has named it, that does not hold the rows or cannot be.
     """
     block = given.get("block", (32, 32) if group.small_shapes else BLOCK)
     gather = block_for(group, by_size(sent_bytes(group, a), group.has_nvlink))
@@ -245,6 +244,5 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
         "stages": STAGES if rows <= 64 else 4,
         "is_early": not group.is_sim,
     } | given
-    if chosen["rows"] < rows:
-        raise DitronError(f"ag_gemm: rows, those of a tile, must hold all {rows} rows, got {chosen['rows']}")
+    check_tile_rows("ag_gemm", chosen["rows"], rows)
     return chosen

@@ -17,7 +17,14 @@ from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, in_group, matrices, result, weight_layout
 from ditron.kernels.scales import scaled_product, scales_of
-from ditron.kernels.schedules import check_schedule, fits_tile_kernel, overlaps, product_rule, sent_bytes
+from ditron.kernels.schedules import (
+    check_schedule,
+    check_tile_rows,
+    fits_tile_kernel,
+    overlaps,
+    product_rule,
+    sent_bytes,
+)
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -125,10 +132,7 @@ def gemm_ar(
                 check_schedule("gemm_ar", schedule, program)
                 if program is gemm_ar_small_program:
                     chosen["b_is_kn"] = b_is_kn
-                    if chosen["rows"] < M:
-                        raise DitronError(
-                            f"gemm_ar: rows, those of a tile, must hold all {M} rows, got {chosen['rows']}"
-                        )
+                    check_tile_rows("gemm_ar", chosen["rows"], M)
                 program(a, weight, out, **chosen)
                 return out
             if algorithm == "fused":

@@ -24,6 +24,7 @@ __all__ = [
     "block_for",
     "by_size",
     "check_schedule",
+    "check_tile_rows",
     "collective_node_rule",
     "collective_rule",
     "fits_tile_kernel",
@@ -149,7 +150,10 @@ def overlaps(
         pays = is_large(group, nbytes) or not has_product(a, b, scales)
         return fits and pays and not prefers_product(scales, nbytes, a, b, out)
     if algorithm not in ("overlapped", "sequential", "nccl"):
-        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', 'sequential' or 'nccl'")
+        few = "'split_k', " if what == "ag_gemm" else ""
+        raise DitronError(
+            f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', {few}'sequential' or 'nccl'"
+        )
     if algorithm == "overlapped" and not fits:
         raise DitronError(
             f"{what}: algorithm='overlapped' takes bfloat16 or float16 matrices with rows of a multiple of 16 bytes, "
@@ -217,6 +221,14 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
             raise DitronError(f"{what}: {name} must have {len(default)} extents, as {default}, got {value!r}")
         if isinstance(value, tuple) and any(extent & (extent - 1) for extent in extents):
             raise DitronError(f"{what}: {name} must be of powers of two, got {value!r}")
+
+
+def check_tile_rows(what: str, tile: int, rows: int) -> None:
+    """Raise DitronError unless a tile of so many rows, which a caller has named, can be, and holds all ``rows``."""
+    if tile < max(16, rows) or tile & (tile - 1):
+        raise DitronError(
+            f"{what}: rows, those of a tile, must be a power of two from 16 on that holds all {rows} rows, got {tile}"
+        )
 
 
 def _fewest_tiles(rows: int, block: tuple[int, ...]) -> int:

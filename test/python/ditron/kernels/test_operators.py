@@ -256,6 +256,8 @@ def test_a_subgroup():
             "'split_k' takes up to 128 rows in all",
         ),
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", pieces=2), "unknown argument 'pieces': a schedule has"),
+        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", rows=24), "rows, .* a power of two from 16 on .* got 24"),
+        (lambda x: kernels.ag_gemm(x, x, algorithm="splitk"), "expected 'overlapped', 'split_k', 'sequential' or"),
         (lambda x: kernels.gemm_rs(x, x, pieces=2), "pieces must be from 1 to 1"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
         (lambda x: kernels.gemm_rs(x, x, algorithm="fast"), "unknown algorithm 'fast'"),
@@ -314,7 +316,10 @@ def test_programs_keep_no_simulation_alive():
         ),
         (lambda a, b: kernels.ag_gemm(a, b, algorithm="sequential", foo=3), "ag_gemm: unknown argument 'foo'"),
         (lambda a, b: kernels.gemm_rs(a, b, programs=-1), "gemm_rs: programs must be of integers from 1 on, got -1"),
-        (lambda a, b: kernels.gemm_ar(a, b, algorithm="fused", rows=4), "rows, those of a tile, must hold all 8 rows"),
+        (
+            lambda a, b: kernels.gemm_ar(a, b, algorithm="fused", rows=4),
+            "that holds all 8 rows, got 4",
+        ),
         (
             lambda a, b: kernels.gemm_ar(a[:1], b, algorithm="fused", foo=1),
             "gemm_ar: unknown argument 'foo': a schedule",

@@ -37,7 +37,7 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         parameters = list(enumerate(inspect.signature(function).parameters.values()))
         lists = [(index, parameter.name) for index, parameter in parameters if parameter.default == ()]
         tensors = [(index, parameter.name) for index, parameter in parameters if parameter.annotation == "torch.Tensor"]
-        is_product, takes_gradient = "gemm" in name, "gradient" in traced
+        is_product, takes_gradient, quantizes = "gemm" in name, "gradient" in traced, name.endswith("_1x128")
         scales = [option for option in traced if option.startswith("scale_")]
         of_scaled = {*scales, *SCALING}
 
@@ -54,7 +54,7 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 args, options = cast[: len(args)], options | dict(zip(operands, cast[len(args) :], strict=True))
             if "scale_a" in scales:
                 check_scaling(name, args[0] if args else options.get("a"), options)
-            if scaled:
+            if scaled or quantizes:
                 _check_no_gradients(name.removesuffix("_rows"), (*args, *options.values()))
             if not torch.compiler.is_compiling() and _is_plain((*args, *options.values())):
                 return function(*args, group=group, **options)

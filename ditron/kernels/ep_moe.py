@@ -108,6 +108,11 @@ def ep_moe(
             f"ep_moe: w13 is {tuple(w13.shape)} and w2 {tuple(w2.shape)}: expected [experts, 2 * I, H] and "
             "[experts, H, I]"
         )
+    if x.ndim != 2 or topk_ids.ndim != 2 or x.shape[0] != topk_ids.shape[0]:
+        raise DitronError(
+            f"ep_moe: x is {tuple(x.shape)} and topk_ids {tuple(topk_ids.shape)}: expected [tokens, H] and "
+            "[tokens, top_k]"
+        )
     is_quantized = torch.float8_e4m3fn in (w13.dtype, w2.dtype)
     if is_quantized:
         _check_quantized(x, topk_weights, w13, w2, scale_w13, scale_w2)

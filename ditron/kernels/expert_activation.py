@@ -21,13 +21,14 @@ _LARGEST = tl.constexpr(torch.finfo(torch.float8_e4m3fn).max)
 @ditron.jit
 def store_quantized(values, out_ptr, scale_ptr, row, col, N):
     """``values`` [rows, columns] in fp32 to ``out`` [..., N] of fp8 and ``scale`` [..., N / 128], from the rows
-    ``row`` [rows, 1] and the part of columns ``col`` on. A block of zeros has scale 1.
+    ``row`` [rows, 1] and the part of columns ``col`` on. A block of zeros, or of less than a scale can be, has scale 1.
     """
     ROWS: tl.constexpr = values.shape[0]
     BLOCKS: tl.constexpr = values.shape[1] // 128
     blocks = tl.reshape(values, (ROWS, BLOCKS, 128))
     largest = tl.max(tl.abs(blocks), 2)
-    scale = tl.where(largest > 0, largest / _LARGEST, 1.0)
+    scale = largest / _LARGEST
+    scale = tl.where(scale == 0, 1.0, scale)
     quantized = tl.reshape(blocks / scale[:, :, None], (ROWS, BLOCKS * 128))
     columns = (col * BLOCKS * 128 + tl.arange(0, BLOCKS * 128))[None, :]
     tl.store(out_ptr + row * N + columns, quantized.to(out_ptr.dtype.element_ty), mask=columns < N)

@@ -259,7 +259,8 @@ def quantize_128x128(w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     blocks = torch.nn.functional.pad(w.detach().float(), (0, 0, 0, -N % SCALE_BLOCK))
     blocks = blocks.view(*lead, -1, SCALE_BLOCK, K // SCALE_BLOCK, SCALE_BLOCK)
     largest = blocks.abs().amax((-3, -1), keepdim=True)
-    scale = torch.where(largest > 0, largest / torch.finfo(torch.float8_e4m3fn).max, 1.0)
+    scale = largest / torch.finfo(torch.float8_e4m3fn).max
+    scale = torch.where(scale == 0, 1.0, scale)  # of zeros, and of what is too small for a scale
     values = (blocks / scale).view(*lead, -1, K)[..., :N, :].to(torch.float8_e4m3fn)
     return values.contiguous(), scale.view(*lead, -1, K // SCALE_BLOCK)
 

@@ -84,6 +84,10 @@ class MoE(nn.Module):
         self.router = nn.Linear(hidden_size, num_experts, bias=False, **options)
         own = len(self.own_experts) if parallel == "tp" else -(-num_experts // ranks)
         inner = intermediate_size // (ranks if parallel == "tp" else 1)
+        if expert_dtype not in (None, torch.float8_e4m3fn, torch.bfloat16, torch.float16, torch.float32):
+            raise DitronError(
+                f"MoE: expert_dtype must be float8_e4m3fn, bfloat16, float16 or float32, got {expert_dtype!r}"
+            )
         quantized = expert_dtype == torch.float8_e4m3fn
         if quantized and (hidden_size % 128 or inner % 128):
             raise DitronError(
@@ -119,7 +123,7 @@ class MoE(nn.Module):
             experts: of each the gate, what it multiplies, and the projection back.
             top_k, options: as of the class.
 
-        The parameters have the dtypes and the device of those given; experts are quantized with ``expert_dtype=``.
+        The parameters have the dtypes and the device of those given, experts ``expert_dtype=`` where that is said.
 
             MoE.from_experts(block.gate, [(e.gate_proj, e.up_proj, e.down_proj) for e in block.experts], top_k=8)
         """
@@ -132,7 +136,8 @@ class MoE(nn.Module):
                 weight = like.new_zeros(parameter.shape, dtype=parameter.dtype)
                 setattr(made, name, nn.Parameter(weight, requires_grad=False))
             else:
-                setattr(made, name, nn.Parameter(like.new_zeros(parameter.shape), requires_grad=like.requires_grad))
+                weight = like.new_zeros(parameter.shape, dtype=options.get("expert_dtype"))
+                setattr(made, name, nn.Parameter(weight, requires_grad=like.requires_grad))
         made.router.weight = nn.Parameter(router.weight.detach().clone(), router.weight.requires_grad)
         if made.correction_bias is not None:
             made.correction_bias = torch.zeros(len(experts), dtype=torch.float32, device=like.device)

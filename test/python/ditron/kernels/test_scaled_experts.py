@@ -188,6 +188,19 @@ def test_quantize(dtype):
     run(main, ranks=1)
 
 
+def test_blocks_too_small_for_a_scale():
+    """Their largest element divided by 448 is 0 in fp32."""
+    x = torch.zeros(2, 128)
+    x[0, 0] = 1e-44
+
+    def main():
+        for quantize in (kernels.quantize_1x128, kernels.quantize_128x128):
+            values, scale = quantize(x)
+            assert not values.float().any() and scale.eq(1).all()
+
+    run(main, ranks=1)
+
+
 class Layer:
     """Quantized weights of all experts, tokens, and the layer in fp64 with how far it may be off."""
 
@@ -308,6 +321,11 @@ def layer(**options):
             lambda: layer(w13=torch.zeros(2, 256, 128).half(), w2=torch.zeros(2, 128, 128).half()),
             "scale_w13= and scale_w2= are for weights of float8_e4m3fn, got torch.float16",
         ),
+        (
+            lambda: layer(x=torch.zeros(3, 128).bfloat16()),
+            r"x is \(3, 128\) and topk_ids \(4, 2\): expected .tokens, H.",
+        ),
+        (lambda: kernels.quantize_1x128(torch.zeros(4, 128, requires_grad=True)), "1x128: .* have no gradients"),
         (lambda: kernels.quantize_1x128(torch.zeros(4, 64)), "x has 64 columns: expected a multiple of 128"),
         (lambda: kernels.quantize_128x128(torch.zeros(4, 64)), "K a multiple of 128, got .4, 64. of torch.float32"),
     ],

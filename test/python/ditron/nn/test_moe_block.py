@@ -210,6 +210,10 @@ def test_quantized_experts(parallel):
             assert torch.equal(y, loaded(x[rank]))
         with pytest.raises(DitronError, match="ep_moe: with quantized weights there are no gradients"):
             moe(x[rank])
+        halves = MoE.from_experts(router, experts, 2, parallel=parallel, expert_dtype=torch.float16)
+        assert halves.w13.dtype == halves.w2.dtype == torch.float16 and halves.w13.any()
+        with pytest.raises(DitronError, match="expert_dtype must be float8_e4m3fn, .* got torch.float8_e5m2"):
+            MoE.from_experts(router, experts, 2, parallel=parallel, expert_dtype=torch.float8_e5m2)
         with pytest.raises(DitronError, match="multiples of 128, got hidden_size=64 and 256"):
             MoE(64, 512 if parallel == "tp" else 256, 4, 2, parallel=parallel, expert_dtype=torch.float8_e4m3fn)
 

@@ -288,7 +288,7 @@ def ep_combine_program(
     sums=(1, 2048),
     splits=1,
     num_warps=8,
-    maxnreg=None,
+    maxnreg=64,
 ):
     """``out`` [tokens, H] = own tokens' part of the sum over ranks and routes of ``y`` [max_rows, H] by
     ``route_weight``.
@@ -316,7 +316,7 @@ def ep_combine_program(
         TOP_K=top_k,
         RANKS=num_ranks,
         num_warps=num_warps,
-        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+        maxnreg=maxnreg,
     )
 
 

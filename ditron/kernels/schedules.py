@@ -221,6 +221,8 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
             raise DitronError(f"{what}: {name} must have {len(default)} extents, as {default}, got {value!r}")
         if isinstance(value, tuple) and any(extent & (extent - 1) for extent in extents):
             raise DitronError(f"{what}: {name} must be of powers of two, got {value!r}")
+        if name == "num_warps" and value & (value - 1):
+            raise DitronError(f"{what}: num_warps must be a power of two, got {value!r}")
 
 
 def check_tile_rows(what: str, tile: int, rows: int) -> None:

@@ -256,6 +256,7 @@ def test_a_subgroup():
             "'split_k' takes up to 128 rows in all",
         ),
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", pieces=2), "unknown argument 'pieces': a schedule has"),
+        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", num_warps=3), "num_warps must be a power of two, got 3"),
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", rows=24), "rows, .* a power of two from 16 on .* got 24"),
         (lambda x: kernels.ag_gemm(x, x, algorithm="splitk"), "expected 'overlapped', 'split_k', 'sequential' or"),
         (lambda x: kernels.gemm_rs(x, x, pieces=2), "pieces must be from 1 to 1"),

@@ -148,7 +148,7 @@ def test_every_operator_is_checked():
     of_tables |= {"moe_rs": "moe_rs_rows", "moe_rs_backward": "moe_rs_rows_backward", "moe_ar": "moe_ar_rows"}
     of_tables |= {name: f"{name}_rows" for name in ("ep_combine", "ep_dispatch", "grouped_mm")}
     # Not in torch.ops: no gradients, not for torch.compile.
-    called_directly = {"Plan", "ep_moe", "expert_tile", "quantize_128x128"}
+    called_directly = {"Plan", "draw_routes", "ep_moe", "expert_tile", "quantize_128x128"}
     within = {"swiglu_rows", "swiglu_rows_backward", "grouped_mm_rows_backward", "limit_routes"}  # of ep_moe, moe_plan
     assert set(CALLS) - within == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
     assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)

@@ -22,7 +22,8 @@ from measuring import MLPS
 from paper_tables import paper
 
 import ditron
-from ditron import machines, sim
+from ditron import kernels, machines, sim  # noqa: F401 (kernels declares the operators of tables)
+from ditron.tuning.tables import Table, shipped_path
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "tensor-parallel.md"
 LINKS = PAGE.with_name("links.md")
@@ -103,6 +104,14 @@ def collectives_on_two() -> Iterator[tuple[str, str, float]]:
             yield row[1], f"{row[2]} ll 512", float(cells[3])
 
 
+def nccl_alone_on_two() -> Iterator[tuple[str, str, float]]:
+    """The same of NCCL's collectives, which the tuned table has of a rank's tensor of so many bytes."""
+    for problem, entry in Table.from_text(shipped_path("h200", 2).read_text()).entries.items():
+        nccl = entry.best("nccl")
+        if nccl is not None and nccl.us is not None and not problem.is_product:
+            yield problem.operator, f"{problem.rows * problem.itemsize} nccl", nccl.us
+
+
 def predict_collective(operator: str, what: str, machine: machines.Machine) -> float:
     """us of the third call."""
     nbytes, algorithm, *block = what.split()
@@ -155,6 +164,7 @@ def main() -> None:
     for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
         rows = ((o, s, ms) for o, s, f, ms in measured_on_two(NCCL_COLUMN) if f == form)
         table(f"cuBLAS and NCCL, 2 x H200, {form}", machine, rows, predict_nccl)
+    table("NCCL alone in graphs, 2 x H200", two.in_graph(), nccl_alone_on_two(), predict_collective, "us")
     rows = ((operator, shape, ms) for operator, shapes in FOUR.items() for shape, ms in shapes.items())
     table("4 x H200, in a loop", four.sustained(), rows)
     table("Collectives in graphs, 2 x H200", two.in_graph(), collectives_on_two(), predict_collective, "us")

@@ -8,9 +8,10 @@ from timed_programs import simple_machine
 
 import ditron
 import ditron.host as dh
-from ditron import sim
+from ditron import kernels, sim  # noqa: F401 (kernels declares the operators of tables)
 from ditron.machines import load
 from ditron.sim.library_time import collective_us, product_us
+from ditron.tuning.tables import Table, shipped_path
 from ditron_compiler.errors import DitronError
 
 NCCL = ("nccl.share=0.5", "nccl.latency=20", "nccl.packet_share=0.25", "nccl.packet_latency=8")
@@ -43,6 +44,16 @@ def test_a_collective_goes_by_packets_or_at_the_large_rate():
     assert collective_us(machine, 5_000_000, 4) == pytest.approx(20 + 100)
     two_nodes = load("h800x8x2")
     assert collective_us(two_nodes, 1e8, 16) > collective_us(load("h800x8"), 1e8, 8)
+
+
+def test_nccl_alone_takes_what_was_measured():
+    """Each collective of the shipped table of two H200s."""
+    table = Table.from_text(shipped_path("h200", 2).read_text())
+    alone = [(one, entry.best("nccl").us) for one, entry in table.entries.items() if not one.is_product]
+    assert len(alone) == 32
+    machine = load("h200x2")
+    for problem, us in alone:
+        assert collective_us(machine, problem.sent_bytes, 2) == pytest.approx(us, rel=0.15), problem
 
 
 def gemm_rs(algorithm):

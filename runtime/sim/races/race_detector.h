@@ -31,6 +31,10 @@ struct Launch;
 struct Operand;
 struct Team;
 
+/// Later than any time. Host code and streams belong to no launch: theirs is
+/// one that never completes.
+constexpr uint32_t never = UINT32_MAX;
+
 /// The hint for two unordered operations on two streams of a rank.
 constexpr const char *orderStreams = "order the streams: let the second wait "
                                      "for an event that is recorded after "

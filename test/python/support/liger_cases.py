@@ -1,37 +1,15 @@
-"""The operators of liger-kernel, each with inputs and the same thing in plain torch.
-
-As a script it prints the table of docs/results: every operator forward and backward on one simulated rank.
-"""
+"""The operators of liger-kernel, each with inputs and the same thing in plain torch; liger.py runs them."""
 
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-# Some virtual machines advertise bf16 instructions that they do not have: torch's own products end the process there.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
-
-import torch  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-
-import ditron  # noqa: E402
-
-PACKAGE = Path(__file__).resolve().parents[3] / ".venv-matrix" / "liger"
-
-
-def load() -> Any:
-    """``liger_kernel.ops``; ImportError when the package is not installed."""
-    if PACKAGE.is_dir() and str(PACKAGE) not in sys.path:
-        sys.path.append(str(PACKAGE))
-    with ditron.sim.triton():
-        import liger_kernel.ops
-
-        return liger_kernel.ops
+import torch
+import torch.nn.functional as F
+from plain_torch import given, labels, rand
 
 
 @dataclass(frozen=True)
@@ -52,23 +30,6 @@ CASES: dict[str, Case] = {}
 
 def case(name: str, inputs: Callable, liger: Callable, plain: Callable, **more: Any) -> None:
     CASES[name] = Case(inputs, liger, plain, **more)
-
-
-def rand(*shape: int, scale: float = 1.0) -> Callable[[torch.dtype], torch.Tensor]:
-    return lambda dtype: (torch.randn(shape) * scale).to(dtype)
-
-
-def labels(count: int, classes: int, ignored: int = 1) -> Callable[[torch.dtype], torch.Tensor]:
-    def make(_: torch.dtype) -> torch.Tensor:
-        made = torch.randint(classes, (count,))
-        made[:ignored] = -100
-        return made
-
-    return make
-
-
-def given(*makers: Any) -> Callable[[torch.dtype], tuple]:
-    return lambda dtype: tuple(m(dtype) if callable(m) else m for m in makers)
 
 
 # --- norms ------------------------------------------------------------------------------------------------------
@@ -507,66 +468,3 @@ class _Holder(torch.nn.Module):
     def __init__(self, w: torch.Tensor):
         super().__init__()
         self.w = w
-
-
-_TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
-
-
-def measure(ops: Any, name: str, dtype: torch.dtype) -> tuple[float, float, float]:
-    """The largest error of the results and of the gradients, over the largest number in them, and the bound."""
-    this = CASES[name]
-    torch.manual_seed(0)
-    with ditron.sim.triton(as_cuda=this.as_cuda):
-        return _measure(ops, name, this, dtype)
-
-
-def _measure(ops: Any, name: str, this: Case, dtype: torch.dtype) -> tuple[float, float, float]:
-    inputs = this.inputs(dtype)
-    ours = [_leaf(v, i not in this.fixed) for i, v in enumerate(inputs)]
-    theirs = [_leaf(v.float() if v.is_floating_point() else v, i not in this.fixed) for i, v in enumerate(inputs)]
-    # In-place operators may write on what is no leaf.
-    results = _tuple(this.liger(ops, *[v.clone() if v.requires_grad else v for v in ours]))
-    expected = _tuple(this.plain(*theirs))
-    assert len(results) >= len(expected), f"{name}: {len(results)} results, expected {len(expected)}"
-    forward = max(_error(r, e) for r, e in zip(results, expected, strict=False))
-    grads = [torch.randn(e.shape) for e in expected]
-    torch.autograd.backward(
-        [r for r in results[: len(expected)]], [g.to(r.dtype, copy=True) for g, r in zip(grads, results, strict=False)]
-    )
-    torch.autograd.backward(expected, grads)
-    backward = max((_error(a.grad, b.grad) for a, b in zip(ours, theirs, strict=True) if a.requires_grad), default=0.0)
-    return forward, backward, _TOLERANCE[dtype] * this.tolerance
-
-
-def _leaf(value: torch.Tensor, wanted: bool) -> torch.Tensor:
-    value = value.detach().clone()
-    return value.requires_grad_() if wanted and value.is_floating_point() else value
-
-
-def _tuple(value: Any) -> tuple:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def _error(got: torch.Tensor | None, want: torch.Tensor) -> float:
-    assert got is not None, "no gradient"
-    assert got.shape == want.shape, f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
-    difference = (got.float() - want).abs().max().item()
-    return difference / max(1e-3, want.abs().max().item())
-
-
-def table() -> None:
-    ops = load()
-    print("| operator | type | inputs | forward | backward | bound |\n| --- | --- | --- | --- | --- | --- |")
-    for name, this in CASES.items():
-        for dtype in this.dtypes:
-            shapes = " ".join("x".join(map(str, v.shape)) or "scalar" for v in this.inputs(dtype))
-            forward, backward, bound = measure(ops, name, dtype)
-            errors = f"{forward:.1e} | {backward:.1e} | {bound:.0e}"
-            print(f"| {name} | {str(dtype)[6:]} | {shapes} | {errors} |", flush=True)
-    print("\n| cannot run | reason |\n| --- | --- |")
-    for name, reason in IMPOSSIBLE.items():
-        print(f"| {name} | {reason} |")
-
-
-if __name__ == "__main__":
-    table()

@@ -1,4 +1,4 @@
-"""The protocol checker finds every mistake of broken_kernels.py, at its marked lines, and none in what is right."""
+"""The protocol checker finds every mistake of broken_kernels, at its marked lines, and none in what is right."""
 
 from __future__ import annotations
 

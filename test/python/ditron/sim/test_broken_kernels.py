@@ -9,7 +9,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from broken_kernels import CASES, location_lines
+from broken_kernels import CASES
 
 import ditron
 
@@ -62,9 +62,9 @@ def test_mistake_is_found(name, world):
     assert case.says in str(error), error
     assert error.seed == seed
     if case.kind == "deadlock":
-        assert any(f"broken_kernels.py:{line}" in str(error) for line in case.lines), error
+        assert any(f"{case.file.name}:{line}" in str(error) for line in case.lines), error
     else:
-        lines = location_lines(error)
+        lines = case.lines_in(error)
         assert len(lines) == (2 if case.kind == "race" else len(lines)) and lines, error
         assert set(lines) <= case.lines, f"expected lines {sorted(case.lines)}: {error}"
 

@@ -1,4 +1,4 @@
-"""Kernels that are right are clean, whatever the seed: the cures of what broken_kernels.py has."""
+"""Kernels that are right are clean, whatever the seed: the cures of what broken_kernels has."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Every operator of liger-kernel, forward and backward, on one simulated rank, against plain torch."""
 
+import liger
 import pytest
+from liger_cases import CASES
 
-liger_cases = pytest.importorskip("liger_cases")
 try:
-    OPS = liger_cases.load()
+    OPS = liger.load()
 except ImportError as error:
     pytest.skip(
         f"liger-kernel is not installed ({error}): make test-liger installs it beside the environment",
@@ -14,14 +15,10 @@ except ImportError as error:
 
 @pytest.mark.parametrize(
     "name,dtype",
-    [
-        pytest.param(name, dtype, id=f"{name}-{str(dtype)[6:]}")
-        for name, this in liger_cases.CASES.items()
-        for dtype in this.dtypes
-    ],
+    [pytest.param(name, dtype, id=f"{name}-{str(dtype)[6:]}") for name, this in CASES.items() for dtype in this.dtypes],
 )
 def test_agrees_with_torch(name, dtype):
-    forward, backward, bound = liger_cases.measure(OPS, name, dtype)
+    forward, backward, bound = liger.measure(OPS, name, dtype)
     assert forward <= bound and backward <= bound
 
 

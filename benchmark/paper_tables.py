@@ -42,7 +42,7 @@ BASE, NVLINK_HOP, NETWORK_HOP = 8.4, 3.4, 14.0
 #: Part of cuBLAS' rate that stock Triton reaches, assumed: 660 of 720 TFLOP/s.
 TRITON = 660 / 720
 #: Fitted to the cells of four nodes on H800.
-FITTED = ["nic.rate=20", "nic.latency=60"]
+FITTED = ["nic.rate=18.5", "nic.latency=60"]
 
 
 def cublas_and_nccl(machine: Machine, rows: int, N: int, K: int, nccl: float) -> float:

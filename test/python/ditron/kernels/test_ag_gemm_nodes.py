@@ -8,6 +8,7 @@ import inspect
 import numerics
 import pytest
 import torch
+from simulated import data, run
 
 import ditron
 from ditron import kernels
@@ -16,18 +17,6 @@ from ditron.kernels import ag_gemm_nodes, node_pushes
 from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program
 from ditron.protocol.api import check_program
 from ditron_compiler.errors import DitronError, NodesError
-
-
-def run(main, **options):
-    def rank():
-        ditron.init()
-        return main()
-
-    return ditron.sim.run(rank, **options)
-
-
-def data(*shape, seed):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(torch.bfloat16)
 
 
 def multiply(ranks, rows, N, K, **options):

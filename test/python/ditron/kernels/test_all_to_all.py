@@ -3,23 +3,12 @@
 import numerics
 import pytest
 import torch
+from simulated import data, run
 
 import ditron
 import ditron.sim
 from ditron import kernels
 from ditron_compiler.errors import DitronError
-
-
-def run(main, **options):
-    def rank():
-        ditron.init()
-        return main()
-
-    return ditron.sim.run(rank, **options)
-
-
-def data(*shape, seed, dtype=torch.bfloat16):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def weight(b, layout):

@@ -2,20 +2,13 @@
 
 import pytest
 import torch
+from simulated import run
 from test_moe import corpus
 
 import ditron
 import ditron.sim
 from ditron import kernels
 from ditron_compiler.errors import DitronError
-
-
-def run(main, **options):
-    def rank():
-        ditron.init()
-        return main()
-
-    return ditron.sim.run(rank, **options)
 
 
 def round_trips(ranks, tokens, H, parallel, experts=4, **options):

@@ -7,6 +7,7 @@ import importlib
 import numerics
 import pytest
 import torch
+from simulated import data, run
 
 import ditron
 from ditron import kernels, machines, sim
@@ -15,18 +16,6 @@ from ditron.kernels import gemm_rs_nodes
 from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
 from ditron.protocol.api import check_program
 from ditron_compiler.errors import NodesError
-
-
-def run(main, **options):
-    def rank():
-        ditron.init()
-        return main()
-
-    return ditron.sim.run(rank, **options)
-
-
-def data(*shape, seed):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(torch.bfloat16)
 
 
 def multiply(nodes, local, rows, N, K, **options):

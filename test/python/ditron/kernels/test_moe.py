@@ -7,6 +7,7 @@ from pathlib import Path
 import numerics
 import pytest
 import torch
+from simulated import run
 
 import ditron
 import ditron.sim
@@ -14,14 +15,6 @@ from ditron import kernels
 from ditron.kernels.routing import max_rows, tables_on_host
 from ditron.protocol.api import check_program
 from ditron_compiler.errors import DitronError
-
-
-def run(main, **options):
-    def rank():
-        ditron.init()
-        return main()
-
-    return ditron.sim.run(rank, **options)
 
 
 def drawn(ranks, tokens, top_k, experts, seed=0):

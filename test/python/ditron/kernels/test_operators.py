@@ -7,24 +7,13 @@ import weakref
 import numerics
 import pytest
 import torch
+from simulated import data, run
 
 import ditron.sim
 from ditron import kernels
 from ditron_compiler.errors import DitronError
 
 SHAPES = [(40, 48, 32), (1, 8, 8), (70, 72, 40), (3, 5, 7), (100, 96, 64)]  # rows of a rank, N, K
-
-
-def run(main, **options):
-    def rank():
-        ditron.init()
-        return main()
-
-    return ditron.sim.run(rank, **options)
-
-
-def data(*shape, seed, dtype=torch.bfloat16):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def weight(b, layout):

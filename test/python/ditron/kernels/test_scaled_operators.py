@@ -4,6 +4,7 @@ import numerics
 import pytest
 import torch
 import torch._dynamo.testing
+from simulated import run_numbered as run
 from torch_compiler import needs_compiler_in_threads
 
 import ditron.sim
@@ -16,14 +17,6 @@ FP8, E5M2, INT8 = torch.float8_e4m3fn, torch.float8_e5m2, torch.int8
 KINDS = [("tensor", "tensor"), ("row", "row"), ("row", "tensor"), ("tensor", "row"), ("block", "block")]
 # Rows of a rank, N, K: ragged tiles and a ragged last block, one row, what TMA cannot address.
 SHAPES = [(37, 152, 272), (1, 8, 16), (5, 7, 131)]
-
-
-def run(main, **options):
-    def rank():
-        ditron.init()
-        return main(ditron.rank())
-
-    return ditron.sim.run(rank, **options)
 
 
 def seeded(seed):

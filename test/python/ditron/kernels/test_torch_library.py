@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch._dynamo.testing
+from simulated import run_numbered as run
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -22,14 +23,6 @@ from ditron_compiler.errors import DitronError
 
 ops = torch.ops.ditron
 pytestmark = needs_compiler_in_threads
-
-
-def run(main, ranks=2, **options):
-    def rank():
-        ditron.init()
-        return main(ditron.rank())
-
-    return ditron.sim.run(rank, ranks=ranks, **options)
 
 
 def data(*shape, seed=1, **options):

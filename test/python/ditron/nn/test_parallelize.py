@@ -5,6 +5,7 @@ import copy
 import llama
 import pytest
 import torch
+from simulated import run_numbered as run
 from torch import nn
 from torch_compiler import needs_compiler_in_threads
 
@@ -14,14 +15,6 @@ from ditron import DitronError, kernels
 from ditron.nn import ColumnParallelLinear
 
 BATCH, LENGTH, SIZE, HEADS = 2, 12, 32, 8
-
-
-def run(main, ranks=2, **options):
-    def rank():
-        ditron.init()
-        return main(ditron.rank())
-
-    return ditron.sim.run(rank, ranks=ranks, **options)
 
 
 def results(block, x, grad):

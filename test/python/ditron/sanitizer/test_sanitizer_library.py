@@ -1,18 +1,14 @@
 """The sanitizer's device library, executed on the CPU: what it reports, whom it tells, and what it lets pass."""
 
-import ctypes
-
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 import torch
+from device_library import DATA, HEAP, I32, I64, SIGNALS, P, Ranks, compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_lowering_gpu_library import CPU, DATA, HEAP, SIGNALS, Ranks
 
 from ditron.distributed.context import Slot, barrier_area_bytes
 from ditron.sanitizer.report import RECORDS, WORDS, Kind, Monitor
-from ditron_compiler.runtime_files import runtime_directory
 
 # What a vendor's sanitizer.ll provides. Leaving the kernel is counted, and is a return here.
 VENDOR = "\n".join(
@@ -28,7 +24,6 @@ VENDOR = "\n".join(
         "%b = mul i64 %s, 1000000000 %r = add i64 %b, %n ret i64 %r }",
     ]
 )
-P, I32, I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 SIGNATURES = {
     "ditron_sanitizer_wait": (I32, P, P, I32, I64, I32, I32, I32, I64),
     "ditron_sanitizer_signal_wait_until": (I32, P, P, I64, I32, I64),
@@ -43,26 +38,13 @@ SIGNATURES = {
 GE = 3
 
 
+def without_leaving(text: str) -> str:
+    return text.replace("call void @ditron_exit()\n  unreachable", "call void @ditron_exit()\n  ret void")
+
+
 @pytest.fixture(scope="module")
 def library():
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(CPU + VENDOR)
-    for name in ("core", "p2p", "packets", "sanitizer"):
-        text = (runtime_directory() / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
-        text = text.replace("call void @ditron_exit()\n  unreachable", "call void @ditron_exit()\n  ret void")
-        module.link_in(llvm.parse_assembly(text))
-    module.verify()
-    engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine(opt=2))
-    engine.finalize_object()
-
-    class Library:
-        engine_alive = engine
-
-    for name, (result, *arguments) in SIGNATURES.items():
-        function = ctypes.CFUNCTYPE(result, *arguments)(engine.get_function_address(name))
-        setattr(Library, name.removeprefix("ditron_"), staticmethod(function))
-    return Library
+    return compiled(SIGNATURES, ("sanitizer",), VENDOR, without_leaving)
 
 
 class SanitizerRanks(Ranks):

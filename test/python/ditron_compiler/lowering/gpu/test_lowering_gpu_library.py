@@ -3,58 +3,17 @@
 import ctypes
 import operator
 import re
-import threading
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from device_library import DATA, I32, I64, SIGNALS, P, Ranks, compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ditron.distributed.context import Slot, barrier_area_bytes, pack
 from ditron_compiler.analysis.packet_layout import packet_bytes
 from ditron_compiler.ir.dialects._ditron_enum_gen import Cmp
 from ditron_compiler.runtime_files import runtime_directory
 
-# What a vendor's common.ll provides, for a program of one thread on the CPU.
-CPU = "\n".join(
-    [
-        "define i32 @ditron_thread_id() { ret i32 0 }",
-        "define i32 @ditron_num_threads() { ret i32 1 }",
-        "define i32 @ditron_warp_size() { ret i32 1 }",
-        "define void @ditron_warp_sync() { ret void }",
-        "define i64 @ditron_ballot(i32 %mine) { %r = zext i32 %mine to i64 ret i64 %r }",
-        # Halves of a pair are each whole, and in no order.
-        "define { i64, i64 } @ditron_ld_pair(ptr addrspace(1) %p) { %y = call i32 @sched_yield() "
-        "%q = getelementptr i64, ptr addrspace(1) %p, i64 1 %b = load atomic i64, ptr addrspace(1) %q monotonic, align 8 "
-        "%a = load atomic i64, ptr addrspace(1) %p monotonic, align 8 %r = insertvalue { i64, i64 } poison, i64 %a, 0 "
-        "%s = insertvalue { i64, i64 } %r, i64 %b, 1 ret { i64, i64 } %s }",
-        "define void @ditron_st_pair(ptr addrspace(1) %p, i64 %a, i64 %b) { %q = getelementptr i64, ptr addrspace(1) %p, "
-        "i64 1 store atomic i64 %b, ptr addrspace(1) %q monotonic, align 8 "
-        "store atomic i64 %a, ptr addrspace(1) %p monotonic, align 8 ret void }",
-        "define i32 @ditron_shfl_i32(i32 %v, i32 %lane, i32 %mode) { ret i32 %v }",
-        "define void @ditron_block_barrier() { ret void }",
-        "define void @ditron_polled(i32 %scope, i32 %semantic) { ret void }",
-        "define void @ditron_fence_scope(i32 %scope) { fence seq_cst ret void }",
-        "declare i32 @sched_yield()",  # more ranks than processors: who polls lets others run
-        "define i64 @ditron_poll(ptr addrspace(1) %p, i32 %s, i32 %m) { %y = call i32 @sched_yield() "
-        "%v = load atomic i64, ptr addrspace(1) %p seq_cst, align 8 ret i64 %v }",
-        "define i64 @ditron_ld_b64(ptr addrspace(1) %p, i32 %s, i32 %m) "
-        "{ %v = load atomic i64, ptr addrspace(1) %p seq_cst, align 8 ret i64 %v }",
-        "define void @ditron_add_b64(ptr addrspace(1) %p, i64 %v, i32 %s) "
-        "{ %o = atomicrmw add ptr addrspace(1) %p, i64 %v seq_cst ret void }",
-        "declare void @ditron_signal(ptr addrspace(1), i64, i32, i32)",
-        "define void @ditron_release_signal(i1 %leader, ptr addrspace(1) %p, i64 %v, i32 %op, i32 %s) "
-        "{ br i1 %leader, label %lead, label %done lead: call void @ditron_fence_scope(i32 %s) "
-        "call void @ditron_signal(ptr addrspace(1) %p, i64 %v, i32 %op, i32 %s) br label %done done: ret void }",
-        *(
-            f"define i32 @ditron_st_b{b}(ptr addrspace(1) %p, i{b} %v, i32 %s, i32 %m) "
-            f"{{ store atomic i{b} %v, ptr addrspace(1) %p seq_cst, align {b // 8} ret i32 0 }}"
-            for b in (8, 16, 32, 64)
-        ),
-    ]
-)
-P, I32, I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 SIGNATURES = {
     "ditron_copy": (None, P, P, I64, I32, I32),
     "ditron_compare": (ctypes.c_bool, I64, I64, I32),
@@ -80,25 +39,7 @@ SIGNATURES = {
 
 @pytest.fixture(scope="module")
 def library():
-    """core.ll, p2p.ll and packets.ll, compiled for the CPU; its functions by name without ``ditron_``."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(CPU)
-    for name in ("core", "p2p", "packets"):
-        # Found by name only when they are ordinary functions.
-        text = (runtime_directory() / f"gpu/{name}.ll").read_text().replace("linkonce_odr hidden ", "")
-        module.link_in(llvm.parse_assembly(text))
-    module.verify()
-    engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine(opt=2))
-    engine.finalize_object()
-
-    class Library:
-        engine_alive = engine
-
-    for name, (result, *arguments) in SIGNATURES.items():
-        function = ctypes.CFUNCTYPE(result, *arguments)(engine.get_function_address(name))
-        setattr(Library, name.removeprefix("ditron_"), staticmethod(function))
-    return Library
+    return compiled(SIGNATURES)
 
 
 @settings(max_examples=300)
@@ -122,62 +63,6 @@ def test_comparisons_are_those_of_the_dialect(library):
     for cmp in Cmp:
         for a, b in ((1, 2), (2, 2), (3, 2), (-1, 1), (2**40, 1)):
             assert library.compare(a, b, cmp) == getattr(operator, str(cmp))(a, b), (cmp, a, b)
-
-
-HEAP = 4096
-SIGNALS, DATA = 512, 1024  # offsets in the heap, behind the barrier area
-
-
-class Ranks:
-    """Heaps and contexts of a group in one address space; ``unmapped`` pairs are on different nodes."""
-
-    def __init__(self, n: int, ranks_per_node: int | None = None):
-        self.n, per_node = n, ranks_per_node or n
-        self.heaps = [np.zeros(HEAP + 128, np.uint8) for _ in range(n)]
-        self.bases = [heap.ctypes.data + -heap.ctypes.data % 128 for heap in self.heaps]
-        assert barrier_area_bytes(n) <= SIGNALS
-        self.tables = []
-        for r in range(n):
-            mapped = [base if s // per_node == r // per_node else 0 for s, base in enumerate(self.bases)]
-            fixed = {
-                Slot.RANK: r,
-                Slot.NUM_RANKS: n,
-                Slot.LOCAL_RANK: r % per_node,
-                Slot.NUM_LOCAL_RANKS: per_node,
-                Slot.NODE: r // per_node,
-                Slot.WORLD_RANK: 10 + r,
-                Slot.WORLD_SIZE: 20,
-                Slot.HEAP_BASE: self.bases[r],
-                Slot.HEAP_BYTES: HEAP,
-                Slot.BARRIER_OFFSET: 0,
-            }
-            self.tables.append(np.array(pack(fixed, mapped, [10 + s for s in range(n)]), np.int64))
-        self.contexts = [table.ctypes.data for table in self.tables]
-
-    def at(self, rank: int, offset: int) -> int:
-        return self.bases[rank] + offset
-
-    def words(self, rank: int, offset: int, count: int) -> np.ndarray:
-        return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(self.at(rank, offset)))
-
-    def run(self, program) -> None:
-        """``program(rank)`` on every rank at once."""
-        failures = []
-
-        def guarded(rank):
-            try:
-                program(rank)
-            except BaseException as error:  # noqa: BLE001
-                failures.append(error)
-
-        threads = [threading.Thread(target=guarded, args=(rank,), daemon=True) for rank in range(self.n)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive(), "hangs"
-        if failures:
-            raise failures[0]
 
 
 def test_context_is_read_as_python_writes_it(library):

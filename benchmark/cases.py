@@ -101,6 +101,50 @@ def copies_alone(nbytes: int, device: torch.device) -> Run:
     return run
 
 
+def gemm_ar_peers(a: torch.Tensor, b: torch.Tensor) -> dict[str, Run]:
+    """a @ b.T, added over ranks: the product alone, with NCCL, and with torch's symmetric memory."""
+    c, shared = (empty(len(a), len(b), dtype=a.dtype, device=a.device) for empty in (torch.empty, symm_mem.empty))
+    symm_mem.rendezvous(shared, group=dist.group.WORLD)
+    group = dist.group.WORLD.group_name
+
+    def nccl() -> torch.Tensor:
+        torch.mm(a, b.T, out=c)
+        dist.all_reduce(c)
+        return c
+
+    def symm(how: str) -> torch.Tensor:
+        torch.mm(a, b.T, out=shared)
+        return getattr(torch.ops.symm_mem, how)(shared, "sum", group)
+
+    return {
+        "cuBLAS alone": floor(lambda: torch.mm(a, b.T, out=c)),
+        "torch + NCCL": nccl,
+        "torch two-shot": lambda: symm("two_shot_all_reduce_"),
+        "torch one-shot": lambda: symm("one_shot_all_reduce"),
+    }
+
+
+def usable(runs: dict[str, Run], captured: bool = False) -> dict[str, Run]:
+    """Those that can be called here, and captured; it says why others cannot, which is the same on every rank."""
+    found = {}
+    for name, run in runs.items():
+        try:
+            run()
+            torch.cuda.synchronize()
+            if captured:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+                    run()
+                    run()
+                graph.replay()
+                torch.cuda.synchronize()
+            found[name] = run
+        except Exception as error:
+            if dist.get_rank() == 0:
+                print(f"left out: {name}: {type(error).__name__}: {str(error).strip()[:300]}", flush=True)
+    return found
+
+
 def parse_schedule(text: str) -> tuple[str, dict[str, Any]]:
     """Keyword arguments ``a=1,b=word`` of an operator, and their text."""
     pairs = (item.split("=") for item in text.split(","))

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed._symmetric_memory as symm_mem
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cases import Case, Run, arguments, floor, measure, parse_schedule  # noqa: E402
+from cases import Case, arguments, gemm_ar_peers, measure, parse_schedule, usable  # noqa: E402
 from measuring import random  # noqa: E402
 
 import ditron  # noqa: E402
@@ -127,31 +126,15 @@ VARIANTS = {
 
 
 def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
-    rank, group = dist.get_rank(), dist.group.WORLD.group_name
+    rank = dist.get_rank()
     for M in args.rows:
         for N, K in args.shapes:
             a, b = random(M, K, rank, device), random(N, K, 100 + rank, device)
-            shared = symm_mem.empty(M, N, dtype=a.dtype, device=device)
-            symm_mem.rendezvous(shared, group=dist.group.WORLD)
-            c, out = torch.empty(M, N, dtype=a.dtype, device=device), torch.empty(M, N, dtype=a.dtype, device=device)
+            out = torch.empty(M, N, dtype=a.dtype, device=device)
             own = a.float() @ b.float().T
             expected = own.clone()
             dist.all_reduce(expected)
-
-            def nccl(a=a, b=b, c=c) -> torch.Tensor:
-                torch.mm(a, b.T, out=c)
-                dist.all_reduce(c)
-                return c
-
-            def symm(how: str, a=a, b=b, shared=shared) -> torch.Tensor:
-                torch.mm(a, b.T, out=shared)
-                return getattr(torch.ops.symm_mem, how)(shared, "sum", group)
-
-            runs: dict[str, Run] = {
-                "cuBLAS alone": floor(lambda a=a, b=b, c=c: torch.mm(a, b.T, out=c)),
-                "torch + NCCL": nccl,
-                "torch two-shot": lambda symm=symm: symm("two_shot_all_reduce_"),
-                "torch one-shot": lambda symm=symm: symm("one_shot_all_reduce"),
+            runs = gemm_ar_peers(a, b) | {
                 "ditron": lambda a=a, b=b, out=out: kernels.gemm_ar(a, b, out=out),
                 "ditron, fused": lambda a=a, b=b, out=out: kernels.gemm_ar(a, b, out=out, algorithm="fused"),
             }
@@ -169,27 +152,7 @@ def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
                     error = ((out.float() - own).norm() / own.norm()).item()
                     assert error < 6e-3, (how, error)
                 runs[f"ditron, {how}"] = variant
-            yield Case("gemm_ar", f"M={M} {N}x{K}", usable(runs), expected, 6e-3, calls=10)
-
-
-def usable(runs: dict[str, Run]) -> dict[str, Run]:
-    """Those that can be called, and captured, here."""
-    found = {}
-    for name, run in runs.items():
-        try:
-            run()
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-                run()
-                run()
-            graph.replay()
-            torch.cuda.synchronize()
-            found[name] = run
-        except Exception as error:
-            if dist.get_rank() == 0:
-                print(f"left out: {name}: {type(error).__name__}: {str(error).strip()[:300]}", flush=True)
-    return found
+            yield Case("gemm_ar", f"M={M} {N}x{K}", usable(runs, captured=True), expected, 6e-3, calls=10)
 
 
 def main() -> None:

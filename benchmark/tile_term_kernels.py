@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from ditron.kernels.tiles import dot_step, store_tile, tile_position
+from ditron.kernels import tiles
 
 
 @triton.jit
@@ -21,14 +21,7 @@ def product(
     PROGRAMS: tl.constexpr,
 ):
     """C [1, M, N] = A [1, M, K] @ B [N, K].T by the persistent loop of the operators, in groups of rows of tiles."""
-    tiles_m = tl.cdiv(M, BM)
-    tiles_n = tl.cdiv(N, BN)
-    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
-        shard, m, n = tile_position(tile, tiles_m, tiles_n, 0, 1, GROUP)
-        acc = tl.zeros((BM, BN), tl.float32)
-        for k in range(tl.cdiv(K, BK)):
-            acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, False)
-        store_tile(c_desc, shard, m * BM, n * BN, acc, 2)
+    tiles.multiply_tiles(a_desc, b_desc, c_desc, M, N, K, BM, BN, BK, GROUP, PROGRAMS)
 
 
 @triton.jit
@@ -46,21 +39,10 @@ def swapped_product(a_desc, b_desc, out_ptr, M, N, K, BM: tl.constexpr, BN: tl.c
 @triton.jit
 def row_product(a_ptr, b_ptr, out_ptr, N, K, BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr):
     """The same for one row, without tensor cores and TMA."""
-    rows = tl.program_id(0) * BN + tl.arange(0, BN)
-    within = tl.arange(0, BK)
-    row_ptr = b_ptr + rows.to(tl.int64)[:, None] * K
-    acc = tl.zeros((BN, BK), tl.float32)
-    for k in tl.range(0, K, BK, num_stages=STAGES):
-        mask = k + within < K
-        b = tl.load(
-            row_ptr + (k + within)[None, :],
-            mask=(rows < N)[:, None] & mask[None, :],
-            other=0.0,
-            eviction_policy="evict_first",
-        )
-        a = tl.load(a_ptr + k + within, mask=mask, other=0.0)
-        acc += b.to(tl.float32) * a.to(tl.float32)[None, :]
-    tl.store(out_ptr + rows, tl.sum(acc, 1).to(out_ptr.dtype.element_ty), mask=rows < N)
+    tile = tl.program_id(0)
+    cols = tile * BN + tl.arange(0, BN)
+    total = tiles.row_product(a_ptr, b_ptr, tile, N, K, BN, BK, STAGES)
+    tl.store(out_ptr + cols, total.to(out_ptr.dtype.element_ty), mask=cols < N)
 
 
 @triton.jit

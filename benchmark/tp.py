@@ -21,7 +21,17 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cases import Case, Run, arguments, copies_alone, floor, measure, mlp_shapes, parse_schedule  # noqa: E402
+from cases import (  # noqa: E402
+    Case,
+    Run,
+    arguments,
+    copies_alone,
+    floor,
+    gemm_ar_peers,
+    measure,
+    mlp_shapes,
+    parse_schedule,
+)
 from measuring import random  # noqa: E402
 
 from ditron import kernels  # noqa: E402
@@ -228,33 +238,16 @@ def reduce_scatter(args: argparse.Namespace, device: torch.device) -> Iterator[C
 
 
 def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
-    rank, group = dist.get_rank(), dist.group.WORLD.group_name
+    rank = dist.get_rank()
     for M in (1, 16, 64, 128, 8192):
         for N, K in ((8192, 28672 // 8), (5120, 25600 // 8)):
             a, b = random(M, K, rank, device), random(N, K, 100 + rank, device)
-            shared = symm_mem.empty(M, N, dtype=a.dtype, device=device)
-            symm_mem.rendezvous(shared, group=dist.group.WORLD)
-            c, out = torch.empty(M, N, dtype=a.dtype, device=device), torch.empty(M, N, dtype=a.dtype, device=device)
+            out = torch.empty(M, N, dtype=a.dtype, device=device)
             expected = a.float() @ b.float().T
             dist.all_reduce(expected)
-
-            def nccl(a=a, b=b, c=c) -> torch.Tensor:
-                torch.mm(a, b.T, out=c)
-                dist.all_reduce(c)
-                return c
-
-            def symm(how: str, a=a, b=b, shared=shared) -> torch.Tensor:
-                torch.mm(a, b.T, out=shared)
-                return getattr(torch.ops.symm_mem, how)(shared, "sum", group)
-
-            runs: dict[str, Run] = {
-                "cuBLAS alone": floor(lambda a=a, b=b, c=c: torch.mm(a, b.T, out=c)),
-                "torch + NCCL": nccl,
-                "torch two-shot": lambda symm=symm: symm("two_shot_all_reduce_"),
-                "ditron": lambda a=a, b=b, out=out: kernels.gemm_ar(a, b, out=out),
-            }
-            if M <= 128:
-                runs["torch one-shot"] = lambda symm=symm: symm("one_shot_all_reduce")
+            runs = gemm_ar_peers(a, b) | {"ditron": lambda a=a, b=b, out=out: kernels.gemm_ar(a, b, out=out)}
+            if M > 128:
+                del runs["torch one-shot"]
             yield Case("gemm_ar", f"M={M} {N}x{K}", runs, expected, 6e-3, calls=10 if M <= 128 else 2)
 
 

@@ -20,7 +20,17 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cases import Case, Run, arguments, copies_alone, floor, measure, mlp_shapes, parse_schedule  # noqa: E402
+from cases import (  # noqa: E402
+    Case,
+    Run,
+    arguments,
+    copies_alone,
+    floor,
+    measure,
+    mlp_shapes,
+    parse_schedule,
+    usable,
+)
 from measuring import random  # noqa: E402
 
 from ditron import kernels  # noqa: E402
@@ -165,20 +175,6 @@ def gemm_rs(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
             for how, schedule in args.schedules:
                 runs[f"ditron, {how}"] = lambda ours=ours, s=schedule: ours(**s)
             yield Case("gemm_rs", f"{name} {N}x{K} {text}", usable(runs), expected, 5e-2 if fast else 6e-3)
-
-
-def usable(runs: dict[str, Run]) -> dict[str, Run]:
-    """Those that take such operands and such a schedule here, all ranks agreeing; it says why others do not."""
-    found = {}
-    for name, run in runs.items():
-        try:
-            run()
-            torch.cuda.synchronize()
-            found[name] = run
-        except Exception as error:
-            if dist.get_rank() == 0:
-                print(f"left out: {name}: {type(error).__name__}: {str(error).strip()[:300]}", flush=True)
-    return found
 
 
 OPERATORS = {"ag_gemm": ag_gemm, "gemm_rs": gemm_rs}

@@ -9,7 +9,7 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron.kernels.tiles import dot_step, store_tile, tile_position
+from ditron.kernels.tiles import multiply_tiles
 
 __all__ = [
     "copy_kernel",
@@ -86,14 +86,7 @@ def product_kernel(
 
     For ``epoch`` its program counts calls, as those of operators do: in a CUDA graph by a kernel of its own.
     """
-    tiles_m = tl.cdiv(M, BM)
-    tiles_n = tl.cdiv(N, BN)
-    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
-        shard, m, n = tile_position(tile, tiles_m, tiles_n, 0, 1, GROUP)
-        acc = tl.zeros((BM, BN), tl.float32)
-        for k in range(tl.cdiv(K, BK)):
-            acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, False)
-        store_tile(c_desc, shard, m * BM, n * BN, acc, 2)
+    multiply_tiles(a_desc, b_desc, c_desc, M, N, K, BM, BN, BK, GROUP, PROGRAMS)
 
 
 @ditron.jit

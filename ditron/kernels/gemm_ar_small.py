@@ -16,6 +16,7 @@ import ditron.host as dh
 from ditron._program.program import Program
 from ditron.distributed.group import Group
 from ditron.kernels.exchange import packet_boxes, send_packets_to_all, sum_of_packets
+from ditron.kernels.tiles import row_product
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["fused_candidates", "fused_schedule", "gemm_ar_row_program", "gemm_ar_small_program"]
@@ -87,24 +88,11 @@ def gemm_ar_row_kernel(
     STAGES: tl.constexpr,
     PROTOCOL: tl.constexpr,
 ):
-    """Dot products of the one row of A with ``BN`` rows of B, without tensor cores and TMA, summed over ranks."""
+    """A program for each ``BN`` columns of the one row of A times the transpose of B, summed over ranks."""
     tile = tl.program_id(0)
-    rows = tile * BN + tl.arange(0, BN)
-    within = tl.arange(0, BK)
-    row_ptr = b_ptr + rows.to(tl.int64)[:, None] * K
-    acc = tl.zeros((BN, BK), tl.float32)
-    for k in tl.range(0, K, BK, num_stages=STAGES):
-        mask = k + within < K
-        b = tl.load(
-            row_ptr + (k + within)[None, :],
-            mask=(rows < N)[:, None] & mask[None, :],
-            other=0.0,
-            eviction_policy="evict_first",
-        )
-        a = tl.load(a_ptr + k + within, mask=mask, other=0.0)
-        acc += b.to(tl.float32) * a.to(tl.float32)[None, :]
+    total = row_product(a_ptr, b_ptr, tile, N, K, BN, BK, STAGES)
     tile_ptr = tiles_ptr + tile * BN
-    tl.store(tile_ptr + tl.arange(0, BN), tl.sum(acc, 1).to(out_ptr.dtype.element_ty))
+    tl.store(tile_ptr + tl.arange(0, BN), total.to(out_ptr.dtype.element_ty))
     exchange_tile(out_ptr, tile_ptr, boxes_ptr, tile, 1, N, epoch, 1, BN, PROTOCOL)
 
 

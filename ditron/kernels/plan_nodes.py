@@ -11,7 +11,14 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.kernels.plan_programs import EXAMPLE, Segments, sample
-from ditron.kernels.routing_kernels import check_experts, columns_of, enter_counts, enter_errors, segment_routes
+from ditron.kernels.routing_kernels import (
+    check_experts,
+    columns_of,
+    enter_counts,
+    enter_errors,
+    enter_weights,
+    segment_routes,
+)
 
 __all__ = ["moe_plan_nodes_program"]
 
@@ -69,17 +76,13 @@ def put_routes_kernel(
         to_ptr = id_inbox_ptr + (box + own) * MESSAGE
         arrived_ptr = ids_arrived_ptr + segment * ranks + own
         dl.putmem_signal_nbi(to_ptr, id_outbox_ptr + begin, count * 2, arrived_ptr, epoch, (own + step) % ranks)
+    weight = enter_weights(topk_weights_ptr, weights_ptr, own, ranks, all_of, at, exists, C, HAS_WEIGHTS)
     if HAS_WEIGHTS:
-        weight = tl.load(topk_weights_ptr + at, mask=exists, other=0.0).to(tl.float32)
-        tl.store(weights_ptr + own * all_of + at, weight, mask=exists)
         tl.store(weight_outbox_ptr + at, weight, mask=exists)
         for step in range(1, ranks):
             to_ptr = weight_inbox_ptr + (box + own) * MESSAGE
             arrived_ptr = weights_arrived_ptr + segment * ranks + own
             dl.putmem_signal_nbi(to_ptr, weight_outbox_ptr + begin, count * 4, arrived_ptr, epoch, (own + step) % ranks)
-    else:
-        for rank in range(ranks):
-            tl.store(weights_ptr + rank * all_of + at, tl.full((C,), 1.0, tl.float32), mask=exists)
     enter_errors(errors_ptr, token, tokens, wrong, repeated)
     enter_counts(
         counts_ptr, totals_ptr, 0, segment, segments, columns_of(expert.to(tl.int32), first_expert, experts), E

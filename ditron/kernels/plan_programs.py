@@ -20,6 +20,7 @@ from ditron.kernels.routing_kernels import (
     count_routes,
     enter_counts,
     enter_errors,
+    enter_weights,
     first_rows,
     make_tiles,
     place_routes,
@@ -78,14 +79,10 @@ def exchange_routes_kernel(
         topk_ids_ptr, mine_ptr, map_ptr, segment, tokens, known, num_experts, C, TK, TOP_K, HAS_MAP
     )
     send_packets_to_all(mine_ptr + begin, 0, count, id_boxes_ptr, segment, boxes, epoch, MESSAGE, PROTOCOL)
+    enter_weights(topk_weights_ptr, weights_ptr, own, ranks, all_of, at, exists, C, HAS_WEIGHTS)
     if HAS_WEIGHTS:
-        weight = tl.load(topk_weights_ptr + at, mask=exists, other=0.0).to(tl.float32)
-        tl.store(weights_ptr + own * all_of + at, weight, mask=exists)
         weight_ptr = weights_ptr + own * all_of + begin
         send_packets_to_all(weight_ptr, 0, count, weight_boxes_ptr, segment, boxes, epoch, MESSAGE, PROTOCOL)
-    else:
-        for rank in range(ranks):
-            tl.store(weights_ptr + rank * all_of + at, tl.full((C,), 1.0, tl.float32), mask=exists)
     enter_errors(errors_ptr, token, tokens, wrong, repeated)
     expert = tl.load(mine_ptr + at, mask=exists, other=-1).to(tl.int32)
     enter_counts(counts_ptr, totals_ptr, 0, segment, segments, columns_of(expert, first_expert, experts), E)
@@ -154,17 +151,13 @@ def plan_at_once_kernel(
     count = tokens * TOP_K
     exists, _, at = segment_routes(0, tokens, C, TK, TOP_K)
     if pid == MAKERS + E // EXPERTS:
+        enter_weights(topk_weights_ptr, weights_ptr, own, RANKS, count, at, exists, C, HAS_WEIGHTS)
         if HAS_WEIGHTS:
-            weight = tl.load(topk_weights_ptr + at, mask=exists, other=0.0).to(tl.float32)
-            tl.store(weights_ptr + own * count + at, weight, mask=exists)
             send_packets_to_all(weights_ptr + own * count, 0, count, weight_boxes_ptr, 0, 1, epoch, MESSAGE, PROTOCOL)
             for step in range(1, RANKS):
                 sender = (own + step) % RANKS
                 weight_ptr = weights_ptr + sender * count
                 receive_packets(weight_ptr, count, weight_boxes_ptr, 0, 1, sender, epoch, MESSAGE, PROTOCOL)
-        else:
-            for rank in range(RANKS):
-                tl.store(weights_ptr + rank * count + at, tl.full((C,), 1.0, tl.float32), mask=exists)
     else:
         all_ptr = ids_ptr + pid * (RANKS * C)
         token, wrong, repeated = check_experts(

@@ -21,6 +21,7 @@ __all__ = [
     "count_routes",
     "enter_counts",
     "enter_errors",
+    "enter_weights",
     "first_rows",
     "make_tiles",
     "place_routes",
@@ -88,6 +89,21 @@ def enter_errors(errors_ptr, token, tokens, wrong, repeated):
     """Rows of ``errors`` [tokens, 2]."""
     tl.store(errors_ptr + 2 * token, wrong, mask=token < tokens)
     tl.store(errors_ptr + 2 * token + 1, repeated, mask=token < tokens)
+
+
+@ditron.jit
+def enter_weights(
+    topk_weights_ptr, weights_ptr, own, ranks, all_of, at, exists, C: tl.constexpr, HAS_WEIGHTS: tl.constexpr
+):
+    """This rank's weights among those of all ranks, ``all_of`` of each; with no weights, all ranks', which are 1."""
+    if HAS_WEIGHTS:
+        weight = tl.load(topk_weights_ptr + at, mask=exists, other=0.0).to(tl.float32)
+        tl.store(weights_ptr + own * all_of + at, weight, mask=exists)
+    else:
+        weight = tl.full((C,), 1.0, tl.float32)
+        for rank in range(ranks):
+            tl.store(weights_ptr + rank * all_of + at, weight, mask=exists)
+    return weight
 
 
 @ditron.jit

@@ -22,9 +22,11 @@ __all__ = [
     "dot_step",
     "growing_piece_of",
     "growing_piece_rows",
+    "multiply_tiles",
     "piece_of",
     "piece_rows",
     "promoted",
+    "row_product",
     "scale_tile",
     "scales_of_shard",
     "shards_descriptor",
@@ -269,3 +271,48 @@ def store_tile(desc, shard, row, col, acc, PARTS: tl.constexpr):
     for part in tl.static_range(PARTS):
         columns = columns_of(acc, part, PARTS)
         store_columns(desc, shard, row, col + part * columns.shape[1], columns)
+
+
+@ditron.jit
+def multiply_tiles(
+    a_desc,
+    b_desc,
+    c_desc,
+    M,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+):
+    """C [1, M, N] = A [1, M, K] @ B [N, K].T by ``PROGRAMS`` programs that wait for nothing."""
+    tiles_m = tl.cdiv(M, BM)
+    tiles_n = tl.cdiv(N, BN)
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
+        shard, m, n = tile_position(tile, tiles_m, tiles_n, 0, 1, GROUP)
+        acc = tl.zeros((BM, BN), tl.float32)
+        for k in range(tl.cdiv(K, BK)):
+            acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, False)
+        store_tile(c_desc, shard, m * BM, n * BN, acc, 2)
+
+
+@ditron.jit
+def row_product(a_ptr, b_ptr, tile, N, K, BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr):
+    """Dot products, in fp32, of the one row of A with ``BN`` rows of B [N, K], without tensor cores and TMA."""
+    rows = tile * BN + tl.arange(0, BN)
+    within = tl.arange(0, BK)
+    row_ptr = b_ptr + rows.to(tl.int64)[:, None] * K
+    acc = tl.zeros((BN, BK), tl.float32)
+    for k in tl.range(0, K, BK, num_stages=STAGES):
+        mask = k + within < K
+        b = tl.load(
+            row_ptr + (k + within)[None, :],
+            mask=(rows < N)[:, None] & mask[None, :],
+            other=0.0,
+            eviction_policy="evict_first",
+        )
+        a = tl.load(a_ptr + k + within, mask=mask, other=0.0)
+        acc += b.to(tl.float32) * a.to(tl.float32)[None, :]
+    return tl.sum(acc, 1)

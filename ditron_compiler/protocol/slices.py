@@ -153,12 +153,8 @@ class BackwardSlice:
         """The operands that decide what ``op`` accesses, orders or branches to."""
         if (effect := effect_of(op)) is not None:
             return [value for value in effect.operands(op) if value is not None]
-        if isinstance(op, scf.ForOp):
-            return [op.lowerBound, op.upperBound, op.step]
-        if isinstance(op, (scf.IfOp, cf.CondBranchOp)):
-            return [op.condition]
-        if isinstance(op, scf.WhileOp):
-            return [op.regions[0].blocks[0].terminator.condition]
+        if decides := _control_operands(op):
+            return decides
         if isinstance(op, (scf.YieldOp, scf.ConditionOp, cf.BranchOp)):
             return []
         return list(op.operands)
@@ -206,14 +202,19 @@ class BackwardSlice:
 _STORES = (tt.StoreOp, ditron.StOp, ditron.RedOp, ditron.AtomicAddOp)
 
 
-def _deciding_operands(op: ir.Operation) -> list[ir.Value]:
-    """The operands of an operation on which control, addresses, masks or signals depend."""
+def _control_operands(op: ir.Operation) -> list[ir.Value]:
+    """What decides how often, or whether, the regions or successors of an operation run; empty where it has none."""
     if isinstance(op, scf.ForOp):
         return [op.lowerBound, op.upperBound, op.step]
     if isinstance(op, (scf.IfOp, cf.CondBranchOp)):
         return [op.condition]
-    if isinstance(op, scf.WhileOp):
-        return [op.regions[0].blocks[0].terminator.condition]
+    return [op.regions[0].blocks[0].terminator.condition] if isinstance(op, scf.WhileOp) else []
+
+
+def _deciding_operands(op: ir.Operation) -> list[ir.Value]:
+    """The operands of an operation on which control, addresses, masks or signals depend."""
+    if decides := _control_operands(op):
+        return decides
     if isinstance(op, (tt.CallOp, tt.ReturnOp)):
         return list(op.operands)
     if (effect := effect_of(op)) is None:

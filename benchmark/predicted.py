@@ -23,6 +23,7 @@ from paper_tables import paper
 
 import ditron
 from ditron import kernels, machines, sim  # noqa: F401 (kernels declares the operators of tables)
+from ditron.sim.library_time import product_us
 from ditron.tuning.tables import Table, shipped_path
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "tensor-parallel.md"
@@ -104,6 +105,20 @@ def collectives_on_two() -> Iterator[tuple[str, str, float]]:
             yield row[1], f"{row[2]} ll 512", float(cells[3])
 
 
+def cublas_alone() -> Iterator[tuple[str, str, float]]:
+    """ "product", page and shape, us of cuBLAS alone in graphs, up to 2048 rows."""
+    for page in (PAGE, LINKS):
+        for M, shape, us in re.findall(r"^\| (\d+), (\d+ x \d+) \| graph \| ([\d.]+) \|", page.read_text(), re.M):
+            if int(M) <= 2048:
+                yield "product", f"{page.stem}: {M}, {shape}", float(us)
+
+
+def predict_product(_: str, what: str, machine: machines.Machine) -> float:
+    """us of cuBLAS."""
+    M, N, K = map(int, re.findall(r"\d+", what))
+    return product_us(machine, 1, M, N, K, 2)
+
+
 def nccl_alone_on_two() -> Iterator[tuple[str, str, float]]:
     """The same of NCCL's collectives, which the tuned table has of a rank's tensor of so many bytes."""
     for problem, entry in Table.from_text(shipped_path("h200", 2).read_text()).entries.items():
@@ -164,6 +179,7 @@ def main() -> None:
     for form, machine in (("call", two), ("graph", two.sustained().in_graph())):
         rows = ((o, s, ms) for o, s, f, ms in measured_on_two(NCCL_COLUMN) if f == form)
         table(f"cuBLAS and NCCL, 2 x H200, {form}", machine, rows, predict_nccl)
+    table("cuBLAS of few rows, in graphs", two.in_graph(), cublas_alone(), predict_product, "us")
     table("NCCL alone in graphs, 2 x H200", two.in_graph(), nccl_alone_on_two(), predict_collective, "us")
     rows = ((operator, shape, ms) for operator, shapes in FOUR.items() for shape, ms in shapes.items())
     table("4 x H200, in a loop", four.sustained(), rows)

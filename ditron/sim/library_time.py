@@ -25,22 +25,34 @@ _PRODUCTS = {_aten.mm: (0, 1), _aten.addmm: (1, 2), _aten.bmm: (0, 1), _aten.bad
 
 
 def product_us(machine: Machine, batch: int, M: int, N: int, K: int, itemsize: int) -> float:
-    """A product of cuBLAS: rounds of tiles over the SMs, few ones divided along K, or what memory takes for it."""
-    sms = int(machine["sm.count"])
+    """A product of cuBLAS: rounds of tiles over the SMs, or what memory takes for it; of few tiles, divided along K.
+
+    A tile's operands come at the rate of an SM; two tiles of the same columns, which are a cluster, share those of the
+    columns. Tiles that are divided leave sums in fp32, which pass memory twice and are added by a second kernel.
+    """
+    sms, fill = int(machine["sm.count"]), machine["sm.fill"]
+    memory, of_sm = machine["hbm.rate"] * 1e3, machine["hbm.per_sm"] * 1e3  # bytes in a us
     rate = machine[f"sm.dot{8 * itemsize}"] * 1e6 / sms  # operations of an SM in a us
+    read = batch * (M * K + N * K + M * N) * itemsize / memory + fill
     steps = math.ceil(K / _DEPTH)
     times = []
     for rows, columns in _TILES:
         tiles = batch * math.ceil(M / rows) * math.ceil(N / columns)
-        parts = max(1, min(sms // tiles, steps // 4))
-        rounds = math.ceil(tiles * parts / sms)
-        times.append(rounds * (math.ceil(steps / parts) * 2 * rows * columns * _DEPTH / rate + machine["sm.fill"]))
-    computed = min(times)
-    if machine.is_sustained:
-        fast = min(computed, machine["sm.burst"])
-        computed = fast + (computed - fast) * machine["sm.dot16"] / machine["sm.dot16_sustained"]
-    moved = batch * (M * K + N * K + M * N) * itemsize
-    return machine["latency.launch"] + max(computed, moved / (machine["hbm.rate"] * 1e3))
+        shared = min(2, math.ceil(M / rows))
+        step = max(2 * rows * columns * _DEPTH / rate, (rows + columns / shared) * _DEPTH * itemsize / of_sm)
+        for parts in range(1, max(1, min(sms // tiles, steps // 4)) + 1):
+            computed = math.ceil(tiles * parts / sms) * (math.ceil(steps / parts) * step + fill)
+            added = machine["latency.launch"] + 2 * parts * batch * M * N * 4 / memory if parts > 1 else 0.0
+            times.append(max(_sustained(machine, computed), read) + added)
+    return machine["latency.launch"] + min(times)
+
+
+def _sustained(machine: Machine, us: float) -> float:
+    """As long as ``us`` of products take, behind whose first ones a GPU that is not at rest lowers its clocks."""
+    if not machine.is_sustained:
+        return us
+    fast = min(us, machine["sm.burst"])
+    return fast + (us - fast) * machine["sm.dot16"] / machine["sm.dot16_sustained"]
 
 
 def collective_us(machine: Machine, sent: float, ranks: int) -> float:

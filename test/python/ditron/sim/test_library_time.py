@@ -23,13 +23,46 @@ def test_a_product_takes_rounds_of_tiles():
     assert product_us(machine, 1, 512, 256, 4096, 2) == pytest.approx(3 + one_tile)
     assert product_us(machine, 1, 512, 512, 4096, 2) == pytest.approx(3 + 2 * one_tile)
     assert product_us(machine, 2, 512, 256, 4096, 2) == pytest.approx(3 + 2 * one_tile)
-    divided = product_us(machine, 1, 128, 256, 4096, 2)  # of one tile, each SM has a fourth of K, or of the columns
+    divided = product_us(machine, 1, 128, 256, 4096, 2)  # each SM has a fourth of the columns
     assert divided == pytest.approx(3 + one_tile / 4)
 
 
 def test_a_product_of_few_rows_takes_the_reading_of_its_weight():
-    machine = simple_machine("hbm=10")
-    assert product_us(machine, 1, 1, 4096, 4096, 2) == pytest.approx(3 + (4096 * 4096 + 2 * 4096) * 2 / 10e3)
+    machine = simple_machine("hbm=10", "sm.fill=2")
+    assert product_us(machine, 1, 1, 4096, 4096, 2) == pytest.approx(3 + 2 + (4096 * 4096 + 2 * 4096) * 2 / 10e3)
+
+
+def test_sums_of_a_divided_product_are_added_by_a_second_kernel():
+    """One tile of 64 x 64: four SMs have a fourth of K each, and 4 x 16 KB of sums are written and read."""
+    one_tile = 2 * 64 * 64 * 16384 / 1e6
+    parts, whole = (
+        product_us(simple_machine("sm.dot16=4", "hbm=1000", f"latency.launch={launch}"), 1, 64, 64, 16384, 2)
+        for launch in (3, 300)
+    )
+    assert parts == pytest.approx(3 + one_tile / 4 + 3 + 2 * 4 * 64 * 64 * 4 / 1e6)
+    assert whole == pytest.approx(300 + one_tile)  # a second launch would take longer than is gained
+
+
+def test_a_tile_takes_as_long_as_its_sm_takes_its_operands():
+    """One row of tiles takes its columns alone; two rows share them, whatever the products take."""
+    machine = simple_machine("sm.dot16=4000", "hbm=100000", "hbm.per_sm=1", "latency.launch=3000")
+    operands = 64 * 2 / 1e3  # us of a row's or a column's part of a step
+    assert product_us(machine, 1, 64, 256, 64, 2) == pytest.approx(3000 + 128 * operands)
+    assert product_us(machine, 1, 128, 128, 64, 2) == pytest.approx(3000 + 96 * operands)
+
+
+#: Of one H200 in graphs, no weight in the L2 cache: docs/results/links.md, AG+GEMM of few rows, cuBLAS alone.
+FEW_ROWS = {
+    (3584, 8192): {2: 19.1, 16: 19.6, 32: 20.5, 64: 21.8},
+    (1792, 4096): {2: 8.8, 16: 9.0, 32: 9.1, 64: 9.2},
+}
+
+
+@pytest.mark.parametrize("N, K", FEW_ROWS)
+def test_products_of_few_rows_take_what_was_measured(N, K):
+    machine = load("h200x2").in_graph()
+    for rows, us in FEW_ROWS[N, K].items():
+        assert product_us(machine, 1, rows, N, K, 2) == pytest.approx(us, rel=0.15), rows
 
 
 def test_later_rounds_take_longer_where_calls_follow_each_other():

@@ -18,7 +18,7 @@ from ditron_compiler.protocol.races import (
     missing_token_dependences,
     open_looks,
     unordered,
-    unseen_by_nics,
+    unseen_beyond_gpu,
 )
 from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent
 from ditron_compiler.protocol.unwritten import unwritten
@@ -37,15 +37,22 @@ def findings(machine: Machine) -> Iterator[Finding]:
         yield from hangs(machine)
     yield from _signals(machine, [found for found in passing if _is_known(machine, found)])
     yield from _races(machine, pairs)
-    for write, put, signal in unseen_by_nics(machine):
+    for write, put, signal in unseen_beyond_gpu(machine):
         if _is_followed(machine, Pair(write, put, 0, (write, put))):
+            what, hint = (
+                (f"{put.how} reads memory by itself", 'scope="node" of the signal, or copy when the kernel has ended')
+                if put.task.pid is None
+                else (
+                    "this put goes to another node, by a NIC, which need not see what it reads",
+                    'scope="world" of the signal, or dl.fence() before the put',
+                )
+            )
             yield Finding(
                 "scope",
-                "this put goes to another node, by a NIC, which need not see what it reads: "
-                f"the signal behind {write.how} to it has scope gpu, that of programs of this GPU",
+                f"{what}: the signal behind {write.how} to it has scope gpu, that of programs of this GPU",
                 put.loc,
                 _where(machine, put, write),
-                'scope="world" of the signal, or dl.fence() before the put',
+                hint,
                 ((write.how, write.loc), ("the signal", signal.loc)),
             )
     for found in unwritten(machine):

@@ -5,8 +5,9 @@ at its target. *Precedes*: one node ends before the other begins. *Happens befor
 wrote is visible to the second, and what it read is not overwritten by it. Happens-before implies precedence; a relaxed
 wait gives precedence only.
 
-A release of scope ``gpu`` is seen by programs of its GPU, and not by a NIC, which reads memory by itself: its edges
-are *narrow*. At a node that publishes, by a fence or a wider release, all that is visible becomes visible to NICs.
+A release of scope ``gpu`` is seen by programs of its GPU, and not by a NIC or a copy engine, which read memory by
+themselves: its edges are *narrow*. At a node that publishes, by a fence, a wider release or the end of a kernel, all
+that is visible becomes visible to these, too.
 
 Nodes are numbered in the order of the run that made them, so every edge leads to a higher number. A set of nodes is a
 Python integer, one bit per node.
@@ -62,8 +63,8 @@ class Graph:
         self.before = _closure(self.in_time)
         self.visible = _closure(self.visibly)
 
-    def visible_to_nics(self) -> list[int]:
-        """Per node: all that is visible to a NIC that reads for it. The graph is closed."""
+    def visible_beyond_gpu(self) -> list[int]:
+        """Per node: all that is visible to a NIC or a copy engine that reads for it. The graph is closed."""
         sets: list[int] = []
         for node, preds in enumerate(self.visibly):
             total = self.visible[node] if node in self.published else 0

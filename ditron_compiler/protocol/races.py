@@ -23,7 +23,7 @@ __all__ = [
     "unordered",
     "missing_token_dependences",
     "open_looks",
-    "unseen_by_nics",
+    "unseen_beyond_gpu",
 ]
 
 
@@ -264,21 +264,29 @@ def ranges(spans: Sequence[Span]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
             yield point, points[at + 1], tuple(sorted(active))
 
 
-def unseen_by_nics(machine: Machine) -> Iterator[tuple[AccessRecord, AccessRecord, UpdateEvent]]:
-    """Writes, puts to another node of what they have written, and the signals of scope ``gpu`` that alone are between:
-    a NIC reads memory by itself, and such a signal is for programs of its GPU. Each pair of lines once."""
+def unseen_beyond_gpu(machine: Machine) -> Iterator[tuple[AccessRecord, AccessRecord, UpdateEvent]]:
+    """Writes, puts to another node or streams' copies of what they have written, and the signals of scope ``gpu`` that
+    alone are between: such a signal is for programs of its GPU, and what carries these out reads memory by itself.
+
+    Each pair of lines once. Of what streams copy, symmetric memory only: other memory is coherent on its GPU.
+    """
     per_node = machine.scenario.ranks_per_node
     seen: set[tuple[str, str]] = set()
     visible: list[int] = []
-    for (rank, _), accesses in machine.accesses.items():
-        puts = [
-            access
-            for access in accesses
-            if access.how == "the source of a put"
-            and parts(int(machine.copies[access.copy][1][0, 0]))[0] // per_node != rank // per_node
-        ]
-        for put in puts if machine.graph.narrow else ():
-            visible = visible or machine.graph.visible_to_nics()
+
+    def is_beyond(access: AccessRecord, rank: int, root: int) -> bool:
+        if access.copy is None or access.write:
+            return False
+        if access.task.pid is None:
+            return machine.scenario.roots[root].symmetric
+        target = machine.copies[access.copy][1]
+        return access.how == "the source of a put" and parts(int(target[0, 0]))[0] // per_node != rank // per_node
+
+    for (rank, root), accesses in machine.accesses.items() if machine.graph.narrow else ():
+        for put in accesses:
+            if not is_beyond(put, rank, root):
+                continue
+            visible = visible or machine.graph.visible_beyond_gpu()
             for write in accesses:
                 check_budget()
                 if (

@@ -99,7 +99,7 @@ def _host_barrier(machine: Machine, task: Task, step: host.HostBarrier) -> Gener
         landed = [node for nodes in machine.in_flight[task.rank].values() for node in nodes]
         machine.in_flight[task.rank].clear()
         task.pending.clear()
-        machine.end_segment(task, landed)
+        machine.graph.published.add(machine.end_segment(task, landed))
     ranks = step.ranks or range(machine.scenario.ranks)
     yield from machine.barrier(task, ("host", step.name), ranks, step.name, step.loc)
 
@@ -161,6 +161,7 @@ def _signal_write(machine: Machine, task: Task, step: host.HostSignalWrite) -> N
     for cell in step.cells:
         issued = task.node
         landing = machine.end_segment(task)
+        machine.graph.published.add(landing)
         machine.access(task, np.array([[cell, cell + 8]]), True, "a signal written by a stream", step.loc, atomic=True)
         machine.signal(
             UpdateEvent(cell, landing, issued, task, step.op, step.value, step.loc, "signal_write", step.call)

@@ -35,11 +35,18 @@ bool WeakMemory::ShadowCopy::overlaps(const void *p, size_t count) const {
   return first < address + bytes.size() && address < first + count;
 }
 
-bool WeakMemory::BufferedStore::isSeenBy(const Fiber &fiber) const {
+/// Whether a release of the fiber's, of a wider scope than `gpu`, makes it
+/// visible to all.
+bool WeakMemory::BufferedStore::isPublishedBy(const Fiber &fiber) const {
   return scope == Scope::Program
              ? owner == &fiber
-             : scope == Scope::Rank && rank == fiber.launch->rank &&
-                   !fiber.launch->isStream && !fiber.launch->isCopy;
+             : scope == Scope::Rank && rank == fiber.launch->rank;
+}
+
+bool WeakMemory::BufferedStore::isSeenBy(const Fiber &fiber) const {
+  return isPublishedBy(fiber) &&
+         (scope == Scope::Program ||
+          (!fiber.launch->isStream && !fiber.launch->isCopy));
 }
 
 // --- switches ----------------------------------------------------------------
@@ -89,9 +96,13 @@ void WeakMemory::programEnded(const Fiber &fiber) {
   dropWhere([&](const StaleLine &line) { return line.reader == &fiber; });
 }
 
+/// A kernel's end publishes what its programs have seen, too.
 void WeakMemory::launchCompleted(const Launch &launch) {
-  publishWhere(
-      [&](const BufferedStore &store) { return store.launch == launch.id; });
+  publishWhere([&](const BufferedStore &store) {
+    return store.launch == launch.id ||
+           (store.scope == Scope::Rank && store.rank == launch.rank &&
+            !launch.isCopy);
+  });
 }
 
 // --- buffered stores ---------------------------------------------------------
@@ -202,7 +213,7 @@ void WeakMemory::release(const Fiber &fiber, bool gpuScope) {
     return;
   }
   publishWhere(
-      [&](const BufferedStore &store) { return store.isSeenBy(fiber); });
+      [&](const BufferedStore &store) { return store.isPublishedBy(fiber); });
 }
 
 void WeakMemory::fence(const Fiber &fiber) {

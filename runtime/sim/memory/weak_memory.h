@@ -49,7 +49,8 @@ public:
   /// wait.
   void flush(const Fiber &fiber, const void *p, size_t bytes);
   void acquire(const Fiber &fiber);
-  /// With `gpuScope`, the program's own rank only sees it.
+  /// With `gpuScope`, programs of the rank only see it. A stream's publishes
+  /// what these see.
   void release(const Fiber &fiber, bool gpuScope = false);
   /// The program's stores become visible before what it does next, and may stay
   /// buffered until then.
@@ -71,8 +72,8 @@ private:
     void swap();
     bool overlaps(const void *p, size_t count) const;
   };
-  /// Who sees a buffered store: its program, its rank's programs, or, once its
-  /// program has ended, nobody.
+  /// Who sees a buffered store: its program, its rank's programs (and neither
+  /// streams nor copies), or, once its program has ended, nobody.
   enum class Scope { Program, Rank, Nobody };
   struct BufferedStore : ShadowCopy {
     uint64_t number; ///< In program order.
@@ -82,6 +83,7 @@ private:
     uint64_t launch;
     std::function<void()> onVisible = {};
     bool fenced = false;
+    bool isPublishedBy(const Fiber &fiber) const;
     bool isSeenBy(const Fiber &fiber) const;
   };
   struct StaleLine : ShadowCopy {

@@ -50,6 +50,7 @@ void RaceDetector::resetQueue(int32_t queue) {
   thread.clock.bases.clear();
   thread.clock.raise(thread.id, thread.time);
   thread.fencedPuts.clear();
+  thread.seenBeyondGpu.clear();
   queues[queue].numSynchronized += queues[queue].unsynchronized.size();
   queues[queue].unsynchronized.clear();
 }
@@ -94,7 +95,7 @@ void RaceDetector::launched(const Launch &launch) {
   }
   owner.clock.flatten();
   active[launch.id] = {queue.launches++, found->second, owner.clock.shared(),
-                       VectorClock(numRanks)};
+                       VectorClock(numRanks), owner.seenBeyondGpu};
   addOperands(launch.rank, launch.operands);
   tick(owner);
 }
@@ -107,6 +108,7 @@ void RaceDetector::programStarted(Fiber &fiber) {
   threads.push_back({fiber.launch->rank, launch.number, launch.source,
                      fiber.pid, false, queueOf(*fiber.launch)});
   thread.clock = launch.start;
+  thread.seenBeyondGpu = launch.seenBeyondGpu;
   tick(thread);
 }
 
@@ -119,6 +121,9 @@ void RaceDetector::launchCompleted(const Launch &launch) {
   int32_t queue = queueOf(launch);
   VectorClock &clock = queues[queue].thread->clock;
   clock.join(found->second.end);
+  if (!launch.isCopy) { // a kernel's end publishes what its programs have seen
+    queues[queue].thread->seenBeyondGpu.clear();
+  }
   uint32_t number = found->second.number;
   active.erase(found);
   VectorClock::set(clock.launches, queue, number + 1);

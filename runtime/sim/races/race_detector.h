@@ -86,6 +86,8 @@ public:
   std::shared_ptr<MessageClock> signal(Fiber &fiber, const Transfer &transfer,
                                        Scope scope);
   void get(Fiber &fiber, const Transfer &transfer, bool nbi);
+  /// A copy of a stream's reads its source.
+  void copyReads(Fiber &fiber, const void *from, size_t bytes);
   /// Bytes are copied, initialized or not.
   void copied(const Fiber &fiber, const void *to, const void *from,
               size_t bytes);
@@ -174,6 +176,7 @@ private:
     uint32_t number;
     int32_t source;
     VectorClock start, end;
+    std::map<ThreadId, uint32_t> seenBeyondGpu; ///< At the start.
   };
   /// Transfers of a program to one rank. Their times count them, so that a
   /// fence orders all up to one.
@@ -211,7 +214,8 @@ private:
     InitializedBytes initialized;
   };
 
-  void checkReadByNic(Fiber &fiber, const Transfer &transfer);
+  void checkReadBeyondGpu(Fiber &fiber, const void *p, size_t bytes,
+                          Access kind, const char *hint);
   bool happensBefore(ThreadId thread, uint32_t time,
                      const VectorClock &clock) const;
   bool hasCompleted(const ThreadInfo &thread, const VectorClock &clock) const;

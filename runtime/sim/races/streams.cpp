@@ -154,6 +154,7 @@ void RaceDetector::addOperands(int32_t rank,
 std::shared_ptr<MessageClock>
 RaceDetector::streamSignal(Fiber &fiber, const Transfer &transfer) {
   ThreadState &thread = fiber.thread;
+  thread.seenBeyondGpu.clear();
   auto message = std::make_shared<MessageClock>();
   message->clock = thread.clock;
   message->clock.joinEntries(thread.fencedPuts[transfer.target].entries);

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace ditron::sim {
@@ -38,8 +39,9 @@ struct ThreadState {
   uint32_t time = 0;
   VectorClock clock;
   /// Of threads that it has acquired from by a release of scope `gpu`, up to
-  /// when their actions are known to be seen beyond this GPU, as by a NIC. Its
-  /// own fence, or release of a wider scope, publishes these, too.
+  /// when their actions are known to be seen beyond this GPU's programs, as by
+  /// a NIC or a copy engine. Its own fence, or release of a wider scope,
+  /// publishes these, too, and so does the end of a kernel.
   std::map<ThreadId, uint32_t> seenBeyondGpu;
   std::map<int32_t, VectorClock> fencedPuts; ///< Per target: the puts that
                                              ///< later ones to there follow.
@@ -66,9 +68,26 @@ struct ThreadState {
     }
     clock.join(released);
   }
-  /// The clock of a NIC that reads for it.
+  /// Join the clock of an event, with what was seen beyond this GPU there.
+  void follow(const VectorClock &event,
+              const std::map<ThreadId, uint32_t> &seenThere) {
+    std::map<ThreadId, uint32_t> seen;
+    for (const auto *known : {&std::as_const(seenBeyondGpu), &seenThere}) {
+      for (const auto &entry : *known) {
+        uint32_t most = std::max(seenBy(clock, seenBeyondGpu, entry.first),
+                                 seenBy(event, seenThere, entry.first));
+        if (most < std::max(clock.of(entry.first), event.of(entry.first))) {
+          seen.emplace(entry.first, most);
+        }
+      }
+    }
+    seenBeyondGpu = std::move(seen);
+    clock.join(event);
+  }
+  /// The clock of a NIC or a copy engine that reads for it.
   VectorClock clockBeyondGpu() const {
     VectorClock seen = clock;
+    seen.flatten();
     for (auto &[thread, time] : seen.entries) {
       if (auto found = seenBeyondGpu.find(thread);
           found != seenBeyondGpu.end()) {
@@ -76,6 +95,14 @@ struct ThreadState {
       }
     }
     return seen;
+  }
+
+private:
+  static uint32_t seenBy(const VectorClock &clock,
+                         const std::map<ThreadId, uint32_t> &seenBeyondGpu,
+                         ThreadId thread) {
+    auto found = seenBeyondGpu.find(thread);
+    return found == seenBeyondGpu.end() ? clock.of(thread) : found->second;
   }
 };
 

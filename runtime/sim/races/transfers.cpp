@@ -91,24 +91,32 @@ void RaceDetector::quiet(Fiber &fiber) {
   memoryFence(fiber);
 }
 
-/// What a NIC reads has to be seen beyond the GPU.
-void RaceDetector::checkReadByNic(Fiber &fiber, const Transfer &transfer) {
+/// What a NIC or a copy engine reads has to be seen beyond the programs of the
+/// GPU; `hint`: where it is not.
+void RaceDetector::checkReadBeyondGpu(Fiber &fiber, const void *p, size_t bytes,
+                                      Access kind, const char *hint) {
   const ThreadState &thread = fiber.thread;
-  if (thread.seenBeyondGpu.empty() ||
-      transfer.origin / ranksPerNode == transfer.target / ranksPerNode) {
+  if (thread.seenBeyondGpu.empty()) {
     return;
   }
   try {
-    checkAndRecord(
-        fiber.launch->rank, transfer.from, transfer.bytes,
-        addRecord(thread.id, thread.time, fiber.loc, Access::PutSource),
-        thread.clockBeyondGpu());
+    checkAndRecord(fiber.launch->rank, p, bytes,
+                   addRecord(thread.id, thread.time, fiber.loc, kind),
+                   thread.clockBeyondGpu());
   } catch (Failure &failure) {
-    failure.hint =
-        "the put goes to another node, by a NIC, and the signal between the "
-        "two has scope=\"gpu\", that of programs of this GPU: give it "
-        "scope=\"world\", or call dl.fence() before the put";
+    failure.hint = hint;
     throw;
+  }
+}
+
+void RaceDetector::copyReads(Fiber &fiber, const void *from, size_t bytes) {
+  access(fiber, from, bytes, Access::CopySource);
+  if (heap.holds(from)) { // other memory is coherent here
+    checkReadBeyondGpu(
+        fiber, from, bytes, Access::CopySource,
+        "the copy reads memory by itself, and the signal between the two "
+        "has scope=\"gpu\", that of programs of this GPU: give it "
+        "scope=\"node\", or copy when the kernel has ended");
   }
 }
 
@@ -134,7 +142,13 @@ RaceDetector::put(Fiber &fiber, const Transfer &transfer, bool nbi) {
     } else {
       access(fiber, transfer.from, transfer.bytes, Access::PutSource);
     }
-    checkReadByNic(fiber, transfer);
+    if (transfer.origin / ranksPerNode != transfer.target / ranksPerNode) {
+      checkReadBeyondGpu(
+          fiber, transfer.from, transfer.bytes, Access::PutSource,
+          "the put goes to another node, by a NIC, and the signal between the "
+          "two has scope=\"gpu\", that of programs of this GPU: give it "
+          "scope=\"world\", or call dl.fence() before the put");
+    }
     checkAndRecord(fiber.launch->rank, transfer.to, transfer.bytes,
                    addRecord(id, time, fiber.loc, Access::Put), message->clock);
     copied(fiber, transfer.to, transfer.from, transfer.bytes);

@@ -62,8 +62,7 @@ void localCopyKernel(void *args, int32_t, int32_t, int32_t, int32_t, int32_t,
   call(0, [&](Machine &machine, Fiber &fiber) {
     for (size_t row = 0; machine.races && row < copy.rows; ++row) {
       if (copy.from) {
-        machine.races->access(fiber, copy.fromRow(row), copy.bytes,
-                              Access::CopySource);
+        machine.races->copyReads(fiber, copy.fromRow(row), copy.bytes);
       }
       machine.races->access(fiber, copy.toRow(row), copy.bytes,
                             copy.from ? Access::Copy : Access::Store);
@@ -116,8 +115,7 @@ void Stream::runRankCopy(const StreamOp &op) {
   const StridedCopy &copy = op.copy;
   if (machine.races) {
     for (size_t row = 0; row < copy.rows; ++row) {
-      machine.races->access(fiber, copy.fromRow(row), copy.bytes,
-                            Access::CopySource);
+      machine.races->copyReads(fiber, copy.fromRow(row), copy.bytes);
       machine.races->access(fiber, copy.toRow(row), copy.bytes, Access::Copy);
       machine.races->copied(fiber, copy.toRow(row), copy.fromRow(row),
                             copy.bytes);

@@ -64,6 +64,7 @@ void Stream::run(StreamOp &op) {
   case StreamOp::Kind::RecordEvent:
     if (machine.races) {
       op.event->clock = fiber.thread.clock;
+      op.event->seenBeyondGpu = fiber.thread.seenBeyondGpu;
       op.event->epoch = machine.races->epoch();
     }
     op.event->recorded = 1;
@@ -72,7 +73,7 @@ void Stream::run(StreamOp &op) {
   case StreamOp::Kind::WaitEvent:
     waitFor(op.event->recorded, 0);
     if (machine.races && op.event->epoch == machine.races->epoch()) {
-      fiber.thread.clock.join(op.event->clock);
+      fiber.thread.follow(op.event->clock, op.event->seenBeyondGpu);
     }
     return;
   case StreamOp::Kind::Barrier:
@@ -92,6 +93,9 @@ void Stream::runBarrier(StreamOp &op) {
   wait.kind = Wait::Kind::Quiet;
   wait.id = machine.network.nextId();
   machine.scheduler.block(wait);
+  if (machine.weakMemory) {
+    machine.weakMemory->release(fiber);
+  }
   if (machine.races) {
     machine.races->quiet(fiber);
   }
@@ -173,6 +177,9 @@ void Stream::runSignalWrite(const StreamOp &op) {
   transfer.signal = {op.signal, op.value, op.op};
   transfer.id = machine.network.nextId();
   machine.network.fence(self.rank, op.peer);
+  if (machine.weakMemory) {
+    machine.weakMemory->release(fiber);
+  }
   if (machine.races) {
     machine.races->fence(fiber, op.peer);
     transfer.message = machine.races->streamSignal(fiber, transfer);

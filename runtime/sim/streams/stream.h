@@ -16,6 +16,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,7 +66,8 @@ struct StreamEvent {
   std::string line;
   int64_t recorded = 0; ///< 1 once the stream has come there.
   VectorClock clock;
-  uint64_t epoch = 0; ///< Of the clock.
+  std::map<ThreadId, uint32_t> seenBeyondGpu; ///< As of a ThreadState.
+  uint64_t epoch = 0;                         ///< Of both.
 };
 
 struct StreamOp {

@@ -196,11 +196,14 @@ def _check_quantized(
     scale_w2: torch.Tensor | None,
 ) -> None:
     """Raise DitronError for what a layer with quantized experts cannot take; shapes of scales its products check."""
-    if w13.dtype != w2.dtype or scale_w13 is None or scale_w2 is None:
-        raise DitronError(
-            f"ep_moe: w13 is {w13.dtype} and w2 {w2.dtype}: expected both of float8_e4m3fn, with scale_w13= and "
-            "scale_w2="
-        )
+    if w13.dtype != w2.dtype:
+        raise DitronError(f"ep_moe: w13 is {w13.dtype} and w2 {w2.dtype}: expected both of float8_e4m3fn, or neither")
+    for name, scale in (("scale_w13", scale_w13), ("scale_w2", scale_w2)):
+        if scale is None:
+            raise DitronError(
+                f"ep_moe: {name}= is missing: w{name[7:]} is of float8_e4m3fn, which needs the scales that it was "
+                "quantized by (quantize_128x128 returns both)"
+            )
     if x.dtype != torch.bfloat16:
         raise DitronError(f"ep_moe: x must be bfloat16 beside weights of float8_e4m3fn, got {x.dtype}")
     if x.shape[-1] % SCALE_BLOCK or w2.shape[2] % SCALE_BLOCK:

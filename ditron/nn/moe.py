@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,8 @@ class MoE(nn.Module):
     before what they multiply, and ``w2`` [experts, hidden, intermediate], of this rank. Tokens are bfloat16 or
     float16, which experts are converted to, as float32 ones may be for training; logits are computed in the router's
     dtype. Gradients of the router are the same on every rank. With quantized experts there are none: call it under
-    ``torch.no_grad()``.
+    ``torch.no_grad()``. These and their scales keep their dtypes when the module, or one that holds it, is converted to
+    another one, as by ``to(torch.bfloat16)``; the router is converted.
 
         moe = ditron.nn.MoE(2048, 768, num_experts=128, top_k=8, dtype=torch.bfloat16)
     """
@@ -103,6 +104,21 @@ class MoE(nn.Module):
         bias = torch.zeros(num_experts, device=device, dtype=torch.float32) if correction_bias else None
         self.register_buffer("correction_bias", bias)
         self.reset_parameters()
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> MoE:
+        """What ``to``, ``half`` or ``cuda`` call: quantized experts and their scales change devices, not dtypes."""
+        if self.scale_w13 is None:
+            return super()._apply(fn, recurse)
+        quantized = (self.w13, self.w2, self.scale_w13, self.scale_w2)
+
+        def keeping_dtypes(tensor: torch.Tensor) -> torch.Tensor:
+            if any(tensor is one for one in quantized):
+                like = fn(tensor.new_empty(0))
+                if like.dtype != tensor.dtype:
+                    return tensor.to(like.device)
+            return fn(tensor)
+
+        return super()._apply(keeping_dtypes, recurse)
 
     @property
     def own_experts(self) -> range:

@@ -309,8 +309,12 @@ def layer(**options):
         (lambda: ag(dtype=torch.float8_e5m2), "bfloat16 or float16, or float8_e4m3fn with scales, got .*e5m2"),
         (lambda: ag(block=(16, 256, 32)), "with scales, block must divide 128 along N and K, got .16, 256, 32."),
         (lambda: ag(activation="swiglu"), "activation= is for bfloat16 or float16"),
-        (lambda: layer(scale_w2=None), "expected both of float8_e4m3fn, with scale_w13= and scale_w2="),
-        (lambda: layer(w2=torch.zeros(2, 128, 128).bfloat16()), "w13 is torch.float8_e4m3fn and w2 torch.bfloat16"),
+        (lambda: layer(scale_w13=None), "scale_w13= is missing: w13 is of float8_e4m3fn, .* .quantize_128x128 returns"),
+        (lambda: layer(scale_w2=None), "scale_w2= is missing: w2 is of float8_e4m3fn"),
+        (
+            lambda: layer(w2=torch.zeros(2, 128, 128).bfloat16()),
+            "w13 is torch.float8_e4m3fn and w2 torch.bfloat16: expected both of float8_e4m3fn, or neither",
+        ),
         (
             lambda: layer(x=torch.zeros(4, 128).half()),
             "x must be bfloat16 beside weights of float8_e4m3fn, got .*float16",

@@ -210,6 +210,12 @@ def test_quantized_experts(parallel):
             assert torch.equal(y, loaded(x[rank]))
         with pytest.raises(DitronError, match="ep_moe: with quantized weights there are no gradients"):
             moe(x[rank])
+        nn.Sequential(loaded.double()).to("cpu", torch.bfloat16)  # of which experts know nothing
+        assert loaded.router.weight.dtype == torch.bfloat16
+        for name, tensor in moe.state_dict().items():
+            kept = loaded.state_dict()[name]
+            assert kept.dtype == tensor.dtype and torch.equal(kept.float(), tensor.float()), name
+        assert loaded.to("meta", torch.bfloat16).w13.device.type == "meta" and loaded.w13.dtype == moe.w13.dtype
         halves = MoE.from_experts(router, experts, 2, parallel=parallel, expert_dtype=torch.float16)
         assert halves.w13.dtype == halves.w2.dtype == torch.float16 and halves.w13.any()
         with pytest.raises(DitronError, match="expert_dtype must be float8_e4m3fn, .* got torch.float8_e5m2"):

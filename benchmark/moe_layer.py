@@ -94,7 +94,7 @@ def product_alone(rows: torch.Tensor, w: torch.Tensor, plan: Plan) -> Run:
     constants |= {"GROUP": options.get("group_m", 8), "PROGRAMS": options["programs"], "PARTS": 2, "FLATTEN": True}
     constants |= {"num_warps": options.get("num_warps", 8), "num_stages": options.get("stages", 4)}
     c = TensorDescriptor.from_tensor(out[None], [1, BM, BN // 2])
-    tables = (plan.row_slot, plan.tiles, plan.num_tiles, N, K)
+    tables = (plan.row_slot, plan.tiles, plan.num_tiles, None, None, N, K)
     run = grouped_kernels.grouped_gemm[(options["programs"],)]
     return floor(lambda: run(rows, *descriptors, out, c, *tables, **constants))
 

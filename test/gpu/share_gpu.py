@@ -4,7 +4,7 @@
 
 Programs of one rank that wait hold all SMs until their time slice ends, some milliseconds; then the next rank's run. So
 waits, puts, graphs and memory of more ranks than there are GPUs can be tried, but nothing runs beside another rank's
-kernels. NCCL refuses two ranks of one GPU: torch's collectives are gloo's here.
+kernels; mps.sh has them run at the same time. NCCL refuses two ranks of one GPU: torch's collectives are gloo's here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Thousands of calls of the MoE operators: random token counts, routing, capacities and lagging ranks; every result checked.
 
     torchrun --nproc-per-node 2 test/gpu/soak_moe.py --calls 10000
-    torchrun --nproc-per-node 2 test/gpu/share_gpu.py test/gpu/soak_moe.py       # both ranks on one GPU
+    test/gpu/mps.sh 4 test/gpu/soak_moe.py       # all ranks on one GPU
     ditron run --sim 2 test/gpu/soak_moe.py --calls 500 --small
 
 Every rank draws the tokens of all, so that it knows the result without another exchange. Rows behind those of experts
@@ -45,7 +45,8 @@ class Layer:
 
     def one(self) -> int:
         """A call; how many elements are wrong."""
-        most, top_k = self.draw.randint(1, self.most), self.draw.randint(1, min(4, self.experts))
+        # Few values of top_k: each is a compilation of all kernels.
+        most, top_k = self.draw.randint(1, self.most), self.draw.choice([1, min(4, self.experts)])
         given = [self.draw.randint(1, most) for _ in range(self.ranks)]
         skew = self.draw.choice([0.0, 0.0, 1.2, 8.0])
         scores = torch.rand(self.ranks, most, self.experts, device=self.device, generator=self.generator).log()
@@ -81,15 +82,12 @@ class Layer:
     def expected(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """In fp32, and how far rounding of rows to bf16, three times, can be from it."""
         gate, up = torch.einsum("th,enh->ten", x.float(), self.w13.float()).chunk(2, 2)
-        hidden = torch.nn.functional.silu(gate) * up
-        total = torch.zeros(x.shape, device=x.device)
-        parts = torch.zeros_like(total)
-        for k in range(ids.shape[1]):
-            chosen = hidden[torch.arange(len(x)), ids[:, k].clamp(min=0)]
-            down = self.w2.float()[ids[:, k].clamp(min=0)]
-            scale = (weights[:, k] * (ids[:, k] >= 0))[:, None]
-            total += scale * torch.einsum("ti,thi->th", chosen, down)
-            parts += scale * (torch.einsum("ti,thi->th", chosen.square(), down.square()).sqrt() * 2 + 0.05)
+        hidden, w2 = torch.nn.functional.silu(gate) * up, self.w2.float()
+        down = torch.einsum("tei,ehi->teh", hidden, w2)
+        spread = torch.einsum("tei,ehi->teh", hidden.square(), w2.square()).sqrt() * 2 + 0.05
+        at = torch.zeros(len(x), self.experts, device=x.device)
+        at.scatter_add_(1, ids.clamp(min=0), torch.where(ids >= 0, weights, 0.0))
+        total, parts = ((at[:, :, None] * of_experts).sum(1) for of_experts in (down, spread))
         return total, 2.0**-5 * (parts + total.abs())
 
 
@@ -112,7 +110,8 @@ def main() -> int:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     ditron.init()
     layer = Layer(args.seed, *((24, 32, 32) if args.small else (600, 512, 256)))
-    late, begin, settled, bad = random.Random(1000 + args.seed + layer.rank), time.perf_counter(), 0.0, 0
+    late, settled, bad = random.Random(1000 + args.seed + layer.rank), 0.0, 0
+    begin = printed = time.perf_counter()
     on_gpu = not ditron.world().is_sim
     for call in range(args.calls):
         if on_gpu:
@@ -125,8 +124,9 @@ def main() -> int:
         bad += wrong
         if call == args.calls // 10:
             settled = memory()
-        if on_gpu and layer.rank == 0 and (call + 1) % 1000 == 0:
-            print(f"{call + 1} calls, {time.perf_counter() - begin:.0f} s", flush=True)
+        if on_gpu and layer.rank == 0 and time.perf_counter() > printed + 10:
+            printed = time.perf_counter()
+            print(f"{call + 1} calls, {printed - begin:.0f} s", flush=True)
     ditron.synchronize()
     grown = memory() - settled
     seconds = time.perf_counter() - begin

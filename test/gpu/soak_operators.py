@@ -1,9 +1,11 @@
 """Thousands of calls of the operators in random order: sizes, lagging ranks, other streams, graphs; every result checked.
 
     torchrun --nproc-per-node 2 test/gpu/soak_operators.py --calls 10000
+    test/gpu/mps.sh 4 test/gpu/soak_operators.py --calls 10000    # all ranks on one GPU
 
-Each result is compared with torch's on NCCL's collectives, element by element, within the bounds of bf16 sums. Memory
-must not grow after the first tenth of the calls. A rank that hangs ends itself after ``--limit`` seconds without progress.
+Every rank draws the tensors of all, so that it knows each result without another exchange: compared with torch's of
+them in fp32, element by element, within the bounds of bf16 sums. Memory must not grow after the first tenth of the
+calls. A rank that hangs ends itself after ``--limit`` seconds without progress.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import faulthandler
 import os
 import random
 import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -33,18 +37,6 @@ def wrong(got: torch.Tensor, exact: torch.Tensor, parts: torch.Tensor | float, p
     return int(((got.float() - exact).abs() > bound).sum()) + int(got.isnan().sum())
 
 
-def gathered(x: torch.Tensor) -> torch.Tensor:
-    whole = torch.empty(dist.get_world_size() * x.shape[0], *x.shape[1:], dtype=x.dtype, device=x.device)
-    dist.all_gather_into_tensor(whole, x)
-    return whole
-
-
-def summed(x: torch.Tensor) -> torch.Tensor:
-    x = x.float().clone()
-    dist.all_reduce(x)
-    return x
-
-
 def count(bad: dict[str, int], burst: list, results: list[torch.Tensor]) -> None:
     """Add up the wrong elements by operator."""
     for (kind, _, check), got in zip(burst, results, strict=True):
@@ -53,52 +45,51 @@ def count(bad: dict[str, int], burst: list, results: list[torch.Tensor]) -> None
 
 
 class Calls:
-    """Calls that all ranks draw alike from one generator."""
+    """Calls that all ranks draw alike from one generator, with the tensors of each rank."""
 
     def __init__(self, seed: int, device: torch.device):
         self.draw, self.rank, self.ranks = random.Random(seed), dist.get_rank(), dist.get_world_size()
-        generator = torch.Generator(device).manual_seed(seed * 100 + self.rank)
-        self.pool = torch.randn(self.ranks * LARGEST + 64, 1024, device=device, generator=generator).bfloat16()
-        self.weights = {
-            (n, k): torch.randn(n, k, device=device, generator=generator).bfloat16()
-            for n in (256, 776)
-            for k in (64, 520, 1024)
-        }
+        self.pools, self.weights = [], []
+        for rank in range(self.ranks):
+            generator = torch.Generator(device).manual_seed(seed * 100 + rank)
+            drawn = partial(torch.randn, device=device, generator=generator)
+            self.pools.append(drawn(self.ranks * LARGEST + 64, 1024).bfloat16())
+            self.weights.append({(n, k): drawn(n, k).bfloat16() for n in (256, 776) for k in (64, 520, 1024)})
 
-    def rows(self, count: int, columns: int) -> torch.Tensor:
-        first = self.draw.randrange(self.pool.shape[0] - count)
-        return self.pool[first : first + count, :columns].contiguous()
-
-    def one(self):
+    def one(self) -> tuple[str, Callable[[], torch.Tensor], Callable[[torch.Tensor], int]]:
         """An operator's name, its call, and what counts the wrong elements of its result."""
         kind = self.draw.choice(["ag_gemm", "gemm_rs", "gemm_ar", "all_gather", "reduce_scatter", "all_reduce"])
         rows = self.draw.choice([self.draw.randint(1, LARGEST), self.draw.randint(1, 64), 128])
-        (n, k), b = self.draw.choice(list(self.weights.items()))
+        n, k = self.draw.choice(list(self.weights[0]))
         per_rank = rows if kind in ("ag_gemm", "all_gather") else rows * self.ranks
-        x = self.rows(per_rank, k)
-        own = slice(self.rank * rows, (self.rank + 1) * rows)
-        if kind == "ag_gemm":
-            return kind, lambda: kernels.ag_gemm(x, b), lambda got: self.check(got, gathered(x).float(), b)
+        first = self.draw.randrange(len(self.pools[0]) - per_rank)
+        every = [pool[first : first + per_rank, :k] for pool in self.pools]
+        weights = [of_rank[n, k] for of_rank in self.weights]
+        x, b = every[self.rank].contiguous(), weights[self.rank]
+        part = slice(self.rank * rows, (self.rank + 1) * rows) if kind in ("gemm_rs", "reduce_scatter") else slice(None)
         if kind == "all_gather":
-            return kind, lambda: kernels.all_gather(x), lambda got: int((got != gathered(x)).sum())
-        if kind in ("gemm_rs", "gemm_ar"):
-            part = own if kind == "gemm_rs" else slice(None)
+            return kind, lambda: kernels.all_gather(x), lambda got: int((got != torch.cat(every)).sum())
+        if kind == "ag_gemm":
 
-            def check(got):
-                mine = x.float() @ b.float().T
-                products = summed(x.float().abs() @ b.float().abs().T)
-                return wrong(got, summed(mine)[part], summed(mine.abs())[part], products[part])
+            def check(got: torch.Tensor) -> int:
+                a = torch.cat(every).float()
+                return wrong(got, a @ b.float().T, 0.0, a.abs() @ b.float().abs().T)
+
+            return kind, lambda: kernels.ag_gemm(x, b), check
+        if kind in ("gemm_rs", "gemm_ar"):
+
+            def check(got: torch.Tensor) -> int:
+                factors = [(a[part].float(), w.float().T) for a, w in zip(every, weights, strict=True)]
+                sums = torch.stack([a @ w for a, w in factors])
+                return wrong(got, sums.sum(0), sums.abs().sum(0), sum(a.abs() @ w.abs() for a, w in factors))
 
             return kind, lambda: getattr(kernels, kind)(x, b), check
-        part = own if kind == "reduce_scatter" else slice(None)
-        return (
-            kind,
-            lambda: getattr(kernels, kind)(x),
-            lambda got: wrong(got, summed(x)[part], 0.0, summed(x.abs())[part]),
-        )
 
-    def check(self, got: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> int:
-        return wrong(got, a @ b.float().T, 0.0, a.abs() @ b.float().abs().T)
+        def check(got: torch.Tensor) -> int:
+            parts = torch.stack([a[part] for a in every]).float()
+            return wrong(got, parts.sum(0), 0.0, parts.abs().sum(0))
+
+        return kind, lambda: getattr(kernels, kind)(x), check
 
 
 def main() -> None:
@@ -116,7 +107,8 @@ def main() -> None:
     ditron.init(transport="p2p", heap_bytes=2 << 30)
     calls, local = Calls(args.seed, device), random.Random(1000 + args.seed + dist.get_rank())
     other, noise = torch.cuda.Stream(), torch.randn(2048, 2048, device=device)
-    bad, used, begin, done = {}, 0, time.time(), 0
+    bad, used, done = {}, 0, 0
+    begin = printed = time.perf_counter()
     while done < args.calls:
         faulthandler.dump_traceback_later(args.limit, exit=True)
         burst = [calls.one() for _ in range(calls.draw.randint(1, 8))]
@@ -131,8 +123,9 @@ def main() -> None:
         torch.cuda.synchronize()
         if used == 0 and done > args.calls // 10:
             used = torch.cuda.mem_get_info()[0]
-        if dist.get_rank() == 0 and done // 1000 != (done - len(burst)) // 1000:
-            print(f"{done} calls, wrong elements {bad}, {time.time() - begin:.0f} s", flush=True)
+        if dist.get_rank() == 0 and time.perf_counter() > printed + 10:
+            printed = time.perf_counter()
+            print(f"{done} calls, wrong elements {bad}, {printed - begin:.0f} s", flush=True)
     grown = used - torch.cuda.mem_get_info()[0]
     print(
         f"rank {dist.get_rank()}: {done} calls, wrong elements {bad}, free memory fell by {grown >> 20} MiB", flush=True

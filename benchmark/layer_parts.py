@@ -22,12 +22,11 @@ from cases import Run, floor, parse_schedule  # noqa: E402
 from grouped_gemm import MODELS, Model  # noqa: E402
 from measuring import Samples, extend, random, start  # noqa: E402
 from moe_layer import ComparedCase, product_alone  # noqa: E402
-from plan_kernels import routes  # noqa: E402
+from plan_kernels import Routes  # noqa: E402
 
 import ditron  # noqa: E402
 from ditron.kernels import ag_moe, ep_moe, moe_plan, moe_rs  # noqa: E402
 from ditron.kernels.expert_activation import swiglu_rows  # noqa: E402
-from ditron.kernels.expert_schedules import block_rows  # noqa: E402
 
 
 def of_experts(x, ids, weights, w13, w2) -> torch.Tensor:
@@ -44,17 +43,16 @@ def of_experts(x, ids, weights, w13, w2) -> torch.Tensor:
 def case(
     title: str, model: Model, ranks: int, tokens: int, args: argparse.Namespace, device: torch.device
 ) -> ComparedCase:
-    ids = routes(model, ranks, tokens, device)
-    weights = torch.rand(ids.shape, device=device, generator=torch.Generator(device).manual_seed(0))
+    routes = Routes(model, ranks, tokens, device)
+    ids, weights, experts, (hidden, inner) = routes.ids, routes.weights, routes.experts, model[:2]
     weights /= weights.sum(1, keepdim=True)
-    experts, (hidden, inner) = model.experts // ranks, model[:2]
     w13, w2 = (
         torch.empty(experts, *shape, dtype=torch.bfloat16, device=device).normal_(std=shape[1] ** -0.5)
         for shape in ((2 * inner, hidden), (hidden, inner))
     )
     x = random(len(ids), hidden, 0, device) * hidden**0.25
     # By default the plan would count the routes to other ranks' experts too.
-    options = {"num_experts": experts, "block_m": args.block_m or block_rows(ids.numel() // model.experts)}
+    options = {"num_experts": experts, "block_m": args.block_m or routes.block_m}
     plan = moe_plan(ids, weights, **options)
     rows = ag_moe(x, w13, plan)
     hidden_rows = swiglu_rows(rows, plan.tables)

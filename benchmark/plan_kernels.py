@@ -2,10 +2,12 @@
 
     torchrun --nproc-per-node 1 benchmark/plan_kernels.py --tokens 128 4096 8192 --ranks 2 4
     torchrun --nproc-per-node 1 benchmark/plan_kernels.py --tokens 128 --plans at_once=False,places=512
+    test/gpu/mps.sh 2 benchmark/plan_kernels.py --tokens 128 4096 8192
 
 One rank takes the routes of all tokens of a group of ``--ranks``, and counts those to its own experts. us: a call in a
 CUDA graph with other data in the L2 cache; in a graph of many, one after the other; and its kernels, as the profiler
-sees them in both. Every plan is compared with plain loops.
+sees them in both. Several ranks are a group, with the exchange: many calls in a graph. Every plan is compared with
+plain loops.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -33,22 +36,34 @@ from ditron.kernels.routing import tables_on_host  # noqa: E402
 CALLS = 20
 
 
-def routes(model: Model, ranks: int, tokens: int, device: torch.device) -> torch.Tensor:
-    """Of all tokens of a group the experts that rank 0 has, -1 for others: [ranks * tokens, top_k]."""
-    generator = torch.Generator(device).manual_seed(tokens)
-    ids = torch.rand(ranks * tokens, model.experts, device=device, generator=generator).topk(model.top_k).indices
-    return torch.where(ids < model.experts // ranks, ids, -1).int()
+class Routes:
+    """Routes of all tokens of a group of ``ranks``, and one rank's plan; if it runs alone, all of them are its own."""
 
+    def __init__(self, model: Model, ranks: int, tokens: int, device: torch.device):
+        drawn = torch.Generator(device).manual_seed(tokens)
+        ids = torch.rand(ranks * tokens, model.experts, device=device, generator=drawn).topk(model.top_k).indices.int()
+        self.rank, group = dist.get_rank(), dist.get_world_size()
+        self.experts, self.tokens = model.experts // ranks, len(ids) // group
+        self.of_group = model.experts if group > 1 else self.experts
+        self.ids = ids if group > 1 else torch.where(ids < self.experts, ids, -1)
+        self.weights = torch.rand(ids.shape, device=device, generator=drawn)
+        self.block_m = block_rows(ids.numel() // model.experts)
 
-def compare(plan: Plan, ids: torch.Tensor, weights: torch.Tensor, experts: int) -> None:
-    """Fail if a plan is not what plain loops make."""
-    host = tables_on_host(ids.cpu()[None], 0, 0, experts, plan.block_m, 1, weights.cpu())
-    count = int(host.num_tiles)
-    plan.check()
-    assert int(plan.num_tiles) == count, (int(plan.num_tiles), count)
-    for field in ("row_slot", "row_route", "tiles", "route_row", "route_weight", "expert_rows"):
-        expected = getattr(host, field)
-        assert torch.equal(getattr(plan, field)[: len(expected)].cpu(), expected), field
+    def plan(self, **schedule: Any) -> Plan:
+        own = slice(self.rank * self.tokens, (self.rank + 1) * self.tokens)
+        options = {"num_experts": self.of_group, "block_m": self.block_m, "stage_groups": 1, **schedule}
+        return moe_plan(self.ids[own], self.weights[own], **options)
+
+    def compare(self, plan: Plan) -> None:
+        """Fail if a plan is not what plain loops make."""
+        ids, weights = (each.cpu().unflatten(0, (-1, self.tokens)) for each in (self.ids, self.weights))
+        host = tables_on_host(ids, self.rank, self.rank * self.experts, self.experts, plan.block_m, 1, weights)
+        count = int(host.num_tiles)
+        plan.check()
+        assert int(plan.num_tiles) == count, (int(plan.num_tiles), count)
+        for field in ("row_slot", "row_route", "tiles", "route_row", "route_weight", "expert_rows"):
+            expected = getattr(host, field)
+            assert torch.equal(getattr(plan, field)[: len(expected)].cpu(), expected), field
 
 
 def of_kernels(replay: Any, cache: torch.Tensor | None, rounds: int) -> dict[str, float]:
@@ -81,23 +96,24 @@ def cold(replay: Any, cache: torch.Tensor, rounds: int) -> float:
     return 1e3 * statistics.median(b.elapsed_time(e) for b, e in pairs[2:])
 
 
-def warm(replay: Any, rounds: int) -> float:
+def warm(replay: Any, rounds: int, calls: int) -> float:
     times = []
     for _ in range(rounds):
+        dist.barrier()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(100_000)
         begin.record()
         replay()
         end.record()
         torch.cuda.synchronize()
-        times.append(1e3 * begin.elapsed_time(end) / CALLS)
+        times.append(1e3 * begin.elapsed_time(end) / calls)
     return statistics.median(times)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=["Qwen3-30B", "DSV3"], choices=list(MODELS))
-    parser.add_argument("--ranks", nargs="*", type=int, default=[2, 4], help="of the group whose rank is measured")
+    parser.add_argument("--ranks", nargs="*", type=int, default=[2, 4], help="of the group, if this is its only one")
     parser.add_argument("--tokens", nargs="*", type=int, default=[128, 4096, 8192], help="of each rank")
     parser.add_argument("--plans", nargs="*", type=parse_schedule, default=[], help="of moe_plan: e.g. places=512")
     parser.add_argument("--rounds", type=int, default=30)
@@ -106,29 +122,35 @@ def main() -> None:
     device = start(100)
     ditron.init(transport="p2p")
     cache = torch.zeros(48 << 20, dtype=torch.int32, device=device)
-    empty = capture(lambda: cache[:1].add_(1), 1)
-    print(f"a graph of one small kernel: cold {cold(empty.replay, cache, args.rounds):.1f}", flush=True)
+    if dist.get_world_size() == 1:
+        empty = capture(lambda: cache[:1].add_(1), 1)
+        print(f"a graph of one small kernel: cold {cold(empty.replay, cache, args.rounds):.1f}", flush=True)
     results = []
     for name in args.models:
-        for ranks in args.ranks:
+        for ranks in [dist.get_world_size()] if dist.get_world_size() > 1 else args.ranks:
             for tokens in args.tokens:
-                model = MODELS[name]
-                ids = routes(model, ranks, tokens, device)
-                weights = torch.rand(ids.shape, device=device, generator=torch.Generator(device).manual_seed(0))
+                routes = Routes(MODELS[name], ranks, tokens, device)
                 for how, schedule in [("", {}), *args.plans]:
                     extend(100)
                     title = f"{name} {ranks} ranks {tokens} tokens {how}"
-                    options = {"num_experts": model.experts // ranks, **schedule}
-                    options["block_m"] = block_rows(ids.numel() // model.experts)
-                    make = lambda ids=ids, weights=weights, options=options: moe_plan(ids, weights, **options)  # noqa: E731
+                    make = lambda routes=routes, schedule=schedule: routes.plan(**schedule)  # noqa: E731
                     try:
-                        compare(make(), ids, weights, model.experts // ranks)
-                        compare(make(), ids, weights, model.experts // ranks)
+                        for _ in range(2):
+                            routes.compare(make())
                     except Exception as error:
+                        if dist.get_world_size() > 1:
+                            raise
                         print(f"{title}: FAILED {type(error).__name__}: {str(error)[:200]}", flush=True)
                         continue
+                    if dist.get_world_size() > 1:  # so many calls that it does not count which rank begins first
+                        found = {"warm": warm(capture(make, 10 * CALLS).replay, args.rounds, 10 * CALLS)}
+                        print(f"{title}: rank {dist.get_rank()}, warm {found['warm']:.1f}", flush=True)
+                        continue
                     one, many = capture(make, 1), capture(make, CALLS)
-                    found = {"cold": cold(one.replay, cache, args.rounds), "warm": warm(many.replay, args.rounds)}
+                    found = {
+                        "cold": cold(one.replay, cache, args.rounds),
+                        "warm": warm(many.replay, args.rounds, CALLS),
+                    }
                     found["cold kernels"] = of_kernels(one.replay, cache, args.rounds)
                     found["warm kernels"] = of_kernels(many.replay, None, 3)
                     results.append({"case": title, **found})

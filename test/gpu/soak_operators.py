@@ -15,6 +15,7 @@ import datetime
 import faulthandler
 import os
 import random
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -92,6 +93,33 @@ class Calls:
         return kind, lambda: getattr(kernels, kind)(x), check
 
 
+class Progress(threading.Thread):
+    """Ends the process, with what the GPU has not done, when ``limit`` seconds have passed since the latest burst."""
+
+    def __init__(self, limit: float):
+        super().__init__(daemon=True)
+        self.limit, self.events, self.begin = limit, [], time.monotonic()
+
+    def burst(self) -> None:
+        self.events, self.begin = [], time.monotonic()
+
+    def add(self, name: str) -> None:
+        event = torch.cuda.Event()
+        event.record()
+        self.events = [*self.events, (name, event)]
+
+    def run(self) -> None:
+        while time.monotonic() < self.begin + self.limit:
+            time.sleep(0.5)
+        waiting = [name for name, event in self.events if not event.query()]
+        text = (
+            f"rank {dist.get_rank()}: no progress for {self.limit} s; of {len(self.events)} calls not done: {waiting}\n"
+        )
+        os.write(2, text.encode())
+        faulthandler.dump_traceback()
+        os._exit(1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=10000)
@@ -101,23 +129,27 @@ def main() -> None:
     args = parser.parse_args()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
-    faulthandler.dump_traceback_later(args.limit, exit=True)
     dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(seconds=args.limit))
     torch.backends.cuda.matmul.allow_tf32 = False
     ditron.init(transport="p2p", heap_bytes=2 << 30)
+    progress = Progress(args.limit)
+    progress.start()
     calls, local = Calls(args.seed, device), random.Random(1000 + args.seed + dist.get_rank())
     other, noise = torch.cuda.Stream(), torch.randn(2048, 2048, device=device)
     bad, used, done = {}, 0, 0
     begin = printed = time.perf_counter()
     while done < args.calls:
-        faulthandler.dump_traceback_later(args.limit, exit=True)
+        progress.burst()
         burst = [calls.one() for _ in range(calls.draw.randint(1, 8))]
         if local.random() < 0.2:
             torch.cuda._sleep(local.randint(1, 3_000_000))
         if local.random() < 0.2:
             with torch.cuda.stream(other):
                 noise @ noise
-        results = [call() for _, call, _ in burst]
+        results = []
+        for kind, call, _ in burst:
+            results.append(call())
+            progress.add(f"{kind} -> {tuple(results[-1].shape)}")
         count(bad, burst, results)
         done += len(burst)
         torch.cuda.synchronize()
@@ -132,7 +164,7 @@ def main() -> None:
     )
     dist.barrier()
 
-    faulthandler.dump_traceback_later(args.limit, exit=True)
+    progress.burst()
     burst = [calls.one() for _ in range(12)]
     for _, call, _ in burst:
         call()
@@ -148,7 +180,7 @@ def main() -> None:
         graph.replay()
         if replay % 100 == 99:
             torch.cuda.synchronize()
-            faulthandler.dump_traceback_later(args.limit, exit=True)
+            progress.burst()
             count(bad, burst, results)
             for got in results:
                 got.fill_(float("nan"))

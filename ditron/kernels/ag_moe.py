@@ -13,6 +13,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.expert_activation import swiglu_rows
 from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
 from ditron.kernels.grouped import (
     expert_tile,
@@ -409,8 +410,8 @@ def ag_moe(
     options = {"scale_x": scale_x, "scale_w": scale_w, "out": out, "num_experts": plan.num_experts, **schedule}
     options |= {"group": group, "algorithm": algorithm}
     if activation == "swiglu" and (torch.compiler.is_compiling() or _records_gradients(x, w)):
-        gate, up = ag_moe_rows(x, w, plan.tables, **options).float().chunk(2, 1)  # what the gradient needs
-        return (torch.nn.functional.silu(gate) * up).to(x.dtype)
+        rows = ag_moe_rows(x, w, plan.tables, **options)  # which the gradient needs
+        return swiglu_rows(rows, plan.tables, group=group)
     return ag_moe_rows(x, w, plan.tables, activation=activation, **options)
 
 

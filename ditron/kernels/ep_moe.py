@@ -87,7 +87,7 @@ def ep_moe(
         max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped, block_m: as of
             :func:`moe_plan`.
         group: the ranks; default the current group.
-        algorithm: ``"gathered"``: :func:`ag_moe`, SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
+        algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm`, SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
             Default what was measured to be fastest, or gathered; compiled by torch, gathered.
 
@@ -158,9 +158,7 @@ def _products(
         rows = grouped_mm(ep_dispatch(x, plan, group=group), w13, plan, group=group)
         rows = grouped_mm(swiglu_rows(rows, plan.tables, group=group), w2, plan, group=group)
         return ep_combine(rows, plan, group=group)
-    # Not ag_moe(activation=), which has not been measured with many tokens yet.
-    hidden = swiglu_rows(ag_moe(x, w13, plan, group=group), plan.tables, group=group)
-    return moe_rs(hidden, w2, plan, group=group)
+    return moe_rs(ag_moe(x, w13, plan, activation="swiglu", group=group), w2, plan, group=group)
 
 
 def _quantized_products(

@@ -160,13 +160,10 @@ class FirstProduct(SecondProduct):
 
 
 class Layer(SecondProduct):
-    """Calls of ``ep_moe``, or with ``gated`` of its products with the activation in the first one's kernel; what a graph
-    has computed is compared with calls outside.
-    """
+    """Calls of ``ep_moe``; what a graph has computed is compared with calls outside."""
 
-    def __init__(self, tokens: int, parallel: str, H: int, K: int, gated: bool = False):
+    def __init__(self, tokens: int, parallel: str, H: int, K: int):
         super().__init__("ep_moe", tokens, parallel, 0, {}, H, K)
-        self.gated = gated
         torch.manual_seed(1 + self.rank)
         self.w13 = torch.randn(self.own, 2 * K, H, device=self.device).bfloat16() / H**0.5
         self.w2 = torch.randn(self.own, H, K, device=self.device).bfloat16() / K**0.5
@@ -177,11 +174,7 @@ class Layer(SecondProduct):
         ids, weights, _ = self.routes()
         own = slice(self.rank * self.tokens, (self.rank + 1) * self.tokens)
         options = {"num_experts": self.experts, "parallel": self.parallel}
-        if not self.gated:
-            return kernels.ep_moe(self.x, ids[own], weights[own], self.w13, self.w2, **options)
-        plan = kernels.moe_plan(ids[own], weights[own], **options)
-        rows = kernels.ag_moe(self.x, self.w13, plan, activation="swiglu")
-        return kernels.moe_rs(rows, self.w2, plan)
+        return kernels.ep_moe(self.x, ids[own], weights[own], self.w13, self.w2, **options)
 
     def __call__(self) -> None:
         self.count += 1
@@ -216,11 +209,9 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
             yield f"moe_rs {parallel} 128", second("moe_rs", 1000, 128)
             yield f"moe_rs {parallel} chunks of a tile", second("moe_rs", 777, 128, chunk_tiles=1)
             yield f"moe_rs {parallel} one by one", second("moe_rs", 500, 128, algorithm="after")
-        for gated in (False, True):
-            name = f"ep_moe {parallel}{' gated' if gated else ''}"
-            yield name, partial(Layer, 20 if small else 700, parallel, H, K, gated)
-            if not small:
-                yield f"{name} many", partial(Layer, 3000, parallel, 2048, 768, gated)
+        yield f"ep_moe {parallel}", partial(Layer, 20 if small else 700, parallel, H, K)
+        if not small:
+            yield f"ep_moe {parallel} many", partial(Layer, 3000, parallel, 2048, 768)
 
 
 def main() -> None:

@@ -57,11 +57,9 @@ def case(
     rows = ag_moe(x, w13, plan)
     hidden_rows = swiglu_rows(rows, plan.tables)
 
-    def layer(activation: bool, **schedule) -> torch.Tensor:
+    def separate() -> torch.Tensor:
         made = moe_plan(ids, weights, **options)
-        if activation:
-            return moe_rs(ag_moe(x, w13, made, activation="swiglu"), w2, made, **schedule)
-        return moe_rs(swiglu_rows(ag_moe(x, w13, made), made.tables), w2, made, **schedule)
+        return moe_rs(swiglu_rows(ag_moe(x, w13, made), made.tables), w2, made)
 
     ones = [torch.ones(plan.max_rows, width, dtype=x.dtype, device=device) for width in (hidden, inner)]
     first, second = product_alone(ones[0], w13, plan), product_alone(ones[1], w2, plan)
@@ -77,8 +75,7 @@ def case(
         "moe_rs, beside": floor(lambda: moe_rs(hidden_rows, w2, plan, algorithm="beside")),
         "moe_rs, after": floor(lambda: moe_rs(hidden_rows, w2, plan, algorithm="after")),
         "ditron": lambda: ep_moe(x, ids, weights, w13, w2, **options),
-        "ditron, activation in the product": lambda: layer(True),
-        "ditron, activation in the product, after": lambda: layer(True, algorithm="after"),
+        "ditron, activation by itself": separate,
     }
     for how, schedule in args.schedules:
         runs[f"moe_rs, {how}"] = floor(lambda s=schedule: moe_rs(hidden_rows, w2, plan, **s))

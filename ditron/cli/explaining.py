@@ -40,12 +40,13 @@ def explain_command(args: argparse.Namespace) -> int:
     with progress() as show:
         for problem in shapes:
             predicted = None
-            if machine is not None:
+            candidates = candidates_of(problem, nodes_of(problem, machine))
+            if machine is not None and candidates:
                 timed = machine.sustained().in_graph() if args.timing == "graph" else machine
                 found = table.find(bucket(problem))
                 predicted = outlook(
                     problem,
-                    candidates_of(problem, nodes_of(problem, machine)),
+                    candidates,
                     timed.with_changes(args.set),
                     _STATES[args.timing] + "".join(f", {change}" for change in args.set),
                     found.entry if found is not None else None,

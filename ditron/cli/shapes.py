@@ -100,9 +100,12 @@ def _product(operator: str, M: int, N: int, K: int, ranks: int, dtype: str, form
             what = "N" if operator == "ag_gemm" else "K"
             raise UsageError(f"{operator}: {ranks} ranks cannot share {what} = {divided} (--form weight-per-rank?)")
         N, K = (N // ranks, K) if operator == "ag_gemm" else (N, K // ranks)
-    if operator == "gemm_rs" and M % ranks:
-        raise UsageError(f"{operator}: {ranks} ranks cannot share {M} rows")
-    return Problem(operator, dtype, ranks, M if operator == "gemm_ar" else -(-M // ranks), N, K)
+    if operator == "gemm_ar":
+        return Problem(operator, dtype, ranks, M, N, K)
+    if M % ranks:
+        near = [f"{rows}" for rows in (M // ranks * ranks, -(-M // ranks) * ranks) if rows]
+        raise UsageError(f"{operator}: {ranks} ranks cannot share {M} rows: ask for {' or '.join(near)}")
+    return Problem(operator, dtype, ranks, M // ranks, N, K)
 
 
 def _of_experts(

@@ -351,7 +351,7 @@ def _rule(problem: Problem) -> Rule:
     return Rule({"algorithm": _algorithm(nbytes)} | block_of_experts(problem), why)
 
 
-@tunable("ag_moe", rule=_rule)
+@tunable("ag_moe", rule=_rule, node_algorithms=())
 def ag_moe_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_moe`: tokens by stores or by copies, tiles that share more or fewer rows."""
     tiles, nbytes = block_of_experts(problem), problem.rows * problem.K * problem.itemsize

@@ -375,7 +375,7 @@ def _rule(problem: Problem) -> Rule:
     return Rule(options, f"x has {nbytes / 2**20:.3g} MB; packets are taken up to {LL128_BYTES >> 20} MB")
 
 
-@tunable("all_to_all_v", rule=_rule)
+@tunable("all_to_all_v", rule=_rule, node_algorithms=())
 def all_to_all_v_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`all_to_all_v`, of equal parts."""
     for options in stored_candidates(problem):

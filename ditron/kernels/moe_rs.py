@@ -347,7 +347,7 @@ def _rule(problem: Problem) -> Rule:
     return Rule({"algorithm": algorithm} | tiles | _sums(algorithm, rows, problem.N, columns), why)
 
 
-@tunable("moe_rs", rule=_rule)
+@tunable("moe_rs", rule=_rule, node_algorithms=())
 def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`moe_rs`: sums beside the product, by chunks of columns, or after it, and other tiles."""
     tiles = block_of_experts(problem)

@@ -21,6 +21,9 @@ _OPERANDS = {
     "ep_moe": "x, topk_ids, topk_weights, w13, w2",
     "all_to_all_v": "x, splits, max_rows=n",
 }
+_OF_NODES = "ep_moe, or ep_dispatch, grouped_mm and ep_combine"
+#: What does the same on several nodes, of operators that are of one.
+_INSTEAD = {"ag_moe": _OF_NODES, "moe_rs": _OF_NODES}
 
 
 @dataclass
@@ -29,7 +32,7 @@ class Explanation:
 
     Attributes:
         problem: as asked. bucket: whose choice it has.
-        options: what would run; None: a call raises NodesError unless it names an algorithm.
+        options: what would run; None: nothing does, and ``why`` has the error that a call raises.
         source: ``"measured"``, ``"nearest"`` (measured for that N and K) or ``"rule"``. why: in words, with numbers.
         us: microseconds of a call, measured, or by ``"rule"`` predicted. is_floor: less is predicted than the floor,
             which ``us`` is. floor: of the problem; None where the machine's limits are not known. of_bucket: floor of
@@ -57,7 +60,7 @@ class Explanation:
     def text(self) -> str:
         """For people."""
         ours, bucket = self.problem, self.bucket
-        runs = "nothing: NodesError" if self.options is None else options_text(self.options)
+        runs = "nothing" if self.options is None else options_text(self.options)
         lines = [f"{ours} on {self.machine}", f"  runs    {runs}", f"  why     {self.why}"]
         measured = self.source != "rule"
         if self.us is not None:
@@ -111,11 +114,13 @@ def explain(
         nodes = nodes_of(problem, machine)
         rule = rule_of(problem, nodes)
         if rule is None:
-            why = f"{problem.operator} runs on {nodes} nodes only with an algorithm for them, which a call has to name"
+            why = f"NodesError: {_on_nodes(problem.operator, nodes)}"
             return Explanation(problem, bucket, name, None, "rule", why, None, floor, predicted=predicted)
+        schedule = predicted.find(rule.options) if predicted is not None else None
+        if schedule is not None and schedule.raises:
+            return Explanation(problem, bucket, name, None, "rule", schedule.why, None, floor, predicted=predicted)
         known = "nothing is measured" if found is None else "no candidate worked"
         why = f"{known} for {bucket}, so the rule: {rule.why}"
-        schedule = predicted.find(rule.options) if predicted is not None else None
         of = max(floor["product"], floor["link"]) if floor else None
         us = schedule.us if schedule is not None else None
         is_floor = schedule is not None and schedule.is_floor
@@ -141,6 +146,14 @@ def explain(
         [_other(other, operator) for other in entry.candidates if other is not best],
         predicted,
     )
+
+
+def _on_nodes(operator: str, nodes: int) -> str:
+    """Why a call that names no algorithm raises NodesError, and what to do."""
+    if OPERATORS[operator].node_algorithms:
+        return f"{operator} runs on {nodes} nodes only with an algorithm for them, which a call has to name"
+    instead = f", or call {_INSTEAD[operator]}" if operator in _INSTEAD else ""
+    return f"{operator} is of one node: make a group for each node, by ditron.new_group{instead}"
 
 
 def _other(candidate: Measured, operator: Tunable) -> dict[str, Any]:

@@ -44,7 +44,8 @@ class Schedule:
     """A candidate.
 
     Attributes:
-        us: predicted; None: ``why`` says why not. is_floor: less is predicted, and ``us`` is the problem's floor.
+        us: predicted; None: ``why`` says why not. raises: that is what a call with this schedule raises.
+        is_floor: less is predicted, and ``us`` is the problem's floor.
         measured: us. exposed: what is predicted less where communication takes no time. waves: of tiles, or of
             programs. bound, share: the resource that most of the critical path is of, and how much of it.
     """
@@ -58,6 +59,7 @@ class Schedule:
     bound: str = ""
     share: float = 0.0
     is_floor: bool = False
+    raises: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def _schedule(
     exposed: float | None,
 ) -> Schedule:
     if predicted.us is None:
-        return Schedule(options, None, predicted.why, measured=measured)
+        return Schedule(options, None, predicted.why, measured=measured, raises=predicted.raises)
     waves = waves_of(problem, options, predicted, machine)
     if predicted.us < floor.us:
         return Schedule(options, floor.us, "", measured, exposed, waves, floor.bound, is_floor=True)

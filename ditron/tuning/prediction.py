@@ -25,7 +25,8 @@ class Predicted:
     """A call's time on the slowest rank.
 
     Attributes:
-        us: None: ``why`` says why not. library: the part of it that cuBLAS and NCCL take.
+        us: None: ``why`` says why not. raises: that is what a call with this schedule raises.
+        library: the part of it that cuBLAS and NCCL take.
         path: us of the critical path by kind of activity, those of libraries as ``"library"``.
         programs: of the largest kernel; 0: there is none.
     """
@@ -35,6 +36,7 @@ class Predicted:
     library: float = 0.0
     path: dict[str, float] = field(default_factory=dict)
     programs: int = 0
+    raises: bool = False
 
 
 class Predictor:
@@ -61,7 +63,7 @@ def _predicted(problem: Problem, options: Options, machine: Machine) -> Predicte
             lambda: _calls(problem, options), machine, problem.ranks, heap_bytes=_heap_bytes(problem)
         )
     except Exception as error:  # as of a call that is wrong: what is raised says what is wrong with it
-        return Predicted(None, f"{type(error).__name__}: {error}".splitlines()[0])
+        return Predicted(None, f"{type(error).__name__}: {error}".splitlines()[0], raises=True)
     path: dict[str, float] = defaultdict(float)
     programs = len(prediction.calls) // _CALLS
     for call in range(-programs, 0):

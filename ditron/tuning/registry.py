@@ -67,14 +67,19 @@ def rule_of(problem: Problem, nodes: int = 1) -> Rule | None:
 
 
 def candidates_of(problem: Problem, nodes: int = 1) -> list[Options]:
-    """What is measured: first what the rule says, then the operator's other candidates that run on so many nodes."""
+    """What is measured: first what the rule says, then the operator's other candidates that run on so many nodes.
+
+    Empty on several nodes, where an operator is of one.
+    """
     operator, rule = OPERATORS[problem.operator], rule_of(problem, nodes)
     found = [rule.options] if rule is not None else []
     for options in operator.candidates(problem):
         runs = nodes == 1 or options.get("algorithm") in operator.node_algorithms
         if runs and options not in found and not (found and options.items() <= found[0].items()):
             found.append(options)
-    return found or [{"algorithm": "nccl"}]
+    if not found and "nccl" in operator.node_algorithms:
+        found.append({"algorithm": "nccl"})
+    return found
 
 
 def space_of(problem: Problem, sms: int) -> Space | None:

@@ -16,7 +16,7 @@ from ditron.tuning.problem import Problem
 from ditron.tuning.registry import candidates_of, rule_of
 
 FEW_ROWS = Problem("gemm_ar", "bf16", 2, 16, 8192, 8192)  # bound by reading the weight
-
+SIZES = ["64", "1536", "256", "16", "2"]  # tokens, N, K, experts, top_k
 
 FUSED = {"algorithm": "fused", "block": (64, 256), "stages": 4, "protocol": "ll"}
 
@@ -117,7 +117,7 @@ def test_explain_on_nodes(capsys):
     command = ["explain", "all_reduce", "64K", "--machine", "h800x8x2"]
     assert main(command) == 0
     out = capsys.readouterr().out
-    assert "runs    nothing: NodesError" in out and 'force   all_reduce(x, algorithm="nccl")' in out
+    assert "runs    nothing\n  why     NodesError: " in out and 'force   all_reduce(x, algorithm="nccl")' in out
     assert out.count("NodesError") == 1 and " us predicted" not in out
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["options"] is None
@@ -126,6 +126,25 @@ def test_explain_on_nodes(capsys):
     assert main(["explain", "ag_gemm", "256", "512", "512", "--machine", "mi300x8x2"]) == 0
     out = capsys.readouterr().out
     assert 'runs    algorithm="overlapped"' in out and "NodesError" not in out
+
+
+@pytest.mark.parametrize(
+    "command, why",
+    [
+        (["ep_moe", *SIZES, "--machine", "h200x2", "--dtype", "fp32"], "DitronError: ag_moe: x must have 2 dimensions"),
+        (["ep_moe", "64", "1538", *SIZES[2:], "--machine", "h200x2"], "expected rows of a multiple of 16 bytes"),
+        (["ag_moe", *SIZES, "--machine", "h800x8x2"], "ag_moe is of one node: make a group for each node, by"),
+        (["moe_rs", *SIZES, "--machine", "h800x8x2"], "or call ep_moe, or ep_dispatch, grouped_mm and ep_combine"),
+        (["all_to_all_v", "64K", "--machine", "h800x8x2"], "by ditron.new_group"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_explain_says_what_does_not_run(capsys, command, why):
+    """A call raises: nothing is said to run, and no algorithm is named that the operator does not have."""
+    assert main(["explain", *command]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  runs    nothing" and lines[2].startswith("  why     ") and why in lines[2]
+    assert "Error: " in lines[2] and not any("force" in line or "nccl" in line for line in lines)
 
 
 def test_too_many_puts_are_not_predicted():

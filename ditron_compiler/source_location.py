@@ -15,7 +15,17 @@ from types import CodeType, FrameType
 
 from ditron_compiler.errors import CompileError
 
-__all__ = ["UNKNOWN", "SourceLocation", "caller", "caller_frame", "caller_line", "is_user_code", "raised_at", "tracing"]
+__all__ = [
+    "UNKNOWN",
+    "SourceLocation",
+    "caller",
+    "caller_frame",
+    "caller_line",
+    "is_user_code",
+    "raised_at",
+    "tracing",
+    "users_line",
+]
 
 #: What messages say in place of a line that is not known.
 UNKNOWN = "an unknown line"
@@ -106,6 +116,11 @@ def caller_line() -> str:
     """``file:line`` of the user's innermost frame."""
     frame = caller_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else UNKNOWN
+
+
+def users_line(line: str) -> str:
+    """``line``, which is ``file:line`` and perhaps a column, or the caller's where that is in an operator of ours."""
+    return line if _is_user_file(line.partition(":")[0]) else caller_line()
 
 
 def raised_at(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from ditron_compiler.errors import DitronError
 __all__ = ["RouteDistribution", "are_drawn", "draw_routes"]
 
 _FORMS = "expected 'uniform', 'zipf:S' with an exponent S from 0 on, as zipf:1.2, or 'onehot'"
+_MOST = 1 << 48  # times a number of ranks it is still a seed of torch's
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,14 @@ def draw_routes(
         seed: other routes; those of ranks differ. group: the ranks; default the current group.
 
     Returns ``topk_ids`` and ``topk_weights`` [tokens, top_k], int32 and float32, on the group's device, as ``moe_plan``
-    and ``ep_moe`` take them. Raises DitronError for another distribution, or more experts of a token than there are.
+    and ``ep_moe`` take them. Raises DitronError for another distribution, more experts of a token than there are, or
+    what is no integer.
 
         ids, weights = ditron.kernels.draw_routes(4096, experts=128, top_k=8)
     """
     with in_group(group, "draw_routes") as group:
+        tokens, experts = _integer("tokens", tokens), _integer("experts", experts)
+        top_k, seed = _integer("top_k", top_k), _integer("seed", seed)
         if not 0 < top_k <= experts or tokens < 0:
             raise DitronError(f"draw_routes: {tokens} tokens cannot choose {top_k} of {experts} experts each")
         if distribution is None:
@@ -96,6 +101,16 @@ def draw_routes(
         except ValueError as error:
             raise DitronError(f"draw_routes: {error}") from None
         return chosen.draw(tokens, experts, top_k, seed * group.num_ranks + group.rank, group.device)
+
+
+def _integer(name: str, value: int) -> int:
+    try:
+        number = int(operator.index(value))
+    except TypeError:
+        number = _MOST
+    if abs(number) >= _MOST:
+        raise DitronError(f"draw_routes: {name} must be an integer of at most 48 bits, got {value!r}")
+    return number
 
 
 def are_drawn(group: Group) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 import torch
 
@@ -70,6 +73,21 @@ def test_errors_of_draw_routes():
             kernels.draw_routes(4, 8, 2, "hot")
         with pytest.raises(DitronError, match="draw_routes: 1.2 is no distribution of routes"):
             kernels.draw_routes(4, 8, 2, 1.2)
+        assert kernels.draw_routes(np.int64(4), 8, 2, seed=-1)[0].shape == (4, 2)
+
+    sim.run(main, 1)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("tokens", 4.5), ("tokens", None), ("experts", "8"), ("top_k", 2.0), ("seed", 1.5), ("seed", 1 << 80)],
+)
+def test_sizes_of_routes_that_are_no_integers(name, value):
+    def main():
+        ditron.init()
+        message = f"draw_routes: {name} must be an integer of at most 48 bits, got {value!r}"
+        with pytest.raises(DitronError, match=re.escape(message)):
+            kernels.draw_routes(**{"tokens": 4, "experts": 8, "top_k": 2} | {name: value})
 
     sim.run(main, 1)
 

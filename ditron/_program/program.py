@@ -24,7 +24,7 @@ from ditron._program.execute.executable import Executable, argument_key
 from ditron._program.execute.lru import LruCache
 from ditron._program.trace.launching import launch
 from ditron._program.trace.tracer import Tracer, active
-from ditron.distributed.group import require_group
+from ditron.distributed.group import Group, require_group
 from ditron.distributed.state import current_group
 from ditron_compiler import ir, pipeline
 from ditron_compiler.analysis.argument_assumptions import ASSUMPTIONS
@@ -121,13 +121,13 @@ class Program:
         self.constants = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         self._signature = inspect.signature(fn)
         self._executables: dict[Any, Executable] = {}
-        # By group and what of the arguments a call depends on.
-        self._runners: weakref.WeakKeyDictionary[Any, LruCache] = weakref.WeakKeyDictionary()
+        # What runs a call, by group and what of the arguments the call depends on.
+        self._calls: weakref.WeakKeyDictionary[Any, LruCache] = weakref.WeakKeyDictionary()
         self._methods: dict[int, Program] = {}  # where it is a method: by id of the object
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run it on this rank; every rank of the current group calls it, with arguments of the same shapes."""
-        group = require_group(None, f"program {self.fn.__name__!r} was called")
+        group = current_group() or require_group(None, f"program {self.fn.__name__!r} was called")
         if (tracer := active()) is not None:
             tracer.fail(
                 f"program {self.fn.__name__!r} is called in the trace of program {tracer.name!r}: a program "
@@ -137,17 +137,22 @@ class Program:
             args, kwargs = self._bind(args, kwargs)
         try:
             leaves, form = flatten(args)
-            key = argument_key(leaves)
-            runner = self._runners[group].get((form, key, tuple(kwargs.items())))
+            call = self._calls[group].get((form, argument_key(leaves), tuple(kwargs.items())))
         except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which raise below
-            runner = None
-        if runner is None:
+            call = None
+        if call is None:
             self._check_nodes(len(group.nodes))
             runner = self._executable(args, kwargs, group.target()).runner(group)
             leaves, form = flatten(args)
             key = argument_key(leaves)
-            self._runners.setdefault(group, LruCache(_MAX_CALLS))[form, key, tuple(kwargs.items())] = runner
-        runner(leaves, key)
+            call = runner.prepared(leaves, key)
+            self._calls.setdefault(group, LruCache(_MAX_CALLS))[form, key, tuple(kwargs.items())] = call
+        call(leaves)
+
+    def known_call(self, group: Group, args: tuple, constants: Mapping[str, Any]) -> Any:
+        """What runs calls with such arguments in a group, in which one has run."""
+        leaves, form = flatten(args)
+        return self._calls[group].get((form, argument_key(leaves), tuple(constants.items())))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Program:
         """As a method of ``instance``: a program of its own; what it reads of the object is constant in its trace."""
@@ -175,7 +180,8 @@ class Program:
         group = current_group()
         if group is None:
             raise DitronError(f"program {self.fn.__name__!r}: free() before ditron.init()")
-        self._runners.pop(group, None)
+        self._calls.pop(group, None)
+        group.repeated.clear()
         for executable in dict.fromkeys(self._executables.values()):
             executable.free(group)
 

@@ -61,6 +61,7 @@ class Group:
         self.name = state.register(self)
         self.packets: dict[int, PacketMemory] = {}  # of symm_packets, by address
         self.choices: Any = None  # of ditron.tuning, from the first operator on
+        self.repeated: dict[Any, Any] = {}  # of ditron.kernels.repeated: what calls of operators run again
 
     def __enter__(self) -> Group:
         state.enter(self)

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from ditron._program.execute import executable
-from ditron._program.execute.epochs import linear_steps
-from ditron._program.execute.kernels import compile_for_gpu, with_pointers
+from ditron._program.execute.epochs import is_counted_by_kernels, linear_steps
+from ditron._program.execute.kernels import captured_form, compile_for_gpu
 from ditron._program.execute.loaded import LoadedProgram
 from ditron.distributed.group import Group
 from ditron.tuning.bench import call_of, operands
@@ -63,18 +63,21 @@ class _Compiler:
     def __init__(self, program: LoadedProgram, group: Group):
         self.program, self.group = program, group
 
-    def __call__(self, args: tuple, key: Any) -> None:
+    def prepared(self, args: tuple, key: Any) -> Callable[[tuple], None]:
+        return self._compile
+
+    def _compile(self, args: tuple) -> None:
         first, second = (self.program.evaluate(args, self.group, epoch) for epoch in (5, 6))
         steps = linear_steps(5, first, 6, second) or first
+        counts = is_counted_by_kernels(steps)
         for step in steps:
             if isinstance(step, host.Launch):
                 text, target = self.program.kernel(step.kernel), self.group.target()
                 compile_for_gpu(text, step.kernel, dict(sorted(step.options.items())), target)
                 pointers = tuple(index for index, value in enumerate(step.args) if isinstance(value, Polynomial))
                 if pointers:
-                    compile_for_gpu(
-                        with_pointers(text, pointers), step.kernel, dict(sorted(step.options.items())), target
-                    )
+                    text = captured_form(text, pointers, counts)
+                    compile_for_gpu(text, step.kernel, dict(sorted(step.options.items())), target)
 
 
 def tasks(jobs: Iterable[Any]) -> list[tuple[Problem, Options]]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [calls] [counts] [operators] [overlap] [descriptors] [packets] [links] [prints] [hangs] [heap] [tuning]
+# Everything that only GPUs can show, in one go: test/gpu/run.sh OUT [p2p] [nvshmem] [overhead] [programs] [calls] [counting] [counts] [operators] [overlap] [descriptors] [packets] [links] [prints] [hangs] [heap] [tuning]
 # Installs the wheels in .whl (ditron's and nvshmem4py's) beside the machine's torch and triton, then runs each part
 # under a time limit. Writes OUT/results.md. Never enables NVLink multicast.
 set -uo pipefail
@@ -26,6 +26,7 @@ for part in $parts; do
     smoke-programs) run 150 "$gpus" test/gpu/check_programs.py --small --calls 10 ;;
     programs) run 500 "$gpus" test/gpu/check_programs.py --table "$out/results.md" ;;
     calls) run 120 2 test/gpu/check_calls.py ;;
+    counting) run 120 1 test/gpu/check_counting.py ;;
     counts) run 200 2 test/gpu/check_captured_counts.py ;;
     operators) run 500 2 test/gpu/check_operators.py ;;
     smoke-operators) run 200 2 test/gpu/check_operators.py --small --only gemm_rs ;;

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ditron._program.execute.driver import WAIT_FLAGS
-from ditron._program.execute.epochs import EPOCH, linear_numbers
+from ditron._program.execute.epochs import EPOCH, is_counted_by_kernels, linear_numbers
 from ditron._program.execute.library import on_stream, tensor_of
 from ditron._program.execute.residency import sm_limits, warn_of_waits_without_a_place
 from ditron._program.trace.dtypes import from_mlir
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ditron._program.execute.memory import Memory
     from ditron.distributed.gpu_group import GpuGroup
 
-__all__ = ["CAPTURED_VALUES", "DEVICE_VALUES", "Action", "CapturedPlanner", "Planner", "builtin_of"]
+__all__ = ["CAPTURED_VALUES", "DEVICE_VALUES", "Action", "CapturedPlanner", "CountingPlanner", "Planner", "builtin_of"]
 
 # One driver call, given the arguments' addresses (of numbers, their values) and the epoch.
 Action = Callable[[list[int], int], None]
 
-# int64 values on the device: the count of calls, and what one call computes from it.
+# int64 values on the device: the count of calls, two words, and what one call computes from it.
 DEVICE_VALUES = 64
 # The same for as many captured calls as fit; those that do not share the first.
 CAPTURED_VALUES = 16384
@@ -60,7 +60,9 @@ class Resources(Protocol):
     group: GpuGroup
     driver: Driver
 
-    def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel: ...
+    def kernel(
+        self, symbol: str, options: tuple, pointers: tuple[int, ...] = (), counts: bool = False
+    ) -> DeviceKernel: ...
     def builtin(self, kind: str, location: str, **constants: Any) -> DeviceKernel: ...
     def event(self, event: Any, captures: bool) -> int: ...
     def side_stream(self, name: str, index: int) -> int: ...
@@ -263,24 +265,21 @@ class CapturedPlanner(Planner):
         self.ahead = ahead
         self.counts, self.clears_waits = shape.device.counts, True
         self.wait_kernels: list[tuple[Any, DeviceKernel]] = []  # waits that are kernels
+        self.kernels_count = False  # whether launches take the count of calls before, and not what they need
 
     def actions(self, steps: list) -> list[Action]:
-        needed = [_slope_and_offset(number) for number in linear_numbers(steps)]
-        needed += [
-            (0, step.value)
-            for step in steps
-            if isinstance(step, host.SignalWrite) and not isinstance(step.value, Polynomial)
-        ]
+        self.kernels_count = is_counted_by_kernels(steps)
+        needed = [(1, -1), (1, 0)] if self.kernels_count else self._needed(steps)
         self.values = {pair: index for index, pair in enumerate(dict.fromkeys(needed))}
-        if len(self.values) >= DEVICE_VALUES:
+        if len(self.values) > DEVICE_VALUES - 2:
             raise DitronError(
                 f"program {self.runner.executable.name!r} has {len(self.values)} values that depend on "
-                f"the epoch, and a captured one can have {DEVICE_VALUES - 1}"
+                f"the epoch, and a captured one can have {DEVICE_VALUES - 2}"
             )
         epoch = self.shape.device
         count = epoch.values.data_ptr()
         own = epoch.take(len(self.values)) if self.ahead else None
-        self.first_value = count + 8 if own is None else own
+        self.first_value = count + 16 if own is None else own
         advance = self.runner.builtin(
             "advance",
             steps[0].loc,
@@ -288,9 +287,22 @@ class CapturedPlanner(Planner):
             OFFSETS=tuple(offset for _, offset in self.values),
         )
         arguments = [count, self.first_value, epoch.before]
+        begin = self._single(advance, self.main, arguments) if own is None else self._advance_ahead(advance, arguments)
+        return [begin, *self._after_counting(steps)]
+
+    def _needed(self, steps: list) -> list[tuple[int, int]]:
+        """The linear forms of the epoch whose values the steps take from the device."""
+        needed = [_slope_and_offset(number) for number in linear_numbers(steps)]
+        needed += [
+            (0, step.value)
+            for step in steps
+            if isinstance(step, host.SignalWrite) and not isinstance(step.value, Polynomial)
+        ]
+        return needed
+
+    def _after_counting(self, steps: list) -> list[Action]:
         self.clears_waits = self.counts.clears_waits(steps)
         clear = [] if self.clears_waits else [self._clear(tensor) for tensor in self.counts.tensors.values()]
-        begin = self._single(advance, self.main, arguments) if own is None else self._advance_ahead(advance, arguments)
         planned = super().actions(steps)
         launches = [s for s in steps if isinstance(s, host.Launch) and self.runner.executable.has_waits(s.kernel)]
         if launches and self.wait_kernels:
@@ -300,7 +312,7 @@ class CapturedPlanner(Planner):
                 [(step, self._kernel_of(step)) for step in launches],
                 self.wait_kernels,
             )
-        return [begin, *clear, *planned, *clear]
+        return [*clear, *planned, *clear]
 
     def _address(self, buffer: Any) -> tuple[int, int]:
         counts = self.counts.tensors.get(buffer.storage)
@@ -333,10 +345,10 @@ class CapturedPlanner(Planner):
 
     def _kernel_of(self, step: Any) -> DeviceKernel:
         pointers = tuple(index for index, value in enumerate(step.args) if isinstance(value, Polynomial))
-        return self.runner.kernel(step.kernel, _options(step), pointers)
+        return self.runner.kernel(step.kernel, _options(step), pointers, counts=bool(pointers) and self.kernels_count)
 
     def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
-        return self._value_address(value)
+        return self.first_value if self.kernels_count else self._value_address(value)
 
     def _signal_write(self, step: Any, stream: int) -> Action:
         value = self._value_address(step.value)
@@ -357,6 +369,21 @@ class CapturedPlanner(Planner):
             kernel, value = self.runner.builtin("wait_loaded", step.loc, CMP=step.cmp), self._value_address(step.value)
         self.wait_kernels.append((step, kernel))
         return self._single(kernel, stream, [self._address(step.signal)[1], value])
+
+
+class CountingPlanner(CapturedPlanner):
+    """Plans actions of calls that are not captured, of a program that has been, whose kernels count them.
+
+    The number that actions are given is that of the call modulo 2: which of the count's two words the kernels read.
+    """
+
+    def actions(self, steps: list) -> list[Action]:
+        self.kernels_count = True
+        return self._after_counting(steps)
+
+    def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
+        numbers.append((position, 8, self.shape.device.values.data_ptr()))
+        return 0
 
 
 _STEPS = {

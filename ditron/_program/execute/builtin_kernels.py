@@ -44,11 +44,15 @@ def _barrier():
 
 @jit
 def _advance(count_ptr, values_ptr, before, SLOPES: tl.constexpr, OFFSETS: tl.constexpr):
-    """Count a call, and compute the values that depend on the epoch."""
-    count = tl.load(count_ptr) + 1
+    """Count a call, and compute the values that depend on the epoch.
+
+    The count has two words, of which a kernel that counts (``with_count``) reads either and writes the other one.
+    """
+    count = tl.maximum(tl.maximum(tl.load(count_ptr), tl.load(count_ptr + 1)), before) + 1
     tl.store(count_ptr, count)
+    tl.store(count_ptr + 1, count)
     for value in tl.static_range(len(SLOPES)):
-        tl.store(values_ptr + value, SLOPES[value] * (count + before) + OFFSETS[value])
+        tl.store(values_ptr + value, SLOPES[value] * count + OFFSETS[value])
 
 
 _KERNELS: dict[str, tuple[Callable, dict[str, str]]] = {

@@ -7,17 +7,26 @@ are loaded before the first call on any rank: loading code waits for running ker
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from triton.runtime.errors import OutOfResources
 
-from ditron._program.execute.actions import CAPTURED_VALUES, DEVICE_VALUES, Action, CapturedPlanner, Planner, builtin_of
+from ditron._program.execute.actions import (
+    CAPTURED_VALUES,
+    DEVICE_VALUES,
+    Action,
+    CapturedPlanner,
+    CountingPlanner,
+    Planner,
+    builtin_of,
+)
 from ditron._program.execute.builtin_kernels import builtin_kernel
 from ditron._program.execute.counts import CapturedCounts
 from ditron._program.execute.driver import driver
-from ditron._program.execute.epochs import linear_steps
-from ditron._program.execute.kernels import DeviceKernel, with_pointers
+from ditron._program.execute.epochs import is_counted_by_kernels, linear_steps
+from ditron._program.execute.kernels import DeviceKernel, captured_form
 from ditron._program.execute.library import Arguments, warm_up
 from ditron._program.execute.loaded import LoadedProgram
 from ditron._program.execute.lru import LruCache
@@ -64,13 +73,14 @@ def _current_stream(device: int) -> int:
 def _is_capturing() -> bool:
     import torch
 
-    return torch.cuda.is_current_stream_capturing()
+    return torch._C._cuda_isCurrentStreamCapturing()
 
 
 @dataclass
 class Shape:
     """State for one set of argument shapes: memory, and actions by stream and by epoch modulo the period."""
 
+    args: tuple  # like those of its calls, without memory
     memory: Memory
     device: _DeviceEpoch
     overlaps: OverlapCheck
@@ -82,20 +92,57 @@ class _DeviceEpoch:
     """The epoch on the device, where CUDA graphs can replay it: calls are counted there, from ``before`` on.
 
     ``counts`` stand for signals that captured calls wait for by memory operations (:mod:`.counts`).
-    ``values[0]`` is the count; the others hold what the program computes from the epoch: first that of calls that are
-    not captured, then, from ``used`` on free, that of captured ones.
+    ``values[:2]`` is the count, of which the larger word holds; the others hold what the program computes from the
+    epoch: first that of calls that are not captured, then, from ``used`` on free, that of captured ones.
     """
 
     values: torch.Tensor
     order: CallOrder  # of the calls with this memory
     before: int = -1  # calls that the host counted before; -1: the host still counts
+    later: int = 0  # calls since then that were not captured
     used: int = DEVICE_VALUES
     counts: CapturedCounts = field(default_factory=CapturedCounts)
 
     def take(self, count: int) -> int | None:
         """The address of ``count`` values for one captured call; None when there are no more."""
-        first, self.used = self.used, self.used + count
+        first, self.used = self.used, self.used + count + count % 2  # at a multiple of 16 bytes
         return self.values.data_ptr() + 8 * first if self.used <= self.values.numel() else None
+
+
+class CudaCall:
+    """Calls of a program with arguments of the same shapes."""
+
+    def __init__(self, runner: CudaRunner, shape: Shape):
+        self._runner, self._shape = runner, shape
+
+    def __call__(self, args: tuple) -> None:
+        bases: list = [value if isinstance(value, (int, float)) else value.data_ptr() for value in args]
+        self._shape.overlaps.check(bases)
+        if self._runner.executable.functions:
+            bases = Arguments(bases, args)
+        self._runner.enqueue(self._shape, bases)
+
+    @property
+    def takes_tensors(self) -> bool:
+        """Whether the program calls functions, with parts of its arguments."""
+        return bool(self._runner.executable.functions)
+
+    def at(self, bases: list, tensors: Sequence[Any]) -> bool:
+        """Run one with tensors at these addresses, and numbers; not if they may overlap.
+
+        ``tensors`` of other shapes may stand for its arguments, if they begin there and, where functions take them, are
+        of their dtypes.
+        """
+        if not self._shape.overlaps.are_apart(bases):
+            return False
+        self._runner.enqueue(self._shape, Arguments(bases, tensors) if self._runner.executable.functions else bases)
+        return True
+
+
+def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 class CudaRunner:
@@ -118,22 +165,22 @@ class CudaRunner:
         self._events: dict[Any, int] = {}
         self.driver = driver()
 
-    def __call__(self, args: tuple, key: Any) -> None:
+    def prepared(self, args: tuple, key: Any) -> CudaCall:
+        """What runs calls with such arguments, for which memory and plans are there; ``key``: of the arguments."""
         self.group.before_launch()
-        shape = self._shapes.get(key) or self._make_shape(key, args)
-        stream = _current_stream(self.index)
-        bases = [value if isinstance(value, (int, float)) else value.data_ptr() for value in args]
-        shape.overlaps.check(args, bases)
-        if self.executable.functions:
-            bases = Arguments(bases, args)
-        capturing = _is_capturing()
+        return CudaCall(self, self._shapes.get(key) or self._make_shape(key, args))
+
+    def enqueue(self, shape: Shape, bases: list) -> None:
+        """Enqueue a call; ``bases`` are the addresses of its tensors, and its numbers."""
+        self.group.before_launch()
+        stream, capturing = _current_stream(self.index), _is_capturing()
         if shape.device.before >= 0 or capturing:
-            actions, epoch = self._captured(shape, args, stream, capturing), 0
+            actions, epoch = self._counted(shape, stream, capturing)
         else:
             epoch = shape.memory.epoch = shape.memory.epoch + 1
             actions = shape.plans.get((epoch % self.period if self.period else 0, stream)) if self.period else None
             if actions is None:
-                actions = self._plan(shape, args, stream, epoch)
+                actions = self._plan(shape, stream, epoch)
         shape.device.order.begin(stream, capturing)
         for action in actions:
             action(bases, epoch)
@@ -169,14 +216,15 @@ class CudaRunner:
             values = torch.zeros(DEVICE_VALUES + CAPTURED_VALUES, dtype=torch.int64, device=self.group.device)
             counts = CapturedCounts.allocate(self, storages)
             self._memories[storages] = memory, _DeviceEpoch(values, CallOrder(self.driver), counts=counts)
-        shape = self._shapes[key] = Shape(*self._memories[storages], self.executable.overlap_check(args))
+        like = tuple([value if isinstance(value, (int, float)) else _without_memory(value) for value in args])
+        shape = self._shapes[key] = Shape(like, *self._memories[storages], self.executable.overlap_check(args))
         if self.executable.functions and not _is_capturing():
             steps = self.executable.evaluate(args, self.group, shape.memory.epoch + 1)
             main = _current_stream(self.index)
             streams = lambda s: self.side_stream(s.name, s.index) if s.name else main  # noqa: E731
             warm_up(self.executable, steps, streams, self.group.device)
         for ahead in range(1, 1 + (self.period or 1)):
-            self._plan(shape, args, _current_stream(self.index), shape.memory.epoch + ahead)
+            self._plan(shape, _current_stream(self.index), shape.memory.epoch + ahead)
         if is_first:
             self.group.barrier()
         return shape
@@ -203,12 +251,12 @@ class CudaRunner:
                 self.builtin(kind, location(op), **constants)
         self._is_loaded = True
 
-    def _plan(self, shape: Shape, args: tuple, stream: int, epoch: int) -> list[Action]:
+    def _plan(self, shape: Shape, stream: int, epoch: int) -> list[Action]:
         """The actions of call ``epoch``, cached when they repeat."""
-        steps = self.executable.evaluate(args, self.group, epoch)
+        steps = self.executable.evaluate(shape.args, self.group, epoch)
         if self.period:
             later = epoch + self.period
-            linear = linear_steps(epoch, steps, later, self.executable.evaluate(args, self.group, later))
+            linear = linear_steps(epoch, steps, later, self.executable.evaluate(shape.args, self.group, later))
             if linear is None:
                 self.period = None  # it does not repeat
             else:
@@ -218,13 +266,32 @@ class CudaRunner:
             shape.plans[epoch % self.period, stream] = actions
         return actions
 
-    def _captured(self, shape: Shape, args: tuple, stream: int, capturing: bool) -> list[Action]:
-        """The actions of a call whose number is on the device: what depends on the epoch is read from there."""
-        key = ("captured", stream)
-        if not capturing and (known := shape.plans.get(key)) is not None:
-            return known
+    def _counted(self, shape: Shape, stream: int, capturing: bool) -> tuple[list[Action], int]:
+        """The actions of a call whose number is on the device, where what depends on the epoch is read; and a number.
+
+        The first one that is not captured sets the count, if no replay has; kernels count from there on if they can.
+        """
+        device = shape.device
+        if capturing:
+            steps = self._steps_in_graphs(shape)
+            if device.before < 0:
+                device.before = shape.memory.epoch
+            with self.driver.unsafe_while_capturing():
+                return CapturedPlanner(self, shape, stream, ahead=True).actions(steps), 0
+        actions = shape.plans.get(("counted", stream)) if device.later else None
+        if actions is None:
+            steps = self._steps_in_graphs(shape)
+            kind = CountingPlanner if is_counted_by_kernels(steps) and device.later else CapturedPlanner
+            actions = kind(self, shape, stream).actions(steps)
+            if device.later:
+                shape.plans["counted", stream] = actions
+        device.later += 1
+        return actions, device.later % 2
+
+    def _steps_in_graphs(self, shape: Shape) -> list:
+        """The steps of any call, with linear forms in the epoch; DitronError when a graph cannot hold them."""
         epoch = max(shape.memory.epoch, 1) + 4
-        calls = [self.executable.evaluate(args, self.group, epoch + ahead) for ahead in range(2)]
+        calls = [self.executable.evaluate(shape.args, self.group, epoch + ahead) for ahead in range(2)]
         steps = linear_steps(epoch, calls[0], epoch + 1, calls[1]) if self.period == 1 else None
         if steps is None:
             raise DitronError(
@@ -232,20 +299,18 @@ class CudaRunner:
                 "epoch (a slice by dh.epoch() % 2, most likely), and a graph's addresses do not change: "
                 "use one workspace, and let its readers signal the writers that they are done (docs/programs.md)"
             )
-        if shape.device.before < 0:
-            shape.device.before = shape.memory.epoch
-        with self.driver.unsafe_while_capturing():
-            actions = CapturedPlanner(self, shape, stream, ahead=capturing).actions(steps)
-        if not capturing:
-            shape.plans[key] = actions
-        return actions
+        return steps
 
-    def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = ()) -> DeviceKernel:
-        """A kernel of the module; the integer parameters ``pointers`` are passed as pointers to them."""
-        key = (symbol, options, pointers)
+    def kernel(self, symbol: str, options: tuple, pointers: tuple[int, ...] = (), counts: bool = False) -> DeviceKernel:
+        """A kernel of the module; the integer parameters ``pointers`` are passed as pointers to them.
+
+        With ``counts`` the one of ``pointers`` is the epoch, which the kernel itself counts.
+        """
+        key = (symbol, options, pointers, counts)
         if key not in self._kernels:
             text = self.executable.kernel(symbol)
-            text = with_pointers(text, pointers) if pointers else text
+            if pointers:
+                text = captured_form(text, pointers, counts)
             self._kernels[key] = DeviceKernel(text, symbol, dict(options), self.target, self.group)
         return self._kernels[key]
 

@@ -11,17 +11,19 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from ditron_compiler import ir
+from ditron_compiler import host, ir
 from ditron_compiler.analysis.linear import NamedSymbol, Polynomial
 from ditron_compiler.ir.dialects import arith, ditron, scf
 from ditron_compiler.ir.matchers import constant_int
 
-__all__ = ["EPOCH", "linear_numbers", "linear_steps", "period_of"]
+__all__ = ["EPOCH", "is_counted_by_kernels", "linear_numbers", "linear_steps", "period_of"]
 
 #: The symbol of linear forms in the epoch.
 EPOCH = NamedSymbol("epoch")
 
 _MAX_PERIOD = 16
+
+_ITSELF = Polynomial.symbol(EPOCH)
 
 # Kind of a value: its period when it is periodic (1: constant), _LINEAR, or None when it is irregular.
 _LINEAR = 0
@@ -132,3 +134,21 @@ def linear_numbers(steps: list) -> Iterator[Polynomial]:
             for item in value if isinstance(value, tuple) and not is_dataclass(value) else (value,):
                 if isinstance(item, Polynomial):
                     yield item
+
+
+def is_counted_by_kernels(steps: list) -> bool:
+    """Whether the only numbers of a call that depend on the epoch are the epoch itself, one for a launch.
+
+    Its kernels can count the call then. Not those that start before the kernel ahead of them has ended.
+    """
+    launches = [step for step in steps if list(linear_numbers([step]))]
+    return (
+        bool(launches)
+        and all(
+            isinstance(step, host.Launch)
+            and [value for value in step.args if isinstance(value, Polynomial)] == [_ITSELF]
+            and not step.options.get("launch_pdl")
+            for step in launches
+        )
+        and not any(isinstance(step, host.SignalWrite) for step in steps)
+    )

@@ -33,10 +33,13 @@ class Executable(LoadedProgram):
 
     def run(self, args: tuple, group: Group) -> None:
         """Run it on this rank of ``group``; every rank of the group does so, with arguments of the same shapes."""
-        self.runner(group)(args, argument_key(args))
+        self.runner(group).prepared(args, argument_key(args))(args)
 
-    def runner(self, group: Group) -> Callable[[tuple, Any], None]:
-        """What runs it on this rank of ``group``: called with the arguments, and what of them a call depends on."""
+    def runner(self, group: Group) -> Any:
+        """What runs it on this rank of ``group``.
+
+        ``prepared(args, key)`` gives what runs calls with such arguments, ``key`` is what of them a call depends on.
+        """
         runner = self._runners.get(group)
         if runner is None:
             runner = self._runners[group] = BACKENDS[group.backend](self, group)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +24,15 @@ from ditron_compiler.frontend.source import compiler_key, lower_to_triton
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.ir.dialects import arith, tt
 
-__all__ = ["DeviceKernel", "compile_for_gpu", "kernel_function", "parameters_of", "with_pointers"]
+__all__ = [
+    "DeviceKernel",
+    "captured_form",
+    "compile_for_gpu",
+    "kernel_function",
+    "parameters_of",
+    "with_count",
+    "with_pointers",
+]
 
 _hooks = triton.knobs.runtime  # profilers set them
 _TYPES = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8E4M3FN": "fp8e4nv", "f8E5M2": "fp8e5"}
@@ -122,26 +130,78 @@ class DeviceKernel:
         self._run(*grid, stream, self._function, self._packed, about, enter, leave, *arguments)
 
 
+def captured_form(text: str, parameters: tuple[int, ...], counts: bool) -> str:
+    """The kernel in ``text`` as captured calls launch it, with addresses for numbers that depend on the epoch.
+
+    ``counts``: there is one, the epoch, and the kernel counts calls.
+    """
+    return with_count(text, *parameters) if counts else with_pointers(text, parameters)
+
+
 def with_pointers(text: str, indices: tuple[int, ...]) -> str:
     """The kernel in ``text`` with some integer parameters replaced by pointers to int64, loaded at its beginning.
 
-    So a captured launch gets the epoch, which is not known when it is captured.
+    So a captured launch gets numbers that depend on the epoch, which is not known when it is captured.
     """
+    return _by_address(text, indices, lambda argument: _load(argument))
+
+
+def with_count(text: str, index: int) -> str:
+    """The kernel in ``text`` with the epoch, an integer parameter, replaced by a pointer to the count of calls before.
+
+    The kernel's programs all read that count, and one writes the next one beside it: into the other word of 16 bytes,
+    which the next call is given. So calls are counted without a kernel for it.
+    """
+
+    def count(argument: ir.Value) -> ir.Value:
+        i32, i64 = (ir.IntegerType.get_signless(width) for width in (32, 64))
+        epoch = arith.AddIOp(_load(argument), _constant(i64, 1)).result
+        address = tt.PtrToIntOp(i64, argument).result  # of 8 bytes are 1 or, in the second word, -1 word to the other
+        word = arith.AndIOp(arith.ShRUIOp(address, _constant(i64, 3)).result, _constant(i64, 1)).result
+        step = arith.SubIOp(_constant(i64, 1), arith.MulIOp(word, _constant(i64, 2)).result).result
+        other = tt.AddPtrOp(argument.type, argument, step).result
+        axes = [tt.GetProgramIdOp(i32, axis=ir.IntegerAttr.get(i32, axis)).result for axis in range(3)]
+        program = arith.OrIOp(arith.OrIOp(axes[0], axes[1]).result, axes[2]).result
+        is_first = arith.CmpIOp(arith.CmpIPredicate.eq, program, _constant(i32, 0)).result
+        tt.StoreOp(other, epoch, is_first, cache=_default(), evict=_default())
+        return epoch
+
+    return _by_address(text, (index,), count)
+
+
+def _by_address(text: str, indices: tuple[int, ...], value_of: Callable[[ir.Value], ir.Value]) -> str:
+    """The kernel with pointers to int64 for integer parameters, whose values ``value_of`` computes of them."""
     with ir.Context() as context:
         context.allow_unregistered_dialects = True
         module = ir.Module.parse(text)
         function = kernel_function(module)
         inputs = list(ir.FunctionType(function.function_type.value).inputs)
-        start = ir.InsertionPoint.at_block_begin(function.entry_block)
+        first = next(iter(function.entry_block.operations))
         i64, pointer = ir.IntegerType.get_signless(64), ir.Type.parse("!tt.ptr<i64>")
-        one = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)  # the default cache modifier and eviction policy
-        with function.location, start:
+        with function.location, ir.InsertionPoint(first):
             for index in indices:
                 argument, kind = function.arguments[index], inputs[index]
-                load = tt.LoadOp(i64, argument, cache=one, evict=one, isVolatile=ir.BoolAttr.get(False))
-                value = load.result if kind == i64 else arith.TruncIOp(kind, load.result).result
-                argument.replace_all_uses_except(value, [load])
+                uses = list(argument.uses)
                 argument.set_type(pointer)
+                value = value_of(argument)
+                value = value if kind == i64 else arith.TruncIOp(kind, value).result
+                for use in uses:
+                    use.owner.operands[use.operand_number] = value
                 inputs[index] = pointer
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
         return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+
+
+def _load(pointer: ir.Value) -> ir.Value:
+    is_volatile = ir.BoolAttr.get(False)
+    i64 = ir.IntegerType.get_signless(64)
+    return tt.LoadOp(i64, pointer, cache=_default(), evict=_default(), isVolatile=is_volatile).result
+
+
+def _default() -> ir.IntegerAttr:
+    """The default cache modifier, and eviction policy."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)
+
+
+def _constant(kind: ir.Type, value: int) -> ir.Value:
+    return arith.ConstantOp(kind, value).result

@@ -29,3 +29,7 @@ class LruCache:
         self._entries[key] = value
         if len(self._entries) > self._limit:
             self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()

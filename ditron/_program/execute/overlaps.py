@@ -33,6 +33,7 @@ class OverlapCheck:
     def __init__(self, name: str, names: Sequence[str], writes: frozenset[int], args: Sequence[Any]):
         self._name, self._names, self._writes = name, names, writes
         spans = {index: span(*_bytes(value)) for index, value in enumerate(args) if not isinstance(value, (int, float))}
+        self._args = tuple(None if isinstance(value, (int, float)) else _bytes(value) for value in args)
         self._pairs = [
             (i, j, m, n)
             for i, m in spans.items()
@@ -43,16 +44,23 @@ class OverlapCheck:
             set()
         )  # pairs and distances at which rows interleave without overlap
 
-    def check(self, args: Sequence[Any], bases: Sequence[int]) -> None:
+    def check(self, bases: Sequence[int]) -> None:
         """Raise DitronError when a tensor that is written overlaps another one; ``bases`` are the addresses."""
         for i, j, m, n in self._pairs:
             if bases[i] < bases[j] + n and bases[j] < bases[i] + m:
-                self._check_exactly(i, j, args, bases[j] - bases[i])
+                self._check_exactly(i, j, bases[j] - bases[i])
 
-    def _check_exactly(self, i: int, j: int, args: Sequence[Any], distance: int) -> None:
+    def are_apart(self, bases: Sequence[int]) -> bool:
+        """Whether each tensor that is written begins behind the end of any other, or ends before it."""
+        for i, j, m, n in self._pairs:
+            if bases[i] < bases[j] + n and bases[j] < bases[i] + m:
+                return False
+        return True
+
+    def _check_exactly(self, i: int, j: int, distance: int) -> None:
         if (i, j, distance) in self._disjoint:
             return
-        if overlap(*_bytes(args[i]), *_bytes(args[j]), distance):
+        if overlap(*self._args[i], *self._args[j], distance):
             target, other = (self._names[k] for k in ((j, i) if j in self._writes else (i, j)))
             raise DitronError(
                 f"program {self._name!r}: arguments {self._names[i]!r} and {self._names[j]!r} overlap in "

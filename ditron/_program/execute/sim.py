@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ditron._program.execute.loaded import LoadedProgram
@@ -36,7 +38,11 @@ class SimRunner:
     def view(self) -> Any:
         return self.group.world
 
-    def __call__(self, args: tuple, key: Any) -> None:
+    def prepared(self, args: tuple, key: Any) -> Callable[[tuple], None]:
+        """What runs calls with such arguments; ``key``: of them."""
+        return functools.partial(self._run, key)
+
+    def _run(self, key: Any, args: tuple) -> None:
         for name, value in zip(self.executable.parameters, args, strict=True):
             if not isinstance(value, (int, float)) and value.device.type != "cpu":
                 raise DitronError(
@@ -47,7 +53,7 @@ class SimRunner:
         overlaps = self._overlaps.get(key)
         if overlaps is None:
             overlaps = self._overlaps[key] = self.executable.overlap_check(args)
-        overlaps.check(args, [0 if isinstance(value, (int, float)) else value.data_ptr() for value in args])
+        overlaps.check([0 if isinstance(value, (int, float)) else value.data_ptr() for value in args])
         storages = self.executable.allocations(args, self.group)
         memory = self._memories.get(storages)
         if memory is None:

@@ -1,5 +1,8 @@
 """Launches of programs on GPUs, as far as there is none: descriptors, memory for them, loading, plans."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 import triton.language as tl
@@ -173,15 +176,18 @@ def bounded(x, out):
 
 
 def test_shapes_that_are_kept_are_bounded(machine, monkeypatch):
+    """By the program, which keeps calls, and by what runs it."""
     monkeypatch.setattr(cuda, "_MAX_SHAPES", 3)
-    plans = []
+    monkeypatch.setattr("ditron._program.program._MAX_CALLS", 2)
+    planned = []
     plan = cuda.CudaRunner._plan
-    monkeypatch.setattr(cuda.CudaRunner, "_plan", lambda *args: plans.append(args[2][0].shape[0]) or plan(*args))
-    for rows in (1, 2, 3, 1, 4, 1, 2, 1):
+    monkeypatch.setattr(cuda.CudaRunner, "_plan", lambda *args: planned.append(weakref.ref(args[1])) or plan(*args))
+    for rows in (1, 2, 3, 1, 4, 5, 6, 1):
         x, out = torch.randn(rows, 8), torch.zeros(rows, 8)
         bounded(x, out)
         assert torch.equal(out, x)
-    assert plans == [1, 2, 3, 4, 2]
+    gc.collect()
+    assert [shape() and shape().args[0].shape[0] for shape in planned] == [None, None, None, None, 5, 6, 1]
 
 
 def test_lru_cache():

@@ -126,7 +126,7 @@ def test_overlaps_are_those_of_the_elements(x, y):
         check = OverlapCheck("p", ("x", "y"), writes, args)
         for _ in range(2):
             with pytest.raises(DitronError, match="overlap") if share else nullcontext():
-                check.check(args, [tensor.data_ptr() for tensor in args])
+                check.check([tensor.data_ptr() for tensor in args])
 
 
 def test_different_shapes_on_ranks():

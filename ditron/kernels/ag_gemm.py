@@ -37,6 +37,7 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
+from ditron.kernels.repeated import repeatable, run_alone, scratch
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import (
     check_schedule,
@@ -205,6 +206,7 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
 
 
 @torch_operator("a", "b", "bias", *SCALING)
+@repeatable
 def ag_gemm(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -274,8 +276,9 @@ def ag_gemm(
                     f"ag_gemm: algorithm='split_k' takes up to {MOST_ROWS} rows in all of bfloat16 or float16 matrices "
                     "whose rows are a multiple of 16 bytes, on GPUs from Hopper on: leave algorithm= out"
                 )
-            whole = gathered if keep else a.new_empty(ranks * rows, K)
-            ag_gemm_small_program(
+            whole = gathered if keep else scratch((ranks * rows, K), a)
+            run_alone(
+                ag_gemm_small_program,
                 a,
                 b,
                 b if bias is None else aligned(bias),
@@ -290,7 +293,8 @@ def ag_gemm(
         if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out, scales=scales):
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
-            (ag_gemm_nodes_program if has_nodes else ag_gemm_program)(
+            run_alone(
+                ag_gemm_nodes_program if has_nodes else ag_gemm_program,
                 a,
                 b,
                 b if bias is None else aligned(bias),

@@ -27,6 +27,7 @@ from ditron.kernels.exchange import (
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.pushes import ShardPushes
+from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import (
     block_for,
     by_size,
@@ -202,6 +203,7 @@ def all_gather_candidates(problem: Problem) -> Iterator[Options]:
 
 
 @torch_operator("x", "gradient")
+@repeatable
 def all_gather(
     x: torch.Tensor,
     *,
@@ -254,7 +256,7 @@ def all_gather(
         mine, everything = aligned(x).view(-1), out.view(group.num_ranks, -1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
             mine, everything = mine.view(torch.int8), everything.view(torch.int8)
-        _PROGRAMS[algorithm](mine, everything, capacity, **schedule)
+        run_alone(_PROGRAMS[algorithm], mine, everything, capacity, **schedule)
         return out
 
 

@@ -22,6 +22,7 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -205,6 +206,7 @@ def all_reduce_candidates(problem: Problem) -> Iterator[Options]:
 
 
 @torch_operator("x", "gradient")
+@repeatable
 def all_reduce(
     x: torch.Tensor,
     *,
@@ -245,7 +247,7 @@ def all_reduce(
             )
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(x.numel()), chosen["block"])
-        _PROGRAMS[algorithm](aligned(x).view(-1), out.view(-1), capacity, **chosen)
+        run_alone(_PROGRAMS[algorithm], aligned(x).view(-1), out.view(-1), capacity, **chosen)
         return out
 
 

@@ -16,6 +16,7 @@ from ditron.kernels.all_reduce import ONE_SHOT_BYTES, all_reduce
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import LL128_BYTES, LL_BYTES, sent_bytes
 from ditron_compiler.errors import DitronError
 
@@ -171,6 +172,7 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block
 
 
 @torch_operator("x", "residual", "weight", "eps")
+@repeatable
 def all_reduce_rms_norm(
     x: torch.Tensor,
     residual: torch.Tensor,
@@ -216,7 +218,8 @@ def all_reduce_rms_norm(
             return out, total
         rows = x.numel() // N
         program, how = by_size(sent_bytes(group, x), group.has_nvlink)
-        program(
+        run_alone(
+            program,
             *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
             aligned(weight),
             out.view(-1, N),

@@ -23,6 +23,7 @@ from ditron.kernels.all_to_all import BLOCK
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result, vector_operand
+from ditron.kernels.repeated import repeatable, run_alone, scratch
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, check_schedule, stored_candidates
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -387,6 +388,7 @@ def all_to_all_v_candidates(problem: Problem) -> Iterator[Options]:
 
 
 @torch_operator("x", "splits", "max_rows")
+@repeatable
 def all_to_all_v(
     x: torch.Tensor,
     splits: torch.Tensor,
@@ -434,7 +436,7 @@ def all_to_all_v(
         if group.is_sim and (min(given := splits.tolist()) < 0 or sum(given) > rows):
             raise DitronError(f"all_to_all_v: x has {rows} rows, and splits are {given}")
         if dropped is None:
-            dropped = torch.zeros(1, dtype=torch.int64, device=x.device)
+            dropped = scratch((1,), splits, torch.int64)
         elif dropped.shape != (1,) or dropped.dtype != torch.int64 or dropped.device != x.device:
             raise DitronError(
                 f"all_to_all_v: dropped must be [1] of int64 on {x.device}, got {list(dropped.shape)} of "
@@ -458,7 +460,8 @@ def all_to_all_v(
         flat, received = aligned(x).view(-1), out.view(-1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
             flat, received = flat.view(torch.int8), received.view(torch.int8)
-        _PROGRAMS[algorithm](
+        run_alone(
+            _PROGRAMS[algorithm],
             flat,
             aligned(splits),
             received,

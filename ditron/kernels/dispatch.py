@@ -47,7 +47,7 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 _check_no_tangents(name, (*args, *options.values()))
             if takes_gradient and options.get("gradient") is not None:
                 check_gradient(name, options["gradient"])
-            scaled = any(options.get(scale) is not None for scale in scales)
+            scaled = bool(scales) and any(options.get(scale) is not None for scale in scales)
             if is_product and not scaled:
                 operands = {option: value for option, value in options.items() if option in traced}
                 cast = _in_autocast((*args, *operands.values()))
@@ -149,10 +149,12 @@ def _is_converted(value: Any, device: str) -> bool:
 def _is_plain(values: tuple) -> bool:
     """Whether only tensors of torch's own are given, nobody records gradients, and no mode sees what is called."""
     records = torch.is_grad_enabled()
-    for value in _flat(values):
-        if isinstance(value, torch.Tensor) and (
-            type(value) not in (torch.Tensor, torch.nn.Parameter) or (records and value.requires_grad)
-        ):
+    for value in values:
+        kind = type(value)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if records and value.requires_grad:
+                return False
+        elif isinstance(value, torch.Tensor) or (kind in (list, tuple) and not _is_plain(value)):
             return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False

@@ -23,6 +23,7 @@ from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.reduce_scatter import reduce_scatter
+from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.scales import promote_every, scaled_product, scales_of
 from ditron.kernels.schedules import (
     check_schedule,
@@ -311,6 +312,7 @@ def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
 
 
 @torch_operator("a", "b", *SCALING)
+@repeatable
 def gemm_rs(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -376,7 +378,8 @@ def gemm_rs(
                 gemm_rs_nodes_program(a, b, out, capacity_for(rows), **known, **chosen)
                 return out
             flat = (None, None) if scales is None else scales.for_kernel()
-            gemm_rs_program(a, b, out, *flat, capacity_for(rows), num_ranks=ranks, b_is_kn=b_is_kn, **chosen)
+            known = {"num_ranks": ranks, "b_is_kn": b_is_kn}
+            run_alone(gemm_rs_program, a, b, out, *flat, capacity_for(rows), **known, **chosen)
             return out
         if scales is None:
             product = torch.matmul(a, b if b_is_kn else b.t())

@@ -16,6 +16,7 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, weight_layout
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
+from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import block_for, check_schedule, is_large, overlaps, schedule_for, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron_compiler.errors import DitronError
@@ -126,6 +127,7 @@ def column_gradients_program(grads, bs, a, of_gathered, grad_a, grad_bs, capacit
 
 
 @torch_operator("grad", "a", "b")
+@repeatable
 def ag_gemm_backward(
     grad: torch.Tensor,
     a: torch.Tensor,
@@ -218,7 +220,8 @@ def _column_gradients(
         grad_a, grad_bs = torch.empty_like(a), [torch.empty_like(b, memory_format=torch.contiguous_format) for b in bs]
         if algorithm == "overlapped" or algorithm is None and is_large(group, sent_bytes(group, a)):
             weights, are_kn = zip(*map(weight_layout, bs), strict=True)
-            column_gradients_program(
+            run_alone(
+                column_gradients_program,
                 tuple(grads),
                 weights,
                 a,
@@ -305,6 +308,7 @@ def row_gradients_program(
 
 
 @torch_operator("grad", "a", "b")
+@repeatable
 def gemm_rs_backward(
     grad: torch.Tensor,
     a: torch.Tensor,
@@ -344,7 +348,8 @@ def gemm_rs_backward(
         algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, K, N)
         if overlaps("gemm_rs_backward", group, algorithm, sent_bytes(group, grad), grad, weight, grad_a):
             chosen = schedule_for("gemm_rs_backward", group, rows, 2, schedule, whole_pieces=False)
-            row_gradients_program(grad, weight, a, grad_a, grad_b, capacity_for(rows), b_is_kn=is_kn, **chosen)
+            operands = grad, weight, a, grad_a, grad_b
+            run_alone(row_gradients_program, *operands, capacity_for(rows), b_is_kn=is_kn, **chosen)
             return grad_a, grad_b
         whole = grad.new_empty(ranks * rows, N)
         ag_gemm(grad, b.t(), out=grad_a, gathered=whole, group=group, algorithm="sequential")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 
 from ditron.distributed.group import Group, require_group
@@ -35,12 +32,9 @@ SCALE_BLOCK = 128  # elements along K, and rows of a weight, that share a scale 
 QUANTIZED = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
 
-@contextmanager
-def in_group(group: AnyGroup, what: str) -> Iterator[Group]:
-    """Make ``group``, or the current one, the group that programs run in."""
-    found = as_group(require_group(None, f"ditron.kernels.{what}()") if group is None else group)
-    with found:
-        yield found
+def in_group(group: AnyGroup, what: str) -> Group:
+    """``group``, or the current one; programs run in it within ``with in_group(...) as group``."""
+    return as_group(require_group(None, f"ditron.kernels.{what}()") if group is None else group)
 
 
 def capacity_for(extent: int) -> int:
@@ -206,6 +200,8 @@ def result(
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     """Where a tensor begins and ends."""
+    if tensor.is_contiguous():
+        return (begin := tensor.data_ptr()), begin + tensor.nbytes
     last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.itemsize
 

@@ -25,6 +25,7 @@ from ditron.kernels.exchange import (
 )
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import (
     block_for,
     by_size,
@@ -207,6 +208,7 @@ def reduce_scatter_candidates(problem: Problem) -> Iterator[Options]:
 
 
 @torch_operator("x")
+@repeatable
 def reduce_scatter(
     x: torch.Tensor,
     *,
@@ -254,7 +256,7 @@ def reduce_scatter(
             )
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(out.numel()), chosen["block"])
-        _PROGRAMS[algorithm](aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
+        run_alone(_PROGRAMS[algorithm], aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
         return out
 
 

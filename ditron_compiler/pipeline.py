@@ -74,7 +74,7 @@ PIPELINES: dict[str, Pipeline] = {
         "hoist-symm-at",
         "merge-waits",
         "insert-fences",  # before lower-nonatomic-sync adds its own fences
-        "infer-scope",  # signals within the GPU keep their atomics
+        "infer-scope",
         "lower-nonatomic-sync",
         "canonicalize",  # merges adjacent fences
         "cse",

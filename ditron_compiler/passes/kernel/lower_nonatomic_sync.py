@@ -28,8 +28,8 @@ class LowerNonatomicSync(Pass):
     the store. Each signal has one writer, so no update is lost.
 
     Whatever needs a read-modify-write on another GPU is an error: ``add``, atomics through ``symm_at`` or of scope node
-    or world, also in functions that are called, and NVLink multicast. Synchronization within the GPU (scope gpu) is not
-    changed.
+    or world, also in functions that are called, and NVLink multicast. Synchronization within the GPU (scope gpu, or a
+    signal of this rank) is not changed.
 
     Before::
 
@@ -108,7 +108,9 @@ def _is_within_gpu(op: ir.Operation) -> bool:
     """Whether an update or atomic accesses memory of this GPU only."""
     if any(origin.rank is not None for origin in underlying_objects(_address(op))):
         return False
-    if isinstance(op, _TRITON_ATOMICS) or isinstance(op, ditron.SignalOpOp) and rank_scope(op.rank, op) is Scope.GPU:
+    if isinstance(op, _TRITON_ATOMICS):
+        return True
+    if isinstance(op, (ditron.SignalOpOp, ditron.NotifyOp)) and rank_scope(op.rank, op) is Scope.GPU:
         return True
     return isinstance(op, ditron.MemoryOrderOpInterface) and op.scope is Scope.GPU
 

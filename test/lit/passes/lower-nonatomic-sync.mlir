@@ -39,11 +39,13 @@ tt.func @put_and_signal(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) 
 // CHECK-LABEL: tt.func @as_it_is(
 // CHECK-NOT: ditron.fence
 // CHECK: ditron.notify %arg0 add
+// CHECK-NEXT: ditron.notify %arg0 add
 // CHECK-NOT: ditron.fence
 // CHECK: tt.return
 tt.func @as_it_is(%sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   %rank = ditron.rank
   ditron.notify %sig add %v on %r scope gpu : !tt.ptr<i64>
+  ditron.notify %sig add %v on %rank : !tt.ptr<i64>
   ditron.signal_op %sig add %v on %rank : !tt.ptr<i64>
   %t = ditron.wait %sig[%r] ge %v semantic relaxed : !tt.ptr<i64>
   %u = ditron.wait %sig[%r] ge %v scope gpu : !tt.ptr<i64>

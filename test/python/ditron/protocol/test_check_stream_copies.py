@@ -31,7 +31,7 @@ def nothing(flags):
     dl.ld(flags + 2)
 
 
-def main(scope: str = "gpu", order: str = "a wait", local: bool = False, symmetric: bool = True):
+def main(scope: str = "gpu", order: str = "a wait", local: bool = False, symmetric: bool = True, kernel=produce):
     def rank() -> float:
         ditron.init()
         view = ditron.sim.current_world()
@@ -41,7 +41,7 @@ def main(scope: str = "gpu", order: str = "a wait", local: bool = False, symmetr
         flags = ditron.symm_zeros(4, dtype=torch.int64, name="flags")
         main, copy, other = view.stream(), view.stream("copy"), view.stream("other")
         with main:
-            produce[(1,)](x, flags, SCOPE=scope, N=N)
+            kernel[(1,)](x, flags, SCOPE=scope, N=N)
         if order == "an event":
             other.signal_wait(flags[0], 1)
             copy.wait_event(other.record())
@@ -100,3 +100,15 @@ def test_what_publishes_it(order):
 
 def test_memory_of_one_gpu_is_coherent():
     assert not is_found(main(symmetric=False))
+
+
+@ditron.jit
+def produce_and_read(x, flags, SCOPE: tl.constexpr, N: tl.constexpr):
+    """By the default pipeline: the kernel reads the signal that a stream waits for, too."""
+    produce(x, flags, SCOPE, N)
+    dl.wait(flags, 1, 1)
+
+
+def test_the_compiler_does_not_narrow_it():
+    assert not is_found(main("world", kernel=produce_and_read))
+    assert is_found(main("gpu", kernel=produce_and_read))

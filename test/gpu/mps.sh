@@ -2,8 +2,9 @@
 # Ranks that run at the same time on one GPU: test/gpu/mps.sh RANKS SCRIPT [ARGUMENTS]
 # Starts CUDA's Multi-Process Service for the duration, which needs no setting of the GPU; share_gpu.py gives each rank its
 # part of the SMs to count on. Ranks of one GPU take turns of milliseconds otherwise: a soak makes ten calls a second then,
-# and some hundred with this. What passes is right. What hangs may be right too: programs of one rank can take the SMs that
-# another rank's need to be resident beside them, which turns do not. Times are not those of several GPUs.
+# and some hundred with this. What passes is right. What hangs may be right too: where a rank launches more programs than
+# its part of the SMs holds, as gemm_ar does, they can take the SMs of those that they wait for. In turns that cannot be.
+# Times are not those of several GPUs.
 set -uo pipefail
 ranks=$1; shift
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}

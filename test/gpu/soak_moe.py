@@ -1,7 +1,7 @@
 """Thousands of calls of the MoE operators: random token counts, routing, capacities and lagging ranks; every result checked.
 
     torchrun --nproc-per-node 2 test/gpu/soak_moe.py --calls 10000
-    test/gpu/mps.sh 4 test/gpu/soak_moe.py       # all ranks on one GPU
+    test/gpu/mps.sh 2 test/gpu/soak_moe.py       # all ranks on one GPU
     ditron run --sim 2 test/gpu/soak_moe.py --calls 500 --small
 
 Every rank draws the tokens of all, so that it knows the result without another exchange. Rows behind those of experts

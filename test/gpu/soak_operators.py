@@ -1,7 +1,6 @@
 """Thousands of calls of the operators in random order: sizes, lagging ranks, other streams, graphs; every result checked.
 
     torchrun --nproc-per-node 2 test/gpu/soak_operators.py --calls 10000
-    test/gpu/mps.sh 4 test/gpu/soak_operators.py --calls 10000    # all ranks on one GPU
 
 Every rank draws the tensors of all, so that it knows each result without another exchange: compared with torch's of
 them in fp32, element by element, within the bounds of bf16 sums. Memory must not grow after the first tenth of the

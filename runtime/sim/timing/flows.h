@@ -3,7 +3,8 @@
 //
 // Who starts or ends changes the rates of those only that it shares a resource
 // with, and of those that these do: what it costs does not grow with the
-// machine.
+// machine. Transfers through the same resources with the same cap have the same
+// rate; they are one group, so that neither does it grow with the SMs of a GPU.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -39,20 +41,28 @@ public:
 
 private:
   struct Flow {
-    std::array<int32_t, 3> resources = {};
-    double left = 0; ///< Bytes, at `since`.
-    double since = 0;
-    double cap = 0, rate = 0;
-    uint64_t number = 0;  ///< In the order of `start`.
-    uint64_t version = 0; ///< Of its end, in `ends`.
-    bool isReached = false;
+    double until = 0;    ///< It is done when its group's `passed` is this.
+    uint64_t number = 0; ///< In the order of `start`.
     std::function<void()> done;
+    bool operator<(const Flow &other) const { // a heap's first one ends first
+      return std::pair(until, number) > std::pair(other.until, other.number);
+    }
   };
-  /// When a flow ends, unless its rate has changed since.
+  struct Group {
+    std::array<int32_t, 3> resources = {};
+    double cap = 0, rate = 0; ///< Of each flow.
+    double passed = 0; ///< Bytes of each flow since there are any, at `since`.
+    double since = 0;
+    uint64_t version = 0;   ///< Of its end, in `ends`.
+    bool isChanged = false; ///< Flows have come or gone since `share`.
+    bool isReached = false;
+    std::vector<Flow> flows; ///< A heap.
+  };
+  /// When the first flow of a group ends, unless something has changed since.
   struct End {
     double at;
     uint64_t number;
-    size_t flow;
+    size_t group;
     uint64_t version;
     bool operator<(const End &other) const {
       return std::pair(at, number) > std::pair(other.at, other.number);
@@ -60,29 +70,32 @@ private:
   };
   struct Resource {
     double capacity = 0;
-    double free = 0;     ///< While rates are computed.
-    int32_t unfixed = 0; ///< Flows whose rates are to be computed.
+    double free = 0;    ///< While rates are computed.
+    double unfixed = 0; ///< Flows whose rates are to be computed.
     bool isFull = false;
     bool isReached = false;
-    double told = 0; ///< By `onRate`.
-    std::vector<size_t> flows;
+    double told = 0;            ///< By `onRate`.
+    std::vector<size_t> groups; ///< Those that have flows.
   };
+  size_t groupOf(const std::array<int32_t, 3> &resources, double cap);
   const End *firstEnd();
   void share();
   void reach(int32_t resource);
   void reachAll();
-  void fix(Flow &flow, double rate);
+  void fix(size_t index, double rate);
+  void takeFrom(size_t index, std::vector<Flow> &over);
   void tellRate(int32_t resource);
-  double leftOf(const Flow &flow) const {
-    return flow.left - flow.rate * (now - flow.since);
+  double passedOf(const Group &group) const {
+    return group.passed +
+           (now > group.since ? group.rate * (now - group.since) : 0);
   }
 
   std::vector<Resource> resources;
-  std::vector<Flow> flows;
-  std::vector<size_t> unused; ///< Of `flows`.
+  std::vector<Group> groups;
+  std::map<std::pair<std::array<int32_t, 3>, double>, size_t> numbers;
   std::priority_queue<End> ends;
-  std::vector<size_t> added;    ///< Flows without a rate yet,
-  std::vector<int32_t> changed; ///< and resources that others have left.
+  std::vector<size_t> changed; ///< Groups that flows have joined or left,
+  std::vector<int32_t> left;   ///< and resources that the last of one has left.
   double now = 0;
   uint64_t numFlows = 0, numEnds = 0;
   // What `share` has reached.
